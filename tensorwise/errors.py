@@ -1,0 +1,43 @@
+"""Every error that Tensorwise raises on purpose.
+
+A message says what was given, what was expected and how to mend it. Anything else that
+escapes is a bug.
+"""
+
+
+class TensorwiseError(Exception):
+    """Base of all errors raised on purpose."""
+
+
+class InputError(TensorwiseError, ValueError):
+    """An operand, file or argument is malformed; the message names the entry."""
+
+
+class FormatError(InputError):
+    """A storage format is malformed, or would store far more than the entries it is given."""
+
+
+class ScheduleError(InputError):
+    """A schedule does not fit its einsum and formats, or its work is out of all proportion."""
+
+
+class CompilerError(TensorwiseError):
+    """The C compiler is missing, refused a kernel or ran out of time."""
+
+
+class MeasurementError(TensorwiseError):
+    """A kernel crashed, hung, gave wrong numbers or an impossible time."""
+
+
+class StoreError(TensorwiseError):
+    """The store of records cannot be read or written."""
+
+
+class MissingExtraError(TensorwiseError, ImportError):
+    """An optional dependency is needed; the message names the extra that brings it."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(
+            f"{purpose} needs {package}, which is not installed; "
+            f"install it with: pip install 'tensorwise[{extra}]'"
+        )

@@ -1,0 +1,23 @@
+"""Content ids: the same content has the same id on every machine."""
+
+import hashlib
+from collections.abc import Iterable
+
+import numpy as np
+
+
+def content_id(parts: Iterable[str | bytes | np.ndarray], length: int = 32) -> str:
+    """Return a hexadecimal id of ``parts``; each part is length-prefixed, so their borders count.
+
+    Arrays enter with dtype, shape and C-order bytes.
+    """
+    digest = hashlib.blake2b(digest_size=length // 2)
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            digest.update(f"{part.dtype.str}{part.shape}".encode())
+            data: bytes | memoryview = memoryview(np.ascontiguousarray(part)).cast("B")
+        else:
+            data = part.encode() if isinstance(part, str) else part
+        digest.update(f"{len(data)}:".encode())
+        digest.update(data)
+    return digest.hexdigest()

@@ -1,0 +1,263 @@
+"""What is computed: one assignment, or several (a cascade), over tensors with named indices.
+
+Grammar (whitespace is free)::
+
+    cascade = assignment (';' assignment)*
+    assignment = access [monoid] '=' expression      monoid: + sum prod max min mean argmax argmin
+    expression = access | number | expression (+ - * /) expression | -expression
+               | ('max' | 'min' | 'abs') '(' expression, ... ')' | '(' expression ')'
+    access = NAME '[' index (',' index)* ']'
+
+Only stored entries of sparse operands contribute: a sparse operand restricts the iteration to its
+entries, whatever operator it stands under. Output elements that no entry reaches are 0.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from tensorwise.errors import InputError
+from tensorwise.program.ops import COMBINE, MONOIDS, Monoid
+
+
+@dataclass(frozen=True)
+class Access:
+    """``tensor[indices]``."""
+
+    tensor: str
+    indices: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.tensor}[{','.join(self.indices)}]"
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A number."""
+
+    value: float
+
+    def __str__(self) -> str:
+        return f"{self.value:g}"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A combine operator applied to its arguments."""
+
+    operator: str
+    arguments: "tuple[Expression, ...]"
+
+    def __str__(self) -> str:
+        symbol = {"add": "+", "sub": "-", "mul": "*", "div": "/"}.get(self.operator)
+        if symbol:
+            return f" {symbol} ".join(
+                f"({a})" if isinstance(a, Call) and _binds_weaker(a, self, place) else str(a)
+                for place, a in enumerate(self.arguments)
+            )
+        if self.operator == "neg":
+            return f"-({self.arguments[0]})"
+        return f"{self.operator}({', '.join(map(str, self.arguments))})"
+
+
+Expression = Access | Constant | Call
+
+_STRENGTH = {"add": 1, "sub": 1, "mul": 2, "div": 2}
+
+
+def _binds_weaker(inner: Call, outer: Call, place: int) -> bool:
+    inside, outside = _STRENGTH.get(inner.operator, 3), _STRENGTH[outer.operator]
+    return inside < outside or (inside == outside and place > 0)
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """``output monoid= expression``; without a monoid no index may be reduced."""
+
+    output: Access
+    reduction: str | None
+    expression: Expression
+
+    def __str__(self) -> str:
+        sign = {None: "=", "sum": "+="}.get(self.reduction, f"{self.reduction}=")
+        return f"{self.output} {sign} {self.expression}"
+
+    @property
+    def monoid(self) -> Monoid:
+        """The reduction; a plain ``=`` reduces nothing and behaves as ``sum``."""
+        return MONOIDS[self.reduction or "sum"]
+
+    @cached_property
+    def accesses(self) -> tuple[Access, ...]:
+        """Operand accesses in order of appearance."""
+        return tuple(_accesses(self.expression))
+
+    @cached_property
+    def operands(self) -> tuple[str, ...]:
+        """Names of the operands in order of first appearance."""
+        return tuple(dict.fromkeys(access.tensor for access in self.accesses))
+
+    @cached_property
+    def indices(self) -> tuple[str, ...]:
+        """All indices: the output's first, then the reduced ones in order of appearance."""
+        reduced = [index for access in self.accesses for index in access.indices]
+        return tuple(dict.fromkeys([*self.output.indices, *reduced]))
+
+    @property
+    def reduced(self) -> tuple[str, ...]:
+        """Indices that do not appear in the output."""
+        return tuple(index for index in self.indices if index not in self.output.indices)
+
+    def access(self, tensor: str) -> Access:
+        """Return the access of operand or output ``tensor``."""
+        for access in (self.output, *self.accesses):
+            if access.tensor == tensor:
+                return access
+        raise InputError(f"{self} has no tensor {tensor!r}; it has {', '.join((self.output.tensor, *self.operands))}")
+
+    def annihilated_by(self, tensor: str) -> bool:
+        """Whether a zero of ``tensor`` makes the term the identity of the reduction, given finite others.
+
+        True for the factors of a sum of products. Then padding may be multiplied along, and only a
+        NaN in the output asks for the masked program.
+        """
+        return self.monoid.combine == "add" and _zero_if_zero(self.expression, tensor)
+
+
+@dataclass(frozen=True)
+class Einsum:
+    """A cascade of assignments; most have one.
+
+    >>> einsum = Einsum.parse("C[i,j] += A[i,k] * B[k,j]")
+    >>> einsum.single.reduced
+    ('k',)
+    >>> print(Einsum.parse("T[i] max= A[i,k]*B[k]; C[i] = T[i] / 2"))
+    T[i] max= A[i,k] * B[k]; C[i] = T[i] / 2
+    """
+
+    assignments: tuple[Assignment, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> "Einsum":
+        """Parse ``text``; raise InputError with the offending part when it is not in the grammar."""
+        einsum = cls(tuple(_parse_assignment(part) for part in text.split(";") if part.strip()))
+        if not einsum.assignments:
+            raise InputError(f"einsum {text!r} has no assignment; write for instance 'C[i] += A[i,k] * B[k]'")
+        einsum._check()
+        return einsum
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.assignments))
+
+    @property
+    def single(self) -> Assignment:
+        """The only assignment; InputError when this is a cascade."""
+        if len(self.assignments) != 1:
+            raise InputError(f"expected a single assignment, got a cascade of {len(self.assignments)}: {self}")
+        return self.assignments[0]
+
+    @property
+    def temporaries(self) -> tuple[str, ...]:
+        """Tensors that an assignment defines and a later one reads."""
+        return tuple(a.output.tensor for a in self.assignments[:-1])
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Tensors that must be given, in order of first appearance."""
+        names = [name for assignment in self.assignments for name in assignment.operands]
+        return tuple(name for name in dict.fromkeys(names) if name not in self.temporaries)
+
+    def _check(self) -> None:
+        shapes: dict[str, int] = {}
+        defined: set[str] = set()
+        for assignment in self.assignments:
+            for access in (assignment.output, *assignment.accesses):
+                known = shapes.setdefault(access.tensor, len(access.indices))
+                if known != len(access.indices):
+                    raise InputError(f"{access.tensor} has {known} indices in one place and {len(access.indices)} in {access}")
+                if len(set(access.indices)) != len(access.indices):
+                    raise InputError(f"{access} repeats an index; take the diagonal before, and name each index once")
+            output = assignment.output
+            if output.tensor in assignment.operands or output.tensor in defined:
+                raise InputError(f"{output.tensor} is assigned twice or read by its own assignment in '{assignment}'")
+            read = {index for access in assignment.accesses for index in access.indices}
+            missing = [index for index in output.indices if index not in read]
+            if missing:
+                raise InputError(f"index {missing[0]!r} of {output} appears in no operand of '{assignment}'")
+            if assignment.reduction is None and assignment.reduced:
+                raise InputError(
+                    f"'{assignment}' reduces {assignment.reduced[0]!r} without saying how; write '+=' or 'max='"
+                )
+            if assignment.reduction in ("argmax", "argmin") and len(assignment.reduced) != 1:
+                raise InputError(f"{assignment.reduction} reduces exactly one index, got {assignment.reduced}")
+            defined.add(output.tensor)
+
+
+_ASSIGNMENT = re.compile(r"^\s*([A-Za-z]\w*\s*\[[^\]]*\])\s*(\+|[a-z]+)?\s*=(?!=)(.*)$", re.DOTALL)
+_BINARY = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
+
+
+def _parse_assignment(text: str) -> Assignment:
+    match = _ASSIGNMENT.match(text)
+    if match is None:
+        raise InputError(f"cannot read {text.strip()!r}; expected 'OUTPUT[i,...] += expression'")
+    reduction = {"+": "sum"}.get(match[2], match[2])
+    if reduction is not None and reduction not in MONOIDS:
+        raise InputError(f"unknown reduction {match[2]!r} in {text.strip()!r}; known: +, {', '.join(MONOIDS)}")
+    output = _convert(_python(match[1], text), text)
+    if not isinstance(output, Access):
+        raise InputError(f"the left side of {text.strip()!r} must be a tensor with indices")
+    return Assignment(output, reduction, _convert(_python(match[3], text), text))
+
+
+def _python(source: str, text: str) -> ast.expr:
+    try:
+        return ast.parse(source.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise InputError(f"cannot read {source.strip()!r} in einsum {text.strip()!r}: {error}") from None
+
+
+def _convert(node: ast.expr, text: str) -> Expression:
+    match node:
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Name(id=index)):
+            return Access(name, (index,))
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Tuple(elts=elements)) if elements:
+            if all(isinstance(e, ast.Name) for e in elements):
+                return Access(name, tuple(e.id for e in elements if isinstance(e, ast.Name)))
+        case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
+            return Constant(float(value))
+        case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _BINARY:
+            return Call(_BINARY[type(operator)], (_convert(left, text), _convert(right, text)))
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return Call("neg", (_convert(operand, text),))
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in ("max", "min", "abs"):
+            if len(arguments) == COMBINE[name].arity:
+                return Call(name, tuple(_convert(a, text) for a in arguments))
+    raise InputError(
+        f"cannot read {ast.unparse(node)!r} in einsum {text.strip()!r}; expected tensors with named indices, "
+        "numbers, + - * /, max(a, b), min(a, b), abs(a)"
+    )
+
+
+def _accesses(expression: Expression) -> Iterator[Access]:
+    match expression:
+        case Access():
+            yield expression
+        case Call(arguments=arguments):
+            for argument in arguments:
+                yield from _accesses(argument)
+
+
+def _zero_if_zero(expression: Expression, tensor: str) -> bool:
+    match expression:
+        case Access(tensor=name):
+            return name == tensor
+        case Call(operator="mul", arguments=arguments):
+            return any(_zero_if_zero(a, tensor) for a in arguments)
+        case Call(operator="neg" | "abs" | "div", arguments=arguments):
+            return _zero_if_zero(arguments[0], tensor)
+        case Call(operator="add" | "sub" | "max" | "min", arguments=arguments):
+            return all(_zero_if_zero(a, tensor) for a in arguments)
+    return False

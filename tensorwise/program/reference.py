@@ -1,0 +1,256 @@
+"""The dense reference: what an einsum means, computed without any of our lowering.
+
+It enumerates the stored entries, evaluates the right-hand side on them in float64 with NumPy and
+reduces by output coordinate. Beside the value it returns the magnitude (the same sum over absolute
+values) and the number of terms, from which the componentwise error bound follows:
+
+    |y - reference| <= 4 (terms + factors + 2) u magnitude + smallest normal        (u = unit roundoff)
+
+which covers any order of summation, any association of the factors and fused multiply-add
+(Higham, Accuracy and Stability of Numerical Algorithms, section 3.1).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tensorwise.program.einsum import Access, Assignment, Call, Constant, Expression
+from tensorwise.program.ops import COMBINE
+from tensorwise.tensor.entries import Entries
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Expected values with, per element, magnitude and number of reduced terms (0 = unreached)."""
+
+    value: np.ndarray
+    magnitude: np.ndarray
+    terms: np.ndarray
+    factors: int
+
+    def bound(self, dtype: np.dtype) -> np.ndarray:
+        """Return the largest admissible absolute error of each element for arithmetic in ``dtype``."""
+        info = np.finfo(dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return 4.0 * (self.terms + self.factors + 2) * float(info.eps) / 2 * self.magnitude + float(
+                info.smallest_normal
+            ) * (self.terms + 1)
+
+    def mismatch(self, actual: np.ndarray) -> str | None:
+        """Return None when ``actual`` agrees within the bound, else a sentence naming the worst element.
+
+        NaN must meet NaN and infinities must agree, except where the exact result is within
+        rounding of overflow for ``actual``'s dtype.
+        """
+        if actual.shape != self.value.shape:
+            return f"shape {actual.shape} instead of {self.value.shape}"
+        if self.value.size == 0:
+            return None
+        dtype = actual.dtype if actual.dtype.kind == "f" else np.dtype(np.float64)
+        got = actual.astype(np.float64)
+        with np.errstate(invalid="ignore", over="ignore"):
+            near_overflow = self.magnitude * (1 + 1e-4) >= float(np.finfo(dtype).max)
+            error = np.abs(got - self.value)
+            wrong = ~(error <= self.bound(dtype))
+        wrong &= ~(np.isnan(got) & np.isnan(self.value))
+        wrong &= ~(got == self.value)
+        wrong &= ~(near_overflow & ~np.isfinite(got))
+        if not wrong.any():
+            return None
+        flat = int(np.argmax(np.where(wrong, np.where(np.isnan(error), np.inf, error), -1.0)))
+        place = tuple(int(c) for c in np.unravel_index(flat, self.value.shape))
+        return (
+            f"element {place} is {got.flat[flat]:.9g}, expected {self.value.flat[flat]:.9g} "
+            f"within {float(self.bound(dtype).flat[flat]):.3g} ({int(wrong.sum())} of {wrong.size} elements differ)"
+        )
+
+
+def reference(
+    assignment: Assignment,
+    sparse: Mapping[str, Entries],
+    dense: Mapping[str, np.ndarray],
+    sizes: Mapping[str, int],
+    *,
+    keep_pattern: bool = False,
+    chunk_terms: int = 1 << 22,
+) -> Reference:
+    """Evaluate ``assignment`` on stored entries.
+
+    Args:
+        sparse: operands of which only stored entries contribute; at most one, or several that are
+            joined on equal coordinates.
+        dense: the other operands, shaped by their indices.
+        sizes: extent of every index.
+        keep_pattern: return one value per entry of the sparse operand (the output has its indices)
+            instead of a dense array.
+        chunk_terms: terms evaluated at a time, which bounds the memory used.
+    """
+    coordinates, values = _join(assignment, sparse)
+    count = len(next(iter(values.values()))) if values else 1
+    free = [index for index in assignment.indices if index not in coordinates]
+    free_shape = tuple(sizes[index] for index in free)
+    free_size = int(np.prod(free_shape, dtype=np.int64))
+    if keep_pattern:
+        out_sparse, rows = [], count
+    else:
+        out_sparse = [index for index in assignment.output.indices if index in coordinates]
+        rows = int(np.prod([sizes[i] for i in out_sparse], dtype=np.int64))
+    out_free = [place for place, index in enumerate(free) if index in assignment.output.indices]
+    kept_shape = tuple(free_shape[place] for place in out_free)
+
+    single = assignment.reduction in (None, "sum", "prod", "max", "min", "mean")
+    ufunc = assignment.monoid.ufunc
+    value = np.full((rows, *kept_shape), float(assignment.monoid.components[0].identity))
+    magnitude = np.zeros((rows, *kept_shape))
+    terms = np.zeros((rows, *kept_shape))
+    argument = np.full((rows, *kept_shape), -1.0)
+    reduced_free = tuple(1 + p for p in range(len(free)) if p not in out_free)
+    step = max(1, chunk_terms // max(1, free_size))
+    for start in range(0, count if free_size else 0, step):
+        stop = min(count, start + step)
+        part = slice(start, stop)
+        bound = {index: array[part] for index, array in coordinates.items()}
+        with np.errstate(all="ignore"):
+            term, size = _evaluate(assignment.expression, bound, values, part, free, dense, stop - start, free_shape)
+        if keep_pattern:
+            target = np.arange(start, stop)
+        else:
+            target = np.zeros(stop - start, dtype=np.int64)
+            for index in out_sparse:
+                target = target * sizes[index] + bound[index]
+        if not single:
+            _argument(assignment, term, target, bound, free, out_free, value, argument, terms)
+            continue
+        repeats = int(np.prod([free_shape[p - 1] for p in reduced_free], dtype=np.int64))
+        with np.errstate(all="ignore"):
+            term_kept = ufunc.reduce(term, axis=reduced_free) if reduced_free else term
+            size_kept = (
+                size if not reduced_free
+                else (np.add if ufunc is np.add else np.multiply if ufunc is np.multiply else np.maximum).reduce(
+                    size, axis=reduced_free
+                )
+            )
+            ufunc.at(value, target, term_kept)
+            if ufunc is np.multiply:
+                magnitude[target] = np.where(terms[target] == 0, 1.0, magnitude[target])
+                np.multiply.at(magnitude, target, size_kept)
+            elif ufunc is np.add:
+                np.add.at(magnitude, target, size_kept)
+            else:
+                np.maximum.at(magnitude, target, size_kept)
+            np.add.at(terms, target, float(repeats))
+    if not single:
+        value = np.where(terms == 0, -1.0, argument)
+        magnitude = np.zeros_like(value)
+    elif assignment.reduction == "mean":
+        with np.errstate(all="ignore"):
+            value = np.where(terms == 0, 0.0, value / np.maximum(terms, 1))
+            magnitude = magnitude / np.maximum(terms, 1)
+    else:
+        value = np.where(terms == 0, 0.0, value)
+    shape = (rows,) if keep_pattern else tuple(sizes[i] for i in (*out_sparse, *(free[p] for p in out_free)))
+    shape = (rows, *kept_shape) if keep_pattern else shape
+    arrays = [array.reshape(shape) for array in (value, magnitude, terms)]
+    if not keep_pattern:
+        have = [*out_sparse, *(free[p] for p in out_free)]
+        order = [have.index(index) for index in assignment.output.indices]
+        arrays = [array.transpose(order) for array in arrays]
+    return Reference(*arrays, factors=len(assignment.accesses))
+
+
+def _join(assignment: Assignment, sparse: Mapping[str, Entries]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return coordinates by index and values by operand of the entries stored in all sparse operands."""
+    coordinates: dict[str, np.ndarray] = {}
+    values: dict[str, np.ndarray] = {}
+    for name, entries in sparse.items():
+        own = dict(zip(assignment.access(name).indices, entries.coordinates, strict=True))
+        if not values:
+            coordinates = {index: array.astype(np.int64) for index, array in own.items()}
+            values[name] = entries.values.astype(np.float64)
+            continue
+        shared = [index for index in own if index in coordinates]
+        left = np.arange(len(next(iter(values.values()))))
+        pairs_left, pairs_right = np.meshgrid(left, np.arange(entries.nnz), indexing="ij")
+        keep = np.ones(pairs_left.shape, dtype=bool)
+        for index in shared:
+            keep &= coordinates[index][pairs_left] == own[index][pairs_right]
+        a, b = pairs_left[keep], pairs_right[keep]
+        coordinates = {index: array[a] for index, array in coordinates.items()} | {
+            index: array[b].astype(np.int64) for index, array in own.items()
+        }
+        values = {other: array[a] for other, array in values.items()} | {name: entries.values[b].astype(np.float64)}
+    return coordinates, values
+
+
+def _evaluate(
+    expression: Expression,
+    bound: Mapping[str, np.ndarray],
+    values: Mapping[str, np.ndarray],
+    part: slice,
+    free: list[str],
+    dense: Mapping[str, np.ndarray],
+    count: int,
+    free_shape: tuple[int, ...],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return term and magnitude arrays of shape (count, *free_shape)."""
+    match expression:
+        case Constant(value=number):
+            full = np.full((count, *free_shape), number)
+            return full, np.abs(full)
+        case Access(tensor=name) if name in values:
+            column = values[name][part].reshape((-1,) + (1,) * len(free))
+            full = np.broadcast_to(column, (count, *free_shape))
+            return full, np.abs(full)
+        case Access(tensor=name, indices=indices):
+            selector: list[np.ndarray] = []
+            for index in indices:
+                if index in bound:
+                    selector.append(bound[index].reshape((-1,) + (1,) * len(free)))
+                else:
+                    place = free.index(index)
+                    shape = [1] * (1 + len(free))
+                    shape[1 + place] = free_shape[place]
+                    selector.append(np.arange(free_shape[place]).reshape(shape))
+            gathered = dense[name][tuple(selector)].astype(np.float64)
+            full = np.broadcast_to(gathered, (count, *free_shape))
+            return full, np.abs(full)
+        case Call(operator=operator, arguments=arguments):
+            parts = [_evaluate(a, bound, values, part, free, dense, count, free_shape) for a in arguments]
+            rule = COMBINE[operator]
+            size = rule.magnitude(*(p[1] for p in parts))
+            return rule.evaluate(*(p[0] for p in parts)), size
+    raise TypeError(expression)
+
+
+def _argument(
+    assignment: Assignment,
+    term: np.ndarray,
+    target: np.ndarray,
+    bound: Mapping[str, np.ndarray],
+    free: list[str],
+    out_free: list[int],
+    value: np.ndarray,
+    argument: np.ndarray,
+    terms: np.ndarray,
+) -> None:
+    """Fold ``term`` into the running extreme and its coordinate; the lowest coordinate wins ties."""
+    (index,) = assignment.reduced
+    larger = assignment.reduction == "argmax"
+    for row in range(term.shape[0]):
+        block = term[row]
+        if index in free:
+            axis = free.index(index)
+            candidates = [(np.take(block, c, axis=axis), float(c)) for c in range(block.shape[axis])]
+        else:
+            candidates = [(block, float(bound[index][row]))]
+        for candidate, coordinate in candidates:
+            place = target[row]
+            with np.errstate(invalid="ignore"):
+                better = candidate > value[place] if larger else candidate < value[place]
+                better |= np.isnan(candidate) & ~np.isnan(value[place])
+                tie = (candidate == value[place]) | (np.isnan(candidate) & np.isnan(value[place]))
+            better |= tie & ((argument[place] < 0) | (coordinate < argument[place]))
+            value[place] = np.where(better, candidate, value[place])
+            argument[place] = np.where(better, coordinate, argument[place])
+            terms[place] += 1

@@ -1,0 +1,178 @@
+"""A Workload: an einsum with concrete operands - sparsity patterns, sizes and dtype."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tensorwise.errors import InputError
+from tensorwise.ids import content_id
+from tensorwise.program.einsum import Assignment, Einsum
+from tensorwise.program.ops import NAMED, mttkrp
+from tensorwise.program.reference import Reference, reference
+from tensorwise.tensor.entries import Entries
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """What has to be computed, without how.
+
+    Attributes:
+        op: name of the operation, or ``einsum`` for one written by hand.
+        einsum: a single assignment.
+        sparse: operand name -> its stored entries.
+        sizes: index -> extent.
+    """
+
+    op: str
+    einsum: Einsum
+    sparse: Mapping[str, Entries]
+    sizes: Mapping[str, int]
+
+    @property
+    def assignment(self) -> Assignment:
+        """The einsum's only assignment."""
+        return self.einsum.single
+
+    @cached_property
+    def entries(self) -> Entries:
+        """Stored entries of the first sparse operand."""
+        return next(iter(self.sparse.values()))
+
+    @property
+    def dtype(self) -> np.dtype:
+        """float32 or float64: the type of all operands and of the output."""
+        return self.entries.dtype
+
+    @property
+    def dense(self) -> tuple[str, ...]:
+        """Names of the dense operands, in the order in which a call takes them."""
+        return tuple(name for name in self.einsum.operands if name not in self.sparse)
+
+    @cached_property
+    def id(self) -> str:
+        """Content id: einsum, sizes, dtype and sparsity patterns (values do not change the cost)."""
+        patterns = [part for name, e in self.sparse.items() for part in (name, e.pattern_id)]
+        sizes = ",".join(f"{index}={extent}" for index, extent in sorted(self.sizes.items()))
+        return content_id([str(self.einsum), sizes, self.dtype.str, *patterns])
+
+    @property
+    def keeps_pattern(self) -> bool:
+        """Whether the output has exactly the sparse operand's indices and is stored in its pattern."""
+        if not self.sparse:
+            return False
+        first = self.assignment.access(next(iter(self.sparse)))
+        return self.assignment.output.indices == first.indices
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """Shape of the output: one value an entry when the pattern is kept, else by index."""
+        if self.keeps_pattern:
+            return (self.entries.nnz,)
+        return tuple(self.sizes[index] for index in self.assignment.output.indices)
+
+    @property
+    def output_dtype(self) -> np.dtype:
+        """dtype of the output: int64 for coordinates (argmax, argmin), else the operands'."""
+        return np.dtype(np.int64) if self.assignment.reduction in ("argmax", "argmin") else self.dtype
+
+    def shape(self, tensor: str) -> tuple[int, ...]:
+        """Shape of an operand or of the (dense) output."""
+        return tuple(self.sizes[index] for index in self.assignment.access(tensor).indices)
+
+    @property
+    def terms(self) -> int:
+        """Number of evaluations of the right-hand side: nnz times the extents of dense-only indices."""
+        bound = {i for name in self.sparse for i in self.assignment.access(name).indices}
+        free = [self.sizes[i] for i in self.assignment.indices if i not in bound]
+        return self.entries.nnz * int(np.prod(free, dtype=object)) if free else self.entries.nnz
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations: one per combine operator and one reduction, for each term."""
+        return self.terms * len(self.assignment.accesses)
+
+    @property
+    def compulsory_bytes(self) -> int:
+        """Bytes that any implementation moves: each operand read once, the output written once."""
+        item = self.dtype.itemsize
+        dense = sum(int(np.prod(self.shape(name), dtype=object)) for name in self.dense)
+        stored = sum(e.nnz * (item + 4) for e in self.sparse.values())
+        return stored + item * dense + self.output_dtype.itemsize * int(np.prod(self.output_shape, dtype=object))
+
+    def operands(self, rng: np.random.Generator) -> list[np.ndarray]:
+        """Draw dense operands in [-1, 1) in the layout that a call prefers (see ``column_major``)."""
+        drawn = []
+        for name in self.dense:
+            array = rng.random(self.shape(name), dtype=self.dtype.type) * 2 - 1
+            drawn.append(np.asfortranarray(array) if self.column_major(name) else array)
+        return drawn
+
+    def column_major(self, tensor: str) -> bool:
+        """Whether operand ``tensor`` is expected with its first index contiguous.
+
+        So is a matrix whose first index is reduced over densely while its second is not (D[k,j] of
+        SDDMM): a kernel reads it along k. Either layout is accepted by a call; the other one is copied.
+        """
+        indices = self.assignment.access(tensor).indices
+        stored = {i for name in self.sparse for i in self.assignment.access(name).indices}
+        return len(indices) == 2 and indices[0] not in stored and indices[1] in stored
+
+    def check_operands(self, operands: Sequence[np.ndarray]) -> None:
+        """Raise InputError unless ``operands`` are arrays of the right number, shape and dtype."""
+        if len(operands) != len(self.dense):
+            raise InputError(f"{self.op} takes {len(self.dense)} operands ({', '.join(self.dense)}), got {len(operands)}")
+        for name, operand in zip(self.dense, operands, strict=True):
+            if not isinstance(operand, np.ndarray):
+                raise InputError(f"operand {name} must be a NumPy array, got {type(operand).__name__}")
+            if operand.shape != self.shape(name):
+                raise InputError(f"operand {name} must have shape {self.shape(name)}, got {operand.shape}")
+            if operand.dtype != self.dtype:
+                raise InputError(
+                    f"operand {name} must be {self.dtype} as the sparse operand is, got {operand.dtype}; "
+                    f"convert it with .astype(numpy.{self.dtype}) or tune the matrix in {operand.dtype}"
+                )
+
+    def reference(self, operands: Sequence[np.ndarray]) -> Reference:
+        """Return the dense reference of this workload (see :mod:`tensorwise.program.reference`)."""
+        dense = dict(zip(self.dense, operands, strict=True))
+        return reference(self.assignment, self.sparse, dense, self.sizes, keep_pattern=self.keeps_pattern)
+
+
+def workload(op: str, a: Entries, *, n: int | None = None, mode: int = 0) -> Workload:
+    """Build the workload of a named operation on the stored entries ``a``.
+
+    Args:
+        op: ``spmv``, ``spmm``, ``sddmm``, ``mttkrp``, ``ttv`` or ``ttm``.
+        n: extent of the dense-only index: columns of B in SpMM (default 64), inner dimension of
+            SDDMM (64), rank of MTTKRP (16) and TTM (16).
+        mode: output mode of MTTKRP.
+
+    Raises:
+        InputError: unknown operation, or one that does not fit the order of ``a``.
+    """
+    if op == "mttkrp":
+        if not 3 <= a.order <= 5:
+            raise InputError(f"mttkrp needs a tensor of order 3 to 5, got order {a.order} with shape {a.shape}")
+        if not 0 <= mode < a.order:
+            raise InputError(f"mttkrp mode must lie in 0..{a.order - 1}, got {mode}")
+        text = mttkrp(a.order, mode)
+    elif op in NAMED:
+        text = NAMED[op]
+    else:
+        raise InputError(f"unknown operation {op!r}; known: {', '.join([*NAMED, 'mttkrp'])}")
+    einsum = Einsum.parse(text)
+    indices = einsum.single.access("A").indices
+    if len(indices) != a.order:
+        raise InputError(f"{op} needs a tensor of order {len(indices)}, got order {a.order} with shape {a.shape}")
+    sizes = dict(zip(indices, a.shape, strict=True))
+    free = [index for index in einsum.single.indices if index not in sizes]
+    if free:
+        extent = n if n is not None else (16 if a.order > 2 else 64)
+        if isinstance(extent, bool) or not isinstance(extent, int) or extent < 1:
+            raise InputError(f"n must be a positive integer, got {n!r}")
+        sizes |= dict.fromkeys(free, extent)
+    elif n is not None and n != 1:
+        raise InputError(f"{op} has no dense-only index, so n must be left out (got n={n})")
+    return Workload(op, einsum, {"A": a}, sizes)

@@ -1,0 +1,435 @@
+"""The loop IR: what a lowered program looks like. Printers and the interpreter read nothing else.
+
+::
+
+    kernel = Kernel(buffer*, size*, block)        buffer = Buffer(name, elem, writable)
+    block  = stmt*
+    stmt   = For(var, lo, hi, step, block, bind) | If(cond, block) | Let(var, expr)
+           | Reg(var, init) | Set(var, expr) | Store(buffer, index, expr)
+           | Reduce(buffer, index, operator, expr, atomic) | Prefetch(buffer, index)
+    bind   = None (serial) | Workers(policy)
+    expr   = Const(value, type) | Var(name, type) | Load(buffer, index) | Op(name, expr*, type)
+           | Splat(expr, lanes) | Ramp(base, lanes) | Fold(operator, vector)
+    type   = elem x lanes;  elem = f32 | f64 | i32 | i64
+
+Indices and loop variables are i64. A Load or Store whose index is a Ramp moves ``lanes`` neighbours;
+one whose index is any other vector gathers. Lowering unrolls; printers never do.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, Union
+
+
+@dataclass(frozen=True)
+class Type:
+    """Element type and number of lanes (1 = scalar)."""
+
+    elem: str
+    lanes: int = 1
+
+    @property
+    def is_float(self) -> bool:
+        """Whether elements are floating-point numbers."""
+        return self.elem[0] == "f"
+
+
+I64: Final = Type("i64")
+
+
+class _Arithmetic:
+    """Operators on expressions, folding constants, so that index arithmetic reads like arithmetic."""
+
+    type: Type
+
+    def __add__(self, other: "Expr | int") -> "Expr":
+        return binary("add", self, other)  # type: ignore[arg-type]
+
+    def __radd__(self, other: int) -> "Expr":
+        return binary("add", other, self)  # type: ignore[arg-type]
+
+    def __sub__(self, other: "Expr | int") -> "Expr":
+        return binary("sub", self, other)  # type: ignore[arg-type]
+
+    def __mul__(self, other: "Expr | int") -> "Expr":
+        return binary("mul", self, other)  # type: ignore[arg-type]
+
+    def __rmul__(self, other: int) -> "Expr":
+        return binary("mul", other, self)  # type: ignore[arg-type]
+
+    def __floordiv__(self, other: "Expr | int") -> "Expr":
+        return binary("floordiv", self, other)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Const(_Arithmetic):
+    """A literal."""
+
+    value: float | int
+    type: Type = I64
+
+
+@dataclass(frozen=True)
+class Var(_Arithmetic):
+    """A size, loop variable, Let or Reg."""
+
+    name: str
+    type: Type = I64
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A one-dimensional array handed to the kernel; ``buffer[index]`` is a Load."""
+
+    name: str
+    elem: str
+    writable: bool = False
+
+    def __getitem__(self, index: "Expr | int") -> "Load":
+        return Load(self, as_expr(index))
+
+
+@dataclass(frozen=True)
+class Load(_Arithmetic):
+    """Element, neighbours (Ramp) or gathered elements of a buffer. 32-bit integers widen to i64."""
+
+    buffer: Buffer
+    index: "Expr"
+
+    @property
+    def type(self) -> Type:  # type: ignore[override]
+        """The buffer's element type with the index's lanes."""
+        elem = self.buffer.elem if self.buffer.elem[0] == "f" else "i64"
+        return Type(elem, self.index.type.lanes)
+
+
+@dataclass(frozen=True)
+class Op(_Arithmetic):
+    """A named operator: add sub mul div floordiv neg abs max min, lt le eq ne (0 or 1), search, cast."""
+
+    name: str
+    args: "tuple[Expr, ...]"
+    type: Type
+
+
+@dataclass(frozen=True)
+class Search(_Arithmetic):
+    """Position of ``coordinate`` in the ascending ``buffer[lo:hi]``, or -1."""
+
+    buffer: Buffer
+    lo: "Expr"
+    hi: "Expr"
+    coordinate: "Expr"
+    type: Type = I64
+
+
+@dataclass(frozen=True)
+class Splat(_Arithmetic):
+    """A scalar repeated in all lanes."""
+
+    value: "Expr"
+    lanes: int
+
+    @property
+    def type(self) -> Type:  # type: ignore[override]
+        """The value's element type, widened."""
+        return Type(self.value.type.elem, self.lanes)
+
+
+@dataclass(frozen=True)
+class Ramp(_Arithmetic):
+    """base, base + 1, ..., base + lanes - 1."""
+
+    base: "Expr"
+    lanes: int
+
+    @property
+    def type(self) -> Type:  # type: ignore[override]
+        """i64 with this many lanes."""
+        return Type("i64", self.lanes)
+
+
+@dataclass(frozen=True)
+class Fold(_Arithmetic):
+    """All lanes of a vector combined into a scalar."""
+
+    operator: str
+    vector: "Expr"
+
+    @property
+    def type(self) -> Type:  # type: ignore[override]
+        """The vector's element type, scalar."""
+        return Type(self.vector.type.elem)
+
+
+Expr = Union[Const, Var, Load, Op, Search, Splat, Ramp, Fold]
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Iterations are handed to threads in chunks (``dynamic``) or in given parts (``balanced``)."""
+
+    policy: str
+
+
+@dataclass(frozen=True)
+class For:
+    """``for var in range(lo, hi, step)``."""
+
+    var: Var
+    lo: Expr
+    hi: Expr
+    step: int
+    body: "Block"
+    bind: Workers | None = None
+
+
+@dataclass(frozen=True)
+class If:
+    """Run ``body`` when ``cond`` is not zero."""
+
+    cond: Expr
+    body: "Block"
+
+
+@dataclass(frozen=True)
+class Let:
+    """Name a value once."""
+
+    var: Var
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Reg:
+    """Declare a mutable variable."""
+
+    var: Var
+    init: Expr
+
+
+@dataclass(frozen=True)
+class Set:
+    """Assign to a Reg."""
+
+    var: Var
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Store:
+    """Write an element, or neighbours when the index is a Ramp."""
+
+    buffer: Buffer
+    index: Expr
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """``buffer[index] = operator(buffer[index], value)``, atomically (element by element) if asked."""
+
+    buffer: Buffer
+    index: Expr
+    operator: str
+    value: Expr
+    atomic: bool = False
+
+
+@dataclass(frozen=True)
+class Prefetch:
+    """Ask for the cache line of an element; the address need not be valid."""
+
+    buffer: Buffer
+    index: Expr
+
+
+Stmt = Union[For, If, Let, Reg, Set, Store, Reduce, Prefetch]
+Block = tuple[Stmt, ...]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A lowered program: buffers and sizes in the order of the call, and the body.
+
+    The generated function is ``int f(void *const *buffers, const int64_t *sizes)``. Before the
+    named ones, buffers hold the parallel driver's address and the part bounds; before the named
+    ones, sizes hold threads, chunk and number of parts. THREAD is the number of the running thread.
+    """
+
+    buffers: tuple[Buffer, ...]
+    sizes: tuple[Var, ...]
+    body: Block
+    notes: tuple[str, ...] = field(default=())
+
+
+LEADING_BUFFERS: Final = 2
+LEADING_SIZES: Final = 3
+THREADS: Final = Var("threads")
+THREAD: Final = Var("thread")
+
+
+def as_expr(value: "Expr | int") -> Expr:
+    """Wrap an int as an i64 constant."""
+    return Const(value) if isinstance(value, int) else value
+
+
+def binary(name: str, left: "Expr | int", right: "Expr | int") -> Expr:
+    """Build integer arithmetic, folding constants, neutral elements and ramps."""
+    a, b = as_expr(left), as_expr(right)
+    if isinstance(a, Const) and isinstance(b, Const) and a.type == b.type == I64:
+        x, y = int(a.value), int(b.value)
+        return Const({"add": x + y, "sub": x - y, "mul": x * y, "floordiv": x // y if y else 0}[name])
+    zero_a, zero_b = a == Const(0), b == Const(0)
+    match name:
+        case "add" if zero_a:
+            return b
+        case "add" | "sub" if zero_b:
+            return a
+        case "mul" if a == Const(1):
+            return b
+        case "mul" | "floordiv" if b == Const(1):
+            return a
+        case "mul" if (zero_a and b.type.lanes == 1) or (zero_b and a.type.lanes == 1):
+            return Const(0)
+        case "add" if isinstance(b, Ramp) and a.type.lanes == 1:
+            return Ramp(binary("add", a, b.base), b.lanes)
+        case "add" if isinstance(a, Ramp) and b.type.lanes == 1:
+            return Ramp(binary("add", a.base, b), a.lanes)
+    lanes = max(a.type.lanes, b.type.lanes)
+    return Op(name, (widen(a, lanes), widen(b, lanes)), Type(a.type.elem, lanes))
+
+
+def widen(value: Expr, lanes: int) -> Expr:
+    """Repeat a scalar in ``lanes`` lanes; vectors stay."""
+    return value if value.type.lanes == lanes else Splat(value, lanes)
+
+
+def compute(name: str, *arguments: Expr) -> Expr:
+    """Apply a combine operator to values of any lanes."""
+    lanes = max(a.type.lanes for a in arguments)
+    return Op(name, tuple(widen(a, lanes) for a in arguments), Type(arguments[0].type.elem, lanes))
+
+
+def compare(name: str, left: Expr, right: Expr) -> Expr:
+    """Compare two scalars: lt, le, eq or ne."""
+    return Op(name, (left, right), I64)
+
+
+def smaller(left: Expr, right: Expr) -> Expr:
+    """The smaller of two indices."""
+    if isinstance(left, Const) and isinstance(right, Const):
+        return Const(min(left.value, right.value))
+    return Op("min", (left, right), I64)
+
+
+def walk(block: Block) -> Iterator[Stmt]:
+    """Yield every statement, outer before inner."""
+    for statement in block:
+        yield statement
+        if isinstance(statement, For | If):
+            yield from walk(statement.body)
+
+
+def expressions(statement: Stmt) -> tuple[Expr, ...]:
+    """The expressions that a statement itself evaluates (bodies excluded)."""
+    match statement:
+        case For(lo=lo, hi=hi):
+            return (lo, hi)
+        case If(cond=cond):
+            return (cond,)
+        case Let(value=value) | Set(value=value):
+            return (value,)
+        case Reg(init=init):
+            return (init,)
+        case Store(index=index, value=value) | Reduce(index=index, value=value):
+            return (index, value)
+        case Prefetch(index=index):
+            return (index,)
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """Direct sub-expressions."""
+    match expr:
+        case Load(index=index):
+            return (index,)
+        case Op(args=args):
+            return args
+        case Search(lo=lo, hi=hi, coordinate=coordinate):
+            return (lo, hi, coordinate)
+        case Splat(value=value):
+            return (value,)
+        case Ramp(base=base):
+            return (base,)
+        case Fold(vector=vector):
+            return (vector,)
+    return ()
+
+
+def variables(expr: Expr) -> Iterator[Var]:
+    """Every variable that an expression reads."""
+    if isinstance(expr, Var):
+        yield expr
+    for child in children(expr):
+        yield from variables(child)
+
+
+def printed(kernel: Kernel) -> str:
+    """Return the kernel as indented text for people (see also the C printer)."""
+    lines = [f"# {note}" for note in kernel.notes]
+    lines.extend(_lines(kernel.body, 0))
+    return "\n".join(lines)
+
+
+_SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "lt": "<", "le": "<=", "eq": "==", "ne": "!="}
+
+
+def text(expr: Expr) -> str:
+    """Return an expression as text for people."""
+    match expr:
+        case Const(value=value):
+            return f"{value:g}" if isinstance(value, float) else str(value)
+        case Var(name=name):
+            return name
+        case Load(buffer=buffer, index=index):
+            return f"{buffer.name}[{text(index)}]"
+        case Op(name=name, args=(left, right)) if name in _SYMBOLS:
+            return f"({text(left)} {_SYMBOLS[name]} {text(right)})"
+        case Op(name=name, args=args):
+            return f"{name}({', '.join(map(text, args))})"
+        case Search(buffer=buffer, lo=lo, hi=hi, coordinate=coordinate):
+            return f"search({text(coordinate)} in {buffer.name}[{text(lo)}:{text(hi)}])"
+        case Splat(value=value):
+            return text(value)
+        case Ramp(base=base, lanes=lanes):
+            return f"{text(base)}:+{lanes}"
+        case Fold(operator=operator, vector=vector):
+            return f"fold_{operator}({text(vector)})"
+
+
+def _lines(block: Block, depth: int) -> Iterator[str]:
+    pad = "  " * depth
+    for statement in block:
+        match statement:
+            case For(var=var, lo=lo, hi=hi, step=step, body=body, bind=bind):
+                how = f"parallel[{bind.policy}] " if bind else ""
+                by = f", step {step}" if step != 1 else ""
+                yield f"{pad}{how}for {var.name} in {text(lo)} .. {text(hi)}{by}:"
+                yield from _lines(body, depth + 1)
+            case If(cond=cond, body=body):
+                yield f"{pad}if {text(cond)}:"
+                yield from _lines(body, depth + 1)
+            case Let(var=var, value=value):
+                yield f"{pad}{var.name} = {text(value)}"
+            case Reg(var=var, init=init):
+                lanes = f" x{var.type.lanes}" if var.type.lanes > 1 else ""
+                yield f"{pad}var {var.name}: {var.type.elem}{lanes} = {text(init)}"
+            case Set(var=var, value=value):
+                yield f"{pad}{var.name} := {text(value)}"
+            case Store(buffer=buffer, index=index, value=value):
+                yield f"{pad}{buffer.name}[{text(index)}] = {text(value)}"
+            case Reduce(buffer=buffer, index=index, operator=operator, value=value, atomic=atomic):
+                how = " atomically" if atomic else ""
+                yield f"{pad}{buffer.name}[{text(index)}] {operator}= {text(value)}{how}"
+            case Prefetch(buffer=buffer, index=index):
+                yield f"{pad}prefetch {buffer.name}[{text(index)}]"

@@ -1,0 +1,253 @@
+"""How a program runs: a tuple of directives over the loops of an einsum.
+
+A loop is named after its axis: ``i`` for a whole index, ``i1`` and ``i0`` for the outer and inner
+part of a split one. A schedule parses from and prints as text::
+
+    split(k,1024) reorder(k1,i,j,k0) parallel(i,dynamic) tile(j,8x8) unroll(k0,4) prefetch(B,16)
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tensorwise.errors import ScheduleError
+from tensorwise.tensor.remap import Axis
+
+CONSTANT_SPLIT: Final = 16
+"""Splits up to this size are compiled in, so that their loops can be unrolled; larger ones are run-time
+values, so that one kernel serves them all."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Split an index into an outer and an inner loop, shared by all tensors and loops::
+
+        for i in 0..I   ->   for i1 in 0..I/size: for i0 in 0..size
+    """
+
+    index: str
+    size: int
+
+    def __str__(self) -> str:
+        return f"split({self.index},{self.size})"
+
+
+@dataclass(frozen=True)
+class Reorder:
+    """Put the loops in this order, outermost first::
+
+        for i: for k: ...   ->   for k: for i: ...
+    """
+
+    loops: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"reorder({','.join(self.loops)})"
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """Hand the iterations of a loop to threads::
+
+        for i in 0..I: body   ->   parallel for chunk in 0..I: for i in chunk: body
+
+    ``policy`` is ``dynamic`` (chunks of a size given at call time, handed out as threads get free)
+    or ``balanced`` (parts with equal numbers of stored entries, computed from the packed operand;
+    for the outermost level of a sparse operand only). A loop over a reduced index needs ``reduction``:
+    ``atomic`` updates, or a ``private`` copy of the output for each thread, summed at the end.
+    """
+
+    loop: str
+    policy: str = "dynamic"
+    reduction: str = "atomic"
+
+    def __str__(self) -> str:
+        return f"parallel({self.loop},{self.policy},{self.reduction})"
+
+
+@dataclass(frozen=True)
+class Unroll:
+    """Repeat the body of a loop::
+
+        for k: acc += f(k)   ->   for k step 4: acc0 += f(k); acc1 += f(k+1); ...   then the rest
+
+    An inner loop of a constant split is unrolled completely (``factor`` 0). Elsewhere ``factor``
+    copies get accumulators of their own while these fit into registers.
+    """
+
+    loop: str
+    factor: int = 0
+
+    def __str__(self) -> str:
+        return f"unroll({self.loop},{self.factor})" if self.factor else f"unroll({self.loop})"
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Run a dense loop in strips of ``vectors`` x ``lanes`` elements that live in vector registers::
+
+        for j: for k: C[j] += A[k] * B[k,j]
+        ->  for j step 64: acc[0:64] = 0; for k: acc += A[k] * B[k, j:j+64]; C[j:j+64] = acc
+
+    The strip's lanes are the innermost loop, wherever the strip loop itself stands. What is left
+    over runs in strips of half the width, and so on, then in an overlapping strip or in scalars.
+    """
+
+    loop: str
+    vectors: int
+    lanes: int
+
+    def __str__(self) -> str:
+        return f"tile({self.loop},{self.vectors}x{self.lanes})"
+
+
+@dataclass(frozen=True)
+class Prefetch:
+    """Ask for the row of a dense operand that the sparse loop reaches ``distance`` entries later."""
+
+    tensor: str
+    distance: int
+
+    def __str__(self) -> str:
+        return f"prefetch({self.tensor},{self.distance})"
+
+
+Directive = Split | Reorder | Parallel | Unroll | Tile | Prefetch
+
+
+def _whole(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,10}", text):
+        raise ScheduleError(f"expected a whole number, got {text!r}")
+    return int(text)
+
+
+def _tile(loop: str, shape: str) -> Tile:
+    vectors, _, lanes = shape.partition("x")
+    return Tile(loop, _whole(vectors), _whole(lanes))
+
+
+_READERS: Final[dict[str, Callable[..., Directive]]] = {
+    "split": lambda index, size: Split(index, _whole(size)),
+    "reorder": lambda *loops: Reorder(loops),
+    "parallel": lambda loop, policy="dynamic", reduction="atomic": Parallel(loop, policy, reduction),
+    "unroll": lambda loop, factor="0": Unroll(loop, _whole(factor)),
+    "tile": _tile,
+    "prefetch": lambda tensor, distance: Prefetch(tensor, _whole(distance)),
+}
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Directives, in any order; at most one reorder and one parallel.
+
+    >>> print(Schedule.parse("reorder(i, j, k) parallel(i) tile(j, 4x8)"))
+    reorder(i,j,k) parallel(i,dynamic,atomic) tile(j,4x8)
+    """
+
+    directives: tuple[Directive, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> "Schedule":
+        """Parse ``text``; raise ScheduleError naming the directive that cannot be read."""
+        directives: list[Directive] = []
+        rest = text.strip()
+        while rest:
+            match = re.match(r"([a-z]+)\s*\(([^()]*)\)\s*", rest)
+            if match is None or match[1] not in _READERS:
+                raise ScheduleError(f"cannot read schedule at {rest[:40]!r}; known directives: {', '.join(_READERS)}")
+            arguments = [argument.strip() for argument in match[2].split(",")]
+            try:
+                directives.append(_READERS[match[1]](*arguments))
+            except TypeError:
+                raise ScheduleError(f"{match[1]} does not take {len(arguments)} arguments: {match[0].strip()!r}") from None
+            rest = rest[match.end() :]
+        return cls(tuple(directives))
+
+    def __str__(self) -> str:
+        return " ".join(map(str, self.directives))
+
+    @property
+    def splits(self) -> dict[str, int]:
+        """Index -> inner extent."""
+        return {d.index: d.size for d in self.directives if isinstance(d, Split)}
+
+    @property
+    def order(self) -> tuple[str, ...] | None:
+        """The loops as reordered, or None."""
+        return next((d.loops for d in self.directives if isinstance(d, Reorder)), None)
+
+    @property
+    def parallel(self) -> Parallel | None:
+        """The parallel directive, or None."""
+        return next((d for d in self.directives if isinstance(d, Parallel)), None)
+
+    @property
+    def tile(self) -> Tile | None:
+        """The register tile, or None."""
+        return next((d for d in self.directives if isinstance(d, Tile)), None)
+
+    @property
+    def unrolls(self) -> dict[str, int]:
+        """Loop -> factor (0 = completely)."""
+        return {d.loop: d.factor for d in self.directives if isinstance(d, Unroll)}
+
+    @property
+    def prefetches(self) -> tuple[Prefetch, ...]:
+        """All prefetch directives."""
+        return tuple(d for d in self.directives if isinstance(d, Prefetch))
+
+    def loops(self, indices: Sequence[str]) -> tuple[Axis, ...]:
+        """Return the loops over ``indices``, outermost first.
+
+        Raises:
+            ScheduleError: a directive names an unknown loop, or the reorder is not a permutation.
+        """
+        splits = self.splits
+        for index, size in splits.items():
+            if index not in indices:
+                raise ScheduleError(f"{Split(index, size)}: no index {index!r}; the einsum has {', '.join(indices)}")
+            if size < 1:
+                raise ScheduleError(f"{Split(index, size)}: the size must be at least 1")
+        axes = {
+            axis.name: axis
+            for index in indices
+            for axis in ([Axis(index, "outer"), Axis(index, "inner")] if index in splits else [Axis(index)])
+        }
+        order = self.order if self.order is not None else tuple(axes)
+        if sorted(order) != sorted(axes):
+            raise ScheduleError(f"reorder({','.join(order)}) must list each of these loops once: {', '.join(axes)}")
+        for kind in (Reorder, Parallel, Tile):
+            if sum(isinstance(d, kind) for d in self.directives) > 1:
+                raise ScheduleError(f"at most one {kind.__name__.lower()} directive, got: {self}")
+        for directive in self.directives:
+            loop = getattr(directive, "loop", None)
+            if loop is not None and loop not in axes:
+                raise ScheduleError(f"{directive}: no loop {loop!r}; there are {', '.join(order)}")
+        self._check_values(axes)
+        return tuple(axes[name] for name in order)
+
+    def _check_values(self, axes: dict[str, Axis]) -> None:
+        parallel, tile = self.parallel, self.tile
+        if parallel and parallel.policy not in ("dynamic", "balanced"):
+            raise ScheduleError(f"{parallel}: the policy is dynamic or balanced, got {parallel.policy!r}")
+        if parallel and parallel.reduction not in ("atomic", "private"):
+            raise ScheduleError(f"{parallel}: the reduction is atomic or private, got {parallel.reduction!r}")
+        if tile and (tile.lanes not in (1, 2, 4, 8, 16) or not 1 <= tile.vectors <= 32):
+            raise ScheduleError(f"{tile}: lanes are 1, 2, 4, 8 or 16 and vectors 1 to 32")
+        for loop, factor in self.unrolls.items():
+            axis = axes[loop]
+            constant = axis.part == "inner" and self.splits[axis.mode] <= CONSTANT_SPLIT
+            if factor == 0 and not constant:
+                raise ScheduleError(
+                    f"{Unroll(loop)}: only the inner loop of a split up to {CONSTANT_SPLIT} is unrolled completely; "
+                    f"give a factor, as in unroll({loop},4)"
+                )
+            if factor and (axis.part == "inner" and constant):
+                raise ScheduleError(f"{Unroll(loop, factor)}: {loop} has a constant extent; write unroll({loop})")
+            if factor > 16:
+                raise ScheduleError(f"{Unroll(loop, factor)}: the factor is at most 16")
+            if (tile and tile.loop == loop) or (parallel and parallel.loop == loop):
+                raise ScheduleError(f"{loop} cannot be unrolled and a tile or parallel at once")
+        if tile and parallel and tile.loop == parallel.loop:
+            raise ScheduleError(f"{tile.loop} cannot be a tile and parallel at once; split it and run its outer loop in parallel")

@@ -1,0 +1,61 @@
+# Needs: make, Python 3.11 or newer (with venv), a C compiler, a package index. Nothing else.
+#   make demo    tune real matrices, write demo-report.html
+#   make test    every test and doctest
+#   make check   lint, types, layers, tests
+#   make docs    the documentation, into site/
+#   make clean   remove what the others made
+# Another environment: make test VENV=/tmp/venv.   Another Python: make test PYTHON=python3.12
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/.tensorwise
+# More pytest arguments: make test ARGS="-k pack -x"
+ARGS ?=
+SITE ?= site
+
+USABLE := import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))
+# Only asked when an environment has to be made. A name on the PATH may be a shim without a Python behind it: try each.
+FIND_PYTHON = for p in $(PYTHON) python3 python python3.14 python3.13 python3.12 python3.11; do \
+	if $$p -c '$(USABLE)' >/dev/null 2>&1; then echo $$p; exit 0; fi; done; \
+	echo "no Python 3.11 or newer with the venv module was found; install one (Debian: python3-venv) or run: make PYTHON=/path/to/python" >&2; exit 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check lint types layers docs clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+demo: $(STAMPS)/demo
+	$(BIN)/python examples/demo.py --report demo-report.html
+
+test: $(STAMPS)/dev $(STAMPS)/demo
+	$(BIN)/python -m pytest $(ARGS)
+
+check: lint types layers test
+
+lint: $(STAMPS)/dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(STAMPS)/dev
+	$(BIN)/mypy
+
+layers: $(STAMPS)/dev
+	$(BIN)/lint-imports
+
+docs: $(STAMPS)/docs
+	$(BIN)/mkdocs build --strict --site-dir $(SITE)
+
+clean:
+	rm -rf .venv .venv-ci site build dist demo-report.html *.egg-info
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find tensorwise tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One stamp an extra; a change of pyproject.toml installs again, into the same environment.
+$(STAMPS)/venv:
+	python=$$($(FIND_PYTHON)) && $$python -m venv $(VENV)
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/demo $(STAMPS)/dev $(STAMPS)/docs: $(STAMPS)/%: pyproject.toml | $(STAMPS)/venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
+	@touch $@

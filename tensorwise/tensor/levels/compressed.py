@@ -4,7 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
-from tensorwise.tensor.levels.level import Level
+import numpy as np
+
+from tensorwise.tensor import primitives
+from tensorwise.tensor.levels.level import Level, Stage
+from tensorwise.tensor.primitives import Form, Term
 
 
 @final
@@ -31,3 +35,21 @@ class Compressed(Level):
         low, high = self.bounds(arrays, parent)
         for position in range(int(low), int(high)):
             yield int(self.coordinate(arrays, position)), position
+
+    def ascend(
+        self, arrays: Mapping[str, np.ndarray], positions: np.ndarray, extent: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Search the pointers."""
+        parents = np.searchsorted(arrays["pos"], positions, side="right") - 1
+        return parents, arrays["crd"][positions].astype(np.int64)
+
+    def build(self, stage: Stage) -> tuple[dict[str, np.ndarray], Form]:
+        """Number the distinct coordinates below each parent."""
+        stage.reserve(stage.parents.count, f"pointers above {self}")
+        if stage.sorted:
+            pos, crd, places = primitives.compress(
+                stage.entries, stage.parents, stage.coordinate, stage.extent, not stage.bottom
+            )
+        else:
+            pos, crd, places = primitives.group(stage.entries, stage.parents, stage.coordinate, stage.extent)
+        return {"pos": pos, "crd": crd}, Form(len(crd), () if places is None else (Term(places),))

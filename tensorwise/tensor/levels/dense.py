@@ -4,7 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
-from tensorwise.tensor.levels.level import Level
+import numpy as np
+
+from tensorwise.tensor.levels.level import Level, Stage
+from tensorwise.tensor.primitives import Form
 
 
 @final
@@ -26,3 +29,14 @@ class Dense(Level):
         """Yield every coordinate of the extent with its position."""
         for coordinate in range(extent):
             yield coordinate, parent * extent + coordinate
+
+    def ascend(
+        self, arrays: Mapping[str, np.ndarray], positions: np.ndarray, extent: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Divide by the extent."""
+        parents, coordinates = np.divmod(positions, max(extent, 1))
+        return parents, coordinates
+
+    def build(self, stage: Stage) -> tuple[dict[str, np.ndarray], Form]:
+        """Only the positions change; nothing is computed yet."""
+        return {}, stage.parents.below(stage.extent, stage.coordinate)

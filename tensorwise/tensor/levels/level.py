@@ -1,11 +1,33 @@
 """What every kind of level is: how one axis of a tensor is kept below its parent positions."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
+from tensorwise.tensor.primitives import Form, Term
 from tensorwise.tensor.remap import Axis
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """What a level is built from: the packing so far, down to its parent."""
+
+    entries: int
+    """How many stored entries there are."""
+    parents: Form
+    """The position of each entry in the level above; entries ascend by it, unless all levels are full."""
+    coordinate: Term
+    """The coordinate of each entry on this level's axis."""
+    extent: int
+    sorted: bool
+    """Coordinates ascend below each parent; otherwise they stand in any order."""
+    bottom: bool
+    """No level follows: the positions of the entries will not be asked for."""
+    reserve: Callable[[int, str], None]
+    """Called with a number of elements and what they are before they are allocated; may refuse."""
 
 
 @dataclass(frozen=True)
@@ -51,3 +73,13 @@ class Level(ABC):
     @abstractmethod
     def children(self, arrays: Mapping[str, Any], parent: int, extent: int) -> Iterator[tuple[int, int]]:
         """Yield (coordinate, position) of all that is below ``parent``, in the order of positions."""
+
+    @abstractmethod
+    def ascend(
+        self, arrays: Mapping[str, np.ndarray], positions: np.ndarray, extent: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return (parents, coordinates) of ``positions``, int64, the inverse of descending."""
+
+    @abstractmethod
+    def build(self, stage: Stage) -> tuple[dict[str, np.ndarray], Form]:
+        """Return the index arrays of this level and the position of each entry in it."""

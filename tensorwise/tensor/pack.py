@@ -1,0 +1,273 @@
+"""Packing: stored entries into the levels of a format, and back.
+
+Three steps, each a few compiled passes over the entries. *Order*: every level above the last one that is
+not full wants the entries ascending by its coordinates; often they are, else they are radix-sorted by
+the axes that are out of order. *Levels*: from the root down, each builds its arrays and turns the entries'
+positions in the level above into positions in its own. *Values* go to their positions.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tensorwise.errors import FormatError, InputError
+from tensorwise.tensor import primitives
+from tensorwise.tensor.entries import Entries
+from tensorwise.tensor.fibertree import Tensor
+from tensorwise.tensor.format import Format, csr, row_major
+from tensorwise.tensor.levels.level import Stage
+from tensorwise.tensor.primitives import Form, Term
+from tensorwise.tensor.remap import Axis, join
+
+MOST_FILL = 20
+"""A format may store this many positions an entry (WACO refuses the same), or ``SMALL`` in all."""
+SMALL = 4096
+MOST_EMPTY_POINTERS = 2**28
+"""Pointers may outnumber the entries further, up to twice the longest mode: dense operands and results are
+that long anyway. Beyond this number, which is gigabytes, they may not."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Structure:
+    """A packed tensor without values. ``order`` None: the entries stay in their order."""
+
+    arrays: tuple[dict[str, np.ndarray], ...]
+    counts: tuple[int, ...]
+    places: Form
+    order: np.ndarray | None
+
+
+def pack(entries: Entries, format: Format) -> Tensor:
+    """Return ``entries`` stored in ``format``; mode m of the entries is ``format.modes[m]``.
+
+    Raises FormatError, before allocating, where the values or the pointers of a level would
+    outnumber the entries more than ``MOST_FILL`` times.
+    """
+    return _tensor(entries, format, _structure(entries, format))
+
+
+def source_map(entries: Entries, format: Format) -> np.ndarray:
+    """Return for each value position of the packed tensor 1 + the index of its entry; 0 is padding.
+
+    (positions,), int32 where it fits, otherwise int64. Raises what ``pack`` raises.
+    """
+    return _source(entries, format, _structure(entries, format))
+
+
+def pack_with_source(entries: Entries, format: Format) -> tuple[Tensor, np.ndarray]:
+    """Return ``pack`` and ``source_map`` for little more than the cost of one of them."""
+    structure = _structure(entries, format)
+    return _tensor(entries, format, structure), _source(entries, format, structure)
+
+
+def refill(tensor: Tensor, source: np.ndarray, values: np.ndarray) -> None:
+    """Overwrite the values of ``tensor`` in place with ``values`` (nnz,), given in the order of the entries.
+
+    ``source`` is the tensor's ``source_map``. Raises InputError unless the lengths fit; ``values`` are
+    converted to the tensor's dtype.
+    """
+    if source.shape != tensor.values.shape:
+        raise InputError(
+            f"refill: the source map has the shape {source.shape}, the tensor {len(tensor.values)} values; "
+            "use the source map that belongs to this tensor"
+        )
+    largest = int(source.max(initial=0))
+    if values.shape != (largest,) or int(source.min(initial=0)) < 0:
+        raise InputError(f"refill: expected values of shape ({largest},), one an entry, got {values.shape}")
+    fresh = np.ascontiguousarray(values, tensor.values.dtype)
+    primitives.refill(tensor.values, np.ascontiguousarray(source), fresh)
+
+
+def unpack(tensor: Tensor, source: np.ndarray | None = None) -> Entries:
+    """Return the entries that ``tensor`` stores; the inverse of ``pack``.
+
+    Padding cannot be told from entries that are zero: padded formats need the ``source_map``.
+    """
+    if source is None and tensor.format.padded:
+        raise FormatError(
+            f"{tensor.format} is padded; unpack needs the source map to tell entries from padding"
+        )
+    positions = np.arange(len(tensor.values)) if source is None else np.flatnonzero(source)
+    if source is not None:
+        by_entry = np.empty_like(positions)
+        by_entry[source[positions] - 1] = positions
+        positions = by_entry
+    stored, parents = {}, positions
+    for level, arrays, extent in reversed(list(zip(tensor.format.levels, tensor.arrays, tensor.extents))):
+        parents, stored[level.axis] = level.ascend(arrays, parents, extent)
+    splits = tensor.format.splits
+    coordinates = [
+        join(stored[Axis(mode, "outer")], stored[Axis(mode, "inner")], splits[mode])
+        if mode in splits
+        else stored[Axis(mode)]
+        for mode in tensor.format.modes
+    ]
+    if source is None:
+        order = np.lexsort(coordinates[::-1])
+        positions, coordinates = positions[order], [array[order] for array in coordinates]
+    pointers = None
+    if len(tensor.shape) == 2 and tensor.shape[0] <= 32 * len(positions) + 2**20:
+        counts = np.bincount(coordinates[0], minlength=tensor.shape[0])
+        pointers = np.concatenate([[0], np.cumsum(counts)]).astype(primitives.index_dtype(len(positions)))
+    index = primitives.index_dtype(max(tensor.shape))
+    return Entries(
+        tensor.shape, tuple(array.astype(index) for array in coordinates), tensor.values[positions], pointers
+    )
+
+
+def _tensor(entries: Entries, format: Format, structure: _Structure) -> Tensor:
+    values = _placed(entries, format, structure, entries.values, entries.dtype)
+    return Tensor(format, entries.shape, structure.arrays, structure.counts, values)
+
+
+def _source(entries: Entries, format: Format, structure: _Structure) -> np.ndarray:
+    return _placed(entries, format, structure, None, np.dtype(primitives.index_dtype(entries.nnz + 1)))
+
+
+def _placed(
+    entries: Entries, format: Format, structure: _Structure, values: np.ndarray | None, dtype: np.dtype
+) -> np.ndarray:
+    """Return ``values``, or without them 1, 2, 3, ..., at the positions of the last level."""
+    order = structure.order
+    if format.padded:
+        return primitives.scatter(entries.nnz, structure.places, order, values, dtype)
+    if values is None:
+        return np.arange(1, entries.nnz + 1, dtype=dtype) if order is None else (order + 1).astype(dtype)
+    return values.copy() if order is None else primitives.gather(values, order)
+
+
+def _structure(entries: Entries, format: Format) -> _Structure:
+    extents = format.extents(entries.shape)
+    shared = _shared(entries, format)
+    if shared is not None:
+        return shared
+    axes, reach = format.axes, _reach(entries, format)
+    bottom = max((depth for depth, level in enumerate(format.levels) if not level.full), default=-1)
+    incoming = [axis for axis in row_major(format.modes, set(format.splits)) if reach[axis] > 1]
+    above = [axis for axis in axes[: max(bottom, 0)] if reach[axis] > 1]
+    wanted = [axis for axis in axes[: bottom + 1] if reach[axis] > 1]
+    to_sort, to_group = _out_of_order(wanted, incoming), _out_of_order(above, incoming)
+    # Working memory for every coordinate of the level, and more than the entries take, is not worth it.
+    grouped = to_group < to_sort and extents[bottom] < min(max(4 * entries.nnz, 2**16), 2**31)
+    key = wanted[: to_group if grouped else to_sort]
+    terms, order = _sorted_terms(entries, format, key, reach) if key else (_terms(entries, format), None)
+
+    def reserve(elements: int, what: str) -> None:
+        empty = min(2 * max(entries.shape), MOST_EMPTY_POINTERS)
+        _refuse(entries, format, elements, what, max(MOST_FILL * entries.nnz, SMALL, empty))
+
+    built: list[dict[str, np.ndarray]] = []
+    counts: list[int] = []
+    places = Form()
+    for depth, level in enumerate(format.levels):
+        in_order = not (grouped and depth == bottom)
+        last = depth == len(axes) - 1
+        stage = Stage(entries.nnz, places, terms[level.axis], extents[depth], in_order, last, reserve)
+        arrays, places = level.build(stage)
+        built.append(arrays)
+        counts.append(places.count)
+    _refuse(entries, format, counts[-1], "values", max(MOST_FILL * entries.nnz, SMALL))
+    return _Structure(tuple(built), tuple(counts), places, order)
+
+
+def _shared(entries: Entries, format: Format) -> _Structure | None:
+    """Return CSR, which the entries are already, without copying; None where it does not apply."""
+    pointers, crd = entries.pointers, entries.coordinates[-1]
+    if pointers is None or format != csr().renamed(format.modes):
+        return None
+    if crd.dtype != primitives.index_dtype(entries.shape[1]):
+        return None
+    return _Structure(({}, {"pos": pointers, "crd": crd}), (entries.shape[0], entries.nnz), Form(), None)
+
+
+def _refuse(entries: Entries, format: Format, elements: int, what: str, most: int) -> None:
+    if elements > most:
+        full = ", ".join(str(level) for level in format.levels if level.full)
+        raise FormatError(
+            f"{format} would keep {elements} {what} for {entries.nnz} entries of shape {entries.shape}, "
+            f"{elements // max(entries.nnz, 1)} times as many where {MOST_FILL} times is allowed; "
+            f"compress one of {full}, or choose smaller splits"
+        )
+
+
+def _reach(entries: Entries, format: Format) -> dict[Axis, int]:
+    """Return below which number the coordinates of each axis stay; an inner part may be cut short."""
+    sizes = dict(zip(format.modes, entries.shape))
+    return {
+        axis: min(extent, sizes[axis.mode])
+        for axis, extent in zip(format.axes, format.extents(entries.shape))
+    }
+
+
+def _out_of_order(wanted: Sequence[Axis], incoming: Sequence[Axis]) -> int:
+    """Return by how many of the ``wanted`` axes to sort stably until the entries ascend by all of them.
+
+    Entries come lexicographically by ``incoming``. Once they are sorted by some axes, those that remain
+    are lexicographic in the incoming order with the sorted ones left out.
+
+    >>> i1, i0, k = Axis("i", "outer"), Axis("i", "inner"), Axis("k")
+    >>> _out_of_order([i1, i0], [i1, i0, k]), _out_of_order([k, i1], [i1, i0, k])
+    (0, 1)
+    >>> _out_of_order([i1, k], [i1, i0, k])
+    2
+    """
+    for count in range(len(wanted)):
+        left = [axis for axis in incoming if axis not in wanted[:count]]
+        if left[: len(wanted) - count] == list(wanted[count:]):
+            return count
+    return len(wanted)
+
+
+def _terms(entries: Entries, format: Format) -> dict[Axis, Term]:
+    """Return the coordinate of the entries on each axis."""
+    arrays = dict(zip(format.modes, map(np.ascontiguousarray, entries.coordinates)))
+    terms = {}
+    for axis in format.axes:
+        array = arrays[axis.mode]
+        if axis.part == "whole":
+            terms[axis] = Term(array)
+        elif axis.part == "outer":
+            terms[axis] = Term.quotient(array, format.splits[axis.mode])
+        else:
+            terms[axis] = Term.remainder(array, format.splits[axis.mode])
+    return terms
+
+
+def _sorted_terms(
+    entries: Entries, format: Format, key: Sequence[Axis], reach: Mapping[Axis, int]
+) -> tuple[dict[Axis, Term], np.ndarray]:
+    """Sort the entries by ``key``; return their coordinates in that order, and the order.
+
+    The coordinates of all axes travel as bit fields of as few 64-bit words as hold them, the key's
+    in the highest bits of the first words; words are sorted from the last to the first.
+    """
+    terms = _terms(entries, format)
+    words: list[list[tuple[Axis, int, int]]] = []
+    room = 0
+    for axis in (*key, *(axis for axis in format.axes if axis not in key)):
+        width = (max(reach[axis], 1) - 1).bit_length()
+        if not words or width > room:
+            words.append([])
+            room = 64
+        room -= width
+        words[-1].append((axis, room % 64, width))
+
+    def evaluated(word: list[tuple[Axis, int, int]]) -> np.ndarray:
+        return primitives.evaluate(
+            entries.nnz, [replace(terms[axis], stride=1 << shift) for axis, shift, _ in word]
+        )
+
+    keys = np.empty(0, np.uint64)
+    order: np.ndarray | None = None
+    for word in reversed(words):
+        shifts = [shift for axis, shift, _ in word if axis in key]
+        if shifts:
+            keys = evaluated(word) if order is None else primitives.gather(evaluated(word), order)
+            order = primitives.sort(keys, order, min(shifts), 64)
+    assert order is not None  # the key has an axis
+    in_order: dict[Axis, Term] = {}
+    for number, word in enumerate(words):
+        source = primitives.gather(evaluated(word), order) if number else keys
+        in_order.update((axis, Term.bits(source, shift, width)) for axis, shift, width in word)
+    return in_order, order

@@ -1,0 +1,244 @@
+"""The compiled packing primitives of ``toolchain/pack.c``, behind typed functions.
+
+They know linear forms over the stored entries, not formats: ``Form`` says where each entry goes
+without an array of positions being made.
+"""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Self
+
+import numpy as np
+
+from tensorwise.toolchain.runtime import load_runtime
+
+_BITS, _QUOTIENT, _REMAINDER = range(3)
+_ALL = 2**64 - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """``stride * part(source[e])`` for entry e, where part takes bits, a quotient or a remainder.
+
+    ``source`` holds 32 or 64-bit integers that are not negative, one an entry.
+    """
+
+    source: np.ndarray
+    kind: int = _BITS
+    a: int = 0
+    b: int = _ALL
+    stride: int = 1
+
+    @classmethod
+    def bits(cls, source: np.ndarray, shift: int, width: int) -> Self:
+        """Return the term for ``width`` bits of the source from bit ``shift`` on."""
+        return cls(source, _BITS, shift, (1 << width) - 1)
+
+    @classmethod
+    def quotient(cls, source: np.ndarray, divisor: int) -> Self:
+        """Return the term for ``source // divisor``."""
+        if divisor & (divisor - 1):
+            return cls(source, _QUOTIENT, divisor)
+        return cls(source, _BITS, divisor.bit_length() - 1)
+
+    @classmethod
+    def remainder(cls, source: np.ndarray, divisor: int) -> Self:
+        """Return the term for ``source % divisor``."""
+        if divisor & (divisor - 1):
+            return cls(source, _REMAINDER, divisor)
+        return cls(source, _BITS, 0, divisor - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """A position for each entry, as a sum of terms; ``count`` positions exist.
+
+    Without terms, every entry stands at position 0 (the root).
+    """
+
+    count: int = 1
+    terms: tuple[Term, ...] = ()
+
+    def below(self, extent: int, coordinate: Term) -> "Form":
+        """Return the positions in a full level below these: ``position * extent + coordinate``."""
+        terms = tuple(replace(term, stride=term.stride * extent) for term in self.terms)
+        return Form(self.count * extent, (*terms, coordinate))
+
+
+def index_dtype(largest: int) -> type[np.signedinteger]:
+    """Return int32 where ``largest`` fits, otherwise int64."""
+    return np.int32 if largest < 2**31 else np.int64
+
+
+def evaluate(entries: int, terms: Sequence[Term]) -> np.ndarray:
+    """Return the sum of ``terms`` for each entry, (entries,) uint64."""
+    out = np.empty(entries, np.uint64)
+    _function("form")(entries, *_terms(terms), _address(out))
+    return out
+
+
+def compress(
+    entries: int, parents: Form, coordinate: Term, extent: int, keep_positions: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Build a compressed level from entries that ascend by (parent, coordinate).
+
+    Returns ``pos`` (parents + 1,), ``crd`` (positions,) and, if asked for, each entry's position.
+    """
+    index = index_dtype(entries)
+    pos = np.empty(parents.count + 1, index)
+    crd = np.empty(entries, index_dtype(extent))
+    positions = np.empty(entries, index) if keep_positions else None
+    stored = _function("compress")(
+        entries,
+        *_terms(parents.terms),
+        _terms([coordinate])[0],
+        parents.count,
+        _address(pos),
+        pos.itemsize,
+        _address(crd),
+        crd.itemsize,
+        _address(positions),
+    )
+    return _narrowed(pos, stored), _shortened(crd, stored), positions
+
+
+def group(
+    entries: int, parents: Form, coordinate: Term, extent: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Build a compressed level from entries that ascend by parent only; extent < 2**31.
+
+    Returns the same as ``compress``. Needs working memory for ``extent`` coordinates.
+    """
+    index = index_dtype(entries)
+    pos = np.empty(parents.count + 1, index)
+    crd, positions = np.empty(entries, np.int32), np.empty(entries, index)
+    stored = _function("group")(
+        entries,
+        *_terms(parents.terms),
+        _terms([coordinate])[0],
+        parents.count,
+        extent,
+        _address(pos),
+        pos.itemsize,
+        _address(crd),
+        _address(positions),
+    )
+    if stored < 0:
+        raise MemoryError(f"no memory to group {entries} entries by {extent} coordinates")
+    return _narrowed(pos, stored), _shortened(crd, stored), positions
+
+
+def sort(keys: np.ndarray, order: np.ndarray | None, low: int, high: int) -> np.ndarray:
+    """Sort ``keys`` (entries,) uint64 by their bits [low, high) in place, stably; return the order.
+
+    ``order`` holds the entry that each key belongs to and moves along; None stands for 0, 1, 2, ...
+    """
+    known = order is not None
+    if order is None:
+        order = np.empty(len(keys), index_dtype(len(keys)))
+    if _function("sort")(len(keys), _address(keys), _address(order), order.itemsize, known, low, high):
+        raise MemoryError(f"no memory to sort {len(keys)} entries")
+    return order
+
+
+def gather(values: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Return ``values[order]``; items of 4 or 8 bytes, ``order`` int32 or int64 and in range."""
+    out = np.empty(len(order), values.dtype)
+    _function("gather")(
+        len(order), _address(order), order.itemsize, _address(values), values.itemsize, _address(out)
+    )
+    return out
+
+
+def scatter(
+    entries: int, places: Form, order: np.ndarray | None, values: np.ndarray | None, dtype: np.dtype
+) -> np.ndarray:
+    """Return (places.count,) zeros of ``dtype`` with ``values[order]`` at the entries' places.
+
+    ``order`` None stands for 0, 1, 2, ...; ``values`` None for 1, 2, 3, ... (a source map).
+    """
+    out = np.zeros(places.count, dtype)
+    _function("scatter")(
+        entries,
+        *_terms(places.terms),
+        _address(order),
+        8 if order is None else order.itemsize,
+        _address(values),
+        out.itemsize,
+        _address(out),
+    )
+    return out
+
+
+def refill(out: np.ndarray, source: np.ndarray, values: np.ndarray) -> None:
+    """Overwrite ``out`` (positions,) with ``values[source - 1]``, and zero where source is zero."""
+    _function("refill")(
+        len(out), _address(source), source.itemsize, _address(values), values.itemsize, _address(out)
+    )
+
+
+class _Term(ctypes.Structure):
+    """``tw_pack_term`` of pack.c."""
+
+    _fields_ = (
+        ("source", ctypes.c_void_p),
+        ("bytes", ctypes.c_int64),
+        ("kind", ctypes.c_int64),
+        ("a", ctypes.c_uint64),
+        ("b", ctypes.c_uint64),
+        ("stride", ctypes.c_uint64),
+    )
+
+
+def _terms(terms: Sequence[Term]) -> tuple[ctypes.Array[_Term], int]:
+    """Return the table of ``terms`` for C and its length; the sources stay with the caller."""
+    table = (_Term * len(terms))(
+        *(
+            _Term(_address(term.source), term.source.itemsize, term.kind, term.a, term.b, term.stride)
+            for term in terms
+        )
+    )
+    return table, len(terms)
+
+
+def _address(array: np.ndarray | None) -> int | None:
+    if array is None:
+        return None
+    if not array.flags.c_contiguous or array.itemsize not in (4, 8):
+        raise ValueError(
+            f"packing needs contiguous items of 4 or 8 bytes, got {array.dtype}, {array.strides}"
+        )
+    return array.ctypes.data
+
+
+def _narrowed(pos: np.ndarray, stored: int) -> np.ndarray:
+    return pos.astype(index_dtype(stored), copy=False)
+
+
+def _shortened(crd: np.ndarray, stored: int) -> np.ndarray:
+    """Return the first ``stored`` coordinates; what was reserved beyond goes back."""
+    crd.resize(stored, refcheck=False)
+    return crd
+
+
+_POINTER, _INT, _SIZE = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
+_FORM = (_POINTER, _SIZE)
+_PROTOTYPES: dict[str, tuple[type | None, tuple[type, ...]]] = {
+    "form": (None, (_SIZE, *_FORM, _POINTER)),
+    "compress": (_SIZE, (_SIZE, *_FORM, _POINTER, _SIZE, _POINTER, _SIZE, _POINTER, _SIZE, _POINTER)),
+    "group": (_SIZE, (_SIZE, *_FORM, _POINTER, _SIZE, _SIZE, _POINTER, _SIZE, _POINTER, _POINTER)),
+    "sort": (_INT, (_SIZE, _POINTER, _POINTER, _SIZE, _INT, _INT, _INT)),
+    "gather": (None, (_SIZE, _POINTER, _SIZE, _POINTER, _SIZE, _POINTER)),
+    "scatter": (None, (_SIZE, *_FORM, _POINTER, _SIZE, _POINTER, _SIZE, _POINTER)),
+    "refill": (None, (_SIZE, _POINTER, _SIZE, _POINTER, _SIZE, _POINTER)),
+}
+
+
+@cache
+def _function(name: str) -> Callable[..., int]:
+    function = load_runtime()[f"tw_pack_{name}"]
+    function.restype, function.argtypes = _PROTOTYPES[name]
+    checked: Callable[..., int] = function
+    return checked

@@ -44,7 +44,7 @@ layers: $(STAMPS)/dev
 	$(BIN)/lint-imports
 
 docs: $(STAMPS)/docs
-	$(BIN)/mkdocs build --strict --site-dir $(SITE)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir $(SITE)
 
 clean:
 	rm -rf .venv .venv-ci site build dist demo-report.html *.egg-info

@@ -1,0 +1,79 @@
+"""Tune two real matrices of finite element problems and solve a system with one of the tuned operators.
+
+Run by ``make demo``. The data come with pyamg (MIT): nothing is downloaded. About a minute.
+
+1. ``bar``: linear elasticity of a 3-D bar, as shipped: 600 unknowns in 3 x 3 blocks.
+2. ``airfoil``: a time step of heat flow on the shipped triangle mesh, refined three times.
+"""
+
+import argparse
+import time
+
+import numpy as np
+import scipy.sparse as sp
+from pyamg.gallery import load_example
+from pyamg.gallery.fem import refine2dtri
+from scipy.sparse.linalg import cg
+
+import tensorwise as tw
+
+
+def bar() -> sp.csr_array:
+    """Return the stiffness matrix of the bar, (600, 600), float64, symmetric positive definite."""
+    return sp.csr_array(load_example("bar")["A"])
+
+
+def airfoil(refinements: int) -> sp.csr_array:
+    """Return mass + step * stiffness for linear triangles, float64, symmetric positive definite."""
+    mesh = load_example("airfoil")
+    vertices, triangles = mesh["vertices"], mesh["elements"].astype(np.int64)
+    for _ in range(refinements):
+        vertices, triangles = refine2dtri(vertices, triangles)
+    corner = vertices[triangles]
+    edge = np.roll(corner, -1, axis=1) - np.roll(corner, 1, axis=1)  # the one opposite to each corner
+    area = 0.5 * np.abs(edge[:, 0, 0] * edge[:, 1, 1] - edge[:, 0, 1] * edge[:, 1, 0])
+    stiffness = np.einsum("tad,tbd->tab", edge, edge) / (4 * area)[:, None, None]
+    mass = (np.ones((3, 3)) + np.eye(3)) / 12 * area[:, None, None]
+    rows = np.broadcast_to(triangles[:, :, None], stiffness.shape)
+    cols = np.broadcast_to(triangles[:, None, :], stiffness.shape)
+    step = 0.1
+    entries = ((mass + step * stiffness).ravel(), (rows.ravel(), cols.ravel()))
+    return sp.coo_array(entries, shape=(len(vertices), len(vertices))).tocsr()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--report", default="demo-report.html", help="where to write the page about the airfoil"
+    )
+    parser.add_argument("--budget", type=float, default=20.0, help="seconds for the longest of the tunings")
+    options = parser.parse_args()
+
+    print("1. Elasticity of a bar, SpMM with 256 columns, float32")
+    small = tw.tune(bar().astype(np.float32), "spmm", n=256, budget_s=options.budget / 2)
+    print(small.report(), end="\n\n")
+
+    print("2. Heat flow around airfoils, SpMM with 256 columns, float32")
+    A = airfoil(refinements=3)
+    op = tw.tune(A.astype(np.float32), "spmm", n=256, budget_s=options.budget, report=options.report)
+    print(op.report(), end="\n\n")
+
+    print("3. The same system solved by conjugate gradients, SpMV, float64")
+    spmv = tw.tune(A, "spmv", budget_s=options.budget / 2)
+    print(spmv.report())
+    b = np.ones(A.shape[0])
+    for name, operator in (("SciPy's matrix", A), ("tuned operator", spmv)):
+        start = time.perf_counter()
+        x, failed = cg(operator, b, rtol=1e-8)
+        took = time.perf_counter() - start
+        error = np.linalg.norm(A @ x - b) / np.linalg.norm(b)
+        print(f"   cg with {name}: {took * 1e3:.1f} ms, relative residual {error:.1e}")
+        if failed or error > 1e-6:
+            raise SystemExit(f"cg with {name} did not converge")
+    print(f"\nThe report on the second tuning: {options.report}")
+
+
+if __name__ == "__main__":
+    main()

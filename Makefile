@@ -53,9 +53,10 @@ clean:
 
 # One stamp an extra; a change of pyproject.toml installs again, into the same environment.
 $(STAMPS)/venv:
-	python=$$($(FIND_PYTHON)) && $$python -m venv $(VENV)
+	@python=$$($(FIND_PYTHON)) && echo "making $(VENV) with $$python" && $$python -m venv $(VENV)
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/demo $(STAMPS)/dev $(STAMPS)/docs: $(STAMPS)/%: pyproject.toml | $(STAMPS)/venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
+	@echo "installing into $(VENV): tensorwise[$*], the first time this may take some minutes"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
 	@touch $@

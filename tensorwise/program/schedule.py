@@ -3,7 +3,7 @@
 A loop is named after its axis: ``i`` for a whole index, ``i1`` and ``i0`` for the outer and inner
 part of a split one. A schedule parses from and prints as text::
 
-    split(k,1024) reorder(k1,i,j,k0) parallel(i,dynamic) tile(j,8x8) unroll(k0,4) prefetch(B,16)
+    split(k,1024) reorder(k1,i,j,k0) parallel(i,dynamic,32) tile(j,8x8) unroll(k0,4) prefetch(B,16)
 """
 
 import re
@@ -52,18 +52,21 @@ class Parallel:
 
         for i in 0..I: body   ->   parallel for chunk in 0..I: for i in chunk: body
 
-    ``policy`` is ``dynamic`` (chunks of a size given at call time, handed out as threads get free)
-    or ``balanced`` (parts with equal numbers of stored entries, computed from the packed operand;
-    for the outermost level of a sparse operand only). A loop over a reduced index needs ``reduction``:
-    ``atomic`` updates, or a ``private`` copy of the output for each thread, summed at the end.
+    ``policy`` is ``dynamic`` (``chunk`` iterations at a time, handed out as threads get free) or
+    ``balanced`` (``chunk`` parts a thread with equal numbers of stored entries, computed from the
+    packed operand; for the outermost level of a sparse operand only). The chunk binds at call time.
+    A loop over a reduced index needs ``reduction``: ``atomic`` updates, or a ``private`` copy of the
+    output for each thread, summed at the end.
     """
 
     loop: str
     policy: str = "dynamic"
+    chunk: int = 32
     reduction: str = "atomic"
 
     def __str__(self) -> str:
-        return f"parallel({self.loop},{self.policy},{self.reduction})"
+        reduction = "" if self.reduction == "atomic" else f",{self.reduction}"
+        return f"parallel({self.loop},{self.policy},{self.chunk}{reduction})"
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,9 @@ def _tile(loop: str, shape: str) -> Tile:
 _READERS: Final[dict[str, Callable[..., Directive]]] = {
     "split": lambda index, size: Split(index, _whole(size)),
     "reorder": lambda *loops: Reorder(loops),
-    "parallel": lambda loop, policy="dynamic", reduction="atomic": Parallel(loop, policy, reduction),
+    "parallel": lambda loop, policy="dynamic", chunk="32", reduction="atomic": Parallel(
+        loop, policy, _whole(chunk), reduction
+    ),
     "unroll": lambda loop, factor="0": Unroll(loop, _whole(factor)),
     "tile": _tile,
     "prefetch": lambda tensor, distance: Prefetch(tensor, _whole(distance)),
@@ -142,7 +147,7 @@ class Schedule:
     """Directives, in any order; at most one reorder and one parallel.
 
     >>> print(Schedule.parse("reorder(i, j, k) parallel(i) tile(j, 4x8)"))
-    reorder(i,j,k) parallel(i,dynamic,atomic) tile(j,4x8)
+    reorder(i,j,k) parallel(i,dynamic,32) tile(j,4x8)
     """
 
     directives: tuple[Directive, ...] = ()
@@ -233,6 +238,8 @@ class Schedule:
             raise ScheduleError(f"{parallel}: the policy is dynamic or balanced, got {parallel.policy!r}")
         if parallel and parallel.reduction not in ("atomic", "private"):
             raise ScheduleError(f"{parallel}: the reduction is atomic or private, got {parallel.reduction!r}")
+        if parallel and parallel.chunk < 1:
+            raise ScheduleError(f"{parallel}: the chunk must be at least 1")
         if tile and (tile.lanes not in (1, 2, 4, 8, 16) or not 1 <= tile.vectors <= 32):
             raise ScheduleError(f"{tile}: lanes are 1, 2, 4, 8 or 16 and vectors 1 to 32")
         for loop, factor in self.unrolls.items():

@@ -1,0 +1,272 @@
+"""The C printer: loop IR -> text of one kernel, for any compiler with GNU vector types.
+
+The text contains the token TW_SYMBOL where a name must be unique, and stands on the prelude of the
+toolchain (vector types, search, atomics). Bodies of parallel loops become functions of their own;
+what they read from outside travels in an array of int64.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from itertools import count
+from typing import Final
+
+from tensorwise.codegen import ir
+
+C_TYPES: Final = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t"}
+_INFIX: Final = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "/",
+    "lt": "<", "le": "<=", "eq": "==", "ne": "!=", "and": "&", "or": "|",
+}  # fmt: skip
+
+
+def print_c(kernel: ir.Kernel) -> str:
+    """Return the C text of ``kernel``: ``int TW_SYMBOL(void *const *buffers, const int64_t *sizes)``."""
+    return _Printer(kernel).run()
+
+
+class _Printer:
+    def __init__(self, kernel: ir.Kernel) -> None:
+        self.kernel = kernel
+        self.functions: list[str] = []
+        self.numbers = count()
+        self.temporary = count()
+
+    def run(self) -> str:
+        main: list[str] = []
+        self.block(self.kernel.body, main, 1)
+        notes = [f"/* {note} */" for note in self.kernel.notes]
+        return "\n".join([
+            *notes,
+            *(["typedef struct { void *const *buffers; const int64_t *sizes, *captured; } TW_SYMBOL_context;"]
+              if self.functions else []),
+            *self.functions,
+            "int TW_SYMBOL(void *const *buffers, const int64_t *sizes)",
+            "{",
+            *self.unpack(self.used(self.kernel.body), "buffers", "sizes"),
+            *main,
+            "    return 0;",
+            "}",
+            "",
+        ])
+
+    def used(self, block: ir.Block) -> set[str]:
+        """Names of buffers and variables that a block reads or writes."""
+        names: set[str] = set()
+
+        def visit(expr: ir.Expr) -> None:
+            match expr:
+                case ir.Var(name=name):
+                    names.add(name)
+                case ir.Load(buffer=buffer) | ir.Search(buffer=buffer):
+                    names.add(buffer.name)
+            for child in ir.children(expr):
+                visit(child)
+
+        for statement in ir.walk(block):
+            if isinstance(statement, ir.Store | ir.Reduce | ir.Prefetch):
+                names.add(statement.buffer.name)
+            for expr in ir.expressions(statement):
+                visit(expr)
+        return names
+
+    def unpack(self, used: set[str], buffers: str, sizes: str) -> Iterator[str]:
+        """Name the buffers and sizes that a function uses."""
+        for place, buffer in enumerate(self.kernel.buffers, ir.LEADING_BUFFERS):
+            if buffer.name in used:
+                const = "" if buffer.writable else "const "
+                kind = f"{const}{C_TYPES[buffer.elem]}"
+                yield f"    {kind} *restrict const {buffer.name} = ({kind} *){buffers}[{place}];"
+        if ir.THREADS.name in used:
+            yield f"    const int64_t {ir.THREADS.name} = {sizes}[0];"
+        for place, size in enumerate(self.kernel.sizes, ir.LEADING_SIZES):
+            if size.name in used:
+                yield f"    const int64_t {size.name} = {sizes}[{place}];"
+
+    # -- statements ---------------------------------------------------------------------------
+
+    def block(self, block: ir.Block, lines: list[str], depth: int) -> None:
+        for statement in block:
+            self.statement(statement, lines, depth)
+
+    def statement(self, statement: ir.Stmt, lines: list[str], depth: int) -> None:
+        pad = "    " * depth
+        match statement:
+            case ir.For(bind=ir.Workers()):
+                self.parallel(statement, lines, depth)
+            case ir.For(var=var, lo=lo, hi=hi, step=step, body=body):
+                advance = f"++{var.name}" if step == 1 else f"{var.name} += {step}"
+                stop = self.scalar(hi)
+                head = f"int64_t {var.name} = {self.scalar(lo)}"
+                if not isinstance(hi, ir.Const | ir.Var):
+                    end = f"end{next(self.temporary)}_"
+                    head, stop = f"{head}, {end} = {stop}", end
+                lines.append(f"{pad}for ({head}; {var.name} < {stop}; {advance}) {{")
+                self.block(body, lines, depth + 1)
+                lines.append(f"{pad}}}")
+            case ir.If(cond=cond, body=body):
+                lines.append(f"{pad}if ({self.scalar(cond)}) {{")
+                self.block(body, lines, depth + 1)
+                lines.append(f"{pad}}}")
+            case ir.Let(var=var, value=value):
+                lines.append(f"{pad}const {self.type(var.type)} {var.name} = {self.value(value)};")
+            case ir.Reg(var=var, init=value):
+                lines.append(f"{pad}{self.type(var.type)} {var.name} = {self.value(value)};")
+            case ir.Set(var=var, value=value):
+                lines.append(f"{pad}{var.name} = {self.value(value)};")
+            case ir.Store(buffer=buffer, index=index, value=value):
+                for place, part in self.elements(buffer, index, value):
+                    lines.append(f"{pad}{place} = {part};")
+            case ir.Reduce(buffer=buffer, index=index, operator=operator, value=value, atomic=True):
+                lines.append(f"{pad}{{ {self.type(value.type)} part_ = {self.value(value)};")
+                for lane in range(value.type.lanes):
+                    part = f"part_[{lane}]" if value.type.lanes > 1 else "part_"
+                    lines.append(
+                        f"{pad}  tw_atomic_{operator}_{buffer.elem}(&{buffer.name}[{self.scalar(index, lane)}], {part});"
+                    )
+                lines.append(f"{pad}}}")
+            case ir.Reduce(buffer=buffer, index=index, operator=operator, value=value):
+                if isinstance(index, ir.Ramp) or index.type.lanes == 1:
+                    merged = ir.compute(operator, ir.Load(buffer, index), value)
+                    for place, part in self.elements(buffer, index, merged):
+                        lines.append(f"{pad}{place} = {part};")
+                else:
+                    lines.append(f"{pad}{{ {self.type(value.type)} part_ = {self.value(value)};")
+                    for lane in range(value.type.lanes):
+                        place = f"{buffer.name}[{self.scalar(index, lane)}]"
+                        merged_text = self.operation(operator, [place, f"part_[{lane}]"], ir.Type(value.type.elem))
+                        lines.append(f"{pad}  {place} = {merged_text};")
+                    lines.append(f"{pad}}}")
+            case ir.Prefetch(buffer=buffer, index=index):
+                lines.append(f"{pad}__builtin_prefetch(&{buffer.name}[{self.scalar(index)}], 0, 3);")
+
+    def elements(self, buffer: ir.Buffer, index: ir.Expr, value: ir.Expr) -> Iterator[tuple[str, str]]:
+        """Yield (place, value) of the C assignments that a store needs."""
+        cast = "" if buffer.elem == value.type.elem else f"({C_TYPES[buffer.elem]})"
+        if index.type.lanes == 1:
+            yield f"{buffer.name}[{self.scalar(index)}]", cast + self.value(value)
+        elif isinstance(index, ir.Ramp):
+            pointer = f"*(tw_{buffer.elem}x{index.lanes}u *)&{buffer.name}[{self.scalar(index.base)}]"
+            yield pointer, self.value(value)
+        else:
+            name = f"stored{next(self.temporary)}_"
+            yield f"const {self.type(value.type)} {name}", self.value(value)
+            for lane in range(index.type.lanes):
+                yield f"{buffer.name}[{self.scalar(index, lane)}]", f"{name}[{lane}]"
+
+    def parallel(self, loop: ir.For, lines: list[str], depth: int) -> None:
+        """Print the loop's body as a function and call the driver with it."""
+        number = next(self.numbers)
+        name = f"TW_SYMBOL_body{number}"
+        used = self.used(loop.body)
+        defined = {s.var.name for s in ir.walk(loop.body) if isinstance(s, ir.For | ir.Let | ir.Reg)}
+        given = {b.name for b in self.kernel.buffers} | {s.name for s in self.kernel.sizes}
+        special = {loop.var.name, ir.THREADS.name, ir.THREAD.name}
+        captured = sorted(used - defined - given - special)
+        body: list[str] = []
+        self.block(loop.body, body, 2)
+        self.functions.append("\n".join([
+            f"static void {name}(void *context_, int64_t lo_, int64_t hi_, int64_t thread)",
+            "{",
+            "    const TW_SYMBOL_context *const given_ = (const TW_SYMBOL_context *)context_;",
+            *self.unpack(used, "given_->buffers", "given_->sizes"),
+            *(f"    const int64_t {v} = given_->captured[{place}];" for place, v in enumerate(captured)),
+            f"    for (int64_t {loop.var.name} = lo_; {loop.var.name} < hi_; ++{loop.var.name}) {{",
+            *body,
+            "    }",
+            "}",
+        ]))
+        pad = "    " * depth
+        lo, hi = self.scalar(loop.lo), self.scalar(loop.hi)
+        bind = loop.bind
+        assert bind is not None
+        chunk, bounds, parts = "sizes[1]", "(const int64_t *)0", "0"
+        if bind.policy == "even":
+            chunk = "(hi_ - lo_ + sizes[0] - 1) / sizes[0]"
+        elif bind.policy == "balanced":
+            bounds, parts = "(const int64_t *)buffers[1]", "sizes[2]"
+        values = "".join(f", {v}" for v in captured)
+        lines.extend([
+            f"{pad}{{",
+            f"{pad}    const int64_t captured_[] = {{0{values}}};",
+            f"{pad}    TW_SYMBOL_context given_ = {{buffers, sizes, captured_ + 1}};",
+            f"{pad}    const int64_t lo_ = {lo}, hi_ = {hi};",
+            f"{pad}    tw_run((tw_driver)buffers[0], {name}, &given_, lo_, hi_, sizes[0], {chunk}, {bounds}, {parts});",
+            f"{pad}}}",
+        ])
+
+    # -- expressions --------------------------------------------------------------------------
+
+    def type(self, type: ir.Type) -> str:
+        """C name of a type."""
+        return C_TYPES[type.elem] if type.lanes == 1 else f"tw_{type.elem}x{type.lanes}"
+
+    def value(self, expr: ir.Expr) -> str:
+        """C text of a scalar or of a vector of floats."""
+        if expr.type.lanes == 1:
+            return self.scalar(expr)
+        vector = self.type(expr.type)
+        match expr:
+            case ir.Var(name=name):
+                return name
+            case ir.Const(value=value, type=type):
+                return self.list_of(vector, [self.literal(float(value), type.elem)] * type.lanes)
+            case ir.Splat(value=inner, lanes=lanes):
+                return f"tw_splat_{inner.type.elem}x{lanes}({self.scalar(inner)})"
+            case ir.Load(buffer=buffer, index=ir.Ramp(base=base, lanes=lanes)):
+                return f"*(const tw_{buffer.elem}x{lanes}u *)&{buffer.name}[{self.scalar(base)}]"
+            case ir.Load(buffer=buffer, index=index):
+                parts = [f"{buffer.name}[{self.scalar(index, lane)}]" for lane in range(index.type.lanes)]
+                return self.list_of(vector, parts)
+            case ir.Op(name=name, args=args, type=type):
+                return self.operation(name, [self.value(argument) for argument in args], type)
+        raise TypeError(f"no vector form of {expr}")
+
+    def list_of(self, vector: str, parts: Iterable[str]) -> str:
+        return f"({vector}){{{', '.join(parts)}}}"
+
+    def scalar(self, expr: ir.Expr, lane: int = 0) -> str:
+        """C text of a scalar, or of one lane of a vector of indices."""
+        match expr:
+            case ir.Const(value=value, type=type):
+                return self.literal(value, type.elem)
+            case ir.Var(name=name, type=type):
+                return name if type.lanes == 1 else f"{name}[{lane}]"
+            case ir.Load(buffer=buffer, index=index):
+                return f"{buffer.name}[{self.scalar(index, lane)}]"
+            case ir.Splat(value=inner):
+                return self.scalar(inner)
+            case ir.Ramp(base=base):
+                return f"({self.scalar(base)} + {lane})"
+            case ir.Op(name=name, args=args, type=type):
+                return self.operation(name, [self.scalar(argument, lane) for argument in args], ir.Type(type.elem))
+            case ir.Search(buffer=buffer, lo=lo, hi=hi, coordinate=coordinate):
+                bounds = f"{self.scalar(lo)}, {self.scalar(hi)}, {self.scalar(coordinate)}"
+                return f"tw_search_{buffer.elem}({buffer.name}, {bounds})"
+            case ir.Fold(operator=operator, vector=vector):
+                return f"tw_fold_{operator}_{vector.type.elem}x{vector.type.lanes}({self.value(vector)})"
+
+    def operation(self, name: str, arguments: list[str], type: ir.Type) -> str:
+        """C text of an operator on C texts."""
+        if name in _INFIX:
+            return f"({arguments[0]} {_INFIX[name]} {arguments[1]})"
+        if name == "neg":
+            return f"(-{arguments[0]})"
+        if name == "select":
+            return f"({arguments[0]} ? {arguments[1]} : {arguments[2]})"
+        suffix = type.elem if type.lanes == 1 else f"{type.elem}x{type.lanes}"
+        if name == "abs":
+            (value,) = arguments
+            if type.lanes > 1:
+                return f"tw_select_{suffix}({value} < 0, -{value}, {value})"
+            return f"__builtin_fabs{'f' if type.elem == 'f32' else ''}({value})"
+        return f"tw_{'f' if type.is_float else ''}{name}_{suffix}({', '.join(arguments)})"
+
+    def literal(self, value: float | int, elem: str) -> str:
+        """C text of a number; 64-bit integers carry a suffix so that nothing wraps."""
+        if elem[0] == "i":
+            return str(int(value)) if abs(int(value)) < 2**31 else f"INT64_C({int(value)})"
+        if math.isinf(value):
+            return f"({'-' if value < 0 else ''}__builtin_inf{'f' if elem == 'f32' else ''}())"
+        if math.isnan(value):
+            return f"__builtin_nan{'f' if elem == 'f32' else ''}(\"\")"
+        return f"{float(value)!r}{'f' if elem == 'f32' else ''}"

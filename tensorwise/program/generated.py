@@ -1,0 +1,129 @@
+"""Generated kernels: a Program compiled, its operands packed, ready to be called."""
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from tensorwise.errors import InputError, MeasurementError
+from tensorwise.program.kernel import BoundKernel, Kernel
+from tensorwise.program.packed import PackedOperands, arranged
+from tensorwise.program.program import ELEMS, PlanKey, Program, kernel_text
+from tensorwise.program.workload import Workload
+from tensorwise.toolchain.cache import default_cache
+from tensorwise.toolchain.runtime import driver_address
+
+
+@final
+class GeneratedKernel(Kernel):
+    """A program as a Kernel."""
+
+    name = "tensorwise"
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    def bind(self, workload: Workload, threads: int) -> "BoundProgram":
+        """Pack the sparse operands into the program's formats and compile the kernel.
+
+        Raises:
+            FormatError: the format would store far more than the entries.
+            ScheduleError: the schedule does not fit.
+            CompilerError: there is no compiler, or it failed.
+        """
+        return BoundProgram(self.program, workload, threads)
+
+    def text(self, workload: Workload) -> str:
+        """Return the C text for 32-bit indices: what can be compiled before anything is packed."""
+        return kernel_text(PlanKey(self.program.plan(ELEMS[workload.dtype], sizes=workload.sizes)))[0]
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A compiled kernel and its arguments; those of dense operands and the output are filled in later."""
+
+    function: Any
+    pointers: tuple[int, ...]
+    sizes: "ctypes.Array[ctypes.c_int64]"
+    places: tuple[int, ...]
+    status: np.ndarray | None
+    keep: tuple[np.ndarray, ...]
+
+
+@final
+class BoundProgram(BoundKernel):
+    """A compiled program with packed operands.
+
+    Attributes:
+        compile_s: seconds spent compiling (0 when the kernel was in the cache).
+        source: the C text.
+    """
+
+    def __init__(self, program: Program, workload: Workload, threads: int) -> None:
+        self.program, self.workload, self.threads = program, workload, threads
+        self.packed = PackedOperands(program, workload, threads)
+        self.conversion_s = self.packed.conversion_s
+        self.compile_s = 0.0
+        self.source = ""
+        self._masked: _Call | None = None
+        self._main = self._call(program, None)
+
+    def _call(self, program: Program, masked: bool | None) -> _Call:
+        """Compile ``program`` and lay out its arguments."""
+        text, buffer_names, size_names = kernel_text(PlanKey(self.packed.plan(program, masked)))
+        (loaded,) = default_cache().get([text])
+        self.compile_s += loaded.compile_s
+        self.source = self.source or text
+        bounds = self.packed.bounds()
+        keep = [] if bounds is None else [bounds]
+        pointers = [driver_address(), 0 if bounds is None else bounds.ctypes.data]
+        places: dict[str, int] = {}
+        for name in buffer_names:
+            array = self.packed.array(name)
+            if array is None:
+                places[name.removesuffix("_values")] = len(pointers)
+            else:
+                keep.append(array)
+            pointers.append(0 if array is None else array.ctypes.data)
+        parallel = program.schedule.parallel
+        sizes = [self.threads, parallel.chunk if parallel else 1, 0 if bounds is None else len(bounds) - 1]
+        sizes.extend(self.packed.size(name) for name in size_names)
+        self.bytes_held = self.packed.bytes_held
+        return _Call(
+            loaded.function,
+            tuple(pointers),
+            (ctypes.c_int64 * len(sizes))(*sizes),
+            tuple(places[name] for name in (*self.workload.dense, "out")),
+            self.packed.array("status") if "status" in buffer_names else None,
+            tuple(keep),
+        )
+
+    def run(self, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
+        """Compute into ``out``; see :class:`BoundKernel`."""
+        workload = self.workload
+        if not out.flags.c_contiguous or out.shape != workload.output_shape or out.dtype != workload.output_dtype:
+            raise InputError(
+                f"out must be a C-contiguous {workload.output_dtype} array of shape {workload.output_shape}, "
+                f"got {out.dtype} {out.shape}"
+            )
+        held = [arranged(workload, name, operand) for name, operand in zip(workload.dense, operands, strict=True)]
+        held.append(out)
+        self._invoke(self._main, held)
+        status = self._main.status
+        if status is not None and status[0]:
+            # A NaN came out: padding may have met an Inf or NaN, which only the masked program can tell.
+            status[0] = 0
+            if self._masked is None:
+                self._masked = self._call(self.program.masked(), True)
+            self._invoke(self._masked, held)
+        self.packed.finish(out)
+
+    def _invoke(self, call: _Call, arrays: Sequence[np.ndarray]) -> None:
+        pointers = (ctypes.c_void_p * len(call.pointers))(*call.pointers)
+        for place, array in zip(call.places, arrays, strict=True):
+            pointers[place] = array.ctypes.data
+        code = call.function(pointers, call.sizes)
+        if code:
+            raise MeasurementError(f"the kernel of {self.program.name} returned error {code}")

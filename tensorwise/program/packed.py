@@ -1,0 +1,149 @@
+"""Operands of a program packed into its formats, and everything else that its kernel is handed."""
+
+import time
+
+import numpy as np
+
+from tensorwise.errors import ScheduleError
+from tensorwise.program.lower import Plan
+from tensorwise.program.program import ELEMS, Program
+from tensorwise.program.workload import Workload
+from tensorwise.tensor.fibertree import Tensor
+from tensorwise.tensor.pack import pack, source_map
+
+ROW_COST = 1
+"""A row costs about as much as this many entries, when parts are balanced."""
+
+
+class PackedOperands:
+    """Packed sparse operands of one workload in the formats of one program.
+
+    Attributes:
+        tensors: operand -> packed tensor.
+        conversion_s: seconds that packing took.
+    """
+
+    def __init__(self, program: Program, workload: Workload, threads: int) -> None:
+        """Pack.
+
+        Raises:
+            FormatError: a format would store far more than the entries.
+            ScheduleError: the program computes something else.
+        """
+        if program.assignment != workload.assignment:
+            raise ScheduleError(f"the program computes {program.assignment}, the workload {workload.assignment}")
+        if workload.assignment.monoid.name in ("max", "min", "prod") and len(workload.sparse) > 1:
+            raise ScheduleError(f"{workload.assignment.monoid.name} over several sparse operands is not supported")
+        self.program, self.workload, self.threads = program, workload, threads
+        start = time.perf_counter()
+        self.tensors: dict[str, Tensor] = {
+            name: pack(entries, program.formats[name]) for name, entries in workload.sparse.items()
+        }
+        self.unreached = _unreached(workload)
+        self.conversion_s = time.perf_counter() - start
+        self._made: dict[str, np.ndarray] = {}
+
+    def plan(self, program: Program, masked: bool | None) -> Plan:
+        """Return the plan of ``program`` (this one, or its masked form) for these operands."""
+        wide = any(entries.nnz >= 2**31 for entries in self.workload.sparse.values())
+        return program.plan(
+            ELEMS[self.workload.dtype],
+            tensors=self.tensors,
+            masked=masked,
+            sizes=self.workload.sizes,
+            source_elem="i64" if wide else "i32",
+        )
+
+    def array(self, name: str) -> np.ndarray | None:
+        """Return the array behind a kernel's buffer; None for dense operands and the output."""
+        if name in self._made:
+            return self._made[name]
+        operand, _, kind = name.rpartition("_")
+        made: np.ndarray | None = None
+        if name == "status":
+            made = np.zeros(1, np.int64)
+        elif name == "work":
+            made = np.empty(int(np.prod(self.workload.output_shape, dtype=np.int64)) * self.threads, self.workload.dtype)
+        elif operand in self.tensors and kind == "values":
+            made = self.tensors[operand].values
+        elif operand in self.tensors and kind == "source":
+            made = source_map(self.workload.sparse[operand], self.program.formats[operand])
+        elif kind in ("pos", "crd"):
+            owner, level = self._level(operand)
+            made = self.tensors[owner].arrays[level][kind]
+        if made is not None:
+            self._made[name] = made
+        return made
+
+    def size(self, name: str) -> int:
+        """Return the number behind a kernel's size."""
+        kind, _, rest = name.partition("_")
+        if name == "N_entries":
+            return self.workload.entries.nnz
+        if kind == "N":
+            return self.workload.sizes[rest]
+        if kind == "s":
+            return self.program.schedule.splits[rest]
+        owner, level = self._level(rest)
+        return self.tensors[owner].counts[level]
+
+    def _level(self, name: str) -> tuple[str, int]:
+        owner = next(t for t in self.tensors if name.startswith(t) and name[len(t) :].isdigit())
+        return owner, int(name[len(owner) :])
+
+    @property
+    def bytes_held(self) -> int:
+        """Bytes of all arrays handed out so far."""
+        return sum(array.nbytes for array in self._made.values())
+
+    def bounds(self) -> np.ndarray | None:
+        """Return the part bounds of a balanced parallel loop."""
+        parallel = self.program.schedule.parallel
+        if parallel is None or parallel.policy != "balanced":
+            return None
+        return balanced_parts(next(iter(self.tensors.values())), self.threads * parallel.chunk)
+
+    def finish(self, out: np.ndarray) -> None:
+        """Give outputs that no entry reaches their value, where it is not the reduction's identity."""
+        if self.unreached is not None:
+            np.copyto(out, 0, where=self.unreached)
+
+
+def arranged(workload: Workload, name: str, operand: np.ndarray) -> np.ndarray:
+    """Return a dense ``operand`` contiguous in the layout that kernels expect, copied only if it is not."""
+    if workload.column_major(name):
+        return operand if operand.flags.f_contiguous else np.asfortranarray(operand)
+    return operand if operand.flags.c_contiguous else np.ascontiguousarray(operand)
+
+
+def _unreached(workload: Workload) -> np.ndarray | None:
+    """Mask of outputs that no entry reaches, where the reduction's identity is not their value 0."""
+    if workload.assignment.monoid.name not in ("max", "min", "prod") or workload.keeps_pattern:
+        return None
+    coordinates: dict[str, np.ndarray] = {}
+    for name, entries in workload.sparse.items():
+        coordinates |= dict(zip(workload.assignment.access(name).indices, entries.coordinates, strict=True))
+    output = workload.assignment.output.indices
+    reached = np.zeros(tuple(workload.sizes[i] if i in coordinates else 1 for i in output), dtype=bool)
+    if all(workload.sizes[i] for i in workload.assignment.reduced if i not in coordinates):
+        reached[tuple(coordinates[i] if i in coordinates else np.zeros(1, np.int64) for i in output)] = bool(
+            not workload.sparse or workload.entries.nnz
+        )
+    return None if reached.all() else ~reached
+
+
+def balanced_parts(tensor: Tensor, parts: int) -> np.ndarray:
+    """Return ``parts + 1`` int64 bounds that cut the outermost level into parts of equal cost.
+
+    The cost of a range is its number of stored values plus ``ROW_COST`` a row, so that empty rows count.
+    """
+    rows = np.arange(tensor.counts[0] + 1, dtype=np.int64)
+    ends = rows
+    extents = tensor.format.extents(tensor.shape)
+    for level, arrays, extent in zip(tensor.format.levels[1:], tensor.arrays[1:], extents[1:], strict=True):
+        ends = ends * extent if level.full else arrays["pos"][ends].astype(np.int64)
+    cost = ends + ROW_COST * rows
+    bounds = np.searchsorted(cost, np.linspace(0, int(cost[-1]), parts + 1), side="left").astype(np.int64)
+    bounds[0], bounds[-1] = 0, len(rows) - 1
+    return np.ascontiguousarray(np.maximum.accumulate(bounds))
+

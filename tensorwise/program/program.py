@@ -1,0 +1,202 @@
+"""A Program: einsum + formats + schedule. It prints as text, can be interpreted and compiled."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from tensorwise.codegen import ir
+from tensorwise.codegen.c import print_c
+from tensorwise.errors import ScheduleError
+from tensorwise.program.einsum import Assignment
+from tensorwise.program.lower import Plan, lower
+from tensorwise.program.schedule import CONSTANT_SPLIT, Schedule, Split, Tile
+from tensorwise.program.workload import Workload
+from tensorwise.tensor.fibertree import Tensor
+from tensorwise.tensor.format import Format
+from tensorwise.tensor.remap import Axis
+
+ELEMS = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is computed, how it is stored and how it runs.
+
+    >>> from tensorwise.program.einsum import Einsum
+    >>> program = Program(
+    ...     Einsum.parse("C[i] += A[i,k] * B[k]").single,
+    ...     {"A": Format.parse("(i,k) -> U(i) C(k)")},
+    ...     Schedule.parse("parallel(i,dynamic,64)"),
+    ... )
+    >>> print(program)
+    C[i] += A[i,k] * B[k]
+    A: (i,k) -> U(i) C(k)
+    parallel(i,dynamic,64)
+    parallel[dynamic] for i in 0 .. N_i:
+      var acc: f32 = 0
+      for ap in A1_pos[i] .. A1_pos[(i + 1)]:
+        k = A1_crd[ap]
+        av = A_values[ap]
+        acc := (acc + (av * B_values[k]))
+      out[i] = acc
+    """
+
+    assignment: Assignment
+    formats: Mapping[str, Format]
+    schedule: Schedule
+
+    def __str__(self) -> str:
+        formats = [f"{name}: {format}" for name, format in self.formats.items()]
+        return "\n".join([str(self.assignment), *formats, str(self.schedule), ir.printed(self.lowered()).split("\n", 1)[1]])
+
+    @property
+    def name(self) -> str:
+        """Formats and schedule on one line: what tells programs for the same einsum apart."""
+        return "; ".join([*map(str, self.formats.values()), str(self.schedule)])
+
+    @property
+    def keeps_pattern(self) -> bool:
+        """Whether the output has exactly the first sparse operand's indices."""
+        return bool(self.formats) and (
+            self.assignment.access(next(iter(self.formats))).indices == self.assignment.output.indices
+        )
+
+    def can_multiply_padding(self) -> bool:
+        """Whether padding may be multiplied along, with a NaN asking for the masked program."""
+        return not self.keeps_pattern and all(
+            self.assignment.annihilated_by(name) for name, format in self.formats.items() if format.padded
+        )
+
+    def masked(self) -> "Program":
+        """Return the program in a form that can consult the source map at every stored position."""
+        tile = self.schedule.tile
+        stored = {index for name in self.formats for index in self.assignment.access(name).indices}
+        if tile is None or Axis.named(tile.loop).mode not in stored:  # type: ignore[union-attr]
+            return self
+        kept = tuple(d for d in self.schedule.directives if not isinstance(d, Tile))
+        return replace(self, schedule=Schedule(kept))
+
+    def plan(
+        self,
+        elem: str = "f32",
+        *,
+        tensors: Mapping[str, Tensor] | None = None,
+        masked: bool | None = None,
+        sizes: Mapping[str, int] | None = None,
+        source_elem: str = "i32",
+    ) -> Plan:
+        """Return all that lowering needs.
+
+        Args:
+            tensors: packed operands, whose index widths the kernel is made for (default 32 bits).
+            masked: consult the source map (default: only where padding cannot be multiplied along).
+            sizes: extents, which tell where a guard at the end of a constant split is not needed.
+            source_elem: element type of source maps.
+        """
+        widths = {
+            name: tuple(
+                tuple(_width(tensors, name, place, array) for array in level.arrays)
+                for place, level in enumerate(format.levels)
+            )
+            for name, format in self.formats.items()
+        }
+        constant = {i: s for i, s in self.schedule.splits.items() if s <= CONSTANT_SPLIT}
+        exact = frozenset(i for i, s in constant.items() if sizes is not None and sizes[i] % s == 0)
+        stored = {index for name in self.formats for index in self.assignment.access(name).indices}
+        # As Workload.column_major: D[k,j] of SDDMM is read along k.
+        columns = frozenset(
+            a.tensor
+            for a in self.assignment.accesses
+            if a.tensor not in self.formats and len(a.indices) == 2
+            and a.indices[0] not in stored and a.indices[1] in stored
+        )  # fmt: skip
+        padded = any(format.padded for format in self.formats.values())
+        if masked is None:
+            masked = padded and not self.can_multiply_padding()
+        return Plan(
+            self.assignment, self.formats, widths, self.schedule, elem, columns,  # type: ignore[arg-type]
+            self.keeps_pattern, masked, exact, source_elem,
+        )  # fmt: skip
+
+    def lowered(self, elem: str = "f32") -> ir.Kernel:
+        """Return the loop IR for 32-bit indices."""
+        program = self if self.can_multiply_padding() or not self._padded else self.masked()
+        return lower(program.plan(elem))
+
+    @property
+    def _padded(self) -> bool:
+        return any(format.padded for format in self.formats.values())
+
+    def source(self, elem: str = "f32") -> str:
+        """Return the C text for 32-bit indices."""
+        return print_c(self.lowered(elem))
+
+
+def _width(tensors: Mapping[str, Tensor] | None, name: str, level: int, array: str) -> str:
+    if tensors is None:
+        return "i32"
+    return "i64" if tensors[name].arrays[level][array].dtype == np.int64 else "i32"
+
+
+def program_for(workload: Workload, formats: Mapping[str, Format | str] | Format | str, schedule: Schedule | str) -> Program:
+    """Build a program for ``workload`` from formats and a schedule, given as objects or text.
+
+    A single format is that of the first sparse operand. Formats may use any mode names; they are
+    renamed to the operand's indices. Splits that a format has are added to the schedule.
+
+    Raises:
+        FormatError, ScheduleError: they do not parse or do not fit; the message says where.
+    """
+    if isinstance(formats, Format | str):
+        formats = {next(iter(workload.sparse)): formats}
+    if set(formats) != set(workload.sparse):
+        raise ScheduleError(f"formats are given for {sorted(formats)}, but the sparse operands are {sorted(workload.sparse)}")
+    renamed = {}
+    for name in workload.sparse:
+        given = formats[name]
+        format = Format.parse(given, name) if isinstance(given, str) else given
+        renamed[name] = format.renamed(workload.assignment.access(name).indices)
+    if isinstance(schedule, str):
+        schedule = Schedule.parse(schedule)
+    return Program(workload.assignment, renamed, with_splits(schedule, renamed))
+
+
+def with_splits(schedule: Schedule, formats: Mapping[str, Format]) -> Schedule:
+    """Return ``schedule`` with the splits of ``formats`` that it does not have yet."""
+    missing = {
+        mode: size
+        for format in formats.values()
+        for mode, size in format.splits.items()
+        if mode not in schedule.splits
+    }
+    return Schedule((*(Split(mode, size) for mode, size in missing.items()), *schedule.directives))
+
+
+@lru_cache(maxsize=4096)
+def kernel_text(key: "PlanKey") -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """Return C text, buffer names and size names of a plan (lowering and printing are remembered)."""
+    kernel = lower(key.plan)
+    return print_c(kernel), tuple(b.name for b in kernel.buffers), tuple(s.name for s in kernel.sizes)
+
+
+class PlanKey:
+    """A plan as a dictionary key; its run-time sizes are erased, since the text does not depend on them."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        splits = {i: s if s <= CONSTANT_SPLIT else 0 for i, s in plan.schedule.splits.items()}
+        rest = [str(replace(d, chunk=1)) if hasattr(d, "chunk") else str(d) for d in plan.schedule.directives
+                if not hasattr(d, "size")]  # fmt: skip
+        formats = tuple((name, format.structure) for name, format in plan.formats.items())
+        self.key = (
+            str(plan.assignment), formats, tuple(sorted(plan.widths.items())), tuple(sorted(splits.items())),
+            tuple(rest), plan.elem, plan.column_major, plan.keep_pattern, plan.masked, plan.exact, plan.source_elem,
+        )  # fmt: skip
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PlanKey) and self.key == other.key

@@ -1,0 +1,295 @@
+"""Stored entries of a sparse matrix or tensor, validated once, and the ways in from other libraries."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from tensorwise.errors import InputError
+from tensorwise.ids import content_id
+from tensorwise.tensor.canonical import (
+    as_array,
+    checked_dtype,
+    checked_indices,
+    checked_integers,
+    checked_pointers,
+    checked_shape,
+    checked_values,
+    coordinate_dtype,
+    is_strict,
+    pointers_fit,
+    pointers_of,
+    refuse_entry,
+    row_major,
+    rows_of,
+)
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+#: More rows than this cost gigabytes of row pointers; a hyper-sparse matrix does without them.
+_MOST_POINTER_ROWS = 2**28
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Entries:
+    """Stored entries: sorted row-major, without duplicates, every index inside ``shape``; arrays read-only.
+
+    Made by `entries_from`, which validates; the constructor trusts its caller and marks the arrays read-only.
+
+    Attributes:
+        shape: size of each mode, at least two.
+        coordinates: one array (nnz,) a mode; int32 if every dimension is below 2**31, else int64.
+        values: (nnz,) float32 or float64, C-contiguous; explicit zeros, NaN and Inf are entries too.
+        pointers: row pointers (rows + 1,) of a matrix, int32 if nnz < 2**31 else int64. None for other
+            orders, and for matrices of far more rows than entries (rows > 32 nnz + 2**20); `row_pointers`
+            makes them on demand.
+    """
+
+    shape: tuple[int, ...]
+    coordinates: tuple[np.ndarray, ...]
+    values: np.ndarray
+    pointers: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        for array in (*self.coordinates, self.values):
+            array.setflags(write=False)
+        if self.pointers is not None:
+            self.pointers.setflags(write=False)
+
+    @property
+    def order(self) -> int:
+        """Number of modes."""
+        return len(self.shape)
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored entries, explicit zeros included."""
+        return len(self.values)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """float32 or float64."""
+        return self.values.dtype
+
+    @cached_property
+    def pattern_id(self) -> str:
+        """Content id of shape and coordinates; the values do not enter."""
+        return content_id([repr(self.shape), *self.coordinates])
+
+    def row_pointers(self) -> np.ndarray:
+        """Row pointers (rows + 1,) of a matrix, made on demand when `pointers` is None.
+
+        Raises:
+            InputError: the order is not 2, or there are more than 2**28 rows and no pointers.
+        """
+        return self.pointers if self.pointers is not None else self._made_pointers
+
+    @cached_property
+    def _made_pointers(self) -> np.ndarray:
+        if self.order != 2:
+            raise InputError(f"row pointers exist for matrices only; this tensor has order {self.order}")
+        if self.shape[0] > _MOST_POINTER_ROWS:
+            raise InputError(
+                f"row pointers of {self.shape[0]} rows would take {8 * self.shape[0] / 2**30:.0f} GiB "
+                f"for {self.nnz} entries; use coordinates, or compressed rows: (i,k) -> C(i) C(k)"
+            )
+        made = pointers_of(self.coordinates[0], self.shape[0])
+        made.setflags(write=False)
+        return made
+
+    def with_values(self, values: Any) -> "Entries":
+        """The same pattern with other values (nnz,), copied; dtype as in `entries_from`."""
+        fresh = checked_values(values, None, "with_values")
+        if fresh.shape != (self.nnz,):
+            raise InputError(f"with_values: values have shape {fresh.shape}; expected ({self.nnz},)")
+        return self._sharing_pattern(fresh)
+
+    def astype(self, dtype: Any) -> "Entries":
+        """The same entries with float32 or float64 values; itself when nothing changes."""
+        target = checked_dtype(dtype)
+        if target is None or target == self.dtype:
+            return self
+        return self._sharing_pattern(checked_values(self.values, target, "astype"))
+
+    def _sharing_pattern(self, values: np.ndarray) -> "Entries":
+        other = replace(self, values=values)
+        for name in ("pattern_id", "_made_pointers"):  # cached, and they do not depend on the values
+            if name in self.__dict__:
+                other.__dict__[name] = self.__dict__[name]
+        return other
+
+    def to_scipy(self) -> "csr_array":
+        """A ``csr_array`` that shares these (read-only) arrays wherever one index dtype serves all of them.
+
+        Raises:
+            InputError: the order is not 2, or the rows are too many for pointers.
+        """
+        from scipy.sparse import csr_array
+
+        if self.order != 2:
+            raise InputError(f"SciPy's csr_array holds matrices; this tensor has order {self.order}")
+        pointers, columns = self.row_pointers(), self.coordinates[1]
+        index = np.result_type(pointers.dtype, columns.dtype)
+        result = csr_array(
+            (self.values, columns.astype(index, copy=False), pointers.astype(index, copy=False)),
+            shape=(self.shape[0], self.shape[1]),
+        )
+        result.has_canonical_format = True  # known here; saves SciPy a pass over the indices
+        return result
+
+    def __repr__(self) -> str:
+        return f"Entries({'x'.join(map(str, self.shape))}, {self.nnz} stored, {self.dtype})"
+
+
+def entries_from(obj: Any, dtype: Any = None) -> Entries:
+    """Return the validated `Entries` of ``obj``; arrays are copied, later changes do not reach them.
+
+    Args:
+        obj: one of
+
+            - a scipy.sparse array or matrix of any kind. What SciPy counts as stored is stored: explicit
+              zeros too, the zeros inside BSR blocks too; of DIA (where they cannot be told from padding)
+              only values other than 0;
+            - a dense NumPy array of two or more dimensions; its nonzero and NaN elements are stored;
+            - a torch tensor: sparse COO, CSR, CSC, or dense;
+            - a tuple ``(shape, coordinates, values)``: one integer array (nnz,) a mode (or an integer
+              array (order, nnz)), and values (nnz,), or None for ones;
+            - `Entries`;
+            - a path (str or os.PathLike) of a file that `tensorwise.tensor.files.read` reads.
+        dtype: float32 or float64 for the values. By default float32 stays; bool, float16 and integers of
+            up to 16 bits become float32, which holds them exactly; all others (float64, int32, int64, ...)
+            become float64, in which integers beyond 2**53 are rounded. True becomes 1.
+
+    Entries may come in any order. Duplicates are summed: in the order given, in float64, rounded once to
+    the dtype of the result (boolean duplicates are combined by "or"). NaN and Inf are kept.
+
+    Raises:
+        InputError: complex or non-numeric values, indices outside the shape (the message names the entry),
+            pointers that fall or do not end at the number of indices, wrong lengths or dimensions,
+            unreadable files.
+    """
+    target = checked_dtype(dtype)
+    if isinstance(obj, Entries):
+        return obj if target is None else obj.astype(target)
+    if isinstance(obj, str | os.PathLike):
+        from tensorwise.tensor.files import read
+
+        return read(obj, dtype=target)
+    if isinstance(obj, tuple):
+        return _from_tuple(obj, target)
+    from tensorwise.tensor.adapters import adapt
+
+    adapted = adapt(obj, target)
+    if adapted is not None:
+        return adapted
+    raise InputError(
+        f"cannot take entries from {type(obj).__name__}; expected a scipy.sparse array or matrix, "
+        "a NumPy array, a torch tensor, a tuple (shape, coordinates, values), Entries or the path of a file"
+    )
+
+
+def from_coordinates(
+    shape: tuple[int, ...],
+    coordinates: Sequence[Any],
+    values: Any,
+    dtype: np.dtype | None,
+    source: str,
+) -> Entries:
+    """Entries of untrusted coordinate arrays (one a mode) for a checked shape; ``values`` None means ones."""
+    if len(coordinates) != len(shape):
+        raise InputError(
+            f"{source}: {len(coordinates)} coordinate arrays for {len(shape)} modes; expected one a mode"
+        )
+    index = coordinate_dtype(shape)
+    raw = [
+        checked_integers(array, f"{source}: coordinates of mode {mode}")
+        for mode, array in enumerate(coordinates)
+    ]
+    if values is None:
+        values = np.ones(len(raw[0]), dtype or np.float32)
+    given = as_array(values, f"{source}: values")
+    fresh = checked_values(given, dtype, source)
+    for mode, array in enumerate(raw):
+        if fresh.ndim != 1 or len(array) != len(fresh):
+            raise InputError(
+                f"{source}: {len(array)} coordinates of mode {mode}, but values of shape {fresh.shape}; "
+                "expected as many values as coordinates"
+            )
+    checked = []
+    for mode, array in enumerate(raw):
+        indices, outside = checked_indices(array, shape[mode], index, source, f"mode {mode}")
+        if outside is not None:
+            refuse_entry(source, shape, outside, [other[outside] for other in raw], fresh[outside])
+        checked.append(indices)
+    return sorted_entries(shape, checked, fresh, given.dtype.kind == "b")
+
+
+def from_compressed(
+    shape: tuple[int, ...],
+    pointers: Any,
+    indices: Any,
+    values: Any,
+    dtype: np.dtype | None,
+    source: str,
+    by_column: bool = False,
+) -> Entries:
+    """Entries of untrusted CSR arrays (CSC with ``by_column``) for a checked shape of order 2."""
+    lines, size = (shape[1], shape[0]) if by_column else shape
+    line, other = ("column", "row") if by_column else ("row", "column")
+    given = as_array(values, f"{source}: values")
+    fresh = checked_values(given, dtype, source)
+    inner = checked_integers(indices, f"{source}: {other} indices")
+    if fresh.shape != inner.shape:
+        raise InputError(
+            f"{source}: {len(inner)} {other} indices, but values of shape {fresh.shape}; "
+            "expected one value an index"
+        )
+    starts = checked_pointers(pointers, lines, len(inner), source, line)
+    inner, outside = checked_indices(inner, size, coordinate_dtype(shape), source, other)
+    if outside is not None:
+        at_line = int(np.searchsorted(starts, outside, side="right")) - 1
+        place = (inner[outside], at_line) if by_column else (at_line, inner[outside])
+        refuse_entry(source, shape, outside, place, fresh[outside])
+    if by_column and pointers_fit(shape[0], len(inner)):
+        from scipy.sparse import csc_array
+
+        # The indices are known to be valid now. SciPy's transposition is a counting sort: rows come out in
+        # order.
+        by_rows = csc_array((fresh, inner, starts), shape=(shape[0], shape[1])).tocsr()
+        inner = by_rows.indices.astype(coordinate_dtype(shape), copy=False)
+        starts = by_rows.indptr.astype(starts.dtype, copy=False)
+        fresh, by_column = by_rows.data, False
+    outer = rows_of(starts, inner.dtype)
+    if by_column:
+        return sorted_entries(shape, (inner, outer), fresh, given.dtype.kind == "b")
+    if is_strict(outer, inner):
+        return Entries(shape, (outer, inner), fresh, starts)
+    return sorted_entries(shape, (outer, inner), fresh, given.dtype.kind == "b")
+
+
+def sorted_entries(
+    shape: tuple[int, ...], coordinates: Sequence[np.ndarray], values: np.ndarray, logical: bool = False
+) -> Entries:
+    """Entries of valid coordinate arrays of the right dtype, in any order; see `row_major` for duplicates."""
+    coords, merged = row_major(shape, coordinates, values, logical)
+    pointers = None
+    if len(shape) == 2 and pointers_fit(shape[0], len(merged)):
+        pointers = pointers_of(coords[0], shape[0])
+    return Entries(shape, coords, merged, pointers)
+
+
+def _from_tuple(obj: tuple[Any, ...], dtype: np.dtype | None) -> Entries:
+    source = "(shape, coordinates, values)"
+    if len(obj) != 3:
+        raise InputError(f"a tuple of {len(obj)} was given; expected {source}")
+    shape = checked_shape(obj[0], source)
+    try:
+        coordinates = list(obj[1])
+    except TypeError as error:
+        raise InputError(f"{source}: coordinates are no sequence of arrays, one a mode") from error
+    return from_coordinates(shape, coordinates, obj[2], dtype, source)

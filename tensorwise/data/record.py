@@ -1,0 +1,233 @@
+"""Record: a remembered measurement. Collection, training, transfer, replay and reports all read these."""
+
+import datetime
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, final
+
+from tensorwise.device.device import Device, Measurement, Status
+from tensorwise.errors import InputError
+from tensorwise.ids import content_id
+from tensorwise.space.config import Config
+
+if TYPE_CHECKING:
+    from tensorwise.program.workload import Workload
+
+COLUMNS = (
+    "id",
+    "workload_id",
+    "workload",
+    "device_id",
+    "space",
+    "config",
+    "seconds",
+    "spread_s",
+    "status",
+    "note",
+    "provenance",
+)
+"""Names of the values of a row, in order; ``id`` is the content id of the others."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Record:
+    """One measurement with everything needed to use it later, and elsewhere.
+
+    Two records are equal when their content ids are.
+
+    Attributes:
+        workload_id: content id of the workload: einsum, sizes, dtype and sparsity pattern.
+        workload: description of it, JSON-able: ``op``, ``einsum``, ``sizes``, ``shape``, ``nnz``, ``dtype``.
+        device_id: content id of the device.
+        space: name of the Space that the config belongs to.
+        config: what was run.
+        seconds: median time of one call; a lower bound when censored, infinite when failed.
+        spread_s: interquartile range of the samples in seconds.
+        status: how the measurement ended, one of ``tensorwise.device.device.STATUSES``.
+        note: one line for people.
+        provenance: JSON-able: ``when`` (UTC, ISO 8601), ``version``, ``device`` (its name), host features,
+            compiler id and flags, ``threads``, ``cache`` (``warm`` or ``cold``), and whatever else a time
+            depends on.
+    """
+
+    workload_id: str
+    workload: Mapping[str, object]
+    device_id: str
+    space: str
+    config: Config
+    seconds: float
+    spread_s: float = 0.0
+    status: Status = "ok"
+    note: str = ""
+    provenance: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # The measurement refuses a status and seconds that do not fit each other, and cleans the note.
+        object.__setattr__(self, "note", self.measurement.note)
+        for name in ("workload", "provenance"):  # a private copy, of plain JSON types
+            object.__setattr__(self, name, _load(name, _dump(name, getattr(self, name))))
+
+    def __eq__(self, other: object) -> bool:
+        return self.id == other.id if isinstance(other, Record) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    @classmethod
+    def of(
+        cls,
+        measurement: Measurement,
+        workload: "Workload",
+        device: Device,
+        space: str,
+        config: Config,
+        provenance: Mapping[str, object],
+    ) -> "Record":
+        """Return the record of ``measurement``, adding ``when`` and the device's name to ``provenance``."""
+        now = datetime.datetime.now(datetime.UTC).isoformat()
+        return cls(
+            workload_id=workload.id,
+            workload=describe(workload),
+            device_id=device.id,
+            space=space,
+            config=config,
+            seconds=measurement.seconds,
+            spread_s=measurement.spread_s,
+            status=measurement.status,
+            note=measurement.note,
+            provenance={"when": now, "device": device.name, **provenance},
+        )
+
+    @cached_property
+    def measurement(self) -> Measurement:
+        """The measurement without its single samples."""
+        return Measurement(self.seconds, self.spread_s, (), self.status, self.note)
+
+    @property
+    def ok(self) -> bool:
+        """Whether ``seconds`` is a verified time."""
+        return self.status == "ok"
+
+    @property
+    def op(self) -> str:
+        """Name of the operation, empty if the description has none."""
+        return str(self.workload.get("op", ""))
+
+    @cached_property
+    def id(self) -> str:
+        """Content id: appending the same record twice stores it once."""
+        return str(self.to_row()[0])
+
+    def to_row(self) -> tuple[str | float | None, ...]:
+        """Return the values of COLUMNS: JSON as canonical text, infinite seconds as None."""
+        values: tuple[str | float | None, ...] = (
+            self.workload_id,
+            _dump("workload", self.workload),
+            self.device_id,
+            self.space,
+            self.config.text,
+            float(self.seconds) + 0.0 if math.isfinite(self.seconds) else None,  # + 0.0: -0.0 becomes 0.0
+            float(self.spread_s) + 0.0,
+            self.status,
+            self.note,
+            _dump("provenance", self.provenance),
+        )
+        return (_row_id(values), *values)
+
+    @classmethod
+    def from_row(cls, row: Sequence[object]) -> "Record":
+        """Read back a row and check it against its content id.
+
+        Raises:
+            InputError: a value is missing or malformed, or the row does not have the content it was
+                written with.
+        """
+        if len(row) != len(COLUMNS):
+            raise InputError(f"a record has {len(COLUMNS)} values ({', '.join(COLUMNS)}), got {len(row)}")
+        named = dict(zip(COLUMNS, row, strict=True))
+        for name, value in named.items():
+            wanted = (
+                (float, int, type(None))
+                if name == "seconds"
+                else (float, int)
+                if name == "spread_s"
+                else (str,)
+            )
+            if not isinstance(value, wanted) or isinstance(value, bool):
+                raise InputError(f"{name} of a record must be {wanted[0].__name__}, got {value!r}")
+        if _row_id(row[1:]) != named["id"]:
+            raise InputError(f"record {named['id']} does not have the content that its id stands for")
+        seconds = named["seconds"]
+        return cls(
+            workload_id=str(named["workload_id"]),
+            workload=_load("workload", str(named["workload"])),
+            device_id=str(named["device_id"]),
+            space=str(named["space"]),
+            config=Config.parse(str(named["config"])),
+            seconds=math.inf if seconds is None else float(seconds),  # type: ignore[arg-type]
+            spread_s=float(named["spread_s"]),  # type: ignore[arg-type]
+            status=str(named["status"]),  # type: ignore[arg-type]  # checked by the constructor
+            note=str(named["note"]),
+            provenance=_load("provenance", str(named["provenance"])),
+        )
+
+    def to_json(self) -> str:
+        """Return one line of JSON: an object with the names of COLUMNS."""
+        return json.dumps(dict(zip(COLUMNS, self.to_row(), strict=True)), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, line: str) -> "Record":
+        """Read back one line of ``to_json``.
+
+        Raises:
+            InputError: as ``from_row``.
+        """
+        try:
+            data = json.loads(line)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise InputError(
+                f"a record must be one JSON object a line, got {line[:80]!r}: {error}"
+            ) from error
+        if not isinstance(data, dict):
+            raise InputError(f"a record must be one JSON object a line, got {line[:80]!r}")
+        if missing := [name for name in COLUMNS if name not in data]:
+            raise InputError(f"record lacks {', '.join(missing)}")
+        return cls.from_row([data[name] for name in COLUMNS])
+
+
+def describe(workload: "Workload") -> dict[str, object]:
+    """Return what a Record keeps of a workload, as JSON-able values."""
+    return {
+        "op": workload.op,
+        "einsum": str(workload.einsum),
+        "sizes": {index: int(extent) for index, extent in workload.sizes.items()},
+        "shape": [int(extent) for extent in workload.entries.shape],
+        "nnz": int(workload.entries.nnz),
+        "dtype": str(workload.entries.dtype),
+    }
+
+
+def _row_id(values: Sequence[object]) -> str:
+    numbers = (repr(float(v)) if isinstance(v, (int, float)) else v for v in values)
+    return content_id([value if isinstance(value, str) else "null" for value in numbers])
+
+
+def _dump(name: str, data: Mapping[str, object]) -> str:
+    try:
+        return json.dumps(dict(data), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} of a record must be JSON-able, got {str(data)[:120]}: {error}") from error
+
+
+def _load(name: str, text: str) -> dict[str, object]:
+    try:
+        data = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InputError(f"{name} of a record must be a JSON object, got {text[:80]!r}: {error}") from error
+    if not isinstance(data, dict):
+        raise InputError(f"{name} of a record must be a JSON object, got {text[:80]!r}")
+    return data

@@ -1,0 +1,54 @@
+"""A device that answers from records: search is compared, and models are tried, without running anything."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, final
+
+from tensorwise.data.record import Record
+from tensorwise.data.store import Store
+from tensorwise.device.device import Device, Measurement
+from tensorwise.errors import InputError
+from tensorwise.space.config import Config
+
+if TYPE_CHECKING:
+    from tensorwise.program.workload import Workload
+
+
+@final
+class RecordedDevice(Device):
+    """Answers what a device once measured; what was never measured is ``refused``.
+
+    Where a config was measured several times, the last record counts. The device has the id of the
+    one that was recorded, because its times are that device's.
+
+    Args:
+        records: a Store (read once, now) or any records.
+        device_id: whose records to play; needed when there are several devices' among them.
+
+    Raises:
+        InputError: no record, none of ``device_id``, or records of several devices.
+    """
+
+    def __init__(self, records: Store | Iterable[Record], device_id: str | None = None) -> None:
+        if isinstance(records, Store):
+            records = records.records(device_id=device_id)
+        chosen = [record for record in records if device_id in (None, record.device_id)]
+        devices = sorted({record.device_id for record in chosen})
+        if not devices:
+            of = "" if device_id is None else f" of device {device_id}"
+            raise InputError(f"there is no record{of} to play")
+        if len(devices) > 1:
+            raise InputError(
+                f"the records are of {len(devices)} devices; choose device_id: {', '.join(devices)}"
+            )
+        self.name = "recorded"
+        self.id = devices[0]
+        self._measured = {(record.workload_id, record.config): record.measurement for record in chosen}
+
+    def measure(self, workload: "Workload", configs: Sequence[Config]) -> Iterator[Measurement]:
+        for config in configs:
+            measured = self._measured.get((workload.id, config))
+            yield measured or Measurement.failed("refused", f"not in the recording: {config}")
+
+    def configs(self, workload: "Workload") -> list[Config]:
+        """Return the configs that are recorded for ``workload``, in the order of their first record."""
+        return [config for known, config in self._measured if known == workload.id]

@@ -1,0 +1,244 @@
+"""The SQLite file behind a Store: opening, schema, transactions, forks, and errors in plain words.
+
+Rules kept here, each the lesson of a corrupted file somewhere:
+
+* No connection crosses a fork: all are closed before and opened again when needed, in both processes.
+* Nothing else opens the file in a process that has a connection to it: closing any descriptor of a file
+  drops all POSIX locks that the process holds on it, SQLite's included.
+* A file that is damaged, newer than this code, or another program's is never written to.
+"""
+
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import final
+
+from tensorwise.data.record import COLUMNS
+from tensorwise.errors import StoreError
+
+SCHEMA = 1
+"""Version of the tables. A higher one in a file was written by a newer Tensorwise."""
+
+APPLICATION_ID = 0x54575253
+"""Marks the file as ours ("TWRS") in SQLite's header."""
+
+BUSY_S = 30.0
+"""Seconds to wait for other processes that write."""
+
+TABLES = (
+    "CREATE TABLE schema_version (version INTEGER NOT NULL, created TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)",
+    f"INSERT INTO schema_version (version) VALUES ({SCHEMA})",
+    """CREATE TABLE records (
+        n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, workload_id TEXT NOT NULL, workload TEXT NOT NULL,
+        device_id TEXT NOT NULL, space TEXT NOT NULL, config TEXT NOT NULL, seconds REAL,
+        spread_s REAL NOT NULL, status TEXT NOT NULL, note TEXT NOT NULL, provenance TEXT NOT NULL)""",
+    "CREATE INDEX records_by_workload ON records (workload_id, device_id)",
+    *(
+        f"""CREATE TRIGGER records_no_{verb.lower()} BEFORE {verb} ON records
+        BEGIN SELECT RAISE(ABORT, 'records are append-only'); END"""
+        for verb in ("UPDATE", "DELETE")
+    ),
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {SCHEMA}",
+)
+
+INSERT = (
+    f"INSERT INTO records ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))}) "
+    "ON CONFLICT (id) DO NOTHING"
+)
+
+
+class CorruptStoreError(StoreError):
+    """The file of a store is damaged, or no database at all."""
+
+
+@final
+class Database:
+    """One connection per process to the file of a store; any thread may use it, one at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.closed = False
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        _OPEN.add(self)
+        with self._lock, self._explaining():
+            self._connect()
+
+    def read(self, sql: str, values: Sequence[object] = ()) -> list[tuple[object, ...]]:
+        """Return all rows of a query."""
+        with self._lock, self._explaining():
+            return self._connect().execute(sql, values).fetchall()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Run the block in one transaction: all of it is kept, or nothing."""
+        with self._lock, self._explaining():
+            connection = self._connect()
+            connection.execute("BEGIN IMMEDIATE")  # wait for the write lock here, where waiting is possible
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        """Close for good. May be called twice."""
+        with self._lock:
+            self.closed = True
+            self.disconnect()
+
+    def disconnect(self) -> None:
+        """Drop the connection; the next use opens another."""
+        with self._lock:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                with contextlib.suppress(sqlite3.Error):
+                    connection.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        if self.closed:
+            raise StoreError(f"the store {self.path} has been closed; open it again with Store(path)")
+        if self._connection is None:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            connection = sqlite3.connect(
+                self.path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+            )
+            try:
+                _prepare(connection, self.path)
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+        return self._connection
+
+    @contextlib.contextmanager
+    def _explaining(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            if not _is(error, sqlite3.SQLITE_BUSY):
+                self.disconnect()  # whatever state the connection is in, the next one has none of it
+            raise explain(error, self.path) from error
+        except OSError as error:
+            raise StoreError(
+                f"the store {self.path} cannot be opened: {error.strerror or error}; {_ELSEWHERE}"
+            ) from error
+
+    def __reduce__(self) -> str:
+        raise TypeError("a store is not sent between processes; send its path")
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Make the tables of a new file; refuse a file that is not ours or newer than this code."""
+    if _is_new(connection, path):
+        _use_write_ahead_log(connection)
+        connection.execute("BEGIN IMMEDIATE")
+        if _is_new(connection, path):  # no other process was faster
+            for statement in TABLES:
+                connection.execute(statement)
+        connection.execute("COMMIT")
+    _use_write_ahead_log(connection)
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA recursive_triggers = ON")  # INSERT OR REPLACE is a deletion too
+
+
+def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
+    mark, version, tables = (
+        int(connection.execute(sql).fetchone()[0])
+        for sql in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+    )
+    if mark == 0 and version == 0 and tables == 0:
+        return True
+    if mark != APPLICATION_ID:
+        raise StoreError(f"{path} is a database of another program, not a store of records; {_ELSEWHERE}")
+    if version > SCHEMA:
+        raise StoreError(
+            f"the store {path} was written by a newer Tensorwise (schema {version}, this one knows "
+            f"{SCHEMA}); upgrade with: pip install -U tensorwise - or {_ELSEWHERE}"
+        )
+    return False
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Readers do not wait for writers then. SQLite does not wait by itself while switching to it."""
+    deadline = time.monotonic() + BUSY_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            return
+        except sqlite3.OperationalError as error:
+            if not _is(error, sqlite3.SQLITE_BUSY) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+_ELSEWHERE = "name another file with TENSORWISE_STORE or --store"
+
+
+def explain(error: sqlite3.Error, path: Path) -> StoreError:
+    """Return the StoreError that says what happened to the store at ``path`` and what to do."""
+    if _is(error, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreError(
+            f"the store {path} is busy: another process has been writing to it for {BUSY_S:.0f} s ({error}); "
+            "end that process, or try again"
+        )
+    if _is(error, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
+        return StoreError(
+            f"the store {path} cannot be opened for writing ({error}); make the file and its folder "
+            f"writable, or {_ELSEWHERE}"
+        )
+    if _is(error, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+        return StoreError(
+            f"the store {path} could not be written ({error}); nothing of this batch was kept: make room "
+            f"on the disk and try again, or {_ELSEWHERE}"
+        )
+    if _is(error, sqlite3.SQLITE_CONSTRAINT):
+        return StoreError(f"the store {path} refuses the change: {error}")
+    return CorruptStoreError(
+        f"the store {path} is damaged ({error}); move it aside (also its -wal and -shm files, or use "
+        "Store.open_or_move_aside) and measure again, or rescue what is readable with: "
+        f"sqlite3 {path} .recover"
+    )
+
+
+def _is(error: sqlite3.Error, *codes: int) -> bool:
+    return getattr(error, "sqlite_errorcode", -1) & 0xFF in codes
+
+
+# -- forks -------------------------------------------------------------------------------------------
+
+_OPEN: "weakref.WeakSet[Database]" = weakref.WeakSet()
+_HELD: list[Database] = []
+
+
+def _before_fork() -> None:
+    held = sorted(_OPEN, key=id)  # one order, so that two threads that fork at once cannot block each other
+    for database in held:
+        database._lock.acquire()
+        database.disconnect()
+    _HELD.extend(held)
+
+
+def _after_fork_in_parent() -> None:
+    while _HELD:
+        _HELD.pop()._lock.release()
+
+
+def _after_fork_in_child() -> None:
+    for database in _OPEN:
+        database._lock = threading.RLock()
+    _HELD.clear()
+
+
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+)

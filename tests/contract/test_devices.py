@@ -1,0 +1,150 @@
+"""What every Device promises. Add a device as a row of DEVICES."""
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensorwise.data.record import Record
+from tensorwise.data.recorded import RecordedDevice
+from tensorwise.device.device import STATUSES, Device, Measurement
+from tensorwise.device.noisy import NoisyDevice
+from tensorwise.device.null import NullDevice
+from tensorwise.space.space import Space
+from tests.contract.toys import GARDEN, ToyWorkload
+
+
+@dataclass(frozen=True)
+class Rig:
+    """A device with something it can measure."""
+
+    device: Device
+    space: Space
+    workload: Any
+    repeats: bool = False
+    """Whether the same question gets exactly the same answer."""
+
+
+def null() -> Iterator[Rig]:
+    yield Rig(NullDevice(), GARDEN, ToyWorkload(), repeats=True)
+
+
+def null_that_crashes() -> Iterator[Rig]:
+    def cost(workload: Any, config: Any) -> float:
+        return math.inf if config["vector"] else 1e-3
+
+    yield Rig(NullDevice(cost, "crashing"), GARDEN, ToyWorkload(), repeats=True)
+
+
+def noisy() -> Iterator[Rig]:
+    rng = np.random.default_rng(0)
+    yield Rig(NoisyDevice(NullDevice(), rng, failure_rate=0.3, drift=0.01), GARDEN, ToyWorkload())
+
+
+def recorded() -> Iterator[Rig]:
+    workload: Any = ToyWorkload()
+    rng, device = np.random.default_rng(0), NullDevice()
+    configs = [GARDEN.sample(workload, rng) for _ in range(20)]
+    records = [
+        Record.of(measured, workload, device, GARDEN.name, config, {})
+        for config, measured in zip(configs, device.measure(workload, configs), strict=True)
+    ]
+    yield Rig(RecordedDevice(records), GARDEN, workload, repeats=True)
+
+
+DEVICES: dict[str, Callable[[], Iterator[Rig]]] = {
+    "null": null,
+    "null-that-crashes": null_that_crashes,
+    "noisy": noisy,
+    "recorded": recorded,
+}
+"""Name -> generator that yields one Rig and cleans up after it."""
+
+
+@pytest.fixture(params=DEVICES.values(), ids=DEVICES.keys())
+def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
+    with contextmanager(request.param)() as made:
+        yield made
+        made.device.close()
+
+
+def some_configs(rig: Rig, count: int = 6) -> list[Any]:
+    rng = np.random.default_rng(1)
+    return [rig.space.default(rig.workload), *(rig.space.sample(rig.workload, rng) for _ in range(count - 1))]
+
+
+def test_one_measurement_for_each_config(rig: Rig) -> None:
+    configs = some_configs(rig)
+    measured = list(rig.device.measure(rig.workload, configs))
+    assert len(measured) == len(configs)
+    for one in measured:
+        assert isinstance(one, Measurement)
+        assert one.status in STATUSES
+        assert one.ok == (one.status == "ok")
+        assert math.isfinite(one.seconds) == (one.status in ("ok", "censored"))
+        assert one.seconds >= 0
+        assert one.ok or one.note, "a failure says why"
+        if one.samples:
+            assert one.seconds == pytest.approx(float(np.median(one.samples)))
+
+
+def test_some_config_can_be_measured(rig: Rig) -> None:
+    configs = some_configs(rig)
+    if isinstance(rig.device, RecordedDevice):
+        configs = rig.device.configs(rig.workload)
+    assert any(one.ok for one in rig.device.measure(rig.workload, configs))
+
+
+def test_measurements_survive_json(rig: Rig) -> None:
+    for one in rig.device.measure(rig.workload, some_configs(rig)):
+        assert Measurement.from_json(json.loads(json.dumps(one.to_json(), allow_nan=False))) == one
+
+
+def test_no_config_no_measurement(rig: Rig) -> None:
+    assert list(rig.device.measure(rig.workload, [])) == []
+
+
+def test_the_same_config_may_be_asked_twice(rig: Rig) -> None:
+    config = some_configs(rig)[0]
+    first, second = rig.device.measure(rig.workload, [config, config])
+    (third,) = rig.device.measure(rig.workload, [config])
+    if rig.repeats:
+        assert first == second == third
+
+
+def test_an_abandoned_iterator_does_no_harm(rig: Rig) -> None:
+    configs = some_configs(rig)
+    iterator = rig.device.measure(rig.workload, configs)
+    next(iterator)
+    del iterator
+    assert len(list(rig.device.measure(rig.workload, configs[:2]))) == 2
+
+
+@pytest.mark.parametrize("make", DEVICES.values(), ids=DEVICES.keys())
+def test_it_has_a_name_and_a_stable_id(make: Callable[[], Iterator[Rig]]) -> None:
+    named = []
+    for _ in range(2):
+        with contextmanager(make)() as made:
+            named.append((made.device.name, made.device.id))
+            made.device.close()
+    assert named[0] == named[1]
+    assert all(named[0])
+
+
+def test_closing_twice_is_fine(rig: Rig) -> None:
+    with rig.device as same:
+        assert same is rig.device
+    rig.device.close()
+
+
+def test_its_measurements_become_records(rig: Rig) -> None:
+    configs = some_configs(rig)
+    for config, one in zip(configs, rig.device.measure(rig.workload, configs), strict=True):
+        record = Record.of(one, rig.workload, rig.device, rig.space.name, config, {"threads": 1})
+        assert Record.from_row(record.to_row()) == record
+        assert record.device_id == rig.device.id

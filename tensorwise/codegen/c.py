@@ -35,19 +35,26 @@ class _Printer:
         main: list[str] = []
         self.block(self.kernel.body, main, 1)
         notes = [f"/* {note} */" for note in self.kernel.notes]
-        return "\n".join([
-            *notes,
-            *(["typedef struct { void *const *buffers; const int64_t *sizes, *captured; } TW_SYMBOL_context;"]
-              if self.functions else []),
-            *self.functions,
-            "int TW_SYMBOL(void *const *buffers, const int64_t *sizes)",
-            "{",
-            *self.unpack(self.used(self.kernel.body), "buffers", "sizes"),
-            *main,
-            "    return 0;",
-            "}",
-            "",
-        ])
+        return "\n".join(
+            [
+                *notes,
+                *(
+                    [
+                        "typedef struct { void *const *buffers; const int64_t *sizes, *captured; } TW_SYMBOL_context;"
+                    ]
+                    if self.functions
+                    else []
+                ),
+                *self.functions,
+                "int TW_SYMBOL(void *const *buffers, const int64_t *sizes)",
+                "{",
+                *self.unpack(self.used(self.kernel.body), "buffers", "sizes"),
+                *main,
+                "    return 0;",
+                "}",
+                "",
+            ]
+        )
 
     def used(self, block: ir.Block) -> set[str]:
         """Names of buffers and variables that a block reads or writes."""
@@ -133,7 +140,9 @@ class _Printer:
                     lines.append(f"{pad}{{ {self.type(value.type)} part_ = {self.value(value)};")
                     for lane in range(value.type.lanes):
                         place = f"{buffer.name}[{self.scalar(index, lane)}]"
-                        merged_text = self.operation(operator, [place, f"part_[{lane}]"], ir.Type(value.type.elem))
+                        merged_text = self.operation(
+                            operator, [place, f"part_[{lane}]"], ir.Type(value.type.elem)
+                        )
                         lines.append(f"{pad}  {place} = {merged_text};")
                     lines.append(f"{pad}}}")
             case ir.Prefetch(buffer=buffer, index=index):
@@ -164,17 +173,24 @@ class _Printer:
         captured = sorted(used - defined - given - special)
         body: list[str] = []
         self.block(loop.body, body, 2)
-        self.functions.append("\n".join([
-            f"static void {name}(void *context_, int64_t lo_, int64_t hi_, int64_t thread)",
-            "{",
-            "    const TW_SYMBOL_context *const given_ = (const TW_SYMBOL_context *)context_;",
-            *self.unpack(used, "given_->buffers", "given_->sizes"),
-            *(f"    const int64_t {v} = given_->captured[{place}];" for place, v in enumerate(captured)),
-            f"    for (int64_t {loop.var.name} = lo_; {loop.var.name} < hi_; ++{loop.var.name}) {{",
-            *body,
-            "    }",
-            "}",
-        ]))
+        self.functions.append(
+            "\n".join(
+                [
+                    f"static void {name}(void *context_, int64_t lo_, int64_t hi_, int64_t thread)",
+                    "{",
+                    "    const TW_SYMBOL_context *const given_ = (const TW_SYMBOL_context *)context_;",
+                    *self.unpack(used, "given_->buffers", "given_->sizes"),
+                    *(
+                        f"    const int64_t {v} = given_->captured[{place}];"
+                        for place, v in enumerate(captured)
+                    ),
+                    f"    for (int64_t {loop.var.name} = lo_; {loop.var.name} < hi_; ++{loop.var.name}) {{",
+                    *body,
+                    "    }",
+                    "}",
+                ]
+            )
+        )
         pad = "    " * depth
         lo, hi = self.scalar(loop.lo), self.scalar(loop.hi)
         bind = loop.bind
@@ -185,14 +201,16 @@ class _Printer:
         elif bind.policy == "balanced":
             bounds, parts = "(const int64_t *)buffers[1]", "sizes[2]"
         values = "".join(f", {v}" for v in captured)
-        lines.extend([
-            f"{pad}{{",
-            f"{pad}    const int64_t captured_[] = {{0{values}}};",
-            f"{pad}    TW_SYMBOL_context given_ = {{buffers, sizes, captured_ + 1}};",
-            f"{pad}    const int64_t lo_ = {lo}, hi_ = {hi};",
-            f"{pad}    tw_run((tw_driver)buffers[0], {name}, &given_, lo_, hi_, sizes[0], {chunk}, {bounds}, {parts});",
-            f"{pad}}}",
-        ])
+        lines.extend(
+            [
+                f"{pad}{{",
+                f"{pad}    const int64_t captured_[] = {{0{values}}};",
+                f"{pad}    TW_SYMBOL_context given_ = {{buffers, sizes, captured_ + 1}};",
+                f"{pad}    const int64_t lo_ = {lo}, hi_ = {hi};",
+                f"{pad}    tw_run((tw_driver)buffers[0], {name}, &given_, lo_, hi_, sizes[0], {chunk}, {bounds}, {parts});",
+                f"{pad}}}",
+            ]
+        )
 
     # -- expressions --------------------------------------------------------------------------
 
@@ -238,7 +256,9 @@ class _Printer:
             case ir.Ramp(base=base):
                 return f"({self.scalar(base)} + {lane})"
             case ir.Op(name=name, args=args, type=type):
-                return self.operation(name, [self.scalar(argument, lane) for argument in args], ir.Type(type.elem))
+                return self.operation(
+                    name, [self.scalar(argument, lane) for argument in args], ir.Type(type.elem)
+                )
             case ir.Search(buffer=buffer, lo=lo, hi=hi, coordinate=coordinate):
                 bounds = f"{self.scalar(lo)}, {self.scalar(hi)}, {self.scalar(coordinate)}"
                 return f"tw_search_{buffer.elem}({buffer.name}, {bounds})"
@@ -268,5 +288,5 @@ class _Printer:
         if math.isinf(value):
             return f"({'-' if value < 0 else ''}__builtin_inf{'f' if elem == 'f32' else ''}())"
         if math.isnan(value):
-            return f"__builtin_nan{'f' if elem == 'f32' else ''}(\"\")"
+            return f'__builtin_nan{"f" if elem == "f32" else ""}("")'
         return f"{float(value)!r}{'f' if elem == 'f32' else ''}"

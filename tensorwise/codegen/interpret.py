@@ -38,7 +38,9 @@ def interpret(
 
 
 class _Machine:
-    def __init__(self, buffers: Mapping[str, np.ndarray], names: dict[str, Any], rng: np.random.Generator) -> None:
+    def __init__(
+        self, buffers: Mapping[str, np.ndarray], names: dict[str, Any], rng: np.random.Generator
+    ) -> None:
         self.buffers = buffers
         self.names: dict[str, Any] = {**names, "thread": 0}
         self.rng = rng
@@ -94,13 +96,17 @@ class _Machine:
 
     def touch(self, buffer: ir.Buffer, place: int, writes: bool) -> None:
         if not 0 <= place < len(self.buffers[buffer.name]):
-            raise IndexError(f"{buffer.name}[{place}] lies outside its {len(self.buffers[buffer.name])} elements")
+            raise IndexError(
+                f"{buffer.name}[{place}] lies outside its {len(self.buffers[buffer.name])} elements"
+            )
         if self.writers is None or not writes:
             return
         thread = self.names["thread"]
         writer = self.writers.setdefault((buffer.name, place), thread)
         if writer != thread:
-            raise RaceError(f"{buffer.name}[{place}] is written by threads {writer} and {thread} of one parallel loop")
+            raise RaceError(
+                f"{buffer.name}[{place}] is written by threads {writer} and {thread} of one parallel loop"
+            )
 
     def places(self, index: ir.Expr) -> list[int]:
         value = self.value(index)

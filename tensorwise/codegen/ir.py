@@ -381,7 +381,17 @@ def printed(kernel: Kernel) -> str:
     return "\n".join(lines)
 
 
-_SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "lt": "<", "le": "<=", "eq": "==", "ne": "!="}
+_SYMBOLS = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "floordiv": "//",
+    "lt": "<",
+    "le": "<=",
+    "eq": "==",
+    "ne": "!=",
+}
 
 
 def text(expr: Expr) -> str:

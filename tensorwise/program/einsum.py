@@ -115,7 +115,9 @@ class Assignment:
         for access in (self.output, *self.accesses):
             if access.tensor == tensor:
                 return access
-        raise InputError(f"{self} has no tensor {tensor!r}; it has {', '.join((self.output.tensor, *self.operands))}")
+        raise InputError(
+            f"{self} has no tensor {tensor!r}; it has {', '.join((self.output.tensor, *self.operands))}"
+        )
 
     def annihilated_by(self, tensor: str) -> bool:
         """Whether a zero of ``tensor`` makes the term the identity of the reduction, given finite others.
@@ -155,7 +157,9 @@ class Einsum:
     def single(self) -> Assignment:
         """The only assignment; InputError when this is a cascade."""
         if len(self.assignments) != 1:
-            raise InputError(f"expected a single assignment, got a cascade of {len(self.assignments)}: {self}")
+            raise InputError(
+                f"expected a single assignment, got a cascade of {len(self.assignments)}: {self}"
+            )
         return self.assignments[0]
 
     @property
@@ -176,12 +180,18 @@ class Einsum:
             for access in (assignment.output, *assignment.accesses):
                 known = shapes.setdefault(access.tensor, len(access.indices))
                 if known != len(access.indices):
-                    raise InputError(f"{access.tensor} has {known} indices in one place and {len(access.indices)} in {access}")
+                    raise InputError(
+                        f"{access.tensor} has {known} indices in one place and {len(access.indices)} in {access}"
+                    )
                 if len(set(access.indices)) != len(access.indices):
-                    raise InputError(f"{access} repeats an index; take the diagonal before, and name each index once")
+                    raise InputError(
+                        f"{access} repeats an index; take the diagonal before, and name each index once"
+                    )
             output = assignment.output
             if output.tensor in assignment.operands or output.tensor in defined:
-                raise InputError(f"{output.tensor} is assigned twice or read by its own assignment in '{assignment}'")
+                raise InputError(
+                    f"{output.tensor} is assigned twice or read by its own assignment in '{assignment}'"
+                )
             read = {index for access in assignment.accesses for index in access.indices}
             missing = [index for index in output.indices if index not in read]
             if missing:
@@ -191,7 +201,9 @@ class Einsum:
                     f"'{assignment}' reduces {assignment.reduced[0]!r} without saying how; write '+=' or 'max='"
                 )
             if assignment.reduction in ("argmax", "argmin") and len(assignment.reduced) != 1:
-                raise InputError(f"{assignment.reduction} reduces exactly one index, got {assignment.reduced}")
+                raise InputError(
+                    f"{assignment.reduction} reduces exactly one index, got {assignment.reduced}"
+                )
             defined.add(output.tensor)
 
 
@@ -205,7 +217,9 @@ def _parse_assignment(text: str) -> Assignment:
         raise InputError(f"cannot read {text.strip()!r}; expected 'OUTPUT[i,...] += expression'")
     reduction = {"+": "sum"}.get(match[2], match[2])
     if reduction is not None and reduction not in MONOIDS:
-        raise InputError(f"unknown reduction {match[2]!r} in {text.strip()!r}; known: +, {', '.join(MONOIDS)}")
+        raise InputError(
+            f"unknown reduction {match[2]!r} in {text.strip()!r}; known: +, {', '.join(MONOIDS)}"
+        )
     output = _convert(_python(match[1], text), text)
     if not isinstance(output, Access):
         raise InputError(f"the left side of {text.strip()!r} must be a tensor with indices")

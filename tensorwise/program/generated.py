@@ -103,12 +103,18 @@ class BoundProgram(BoundKernel):
     def run(self, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
         """Compute into ``out``; see :class:`BoundKernel`."""
         workload = self.workload
-        if not out.flags.c_contiguous or out.shape != workload.output_shape or out.dtype != workload.output_dtype:
+        if (
+            not out.flags.c_contiguous
+            or out.shape != workload.output_shape
+            or out.dtype != workload.output_dtype
+        ):
             raise InputError(
                 f"out must be a C-contiguous {workload.output_dtype} array of shape {workload.output_shape}, "
                 f"got {out.dtype} {out.shape}"
             )
-        held = [arranged(workload, name, operand) for name, operand in zip(workload.dense, operands, strict=True)]
+        held = [
+            arranged(workload, name, operand) for name, operand in zip(workload.dense, operands, strict=True)
+        ]
         held.append(out)
         self._invoke(self._main, held)
         status = self._main.status

@@ -55,7 +55,9 @@ class BoundInterpreted(BoundKernel):
                 name = buffer.name.removesuffix("_values")
                 array = arranged(self.workload, name, given[name]).ravel(order="K")
             buffers[buffer.name] = array
-        interpret(kernel, buffers, {size.name: self.packed.size(size.name) for size in kernel.sizes}, self.rng)
+        interpret(
+            kernel, buffers, {size.name: self.packed.size(size.name) for size in kernel.sizes}, self.rng
+        )
         status = buffers.get("status")
         again = status is not None and bool(status[0])
         if again and status is not None:

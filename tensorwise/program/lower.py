@@ -71,7 +71,9 @@ class Plan:
         """Whether the kernel reads the source map of ``operand``."""
         if self.masked and self.formats[operand].padded:
             return True
-        return self.keep_pattern and operand == next(iter(self.formats)) and not self.formats[operand].order_kept
+        return (
+            self.keep_pattern and operand == next(iter(self.formats)) and not self.formats[operand].order_kept
+        )
 
 
 @dataclass(frozen=True)
@@ -150,13 +152,20 @@ class _Lowering:
         self.status = Buffer("status", "i64", writable=True)
         self.arrays = {
             name: [
-                {array: Buffer(f"{name}{place}_{array}", width) for array, width in zip(level.arrays, widths, strict=False)}
+                {
+                    array: Buffer(f"{name}{place}_{array}", width)
+                    for array, width in zip(level.arrays, widths, strict=False)
+                }
                 for place, (level, widths) in enumerate(zip(format.levels, plan.widths[name], strict=True))
             ]
             for name, format in plan.formats.items()
         }
         self.values = {name: Buffer(f"{name}_values", plan.elem) for name in self.assignment.operands}
-        self.sources = {name: Buffer(f"{name}_source", plan.source_elem) for name in plan.formats if plan.uses_source(name)}
+        self.sources = {
+            name: Buffer(f"{name}_source", plan.source_elem)
+            for name in plan.formats
+            if plan.uses_source(name)
+        }
         self.watch = plan.padded and not plan.masked
         self.stored = {index for name in plan.formats for index in self.assignment.access(name).indices}
         parallel = self.schedule.parallel
@@ -176,7 +185,11 @@ class _Lowering:
                         f"it has {self.schedule}"
                     )
             for axis in format.axes:
-                if axis.part == "whole" and self.plan.keep_pattern and axis.mode not in self.assignment.indices:
+                if (
+                    axis.part == "whole"
+                    and self.plan.keep_pattern
+                    and axis.mode not in self.assignment.indices
+                ):
                     raise ScheduleError(f"format of {name} has no index {axis.mode!r}")
         tile, parallel = self.schedule.tile, self.schedule.parallel
         if tile and not self.monoid.single and tile.lanes * tile.vectors > 1 and self.monoid.name != "mean":
@@ -185,7 +198,9 @@ class _Lowering:
             raise ScheduleError(f"{tile}: lanes over a stored index cannot be masked")
         for prefetch in self.schedule.prefetches:
             if prefetch.tensor not in self.assignment.operands or prefetch.tensor in self.plan.formats:
-                raise ScheduleError(f"{prefetch}: {prefetch.tensor!r} is no dense operand of {self.assignment}")
+                raise ScheduleError(
+                    f"{prefetch}: {prefetch.tensor!r} is no dense operand of {self.assignment}"
+                )
         if parallel and parallel.policy == "balanced":
             first = next(iter(self.plan.formats.values()), None)
             if first is None or first.axes[0].name != parallel.loop or self.loops[0].name != parallel.loop:
@@ -198,7 +213,9 @@ class _Lowering:
 
     def run(self) -> ir.Kernel:
         """Emit the nest, then put initialisation before and the sum of private copies behind it."""
-        self.resolve(_Env({}, dict.fromkeys(self.plan.formats, _State())), lambda env: self.emit(env, self.loops))
+        self.resolve(
+            _Env({}, dict.fromkeys(self.plan.formats, _State())), lambda env: self.emit(env, self.loops)
+        )
         total = self.output_size()
         before: list[Stmt] = []
         after: list[Stmt] = []
@@ -211,15 +228,22 @@ class _Lowering:
             step = Set(merged, ir.compute(self.monoid.combine, merged, self.work[t * total + e]))
             after.append(
                 self._even(
-                    e, total,
-                    (Reg(merged, identity), For(t, Const(0), ir.THREADS, 1, (step,)), Store(self.output, e, merged)),
+                    e,
+                    total,
+                    (
+                        Reg(merged, identity),
+                        For(t, Const(0), ir.THREADS, 1, (step,)),
+                        Store(self.output, e, merged),
+                    ),
                 )
             )
         elif self.initial is not None:
             e = Var("e")
             value = Const(self.initial, Type(self.output.elem))
             before.append(self._even(e, total, (Store(self.output, e, value),)))
-        return ir.Kernel(self.buffers(), self.sizes(), (*before, *self.block, *after), (str(self.assignment),))
+        return ir.Kernel(
+            self.buffers(), self.sizes(), (*before, *self.block, *after), (str(self.assignment),)
+        )
 
     def _even(self, var: Var, count: Expr, body: ir.Block) -> Stmt:
         bind = ir.Workers("even") if self.schedule.parallel else None
@@ -302,7 +326,9 @@ class _Lowering:
             return (extent - inner + (size - 1)) // size
         return axis.extent(extent, size)  # type: ignore[no-any-return]
 
-    def bind(self, env: _Env, axis: Axis, value: Expr, then: Callable[[_Env], None], guard: bool = False) -> None:
+    def bind(
+        self, env: _Env, axis: Axis, value: Expr, then: Callable[[_Env], None], guard: bool = False
+    ) -> None:
         """Bind a coordinate, resolve what it makes known and go on with ``then``."""
         coordinates = {**env.coordinates, axis.name: value}
         outer, inner = coordinates.get(f"{axis.mode}1"), coordinates.get(f"{axis.mode}0")
@@ -337,7 +363,9 @@ class _Lowering:
                     )
                 lo, hi = level.bounds(self.arrays[name][state.levels], state.position)
                 found = self.fresh(f"{name.lower()}p")
-                self.block.append(Let(found, ir.Search(self.arrays[name][state.levels]["crd"], lo, hi, coordinate)))
+                self.block.append(
+                    Let(found, ir.Search(self.arrays[name][state.levels]["crd"], lo, hi, coordinate))
+                )
                 env = replace(
                     env, states={**env.states, name: _State(state.levels + 1, found)}, skips_output=True
                 )
@@ -372,7 +400,9 @@ class _Lowering:
                 start = loop.base + number * loop.lanes
                 value = Ramp(start, loop.lanes) if loop.lanes > 1 else start
                 lane = ("lanes", number, loop.lanes)
-                self.bind(self.placed(env, loop.axis, lane), loop.axis, value, lambda inner: self.emit(inner, rest))
+                self.bind(
+                    self.placed(env, loop.axis, lane), loop.axis, value, lambda inner: self.emit(inner, rest)
+                )
             return
         if loop.mode not in self.assignment.output.indices and env.accumulators is None:
             env = replace(env, reduced_outside=True)
@@ -385,12 +415,18 @@ class _Lowering:
         elif self.unrolled(loop):
             for number in range(self.schedule.splits[loop.mode]):
                 inner = self.placed(env, loop, (loop.name, number))
-                self.bind(inner, loop, Const(number), lambda e: self.emit(e, rest), guard=self.reads(loop.mode, env))
+                self.bind(
+                    inner, loop, Const(number), lambda e: self.emit(e, rest), guard=self.reads(loop.mode, env)
+                )
         else:
             var = self.fresh(loop.name)
             env = self.shared(env, loop)
             self.repeat(
-                env, loop, var, Const(0), self.range_end(env, loop),
+                env,
+                loop,
+                var,
+                Const(0),
+                self.range_end(env, loop),
                 lambda e, at: self.bind(e, loop, at, lambda inner: self.emit(inner, rest)),
             )
 
@@ -420,7 +456,9 @@ class _Lowering:
             coordinate = self.let(loop.name, level.coordinate(arrays, position))
             states = {**inner.states, name: _State(state.levels + 1, position)}
             # The other part, if bound already, ran over its whole range, also where this one ends early.
-            self.bind(replace(inner, states=states), loop, coordinate, lambda e: self.emit(e, rest), guard=True)
+            self.bind(
+                replace(inner, states=states), loop, coordinate, lambda e: self.emit(e, rest), guard=True
+            )
 
         self.repeat(env, loop, self.fresh(f"{name.lower()}p"), lo, hi, body)
 
@@ -437,7 +475,9 @@ class _Lowering:
             return
         lo, hi = self.let("lo", lo), self.let("hi", hi)
         main = self.let("main", lo + ((hi - lo) // factor) * factor)
-        independent = env.accumulators is not None and factor * len(env.accumulators.registers) <= MAX_REPLICAS
+        independent = (
+            env.accumulators is not None and factor * len(env.accumulators.registers) <= MAX_REPLICAS
+        )
         with self.scope(lambda block: For(var, lo, main, factor, block)):
             for number in range(factor):
                 replica = (*env.replica, (loop.name, number)) if independent else env.replica
@@ -450,14 +490,20 @@ class _Lowering:
         tile = self.schedule.tile
         assert tile is not None
         if self.leader(env, loop) is not None:
-            raise ScheduleError(f"{tile}: {loop.name} is a compressed level; strips run over dense loops only")
+            raise ScheduleError(
+                f"{tile}: {loop.name} is a compressed level; strips run over dense loops only"
+            )
         end = self.let("end", self.range_end(env, loop))
         is_output = loop.mode in self.assignment.output.indices
         other = Axis(loop.mode, "inner" if loop.part == "outer" else "outer")
         if loop.part != "whole" and other.name not in env.coordinates:
-            raise ScheduleError(f"{tile}: put {other.name} outside {loop.name}, so that strips know where they end")
+            raise ScheduleError(
+                f"{tile}: put {other.name} outside {loop.name}, so that strips know where they end"
+            )
         # An overlapping strip computes elements twice, which only a plain store survives.
-        overlaps = is_output and not env.reduced_outside and not self.plan.keep_pattern and self.accumulates(rest)
+        overlaps = (
+            is_output and not env.reduced_outside and not self.plan.keep_pattern and self.accumulates(rest)
+        )
 
         def stage(start: Expr, vectors: int, lanes: int) -> Expr:
             width = vectors * lanes
@@ -478,7 +524,10 @@ class _Lowering:
             return
         if overlaps:
             fits = ir.compare("le", Const(tile.lanes), end)
-            with self.scope(lambda body: If(ir.compare("lt", at, end), body)), self.scope(lambda body: If(fits, body)):
+            with (
+                self.scope(lambda body: If(ir.compare("lt", at, end), body)),
+                self.scope(lambda body: If(fits, body)),
+            ):
                 strip(end - tile.lanes, end, 1, tile.lanes)
             # Where a whole vector fits, the overlapping strip has done the rest.
             start = self.fresh("rest")
@@ -576,14 +625,23 @@ class _Lowering:
         for loop in loops:
             if isinstance(loop, _Lanes) and loop.axis.mode in self.assignment.output.indices:
                 starts = [loop.base + number * loop.lanes for number in range(loop.vectors)]
-                local.append([
-                    (loop.axis, Ramp(start, loop.lanes) if loop.lanes > 1 else start, ("lanes", number, loop.lanes))
-                    for number, start in enumerate(starts)
-                ])
+                local.append(
+                    [
+                        (
+                            loop.axis,
+                            Ramp(start, loop.lanes) if loop.lanes > 1 else start,
+                            ("lanes", number, loop.lanes),
+                        )
+                        for number, start in enumerate(starts)
+                    ]
+                )
             elif isinstance(loop, Axis) and loop.mode in self.assignment.output.indices:
-                local.append([
-                    (loop, Const(number), (loop.name, number)) for number in range(self.schedule.splits[loop.mode])
-                ])
+                local.append(
+                    [
+                        (loop, Const(number), (loop.name, number))
+                        for number in range(self.schedule.splits[loop.mode])
+                    ]
+                )
         slots = list(product(*local))
         for slot in slots:
             lanes = max((value.type.lanes for _, value, _ in slot), default=1)
@@ -619,7 +677,9 @@ class _Lowering:
                 lanes = registers[0].type.lanes
                 folded: tuple[Expr, ...] = registers
                 if lanes > main[0].type.lanes:
-                    folded = tuple(ir.Fold(monoids.fold_operator(self.monoid, c), r) for c, r in enumerate(registers))
+                    folded = tuple(
+                        ir.Fold(monoids.fold_operator(self.monoid, c), r) for c, r in enumerate(registers)
+                    )
                 self.block.extend(monoids.combine(self.monoid, main, folded))
         return main
 
@@ -633,7 +693,9 @@ class _Lowering:
         total = self.let("watched", total)
         self.block.append(If(ir.compare("ne", total, total), (Store(self.status, Const(0), Const(1)),)))
 
-    def write_slot(self, env: _Env, slot: tuple[tuple[Axis, Expr, tuple[object, ...]], ...], result: tuple[Expr, ...]) -> None:
+    def write_slot(
+        self, env: _Env, slot: tuple[tuple[Axis, Expr, tuple[object, ...]], ...], result: tuple[Expr, ...]
+    ) -> None:
         """Bind the coordinates of a slot again, outside the loops that filled it, and write it."""
         if not slot:
             self.write(env, result)
@@ -647,13 +709,30 @@ class _Lowering:
         term = self.evaluate(self.assignment.expression, env)
         state = monoids.lift(self.monoid, term, self.reduced_coordinate(env))
         if env.accumulators is not None:
-            lanes = max(term.type.lanes, next(iter(r[0].type.lanes for (s, _), r in env.accumulators.registers.items() if s == env.slot), 1))
+            lanes = max(
+                term.type.lanes,
+                next(
+                    iter(
+                        r[0].type.lanes for (s, _), r in env.accumulators.registers.items() if s == env.slot
+                    ),
+                    1,
+                ),
+            )
             registers = self.registers(env.accumulators, env.slot, env.replica, lanes)
             self.block.extend(monoids.combine(self.monoid, registers, state))
             return
-        lane = next((c.type.lanes for i, c in env.coordinates.items() if c.type.lanes > 1 and i in self.assignment.reduced), 1)
+        lane = next(
+            (
+                c.type.lanes
+                for i, c in env.coordinates.items()
+                if c.type.lanes > 1 and i in self.assignment.reduced
+            ),
+            1,
+        )
         if lane > 1:
-            state = tuple(ir.Fold(monoids.fold_operator(self.monoid, c), ir.widen(s, lane)) for c, s in enumerate(state))
+            state = tuple(
+                ir.Fold(monoids.fold_operator(self.monoid, c), ir.widen(s, lane)) for c, s in enumerate(state)
+            )
         if self.watch:
             self.watched([state[0]])
         self.write(env, state)

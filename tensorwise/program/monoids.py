@@ -55,6 +55,8 @@ def _better(monoid: Monoid, into: Sequence[Var], state: Sequence[Expr]) -> Expr:
     beats = ir.compare("lt", value, term) if monoid.combine == "argmax" else ir.compare("lt", term, value)
     valid = ir.compare("le", Const(0), coordinate)
     first_nan = both(ir.compare("ne", term, term), ir.compare("eq", value, value))
-    tie = either(ir.compare("eq", term, value), both(ir.compare("ne", term, term), ir.compare("ne", value, value)))
+    tie = either(
+        ir.compare("eq", term, value), both(ir.compare("ne", term, term), ir.compare("ne", value, value))
+    )
     earlier = either(ir.compare("lt", argument, Const(0)), ir.compare("lt", coordinate, argument))
     return both(valid, either(either(beats, first_nan), both(tie, earlier)))

@@ -31,9 +31,13 @@ class PackedOperands:
             ScheduleError: the program computes something else.
         """
         if program.assignment != workload.assignment:
-            raise ScheduleError(f"the program computes {program.assignment}, the workload {workload.assignment}")
+            raise ScheduleError(
+                f"the program computes {program.assignment}, the workload {workload.assignment}"
+            )
         if workload.assignment.monoid.name in ("max", "min", "prod") and len(workload.sparse) > 1:
-            raise ScheduleError(f"{workload.assignment.monoid.name} over several sparse operands is not supported")
+            raise ScheduleError(
+                f"{workload.assignment.monoid.name} over several sparse operands is not supported"
+            )
         self.program, self.workload, self.threads = program, workload, threads
         start = time.perf_counter()
         self.tensors: dict[str, Tensor] = {
@@ -63,7 +67,9 @@ class PackedOperands:
         if name == "status":
             made = np.zeros(1, np.int64)
         elif name == "work":
-            made = np.empty(int(np.prod(self.workload.output_shape, dtype=np.int64)) * self.threads, self.workload.dtype)
+            made = np.empty(
+                int(np.prod(self.workload.output_shape, dtype=np.int64)) * self.threads, self.workload.dtype
+            )
         elif operand in self.tensors and kind == "values":
             made = self.tensors[operand].values
         elif operand in self.tensors and kind == "source":
@@ -146,4 +152,3 @@ def balanced_parts(tensor: Tensor, parts: int) -> np.ndarray:
     bounds = np.searchsorted(cost, np.linspace(0, int(cost[-1]), parts + 1), side="left").astype(np.int64)
     bounds[0], bounds[-1] = 0, len(rows) - 1
     return np.ascontiguousarray(np.maximum.accumulate(bounds))
-

@@ -49,7 +49,9 @@ class Program:
 
     def __str__(self) -> str:
         formats = [f"{name}: {format}" for name, format in self.formats.items()]
-        return "\n".join([str(self.assignment), *formats, str(self.schedule), ir.printed(self.lowered()).split("\n", 1)[1]])
+        return "\n".join(
+            [str(self.assignment), *formats, str(self.schedule), ir.printed(self.lowered()).split("\n", 1)[1]]
+        )
 
     @property
     def name(self) -> str:
@@ -140,7 +142,9 @@ def _width(tensors: Mapping[str, Tensor] | None, name: str, level: int, array: s
     return "i64" if tensors[name].arrays[level][array].dtype == np.int64 else "i32"
 
 
-def program_for(workload: Workload, formats: Mapping[str, Format | str] | Format | str, schedule: Schedule | str) -> Program:
+def program_for(
+    workload: Workload, formats: Mapping[str, Format | str] | Format | str, schedule: Schedule | str
+) -> Program:
     """Build a program for ``workload`` from formats and a schedule, given as objects or text.
 
     A single format is that of the first sparse operand. Formats may use any mode names; they are
@@ -152,7 +156,9 @@ def program_for(workload: Workload, formats: Mapping[str, Format | str] | Format
     if isinstance(formats, Format | str):
         formats = {next(iter(workload.sparse)): formats}
     if set(formats) != set(workload.sparse):
-        raise ScheduleError(f"formats are given for {sorted(formats)}, but the sparse operands are {sorted(workload.sparse)}")
+        raise ScheduleError(
+            f"formats are given for {sorted(formats)}, but the sparse operands are {sorted(workload.sparse)}"
+        )
     renamed = {}
     for name in workload.sparse:
         given = formats[name]

@@ -112,7 +112,9 @@ def reference(
         part = slice(start, stop)
         bound = {index: array[part] for index, array in coordinates.items()}
         with np.errstate(all="ignore"):
-            term, size = _evaluate(assignment.expression, bound, values, part, free, dense, stop - start, free_shape)
+            term, size = _evaluate(
+                assignment.expression, bound, values, part, free, dense, stop - start, free_shape
+            )
         if keep_pattern:
             target = np.arange(start, stop)
         else:
@@ -126,10 +128,11 @@ def reference(
         with np.errstate(all="ignore"):
             term_kept = ufunc.reduce(term, axis=reduced_free) if reduced_free else term
             size_kept = (
-                size if not reduced_free
-                else (np.add if ufunc is np.add else np.multiply if ufunc is np.multiply else np.maximum).reduce(
-                    size, axis=reduced_free
-                )
+                size
+                if not reduced_free
+                else (
+                    np.add if ufunc is np.add else np.multiply if ufunc is np.multiply else np.maximum
+                ).reduce(size, axis=reduced_free)
             )
             ufunc.at(value, target, term_kept)
             if ufunc is np.multiply:
@@ -159,7 +162,9 @@ def reference(
     return Reference(*arrays, factors=len(assignment.accesses))
 
 
-def _join(assignment: Assignment, sparse: Mapping[str, Entries]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+def _join(
+    assignment: Assignment, sparse: Mapping[str, Entries]
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Return coordinates by index and values by operand of the entries stored in all sparse operands."""
     coordinates: dict[str, np.ndarray] = {}
     values: dict[str, np.ndarray] = {}
@@ -179,7 +184,9 @@ def _join(assignment: Assignment, sparse: Mapping[str, Entries]) -> tuple[dict[s
         coordinates = {index: array[a] for index, array in coordinates.items()} | {
             index: array[b].astype(np.int64) for index, array in own.items()
         }
-        values = {other: array[a] for other, array in values.items()} | {name: entries.values[b].astype(np.float64)}
+        values = {other: array[a] for other, array in values.items()} | {
+            name: entries.values[b].astype(np.float64)
+        }
     return coordinates, values
 
 

@@ -23,7 +23,7 @@ values, so that one kernel serves them all."""
 class Split:
     """Split an index into an outer and an inner loop, shared by all tensors and loops::
 
-        for i in 0..I   ->   for i1 in 0..I/size: for i0 in 0..size
+    for i in 0..I   ->   for i1 in 0..I/size: for i0 in 0..size
     """
 
     index: str
@@ -37,7 +37,7 @@ class Split:
 class Reorder:
     """Put the loops in this order, outermost first::
 
-        for i: for k: ...   ->   for k: for i: ...
+    for i: for k: ...   ->   for k: for i: ...
     """
 
     loops: tuple[str, ...]
@@ -160,12 +160,16 @@ class Schedule:
         while rest:
             match = re.match(r"([a-z]+)\s*\(([^()]*)\)\s*", rest)
             if match is None or match[1] not in _READERS:
-                raise ScheduleError(f"cannot read schedule at {rest[:40]!r}; known directives: {', '.join(_READERS)}")
+                raise ScheduleError(
+                    f"cannot read schedule at {rest[:40]!r}; known directives: {', '.join(_READERS)}"
+                )
             arguments = [argument.strip() for argument in match[2].split(",")]
             try:
                 directives.append(_READERS[match[1]](*arguments))
             except TypeError:
-                raise ScheduleError(f"{match[1]} does not take {len(arguments)} arguments: {match[0].strip()!r}") from None
+                raise ScheduleError(
+                    f"{match[1]} does not take {len(arguments)} arguments: {match[0].strip()!r}"
+                ) from None
             rest = rest[match.end() :]
         return cls(tuple(directives))
 
@@ -211,7 +215,9 @@ class Schedule:
         splits = self.splits
         for index, size in splits.items():
             if index not in indices:
-                raise ScheduleError(f"{Split(index, size)}: no index {index!r}; the einsum has {', '.join(indices)}")
+                raise ScheduleError(
+                    f"{Split(index, size)}: no index {index!r}; the einsum has {', '.join(indices)}"
+                )
             if size < 1:
                 raise ScheduleError(f"{Split(index, size)}: the size must be at least 1")
         axes = {
@@ -221,7 +227,9 @@ class Schedule:
         }
         order = self.order if self.order is not None else tuple(axes)
         if sorted(order) != sorted(axes):
-            raise ScheduleError(f"reorder({','.join(order)}) must list each of these loops once: {', '.join(axes)}")
+            raise ScheduleError(
+                f"reorder({','.join(order)}) must list each of these loops once: {', '.join(axes)}"
+            )
         for kind in (Reorder, Parallel, Tile):
             if sum(isinstance(d, kind) for d in self.directives) > 1:
                 raise ScheduleError(f"at most one {kind.__name__.lower()} directive, got: {self}")
@@ -251,10 +259,14 @@ class Schedule:
                     f"give a factor, as in unroll({loop},4)"
                 )
             if factor and (axis.part == "inner" and constant):
-                raise ScheduleError(f"{Unroll(loop, factor)}: {loop} has a constant extent; write unroll({loop})")
+                raise ScheduleError(
+                    f"{Unroll(loop, factor)}: {loop} has a constant extent; write unroll({loop})"
+                )
             if factor > 16:
                 raise ScheduleError(f"{Unroll(loop, factor)}: the factor is at most 16")
             if (tile and tile.loop == loop) or (parallel and parallel.loop == loop):
                 raise ScheduleError(f"{loop} cannot be unrolled and a tile or parallel at once")
         if tile and parallel and tile.loop == parallel.loop:
-            raise ScheduleError(f"{tile.loop} cannot be a tile and parallel at once; split it and run its outer loop in parallel")
+            raise ScheduleError(
+                f"{tile.loop} cannot be a tile and parallel at once; split it and run its outer loop in parallel"
+            )

@@ -99,7 +99,9 @@ class Workload:
         item = self.dtype.itemsize
         dense = sum(int(np.prod(self.shape(name), dtype=object)) for name in self.dense)
         stored = sum(e.nnz * (item + 4) for e in self.sparse.values())
-        return stored + item * dense + self.output_dtype.itemsize * int(np.prod(self.output_shape, dtype=object))
+        return (
+            stored + item * dense + self.output_dtype.itemsize * int(np.prod(self.output_shape, dtype=object))
+        )
 
     def operands(self, rng: np.random.Generator) -> list[np.ndarray]:
         """Draw dense operands in [-1, 1) in the layout that a call prefers (see ``column_major``)."""
@@ -122,7 +124,9 @@ class Workload:
     def check_operands(self, operands: Sequence[np.ndarray]) -> None:
         """Raise InputError unless ``operands`` are arrays of the right number, shape and dtype."""
         if len(operands) != len(self.dense):
-            raise InputError(f"{self.op} takes {len(self.dense)} operands ({', '.join(self.dense)}), got {len(operands)}")
+            raise InputError(
+                f"{self.op} takes {len(self.dense)} operands ({', '.join(self.dense)}), got {len(operands)}"
+            )
         for name, operand in zip(self.dense, operands, strict=True):
             if not isinstance(operand, np.ndarray):
                 raise InputError(f"operand {name} must be a NumPy array, got {type(operand).__name__}")
@@ -154,7 +158,9 @@ def workload(op: str, a: Entries, *, n: int | None = None, mode: int = 0) -> Wor
     """
     if op == "mttkrp":
         if not 3 <= a.order <= 5:
-            raise InputError(f"mttkrp needs a tensor of order 3 to 5, got order {a.order} with shape {a.shape}")
+            raise InputError(
+                f"mttkrp needs a tensor of order 3 to 5, got order {a.order} with shape {a.shape}"
+            )
         if not 0 <= mode < a.order:
             raise InputError(f"mttkrp mode must lie in 0..{a.order - 1}, got {mode}")
         text = mttkrp(a.order, mode)
@@ -165,7 +171,9 @@ def workload(op: str, a: Entries, *, n: int | None = None, mode: int = 0) -> Wor
     einsum = Einsum.parse(text)
     indices = einsum.single.access("A").indices
     if len(indices) != a.order:
-        raise InputError(f"{op} needs a tensor of order {len(indices)}, got order {a.order} with shape {a.shape}")
+        raise InputError(
+            f"{op} needs a tensor of order {len(indices)}, got order {a.order} with shape {a.shape}"
+        )
     sizes = dict(zip(indices, a.shape, strict=True))
     free = [index for index in einsum.single.indices if index not in sizes]
     if free:

@@ -1,0 +1,418 @@
+"""The CPU's space: WACO's SuperSchedule (Table 4.1) for any einsum with one sparse operand, and our own Params.
+
+From the paper: split sizes, loop order, level order and level kinds of the sparse operand, the
+parallel loop and its chunk. Ours: register tile, unrolling, prefetch, balanced parts, serial runs.
+Loops are named i1 and i0 throughout; an index split by 1 has the loop i1 only.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, final
+
+from tensorwise.program.einsum import Assignment
+from tensorwise.program.program import Program
+from tensorwise.program.schedule import (
+    CONSTANT_SPLIT,
+    Directive,
+    Parallel,
+    Prefetch,
+    Reorder,
+    Schedule,
+    Split,
+    Tile,
+    Unroll,
+)
+from tensorwise.program.work import work_bound
+from tensorwise.program.workload import Workload
+from tensorwise.space.config import Value
+from tensorwise.space.domain import orders
+from tensorwise.space.param import Param, powers
+from tensorwise.space.params import Choice, Flag, Permutation, PowerOfTwo
+from tensorwise.space.space import Rule, Space
+from tensorwise.tensor.format import Format
+from tensorwise.tensor.levels import LEVELS
+from tensorwise.tensor.remap import Axis
+
+Earlier = Mapping[str, Value]
+VECTOR_BYTES: Final = (16, 32, 64)
+"""Vector widths of SSE and NEON, AVX2, AVX-512."""
+MOST_UNROLLED: Final = 64
+"""Copies of the innermost body, beyond which a kernel overflows registers and instruction cache."""
+MOST_STEPS_A_TERM: Final = 16
+"""Iterations of discordant search that are tried for each term; more have never paid."""
+
+
+@final
+@dataclass(frozen=True)
+class CpuSpace(Space):
+    """Choices for one assignment; made by :func:`cpu_space`."""
+
+    assignment: Assignment | None = None
+
+    def program(self, workload: Workload, config: Mapping[str, Value]) -> Program:
+        """Return the program that ``config`` stands for."""
+        (name,) = workload.sparse
+        splits = _splits(self.params, config)
+        order = _strings(config["order"])
+        levels = order if config["levels_follow_loops"] else _strings(config["levels"])
+        stored = [loop for loop in levels if f"kind_{loop}" in config]
+        axes = {loop: _axis(loop, splits) for loop in order}
+        format = Format(
+            workload.assignment.access(name).indices,
+            tuple(LEVELS[str(config[f"kind_{loop}"])](axes[loop]) for loop in stored),
+            {mode: size for mode, size in splits.items() if mode in workload.assignment.access(name).indices},
+        )
+        directives: list[Directive] = [Split(mode, size) for mode, size in splits.items()]
+        directives.append(Reorder(tuple(axes[loop].name for loop in order)))
+        if config["parallel"] != "none":
+            reduction = str(config["reduction"] or "atomic")
+            chunk = _number(config["chunk"] if config["policy"] == "dynamic" else config["parts"])
+            directives.append(
+                Parallel(axes[str(config["parallel"])].name, str(config["policy"]), chunk, reduction)
+            )
+        tile = str(config["tile"])
+        if tile != "none":
+            lanes = _number(config["vector_bytes"]) // workload.dtype.itemsize
+            directives.append(Tile(axes[tile].name, _number(config["vectors"]), lanes))
+        if config["unroll_blocks"]:
+            directives.extend(
+                Unroll(axes[loop].name)
+                for loop in order
+                if loop != tile and loop != config["parallel"] and _is_block(loop, splits, config)
+            )
+        factor = config["unroll"]
+        if factor is not None and factor != 1:
+            directives.append(Unroll(axes[_innermost_stored(config)].name, _number(factor)))
+        if config["prefetch"]:
+            directives.append(
+                Prefetch(_prefetched(workload.assignment, name, config), _number(config["prefetch"]))
+            )
+        return Program(workload.assignment, {name: format}, Schedule(tuple(directives)))
+
+
+@lru_cache(maxsize=64)
+def cpu_space(assignment: Assignment, sparse: str = "A") -> CpuSpace:
+    """Return the space of ``assignment`` whose only sparse operand is ``sparse``."""
+    stored = assignment.access(sparse).indices
+    loops = tuple(f"{index}{part}" for index in assignment.indices for part in "10")
+    own = tuple(f"{index}{part}" for index in stored for part in "10")
+    nested = tuple((f"{index}1", f"{index}0") for index in assignment.indices)
+    own_nested = tuple((f"{index}1", f"{index}0") for index in stored)
+    beside = {f"{index}0": f"{index}1" for index in assignment.indices}
+    dense_only = [index for index in assignment.indices if index not in stored]
+    params: list[Param] = [
+        PowerOfTwo(
+            f"split_{index}", 1, 32768 if index in stored else 256, binds="pack" if index in stored else "call",
+            doc=f"Extent of the inner part of index {index}, shared by loops and storage; WACO splits each index "
+            "once, up to 32768, since further splits gained little (section 4.1.2)",
+            narrow=_split_domain(index), prefer=1, extent=index,
+        )
+        for index in assignment.indices
+    ]  # fmt: skip
+    params.append(
+        Permutation(
+            "order", loops, binds="compile", before=nested, beside=beside,
+            doc="Loops from outermost to innermost; an inner part outside its outer one only permutes addresses, "
+            "as the published generators also assume",
+            narrow=lambda earlier, w: orders(_present(loops, earlier), nested), prefer=_default_order(assignment, stored),
+        )
+    )  # fmt: skip
+    params.append(
+        Flag(
+            "levels_follow_loops", binds="pack", prefer=True,
+            doc="Store the operand's levels in the order of the loops, so that no coordinate is searched for",
+        )
+    )  # fmt: skip
+    params.append(
+        Permutation(
+            "levels", own, binds="pack", before=own_nested, beside={f"{index}0": f"{index}1" for index in stored},
+            doc="Order of the stored levels where it differs from the loops' (coordinates are then searched for)",
+            narrow=lambda earlier, w: None if earlier["levels_follow_loops"] else orders(_present(own, earlier), own_nested),
+        )
+    )  # fmt: skip
+    params.extend(
+        Choice(
+            f"kind_{loop}", tuple(LEVELS), binds="pack",
+            doc=f"How level {loop} is kept: U every coordinate, C those that occur (Table 4.1)",
+            narrow=_kind_domain(loop), prefer=_default_kind(loop, stored),
+        )
+        for loop in own
+    )  # fmt: skip
+    params.extend(_execution(assignment, sparse, loops, dense_only))
+    rule = Rule(
+        "work",
+        f"it takes more than {MOST_STEPS_A_TERM} loop iterations a term, so that searching dominates",
+        _affordable,
+    )
+    return CpuSpace("cpu", tuple(params), (rule,), assignment)
+
+
+def _execution(
+    assignment: Assignment, sparse: str, loops: tuple[str, ...], dense_only: list[str]
+) -> list[Param]:
+    """Params that say how the nest runs."""
+    gathered = [
+        access.tensor for access in assignment.accesses
+        if access.tensor != sparse and set(access.indices) & set(assignment.access(sparse).indices)
+    ]  # fmt: skip
+    return [
+        Choice(
+            "parallel", ("none", *loops), binds="compile",
+            doc="Loop whose iterations are handed to threads; inner loops are entered too often to share",
+            narrow=lambda earlier, w: ("none", *_strings(earlier["order"])[:2]),
+            prefer=lambda earlier, w: _strings(earlier["order"])[0],
+        ),
+        Choice(
+            "policy", ("dynamic", "balanced"), binds="compile",
+            doc="Chunks handed out as threads get free, or parts with equal numbers of entries; parts can be "
+            "computed for the operand's outermost level only",
+            narrow=lambda earlier, w: None if earlier["parallel"] == "none" else
+            (("dynamic", "balanced") if _balanceable(earlier) else ("dynamic",)),
+            prefer="balanced",
+        ),
+        PowerOfTwo(
+            "chunk", 1, 256, binds="call", prefer=32,
+            doc="Iterations that a thread takes at a time; past 256 threads run out of chunks (Table 4.1)",
+            narrow=lambda earlier, w: powers(1, 256) if earlier["policy"] == "dynamic" else None,
+        ),
+        PowerOfTwo(
+            "parts", 1, 16, binds="call", prefer=4,
+            doc="Balanced parts a thread; more even out other load, fewer keep neighbours together",
+            narrow=lambda earlier, w: powers(1, 16) if earlier["policy"] == "balanced" else None,
+        ),
+        Choice(
+            "reduction", ("atomic", "private"), binds="compile", prefer="private",
+            doc="How threads share outputs when they split a reduced index; a private copy a thread must fit",
+            narrow=_reduction_domain(assignment),
+        ),
+        Choice(
+            "tile", ("none", *loops), binds="compile",
+            doc="Dense loop that runs in vector registers; lanes cannot be searched for, so every level of the "
+            "operand that they reach must be uncompressed",
+            narrow=_tile_domain(assignment, sparse),
+            prefer=lambda earlier, w: _default_tile(earlier, dense_only, w),
+        ),
+        Choice(
+            "vectors", (1, 2, 4, 8, 12, 16), binds="compile", prefer=_default_vectors,
+            doc="Vectors of a tile; machines have 16 to 32 vector registers, and one is needed for operands",
+            narrow=lambda earlier, w: None if earlier["tile"] == "none" else _vector_counts(earlier, w),
+        ),
+        Choice(
+            "vector_bytes", VECTOR_BYTES, binds="compile", prefer=32,
+            doc="Bytes of a vector: SSE and NEON, AVX2, AVX-512 (wider than the machine's splits into halves)",
+            narrow=lambda earlier, w: None if earlier["tile"] == "none" else _vector_widths(earlier, w),
+        ),
+        Flag(
+            "unroll_blocks", binds="compile", prefer=True,
+            doc=f"Unroll dense inner loops of splits up to {CONSTANT_SPLIT} completely, at most {MOST_UNROLLED} copies",
+            narrow=_blocks_domain,
+        ),
+        Choice(
+            "unroll", (1, 2, 4, 8), binds="compile", prefer=lambda earlier, w: 1 if earlier["tile"] != "none" else 4,
+            doc="Copies of the innermost stored loop with accumulators of their own, to overlap latencies",
+            narrow=_unroll_domain,
+        ),
+        Choice(
+            "prefetch", (0, 4, 8, 16, 32), binds="compile", prefer=0,
+            doc="Entries ahead of which rows of a dense operand are asked for; a row must be worth a cache line",
+            narrow=_prefetch_domain(bool(gathered), sparse),
+        ),
+    ]  # fmt: skip
+
+
+# -- domains ------------------------------------------------------------------------------------------
+
+
+def _split_domain(index: str) -> Callable[[Earlier, Workload], tuple[Value, ...]]:
+    return lambda earlier, w: powers(1, max(1, min(32768, w.sizes[index] // 2)))
+
+
+def _present(loops: tuple[str, ...], earlier: Earlier) -> tuple[str, ...]:
+    return tuple(loop for loop in loops if loop[-1] == "1" or _number(earlier[f"split_{loop[:-1]}"]) > 1)
+
+
+def _default_order(assignment: Assignment, stored: tuple[str, ...]) -> Callable[[Earlier, Workload], Value]:
+    """Stored loops as they are stored; dense output loops just outside the reduced ones, reduced dense ones last."""
+    output = assignment.output.indices
+
+    def prefer(earlier: Earlier, w: Workload) -> Value:
+        kept = [i for i in stored if i in output]
+        reduced = [i for i in stored if i not in output]
+        free = [i for i in assignment.indices if i not in stored]
+        order = [*kept, *(i for i in free if i in output), *reduced, *(i for i in free if i not in output)]
+        outer = [f"{i}1" for i in order]
+        inner = [f"{i}0" for i in (*stored, *free)]
+        return tuple(loop for loop in (*outer, *inner) if loop in _present((*outer, *inner), earlier))
+
+    return prefer
+
+
+def _kind_domain(loop: str) -> Callable[[Earlier, Workload], tuple[Value, ...] | None]:
+    return lambda earlier, w: tuple(LEVELS) if loop in _strings(earlier["order"]) else None
+
+
+def _default_kind(loop: str, stored: tuple[str, ...]) -> Callable[[Earlier, Workload], Value]:
+    """Outermost level and blocks uncompressed, the others compressed: CSR, BCSR, CSF below a dense root."""
+
+    def prefer(earlier: Earlier, w: Workload) -> Value:
+        order = [o for o in _levels(earlier) if o[:-1] in stored]
+        small = loop[-1] == "0" and _number(earlier[f"split_{loop[:-1]}"]) <= CONSTANT_SPLIT
+        return "U" if (order and loop == order[0]) or small else "C"
+
+    return prefer
+
+
+def _balanceable(earlier: Earlier) -> bool:
+    """Whether the parallel loop is the outermost one and the operand's outermost level."""
+    order = _strings(earlier["order"])
+    levels = [loop for loop in _levels(earlier) if f"kind_{loop}" in earlier]
+    return earlier["parallel"] == order[0] == levels[0]
+
+
+def _reduction_domain(assignment: Assignment) -> Callable[[Earlier, Workload], tuple[Value, ...] | None]:
+    def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
+        parallel = str(earlier["parallel"])
+        if parallel == "none" or parallel[:-1] in assignment.output.indices:
+            return None
+        size = 1
+        for extent in w.output_shape:
+            size *= extent
+        return ("private", "atomic") if size * w.dtype.itemsize <= 2**28 else ("atomic",)
+
+    return narrow
+
+
+def _tile_domain(assignment: Assignment, sparse: str) -> Callable[[Earlier, Workload], tuple[Value, ...]]:
+    stored = assignment.access(sparse).indices
+    kept = stored == assignment.output.indices
+
+    def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...]:
+        allowed: list[Value] = ["none"]
+        levels = [loop for loop in _levels(earlier) if f"kind_{loop}" in earlier]
+        for loop in _strings(earlier["order"]):
+            if loop == earlier["parallel"]:
+                continue
+            split = _number(earlier[f"split_{loop[:-1]}"])
+            if loop[-1] == "1" and split > 1:
+                continue  # strided lanes
+            if loop not in levels:
+                allowed.append(loop)
+            elif not kept and all(earlier[f"kind_{below}"] == "U" for below in levels[levels.index(loop) :]):
+                if assignment.annihilated_by(sparse):
+                    allowed.append(loop)  # a masked program cannot run in lanes
+        return tuple(allowed) if assignment.monoid.single else ("none",)
+
+    return narrow
+
+
+def _default_tile(earlier: Earlier, dense_only: list[str], w: Workload) -> Value:
+    """The innermost loop over a dense-only index."""
+    loops = [loop for loop in _strings(earlier["order"]) if loop[:-1] in dense_only]
+    return loops[-1] if loops else "none"
+
+
+def _tile_extent(earlier: Earlier, w: Workload) -> int:
+    tile = str(earlier["tile"])
+    split = _number(earlier[f"split_{tile[:-1]}"])
+    return w.sizes[tile[:-1]] if split == 1 else min(split, w.sizes[tile[:-1]])
+
+
+def _vector_counts(earlier: Earlier, w: Workload) -> tuple[Value, ...]:
+    elements = max(1, _tile_extent(earlier, w) * w.dtype.itemsize // VECTOR_BYTES[0])
+    return tuple(count for count in (1, 2, 4, 8, 12, 16) if count <= elements)
+
+
+def _default_vectors(earlier: Earlier, w: Workload) -> Value:
+    """As many registers as the output tile fills, up to half of those that AVX2 has."""
+    if str(earlier["tile"])[:-1] not in w.assignment.output.indices:
+        return 2
+    return max(1, min(8, _tile_extent(earlier, w) * w.dtype.itemsize // 32))
+
+
+def _vector_widths(earlier: Earlier, w: Workload) -> tuple[Value, ...]:
+    extent = _tile_extent(earlier, w) * w.dtype.itemsize
+    return tuple(width for width in VECTOR_BYTES if width == VECTOR_BYTES[0] or width <= extent)
+
+
+def _is_block(loop: str, splits: Mapping[str, int], earlier: Earlier) -> bool:
+    """Whether a loop is the dense inner part of a small split."""
+    small = loop[-1] == "0" and 1 < splits.get(loop[:-1], 1) <= CONSTANT_SPLIT
+    return small and earlier.get(f"kind_{loop}", "U") == "U"
+
+
+def _blocks_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
+    splits = {name[6:]: _number(size) for name, size in earlier.items() if name.startswith("split_")}
+    copies = 1
+    for loop in _strings(earlier["order"]):
+        if loop not in (earlier["tile"], earlier["parallel"]) and _is_block(loop, splits, earlier):
+            copies *= splits[loop[:-1]]
+    if copies == 1:
+        return None
+    return (True, False) if copies <= MOST_UNROLLED else (False,)
+
+
+def _innermost_stored(earlier: Earlier) -> str:
+    return [loop for loop in _strings(earlier["order"]) if f"kind_{loop}" in earlier][-1]
+
+
+def _unroll_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
+    loop = _innermost_stored(earlier)
+    splits = {name[6:]: _number(size) for name, size in earlier.items() if name.startswith("split_")}
+    constant = loop[-1] == "0" and splits[loop[:-1]] <= CONSTANT_SPLIT
+    if loop in (earlier["tile"], earlier["parallel"]) or constant:
+        return None
+    return (1, 2, 4, 8)
+
+
+def _prefetch_domain(gathers: bool, sparse: str) -> Callable[[Earlier, Workload], tuple[Value, ...] | None]:
+    def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
+        loop = _innermost_stored(earlier)
+        whole = loop[-1] == "1" and earlier[f"split_{loop[:-1]}"] == 1
+        row = any(loop[:-1] in a.indices for a in w.assignment.accesses if a.tensor != sparse)
+        return (0, 4, 8, 16, 32) if gathers and whole and row and earlier[f"kind_{loop}"] == "C" else None
+
+    return narrow
+
+
+def _prefetched(assignment: Assignment, sparse: str, config: Earlier) -> str:
+    loop = _innermost_stored(config)
+    return next(a.tensor for a in assignment.accesses if a.tensor != sparse and loop[:-1] in a.indices)
+
+
+def _affordable(config: Earlier, workload: Workload) -> bool:
+    space = cpu_space(workload.assignment, next(iter(workload.sparse)))
+    steps = work_bound(space.program(workload, config), workload)
+    return steps <= MOST_STEPS_A_TERM * max(workload.terms, 1) + 2**20
+
+
+# -- readings of a config ------------------------------------------------------------------------------
+
+
+def _splits(params: tuple[Param, ...], config: Earlier) -> dict[str, int]:
+    return {
+        name[6:]: _number(size)
+        for name, size in config.items()
+        if name.startswith("split_") and _number(size) > 1
+    }
+
+
+def _axis(loop: str, splits: Mapping[str, int]) -> Axis:
+    mode = loop[:-1]
+    if mode not in splits:
+        return Axis(mode)
+    return Axis(mode, "outer" if loop[-1] == "1" else "inner")
+
+
+def _levels(earlier: Earlier) -> tuple[str, ...]:
+    return _strings(earlier["order"] if earlier["levels_follow_loops"] else earlier["levels"])
+
+
+def _strings(value: Value) -> tuple[str, ...]:
+    assert isinstance(value, tuple)
+    return value
+
+
+def _number(value: Value) -> int:
+    assert isinstance(value, int)
+    return value

@@ -1,0 +1,204 @@
+"""The C compiler of this machine: finding one that works, and calling it."""
+
+import contextlib
+import importlib.util
+import logging
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+from tensorwise.errors import CompilerError
+from tensorwise.ids import content_id
+from tensorwise.toolchain.child import run_bounded
+from tensorwise.toolchain.places import cache_dir
+from tensorwise.toolchain.processor import cpu_id
+
+_log = logging.getLogger(__name__)
+
+# No -ffast-math: NaN, Inf and signed zeros mean what they say. Without errno and trapping semantics
+# loops still vectorise, and contraction gives fused multiply-adds.
+_FLAGS = tuple(
+    shlex.split(
+        "-O2 -fPIC -shared -std=gnu11 -pthread -fno-math-errno -fno-trapping-math -ffp-contract=fast "
+        "-fno-plt -fno-stack-protector -w"
+    )
+)
+_STDERR_LINES = 20
+_ADVICE = (
+    "install gcc or clang (Debian, Ubuntu: apt install gcc; Fedora: dnf install gcc; "
+    "macOS: xcode-select --install), or: pip install 'tensorwise[zig]'; "
+    "TENSORWISE_CC names a compiler that is elsewhere"
+)
+
+
+class CompilerTimeoutError(CompilerError):
+    """The compiler was killed because it ran out of time."""
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C compiler of this machine.
+
+    Attributes:
+        command: the program and its first arguments, as in ``("/usr/bin/gcc",)``.
+        kind: ``gcc``, ``clang`` or ``zig``.
+        version: first line of what ``--version`` prints.
+        flags: all flags of a compilation.
+        cpu: id of the processor's model and features, since code is compiled for this processor.
+    """
+
+    command: tuple[str, ...]
+    kind: str
+    version: str
+    flags: tuple[str, ...]
+    cpu: str
+
+    @cached_property
+    def id(self) -> str:
+        """Content id of all that decides what a source becomes."""
+        return content_id(
+            (self.kind, self.version, self.cpu, shlex.join(self.command), shlex.join(self.flags))
+        )
+
+    def compile(
+        self,
+        sources: Sequence[Path],
+        out: Path,
+        timeout_s: float = 60.0,
+        stop: threading.Event | None = None,
+    ) -> None:
+        """Compile C ``sources`` into the shared object ``out``, in a child process of low priority.
+
+        When another thread sets ``stop``, the compilation is abandoned.
+
+        Raises:
+            CompilerTimeoutError: it took more than ``timeout_s``; the whole process group was killed.
+            CompilerError: the compiler refused; the message has the first lines of what it said.
+        """
+        paths = [str(source.absolute()) for source in sources]
+        command = [*self.command, *self.flags, *paths, "-o", str(out.absolute()), "-lm"]
+        try:
+            with tempfile.TemporaryDirectory(prefix="tensorwise-cc-", ignore_cleanup_errors=True) as scratch:
+                status, said = run_bounded(command, Path(scratch), timeout_s, stop)
+        except OSError as error:
+            raise CompilerError(f"cannot run {shlex.join(self.command)}: {error}") from error
+        names = ", ".join(source.name for source in sources)
+        if status is None and stop is not None and stop.is_set():
+            raise CompilerError(f"the compilation of {names} was abandoned")
+        if status is None:
+            raise CompilerTimeoutError(
+                f"{self.kind} was killed on {names} after {timeout_s:g} s; "
+                f"simplify the kernel (less unrolling, smaller tiles)\n{_first_lines(said)}"
+            )
+        if status != 0 or not out.is_file():
+            raise CompilerError(f"{self.kind} refused {names} (exit status {status}):\n{_first_lines(said)}")
+
+
+def _first_lines(said: str) -> str:
+    lines = said.strip().splitlines()
+    more = [f"... ({len(lines) - _STDERR_LINES} more lines)"] if len(lines) > _STDERR_LINES else []
+    return "\n".join(lines[:_STDERR_LINES] + more) or "(it said nothing)"
+
+
+def find_compiler() -> Compiler:
+    """Return the compiler to use: ``TENSORWISE_CC``, ``CC``, gcc, clang, cc, or a pip-installed zig.
+
+    It has compiled a small file on this machine. The answer is remembered while the variables stay
+    as they are.
+
+    Raises:
+        CompilerError: none works; the message says what was tried and what to install.
+    """
+    own, common, path = (os.environ.get(name, "") for name in ("TENSORWISE_CC", "CC", "PATH"))
+    return _find(own.strip(), common.strip(), path)
+
+
+@cache
+def _find(own: str, common: str, path: str) -> Compiler:
+    tried: list[str] = []
+    for command in _candidates(own, common):
+        try:
+            compiler = _describe(command)
+            _prove(compiler)
+            return compiler
+        except CompilerError as error:
+            tried.append(f"  {shlex.join(command)}: {error}")
+            _log.info("C compiler %s does not work: %s", shlex.join(command), error)
+    listed = "\n".join(tried) or "  nothing was found on PATH"
+    if own:
+        raise CompilerError(
+            f"TENSORWISE_CC is {own!r}, which does not work:\n{listed}\nUnset it, or {_ADVICE}"
+        )
+    raise CompilerError(f"no C compiler works here:\n{listed}\nTo have one, {_ADVICE}")
+
+
+def _candidates(own: str, common: str) -> Iterator[tuple[str, ...]]:
+    if own:  # asked for by name: nothing else will do
+        yield tuple(shlex.split(own))
+        return
+    if common:
+        yield tuple(shlex.split(common))
+    yield from ((name,) for name in ("gcc", "clang", "cc") if shutil.which(name))
+    zig = importlib.util.find_spec("ziglang")
+    for place in zig.submodule_search_locations or () if zig else ():
+        yield str(Path(place) / "zig"), "cc"  # as python -m ziglang does, without another Python
+
+
+def _describe(command: tuple[str, ...]) -> Compiler:
+    """Return the compiler behind ``command``; raises CompilerError when it is absent or mute."""
+    program = shutil.which(command[0])
+    if program is None:
+        raise CompilerError("not found")
+    command = (program, *command[1:])
+    try:
+        answer = subprocess.run(
+            [*command, "--version"], capture_output=True, stdin=subprocess.DEVNULL, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CompilerError(f"--version failed: {error}") from error
+    said = answer.stdout.decode(errors="replace").strip()
+    if answer.returncode != 0 or not said:
+        raise CompilerError(f"--version failed with exit status {answer.returncode}")
+    zig = Path(program).name.startswith("zig") or "ziglang" in command
+    kind = "zig" if zig else "clang" if "clang" in said else "gcc"
+    return Compiler(command, kind, said.splitlines()[0].strip(), _flags(kind), cpu_id())
+
+
+def _flags(kind: str) -> tuple[str, ...]:
+    arm = platform.machine().lower().startswith(("arm", "aarch64"))
+    more = ["-mcpu=native" if arm or kind == "zig" else "-march=native"]
+    if kind == "gcc":
+        more += ["-Wno-psabi"]  # -w alone leaves its notes on vectors as arguments
+    elif kind == "zig":
+        more += ["-fno-sanitize=undefined"]
+    if sys.platform == "linux":
+        more += ["-Wl,-z,defs"]  # an unknown function fails here, by name, and not when it is loaded
+    return (*_FLAGS, *more)
+
+
+def _prove(compiler: Compiler) -> None:
+    """Compile a small file, once a machine; raises CompilerError when that fails."""
+    stamp = cache_dir() / "compilers" / compiler.id
+    if os.access(stamp, os.F_OK):
+        return
+    try:
+        with tempfile.TemporaryDirectory(prefix="tensorwise-cc-", ignore_cleanup_errors=True) as scratch:
+            source = Path(scratch) / "probe.c"
+            source.write_text(
+                "#include <stdint.h>\n#include <pthread.h>\nint64_t tw_probe(void) { return 42; }\n"
+            )
+            compiler.compile([source], Path(scratch) / "probe.so")
+    except OSError as error:
+        raise CompilerError(f"cannot write a file to try it on: {error}") from error
+    with contextlib.suppress(OSError):
+        stamp.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        stamp.touch()

@@ -1,0 +1,83 @@
+"""How many threads a kernel may use: never more than the process was given."""
+
+import math
+import os
+from functools import cache
+from pathlib import Path, PurePosixPath
+
+from tensorwise.errors import InputError
+
+
+def available_threads() -> int:
+    """Return the number of threads this process may use, at least 1.
+
+    It is the least of: the CPUs in the affinity mask, the cgroup's CPU quota (rounded up),
+    ``OMP_NUM_THREADS`` (its first number) and ``TENSORWISE_NUM_THREADS``.
+
+    Raises:
+        InputError: ``TENSORWISE_NUM_THREADS`` is not a positive whole number.
+    """
+    limits = [_affinity()]
+    quota = cpu_quota()
+    if quota is not None:
+        limits.append(math.ceil(quota))
+    omp = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if omp.isdecimal():  # somebody else's variable: what we cannot read is not ours to refuse
+        limits.append(int(omp))
+    own = os.environ.get("TENSORWISE_NUM_THREADS", "").strip()
+    if own:
+        if not own.isdecimal() or int(own) < 1:
+            raise InputError(
+                f"TENSORWISE_NUM_THREADS is {own!r}; expected a positive whole number such as 4, or unset it"
+            )
+        limits.append(int(own))
+    return max(1, min(limits))
+
+
+def _affinity() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@cache
+def cpu_quota(root: Path = Path("/")) -> float | None:
+    """Return the CPU quota of this process's cgroup in CPUs, or None without one.
+
+    Reads control groups of version 2 and 1 once a process; ``root`` is where ``proc`` and ``sys`` lie.
+    """
+    try:
+        membership = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    quotas = [
+        quota
+        for line in membership
+        if line.count(":") >= 2
+        for directory in _directories(root / "sys/fs/cgroup", *line.split(":", 2)[1:])
+        if (quota := _quota_of(directory)) is not None
+    ]
+    return min(quotas, default=None)
+
+
+def _directories(base: Path, controllers: str, path: str) -> list[Path]:
+    """Return the directories whose limits hold for a group: its own and all above it."""
+    if controllers and "cpu" not in controllers.split(","):
+        return []
+    mounts = [base / controllers, base / "cpu"] if controllers else [base, base / "unified"]
+    # Inside a container the path is the host's and is absent here: then the mount itself is our group.
+    inner = PurePosixPath(path.lstrip("/"))
+    return [mount / part for mount in mounts for part in (inner, *inner.parents)]
+
+
+def _quota_of(directory: Path) -> float | None:
+    """Return quota / period of one cgroup directory, or None where nothing is limited."""
+    try:
+        if (directory / "cpu.max").exists():
+            quota, period = (directory / "cpu.max").read_text().split()
+        else:
+            quota = (directory / "cpu.cfs_quota_us").read_text()
+            period = (directory / "cpu.cfs_period_us").read_text()
+        return float(quota) / float(period) if float(quota) > 0 and float(period) > 0 else None
+    except (OSError, ValueError):  # absent, or "max"
+        return None

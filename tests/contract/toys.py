@@ -139,11 +139,11 @@ TINY = ToySpace(
 WIDE = ToySpace(
     name="wide",
     params=tuple(
-        PowerOfTwo(f"p{k}", 1, 128, binds="call", doc="One of six equal numbers; eight values suffice.")
-        for k in range(6)
+        PowerOfTwo(f"p{k}", 1, 128, binds="call", doc="One of twelve equal numbers; eight values suffice.")
+        for k in range(12)
     ),
 )
-"""8**6 configs without structure, for comparing strategies."""
+"""8**12 configs without structure, for comparing strategies."""
 
 
 def draw_many(space: Space, workload: Any, seed: int, count: int) -> list[Config]:

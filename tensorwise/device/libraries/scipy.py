@@ -19,8 +19,8 @@ from tensorwise.device.libraries.contraction import Contraction, contraction
 from tensorwise.program.kernel import BoundKernel
 from tensorwise.program.workload import Workload
 
-CHUNK_BYTES = 1 << 18
-"""Bytes of one gathered factor: two of them and the product fit a second-level cache of 1 MiB."""
+CHUNK_BYTES = 1 << 20
+"""Bytes of one gathered factor: enough to hide the calls of a chunk, and few enough for a shared cache."""
 
 
 class ScipyKernel(LibraryKernel):

@@ -30,12 +30,12 @@ that long anyway. Beyond this number, which is gigabytes, they may not."""
 
 @dataclass(frozen=True, eq=False)
 class _Structure:
-    """A packed tensor without values. ``order`` None: the entries stay in their order."""
+    """A packed tensor without values. ``order``: which entry comes e-th; None: they stay as they are."""
 
     arrays: tuple[dict[str, np.ndarray], ...]
     counts: tuple[int, ...]
     places: Form
-    order: np.ndarray | None
+    order: Term | None
 
 
 def pack(entries: Entries, format: Format) -> Tensor:
@@ -131,10 +131,10 @@ def _placed(
     """Return ``values``, or without them 1, 2, 3, ..., at the positions of the last level."""
     order = structure.order
     if format.padded:
-        return primitives.scatter(entries.nnz, structure.places, order, values, dtype)
-    if values is None:
-        return np.arange(1, entries.nnz + 1, dtype=dtype) if order is None else (order + 1).astype(dtype)
-    return values.copy() if order is None else primitives.gather(values, order)
+        return primitives.scatter(entries.nnz, structure.places, order or Term.index(), values, dtype)
+    if order is None and values is not None:
+        return values.copy()
+    return primitives.gather(entries.nnz, order or Term.index(), values, dtype)
 
 
 def _structure(entries: Entries, format: Format) -> _Structure:
@@ -236,38 +236,48 @@ def _terms(entries: Entries, format: Format) -> dict[Axis, Term]:
 
 def _sorted_terms(
     entries: Entries, format: Format, key: Sequence[Axis], reach: Mapping[Axis, int]
-) -> tuple[dict[Axis, Term], np.ndarray]:
+) -> tuple[dict[Axis, Term], Term]:
     """Sort the entries by ``key``; return their coordinates in that order, and the order.
 
-    The coordinates of all axes travel as bit fields of as few 64-bit words as hold them, the key's
-    in the highest bits of the first words; words are sorted from the last to the first.
+    The coordinates of all axes travel as bit fields of 64-bit words, the key's in the highest bits of
+    the first words. The number of the entry goes into the lowest bits where one word has room for all.
     """
     terms = _terms(entries, format)
-    words: list[list[tuple[Axis, int, int]]] = []
+    widths = {axis: (max(reach[axis], 1) - 1).bit_length() for axis in format.axes}
+    number = max(entries.nnz - 1, 0).bit_length()
+    words: list[list[tuple[Axis, int]]] = []
     room = 0
     for axis in (*key, *(axis for axis in format.axes if axis not in key)):
-        width = (max(reach[axis], 1) - 1).bit_length()
-        if not words or width > room:
+        if not words or widths[axis] > room:
             words.append([])
             room = 64
-        room -= width
-        words[-1].append((axis, room % 64, width))
+        room -= widths[axis]
+        words[-1].append((axis, room % 64))
 
-    def evaluated(word: list[tuple[Axis, int, int]]) -> np.ndarray:
-        return primitives.evaluate(
-            entries.nnz, [replace(terms[axis], stride=1 << shift) for axis, shift, _ in word]
-        )
+    def evaluated(word: list[tuple[Axis, int]], *more: Term) -> np.ndarray:
+        fields = [replace(terms[axis], stride=1 << shift) for axis, shift in word]
+        return primitives.evaluate(entries.nnz, [*fields, *more])
 
-    keys = np.empty(0, np.uint64)
-    order: np.ndarray | None = None
-    for word in reversed(words):
-        shifts = [shift for axis, shift, _ in word if axis in key]
-        if shifts:
-            keys = evaluated(word) if order is None else primitives.gather(evaluated(word), order)
-            order = primitives.sort(keys, order, min(shifts), 64)
-    assert order is not None  # the key has an axis
-    in_order: dict[Axis, Term] = {}
-    for number, word in enumerate(words):
-        source = primitives.gather(evaluated(word), order) if number else keys
-        in_order.update((axis, Term.bits(source, shift, width)) for axis, shift, width in word)
+    if len(words) == 1 and number <= room:
+        low = min(shift for axis, shift in words[0] if axis in key)
+        sources = [primitives.sort(evaluated(words[0], Term.index()), low, 64)]
+        order = Term.bits(sources[0], 0, number)
+    else:
+        found: np.ndarray | None = None
+        keys = np.empty(0, np.uint64)
+        for word in reversed(words):
+            shifts = [shift for axis, shift in word if axis in key]
+            if shifts:
+                keys = evaluated(word)
+                if found is not None:
+                    keys = primitives.gather(entries.nnz, Term(found), keys, keys.dtype)
+                keys, found = primitives.sort_with_order(keys, found, min(shifts), 64)
+        order = Term(found)
+        rest = [primitives.gather(entries.nnz, order, evaluated(word), keys.dtype) for word in words[1:]]
+        sources = [keys, *rest]
+    in_order = {
+        axis: Term.bits(source, shift, widths[axis])
+        for source, word in zip(sources, words)
+        for axis, shift in word
+    }
     return in_order, order

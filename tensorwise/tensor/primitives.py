@@ -14,7 +14,7 @@ import numpy as np
 
 from tensorwise.toolchain.runtime import load_runtime
 
-_BITS, _QUOTIENT, _REMAINDER = range(3)
+_BITS, _QUOTIENT, _REMAINDER, _INDEX = range(4)
 _ALL = 2**64 - 1
 
 
@@ -22,14 +22,20 @@ _ALL = 2**64 - 1
 class Term:
     """``stride * part(source[e])`` for entry e, where part takes bits, a quotient or a remainder.
 
-    ``source`` holds 32 or 64-bit integers that are not negative, one an entry.
+    ``source`` holds 32 or 64-bit integers that are not negative, one an entry. A term without a
+    source is ``stride * e``.
     """
 
-    source: np.ndarray
+    source: np.ndarray | None
     kind: int = _BITS
     a: int = 0
     b: int = _ALL
     stride: int = 1
+
+    @classmethod
+    def index(cls) -> Self:
+        """Return the term for the number of the entry itself."""
+        return cls(None, _INDEX)
 
     @classmethod
     def bits(cls, source: np.ndarray, shift: int, width: int) -> Self:
@@ -130,41 +136,53 @@ def group(
     return _narrowed(pos, stored), _shortened(crd, stored), positions
 
 
-def sort(keys: np.ndarray, order: np.ndarray | None, low: int, high: int) -> np.ndarray:
-    """Sort ``keys`` (entries,) uint64 by their bits [low, high) in place, stably; return the order.
+def sort(keys: np.ndarray, low: int, high: int) -> np.ndarray:
+    """Return ``keys`` (entries,) uint64 sorted stably by their bits [low, high); overwrites ``keys``."""
+    keys2 = np.empty_like(keys)
+    swaps = _function("sort")(len(keys), _address(keys), _address(keys2), None, None, 0, False, low, high)
+    return keys2 if swaps % 2 else keys
 
-    ``order`` holds the entry that each key belongs to and moves along; None stands for 0, 1, 2, ...
+
+def sort_with_order(
+    keys: np.ndarray, order: np.ndarray | None, low: int, high: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``keys`` (entries,) uint64 sorted stably by their bits [low, high), and the order;
+    overwrites both.
+
+    ``order`` holds the entry that each key belongs to; None stands for 0, 1, 2, ...
     """
     known = order is not None
     if order is None:
         order = np.empty(len(keys), index_dtype(len(keys)))
-    if _function("sort")(len(keys), _address(keys), _address(order), order.itemsize, known, low, high):
-        raise MemoryError(f"no memory to sort {len(keys)} entries")
-    return order
-
-
-def gather(values: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Return ``values[order]``; items of 4 or 8 bytes, ``order`` int32 or int64 and in range."""
-    out = np.empty(len(order), values.dtype)
-    _function("gather")(
-        len(order), _address(order), order.itemsize, _address(values), values.itemsize, _address(out)
+    keys2, order2 = np.empty_like(keys), np.empty_like(order)
+    swaps = _function("sort")(
+        len(keys), *map(_address, (keys, keys2, order, order2)), order.itemsize, known, low, high
     )
+    return (keys2, order2) if swaps % 2 else (keys, order)
+
+
+def gather(entries: int, order: Term, values: np.ndarray | None, dtype: np.dtype) -> np.ndarray:
+    """Return ``values[order]`` (entries,) of ``dtype``, which is that of ``values``: 4 or 8 bytes.
+
+    ``values`` None stands for 1, 2, 3, ... (a source map).
+    """
+    out = np.empty(entries, dtype)
+    _function("gather")(entries, _terms([order])[0], _address(values), out.itemsize, _address(out))
     return out
 
 
 def scatter(
-    entries: int, places: Form, order: np.ndarray | None, values: np.ndarray | None, dtype: np.dtype
+    entries: int, places: Form, order: Term, values: np.ndarray | None, dtype: np.dtype
 ) -> np.ndarray:
     """Return (places.count,) zeros of ``dtype`` with ``values[order]`` at the entries' places.
 
-    ``order`` None stands for 0, 1, 2, ...; ``values`` None for 1, 2, 3, ... (a source map).
+    ``values`` None stands for 1, 2, 3, ... (a source map).
     """
     out = np.zeros(places.count, dtype)
     _function("scatter")(
         entries,
         *_terms(places.terms),
-        _address(order),
-        8 if order is None else order.itemsize,
+        _terms([order])[0],
         _address(values),
         out.itemsize,
         _address(out),
@@ -196,7 +214,14 @@ def _terms(terms: Sequence[Term]) -> tuple[ctypes.Array[_Term], int]:
     """Return the table of ``terms`` for C and its length; the sources stay with the caller."""
     table = (_Term * len(terms))(
         *(
-            _Term(_address(term.source), term.source.itemsize, term.kind, term.a, term.b, term.stride)
+            _Term(
+                _address(term.source),
+                0 if term.source is None else term.source.itemsize,
+                term.kind,
+                term.a,
+                term.b,
+                term.stride,
+            )
             for term in terms
         )
     )
@@ -229,9 +254,9 @@ _PROTOTYPES: dict[str, tuple[type | None, tuple[type, ...]]] = {
     "form": (None, (_SIZE, *_FORM, _POINTER)),
     "compress": (_SIZE, (_SIZE, *_FORM, _POINTER, _SIZE, _POINTER, _SIZE, _POINTER, _SIZE, _POINTER)),
     "group": (_SIZE, (_SIZE, *_FORM, _POINTER, _SIZE, _SIZE, _POINTER, _SIZE, _POINTER, _POINTER)),
-    "sort": (_INT, (_SIZE, _POINTER, _POINTER, _SIZE, _INT, _INT, _INT)),
-    "gather": (None, (_SIZE, _POINTER, _SIZE, _POINTER, _SIZE, _POINTER)),
-    "scatter": (None, (_SIZE, *_FORM, _POINTER, _SIZE, _POINTER, _SIZE, _POINTER)),
+    "sort": (_INT, (_SIZE, _POINTER, _POINTER, _POINTER, _POINTER, _SIZE, _INT, _INT, _INT)),
+    "gather": (None, (_SIZE, _POINTER, _POINTER, _SIZE, _POINTER)),
+    "scatter": (None, (_SIZE, *_FORM, _POINTER, _POINTER, _SIZE, _POINTER)),
     "refill": (None, (_SIZE, _POINTER, _SIZE, _POINTER, _SIZE, _POINTER)),
 }
 

@@ -12,15 +12,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("O3") /* gcc's -O2 leaves the loops over a chunk scalar */
+#endif
+
 #define CHUNK 1024
 #define INLINE static inline __attribute__((always_inline))
 
-enum { BITS = 0, QUOTIENT = 1, REMAINDER = 2 };
+enum { BITS = 0, QUOTIENT = 1, REMAINDER = 2, INDEX = 3 };
 
 typedef struct {
     const void *source;
     int64_t bytes;   /* of one element: 4 or 8 */
-    int64_t kind;    /* BITS: (x >> a) & b; QUOTIENT: x / a; REMAINDER: x % a */
+    int64_t kind;    /* BITS: (x >> a) & b; QUOTIENT: x / a; REMAINDER: x % a; INDEX: e, without a source */
     uint64_t a, b;
     uint64_t stride;
 } tw_pack_term;
@@ -31,30 +35,28 @@ INLINE uint64_t quotient(uint64_t x, uint64_t a, uint64_t magic)
     return x >> 32 ? x / a : (uint64_t)(((unsigned __int128)magic * x) >> 64);
 }
 
-INLINE void add_term(const tw_pack_term *t, const uint32_t *s4, const uint64_t *s8, int64_t n, uint64_t *out)
+INLINE void term(const tw_pack_term *t, int64_t lo, int64_t n, int add, uint64_t *restrict out)
 {
-#define EACH(expression)                                                            \
-    if (s4) for (int64_t e = 0; e < n; e++) { uint64_t x = s4[e]; out[e] += expression; } \
-    else for (int64_t e = 0; e < n; e++) { uint64_t x = s8[e]; out[e] += expression; }
-    const uint64_t a = t->a, b = t->b, stride = t->stride;
-    if (t->kind == BITS) {
-        if (stride == 1) { EACH((x >> a) & b) } else { EACH(((x >> a) & b) * stride) }
-    } else {
-        const uint64_t magic = UINT64_MAX / a + 1;
-        if (t->kind == QUOTIENT) { EACH(quotient(x, a, magic) * stride) }
-        else { EACH((x - quotient(x, a, magic) * a) * stride) }
-    }
+    const uint32_t *restrict s4 = t->bytes == 4 ? (const uint32_t *)t->source + lo : NULL;
+    const uint64_t *restrict s8 = t->bytes == 8 ? (const uint64_t *)t->source + lo : NULL;
+    const uint64_t a = t->a, b = t->b, stride = t->stride, magic = a ? UINT64_MAX / a + 1 : 0;
+#define LOOP(x, value) for (int64_t e = 0; e < n; e++) { const uint64_t y = x, z = value; out[e] = add ? out[e] + z : z; }
+#define EACH(value) if (s4) LOOP(s4[e], value) else LOOP(s8[e], value)
+    if (t->kind == INDEX) LOOP((uint64_t)(lo + e), y * stride)
+    else if (t->kind == QUOTIENT) { EACH(quotient(y, a, magic) * stride) }
+    else if (t->kind == REMAINDER) { EACH((y - quotient(y, a, magic) * a) * stride) }
+    else if (stride != 1) { EACH(((y >> a) & b) * stride) }
+    else if (a || ~b) { EACH((y >> a) & b) }
+    else { EACH(y) }
 #undef EACH
+#undef LOOP
 }
 
-static void form(const tw_pack_term *terms, int64_t count, int64_t lo, int64_t n, uint64_t *out)
+static void form(const tw_pack_term *terms, int64_t count, int64_t lo, int64_t n, uint64_t *restrict out)
 {
-    memset(out, 0, (size_t)n * sizeof *out);
-    for (const tw_pack_term *t = terms; t < terms + count; t++) {
-        const int narrow = t->bytes == 4;
-        add_term(t, narrow ? (const uint32_t *)t->source + lo : NULL,
-                 narrow ? NULL : (const uint64_t *)t->source + lo, n, out);
-    }
+    if (count) term(terms, lo, n, 0, out);
+    else memset(out, 0, (size_t)n * sizeof *out);
+    for (int64_t t = 1; t < count; t++) term(terms + t, lo, n, 1, out);
 }
 
 /* out[e] = form(e) for all n entries */
@@ -75,26 +77,36 @@ INLINE int64_t get(const void *array, int bytes, int64_t at)
     return bytes == 4 ? ((const int32_t *)array)[at] : ((const int64_t *)array)[at];
 }
 
+/* The loop over entries has no branch: pos[p + 1] is where the last entry below p left off, and zero below
+   empty parents until the last pass. */
 INLINE int64_t compress(int64_t n, const tw_pack_term *parent, int64_t parent_terms, const tw_pack_term *coordinate,
                         int64_t parents, void *pos, int ib, void *crd, int cb, void *at)
 {
-    uint64_t p[CHUNK], c[CHUNK], last_p = 0, last_c = 0;
-    int64_t stored = 0, filled = 0;
+    uint64_t p[CHUNK + 1], c[CHUNK + 1];
+    int64_t stored = 0, total = 0;
+    p[0] = c[0] = UINT64_MAX;
+    memset(pos, 0, (size_t)(parents + 1) * (size_t)ib);
     for (int64_t lo = 0; lo < n; lo += CHUNK) {
         const int64_t m = n - lo < CHUNK ? n - lo : CHUNK;
-        form(parent, parent_terms, lo, m, p);
-        form(coordinate, 1, lo, m, c);
-        for (int64_t e = 0; e < m; e++) {
-            const int fresh = (p[e] != last_p) | (c[e] != last_c) | (stored == 0);
-            while (filled <= (int64_t)p[e]) put(pos, ib, filled++, stored);
-            stored += fresh;
+        form(parent, parent_terms, lo, m, p + 1);
+        form(coordinate, 1, lo, m, c + 1);
+        const uint64_t last_p = p[m], last_c = c[m];
+        for (int64_t e = 1; e <= m; e++) {
+            const uint64_t parent_of_e = p[e];
+            stored += (parent_of_e != p[e - 1]) | (c[e] != c[e - 1]);
             put(crd, cb, stored - 1, (int64_t)c[e]);
-            if (at) put(at, ib, lo + e, stored - 1);
-            last_p = p[e];
-            last_c = c[e];
+            put(pos, ib, (int64_t)parent_of_e + 1, stored);
+            p[e - 1] = (uint64_t)stored - 1; /* no longer needed */
         }
+        if (at) for (int64_t e = 0; e < m; e++) put(at, ib, lo + e, (int64_t)p[e]);
+        p[0] = last_p;
+        c[0] = last_c;
     }
-    while (filled <= parents) put(pos, ib, filled++, stored);
+    for (int64_t q = 1; q <= parents; q++) {
+        const int64_t end = get(pos, ib, q);
+        total = end > total ? end : total;
+        put(pos, ib, q, total);
+    }
     return stored;
 }
 
@@ -129,53 +141,88 @@ static int32_t *drain(bitset *set, int h, uint64_t at, int32_t *out)
     return out;
 }
 
-static void sort_distinct(bitset *set, int32_t *x, int64_t n)
+#define FEW 128
+#define FEW_BITS 7
+typedef int32_t eight __attribute__((vector_size(32)));
+
+/* out: x[0 .. n), n <= FEW distinct numbers, in ascending order: the rank of each is how many are smaller */
+INLINE void sort_few(const int32_t *x, int64_t n, int32_t *out)
 {
-    if (n > 24) {
-        for (int64_t i = 0; i < n; i++) insert(set, (uint64_t)x[i]);
-        drain(set, set->height - 1, 0, x);
-        return;
-    }
-    for (int64_t i = 1; i < n; i++) {
-        const int32_t value = x[i];
-        int64_t j = i;
-        for (; j && x[j - 1] > value; j--) x[j] = x[j - 1];
-        x[j] = value;
+    for (int64_t at = 0; at < n; at += 8) {
+        eight some, rank = {0, 0, 0, 0, 0, 0, 0, 0};
+        memcpy(&some, x + at, sizeof some);
+        for (int64_t i = 0; i < n; i++) {
+            const int32_t y = x[i];
+            const eight smaller = {y, y, y, y, y, y, y, y};
+            rank -= smaller < some;
+        }
+        for (int64_t i = 0; i < 8 && at + i < n; i++) out[rank[i]] = some[i];
     }
 }
 
-/* mark[c] > start: c was met below the current parent, whose positions begin at start */
+/* A parent with few entries: sorts them, each with its number below the coordinate. at[e] is the coordinate of e and
+   becomes its position. */
+INLINE int64_t place_few(void *at, int ib, int64_t first, int64_t n, int32_t *crd, int64_t stored)
+{
+    int32_t keys[FEW + 8], sorted[FEW];
+    int32_t last = -1;
+    for (int64_t e = 0; e < n; e++) keys[e] = (int32_t)(get(at, ib, first + e) << FEW_BITS | e);
+    for (int64_t e = n; e < n + 8; e++) keys[e] = 0;
+    sort_few(keys, n, sorted);
+    for (int64_t s = 0; s < n; s++) {
+        const int32_t c = sorted[s] >> FEW_BITS;
+        stored += c != last;
+        crd[stored - 1] = last = c;
+        put(at, ib, first + (sorted[s] & (FEW - 1)), stored - 1);
+    }
+    return stored;
+}
+
+/* A parent with many entries: numbers the distinct coordinates, sorts those, looks up each entry's.
+   mark[c] <= start: c was not met below this parent yet; afterwards it is the position of c, plus one. */
+INLINE int64_t place_many(void *at, int ib, int64_t first, int64_t n, int32_t *crd, int64_t start, void *mark,
+                          bitset *set)
+{
+    int64_t stored = start, largest = -1;
+    int ascending = 1;
+    for (int64_t e = first; e < first + n; e++) {
+        const int64_t x = get(at, ib, e), fresh = get(mark, ib, x) <= start;
+        put(mark, ib, x, start + 1);
+        crd[stored] = (int32_t)x;
+        stored += fresh;
+        ascending &= !fresh | (x > largest);
+        largest = x > largest ? x : largest;
+    }
+    if (!ascending) {
+        for (int64_t s = start; s < stored; s++) insert(set, (uint64_t)crd[s]);
+        drain(set, set->height - 1, 0, crd + start);
+    }
+    for (int64_t s = start; s < stored; s++) put(mark, ib, crd[s], s + 1);
+    for (int64_t e = first; e < first + n; e++) put(at, ib, e, get(mark, ib, get(at, ib, e)) - 1);
+    return stored;
+}
+
 INLINE int64_t group(int64_t n, const tw_pack_term *parent, int64_t parent_terms, const tw_pack_term *coordinate,
-                     int64_t parents, void *pos, int ib, int32_t *crd, void *at, void *mark, bitset *set)
+                     int64_t parents, void *pos, int ib, int32_t *crd, void *at, int narrow, void *mark, bitset *set)
 {
     uint64_t p[CHUNK], c[CHUNK], current = 0;
-    int64_t start = 0, stored = 0, filled = 1, first = 0;
-    int ascending = 1;
+    int64_t stored = 0, filled = 1, first = 0;
     put(pos, ib, 0, 0);
-    for (int64_t lo = 0; lo <= n; lo += CHUNK) {
+    for (int64_t lo = 0; lo < n; lo += CHUNK) {
         const int64_t m = n - lo < CHUNK ? n - lo : CHUNK, last = lo + m == n;
         form(parent, parent_terms, lo, m, p);
         form(coordinate, 1, lo, m, c);
+        for (int64_t e = 0; e < m; e++) put(at, ib, lo + e, (int64_t)c[e]);
         for (int64_t e = 0; e < m + last; e++) {
-            if (e == m || p[e] != current) { /* the group is complete: sort its coordinates, place its entries */
-                if (!ascending) sort_distinct(set, crd + start, stored - start);
-                for (int64_t s = start; s < stored; s++) put(mark, ib, crd[s], s + 1);
-                for (; first < lo + e; first++) put(at, ib, first, get(mark, ib, get(at, ib, first)) - 1);
-                start = stored;
-                ascending = 1;
-                if (e == m) break;
-                current = p[e];
-                while (filled <= (int64_t)current) put(pos, ib, filled++, stored);
-            }
-            const int64_t x = (int64_t)c[e];
-            put(at, ib, lo + e, x);
-            if (get(mark, ib, x) <= start) {
-                ascending &= stored == start || crd[stored - 1] < x;
-                put(mark, ib, x, start + 1);
-                crd[stored++] = (int32_t)x;
-            }
+            if (e < m && p[e] == current) continue;
+            const int64_t here = lo + e - first;
+            stored = narrow && here <= FEW ? place_few(at, ib, first, here, crd, stored)
+                                           : place_many(at, ib, first, here, crd, stored, mark, set);
+            first += here;
+            if (e == m) break;
+            current = p[e];
+            while (filled <= (int64_t)current) put(pos, ib, filled++, stored);
         }
-        if (last) break;
     }
     while (filled <= parents) put(pos, ib, filled++, stored);
     return stored;
@@ -186,6 +233,7 @@ INLINE int64_t group(int64_t n, const tw_pack_term *parent, int64_t parent_terms
 int64_t tw_pack_group(int64_t n, const tw_pack_term *parent, int64_t parent_terms, const tw_pack_term *coordinate,
                       int64_t parents, int64_t extent, void *pos, int64_t index_bytes, void *crd, void *at)
 {
+    const int narrow = extent <= INT32_MAX >> FEW_BITS;
     int64_t sizes[6], total = 0, stored = -1;
     bitset set = {{NULL}, 0};
     for (int64_t size = extent; set.height == 0 || size > 1;) {
@@ -198,8 +246,8 @@ int64_t tw_pack_group(int64_t n, const tw_pack_term *parent, int64_t parent_term
     if (words && mark) {
         for (int64_t h = 0, begin = 0; h < set.height; begin += sizes[h++]) set.words[h] = words + begin;
         stored = index_bytes == 4
-            ? group(n, parent, parent_terms, coordinate, parents, pos, 4, crd, at, mark, &set)
-            : group(n, parent, parent_terms, coordinate, parents, pos, 8, crd, at, mark, &set);
+            ? group(n, parent, parent_terms, coordinate, parents, pos, 4, crd, at, narrow, mark, &set)
+            : group(n, parent, parent_terms, coordinate, parents, pos, 8, crd, at, narrow, mark, &set);
     }
     free(words);
     free(mark);
@@ -208,78 +256,76 @@ int64_t tw_pack_group(int64_t n, const tw_pack_term *parent, int64_t parent_term
 
 /* ---- order ---- */
 
-INLINE int sort(int64_t n, uint64_t *keys, void *order, int known, int low, int high, int ib)
+/* Digits of up to 10 bits when keys move alone, of 8 when an order moves too: what the first-level cache bears.
+   Returns how many times keys and order changed sides. */
+INLINE int sort(int64_t n, uint64_t *keys, uint64_t *keys2, void *order, void *order2, int known, int low, int high,
+                int ib)
 {
-    const int bits = high - low, passes = (bits + 9) / 10, width = passes ? (bits + passes - 1) / passes : 0;
-    const size_t bins = (size_t)1 << width, room = (size_t)n + 1;
-    uint64_t *keys2 = malloc(room * sizeof *keys), *from = keys, *to = keys2;
-    void *order2 = malloc(room * (size_t)ib), *order_from = order, *order_to = order2;
-    int64_t *counts = calloc(bins * (size_t)(passes + 1), sizeof *counts);
-    if (!keys2 || !order2 || !counts) { free(keys2); free(order2); free(counts); return -1; }
-    /* the last digit may be narrower: bits from `high` on do not count */
-#define SHIFT(d) (low + (d) * width)
-#define DIGIT(key, d) (((key) >> SHIFT(d)) & (((d) + 1 < passes ? bins : (size_t)1 << (high - SHIFT(d))) - 1))
-    for (int64_t e = 0; e < n; e++)
-        for (int d = 0; d < passes; d++) counts[(size_t)d * bins + DIGIT(keys[e], d)]++;
-    if (!known && !passes) for (int64_t e = 0; e < n; e++) put(order, ib, e, e);
+    const int bits = high - low, most = ib ? 8 : 10, passes = (bits + most - 1) / most;
+    const int width = passes ? (bits + passes - 1) / passes : 0;
+    if (ib && !known && !passes) for (int64_t e = 0; e < n; e++) put(order, ib, e, e);
     for (int d = 0; d < passes; d++) {
-        int64_t *next = counts + (size_t)d * bins, sum = 0;
-        for (size_t b = 0; b < bins; b++) { const int64_t size = next[b]; next[b] = sum; sum += size; }
+        const int shift = low + d * width, digit = high - shift < width ? high - shift : width;
+        const uint64_t mask = ((uint64_t)1 << digit) - 1;
+        int64_t next[1 << 10] = {0}, sum = 0;
+        for (int64_t e = 0; e < n; e++) next[(keys[e] >> shift) & mask]++;
+        for (uint64_t b = 0; b <= mask; b++) { const int64_t size = next[b]; next[b] = sum; sum += size; }
         for (int64_t e = 0; e < n; e++) {
-            const int64_t place = next[DIGIT(from[e], d)]++;
-            to[place] = from[e];
-            put(order_to, ib, place, known || d ? get(order_from, ib, e) : e);
+            const uint64_t key = keys[e];
+            const int64_t place = next[(key >> shift) & mask]++;
+            keys2[place] = key;
+            if (ib) put(order2, ib, place, known || d ? get(order, ib, e) : e);
         }
-        uint64_t *keys_swap = from; from = to; to = keys_swap;
-        void *order_swap = order_from; order_from = order_to; order_to = order_swap;
+        uint64_t *keys_swap = keys; keys = keys2; keys2 = keys_swap;
+        void *order_swap = order; order = order2; order2 = order_swap;
     }
-#undef DIGIT
-#undef SHIFT
-    if (from != keys) {
-        memcpy(keys, from, (size_t)n * sizeof *keys);
-        memcpy(order, order_from, (size_t)n * (size_t)ib);
+    return passes;
+}
+
+/* Stable radix sort of keys by their bits [low, high). Unless index_bytes is 0, `order` moves along (known == 0:
+   it starts as 0, 1, 2, ...). The result is in keys2 and order2 where the number returned is odd, otherwise in keys
+   and order; the other two are overwritten. */
+int tw_pack_sort(int64_t n, uint64_t *keys, uint64_t *keys2, void *order, void *order2, int64_t index_bytes, int known,
+                 int low, int high)
+{
+    if (index_bytes == 0) return sort(n, keys, keys2, NULL, NULL, 0, low, high, 0);
+    if (index_bytes == 4) return sort(n, keys, keys2, order, order2, known, low, high, 4);
+    return sort(n, keys, keys2, order, order2, known, low, high, 8);
+}
+
+/* ---- values: items of 4 or 8 bytes. `order` is one term, the entry that stands at e; `values` NULL stands for
+   1, 2, 3, ... ---- */
+
+#define BY_ITEM(body)                                                                      \
+    if (item == 4) { const uint32_t *in = values; uint32_t *const res = out; body }        \
+    else { const uint64_t *in = values; uint64_t *const res = out; body }
+
+/* out[e] = values[order(e)] */
+void tw_pack_gather(int64_t n, const tw_pack_term *order, const void *values, int64_t item, void *out)
+{
+    uint64_t from[CHUNK];
+    for (int64_t lo = 0; lo < n; lo += CHUNK) {
+        const int64_t m = n - lo < CHUNK ? n - lo : CHUNK;
+        form(order, 1, lo, m, from);
+        BY_ITEM(
+            if (in) for (int64_t e = 0; e < m; e++) res[lo + e] = in[from[e]];
+            else for (int64_t e = 0; e < m; e++) res[lo + e] = from[e] + 1;
+        )
     }
-    free(keys2);
-    free(order2);
-    free(counts);
-    return 0;
 }
 
-/* Stable radix sort of keys by their bits [low, high), in place; `order` moves along (known == 0: it starts
-   as 0, 1, 2, ...). -1: no memory. */
-int tw_pack_sort(int64_t n, uint64_t *keys, void *order, int64_t index_bytes, int known, int low, int high)
-{
-    return index_bytes == 4 ? sort(n, keys, order, known, low, high, 4) : sort(n, keys, order, known, low, high, 8);
-}
-
-/* ---- values: items of 4 or 8 bytes ---- */
-
-#define ITEMS(T, body) { const T *in = values; T *const res = out; body }
-#define BY_ITEM(body) if (item == 4) ITEMS(uint32_t, body) else ITEMS(uint64_t, body)
-
-/* out[e] = values[order[e]] */
-void tw_pack_gather(int64_t n, const void *order, int64_t index_bytes, const void *values, int64_t item, void *out)
-{
-    BY_ITEM(
-        if (index_bytes == 4) for (int64_t e = 0; e < n; e++) res[e] = in[((const int32_t *)order)[e]];
-        else for (int64_t e = 0; e < n; e++) res[e] = in[((const int64_t *)order)[e]];
-    )
-}
-
-/* out[form(e)] = values[order[e]]; order NULL: values[e]; values NULL: the index itself plus one */
-void tw_pack_scatter(int64_t n, const tw_pack_term *terms, int64_t count, const void *order, int64_t index_bytes,
+/* out[form(e)] = values[order(e)] */
+void tw_pack_scatter(int64_t n, const tw_pack_term *terms, int64_t count, const tw_pack_term *order,
                      const void *values, int64_t item, void *out)
 {
-    uint64_t at[CHUNK];
+    uint64_t at[CHUNK], from[CHUNK];
     for (int64_t lo = 0; lo < n; lo += CHUNK) {
         const int64_t m = n - lo < CHUNK ? n - lo : CHUNK;
         form(terms, count, lo, m, at);
+        form(order, 1, lo, m, from);
         BY_ITEM(
-            if (!order && in) for (int64_t e = 0; e < m; e++) res[at[e]] = in[lo + e];
-            else for (int64_t e = 0; e < m; e++) {
-                const int64_t from = order ? get(order, (int)index_bytes, lo + e) : lo + e;
-                if (in) res[at[e]] = in[from]; else res[at[e]] = from + 1;
-            }
+            if (in) for (int64_t e = 0; e < m; e++) res[at[e]] = in[from[e]];
+            else for (int64_t e = 0; e < m; e++) res[at[e]] = from[e] + 1;
         )
     }
 }

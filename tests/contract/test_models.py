@@ -1,0 +1,169 @@
+"""What every CostModel promises. Models come from MODELS."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensorwise.data.record import Record
+from tensorwise.device.device import Measurement
+from tensorwise.device.null import NullDevice, smooth_cost
+from tensorwise.errors import InputError
+from tensorwise.model import MODELS, CostModel, load_model
+from tensorwise.model.model import ARRAYS, DESCRIPTION
+from tests.contract.toys import GARDEN, ToyWorkload, draw_many
+
+W: Any = ToyWorkload()
+DEVICE = NullDevice()
+CONFIGS = draw_many(GARDEN, W, 0, 30)
+
+LEARNS: set[str] = set()
+"""Models whose predictions follow the costs of the configs they were fitted on; add yours."""
+
+pytestmark = pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
+
+
+def records() -> list[Record]:
+    measured = [*DEVICE.measure(W, CONFIGS), Measurement.failed("crash", "by design")]
+    configs = [*CONFIGS, GARDEN.default(W)]
+    return [
+        Record.of(one, W, DEVICE, GARDEN.name, config, {"threads": 1})
+        for config, one in zip(configs, measured, strict=True)
+    ]
+
+
+def fitted(make: type[CostModel]) -> CostModel:
+    model = make()
+    model.fit(records())
+    return model
+
+
+def test_predictions_are_finite_numbers_one_a_config(make: type[CostModel]) -> None:
+    model = fitted(make)
+    assert model.returns in ("score", "seconds")
+    for configs in (CONFIGS, CONFIGS[:1], []):
+        predicted = model.predict(W, configs, DEVICE)
+        assert isinstance(predicted, np.ndarray)
+        assert predicted.shape == (len(configs),)
+        assert predicted.dtype == np.float64
+        assert np.isfinite(predicted).all()
+        if model.returns == "seconds":
+            assert (predicted > 0).all()
+
+
+def test_other_workloads_and_devices_are_predicted_too(make: type[CostModel]) -> None:
+    other: Any = ToyWorkload("elsewhere", op="sddmm")
+    configs = draw_many(GARDEN, other, 1, 3)
+    assert np.isfinite(fitted(make).predict(other, configs, NullDevice(name="unseen"))).all()
+
+
+def test_predictions_do_not_depend_on_their_company(make: type[CostModel]) -> None:
+    model = fitted(make)
+    together = model.predict(W, CONFIGS, DEVICE)
+    alone = [float(model.predict(W, [config], DEVICE)[0]) for config in CONFIGS]
+    np.testing.assert_allclose(together, alone, rtol=1e-6)
+
+
+def test_seconds_are_of_the_right_size(make: type[CostModel]) -> None:
+    model = fitted(make)
+    if model.returns != "seconds":
+        pytest.skip("predicts scores")
+    true = [smooth_cost(W, config) for config in CONFIGS]
+    predicted = model.predict(W, CONFIGS, DEVICE)
+    assert min(true) / 10 < predicted.min() <= predicted.max() < max(true) * 10
+
+
+def test_lower_is_better(make: type[CostModel]) -> None:
+    if make.kind not in LEARNS:
+        pytest.skip(f"{make.kind} does not learn")
+    true = np.log([smooth_cost(W, config) for config in CONFIGS])
+    predicted = fitted(make).predict(W, CONFIGS, DEVICE)
+    ranks = [np.argsort(np.argsort(costs)) for costs in (true, predicted)]
+    assert np.corrcoef(*ranks)[0, 1] > 0.3
+
+
+def test_saved_and_loaded_it_predicts_the_same(make: type[CostModel], tmp_path: Path) -> None:
+    model = fitted(make)
+    model.save(tmp_path / "deep" / "model")
+    model.save(tmp_path / "deep" / "model")  # again, over itself
+    assert sorted(p.name for p in (tmp_path / "deep" / "model").iterdir()) == [DESCRIPTION, ARRAYS]
+    for again in (make.load(tmp_path / "deep" / "model"), load_model(tmp_path / "deep" / "model")):
+        assert type(again) is make
+        np.testing.assert_array_equal(again.predict(W, CONFIGS, DEVICE), model.predict(W, CONFIGS, DEVICE))
+
+
+def test_fitting_again_replaces_what_was_learned(make: type[CostModel]) -> None:
+    model = fitted(make)
+    before = model.predict(W, CONFIGS, DEVICE)
+    model.fit(records())
+    np.testing.assert_allclose(model.predict(W, CONFIGS, DEVICE), before, rtol=1e-3)
+
+
+def test_nothing_to_learn_from_is_said_or_survived(make: type[CostModel]) -> None:
+    model = make()
+    try:
+        model.fit([])
+    except InputError:
+        with pytest.raises(InputError, match="learned nothing"):
+            model.predict(W, CONFIGS, DEVICE)
+    else:
+        assert np.isfinite(model.predict(W, CONFIGS, DEVICE)).all()
+
+
+def test_damaged_files_are_refused(make: type[CostModel], tmp_path: Path) -> None:
+    fitted(make).save(tmp_path)
+    sound = {name: (tmp_path / name).read_bytes() for name in (DESCRIPTION, ARRAYS)}
+    described = json.loads(sound[DESCRIPTION])
+    damages: list[tuple[str, bytes | None]] = [
+        (DESCRIPTION, None),
+        (DESCRIPTION, b""),
+        (DESCRIPTION, b"\x80\x04\x95"),
+        (DESCRIPTION, b"[" * 5000),
+        (DESCRIPTION, b"[]"),
+        (DESCRIPTION, b"{}"),
+        (DESCRIPTION, json.dumps({**described, "version": 99}).encode()),
+        (DESCRIPTION, json.dumps({**described, "kind": "oracle"}).encode()),
+        (DESCRIPTION, json.dumps({**described, "kind": 7}).encode()),
+        (DESCRIPTION, json.dumps({**described, "values": []}).encode()),
+        (DESCRIPTION, json.dumps({k: v for k, v in described.items() if k != "values"}).encode()),
+        (DESCRIPTION, sound[DESCRIPTION][:-20]),
+        (ARRAYS, None),
+        (ARRAYS, b""),
+        (ARRAYS, sound[ARRAYS][:-1]),
+        (ARRAYS, (2**60).to_bytes(8, "little") + sound[ARRAYS][8:]),
+        (ARRAYS, bytes([sound[ARRAYS][0] ^ 1]) + sound[ARRAYS][1:]),
+    ]
+    for name, data in damages:
+        if data is None:
+            (tmp_path / name).unlink()
+        else:
+            (tmp_path / name).write_bytes(data)
+        for loading in (make.load, load_model):
+            with pytest.raises(InputError):
+                loading(tmp_path)
+        (tmp_path / name).write_bytes(sound[name])
+    make.load(tmp_path)
+
+
+def test_another_kind_of_model_is_refused(make: type[CostModel], tmp_path: Path) -> None:
+    fitted(make).save(tmp_path)
+    for other in MODELS.values():
+        if other is not make:
+            with pytest.raises(InputError, match=f"holds a model {make.kind!r}"):
+                other.load(tmp_path)
+
+
+def test_a_folder_that_cannot_be_written(make: type[CostModel], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(InputError, match="cannot be saved"):
+        fitted(make).save(tmp_path / "file")
+    with pytest.raises(InputError, match="no model"):
+        make.load(tmp_path / "file")
+
+
+def test_kind_is_its_name_in_the_table(make: type[CostModel]) -> None:
+    assert MODELS[make.kind] is make
+    assert math.isfinite(make.version)

@@ -187,7 +187,8 @@ def _all_candidates(result: ReportData) -> str:
         ratio = c.ratio or (c.seconds / library.seconds if library and c.valid else None)
         spread = time_text(c.spread_s) if c.valid else ""
         speed = number_text(result.flops / c.seconds / 1e9) if c.valid else ""
-        times = [time_text(c.seconds), spread, f"{ratio:.2f}" if ratio else "", speed]
+        took = ("> " if c.status == "censored" else "") + time_text(c.seconds)
+        times = [took, spread, f"{ratio:.2f}" if ratio else "", speed]
         rows.append([c.name, *times, c.status, c.format, c.schedule])
     over = f"over {library.name}" if library else "ratio"
     head = ["kernel", "time", "spread", over, "Gflop/s", "status", "format", "schedule"]

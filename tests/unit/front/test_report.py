@@ -171,6 +171,13 @@ def test_roofline_without_peaks(peak: float | None, bandwidth: float | None) -> 
     assert ('class="roof"' in page) == bool(peak or bandwidth)
 
 
+def test_a_censored_time_is_shown_as_a_bound_and_not_drawn() -> None:
+    pair = (Candidate("scipy", 1e-3, baseline=True), Candidate("g", 0.5, status="censored"))
+    result = data(candidates=pair, best="scipy", best_generated=None)
+    assert [c.name for c in result.measured] == ["scipy"]
+    assert "> 500 ms" in check(render(result)).text
+
+
 def test_never_breaking_even_is_said() -> None:
     assert "never" in check(render(data(costs={"break_even_calls": math.inf}))).text
 

@@ -1,0 +1,304 @@
+"""The real CPU: candidates are compiled, then verified and timed in a worker process."""
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from tensorwise.device.device import Device, Measurement
+from tensorwise.device.machine import host
+from tensorwise.device.timing import RoundTable, measuring_slot
+from tensorwise.device.worker import FIRST_RUN_S, save_workload
+from tensorwise.errors import CompilerError, InputError, MeasurementError, ScheduleError
+from tensorwise.ids import content_id
+from tensorwise.program.generated import GeneratedKernel
+from tensorwise.program.program import Program
+from tensorwise.program.work import check_work
+from tensorwise.program.workload import Workload
+from tensorwise.space.config import Config
+from tensorwise.space.cpu import cpu_space
+from tensorwise.toolchain.cache import default_cache
+from tensorwise.toolchain.compiler import find_compiler
+from tensorwise.toolchain.threads import available_threads
+
+PROTOCOL = "1"
+"""Changes whenever times taken before and after are not comparable."""
+LOAD_S = 600.0
+"""A worker may take this long to map a workload and compute its reference."""
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Kernels timed against each other in interleaved rounds.
+
+    Attributes:
+        table: seconds by kernel and round; names are those that were asked for.
+        facts: kernel -> conversion_s, bytes_held, compile_s.
+        failed: kernel -> why it dropped out.
+    """
+
+    table: RoundTable | None
+    facts: Mapping[str, Mapping[str, float]]
+    failed: Mapping[str, str]
+
+
+@final
+class CpuDevice(Device):
+    """This machine's CPU with a fixed number of threads.
+
+    One worker process serves all calls; ``close`` ends it. Only one process of this machine times at
+    once (``measuring_slot``).
+    """
+
+    name = "cpu"
+
+    def __init__(self, threads: int | None = None, cache: str = "warm", seed: int = 0) -> None:
+        """Prepare; nothing is started yet.
+
+        Args:
+            threads: threads of a kernel (default: what this process may use).
+            cache: ``warm`` (operands as the last run left them) or ``cold`` (flushed before every run).
+            seed: of the dense operands.
+
+        Raises:
+            InputError: threads below 1, or an unknown cache condition.
+        """
+        if threads is not None and threads < 1:
+            raise InputError(f"threads must be at least 1, got {threads}")
+        if cache not in ("warm", "cold"):
+            raise InputError(f"cache must be warm or cold, got {cache!r}")
+        self.threads = threads or available_threads()
+        self.cache, self.seed = cache, seed
+        try:
+            compiler = find_compiler().id
+        except CompilerError:
+            compiler = "none"  # library kernels still run
+        self.id = content_id([PROTOCOL, host().id, compiler, str(self.threads), cache])
+        self._worker: _Worker | None = None
+        self._loaded: Workload | None = None
+        self.compile_s = 0.0
+
+    def measure(self, workload: Workload, configs: Sequence[Config]) -> Iterator[Measurement]:
+        """Yield a measurement for each config; see :class:`Device`.
+
+        Candidates are compiled together, before the first is timed.
+        """
+        space = cpu_space(workload.assignment, next(iter(workload.sparse)))
+        yield from self.measure_programs(workload, [space.program(workload, config) for config in configs])
+
+    def measure_programs(
+        self, workload: Workload, programs: Sequence[Program], incumbent_s: float | None = None
+    ) -> Iterator[Measurement]:
+        """Yield a measurement for each program; ``incumbent_s`` is the best time known so far."""
+        refused = self.compile(workload, programs)
+        runnable = [place for place in range(len(programs)) if place not in refused]
+        request = {
+            "screen": [_described(programs[place]) for place in runnable],
+            "threads": self.threads,
+            "incumbent_s": incumbent_s,
+        }
+        results: dict[int, Measurement] = dict(refused)
+        answered = iter(())  # type: Iterator[Mapping[str, Any]]
+        if runnable:
+            answered = self._ask(workload, request)
+        for place in range(len(programs)):
+            while place not in results:
+                answer = next(answered, None)
+                if answer is None:
+                    results[place] = Measurement.failed("crash", "the worker ended without an answer")
+                elif "measurement" in answer:
+                    results[runnable[answer["at"]]] = Measurement.from_json(
+                        {**answer["measurement"], **{k: answer[k] for k in ("conversion_s", "bytes_held") if k in answer}}
+                    )
+            yield results[place]
+
+    def compile(self, workload: Workload, programs: Sequence[Program]) -> dict[int, Measurement]:
+        """Compile the programs into the kernel cache; return the measurements of those that fail."""
+        texts: dict[int, str] = {}
+        refused: dict[int, Measurement] = {}
+        for place, program in enumerate(programs):
+            try:
+                check_work(program, workload)
+                texts[place] = GeneratedKernel(program).text(workload)
+            except ScheduleError as error:
+                refused[place] = Measurement.failed("refused", str(error))
+        start = time.perf_counter()
+        try:
+            loaded = default_cache().get(list(texts.values()), on_error="none")
+        except CompilerError as error:
+            return refused | {place: Measurement.failed("refused", str(error)) for place in texts}
+        self.compile_s += time.perf_counter() - start
+        for place, kernel in zip(texts, loaded, strict=True):
+            if kernel is None:
+                refused[place] = Measurement.failed("crash", "the compiler refused it or ran out of time")
+        return refused
+
+    def rounds(
+        self,
+        workload: Workload,
+        kernels: Mapping[str, Program | str],
+        *,
+        budget_s: float,
+        max_rounds: int = 30,
+        same_twice: bool = False,
+    ) -> Rounds:
+        """Time ``kernels`` (name -> program, or library name) against each other.
+
+        Args:
+            budget_s: seconds for the rounds; at least three are run if they fit into twice of it.
+            same_twice: enter the first kernel twice, as ``again``: an A/A check.
+        """
+        names = list(kernels)
+        failed: dict[str, str] = {}
+        programs = {name: kernel for name, kernel in kernels.items() if isinstance(kernel, Program)}
+        for place, measurement in self.compile(workload, list(programs.values())).items():
+            failed[list(programs)[place]] = measurement.note
+        names = [name for name in names if name not in failed]
+        facts: dict[str, dict[str, float]] = {}
+        table = None
+        request = {
+            "rounds": [_described(kernels[name]) for name in names],
+            "threads": self.threads,
+            "budget_s": budget_s,
+            "max_rounds": max_rounds,
+            "cache": self.cache,
+            "seed": self.seed,
+            "same_twice": same_twice,
+        }
+        for answer in self._ask(workload, request):
+            if "bound" in answer:
+                facts[names[answer["bound"]]] = {k: answer[k] for k in ("conversion_s", "bytes_held", "compile_s")}
+            elif "failed" in answer:
+                failed[names[answer["failed"]]] = answer["note"]
+            elif "table" in answer:
+                table = RoundTable.from_json(answer["table"])
+        if table is not None:
+            table = table.renamed({str(place): name for place, name in enumerate(names)})
+        return Rounds(table, facts, failed)
+
+    def _ask(self, workload: Workload, request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        """Send a request about ``workload`` and yield the answers."""
+        worker = self._ready(workload)
+        # Every candidate answers, or its child is killed and buried, within this time.
+        silence_s = FIRST_RUN_S + 30 + 3 * float(request.get("budget_s", 0))
+        with measuring_slot():
+            yield from worker.ask(request, silence_s)
+
+    def _ready(self, workload: Workload) -> "_Worker":
+        if self._worker is not None and self._worker.gone:
+            self.close()
+        if self._worker is None:
+            self._worker, self._loaded = _Worker(self.threads), None
+        if self._loaded is not workload:
+            self._loaded = None
+            folder = Path(tempfile.mkdtemp(prefix="tensorwise-"))
+            try:
+                save_workload(workload, folder)
+                for answer in self._worker.ask({"load": str(folder), "seed": self.seed}, LOAD_S):
+                    if "error" in answer:
+                        raise MeasurementError(f"the worker cannot load the workload: {answer['error']}")
+            except OSError as error:
+                raise MeasurementError(f"cannot hand the operands to the worker through {folder}: {error}") from error
+            finally:
+                # The worker has mapped the files; they live on until it lets go of them.
+                shutil.rmtree(folder, ignore_errors=True)
+            self._loaded = workload
+        return self._worker
+
+    def close(self) -> None:
+        """End the worker process."""
+        if self._worker is not None:
+            self._worker.close()
+        self._worker = self._loaded = None
+
+
+class _Worker:
+    """The worker process and the two pipes to it."""
+
+    def __init__(self, threads: int) -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        environment["TENSORWISE_NUM_THREADS"] = str(threads)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tensorwise.device.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if not os.environ.get("TENSORWISE_DEBUG") else None,
+            env=environment,
+        )
+        self.buffer = b""
+
+    @property
+    def gone(self) -> bool:
+        """Whether the process has ended."""
+        return self.process.poll() is not None
+
+    def ask(self, request: Mapping[str, Any], silence_s: float) -> Iterator[Mapping[str, Any]]:
+        """Yield the answers to a request.
+
+        Raises:
+            MeasurementError: the worker died or was silent for ``silence_s``; it is ended.
+        """
+        finished = False
+        try:
+            assert self.process.stdin is not None
+            try:
+                self.process.stdin.write(json.dumps(request).encode() + b"\n")
+                self.process.stdin.flush()
+            except OSError as error:
+                raise MeasurementError(f"the measuring worker is gone: {error}") from error
+            for line in self._lines(silence_s):
+                answer = json.loads(line)
+                if "done" in answer or "error" in answer:
+                    finished = True
+                    if "error" in answer:
+                        yield answer
+                    return
+                yield answer
+        finally:
+            if not finished:
+                self.close()  # an abandoned answer must not be taken for the next one
+
+    def _lines(self, silence_s: float) -> Iterator[bytes]:
+        assert self.process.stdout is not None
+        descriptor = self.process.stdout.fileno()
+        while True:
+            while b"\n" in self.buffer:
+                line, _, self.buffer = self.buffer.partition(b"\n")
+                yield line
+            ready, _, _ = select.select([descriptor], [], [], silence_s)
+            data = os.read(descriptor, 1 << 16) if ready else b""
+            if not data:
+                code = self.process.poll()
+                raise MeasurementError(
+                    f"the measuring worker {'was silent' if not ready else f'ended with status {code}'}; "
+                    "set TENSORWISE_DEBUG=1 to see what it prints"
+                )
+            self.buffer += data
+
+    def close(self) -> None:
+        """Kill the process; its children die with it."""
+        with contextlib.suppress(OSError):
+            self.process.kill()
+        for pipe in (self.process.stdin, self.process.stdout):
+            with contextlib.suppress(OSError):
+                if pipe is not None:
+                    pipe.close()
+        self.process.wait()
+
+
+def _described(kernel: Program | str) -> dict[str, Any]:
+    if isinstance(kernel, str):
+        return {"library": kernel}
+    return {
+        "formats": {name: str(format) for name, format in kernel.formats.items()},
+        "schedule": str(kernel.schedule),
+    }

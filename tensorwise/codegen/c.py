@@ -2,7 +2,7 @@
 
 The text contains the token TW_SYMBOL where a name must be unique, and stands on the prelude of the
 toolchain (vector types, search, atomics). Bodies of parallel loops become functions of their own;
-what they read from outside travels in an array of int64.
+what they read from outside travels in a struct.
 """
 
 import math
@@ -38,13 +38,6 @@ class _Printer:
         return "\n".join(
             [
                 *notes,
-                *(
-                    [
-                        "typedef struct { void *const *buffers; const int64_t *sizes, *captured; } TW_SYMBOL_context;"
-                    ]
-                    if self.functions
-                    else []
-                ),
                 *self.functions,
                 "int TW_SYMBOL(void *const *buffers, const int64_t *sizes)",
                 "{",
@@ -170,20 +163,21 @@ class _Printer:
         defined = {s.var.name for s in ir.walk(loop.body) if isinstance(s, ir.For | ir.Let | ir.Reg)}
         given = {b.name for b in self.kernel.buffers} | {s.name for s in self.kernel.sizes}
         special = {loop.var.name, ir.THREADS.name, ir.THREAD.name}
-        captured = sorted(used - defined - given - special)
+        names = sorted(used - defined - given - special)
+        types = {v.name: v.type for s in ir.walk(loop.body) for e in ir.expressions(s) for v in ir.variables(e)}
+        captured = [(self.type(types[v]), v) for v in names]
         body: list[str] = []
         self.block(loop.body, body, 2)
+        fields = "".join(f" {kind} {v};" for kind, v in captured)
         self.functions.append(
             "\n".join(
                 [
+                    f"typedef struct {{ void *const *buffers; const int64_t *sizes;{fields} }} {name}_context;",
                     f"static void {name}(void *context_, int64_t lo_, int64_t hi_, int64_t thread)",
                     "{",
-                    "    const TW_SYMBOL_context *const given_ = (const TW_SYMBOL_context *)context_;",
+                    f"    const {name}_context *const given_ = (const {name}_context *)context_;",
                     *self.unpack(used, "given_->buffers", "given_->sizes"),
-                    *(
-                        f"    const int64_t {v} = given_->captured[{place}];"
-                        for place, v in enumerate(captured)
-                    ),
+                    *(f"    const {kind} {v} = given_->{v};" for kind, v in captured),
                     f"    for (int64_t {loop.var.name} = lo_; {loop.var.name} < hi_; ++{loop.var.name}) {{",
                     *body,
                     "    }",
@@ -200,12 +194,11 @@ class _Printer:
             chunk = "(hi_ - lo_ + sizes[0] - 1) / sizes[0]"
         elif bind.policy == "balanced":
             bounds, parts = "(const int64_t *)buffers[1]", "sizes[2]"
-        values = "".join(f", {v}" for v in captured)
+        values = "".join(f", {v}" for _, v in captured)
         lines.extend(
             [
                 f"{pad}{{",
-                f"{pad}    const int64_t captured_[] = {{0{values}}};",
-                f"{pad}    TW_SYMBOL_context given_ = {{buffers, sizes, captured_ + 1}};",
+                f"{pad}    {name}_context given_ = {{buffers, sizes{values}}};",
                 f"{pad}    const int64_t lo_ = {lo}, hi_ = {hi};",
                 f"{pad}    tw_run((tw_driver)buffers[0], {name}, &given_, lo_, hi_, sizes[0], {chunk}, {bounds}, {parts});",
                 f"{pad}}}",

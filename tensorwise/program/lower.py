@@ -34,6 +34,9 @@ MAX_ACCUMULATORS: Final = 64
 """More output slots than this are reduced in memory: no machine has the registers."""
 MAX_REPLICAS: Final = 16
 """Unrolled copies get accumulators of their own while these stay within the vector registers."""
+MAX_COPIES: Final = 600
+"""Copies of the innermost statement, over all strips and unrolled loops: more take seconds to compile and
+overflow the instruction cache."""
 CACHE_LINE_BYTES: Final = 64
 
 
@@ -139,6 +142,7 @@ class _Lowering:
         self.elem = Type(plan.elem)
         self.block: list[Stmt] = []
         self.names: dict[str, int] = {}
+        self.copies = 0
         self.initial: float | None = None
         self.extents = {index: Var(f"N_{index}") for index in self.assignment.indices}
         self.splits: dict[str, Expr] = {
@@ -706,6 +710,12 @@ class _Lowering:
 
     def leaf(self, env: _Env) -> None:
         """Evaluate the term and reduce it into its accumulator or into memory."""
+        self.copies += 1
+        if self.copies > MAX_COPIES:
+            raise ScheduleError(
+                f"{self.schedule} makes more than {MAX_COPIES} copies of the innermost statement; "
+                "unroll less, or use a smaller tile"
+            )
         term = self.evaluate(self.assignment.expression, env)
         state = monoids.lift(self.monoid, term, self.reduced_coordinate(env))
         if env.accumulators is not None:

@@ -122,7 +122,7 @@ def _tensor(entries: Entries, format: Format, structure: _Structure) -> Tensor:
 
 
 def _source(entries: Entries, format: Format, structure: _Structure) -> np.ndarray:
-    return _placed(entries, format, structure, None, np.dtype(primitives.index_dtype(entries.nnz + 1)))
+    return _placed(entries, format, structure, None, np.dtype(primitives.index_dtype(entries.nnz)))
 
 
 def _placed(

@@ -90,6 +90,12 @@ INLINE int64_t compress(int64_t n, const tw_pack_term *parent, int64_t parent_te
         const int64_t m = n - lo < CHUNK ? n - lo : CHUNK;
         form(parent, parent_terms, lo, m, p + 1);
         form(coordinate, 1, lo, m, c + 1);
+        if (!at) { /* the last level of all: each entry has a position of its own */
+            for (int64_t e = 0; e < m; e++) put(crd, cb, lo + e, (int64_t)c[e + 1]);
+            for (int64_t e = 0; e < m; e++) put(pos, ib, (int64_t)p[e + 1] + 1, lo + e + 1);
+            stored = lo + m;
+            continue;
+        }
         const uint64_t last_p = p[m], last_c = c[m];
         for (int64_t e = 1; e <= m; e++) {
             const uint64_t parent_of_e = p[e];
@@ -98,7 +104,7 @@ INLINE int64_t compress(int64_t n, const tw_pack_term *parent, int64_t parent_te
             put(pos, ib, (int64_t)parent_of_e + 1, stored);
             p[e - 1] = (uint64_t)stored - 1; /* no longer needed */
         }
-        if (at) for (int64_t e = 0; e < m; e++) put(at, ib, lo + e, (int64_t)p[e]);
+        for (int64_t e = 0; e < m; e++) put(at, ib, lo + e, (int64_t)p[e]);
         p[0] = last_p;
         c[0] = last_c;
     }
@@ -110,8 +116,8 @@ INLINE int64_t compress(int64_t n, const tw_pack_term *parent, int64_t parent_te
     return stored;
 }
 
-/* Entries ascend by (parent, coordinate). Writes pos[parents + 1], crd and, unless NULL, the position of
-   each entry; returns how many positions the level has. */
+/* Entries ascend by (parent, coordinate). Writes pos[parents + 1], crd and the position of each entry,
+   NULL for the last level of a format; returns how many positions the level has. */
 int64_t tw_pack_compress(int64_t n, const tw_pack_term *parent, int64_t parent_terms, const tw_pack_term *coordinate,
                          int64_t parents, void *pos, int64_t index_bytes, void *crd, int64_t crd_bytes, void *at)
 {
@@ -261,13 +267,13 @@ int64_t tw_pack_group(int64_t n, const tw_pack_term *parent, int64_t parent_term
 INLINE int sort(int64_t n, uint64_t *keys, uint64_t *keys2, void *order, void *order2, int known, int low, int high,
                 int ib)
 {
-    const int bits = high - low, most = ib ? 8 : 10, passes = (bits + most - 1) / most;
+    const int bits = high - low, most = ib ? 8 : bits == 11 ? 11 : 10, passes = (bits + most - 1) / most;
     const int width = passes ? (bits + passes - 1) / passes : 0;
     if (ib && !known && !passes) for (int64_t e = 0; e < n; e++) put(order, ib, e, e);
     for (int d = 0; d < passes; d++) {
         const int shift = low + d * width, digit = high - shift < width ? high - shift : width;
         const uint64_t mask = ((uint64_t)1 << digit) - 1;
-        int64_t next[1 << 10] = {0}, sum = 0;
+        int64_t next[1 << 11] = {0}, sum = 0;
         for (int64_t e = 0; e < n; e++) next[(keys[e] >> shift) & mask]++;
         for (uint64_t b = 0; b <= mask; b++) { const int64_t size = next[b]; next[b] = sum; sum += size; }
         for (int64_t e = 0; e < n; e++) {

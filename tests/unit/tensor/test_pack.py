@@ -210,6 +210,25 @@ def test_keys_beyond_64_bits() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "U(l) C(k) C(i)",
+        "C(k1) C(i) C(k0:8) C(l)",
+        "U(i1) C(l1) U(k) C(i0:4) C(l0:4)",
+        "C(i1) C(k1) C(l1) U(i0:2) U(k0:2) U(l0:2)",
+        "U(k1) C(l) U(i1) C(i0:30) C(k0:50)",
+    ],
+)
+def test_many_entries_round_trip(text: str) -> None:
+    entries = random_entries(np.random.default_rng(11), (40, 300, 70), 40_000)
+    tensor, source = pack_with_source(entries, Format.parse(text))
+    again = unpack(tensor, source)
+    assert np.array_equal(again.values, entries.values)
+    assert all(map(np.array_equal, again.coordinates, entries.coordinates))
+    assert np.count_nonzero(source) == entries.nnz
+
+
+@pytest.mark.parametrize(
     ("text", "what"),
     [
         ("U(i) U(k)", "25000000 values for 100 entries"),

@@ -15,7 +15,8 @@ from tensorwise.errors import FormatError, InputError
 from tensorwise.tensor import primitives
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.fibertree import Tensor
-from tensorwise.tensor.format import Format, csr, row_major
+from tensorwise.tensor.format import Format, row_major
+from tensorwise.tensor.levels import Compressed, Dense
 from tensorwise.tensor.levels.level import Stage
 from tensorwise.tensor.primitives import Form, Term
 from tensorwise.tensor.remap import Axis, join
@@ -174,7 +175,8 @@ def _structure(entries: Entries, format: Format) -> _Structure:
 def _shared(entries: Entries, format: Format) -> _Structure | None:
     """Return CSR, which the entries are already, without copying; None where it does not apply."""
     pointers, crd = entries.pointers, entries.coordinates[-1]
-    if pointers is None or format != csr().renamed(format.modes):
+    rows_first = tuple(kind(Axis(mode)) for kind, mode in zip((Dense, Compressed), format.modes))
+    if pointers is None or format.levels != rows_first:
         return None
     if crd.dtype != primitives.index_dtype(entries.shape[1]):
         return None

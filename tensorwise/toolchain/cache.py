@@ -1,5 +1,6 @@
 """Compiled kernels by content: what was compiled once on this machine is loaded, not compiled again."""
 
+import _ctypes
 import atexit
 import contextlib
 import ctypes
@@ -78,6 +79,7 @@ class KernelCache:
         self.failures: dict[str, str] = {}
         """Key to message of what failed to compile; it is not tried again in this process."""
         self._shelf = Shelf(root)
+        self._private: dict[int, Shelf] = {}  # by process: a forked child leaves its parent's alone
         self._compiler = compiler
         self._cap_bytes = cap_bytes
         self._untrimmed_bytes = cap_bytes  # so that the first publication looks
@@ -183,14 +185,18 @@ class KernelCache:
         ]
 
     def _load(self, key: str, compile_s: float = 0.0) -> bool:
-        for shelf in (self._shelf, *_private_shelves()):
+        for shelf in (self._shelf, *self._private.values()):
             path = shelf.find(key)
             if path is None:
                 continue
+            library = None
             try:
-                function = ctypes.CDLL(str(path))[f"tw_{key}"]
+                library = ctypes.CDLL(str(path))
+                function = library[f"tw_{key}"]
             except (OSError, AttributeError) as error:
                 shelf.discard(path, str(error))
+                if library is not None:  # while it is open, its path would stand for it
+                    _ctypes.dlclose(library._handle)
                 continue
             function.argtypes, function.restype = (ctypes.c_void_p, ctypes.c_void_p), ctypes.c_int
             address = ctypes.cast(function, ctypes.c_void_p).value or 0
@@ -256,7 +262,7 @@ class KernelCache:
         left = [key for key in keys if not (shared and self._load(key, compile_s))]
         if left:
             try:
-                _private_shelf().publish(library, left)
+                self._private_shelf().publish(library, left)
             except OSError as error:
                 message = f"a compiled kernel cannot be kept in {tempfile.gettempdir()}: {error}; set TMPDIR"
                 self._fail(left, message)
@@ -266,6 +272,13 @@ class KernelCache:
                         f"the kernel compiled but cannot be loaded from {self._shelf.root} or "
                         f"{tempfile.gettempdir()} (mounted noexec?); set TENSORWISE_CACHE_DIR or TMPDIR"
                     )
+
+    def _private_shelf(self) -> Shelf:
+        process = os.getpid()
+        if process not in self._private:
+            shelf = self._private[process] = Shelf(Path(tempfile.mkdtemp(prefix="tensorwise-kernels-")))
+            atexit.register(lambda: shelf.remove() if os.getpid() == process else None)
+        return self._private[process]
 
     def _fail(self, keys: Sequence[str], message: str) -> None:
         self.failures.update(dict.fromkeys(keys, message))
@@ -289,9 +302,7 @@ class KernelCache:
 
     def verify(self) -> list[Path]:
         """Check every entry; remove and return those that are damaged or not this user's."""
-        paths = [path for _, paths in self._shelf.files() for path in paths]
-        fresh = Shelf(self._shelf.root)  # which has not verified anything yet
-        return [path for path in paths if fresh.find(path.stem) is None]
+        return self._shelf.verify()
 
     def clear(self) -> None:
         """Remove all entries from disk; kernels that are loaded stay usable."""
@@ -310,23 +321,6 @@ def _write_bundle(texts: dict[str, str], directory: Path) -> Path:
     path = directory / "kernels.c"
     path.write_text("".join(parts))
     return path
-
-
-_private: dict[int, Shelf] = {}
-"""Process to its temporary directory; a forked child makes its own and leaves its parent's alone."""
-
-
-def _private_shelves() -> list[Shelf]:
-    return list(_private.values())
-
-
-def _private_shelf() -> Shelf:
-    process = os.getpid()
-    if process not in _private:
-        shelf = Shelf(Path(tempfile.mkdtemp(prefix="tensorwise-kernels-")))
-        _private[process] = shelf
-        atexit.register(lambda: shelf.remove() if os.getpid() == process else None)
-    return _private[process]
 
 
 def default_cache() -> KernelCache:

@@ -57,19 +57,28 @@ class Shelf:
         try:
             if _foreign(self.root.stat()):  # its owner could swap the file after we looked
                 return None
-            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-                fault = self._fault(file)
+        except OSError:
+            return None
+        try:
+            fault = self.fault(path)
         except FileNotFoundError:
             return None
-        except OSError as error:
-            fault = str(error)
         if fault:
             self.discard(path, fault)
             return None
         return path
 
+    def fault(self, path: Path) -> str | None:
+        """Return why an entry cannot be trusted, or None; raises FileNotFoundError without one."""
+        try:
+            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+                return self._fault(file)
+        except FileNotFoundError:
+            raise
+        except OSError as error:  # a symbolic link, no right to read, a stale handle
+            return str(error)
+
     def _fault(self, file: BinaryIO) -> str | None:
-        """Return why an entry cannot be trusted, or None."""
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             return "it is not a regular file"
@@ -117,9 +126,9 @@ class Shelf:
                 first.unlink()
 
     def _prepare(self) -> None:
-        (self.root / "tmp").mkdir(mode=0o700, parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            (self.root / "locks").mkdir(mode=0o700)
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in ("tmp", "locks"):
+            (self.root / name).mkdir(mode=0o700, exist_ok=True)
         if fault := _foreign(self.root.stat()):
             raise PermissionError(errno.EPERM, fault, str(self.root))
 
@@ -193,6 +202,17 @@ class Shelf:
                 with contextlib.suppress(OSError):
                     path.unlink()
             held_bytes -= status.st_size
+
+    def verify(self) -> list[Path]:
+        """Check all entries anew; remove and return the bad ones."""
+        self._verified.clear()
+        bad: list[Path] = []
+        for path in (path for _, paths in self.files() for path in paths):
+            with contextlib.suppress(FileNotFoundError):
+                if fault := self.fault(path):
+                    self.discard(path, fault)
+                    bad.append(path)
+        return bad
 
     def clear(self) -> None:
         """Remove all entries. Lock files stay: to remove one that is held would let two builders in."""

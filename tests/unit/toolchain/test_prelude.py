@@ -1,0 +1,183 @@
+"""Every name of prelude.h against NumPy, in one kernel an element type and width."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tensorwise.errors import CompilerError
+from tensorwise.toolchain.cache import KernelCache
+from tensorwise.toolchain.compiler import Compiler, _describe
+from tests.unit.toolchain.kernels import call
+
+TYPES = {"f32": ("float", "i32", np.float32), "f64": ("double", "i64", np.float64)}
+VECTOR = """
+int TW_SYMBOL(void *const *buffers, const int64_t *sizes)
+{
+    const C *a = buffers[1], *b = buffers[2];
+    C *out = buffers[0];
+    const int64_t n = sizes[0];
+    tw_TxN x = tw_load_TxN(a), y = tw_load_TxN(b);
+    int at = 0;
+#define KEEP(v) tw_store_TxN(out + N * at++, (v))
+    KEEP(tw_splat_TxN(a[1]));
+    KEEP(tw_fmin_TxN(x, y));
+    KEEP(tw_fmax_TxN(x, y));
+    KEEP(tw_select_TxN(x < y, x, y));
+    KEEP(tw_gather_TxN_i32(a, buffers[3]));
+    KEEP(tw_gather_TxN_i64(a, buffers[4]));
+    KEEP(tw_loadn_TxN(a, n));
+    tw_storen_TxN(out + N * at++, x, n);
+    out += N * at;
+    *out++ = tw_fold_add_TxN(x);
+    *out++ = tw_fold_mul_TxN(x);
+    *out++ = tw_fold_min_TxN(x);
+    *out++ = tw_fold_max_TxN(x);
+    tw_IxN mask = x == x;
+    const tw_TxNu *anywhere = (const tw_TxNu *)(a + 1);
+    const tw_IxNu *there = (const tw_IxNu *)buffers[3];
+    *out++ = mask[0] + (*anywhere)[0] + (C)(sizeof *there == sizeof mask);
+    return 0;
+}
+"""
+SCALAR = """
+int TW_SYMBOL(void *const *buffers, const int64_t *sizes)
+{
+    C *a = buffers[0], b = a[4];
+    a[5] = tw_fmin_T(a[0], b);
+    a[6] = tw_fmax_T(a[0], b);
+    tw_atomic_add_T(a, b);
+    tw_atomic_mul_T(a + 1, b);
+    tw_atomic_min_T(a + 2, b);
+    tw_atomic_max_T(a + 3, b);
+    TW_PREFETCH(a);
+    TW_PREFETCH_STREAM(a);
+    return TW_LIKELY(1) + TW_UNLIKELY(0);
+}
+"""
+
+
+def others() -> list[str]:
+    """Return the compilers of this machine that are not the first choice."""
+    return [name for name in ("clang", "zig cc") if shutil.which(name.split()[0])]
+
+
+@pytest.fixture(params=["default", "baseline", *others()])
+def any_cache(
+    request: pytest.FixtureRequest, compiler: Compiler, tmp_path_factory: pytest.TempPathFactory
+) -> KernelCache:
+    root = tmp_path_factory.mktemp("prelude") / "kernels"
+    if request.param == "default":
+        return KernelCache(root, compiler)
+    if request.param == "baseline":  # the oldest processor of this kind: no masks, short registers
+        flags = tuple(flag for flag in compiler.flags if not flag.endswith("=native"))
+        return KernelCache(
+            root, Compiler(compiler.command, compiler.kind, compiler.version, flags, "baseline")
+        )
+    try:
+        return KernelCache(root, _describe(tuple(request.param.split())))
+    except CompilerError as error:
+        pytest.skip(str(error))
+
+
+def fill(text: str, kind: str, lanes: int = 0) -> str:
+    names = {"TxN": f"{kind}x{lanes}", "IxN": f"{TYPES[kind][1]}x{lanes}"}
+    for name, value in names.items():
+        text = text.replace(name, value)
+    text = text.replace("const C ", f"const {TYPES[kind][0]} ").replace("    C ", f"    {TYPES[kind][0]} ")
+    return text.replace("(C)", f"({TYPES[kind][0]})").replace("_T(", f"_{kind}(").replace("N *", f"{lanes} *")
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_vectors(kind: str, any_cache: KernelCache) -> None:
+    _, _, dtype = TYPES[kind]
+    rng = np.random.default_rng(11)
+    widths = [2, 4, 8, 16]
+    kernels = any_cache.get([fill(VECTOR, kind, lanes) for lanes in widths])
+    for lanes, kernel in zip(widths, kernels, strict=True):
+        for n in range(-1, lanes + 2):
+            a, b = rng.uniform(0.5, 2.0, (2, 40)).astype(dtype)
+            a[n % lanes] = np.nan if n % 3 == 0 else np.inf if n % 3 == 1 else 1.0
+            b[(n + 1) % lanes] = np.nan
+            i32, i64 = (rng.integers(0, 39, lanes).astype(width) for width in (np.int32, np.int64))
+            out = np.full(8 * lanes + 5, -7, dtype)
+            # unaligned on purpose
+            assert call(kernel, [out, a[1:], b[1:], i32, i64], [n]) == 0
+            a, b = a[1:], b[1:]
+            x, y, kept = a[:lanes], b[:lanes], max(0, min(n, lanes))
+            lane = np.arange(lanes)
+            expected = [
+                np.full(lanes, a[1]), np.minimum(x, y), np.maximum(x, y), np.where(x < y, x, y),
+                a[i32], a[i64],
+                np.where(lane < kept, x, 0), np.where(lane < kept, x, -7),
+            ]  # fmt: skip
+            for row, values in enumerate(expected):
+                np.testing.assert_array_equal(
+                    out[row * lanes : (row + 1) * lanes], values, f"{lanes=} {n=} {row=}"
+                )
+            folds = out[8 * lanes :]
+            np.testing.assert_allclose(folds[:2], [x.sum(), x.prod()], rtol=1e-5)
+            np.testing.assert_array_equal(folds[2:4], [x.min(), x.max()])
+            np.testing.assert_array_equal(folds[4], dtype(0 if np.isnan(x[0]) else -1) + a[1] + 1)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("value", [3.0, -1.0, np.nan, np.inf])
+def test_scalars(kind: str, value: float, any_cache: KernelCache) -> None:
+    (kernel,) = any_cache.get([fill(SCALAR, kind)])
+    for start in (2.0, np.nan, -np.inf):
+        a = np.full(7, start, TYPES[kind][2])
+        a[4] = value
+        assert call(kernel, [a]) == 1
+        with np.errstate(invalid="ignore"):
+            low, high = np.minimum(start, value), np.maximum(start, value)
+            np.testing.assert_array_equal(a, [start + value, start * value, low, high, value, low, high])
+
+
+def test_tails_do_not_touch_what_is_beyond(any_cache: KernelCache, tmp_path: Path) -> None:
+    """A page that may not be read follows the array."""
+    text = """
+    #include <sys/mman.h>
+    int TW_SYMBOL(void *const *buffers, const int64_t *sizes)
+    {
+        char *page = mmap(0, 1 << 17, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (page == MAP_FAILED || mprotect(page + (1 << 16), 1 << 16, PROT_NONE)) return 1;
+        for (int64_t n = 0; n <= 8; n++) {
+            float *p = (float *)(page + (1 << 16)) - n;
+            tw_storen_f32x8(p, tw_loadn_f32x8(p, n) + 1, n);
+            double *q = (double *)(page + (1 << 16)) - n;
+            tw_storen_f64x8(q, tw_loadn_f64x8(q, n) + 1, n);
+        }
+        return munmap(page, 1 << 17);
+    }
+    """
+    assert call(any_cache.get([text])[0], [None]) == 0
+
+
+@pytest.mark.parametrize("kind", ["i32", "i64"])
+def test_search(kind: str, any_cache: KernelCache) -> None:
+    dtype = {"i32": np.int32, "i64": np.int64}[kind]
+    text = f"""
+    int TW_SYMBOL(void *const *buffers, const int64_t *sizes)
+    {{
+        int64_t *out = buffers[1];
+        out[0] = tw_search_{kind}(buffers[0], sizes[0], sizes[1], sizes[2]);
+        out[1] = tw_lower_{kind}(buffers[0], sizes[0], sizes[1], sizes[2]);
+        out[2] = tw_min_i64(sizes[0], sizes[2]);
+        out[3] = tw_max_i64(sizes[0], sizes[2]);
+        return 0;
+    }}
+    """
+    (kernel,) = any_cache.get([text])
+    rng = np.random.default_rng(3)
+    for _ in range(300):
+        crd = np.unique(rng.integers(-5, 60, rng.integers(1, 30))).astype(dtype)
+        lo, hi = sorted(int(v) for v in rng.integers(0, crd.size + 1, 2))
+        c = int(rng.integers(-7, 63))
+        out = np.zeros(4, np.int64)
+        call(kernel, [crd, out], [lo, hi, c])
+        found = lo + int(np.searchsorted(crd[lo:hi], c))
+        assert out[1] == found
+        assert out[0] == (found if found < hi and crd[found] == c else -1)
+        assert (out[2], out[3]) == (min(lo, c), max(lo, c))

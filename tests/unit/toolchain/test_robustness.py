@@ -1,0 +1,37 @@
+"""A short run of benchmarks/robustness/kill_cache.py."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tensorwise.toolchain.compiler import Compiler
+
+ROOT = Path(__file__).parents[3]
+SCRIPT = ROOT / "benchmarks" / "robustness" / "kill_cache.py"
+
+
+@pytest.mark.skipif(not SCRIPT.exists() or not hasattr(os, "fork"), reason="needs the benchmarks and fork")
+def test_kills_and_crowds_do_no_harm(compiler: Compiler, tmp_path: Path) -> None:
+    out = tmp_path / "result.json"
+    command = [
+        sys.executable,
+        str(SCRIPT),
+        "--kills",
+        "20",
+        "--processes",
+        "4",
+        "--kernels",
+        "10",
+        "--out",
+        str(out),
+    ]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    result = json.loads(out.read_text())
+    assert result["holds"]
+    assert result["kills"]["puts"] > 0
+    assert result["together"]["kernels"] == 10

@@ -1,0 +1,106 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from tensorwise.errors import InputError
+from tensorwise.toolchain import threads
+from tensorwise.toolchain.threads import available_threads, cpu_quota
+
+
+@pytest.fixture(autouse=True)
+def eight_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "_affinity", lambda: 8)
+    monkeypatch.setattr(threads, "cpu_quota", lambda: None)
+    for name in ("OMP_NUM_THREADS", "TENSORWISE_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(("omp", "own", "expected"), [
+    ("", "", 8), ("4", "", 4), ("4,2", "", 4), (" 3 , 2", "", 3), ("many", "", 8), ("0", "", 1),
+    ("", "2", 2), ("4", "2", 2), ("2", "4", 2), ("", "100", 8),
+])  # fmt: skip
+def test_variables(omp: str, own: str, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", omp)
+    monkeypatch.setenv("TENSORWISE_NUM_THREADS", own)
+    assert available_threads() == expected
+
+
+@pytest.mark.parametrize("own", ["0", "-1", "two", "1.5"])
+def test_own_variable_must_be_right(own: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENSORWISE_NUM_THREADS", own)
+    with pytest.raises(InputError, match=f"TENSORWISE_NUM_THREADS is '{own}'"):
+        available_threads()
+
+
+@pytest.mark.parametrize(
+    ("quota", "expected"), [(None, 8), (0.5, 1), (1.0, 1), (1.5, 2), (3.0, 3), (99.0, 8)]
+)
+def test_quota_is_rounded_up(quota: float | None, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "cpu_quota", lambda: quota)
+    assert available_threads() == expected
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity here")
+def test_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5, 7})
+    assert threads._affinity() == 3
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+CGROUPS = {
+    "none": ({}, None),
+    "v2 unlimited": ({"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/cpu.max": "max 100000\n"}, None),
+    "v2": ({"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/cpu.max": "150000 100000\n"}, 1.5),
+    "v2, limited above": (
+        {
+            "proc/self/cgroup": "0::/a/b\n",
+            "sys/fs/cgroup/a/cpu.max": "200000 100000\n",
+            "sys/fs/cgroup/a/b/cpu.max": "max 100000\n",
+        },
+        2.0,
+    ),
+    "v2, own root in a container": (
+        {"proc/self/cgroup": "0::/../x\n", "sys/fs/cgroup/cpu.max": "400000 100000"},
+        4.0,
+    ),
+    "v1": (
+        {
+            "proc/self/cgroup": "5:memory:/m\n4:cpu,cpuacct:/c\n1:name=systemd:/\n",
+            "sys/fs/cgroup/cpu,cpuacct/c/cpu.cfs_quota_us": "250000\n",
+            "sys/fs/cgroup/cpu,cpuacct/c/cpu.cfs_period_us": "100000\n",
+        },
+        2.5,
+    ),
+    "v1 in a container": (
+        {
+            "proc/self/cgroup": "4:cpu:/docker/0123\n",
+            "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "100000\n",
+            "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+        },
+        1.0,
+    ),
+    "v1 unlimited": (
+        {
+            "proc/self/cgroup": "4:cpu:/\n",
+            "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
+            "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+        },
+        None,
+    ),
+    "rubbish": ({"proc/self/cgroup": "what\n0::/a\n", "sys/fs/cgroup/a/cpu.max": "lots of it\n"}, None),
+}
+
+
+@pytest.mark.parametrize("name", CGROUPS)
+def test_cgroups(name: str, tmp_path: Path) -> None:
+    files, expected = CGROUPS[name]
+    assert cpu_quota(write(tmp_path, files)) == expected

@@ -1,3 +1,47 @@
 """Tensorwise: sparse tensor programs made fast by choosing format, schedule, code version and device."""
 
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from tensorwise.errors import TensorwiseError as TensorwiseError
+    from tensorwise.front.api import compile as compile
+    from tensorwise.front.api import tune as tune
+    from tensorwise.operator import Operator as Operator
+    from tensorwise.saving import load as load
+    from tensorwise.tensor.entries import Entries as Entries
+    from tensorwise.tensor.entries import entries_from as entries_from
+    from tensorwise.tensor.files import read as read
+    from tensorwise.tensor.files import write as write
+    from tensorwise.tensor.format import Format as Format
+
+_HOMES = {
+    "Entries": "tensorwise.tensor.entries",
+    "Format": "tensorwise.tensor.format",
+    "Operator": "tensorwise.operator",
+    "TensorwiseError": "tensorwise.errors",
+    "compile": "tensorwise.front.api",
+    "entries_from": "tensorwise.tensor.entries",
+    "load": "tensorwise.saving",
+    "read": "tensorwise.tensor.files",
+    "tune": "tensorwise.front.api",
+    "write": "tensorwise.tensor.files",
+}
+"""Public name -> module. They are imported when first used, so that ``import tensorwise`` is quick."""
+
+__all__ = [*_HOMES, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tensorwise' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

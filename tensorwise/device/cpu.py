@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+import tensorwise
 from tensorwise.device.device import Device, Measurement
 from tensorwise.device.machine import host
 from tensorwise.device.timing import RoundTable, measuring_slot
@@ -93,16 +94,16 @@ class CpuDevice(Device):
         Candidates are compiled together, before the first is timed.
         """
         space = cpu_space(workload.assignment, next(iter(workload.sparse)))
-        yield from self.measure_programs(workload, [space.program(workload, config) for config in configs])
+        yield from self.measure_kernels(workload, [space.program(workload, config) for config in configs])
 
-    def measure_programs(
-        self, workload: Workload, programs: Sequence[Program], incumbent_s: float | None = None
+    def measure_kernels(
+        self, workload: Workload, kernels: Sequence[Program | str], incumbent_s: float | None = None
     ) -> Iterator[Measurement]:
-        """Yield a measurement for each program; ``incumbent_s`` is the best time known so far."""
-        refused = self.compile(workload, programs)
-        runnable = [place for place in range(len(programs)) if place not in refused]
+        """Yield a measurement for each program or library name; ``incumbent_s`` is the best time so far."""
+        refused = self.compile(workload, kernels)
+        runnable = [place for place in range(len(kernels)) if place not in refused]
         request = {
-            "screen": [_described(programs[place]) for place in runnable],
+            "screen": [_described(kernels[place]) for place in runnable],
             "threads": self.threads,
             "incumbent_s": incumbent_s,
         }
@@ -110,7 +111,7 @@ class CpuDevice(Device):
         answered = iter(())  # type: Iterator[Mapping[str, Any]]
         if runnable:
             answered = self._ask(workload, request)
-        for place in range(len(programs)):
+        for place in range(len(kernels)):
             while place not in results:
                 answer = next(answered, None)
                 if answer is None:
@@ -121,16 +122,20 @@ class CpuDevice(Device):
                     )
             yield results[place]
 
-    def compile(self, workload: Workload, programs: Sequence[Program]) -> dict[int, Measurement]:
-        """Compile the programs into the kernel cache; return the measurements of those that fail."""
+    def compile(self, workload: Workload, kernels: Sequence[Program | str]) -> dict[int, Measurement]:
+        """Compile the programs among ``kernels`` into the cache; return the measurements of those that fail."""
         texts: dict[int, str] = {}
         refused: dict[int, Measurement] = {}
-        for place, program in enumerate(programs):
+        for place, program in enumerate(kernels):
+            if isinstance(program, str):
+                continue
             try:
                 check_work(program, workload)
                 texts[place] = GeneratedKernel(program).text(workload)
             except ScheduleError as error:
                 refused[place] = Measurement.failed("refused", str(error))
+        if not texts:
+            return refused
         start = time.perf_counter()
         try:
             loaded = default_cache().get(list(texts.values()), on_error="none")
@@ -159,9 +164,8 @@ class CpuDevice(Device):
         """
         names = list(kernels)
         failed: dict[str, str] = {}
-        programs = {name: kernel for name, kernel in kernels.items() if isinstance(kernel, Program)}
-        for place, measurement in self.compile(workload, list(programs.values())).items():
-            failed[list(programs)[place]] = measurement.note
+        for place, measurement in self.compile(workload, list(kernels.values())).items():
+            failed[names[place]] = measurement.note
         names = [name for name in names if name not in failed]
         facts: dict[str, dict[str, float]] = {}
         table = None
@@ -213,6 +217,22 @@ class CpuDevice(Device):
                 shutil.rmtree(folder, ignore_errors=True)
             self._loaded = workload
         return self._worker
+
+    @property
+    def provenance(self) -> dict[str, object]:
+        """What a Record needs besides the times: versions, host, compiler and flags, threads, cache."""
+        facts: dict[str, object] = {
+            "version": tensorwise.__version__,
+            "host": host().cpu,
+            "host_id": host().id,
+            "threads": self.threads,
+            "cache": self.cache,
+            "protocol": PROTOCOL,
+        }
+        with contextlib.suppress(CompilerError):
+            compiler = find_compiler()
+            facts |= {"compiler": compiler.version, "flags": " ".join(compiler.flags)}
+        return facts
 
     def close(self) -> None:
         """End the worker process."""

@@ -42,6 +42,8 @@ class Measurement:
         samples: seconds of the single runs, in the order they ran; empty where only the median is known.
         status: how it ended, one of STATUSES.
         note: one line for people: why it failed, or on what condition it was taken.
+        conversion_s: seconds that packing the operand took; 0 where nothing was packed.
+        bytes_held: bytes of the packed operand and workspaces.
     """
 
     seconds: float
@@ -49,6 +51,8 @@ class Measurement:
     samples: tuple[float, ...] = ()
     status: Status = "ok"
     note: str = ""
+    conversion_s: float = 0.0
+    bytes_held: int = 0
 
     def __post_init__(self) -> None:
         # Notes quote compilers and library errors, which need not be valid text.
@@ -97,6 +101,8 @@ class Measurement:
             "samples": list(self.samples),
             "status": self.status,
             "note": self.note,
+            "conversion_s": self.conversion_s,
+            "bytes_held": self.bytes_held,
         }
 
     @classmethod
@@ -114,6 +120,8 @@ class Measurement:
                 tuple(float(sample) for sample in samples),  # type: ignore[attr-defined]
                 data["status"],  # type: ignore[arg-type]
                 str(data["note"]),
+                float(data.get("conversion_s", 0.0)),  # type: ignore[arg-type]
+                int(data.get("bytes_held", 0)),  # type: ignore[call-overload]
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"malformed measurement {str(data)[:120]}: {error!r}") from error

@@ -1,7 +1,7 @@
 """Generated kernels: a Program compiled, its operands packed, ready to be called."""
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -12,6 +12,7 @@ from tensorwise.program.kernel import BoundKernel, Kernel
 from tensorwise.program.packed import PackedOperands, arranged
 from tensorwise.program.program import ELEMS, PlanKey, Program, kernel_text
 from tensorwise.program.workload import Workload
+from tensorwise.tensor.fibertree import Tensor
 from tensorwise.toolchain.cache import default_cache
 from tensorwise.toolchain.runtime import driver_address
 
@@ -61,9 +62,11 @@ class BoundProgram(BoundKernel):
         source: the C text.
     """
 
-    def __init__(self, program: Program, workload: Workload, threads: int) -> None:
+    def __init__(
+        self, program: Program, workload: Workload, threads: int, tensors: dict[str, Tensor] | None = None
+    ) -> None:
         self.program, self.workload, self.threads = program, workload, threads
-        self.packed = PackedOperands(program, workload, threads)
+        self.packed = PackedOperands(program, workload, threads, tensors)
         self.conversion_s = self.packed.conversion_s
         self.compile_s = 0.0
         self.source = ""
@@ -125,6 +128,46 @@ class BoundProgram(BoundKernel):
                 self._masked = self._call(self.program.masked(), True)
             self._invoke(self._masked, held)
         self.packed.finish(out)
+
+    def resized(self, workload: Workload) -> "BoundProgram":
+        """Return the same program and packed operands for a workload that differs in dense-only extents."""
+        return BoundProgram(self.program, workload, self.threads, self.packed.tensors)
+
+    def fast_call(self) -> Callable[[np.ndarray], np.ndarray | None] | None:
+        """Return the shortest way to call a program with one dense operand, None where there is none.
+
+        It returns a new output array, or None for an operand that needs ``run`` (other shape, dtype or
+        layout). Argument arrays are laid out once and handed from call to call, one a thread at a time.
+        """
+        workload, call = self.workload, self._main
+        if len(workload.dense) != 1 or call.status is not None or self.packed.unreached is not None:
+            return None
+        if workload.column_major(workload.dense[0]) or workload.keeps_pattern:
+            return None
+        shape, out_shape = workload.shape(workload.dense[0]), workload.output_shape
+        dtype, out_dtype = workload.dtype, workload.output_dtype
+        function, sizes, keep = call.function, call.sizes, self
+        place, out_place = call.places
+        layout = ctypes.c_void_p * len(call.pointers)
+        free: list[ctypes.Array[ctypes.c_void_p]] = []
+        empty, ndarray = np.empty, np.ndarray
+
+        def quick(operand: np.ndarray) -> np.ndarray | None:
+            if type(operand) is not ndarray or operand.shape != shape or operand.dtype != dtype:
+                return None
+            if not operand.flags.c_contiguous:
+                return None
+            out = empty(out_shape, out_dtype)
+            pointers = free.pop() if free else layout(*keep._main.pointers)
+            pointers[place] = operand.__array_interface__["data"][0]
+            pointers[out_place] = out.__array_interface__["data"][0]
+            code = function(pointers, sizes)
+            free.append(pointers)
+            if code:
+                raise MeasurementError(f"the kernel of {keep.program.name} returned error {code}")
+            return out
+
+        return quick
 
     def _invoke(self, call: _Call, arrays: Sequence[np.ndarray]) -> None:
         pointers = (ctypes.c_void_p * len(call.pointers))(*call.pointers)

@@ -23,8 +23,10 @@ class PackedOperands:
         conversion_s: seconds that packing took.
     """
 
-    def __init__(self, program: Program, workload: Workload, threads: int) -> None:
-        """Pack.
+    def __init__(
+        self, program: Program, workload: Workload, threads: int, tensors: dict[str, Tensor] | None = None
+    ) -> None:
+        """Pack, unless ``tensors`` are packed already.
 
         Raises:
             FormatError: a format would store far more than the entries.
@@ -40,7 +42,7 @@ class PackedOperands:
             )
         self.program, self.workload, self.threads = program, workload, threads
         start = time.perf_counter()
-        self.tensors: dict[str, Tensor] = {
+        self.tensors: dict[str, Tensor] = tensors or {
             name: pack(entries, program.formats[name]) for name, entries in workload.sparse.items()
         }
         self.unreached = _unreached(workload)

@@ -5,11 +5,13 @@ parallel loop and its chunk. Ours: register tile, unrolling, prefetch, balanced 
 Loops are named i1 and i0 throughout; an index split by 1 has the loop i1 only.
 """
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, final
 
+from tensorwise.errors import InputError
 from tensorwise.program.einsum import Assignment
 from tensorwise.program.program import Program
 from tensorwise.program.schedule import (
@@ -25,7 +27,7 @@ from tensorwise.program.schedule import (
 )
 from tensorwise.program.work import work_bound
 from tensorwise.program.workload import Workload
-from tensorwise.space.config import Value
+from tensorwise.space.config import Config, Value
 from tensorwise.space.domain import orders
 from tensorwise.space.param import Param, powers
 from tensorwise.space.params import Choice, Flag, Permutation, PowerOfTwo
@@ -416,3 +418,40 @@ def _strings(value: Value) -> tuple[str, ...]:
 def _number(value: Value) -> int:
     assert isinstance(value, int)
     return value
+
+
+def portfolio(space: Space, workload: Workload) -> list[Config]:
+    """Return the configs worth trying first: known good structures, the space's default at the head.
+
+    Their kernels are what ``tensorwise cache warm`` compiles. Blocks, sparse blocks of columns,
+    doubly compressed rows, the column-major format, serial runs, tile and prefetch variants.
+    """
+    (name,) = workload.sparse
+    stored = workload.assignment.access(name).indices
+    rows, columns = stored[0], stored[-1]
+    start = dict(space.default(workload))
+    partials: list[dict[str, object]] = [{}]
+    partials.extend({"policy": "dynamic", "chunk": chunk} for chunk in (8, 64))
+    partials.append({"parallel": "none"})
+    partials.extend({"vectors": vectors} for vectors in (1, 2, 4, 12) if start["tile"] != "none")
+    partials.extend({"unroll": factor} for factor in (1, 2, 8))
+    partials.extend({"prefetch": distance} for distance in (8, 16))
+    partials.append({f"kind_{rows}1": "C"})
+    for height, width in ((2, 2), (4, 4), (2, 1), (4, 1), (8, 1), (1, 4), (8, 8), (1, 8)):
+        sizes = {f"split_{rows}": height, f"split_{columns}": width}
+        block = dict(space.complete(sizes, workload))
+        partials.append({k: block[k] for k in ("order", *sizes, *(k for k in block if k.startswith("kind_")))})
+    for width in (1024, 8192):
+        if workload.sizes[columns] >= 2 * width:
+            loops = [loop for loop in _strings(start["order"]) if loop != f"{columns}1"]
+            order = (f"{columns}1", *loops, f"{columns}0")
+            kinds = {f"kind_{columns}1": "U", f"kind_{rows}1": "U", f"kind_{columns}0": "C"}
+            partials.append({f"split_{columns}": width, "order": order, **kinds, "parallel": f"{rows}1", "policy": "dynamic"})
+    found: dict[Config, None] = {}
+    for partial in partials:
+        with contextlib.suppress(InputError):
+            config = space.complete(partial, workload)
+            # What a domain or rule does not allow for this workload was replaced: then it is no longer the idea.
+            if all(config[name] == value for name, value in partial.items() if value is not None):
+                found[config] = None
+    return list(found)

@@ -1,0 +1,266 @@
+"""The Operator: what tuning returns - a kernel bound to a packed operand, callable like the matrix it replaces."""
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from tensorwise.device.library import LIBRARY
+from tensorwise.errors import InputError, TensorwiseError
+from tensorwise.program.generated import BoundProgram, GeneratedKernel
+from tensorwise.program.kernel import BoundKernel, Kernel
+from tensorwise.program.program import Program
+from tensorwise.program.workload import Workload, workload
+from tensorwise.space.cpu import cpu_space
+from tensorwise.tensor.entries import from_coordinates
+
+if TYPE_CHECKING:
+    from tensorwise.tune import TuneResult
+
+MOST_WIDTHS = 8
+"""Widths of the dense operand besides the tuned one, whose call layouts are kept."""
+
+
+@final
+class Operator:
+    """A tuned operation on one sparse operand.
+
+    ``operator(B, ...)`` runs the operation on the dense operands. For SpMV and SpMM the operator also
+    stands in for the matrix: ``operator @ X``, ``matvec``, ``rmatvec``, ``matmat``, ``rmatmat``, ``shape``
+    and ``dtype`` are what SciPy's ``cg``, ``gmres``, ``svds``, ``eigsh`` and ``lobpcg`` ask for.
+
+    Attributes:
+        workload: what is computed; the sparse operand's values are those given to ``tune``.
+        kernel: name of the kernel: ``tensorwise`` for generated code, or a library's.
+        program: format and schedule of generated code, None for a library.
+        threads: threads of a call.
+        result: what the tuning measured, None for an operator compiled by hand or loaded.
+    """
+
+    def __init__(self, bound: BoundKernel, workload: Workload, threads: int, kernel: Kernel) -> None:
+        self.workload, self.threads = workload, threads
+        self.kernel = kernel.name
+        self.program: Program | None = kernel.program if isinstance(kernel, GeneratedKernel) else None
+        self.result: TuneResult | None = None
+        self._kernel, self._bound = kernel, bound
+        self._others: OrderedDict[tuple[int, ...], tuple[Workload, BoundKernel]] = OrderedDict()
+        self._transposed: Operator | None = None
+        self._lock = threading.Lock()
+        self._fast = bound.fast_call() if isinstance(bound, BoundProgram) else None
+
+    # -- calling ----------------------------------------------------------------------------------------
+
+    def __call__(self, *operands: np.ndarray, out: np.ndarray | None = None) -> Any:
+        """Run the operation.
+
+        Args:
+            operands: the dense operands in the einsum's order: B (k,) or (k, j) for SpMV and SpMM, B (i, k)
+                and D (k, j) for SDDMM, the factor matrices for MTTKRP. Their dtype is the operator's.
+                The dense-only extent may differ from the tuned one; a layout that the kernel does not
+                expect is copied.
+            out: C-contiguous array for the result, overwritten.
+
+        Returns:
+            ``out``, or a new array. For SDDMM without ``out`` a ``csr_array`` with the operand's pattern;
+            ``out`` takes its values, one an entry in row-major order.
+
+        Raises:
+            InputError: wrong number, shape or dtype of operands.
+        """
+        if out is None and self._fast is not None and len(operands) == 1:
+            quick = self._fast(operands[0])
+            if quick is not None:
+                return quick
+        work, bound = self._for(operands)
+        work.check_operands(operands)
+        made = np.empty(work.output_shape, work.output_dtype) if out is None else self._checked(out, work)
+        bound.run(operands, made)
+        if out is None and work.keeps_pattern and work.entries.order == 2:
+            return work.entries.with_values(made).to_scipy()
+        return made
+
+    def _checked(self, out: np.ndarray, work: Workload) -> np.ndarray:
+        expected = work.output_shape, work.output_dtype
+        if not isinstance(out, np.ndarray) or (out.shape, out.dtype) != expected or not out.flags.c_contiguous:
+            got = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+            raise InputError(f"out must be a C-contiguous {expected[1]} array of shape {expected[0]}, got {got}")
+        if not out.flags.writeable:
+            raise InputError("out is read-only; give a writable array")
+        return out
+
+    def _for(self, operands: tuple[np.ndarray, ...]) -> tuple[Workload, BoundKernel]:
+        """Return the workload and kernel for the operands' dense-only extents."""
+        free = self._free()
+        if not free or len(operands) != len(self.workload.dense):
+            return self.workload, self._bound
+        sizes = dict(self.workload.sizes)
+        for name, operand in zip(self.workload.dense, operands, strict=True):
+            indices = self.workload.assignment.access(name).indices
+            for index, extent in zip(indices, getattr(operand, "shape", ()), strict=False):
+                if index in free and len(operand.shape) == len(indices):
+                    sizes[index] = extent
+        key = tuple(sizes[index] for index in free)
+        if key == tuple(self.workload.sizes[index] for index in free):
+            return self.workload, self._bound
+        if min(key) == 0:
+            raise InputError(f"the dense operands of {self.workload.op} have an extent of 0; give at least one column")
+        with self._lock:
+            if key not in self._others:
+                other = Workload(self.workload.op, self.workload.einsum, self.workload.sparse, sizes)
+                bound = self._bound
+                rebound = bound.resized(other) if isinstance(bound, BoundProgram) else self._kernel.bind(other, self.threads)
+                self._others[key] = other, rebound
+                if len(self._others) > MOST_WIDTHS:
+                    self._others.popitem(last=False)
+            self._others.move_to_end(key)
+            return self._others[key]
+
+    def _free(self) -> tuple[str, ...]:
+        stored = {i for name in self.workload.sparse for i in self.workload.assignment.access(name).indices}
+        return tuple(i for i in self.workload.assignment.indices if i not in stored)
+
+    # -- standing in for the matrix -----------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the sparse operand."""
+        return self.workload.entries.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """float32 or float64."""
+        return self.workload.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of modes of the sparse operand."""
+        return self.workload.entries.order
+
+    def __matmul__(self, other: np.ndarray) -> np.ndarray:
+        """Return ``A @ other`` for a vector or matrix; other dtypes are converted to the operator's."""
+        other = np.asarray(other)
+        return self.matvec(other) if other.ndim == 1 else self.matmat(other)
+
+    def matvec(self, x: np.ndarray) -> np.ndarray:
+        """Return A x for x of shape (k,) or (k, 1)."""
+        self._as_matrix("matvec")
+        flat = self._converted(x).reshape(-1)
+        if self.workload.op == "spmv":
+            made: np.ndarray = self(flat)
+        else:
+            made = self(flat.reshape(-1, 1))[:, 0]
+        return made if np.ndim(x) == 1 else made.reshape(-1, 1)
+
+    def matmat(self, X: np.ndarray) -> np.ndarray:
+        """Return A X for X of shape (k, n)."""
+        self._as_matrix("matmat")
+        X = self._converted(X)
+        if X.ndim != 2 or X.shape[0] != self.shape[1]:
+            raise InputError(f"matmat takes an array of shape ({self.shape[1]}, n), got {X.shape}")
+        if X.shape[1] == 0:
+            return np.empty((self.shape[0], 0), self.dtype)
+        if self.workload.op == "spmm":
+            return np.asarray(self(X))
+        with self._lock:
+            key = (X.shape[1],)
+            if key not in self._others:
+                other = workload("spmm", self.workload.entries, n=X.shape[1])
+                kernel = default_kernel(other)
+                self._others[key] = other, kernel.bind(other, self.threads)
+                if len(self._others) > MOST_WIDTHS:
+                    self._others.popitem(last=False)
+            other, bound = self._others[key]
+        out = np.empty(other.output_shape, other.output_dtype)
+        bound.run([X], out)
+        return out
+
+    def rmatvec(self, x: np.ndarray) -> np.ndarray:
+        """Return A^T x; the transposed operand is stored at the first call, with the default schedule."""
+        return self.T.matvec(x)
+
+    def rmatmat(self, X: np.ndarray) -> np.ndarray:
+        """Return A^T X."""
+        return self.T.matmat(X)
+
+    @property
+    def T(self) -> "Operator":  # noqa: N802 - as NumPy and SciPy call it
+        """The transposed operator (stored as a matrix of its own at first use)."""
+        self._as_matrix("the transpose")
+        if self._transposed is None:
+            entries = self.workload.entries
+            rows, columns = entries.coordinates
+            flipped = from_coordinates(entries.shape[::-1], (columns, rows), entries.values, entries.dtype, "transpose")
+            n = self.workload.sizes.get("j") if self.workload.op == "spmm" else None
+            work = workload(self.workload.op, flipped, n=n)
+            self._transposed = bind(default_kernel(work), work, self.threads)
+            self._transposed._transposed = self
+        return self._transposed
+
+    def _as_matrix(self, what: str) -> None:
+        if self.workload.op not in ("spmv", "spmm"):
+            raise InputError(f"{what} needs an operator tuned for spmv or spmm, this one computes {self.workload.op}")
+
+    def _converted(self, x: np.ndarray) -> np.ndarray:
+        if np.iscomplexobj(x):
+            raise InputError("complex operands are not supported; apply the operator to real and imaginary parts")
+        return np.asarray(x, dtype=self.dtype)
+
+    # -- telling --------------------------------------------------------------------------------------------
+
+    @property
+    def format(self) -> str:
+        """Storage format of the sparse operand as text; empty for a library kernel."""
+        return str(next(iter(self.program.formats.values()))) if self.program else ""
+
+    @property
+    def schedule(self) -> str:
+        """Schedule as text; empty for a library kernel."""
+        return str(self.program.schedule) if self.program else ""
+
+    @property
+    def bytes_held(self) -> int:
+        """Bytes of the packed operand and workspaces."""
+        return self._bound.bytes_held
+
+    @property
+    def conversion_s(self) -> float:
+        """Seconds that packing or converting the operand took."""
+        return self._bound.conversion_s
+
+    def source(self) -> str:
+        """Return the C text of generated code; empty for a library kernel."""
+        return self._bound.source if isinstance(self._bound, BoundProgram) else ""
+
+    def report(self) -> str:
+        """Return what the tuning found as text: format and schedule, times, costs, calls to break even."""
+        if self.result is None:
+            return repr(self)
+        return self.result.text()
+
+    def __repr__(self) -> str:
+        chosen = f"{self.format}; {self.schedule}" if self.program else f"kernel {self.kernel}"
+        return f"<Operator {self.workload.op} {self.shape} {self.dtype}, {self.threads} threads: {chosen}>"
+
+    def save(self, path: Any) -> None:
+        """Save operand and choice to one file; see :func:`tensorwise.saving.save`."""
+        from tensorwise.saving import save
+
+        save(self, path)
+
+
+def bind(kernel: Kernel, work: Workload, threads: int) -> Operator:
+    """Return the operator of ``kernel`` on ``work``; raises what ``Kernel.bind`` raises."""
+    return Operator(kernel.bind(work, threads), work, threads, kernel)
+
+
+def default_kernel(work: Workload) -> Kernel:
+    """Return the kernel used without tuning: the space's default program, or SciPy without a compiler."""
+    from tensorwise.toolchain.compiler import find_compiler
+
+    try:
+        find_compiler()
+    except TensorwiseError:
+        return LIBRARY["scipy"]()
+    space = cpu_space(work.assignment, next(iter(work.sparse)))
+    return GeneratedKernel(space.program(work, space.default(work)))

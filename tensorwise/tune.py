@@ -1,0 +1,514 @@
+"""The loop: ask a strategy, measure, record, tell - then time the best against what the user had.
+
+A strategy proposes configs of the CPU's space until its share of the budget is spent. The fastest few
+and the libraries meet in interleaved rounds; the winner is timed again in rounds that did not choose it, and
+the answer is the fastest verified kernel, possibly a library's.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, final
+
+import numpy as np
+
+from tensorwise.data.record import Record
+from tensorwise.data.store import Store
+from tensorwise.device.cpu import CpuDevice, Rounds
+from tensorwise.device.device import Measurement
+from tensorwise.device.library import LIBRARY, available
+from tensorwise.device.rounds import RoundTable
+from tensorwise.errors import InputError, MeasurementError, StoreError, TensorwiseError
+from tensorwise.operator import Operator, bind, default_kernel
+from tensorwise.program.generated import GeneratedKernel
+from tensorwise.program.kernel import Kernel
+from tensorwise.program.program import Program
+from tensorwise.program.workload import Workload, workload
+from tensorwise.search import STRATEGIES
+from tensorwise.space.config import Config
+from tensorwise.space.cpu import cpu_space, portfolio
+from tensorwise.tensor.entries import entries_from
+from tensorwise.toolchain.threads import available_threads
+
+SEARCH_SHARE: Final = 0.65
+"""Share of the budget for the search; the rest is for rounds, which decide."""
+BATCH: Final = 8
+"""Configs asked for at a time: one compilation, one child of the worker."""
+FINALISTS: Final = 4
+"""Generated kernels that meet the libraries in the choosing rounds."""
+CLEARLY: Final = 1.0
+"""A generated kernel is the answer when its time over the best library's is below this in the last rounds."""
+HAD: Final = "scipy"
+"""What the user had: break-even is counted against it."""
+
+Progress = Callable[[str, float], None]
+"""Called with what is going on and the share of the budget spent (0 to 1)."""
+
+
+@final
+@dataclass(frozen=True)
+class Trial:
+    """One candidate that was tried in the search."""
+
+    config: Config
+    program: Program
+    measurement: Measurement
+
+
+@final
+@dataclass(frozen=True)
+class Standing:
+    """A kernel in the last rounds.
+
+    Attributes:
+        name: ``tensorwise`` or a library's name.
+        format, schedule: of generated code; empty for a library.
+        seconds: median of a call; spread_s: interquartile range.
+        rounds: how many rounds it was timed in; 0 means that it was too slow for the rounds and the
+            time is that of the screening.
+    """
+
+    name: str
+    format: str
+    schedule: str
+    seconds: float
+    spread_s: float
+    rounds: int
+    conversion_s: float
+    bytes_held: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the documented keys of the command line's answer."""
+        return {"name": self.name, "format": self.format, "schedule": self.schedule, "seconds": self.seconds}
+
+
+@final
+@dataclass
+class TuneResult:
+    """What a tuning found, and its price.
+
+    Attributes:
+        best: what the operator calls; best_generated: the fastest generated kernel, None if none ran.
+        baselines: library name -> its standing, in the same rounds as ``best`` and ``best_generated``.
+        default: the untuned generated kernel in the same rounds, where it is not ``best_generated``.
+        ratio: time of best over time of the best library, median of in-round ratios (1 for a library).
+        trials: every candidate of the search.
+        tuning_s: wall seconds of the whole tuning, compilation included; compile_s: of compilation.
+        verified: the winner's numbers were right, before and after timing.
+        notes: what a reader should know: interruption, disturbed rounds, failures.
+    """
+
+    workload: Workload
+    threads: int
+    best: Standing
+    best_generated: Standing | None
+    baselines: Mapping[str, Standing]
+    default: Standing | None
+    ratio: float
+    trials: Sequence[Trial]
+    tuning_s: float
+    compile_s: float
+    verified: bool
+    table: RoundTable | None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def candidates_measured(self) -> int:
+        """Generated candidates that ran, gave right numbers and were timed."""
+        return sum(trial.measurement.status in ("ok", "censored") for trial in self.trials)
+
+    @property
+    def break_even_calls(self) -> float:
+        """Calls after which tuning and conversion are paid for, against what the user had; inf if never."""
+        had = self.baselines.get(HAD)
+        if had is None or had.seconds <= self.best.seconds or self.best.name == HAD:
+            return math.inf
+        return math.ceil((self.tuning_s + self.best.conversion_s) / (had.seconds - self.best.seconds))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the answer as JSON; the keys are documented and stable (docs/command-line.md)."""
+        calls = self.break_even_calls
+        return {
+            "op": self.workload.op,
+            "threads": self.threads,
+            "sizes": dict(self.workload.sizes),
+            "nnz": self.workload.entries.nnz,
+            "dtype": str(self.workload.dtype),
+            "best": self.best.to_json(),
+            "best_generated": self.best_generated.to_json() if self.best_generated else None,
+            "baselines": {name: standing.seconds for name, standing in self.baselines.items()},
+            "ratio_to_best_library": self.ratio,
+            "candidates_measured": self.candidates_measured,
+            "conversion_s": self.best.conversion_s,
+            "compile_s": self.compile_s,
+            "tuning_s": self.tuning_s,
+            "break_even_calls": None if math.isinf(calls) else int(calls),
+            "bytes_held": self.best.bytes_held,
+            "verified": self.verified,
+            "notes": list(self.notes),
+        }
+
+    def text(self) -> str:
+        """Return the answer for people: a table of times and the costs."""
+        rows = [self.best, *([self.best_generated] if self.best_generated else [])]
+        rows += [*([self.default] if self.default else []), *self.baselines.values()]
+        seen: dict[tuple[str, str, str], Standing] = {}
+        for row in rows:
+            seen.setdefault((row.name, row.format, row.schedule), row)
+        lines = [
+            f"{self.workload.op} on {' x '.join(map(str, self.workload.entries.shape))}, "
+            f"{self.workload.entries.nnz} entries, {self.workload.dtype}, {self.threads} thread{'s'[: self.threads > 1]}",
+            f"{'kernel':<12} {'time':>10} {'spread':>9} {'x best':>7}  format; schedule",
+        ]
+        for row in sorted(seen.values(), key=lambda row: row.seconds):
+            what = f"{row.format}; {row.schedule}" if row.format else ""
+            if row == self.default:
+                what += "  (untuned)"
+            if row.rounds == 0:
+                what += "  (too slow for the rounds)"
+            marker = "*" if row == self.best else " "
+            lines.append(
+                f"{row.name:<11}{marker} {_time(row.seconds):>10} {_time(row.spread_s):>9} "
+                f"{row.seconds / self.best.seconds:>6.2f}x  {what}".rstrip()
+            )
+        calls = self.break_even_calls
+        lines.append(
+            f"{len(self.trials)} candidates tried, {self.candidates_measured} measured; tuning {self.tuning_s:.1f} s "
+            f"(compiling {self.compile_s:.1f} s), conversion {_time(self.best.conversion_s)}, "
+            f"{self.best.bytes_held / 1e6:.2f} MB held"
+        )
+        lines.append(
+            "breaks even " + (f"after {int(calls)} calls against SciPy" if math.isfinite(calls) else "never against SciPy")
+        )
+        lines.extend(f"note: {note}" for note in self.notes)
+        return "\n".join(lines)
+
+
+def tune(
+    A: Any,
+    op: str,
+    *,
+    n: int | None = None,
+    mode: int = 0,
+    budget_s: float | None = None,
+    trials: int | None = None,
+    calls: float | None = None,
+    threads: int | None = None,
+    strategy: str = "genetic",
+    dtype: Any = None,
+    store: Store | bool = True,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Operator:
+    """Find the fastest way to run ``op`` on the sparse operand ``A``.
+
+    Args:
+        A: SciPy sparse array or matrix, NumPy array, torch sparse tensor, path of a .mtx, .tns or .npz
+            file, or ``Entries``.
+        op: ``spmv``, ``spmm``, ``sddmm``, ``mttkrp``, ``ttv`` or ``ttm``.
+        n: extent of the dense-only index (columns of B, inner dimension of SDDMM, rank).
+        mode: output mode of MTTKRP.
+        budget_s: wall seconds for all of it (default 30, unlimited when ``trials`` is given).
+        trials: most candidates to try.
+        calls: how often the operator will be called; then conversion counts against a format.
+        threads: threads of a call (default: what this process may use).
+        strategy: a name of ``tensorwise.search.STRATEGIES``.
+        dtype: float32 or float64; default A's own.
+        store: where measurements are remembered: a Store, True for the default one, False for nowhere.
+        seed: of operands and search.
+        progress: called as the work goes on.
+
+    Returns:
+        The operator; ``operator.result`` holds the numbers, ``operator.report()`` shows them. After
+        Ctrl-C it is the best found so far.
+
+    Raises:
+        InputError: the operand, the operation or an argument is not usable.
+    """
+    if budget_s is not None and not budget_s > 0:
+        raise InputError(f"budget_s must be positive, got {budget_s}")
+    if trials is not None and trials < 0:
+        raise InputError(f"trials must not be negative, got {trials}")
+    if strategy not in STRATEGIES:
+        raise InputError(f"unknown strategy {strategy!r}; known: {', '.join(STRATEGIES)}")
+    if calls is not None and not calls > 0:
+        raise InputError(f"calls must be positive, got {calls}")
+    start = time.perf_counter()
+    work = workload(op, entries_from(A, dtype), n=n, mode=mode)
+    budget = budget_s if budget_s is not None else (30.0 if trials is None else math.inf)
+    with CpuDevice(threads or available_threads(), seed=seed) as device:
+        run = _Tuning(work, device, start, budget, trials, calls, store, progress)
+        run.search(strategy, np.random.default_rng(seed))
+        return run.decide()
+
+
+class _Tuning:
+    """The state of one tuning."""
+
+    def __init__(
+        self,
+        work: Workload,
+        device: CpuDevice,
+        start: float,
+        budget_s: float,
+        trials: int | None,
+        calls: float | None,
+        store: Store | bool,
+        progress: Progress | None,
+    ) -> None:
+        self.work, self.device, self.start, self.budget_s = work, device, start, budget_s
+        self.most_trials, self.calls, self.progress = trials, calls, progress
+        self.space = cpu_space(work.assignment, next(iter(work.sparse)))
+        self.trials: list[Trial] = []
+        self.notes: list[str] = []
+        self.interrupted = False
+        self.store = self._open(store)
+        self.libraries: dict[str, Measurement] = {}
+        self.worker_lost = False
+
+    def _open(self, store: Store | bool) -> Store | None:
+        if isinstance(store, Store) or store is False:
+            return store or None
+        try:
+            return Store()
+        except StoreError as error:
+            self.notes.append(f"measurements are not remembered: {error}")
+            return None
+
+    def spent(self) -> float:
+        """Seconds since the start."""
+        return time.perf_counter() - self.start
+
+    def say(self, what: str) -> None:
+        """Report progress."""
+        if self.progress is not None:
+            share = self.spent() / self.budget_s if math.isfinite(self.budget_s) else 0.0
+            if self.most_trials:
+                share = max(share, len(self.trials) / self.most_trials)
+            self.progress(what, min(1.0, share))
+
+    # -- searching ----------------------------------------------------------------------------------------
+
+    def search(self, strategy: str, rng: np.random.Generator) -> None:
+        """Measure libraries, then candidates until the search's share of the budget is spent."""
+        try:
+            self.say("libraries")
+            names = [kernel.name for kernel in available(self.work)]
+            for name, measurement in zip(names, self.device.measure_kernels(self.work, names), strict=True):
+                self.libraries[name] = measurement
+            seeds = [*self._remembered(), *portfolio(self.space, self.work)]
+            search = STRATEGIES[strategy](self.space, self.work, rng, seeds=list(dict.fromkeys(seeds)))
+            while not self._search_is_over():
+                left = BATCH if self.most_trials is None else min(BATCH, self.most_trials - len(self.trials))
+                configs = search.ask(left)
+                if not configs:
+                    break
+                costs = [self._cost(measurement) for measurement in self._measure(configs)]
+                search.tell(configs[: len(costs)], costs)
+        except KeyboardInterrupt:
+            self._interrupt()
+        except MeasurementError as error:
+            self.worker_lost = True
+            self.notes.append(str(error))
+
+    def _search_is_over(self) -> bool:
+        if self.most_trials is not None and len(self.trials) >= self.most_trials:
+            return True
+        return self.spent() >= SEARCH_SHARE * self.budget_s
+
+    def _measure(self, configs: Sequence[Config]) -> Iterator[Measurement]:
+        """Measure, remember and yield; stop in the middle of a batch when the time is up."""
+        programs = [self.space.program(self.work, config) for config in configs]
+        known = [t.measurement.seconds for t in self.trials if t.measurement.ok]
+        known += [m.seconds for m in self.libraries.values() if m.ok]
+        records: list[Record] = []
+        try:
+            results = self.device.measure_kernels(self.work, programs, min(known, default=None))
+            for config, program, measurement in zip(configs, programs, results, strict=False):
+                self.trials.append(Trial(config, program, measurement))
+                records.append(self._record(config, measurement))
+                self.say(f"{len(self.trials)} candidates")
+                yield measurement
+                if self.spent() >= SEARCH_SHARE * self.budget_s:
+                    return
+        finally:
+            self._remember(records)
+
+    def _cost(self, measurement: Measurement) -> float:
+        """Seconds a call, with the conversion's share where the number of calls is known."""
+        if self.calls is None or not math.isfinite(measurement.cost):
+            return measurement.cost
+        return measurement.cost + measurement.conversion_s / self.calls
+
+    def _record(self, config: Config, measurement: Measurement) -> Record:
+        return Record.of(measurement, self.work, self.device, self.space.name, config, self.device.provenance)
+
+    def _remember(self, records: Sequence[Record]) -> None:
+        if self.store is None or not records:
+            return
+        try:
+            self.store.append(records)
+        except StoreError as error:
+            self.notes.append(f"measurements are not remembered: {error}")
+            self.store = None
+
+    def _remembered(self) -> list[Config]:
+        """The best configs that this device measured on this workload before."""
+        if self.store is None:
+            return []
+        try:
+            records = self.store.query(workload_id=self.work.id, device_id=self.device.id, space=self.space.name)
+        except StoreError as error:
+            self.notes.append(f"earlier measurements cannot be read: {error}")
+            return []
+        ranked = sorted((r for r in records if r.ok), key=lambda r: r.seconds)
+        found = [r.config for r in ranked if self.space.why_not(r.config, self.work) is None]
+        return list(dict.fromkeys(found))[:FINALISTS]
+
+    def _interrupt(self) -> None:
+        self.interrupted = True
+        self.device.close()
+        self.notes.append("interrupted: this is the best found so far")
+
+    # -- deciding -----------------------------------------------------------------------------------------
+
+    def decide(self) -> Operator:
+        """Time the best against the libraries and return the fastest verified kernel."""
+        ranked = sorted((t for t in self.trials if t.measurement.ok), key=lambda t: self._cost(t.measurement))
+        table, winner = None, (ranked[0] if ranked else None)
+        rounds: Rounds | None = None
+        if not self.interrupted and not self.worker_lost:
+            try:
+                winner = self._choose(ranked)
+                rounds = self._confirm(winner)
+                table = rounds.table
+            except KeyboardInterrupt:
+                self._interrupt()
+            except MeasurementError as error:
+                self.notes.append(str(error))
+        return self._answer(winner, rounds, table)
+
+    def _choose(self, ranked: Sequence[Trial]) -> Trial | None:
+        """Let the finalists of the search run against each other."""
+        finalists = ranked[:FINALISTS]
+        if len(finalists) < 2:
+            return finalists[0] if finalists else None
+        self.say("choosing rounds")
+        share = max(0.3, 0.4 * (self.budget_s - self.spent())) if math.isfinite(self.budget_s) else 3.0
+        found = self.device.rounds(
+            self.work, {str(k): trial.program for k, trial in enumerate(finalists)}, budget_s=share, max_rounds=15
+        )
+        if found.table is None:
+            return finalists[0]
+        return finalists[int(found.table.best())] if self.calls is None else min(
+            finalists,
+            key=lambda t: found.table.median(str(finalists.index(t))) + t.measurement.conversion_s / self.calls,  # type: ignore[union-attr,operator]
+        )
+
+    def _confirm(self, winner: Trial | None) -> Rounds:
+        """Time the winner, the untuned kernel and the libraries in fresh rounds."""
+        self.say("confirming rounds")
+        left = max(0.5, 0.9 * (self.budget_s - self.spent())) if math.isfinite(self.budget_s) else 5.0
+        kernels: dict[str, Program | str] = {}
+        if winner is not None:
+            kernels["tensorwise"] = winner.program
+            default = self.space.program(self.work, self.space.default(self.work))
+            if default != winner.program:
+                kernels["untuned"] = default
+        fastest = min([m.seconds for m in self.libraries.values() if m.ok], default=0.0)
+        for name, measurement in sorted(self.libraries.items(), key=lambda item: item[1].seconds):
+            # Three rounds of everything must fit; the fastest library and ours always run.
+            if measurement.ok and (measurement.seconds <= fastest or 6 * measurement.seconds < left / 2):
+                kernels[name] = name
+        return self.device.rounds(self.work, kernels, budget_s=left, max_rounds=25)
+
+    def _answer(self, winner: Trial | None, rounds: Rounds | None, table: RoundTable | None) -> Operator:
+        standings: dict[str, Standing] = {}
+        facts = rounds.facts if rounds else {}
+        default = self.space.program(self.work, self.space.default(self.work))
+        programs = {"tensorwise": winner.program if winner else None, "untuned": default}
+
+        def standing(name: str, measurement: Measurement | None) -> Standing | None:
+            timed = table is not None and name in table.names and name not in (rounds.failed if rounds else {})
+            if not timed and (measurement is None or not measurement.ok):
+                return None
+            program = programs.get(name)
+            known = facts.get(name, {})
+            return Standing(
+                "tensorwise" if program else name,
+                str(next(iter(program.formats.values()))) if program else "",
+                str(program.schedule) if program else "",
+                table.median(name) if timed and table else (measurement.seconds if measurement else math.inf),
+                table.spread(name) if timed and table else (measurement.spread_s if measurement else 0.0),
+                len(table.rounds) if timed and table else 0,
+                known.get("conversion_s", measurement.conversion_s if measurement else 0.0),
+                int(known.get("bytes_held", measurement.bytes_held if measurement else 0)),
+            )
+
+        for name, measurement in self.libraries.items():
+            found = standing(name, measurement)
+            if found is not None:
+                standings[name] = found
+        generated = standing("tensorwise", winner.measurement if winner else None)
+        untuned = standing("untuned", None)
+        if table is not None and table.note:
+            self.notes.append(table.note)
+        for name, why in (rounds.failed if rounds else {}).items():
+            self.notes.append(f"{name} dropped out of the rounds: {why}")
+        wrong = [t for t in self.trials if t.measurement.status == "wrong"]
+        if wrong:
+            self.notes.append(f"{len(wrong)} candidates gave wrong numbers, such as {wrong[0].program.name}: {wrong[0].measurement.note}")
+        best, ratio = self._best(generated, standings, table)
+        kernel: Kernel
+        if best is None:
+            kernel = default_kernel(self.work)
+            self.notes.append("nothing could be measured; this is the default kernel")
+        elif best is generated and winner is not None:
+            kernel = GeneratedKernel(winner.program)
+        else:
+            kernel = LIBRARY[best.name]()
+        operator = self._bound(kernel)
+        if best is None:
+            best = Standing(kernel.name, operator.format, operator.schedule, math.inf, 0.0, 0, operator.conversion_s, operator.bytes_held)
+        operator.result = TuneResult(
+            self.work, self.device.threads, best, generated, standings, untuned, ratio, tuple(self.trials),
+            self.spent(), self.device.compile_s, math.isfinite(best.seconds), table, self.notes,
+        )  # fmt: skip
+        return operator
+
+    def _best(
+        self, generated: Standing | None, libraries: Mapping[str, Standing], table: RoundTable | None
+    ) -> tuple[Standing | None, float]:
+        """Return the fastest kernel, and its time over the best library's."""
+        library = min(libraries.values(), key=lambda s: self._total(s), default=None)
+        if generated is None:
+            return library, 1.0
+        if library is None:
+            return generated, 1.0
+        ratio = generated.seconds / library.seconds
+        if table is not None and library.name in table.names and generated.rounds:
+            ratio = table.ratio("tensorwise", library.name).median
+        pays = ratio if self.calls is None else self._total(generated) / self._total(library)
+        return (generated, ratio) if pays < CLEARLY else (library, 1.0)
+
+    def _total(self, standing: Standing) -> float:
+        return standing.seconds + (standing.conversion_s / self.calls if self.calls else 0.0)
+
+    def _bound(self, kernel: Kernel) -> Operator:
+        """Bind the winner in this process: its first runs were in the worker."""
+        try:
+            return bind(kernel, self.work, self.device.threads)
+        except (TensorwiseError, MemoryError) as error:
+            self.notes.append(f"{kernel.name} cannot be bound here ({error}); this is SciPy")
+            return bind(LIBRARY["scipy"](), self.work, self.device.threads)
+
+
+def _time(seconds: float) -> str:
+    """Return seconds with a unit that suits them."""
+    if not math.isfinite(seconds):
+        return "-"
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"

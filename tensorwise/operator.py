@@ -82,9 +82,15 @@ class Operator:
 
     def _checked(self, out: np.ndarray, work: Workload) -> np.ndarray:
         expected = work.output_shape, work.output_dtype
-        if not isinstance(out, np.ndarray) or (out.shape, out.dtype) != expected or not out.flags.c_contiguous:
+        if (
+            not isinstance(out, np.ndarray)
+            or (out.shape, out.dtype) != expected
+            or not out.flags.c_contiguous
+        ):
             got = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
-            raise InputError(f"out must be a C-contiguous {expected[1]} array of shape {expected[0]}, got {got}")
+            raise InputError(
+                f"out must be a C-contiguous {expected[1]} array of shape {expected[0]}, got {got}"
+            )
         if not out.flags.writeable:
             raise InputError("out is read-only; give a writable array")
         return out
@@ -104,12 +110,18 @@ class Operator:
         if key == tuple(self.workload.sizes[index] for index in free):
             return self.workload, self._bound
         if min(key) == 0:
-            raise InputError(f"the dense operands of {self.workload.op} have an extent of 0; give at least one column")
+            raise InputError(
+                f"the dense operands of {self.workload.op} have an extent of 0; give at least one column"
+            )
         with self._lock:
             if key not in self._others:
                 other = Workload(self.workload.op, self.workload.einsum, self.workload.sparse, sizes)
                 bound = self._bound
-                rebound = bound.resized(other) if isinstance(bound, BoundProgram) else self._kernel.bind(other, self.threads)
+                rebound = (
+                    bound.resized(other)
+                    if isinstance(bound, BoundProgram)
+                    else self._kernel.bind(other, self.threads)
+                )
                 self._others[key] = other, rebound
                 if len(self._others) > MOST_WIDTHS:
                     self._others.popitem(last=False)
@@ -190,7 +202,9 @@ class Operator:
         if self._transposed is None:
             entries = self.workload.entries
             rows, columns = entries.coordinates
-            flipped = from_coordinates(entries.shape[::-1], (columns, rows), entries.values, entries.dtype, "transpose")
+            flipped = from_coordinates(
+                entries.shape[::-1], (columns, rows), entries.values, entries.dtype, "transpose"
+            )
             n = self.workload.sizes.get("j") if self.workload.op == "spmm" else None
             work = workload(self.workload.op, flipped, n=n)
             self._transposed = bind(default_kernel(work), work, self.threads)
@@ -199,11 +213,15 @@ class Operator:
 
     def _as_matrix(self, what: str) -> None:
         if self.workload.op not in ("spmv", "spmm"):
-            raise InputError(f"{what} needs an operator tuned for spmv or spmm, this one computes {self.workload.op}")
+            raise InputError(
+                f"{what} needs an operator tuned for spmv or spmm, this one computes {self.workload.op}"
+            )
 
     def _converted(self, x: np.ndarray) -> np.ndarray:
         if np.iscomplexobj(x):
-            raise InputError("complex operands are not supported; apply the operator to real and imaginary parts")
+            raise InputError(
+                "complex operands are not supported; apply the operator to real and imaginary parts"
+            )
         return np.asarray(x, dtype=self.dtype)
 
     # -- telling --------------------------------------------------------------------------------------------

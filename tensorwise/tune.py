@@ -179,7 +179,8 @@ class TuneResult:
             f"{self.best.bytes_held / 1e6:.2f} MB held"
         )
         lines.append(
-            "breaks even " + (f"after {int(calls)} calls against SciPy" if math.isfinite(calls) else "never against SciPy")
+            "breaks even "
+            + (f"after {int(calls)} calls against SciPy" if math.isfinite(calls) else "never against SciPy")
         )
         lines.extend(f"note: {note}" for note in self.notes)
         return "\n".join(lines)
@@ -358,7 +359,9 @@ class _Tuning:
         if self.store is None:
             return []
         try:
-            records = self.store.query(workload_id=self.work.id, device_id=self.device.id, space=self.space.name)
+            records = self.store.query(
+                workload_id=self.work.id, device_id=self.device.id, space=self.space.name
+            )
         except StoreError as error:
             self.notes.append(f"earlier measurements cannot be read: {error}")
             return []
@@ -395,15 +398,24 @@ class _Tuning:
         if len(finalists) < 2:
             return finalists[0] if finalists else None
         self.say("choosing rounds")
-        share = max(0.3, 0.4 * (self.budget_s - self.spent())) if math.isfinite(self.budget_s) else 3.0
+        share = max(0.3, 0.25 * (self.budget_s - self.spent())) if math.isfinite(self.budget_s) else 3.0
         found = self.device.rounds(
-            self.work, {str(k): trial.program for k, trial in enumerate(finalists)}, budget_s=share, max_rounds=15
+            self.work,
+            {str(k): trial.program for k, trial in enumerate(finalists)},
+            budget_s=share,
+            max_rounds=15,
         )
         if found.table is None:
             return finalists[0]
-        return finalists[int(found.table.best())] if self.calls is None else min(
-            finalists,
-            key=lambda t: found.table.median(str(finalists.index(t))) + t.measurement.conversion_s / self.calls,  # type: ignore[union-attr,operator]
+        return (
+            finalists[int(found.table.best())]
+            if self.calls is None
+            else min(
+                finalists,
+                key=lambda t: (
+                    found.table.median(str(finalists.index(t))) + t.measurement.conversion_s / self.calls
+                ),  # type: ignore[union-attr,operator]
+            )
         )
 
     def _confirm(self, winner: Trial | None) -> Rounds:
@@ -430,7 +442,9 @@ class _Tuning:
         programs = {"tensorwise": winner.program if winner else None, "untuned": default}
 
         def standing(name: str, measurement: Measurement | None) -> Standing | None:
-            timed = table is not None and name in table.names and name not in (rounds.failed if rounds else {})
+            timed = (
+                table is not None and name in table.names and name not in (rounds.failed if rounds else {})
+            )
             if not timed and (measurement is None or not measurement.ok):
                 return None
             program = programs.get(name)
@@ -458,7 +472,9 @@ class _Tuning:
             self.notes.append(f"{name} dropped out of the rounds: {why}")
         wrong = [t for t in self.trials if t.measurement.status == "wrong"]
         if wrong:
-            self.notes.append(f"{len(wrong)} candidates gave wrong numbers, such as {wrong[0].program.name}: {wrong[0].measurement.note}")
+            self.notes.append(
+                f"{len(wrong)} candidates gave wrong numbers, such as {wrong[0].program.name}: {wrong[0].measurement.note}"
+            )
         best, ratio = self._best(generated, standings, table)
         kernel: Kernel
         if best is None:
@@ -470,7 +486,16 @@ class _Tuning:
             kernel = LIBRARY[best.name]()
         operator = self._bound(kernel)
         if best is None:
-            best = Standing(kernel.name, operator.format, operator.schedule, math.inf, 0.0, 0, operator.conversion_s, operator.bytes_held)
+            best = Standing(
+                kernel.name,
+                operator.format,
+                operator.schedule,
+                math.inf,
+                0.0,
+                0,
+                operator.conversion_s,
+                operator.bytes_held,
+            )
         operator.result = TuneResult(
             self.work, self.device.threads, best, generated, standings, untuned, ratio, tuple(self.trials),
             self.spent(), self.device.compile_s, math.isfinite(best.seconds), table, self.notes,

@@ -17,6 +17,7 @@ from typing import Any, final
 import tensorwise
 from tensorwise.device.device import Device, Measurement
 from tensorwise.device.machine import host
+from tensorwise.device.machine import plausible_s
 from tensorwise.device.timing import RoundTable, measuring_slot
 from tensorwise.device.worker import FIRST_RUN_S, save_workload
 from tensorwise.errors import CompilerError, InputError, MeasurementError, ScheduleError
@@ -106,6 +107,8 @@ class CpuDevice(Device):
             "screen": [_described(kernels[place]) for place in runnable],
             "threads": self.threads,
             "incumbent_s": incumbent_s,
+            # Asked for here: a worker's child would measure the machine anew.
+            "plausible_s": plausible_s(workload, self.threads),
         }
         results: dict[int, Measurement] = dict(refused)
         answered = iter(())  # type: Iterator[Mapping[str, Any]]
@@ -118,7 +121,10 @@ class CpuDevice(Device):
                     results[place] = Measurement.failed("crash", "the worker ended without an answer")
                 elif "measurement" in answer:
                     results[runnable[answer["at"]]] = Measurement.from_json(
-                        {**answer["measurement"], **{k: answer[k] for k in ("conversion_s", "bytes_held") if k in answer}}
+                        {
+                            **answer["measurement"],
+                            **{k: answer[k] for k in ("conversion_s", "bytes_held") if k in answer},
+                        }
                     )
             yield results[place]
 
@@ -180,7 +186,9 @@ class CpuDevice(Device):
         }
         for answer in self._ask(workload, request):
             if "bound" in answer:
-                facts[names[answer["bound"]]] = {k: answer[k] for k in ("conversion_s", "bytes_held", "compile_s")}
+                facts[names[answer["bound"]]] = {
+                    k: answer[k] for k in ("conversion_s", "bytes_held", "compile_s")
+                }
             elif "failed" in answer:
                 failed[names[answer["failed"]]] = answer["note"]
             elif "table" in answer:
@@ -211,7 +219,9 @@ class CpuDevice(Device):
                     if "error" in answer:
                         raise MeasurementError(f"the worker cannot load the workload: {answer['error']}")
             except OSError as error:
-                raise MeasurementError(f"cannot hand the operands to the worker through {folder}: {error}") from error
+                raise MeasurementError(
+                    f"cannot hand the operands to the worker through {folder}: {error}"
+                ) from error
             finally:
                 # The worker has mapped the files; they live on until it lets go of them.
                 shutil.rmtree(folder, ignore_errors=True)
@@ -245,7 +255,11 @@ class _Worker:
     """The worker process and the two pipes to it."""
 
     def __init__(self, threads: int) -> None:
-        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": str(threads),
+            "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+        }
         environment["TENSORWISE_NUM_THREADS"] = str(threads)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tensorwise.device.worker"],

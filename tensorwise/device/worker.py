@@ -29,7 +29,6 @@ import numpy as np
 
 from tensorwise.device.device import Measurement
 from tensorwise.device.library import LIBRARY
-from tensorwise.device.machine import plausible_s
 from tensorwise.device.timing import interleave, time_calls
 from tensorwise.device.verify import Checker, poison
 from tensorwise.errors import FormatError, ScheduleError, TensorwiseError
@@ -151,7 +150,9 @@ def _screen(bench: _Bench, request: Json, answers: TextIO) -> None:
     at, count = 0, len(request["screen"])
     incumbent_s = float(request["incumbent_s"] or np.inf)
     while at < count:
-        child = _Child(lambda send, first=at, best=incumbent_s: _screen_child(bench, request, first, best, send))  # type: ignore[misc]
+        child = _Child(
+            lambda send, first=at, best=incumbent_s: _screen_child(bench, request, first, best, send)
+        )  # type: ignore[misc]
         started = at
         for message in child.messages(FIRST_RUN_S):
             if "start" in message:
@@ -267,17 +268,23 @@ def _limit_memory() -> None:
 # -- the child's side ------------------------------------------------------------------------------------
 
 
-def _screen_child(bench: _Bench, request: Json, first: int, incumbent_s: float, send: Callable[[Json], None]) -> None:
+def _screen_child(
+    bench: _Bench, request: Json, first: int, incumbent_s: float, send: Callable[[Json], None]
+) -> None:
     threads = int(request["threads"])
     for at in range(first, len(request["screen"])):
         send({"start": at})
-        measurement, facts = _one(bench, request["screen"][at], threads, incumbent_s)
+        measurement, facts = _one(
+            bench, request["screen"][at], threads, incumbent_s, float(request["plausible_s"])
+        )
         if measurement.ok:
             incumbent_s = min(incumbent_s, measurement.seconds)
         send({"at": at, "measurement": measurement.to_json(), **facts})
 
 
-def _one(bench: _Bench, request: Json, threads: int, incumbent_s: float) -> tuple[Measurement, dict[str, Any]]:
+def _one(
+    bench: _Bench, request: Json, threads: int, incumbent_s: float, plausible_s: float
+) -> tuple[Measurement, dict[str, Any]]:
     """Bind, verify and time one candidate."""
     facts: dict[str, Any] = {}
     try:
@@ -295,10 +302,14 @@ def _one(bench: _Bench, request: Json, threads: int, incumbent_s: float) -> tupl
             return Measurement.failed("wrong", wrong), facts
         if first_s > GIVE_UP * incumbent_s:
             return Measurement(first_s, 0.0, (), "censored", f"slower than {GIVE_UP:g} times the best"), facts
-        samples = time_calls(lambda: bound.run(bench.operands, bench.out), min_s=SCREEN_S, min_calls=3, max_s=1.0)
+        samples = time_calls(
+            lambda: bound.run(bench.operands, bench.out), min_s=SCREEN_S, min_calls=3, max_s=1.0
+        )
         measurement = Measurement.of(samples)
-        if measurement.seconds < plausible_s(bench.workload, threads):
-            return Measurement.failed("implausible", f"{measurement.seconds:.3g} s is faster than this machine can be"), facts
+        if measurement.seconds < plausible_s:
+            return Measurement.failed(
+                "implausible", f"{measurement.seconds:.3g} s is faster than this machine can be"
+            ), facts
         return measurement, facts
     except MemoryError as error:
         return Measurement.failed("memory", str(error)), facts
@@ -322,7 +333,14 @@ def _rounds_child(bench: _Bench, request: Json, which: tuple[int, ...], send: Ca
             continue
         bound[str(at)] = kernel
         compile_s = getattr(kernel, "compile_s", 0.0)
-        send({"bound": at, "conversion_s": kernel.conversion_s, "bytes_held": kernel.bytes_held, "compile_s": compile_s})
+        send(
+            {
+                "bound": at,
+                "conversion_s": kernel.conversion_s,
+                "bytes_held": kernel.bytes_held,
+                "compile_s": compile_s,
+            }
+        )
     if not bound:
         return
     calls = {name: (lambda k=kernel: k.run(bench.operands, bench.out)) for name, kernel in bound.items()}  # type: ignore[misc]
@@ -331,7 +349,13 @@ def _rounds_child(bench: _Bench, request: Json, which: tuple[int, ...], send: Ca
         calls["again"] = next(iter(calls.values()))
     send({"start": -1})
     rng = np.random.default_rng(request["seed"])
-    table = interleave(calls, rounds=int(request["max_rounds"]), budget_s=float(request["budget_s"]), rng=rng, cache=request["cache"])
+    table = interleave(
+        calls,
+        rounds=int(request["max_rounds"]),
+        budget_s=float(request["budget_s"]),
+        rng=rng,
+        cache=request["cache"],
+    )
     for name, kernel in bound.items():
         wrong, _ = bench.verify(kernel)
         if wrong:

@@ -7,7 +7,6 @@ alike; an ``MKL_THREADING_LAYER`` set by the user wins.
 
 import ctypes
 import functools
-import importlib.metadata
 import os
 import re
 import sys
@@ -100,7 +99,7 @@ class _Bound(BoundKernel):
         # a process-wide default that is already right spares two calls a run
         self._default_threads = library.MKL_Get_Max_Threads() == threads
         letter, real = _LETTER[workload.dtype.name]
-            # the handle keeps addresses only: these arrays live as long as it does
+        # the handle keeps addresses only: these arrays live as long as it does
         self._arrays = (
             np.ascontiguousarray(entries.row_pointers(), np.int32),
             np.ascontiguousarray(entries.coordinates[1], np.int32),
@@ -195,6 +194,8 @@ def _routine(library: ctypes.CDLL, name: str) -> Any:
 @functools.cache
 def _path() -> Path | None:
     """Find ``libmkl_rt.so``: among the files of the ``mkl`` distribution, then beside the interpreter."""
+    import importlib.metadata
+
     try:
         files = importlib.metadata.distribution("mkl").files or []
     except importlib.metadata.PackageNotFoundError:

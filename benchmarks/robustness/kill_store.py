@@ -2,9 +2,10 @@
 
     python benchmarks/robustness/kill_store.py --kills 1000
 
-A few processes append batches to one store and write into a diary what the store has acknowledged. One
-after the other is killed with SIGKILL at a random moment: while it makes the file, appends, checkpoints or
-closes. After each kill the store is read and compared with the diary, and appended to:
+Processes append batches to one store and write into a diary what the store has acknowledged: two without
+haste, one as fast as it can. That one is killed with SIGKILL at a random moment - while it makes the file,
+appends, checkpoints or closes - and now and then one of the others. After each kill the store is read
+and compared with the diary while the others go on, and appended to:
 
 corrupt_reads   readings that raised, or found a record that does not match its content id
 lost_batches    acknowledged batches that are not there
@@ -16,6 +17,7 @@ All five must be 0. The result goes to ``--out`` as JSON; the exit status is 1 w
 """
 
 import argparse
+import itertools
 import json
 import os
 import signal
@@ -35,9 +37,11 @@ from tensorwise.data.store import Store
 from tensorwise.errors import TensorwiseError
 from tensorwise.space.config import Config
 
-_WRITERS = 3
-_LARGEST_BATCH = 40
-_LONGEST_LIFE_S = 0.12
+_BYSTANDERS = 2
+_PAUSE_S = 0.02  # of a bystander between batches, so that reading keeps up with writing
+_LARGEST_BATCH = 8
+_LONGEST_LIFE_S = 0.04
+_BYSTANDER_DIES_EVERY = 4
 _KILLS_A_STORE = 25  # then a new file, so that its making is interrupted as well
 _FULL_CHECK_EVERY = 5
 
@@ -57,7 +61,7 @@ def batch_of(writer: int, number: int, size: int) -> list[Record]:
     ]
 
 
-def write(path: Path, diary: Path, writer: int) -> None:
+def write(path: Path, diary: Path, writer: int, pause_s: float) -> None:
     """Append batches until killed; note each one in the diary once the store has acknowledged it."""
     rng = np.random.default_rng(writer)
     notes = os.open(diary, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -69,15 +73,16 @@ def write(path: Path, diary: Path, writer: int) -> None:
                 store.append(batch_of(writer, number, size))
                 os.write(notes, f"{writer} {number} {size}\n".encode())
                 number += 1
+                time.sleep(pause_s)
 
 
-def start(path: Path, diary: Path, writer: int) -> int:
+def start(path: Path, diary: Path, writer: int, pause_s: float) -> int:
     """Fork a writer and return its process id."""
     process = os.fork()
     if process:
         return process
     try:
-        write(path, diary, writer)
+        write(path, diary, writer, pause_s)
     except BaseException as error:
         with diary.with_suffix(".errors").open("a") as file:
             file.write(f"{writer}: {error!r}\n")
@@ -120,34 +125,43 @@ def _lines(diary: Path) -> list[str]:
     return diary.read_text().splitlines() if diary.exists() else []
 
 
+def kill(process: int) -> bool:
+    """Kill a writer and return whether it was still alive."""
+    os.kill(process, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
+
+
 def run(kills: int, folder: Path, seed: int = 0) -> dict[str, Any]:
     """Kill ``kills`` writers; return what was found."""
     rng = np.random.default_rng(seed)
+    writers = itertools.count()
     found: Counter[str] = Counter()
     longest_append_s = 0.0
     started = time.monotonic()
-    killed = writer = 0
-    while killed < kills:
-        path, diary = folder / f"{killed}.sqlite", folder / f"{killed}.diary"
-        alive: list[int] = []
-        for _ in range(min(_KILLS_A_STORE, kills - killed)):
-            while len(alive) < _WRITERS:
-                writer += 1
-                alive.append(start(path, diary, writer))
-            time.sleep(float(rng.random()) * _LONGEST_LIFE_S / _WRITERS)
-            victim = alive.pop(int(rng.integers(len(alive))))
-            os.kill(victim, signal.SIGKILL)
-            found["died_before"] += os.waitstatus_to_exitcode(os.waitpid(victim, 0)[1]) != -signal.SIGKILL
-            killed += 1
-            audit(path, diary, found, full=killed % _FULL_CHECK_EVERY == 0)
-            writer += 1
-            before = time.monotonic()
-            with Store(path) as store:
-                store.append(batch_of(writer, 0, 3))
-            longest_append_s = max(longest_append_s, time.monotonic() - before)
-        for process in alive:
-            os.kill(process, signal.SIGKILL)
-            os.waitpid(process, 0)
+    while found["kills"] < kills:
+        path, diary = folder / f"{found['kills']}.sqlite", folder / f"{found['kills']}.diary"
+        bystanders: list[int] = []
+        try:
+            for round_ in range(_KILLS_A_STORE):
+                while len(bystanders) < _BYSTANDERS:
+                    bystanders.append(start(path, diary, next(writers), _PAUSE_S))
+                victims = [start(path, diary, next(writers), 0.0)]
+                time.sleep(float(rng.random()) * _LONGEST_LIFE_S)
+                if round_ % _BYSTANDER_DIES_EVERY == 0:
+                    victims.append(bystanders.pop(0))
+                for victim in victims:
+                    found["died_before"] += not kill(victim)
+                found["kills"] += len(victims)
+                audit(path, diary, found, full=round_ % _FULL_CHECK_EVERY == 0)
+                before = time.monotonic()
+                with Store(path) as store:
+                    store.append(batch_of(next(writers), 0, 3))
+                longest_append_s = max(longest_append_s, time.monotonic() - before)
+                if found["kills"] >= kills:
+                    break
+        finally:
+            for process in bystanders:
+                kill(process)
         audit(path, diary, found, full=True)
         found["batches_acknowledged"] += len(_lines(diary))
         found["errors"] += len(_lines(diary.with_suffix(".errors")))
@@ -156,7 +170,7 @@ def run(kills: int, folder: Path, seed: int = 0) -> dict[str, Any]:
     found["hangs"] += longest_append_s > BUSY_S
     bad = ("corrupt_reads", "lost_batches", "partial_batches", "hangs", "errors")
     return {
-        "kills": killed,
+        "kills": found["kills"],
         **{name: found[name] for name in (*bad, "died_before", "batches_acknowledged", "records_read")},
         "longest_append_s": round(longest_append_s, 3),
         "seconds": round(time.monotonic() - started, 1),

@@ -162,18 +162,17 @@ class Record:
         if _row_id(row[1:]) != named["id"]:
             raise InputError(f"record {named['id']} does not have the content that its id stands for")
         seconds = named["seconds"]
-        return cls(
-            workload_id=str(named["workload_id"]),
+        record = object.__new__(cls)  # the constructor would copy once more what was just parsed
+        record.__dict__.update(
+            named,
             workload=_load("workload", str(named["workload"])),
-            device_id=str(named["device_id"]),
-            space=str(named["space"]),
             config=Config.parse(str(named["config"])),
             seconds=math.inf if seconds is None else float(seconds),  # type: ignore[arg-type]
             spread_s=float(named["spread_s"]),  # type: ignore[arg-type]
-            status=str(named["status"]),  # type: ignore[arg-type]  # checked by the constructor
-            note=str(named["note"]),
             provenance=_load("provenance", str(named["provenance"])),
         )
+        _ = record.measurement  # refuses a status and seconds that do not fit each other
+        return record
 
     def to_json(self) -> str:
         """Return one line of JSON: an object with the names of COLUMNS."""

@@ -139,19 +139,22 @@ class Database:
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     """Make the tables of a new file; refuse a file that is not ours or newer than this code."""
-    if _is_new(connection, path):
-        _use_write_ahead_log(connection)
+    connection.execute("BEGIN")  # one look at all marks: another process may be making the tables
+    new = _is_new(connection, path)
+    connection.execute("COMMIT")
+    _use_write_ahead_log(connection)
+    if new:
         connection.execute("BEGIN IMMEDIATE")
         if _is_new(connection, path):  # no other process was faster
             for statement in TABLES:
                 connection.execute(statement)
         connection.execute("COMMIT")
-    _use_write_ahead_log(connection)
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA recursive_triggers = ON")  # INSERT OR REPLACE is a deletion too
 
 
 def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether the file is empty; StoreError if it is not ours. To be called in a transaction."""
     mark, version, tables = (
         int(connection.execute(sql).fetchone()[0])
         for sql in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")

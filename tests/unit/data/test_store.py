@@ -462,3 +462,24 @@ def test_opening_waits_for_nobody(path: Path) -> None:
         assert len(store) == 3
     assert time.monotonic() - started < database.BUSY_S / 2
     other.execute("ROLLBACK")
+
+
+def test_processes_make_the_file_at_once(tmp_path: Path) -> None:
+    """A process that looks while another one makes the tables sees none or all of them."""
+    for attempt in range(25):
+        path, start = tmp_path / f"{attempt}.sqlite", time.monotonic() + 0.03
+        children = []
+        for k in range(4):
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    time.sleep(max(0.0, start - time.monotonic()))
+                    with Store(path) as store:
+                        code = 0 if store.append([record(k)]) == 1 else 2
+                finally:
+                    os._exit(code)
+            children.append(child)
+        assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * 4
+        with Store(path) as store:
+            assert len(store) == 4

@@ -199,25 +199,29 @@ class Space(abc.ABC):
 
     def enumerate(self, workload: "Workload") -> Iterator[Config]:
         """Yield every valid config once, in table order. For small spaces: see ``size_bound``."""
+        return (config for config in self._all(workload) if self._refusal(config, workload) is None)
+
+    def size_bound(self, workload: "Workload", limit: int = 1000) -> int:
+        """Return the number of valid configs, counted if the domains allow at most ``limit``.
+
+        Otherwise an upper bound: the product of all params' cardinalities, which ignores domains and rules.
+        """
+        first = list(itertools.islice(self._all(workload), limit + 1))
+        if len(first) > limit:
+            return math.prod(param.cardinality for param in self.params)
+        return sum(self._refusal(config, workload) is None for config in first)
+
+    def _all(self, workload: "Workload") -> Iterator[Config]:
+        """Yield every config that the domains allow, whatever the rules say."""
 
         def extend(k: int, earlier: dict[str, Value]) -> Iterator[Config]:
             if k == len(self.params):
-                config = Config(earlier)
-                if self._refusal(config, workload) is None:
-                    yield config
+                yield Config(earlier)
                 return
             for value in self.params[k].domain(earlier, workload):
                 yield from extend(k + 1, {**earlier, self.params[k].name: value})
 
         return extend(0, {})
-
-    def size_bound(self, workload: "Workload", limit: int = 1000) -> int:
-        """Return the number of valid configs, counted if at most ``limit``, else an upper bound.
-
-        The bound is the product of all params' cardinalities; it ignores domains and rules.
-        """
-        counted = sum(1 for _ in itertools.islice(self.enumerate(workload), limit + 1))
-        return counted if counted <= limit else math.prod(param.cardinality for param in self.params)
 
     # -- judging and reading configs -----------------------------------------------------------------
 

@@ -90,12 +90,16 @@ class _State:
 
 @dataclass(frozen=True)
 class _Lanes:
-    """The innermost pseudo-loop of a strip: ``vectors`` x ``lanes`` elements from ``base``."""
+    """The innermost pseudo-loop of a strip: ``vectors`` x ``lanes`` elements from ``base``.
+
+    ``leader`` is the operand whose compressed level the strip runs along; base is a position there.
+    """
 
     axis: Axis
     base: Expr
     vectors: int
     lanes: int
+    leader: str | None = None
 
 
 @dataclass
@@ -403,10 +407,16 @@ class _Lowering:
             for number in range(loop.vectors):
                 start = loop.base + number * loop.lanes
                 value = Ramp(start, loop.lanes) if loop.lanes > 1 else start
-                lane = ("lanes", number, loop.lanes)
-                self.bind(
-                    self.placed(env, loop.axis, lane), loop.axis, value, lambda inner: self.emit(inner, rest)
-                )
+                inside = self.placed(env, loop.axis, ("lanes", number, loop.lanes))
+                if loop.leader is not None:
+                    state = env.states[loop.leader]
+                    level = self.plan.formats[loop.leader].levels[state.levels]
+                    states = {**env.states, loop.leader: _State(state.levels + 1, value)}
+                    inside = replace(inside, states=states)
+                    value = self.let(
+                        loop.axis.name, level.coordinate(self.arrays[loop.leader][state.levels], value)
+                    )
+                self.bind(inside, loop.axis, value, lambda inner: self.emit(inner, rest))
             return
         if loop.mode not in self.assignment.output.indices and env.accumulators is None:
             env = replace(env, reduced_outside=True)
@@ -490,17 +500,31 @@ class _Lowering:
             body(env, var)
 
     def strips(self, env: _Env, loop: Axis, rest: tuple[_Loop, ...]) -> None:
-        """Cut a dense loop into strips: full ones, then halves, then an overlapping one or scalars."""
+        """Cut a loop into strips: full ones, then halves, then an overlapping one or scalars."""
         tile = self.schedule.tile
         assert tile is not None
-        if self.leader(env, loop) is not None:
-            raise ScheduleError(
-                f"{tile}: {loop.name} is a compressed level; strips run over dense loops only"
-            )
-        end = self.let("end", self.range_end(env, loop))
+        leader = self.leader(env, loop)
+        at: Expr = Const(0)
+        if leader is not None:
+            state = env.states[leader]
+            levels = self.plan.formats[leader].levels
+            if (
+                rest
+                or loop.part == "outer"
+                or loop.mode not in self.assignment.reduced
+                or state.levels + 1 < len(levels)
+            ):
+                raise ScheduleError(
+                    f"{tile}: {loop.name} is compressed in {leader}; strips run along a compressed level only where it "
+                    "is the last one, reduced and the innermost loop"
+                )
+            lo, hi = levels[state.levels].bounds(self.arrays[leader][state.levels], state.position)
+            at, end = self.let("lo", lo), self.let("end", hi)
+        else:
+            end = self.let("end", self.range_end(env, loop))
         is_output = loop.mode in self.assignment.output.indices
         other = Axis(loop.mode, "inner" if loop.part == "outer" else "outer")
-        if loop.part != "whole" and other.name not in env.coordinates:
+        if leader is None and loop.part != "whole" and other.name not in env.coordinates:
             raise ScheduleError(
                 f"{tile}: put {other.name} outside {loop.name}, so that strips know where they end"
             )
@@ -518,9 +542,9 @@ class _Lowering:
         def strip(start: Expr, stop: Expr, vectors: int, lanes: int) -> None:
             var = self.fresh(loop.name)
             with self.scope(lambda block: For(var, start, stop, vectors * lanes, block)):
-                self.emit(env, (*rest, _Lanes(loop, var, vectors, lanes)))
+                self.emit(env, (*rest, _Lanes(loop, var, vectors, lanes, leader)))
 
-        vectors, at = tile.vectors, Const(0) + 0
+        vectors = tile.vectors
         while vectors >= 1:
             at = stage(at, vectors, tile.lanes)
             vectors //= 2

@@ -184,3 +184,58 @@ def workload(op: str, a: Entries, *, n: int | None = None, mode: int = 0) -> Wor
     elif n is not None and n != 1:
         raise InputError(f"{op} has no dense-only index, so n must be left out (got n={n})")
     return Workload(op, einsum, {"A": a}, sizes)
+
+
+def einsum_workload(text: str, sparse: Mapping[str, Entries], sizes: Mapping[str, int]) -> Workload:
+    """Build the workload of an einsum written by hand.
+
+    Args:
+        text: a single assignment.
+        sparse: stored operands by name; those that ``text`` names besides are dense.
+        sizes: extents of the indices that no stored operand has; others may be repeated.
+
+    The workload's ``op`` is the operation's name where ``text`` is exactly that of a named operation,
+    else ``einsum``.
+
+    Raises:
+        InputError: no or unknown stored operands, extents that are missing, not positive or contradictory.
+    """
+    einsum = Einsum.parse(text)
+    assignment = einsum.single
+    unknown = [name for name in sparse if name not in assignment.operands]
+    if unknown:
+        raise InputError(
+            f"'{assignment}' has no operand {unknown[0]!r}; it has {', '.join(assignment.operands)}"
+        )
+    if not sparse:
+        raise InputError(f"'{assignment}' has no sparse operand; give one, or use numpy.einsum")
+    if len({entries.dtype for entries in sparse.values()}) > 1:
+        raise InputError("the sparse operands differ in dtype; convert them to the same one")
+    found: dict[str, int] = {}
+    for name, entries in sparse.items():
+        indices = assignment.access(name).indices
+        if len(indices) != entries.order:
+            raise InputError(
+                f"{assignment.access(name)} has {len(indices)} indices, but {name} has shape {entries.shape}"
+            )
+        _agree(found, dict(zip(indices, entries.shape, strict=True)), f"{name} of shape {entries.shape}")
+    for index, extent in sizes.items():
+        if index not in assignment.indices:
+            raise InputError(f"'{assignment}' has no index {index!r}; it has {', '.join(assignment.indices)}")
+        sound = isinstance(extent, int) and not isinstance(extent, bool) and 0 < extent < 2**62
+        if not sound and found.get(index) != extent:  # a stored operand may be empty
+            raise InputError(f"the size of index {index!r} must be a positive integer, got {extent!r}")
+    _agree(found, sizes, "sizes")
+    missing = [index for index in assignment.indices if index not in found]
+    if missing:
+        raise InputError(f"the size of index {missing[0]!r} is not known; give sizes={{{missing[0]!r}: ...}}")
+    names = {NAMED[op]: op for op in NAMED}
+    names |= {mttkrp(order, mode): "mttkrp" for order in (3, 4, 5) for mode in range(order)}
+    op = names.get(str(einsum), "einsum") if next(iter(sparse)) == "A" and len(sparse) == 1 else "einsum"
+    return Workload(op, einsum, dict(sparse), {index: int(found[index]) for index in assignment.indices})
+
+
+def _agree(found: dict[str, int], more: Mapping[str, int], source: str) -> None:
+    for index, extent in more.items():
+        if found.setdefault(index, extent) != extent:
+            raise InputError(f"index {index!r} has extent {extent} in {source}, but {found[index]} before")

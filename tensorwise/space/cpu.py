@@ -35,6 +35,7 @@ from tensorwise.space.space import Rule, Space
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.levels import LEVELS
 from tensorwise.tensor.remap import Axis
+from tensorwise.toolchain.processor import vector_bytes
 
 Earlier = Mapping[str, Value]
 VECTOR_BYTES: Final = (16, 32, 64)
@@ -201,7 +202,8 @@ def _execution(
             narrow=lambda earlier, w: None if earlier["tile"] == "none" else _vector_counts(earlier, w),
         ),
         Choice(
-            "vector_bytes", VECTOR_BYTES, binds="compile", prefer=32,
+            "vector_bytes", VECTOR_BYTES, binds="compile",
+            prefer=lambda earlier, w: 4 * w.dtype.itemsize if _gathers(earlier) else vector_bytes(),
             doc="Bytes of a vector: SSE and NEON, AVX2, AVX-512 (wider than the machine's splits into halves)",
             narrow=lambda earlier, w: None if earlier["tile"] == "none" else _vector_widths(earlier, w),
         ),
@@ -300,6 +302,10 @@ def _tile_domain(assignment: Assignment, sparse: str) -> Callable[[Earlier, Work
                 continue  # strided lanes
             if loop not in levels:
                 allowed.append(loop)
+            elif earlier[f"kind_{loop}"] == "C":
+                # Strips along a compressed level gather; it has to be the last one and the innermost loop.
+                if loop == levels[-1] == _strings(earlier["order"])[-1] and loop[:-1] in assignment.reduced:
+                    allowed.append(loop)
             elif not kept and all(earlier[f"kind_{below}"] == "U" for below in levels[levels.index(loop) :]):
                 if assignment.annihilated_by(sparse):
                     allowed.append(loop)  # a masked program cannot run in lanes
@@ -309,9 +315,17 @@ def _tile_domain(assignment: Assignment, sparse: str) -> Callable[[Earlier, Work
 
 
 def _default_tile(earlier: Earlier, dense_only: list[str], w: Workload) -> Value:
-    """The innermost loop over a dense-only index."""
-    loops = [loop for loop in _strings(earlier["order"]) if loop[:-1] in dense_only]
-    return loops[-1] if loops else "none"
+    """The innermost loop over a dense-only index, else the innermost loop: gathered loads beat scalar ones."""
+    order = _strings(earlier["order"])
+    loops = [loop for loop in order if loop[:-1] in dense_only]
+    if dense_only:
+        return loops[-1]
+    return order[-1] if order[-1] != earlier["parallel"] else "none"
+
+
+def _gathers(earlier: Earlier) -> bool:
+    """Whether the tile runs along a compressed level."""
+    return earlier.get(f"kind_{earlier['tile']}") == "C"
 
 
 def _tile_extent(earlier: Earlier, w: Workload) -> int:
@@ -326,7 +340,9 @@ def _vector_counts(earlier: Earlier, w: Workload) -> tuple[Value, ...]:
 
 
 def _default_vectors(earlier: Earlier, w: Workload) -> Value:
-    """As many registers as the output tile fills, up to half of those that AVX2 has."""
+    """As many registers as the output tile fills, up to half of those that AVX2 has; one where it gathers."""
+    if _gathers(earlier):
+        return 1
     if str(earlier["tile"])[:-1] not in w.assignment.output.indices:
         return 2
     return max(1, min(8, _tile_extent(earlier, w) * w.dtype.itemsize // 32))
@@ -436,17 +452,26 @@ def portfolio(space: Space, workload: Workload) -> list[Config]:
     partials.extend({"vectors": vectors} for vectors in (1, 2, 4, 12) if start["tile"] != "none")
     partials.extend({"unroll": factor} for factor in (1, 2, 8))
     partials.extend({"prefetch": distance} for distance in (8, 16))
+    if start["tile"] != "none" and f"kind_{start['tile']}" in start:
+        partials.extend({"tile": "none", "unroll": factor} for factor in (1, 2, 4, 8))
+        partials.extend({"vector_bytes": width, "vectors": 1} for width in VECTOR_BYTES[:2])
     partials.append({f"kind_{rows}1": "C"})
     for height, width in ((2, 2), (4, 4), (2, 1), (4, 1), (8, 1), (1, 4), (8, 8), (1, 8)):
-        sizes = {f"split_{rows}": height, f"split_{columns}": width}
-        block = dict(space.complete(sizes, workload))
-        partials.append({k: block[k] for k in ("order", *sizes, *(k for k in block if k.startswith("kind_")))})
+        partials.extend(_blocks(space, workload, rows, columns, height, width))
     for width in (1024, 8192):
         if workload.sizes[columns] >= 2 * width:
             loops = [loop for loop in _strings(start["order"]) if loop != f"{columns}1"]
             order = (f"{columns}1", *loops, f"{columns}0")
             kinds = {f"kind_{columns}1": "U", f"kind_{rows}1": "U", f"kind_{columns}0": "C"}
-            partials.append({f"split_{columns}": width, "order": order, **kinds, "parallel": f"{rows}1", "policy": "dynamic"})
+            partials.append(
+                {
+                    f"split_{columns}": width,
+                    "order": order,
+                    **kinds,
+                    "parallel": f"{rows}1",
+                    "policy": "dynamic",
+                }
+            )
     found: dict[Config, None] = {}
     for partial in partials:
         with contextlib.suppress(InputError):
@@ -455,3 +480,32 @@ def portfolio(space: Space, workload: Workload) -> list[Config]:
             if all(config[name] == value for name, value in partial.items() if value is not None):
                 found[config] = None
     return list(found)
+
+
+def _blocks(
+    space: Space, workload: Workload, rows: str, columns: str, height: int, width: int
+) -> list[dict[str, object]]:
+    """Dense blocks below compressed block columns: unrolled, and column-major with a column in a vector."""
+    sizes: dict[str, object] = {f"split_{rows}": height, f"split_{columns}": width}
+    block = dict(space.complete(sizes, workload))
+    shape: dict[str, object] = {
+        name: block[name] for name in ("order", *sizes, *(k for k in block if k.startswith("kind_")))
+    }
+    order = _strings(block["order"])
+    row = f"{rows}0"
+    if str(block["tile"])[:-1] not in (rows, columns):
+        return [shape]
+    found: list[dict[str, object]] = [{**shape, "tile": "none"}]
+    if row in order and height * workload.dtype.itemsize in VECTOR_BYTES:
+        outside = [loop for loop in order if loop != row]
+        outside.insert(outside.index(f"{rows}1") + 1, row)
+        levels = (*(loop for loop in order if loop != row), row)
+        vector: dict[str, object] = {
+            "tile": row,
+            "vectors": 1,
+            "vector_bytes": height * workload.dtype.itemsize,
+        }
+        found.append(
+            {**shape, "order": tuple(outside), "levels_follow_loops": False, "levels": levels, **vector}
+        )
+    return found

@@ -204,7 +204,8 @@ def _schedule(
         reduction = str(rng.choice(["atomic", "private"]))
         directives.append(Parallel(axis.name, policy, int(rng.choice([1, 2, 7, 64])), reduction))
         taken.add(axis)
-    free = [axis for axis in loops if axis not in compressed and axis not in taken]
+    gathered = loops[-1] if loops and loops[-1].mode in workload.assignment.reduced else None
+    free = [axis for axis in loops if (axis not in compressed or axis == gathered) and axis not in taken]
     if free and rng.random() < 0.6:
         axis = free[int(rng.integers(len(free)))]
         directives.append(Tile(axis.name, int(rng.choice([1, 2, 3, 4])), int(rng.choice([1, 2, 4, 8]))))

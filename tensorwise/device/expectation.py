@@ -5,7 +5,7 @@ and magnitudes), about thirty times faster than :func:`tensorwise.program.refere
 anything else is left to that reference. Neither uses our lowering or code generator.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -39,8 +39,9 @@ def values_and_magnitudes(
     workload: Workload, operands: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Run a sum of products in float64, on the operands and on their absolute values."""
-    value = _run(*_in_float64(workload, operands))
-    return value, _run(*_absolute(workload, operands))
+    kept = () if workload.keeps_pattern else workload.assignment.output.indices
+    wide, doubles = _in_float64(workload, operands, kept)
+    return _run(wide, doubles), _run(*_absolute(wide, doubles))
 
 
 def projection(
@@ -56,7 +57,9 @@ def projection(
         For each output row the expected weighted sum of its outputs, and the sum of the weighted
         magnitudes; None where no single factor can carry the weights.
     """
-    wide, size = _in_float64(workload, operands), _absolute(workload, operands)
+    kept = shape.sparse[:1] if shape.keeps_pattern else shape.rows
+    wide = _in_float64(workload, operands, kept)
+    size = _absolute(*wide)
     with np.errstate(all="ignore"):
         if shape.sampled is not None:
             return _sampled_sums(*wide, shape, weights), _sampled_sums(*size, shape, np.abs(weights))
@@ -75,13 +78,37 @@ def _run(workload: Workload, operands: Sequence[np.ndarray]) -> np.ndarray:
     return out
 
 
-def _in_float64(workload: Workload, operands: Sequence[np.ndarray]) -> tuple[Workload, list[np.ndarray]]:
-    sparse = {name: entries.astype(np.float64) for name, entries in workload.sparse.items()}
-    return replace(workload, sparse=sparse), [np.asarray(operand, np.float64) for operand in operands]
+def _in_float64(
+    workload: Workload, operands: Sequence[np.ndarray], kept: Collection[str]
+) -> tuple[Workload, list[np.ndarray]]:
+    """The workload in float64, without the parts of dense operands that no entry meets.
+
+    Coordinates of stored indices that are not in ``kept`` are renumbered where that spares half and more:
+    a wide matrix with few entries would take its time from memory that nobody looks at.
+    """
+    ((name, entries),) = workload.sparse.items()
+    sizes, dense = dict(workload.sizes), list(operands)
+    coordinates = list(entries.coordinates)
+    for mode, index in enumerate(workload.assignment.access(name).indices):
+        met = np.zeros(sizes[index], bool)
+        met[coordinates[mode]] = True
+        chosen = np.flatnonzero(met)
+        if index in kept or 2 * len(chosen) > len(met):
+            continue
+        sizes[index] = len(chosen)
+        coordinates[mode] = (np.cumsum(met) - 1)[coordinates[mode]].astype(coordinates[mode].dtype)
+        for place, operand in enumerate(workload.dense):
+            indices = workload.assignment.access(operand).indices
+            if index in indices:
+                dense[place] = dense[place].take(chosen, axis=indices.index(index))
+    shape = tuple(sizes[index] for index in workload.assignment.access(name).indices)
+    pointers = entries.pointers if shape[0] == entries.shape[0] else None
+    fewer = Entries(shape, tuple(coordinates), entries.values, pointers).astype(np.float64)
+    doubles = [np.asarray(operand, np.float64) for operand in dense]
+    return Workload(workload.op, workload.einsum, {name: fewer}, sizes), doubles
 
 
-def _absolute(workload: Workload, operands: Sequence[np.ndarray]) -> tuple[Workload, list[np.ndarray]]:
-    wide, doubles = _in_float64(workload, operands)
+def _absolute(wide: Workload, doubles: Sequence[np.ndarray]) -> tuple[Workload, list[np.ndarray]]:
     sparse = {name: entries.with_values(np.abs(entries.values)) for name, entries in wide.sparse.items()}
     return replace(wide, sparse=sparse), [np.abs(operand) for operand in doubles]
 

@@ -311,7 +311,7 @@ def _projection_bound(
     added: np.ndarray,
     dtype: np.dtype,
 ) -> np.ndarray:
-    """Sum of the componentwise bounds of a row, and the rounding of the sum itself (in float64).
+    """Largest weighted sum of the rounding errors of a row, and the rounding of the sum itself (in float64).
 
     Args:
         magnitude: weighted sum of the magnitudes of the row's outputs.
@@ -319,9 +319,11 @@ def _projection_bound(
         added: number of outputs added up.
     """
     info = np.finfo(dtype)
-    outputs = 4.0 * (terms + factors + 2) * float(info.eps) / 2 * magnitude
-    summing = 4.0 * (terms + factors + added + 2) * float(np.finfo(np.float64).eps) / 2 * magnitude
-    bound = outputs + summing + float(info.smallest_normal) * (terms + 1) * weight
+    # gamma_n = n u / (1 - n u) holds for any order of adding; slack is needed for the float64 sums alone
+    relative = (terms + factors + 2) * float(info.eps) / 2
+    gamma = np.where(relative < 0.5, relative / (1 - np.minimum(relative, 0.5)), np.inf)
+    summing = 4.0 * (terms + factors + added + 2) * float(np.finfo(np.float64).eps) / 2
+    bound = (gamma + summing) * magnitude + float(info.smallest_normal) * (terms + 1) * weight
     # an output this large may overflow on one way of adding and not on another
     return np.where(magnitude >= 0.1 * float(info.max), np.nan, bound)
 

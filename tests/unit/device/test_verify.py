@@ -128,7 +128,8 @@ def test_a_single_wrong_element_is_found_above_the_projection_bound(
     check, out = checker(work, operands, seed, **SAMPLED), right(work, operands)
     place = data.draw(st.integers(0, out.size - 1))
     reference = expected(work, operands)
-    # every weight is at least 0.5, and the row's bound at most 1.5 times the sum of its elements' bounds
+    # every weight is at least 0.5; the row's bound is at most 1.5 / 4 of the sum of its elements' bounds,
+    # whose 4 is slack that a projection does without
     if work.keeps_pattern:
         row = work.entries.coordinates[0] == work.entries.coordinates[0][place]
         total = reference.bound(work.dtype)[row].sum()
@@ -137,7 +138,7 @@ def test_a_single_wrong_element_is_found_above_the_projection_bound(
         total = reference.bound(work.dtype).reshape(-1, rank)[place // rank].sum()
     broken = out.copy()
     # in float64 the sum itself rounds as much as the kernel does
-    factor = 7 if work.dtype == np.float32 else 40
+    factor = 2 if work.dtype == np.float32 else 40
     broken.flat[place] += data.draw(st.sampled_from([1, -1])) * (factor * total + 1e-30)
     assert check.check(broken) is not None
 

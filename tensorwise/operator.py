@@ -2,6 +2,7 @@
 
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -14,6 +15,7 @@ from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.cpu import cpu_space
 from tensorwise.tensor.entries import from_coordinates
+from tensorwise.tensor.fibertree import Tensor
 
 if TYPE_CHECKING:
     from tensorwise.tune import TuneResult
@@ -245,6 +247,11 @@ class Operator:
     def conversion_s(self) -> float:
         """Seconds that packing or converting the operand took."""
         return self._bound.conversion_s
+
+    @property
+    def tensors(self) -> Mapping[str, Tensor]:
+        """The packed sparse operands by name; empty for a library kernel."""
+        return self._bound.packed.tensors if isinstance(self._bound, BoundProgram) else {}
 
     def source(self) -> str:
         """Return the C text of generated code; empty for a library kernel."""

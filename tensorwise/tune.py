@@ -56,6 +56,10 @@ class Trial:
     measurement: Measurement
 
 
+Observe = Callable[[Trial], None]
+"""Called with each candidate that was tried."""
+
+
 @final
 @dataclass(frozen=True)
 class Standing:
@@ -201,6 +205,7 @@ def tune(
     store: Store | bool = True,
     seed: int = 0,
     progress: Progress | None = None,
+    observe: Observe | None = None,
 ) -> Operator:
     """Find the fastest way to run ``op`` on the sparse operand ``A``.
 
@@ -218,7 +223,7 @@ def tune(
         dtype: float32 or float64; default A's own.
         store: where measurements are remembered: a Store, True for the default one, False for nowhere.
         seed: of operands and search.
-        progress: called as the work goes on.
+        progress: called as the work goes on; observe: called with each candidate that was tried.
 
     Returns:
         The operator; ``operator.result`` holds the numbers, ``operator.report()`` shows them. After
@@ -239,7 +244,7 @@ def tune(
     work = workload(op, entries_from(A, dtype), n=n, mode=mode)
     budget = budget_s if budget_s is not None else (30.0 if trials is None else math.inf)
     with CpuDevice(threads or available_threads(), seed=seed) as device:
-        run = _Tuning(work, device, start, budget, trials, calls, store, progress)
+        run = _Tuning(work, device, start, budget, trials, calls, store, progress, observe)
         run.search(strategy, np.random.default_rng(seed))
         return run.decide()
 
@@ -257,9 +262,11 @@ class _Tuning:
         calls: float | None,
         store: Store | bool,
         progress: Progress | None,
+        observe: Observe | None = None,
     ) -> None:
         self.work, self.device, self.start, self.budget_s = work, device, start, budget_s
-        self.most_trials, self.calls, self.progress = trials, calls, progress
+        self.most_trials, self.calls = trials, calls
+        self.progress, self.observe = progress, observe
         self.space = cpu_space(work.assignment, next(iter(work.sparse)))
         self.trials: list[Trial] = []
         self.notes: list[str] = []
@@ -329,6 +336,8 @@ class _Tuning:
             for config, program, measurement in zip(configs, programs, results, strict=False):
                 self.trials.append(Trial(config, program, measurement))
                 records.append(self._record(config, measurement))
+                if self.observe is not None:
+                    self.observe(self.trials[-1])
                 self.say(f"{len(self.trials)} candidates")
                 yield measurement
                 if self.spent() >= SEARCH_SHARE * self.budget_s:

@@ -114,7 +114,7 @@ def _times(result: ReportData) -> str:
     key = "".join(element("li", element("i", "", class_=kind) + kinds[kind]) for kind in present)
     generated = sum(not c.baseline for c in result.measured)
     hidden = max(generated - sum(not c.baseline for c in _shown(result, _GENERATED_SHOWN)), 0)
-    more = f" {hidden} slower generated kernels are in the table below." if hidden else ""
+    more = f" {hidden} more generated kernels, timed in the search, are in the table below." if hidden else ""
     text = f"Median of a call, whiskers span the middle half of the samples; lower is better.{more}"
     return _card(
         "Time against the libraries", text, time_chart(marks) + element("ul", key, class_="key"), wide=True
@@ -137,7 +137,14 @@ def _roofline(result: ReportData) -> str:
         return _card("Roofline", "", element("p", "Operations and bytes of the candidates are not known."))
     peaks = result.peak_flop_per_s or result.bandwidth_bytes_per_s
     text = "Bytes are the least a call must move: operands read once, output written once. "
-    text += "The roof was measured on this machine." if peaks else "The machine's peaks were not measured."
+    level = {"": "", "DRAM": ", from memory"}.get(
+        result.bandwidth_of, f", from the {result.bandwidth_of} cache"
+    )
+    text += (
+        f"The roof was measured on this machine{level}."
+        if peaks
+        else "The machine's peaks were not measured."
+    )
     chart = roofline_chart(marks, result.peak_flop_per_s, result.bandwidth_bytes_per_s)
     return _card("Roofline", text, element("figure", chart))
 
@@ -203,7 +210,8 @@ def _answer(result: ReportData) -> Candidate | None:
 
 
 def _shown(result: ReportData, generated: int) -> list[Candidate]:
-    fast = [c for c in result.measured if not c.baseline][:generated]
+    rounds = any(c.in_rounds for c in result.measured)  # none: interrupted before any
+    fast = [c for c in result.measured if not c.baseline and (c.in_rounds or not rounds)][:generated]
     return [c for c in result.measured if c.baseline or c in fast or c.name == result.best]
 
 

@@ -32,6 +32,8 @@ class Candidate:
     """Memory a call must at least move: operands read once and the output written once; None if unknown."""
     status: str = "ok"
     """The measurement's status; anything else than "ok" keeps it out of the charts."""
+    in_rounds: bool = True
+    """Timed in the deciding rounds; False: screened in the search, so in the table but in no chart."""
     ratio: float | None = None
     """Median of the in-round quotients, its seconds over the best library's; None: not measured in rounds."""
 
@@ -80,7 +82,9 @@ class ReportData:
     peak_flop_per_s: float | None = None
     """Measured on this machine with the same threads and dtype."""
     bandwidth_bytes_per_s: float | None = None
-    """Measured on this machine with the same threads."""
+    """Measured on this machine with the same threads, at the level of memory that `bandwidth_of` names."""
+    bandwidth_of: str = ""
+    """``L1`` to ``DRAM``: the smallest level that holds all that a call moves; empty: not told."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """CPU, compiler and flags, versions, date: what a reader needs to judge the numbers."""
     notes: Sequence[str] = ()

@@ -1,0 +1,250 @@
+"""The Python door: ``tensorwise.tune`` and ``tensorwise.compile``."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from tensorwise.data.store import Store
+from tensorwise.errors import InputError
+from tensorwise.operator import Operator, bind, default_kernel
+from tensorwise.program.einsum import Einsum
+from tensorwise.program.generated import GeneratedKernel
+from tensorwise.program.program import program_for
+from tensorwise.program.work import check_work
+from tensorwise.program.workload import einsum_workload
+from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.format import Format, csf, csr
+from tensorwise.toolchain.threads import available_threads
+from tensorwise.tune import Observe, Progress
+from tensorwise.tune import tune as _tune
+
+
+def tune(
+    A: Any,
+    op: str,
+    *,
+    n: int | None = None,
+    mode: int = 0,
+    budget_s: float | None = None,
+    trials: int | None = None,
+    calls: float | None = None,
+    threads: int | None = None,
+    strategy: str = "genetic",
+    dtype: Any = None,
+    store: Store | bool = True,
+    seed: int = 0,
+    progress: Progress | None = None,
+    observe: Observe | None = None,
+    report: str | os.PathLike[str] | None = None,
+) -> Operator:
+    """Find the fastest way to run ``op`` on the sparse operand ``A``.
+
+    Args:
+        A: SciPy sparse array or matrix, NumPy array, torch sparse tensor, path of a .mtx, .tns or .npz
+            file, or ``Entries``.
+        op: ``spmv``, ``spmm``, ``sddmm``, ``mttkrp``, ``ttv`` or ``ttm``.
+        n: extent of the dense-only index (columns of B, inner dimension of SDDMM, rank).
+        mode: output mode of MTTKRP.
+        budget_s: wall seconds for all of it (default 30, unlimited when ``trials`` is given).
+        trials: most candidates to try.
+        calls: how often the operator will be called; then conversion counts against a format.
+        threads: threads of a call (default: what this process may use).
+        strategy: a name of ``tensorwise.search.STRATEGIES``.
+        dtype: float32 or float64; default A's own.
+        store: where measurements are remembered: a Store, True for the default one, False for nowhere.
+        seed: of operands and search.
+        progress: called with what is going on and the share of the budget spent.
+        observe: called with each candidate that was tried.
+        report: path of an HTML page to write about what was found.
+
+    Returns:
+        The operator; ``operator.result`` holds the numbers, ``operator.report()`` shows them. After
+        Ctrl-C it is the best found so far.
+
+    Raises:
+        InputError: the operand, the operation or an argument is not usable, or the report cannot be
+            written.
+    """
+    if report is not None:
+        from tensorwise.front.reporting import check_writable
+
+        check_writable(report)  # before the work is done
+    operator = _tune(
+        A, op, n=n, mode=mode, budget_s=budget_s, trials=trials, calls=calls, threads=threads,
+        strategy=strategy, dtype=dtype, store=store, seed=seed, progress=progress, observe=observe,
+    )  # fmt: skip
+    if report is not None:
+        from tensorwise.front.reporting import write_report
+
+        name = os.path.basename(os.fspath(A)) if isinstance(A, str | os.PathLike) else "the matrix as given"
+        write_report(operator, report, name)
+    return operator
+
+
+def compile(
+    einsum: str,
+    *,
+    schedule: str | None = None,
+    format: Format | str | None = None,
+    formats: Mapping[str, Format | str] | None = None,
+    sizes: Mapping[str, int] | None = None,
+    threads: int | None = None,
+    dtype: Any = None,
+    **operands: Any,
+) -> "Operator | Cascade":
+    """Compile an einsum by hand.
+
+    Args:
+        einsum: such as ``C[i,j] += A[i,k] * B[k,j]``. Several assignments, separated by semicolons,
+            give a `Cascade`; each needs a sparse operand, and what goes from one to the next is dense.
+        schedule: such as ``parallel(i,dynamic,64) tile(j,4x8)``; left out together with formats, the
+            default program is used; left out with a format, plain loops on one thread.
+        format: storage of the first sparse operand, such as ``(i,k) -> U(i) C(k)``; formats: by name
+            for several. A sparse operand without one is stored as CSR, or CSF from order 3.
+        sizes: extents of indices that no operand tells.
+        threads: threads of a call (default: what this process may use).
+        dtype: float32 or float64; default that of the sparse operand.
+        operands: at least one sparse operand by name: SciPy sparse, torch sparse, ``Entries``, the path of a
+            file, ``(shape, coordinates, values)``, or a NumPy array that a format is given for. Dense
+            operands may be given as arrays or shapes, which tell sizes only; values are those of a call.
+
+    Returns:
+        An operator: call it with the dense operands in the einsum's order. ``print(operator.program)``
+        shows its loops, ``operator.source()`` its C.
+
+    Raises:
+        InputError, FormatError, ScheduleError: something does not parse or fit; the message says where.
+        CompilerError: no C compiler works here.
+
+    >>> import scipy.sparse as sp
+    >>> eye = sp.eye_array(3, format="csr")
+    >>> double = compile("y[i] += A[i,k] * x[k]", A=2 * eye, schedule="parallel(i,dynamic,64)")
+    >>> double(np.array([1.0, 2.0, 3.0]))
+    array([2., 4., 6.])
+    """
+    parsed = Einsum.parse(einsum)
+    unknown = [name for name in operands if name not in parsed.operands]
+    if unknown:
+        raise InputError(f"'{parsed}' has no operand {unknown[0]!r}; it has {', '.join(parsed.operands)}")
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+        raise InputError(f"threads must be a positive integer, got {threads!r}")
+    stored, known = _sort_operands(parsed, operands, format, dict(formats or {}), dtype, dict(sizes or {}))
+    chosen = dict(formats or {})
+    if format is not None:
+        if next(iter(stored)) in chosen:
+            raise InputError(f"the format of {next(iter(stored))} is given twice, in format and in formats")
+        chosen[next(iter(stored))] = format
+    homeless = [name for name in chosen if name not in stored]
+    if homeless:
+        raise InputError(
+            f"a format is given for {homeless[0]!r}, but the sparse operands are {', '.join(stored)}"
+        )
+    count = threads or available_threads()
+    steps = [_step(Einsum((a,)), stored, known, chosen, schedule, count) for a in parsed.assignments]
+    return steps[0] if len(steps) == 1 else Cascade(parsed, steps)
+
+
+@final
+class Cascade:
+    """Several operators that run one after the other; their dense results go from one to the next.
+
+    Attributes:
+        einsum: the assignments.
+        steps: one operator each.
+    """
+
+    def __init__(self, einsum: Einsum, steps: Sequence[Operator]) -> None:
+        self.einsum, self.steps = einsum, tuple(steps)
+        sparse = {name for step in steps for name in step.workload.sparse}
+        self.dense = tuple(name for name in einsum.operands if name not in sparse)
+        """Names of the operands of a call, in order."""
+
+    def __call__(self, *operands: np.ndarray) -> Any:
+        """Run all steps on the dense operands (in the order of ``dense``); return the last result."""
+        if len(operands) != len(self.dense):
+            raise InputError(
+                f"'{self.einsum}' takes {len(self.dense)} operands ({', '.join(self.dense)}), "
+                f"got {len(operands)}"
+            )
+        values: dict[str, Any] = dict(zip(self.dense, operands, strict=True))
+        result: Any = None
+        for step in self.steps:
+            result = step(*(values[name] for name in step.workload.dense))
+            values[step.workload.assignment.output.tensor] = result
+        return result
+
+    def source(self) -> str:
+        """Return the C texts of all steps."""
+        return "\n".join(step.source() for step in self.steps)
+
+    def __repr__(self) -> str:
+        return f"<Cascade {self.einsum}>"
+
+
+def _sort_operands(
+    einsum: Einsum,
+    operands: Mapping[str, Any],
+    format: Format | str | None,
+    formats: Mapping[str, Format | str],
+    dtype: Any,
+    sizes: dict[str, int],
+) -> tuple[dict[str, Entries], dict[str, int]]:
+    """Tell stored operands from dense ones; return those, and the sizes that dense ones add."""
+    stored: dict[str, Entries] = {}
+    dense: dict[str, tuple[int, ...]] = {}
+    for name in einsum.operands:
+        if name not in operands:
+            continue
+        given = operands[name]
+        if isinstance(given, tuple) and all(isinstance(extent, int) for extent in given):
+            dense[name] = given
+        elif isinstance(given, np.ndarray) and name not in formats:
+            dense[name] = given.shape
+        else:
+            stored[name] = entries_from(given, dtype)
+    if not stored and format is not None:  # the format says that an array is meant to be stored
+        first = next((name for name in dense if isinstance(operands[name], np.ndarray)), None)
+        if first is not None:
+            stored[first] = entries_from(operands[first], dtype)
+            del dense[first]
+    if not stored:
+        raise InputError(
+            f"'{einsum}' was given no sparse operand; give one by name, such as {einsum.operands[0]}=matrix "
+            "(a NumPy array also needs its format)"
+        )
+    accesses = {access.tensor: access for a in einsum.assignments for access in a.accesses}
+    for name, shape in dense.items():
+        indices = accesses[name].indices
+        if len(indices) != len(shape):
+            raise InputError(f"{accesses[name]} has {len(indices)} indices, but {name} has shape {shape}")
+        for index, extent in zip(indices, shape, strict=True):
+            if sizes.setdefault(index, extent) != extent:
+                raise InputError(
+                    f"index {index!r} has extent {extent} in {name}, but {sizes[index]} elsewhere"
+                )
+    return stored, sizes
+
+
+def _step(
+    einsum: Einsum,
+    stored: Mapping[str, Entries],
+    sizes: Mapping[str, int],
+    formats: Mapping[str, Format | str],
+    schedule: str | None,
+    threads: int,
+) -> Operator:
+    assignment = einsum.single
+    sparse = {name: stored[name] for name in assignment.operands if name in stored}
+    if not sparse:
+        raise InputError(
+            f"'{assignment}' has no sparse operand; compute this step with NumPy between two operators"
+        )
+    work = einsum_workload(str(einsum), sparse, {i: s for i, s in sizes.items() if i in assignment.indices})
+    if schedule is None and not any(name in formats for name in sparse) and len(sparse) == 1:
+        return bind(default_kernel(work), work, threads)
+    chosen = {name: formats.get(name, csr() if e.order == 2 else csf(e.order)) for name, e in sparse.items()}
+    program = program_for(work, chosen, schedule or "")
+    check_work(program, work)
+    return bind(GeneratedKernel(program), work, threads)

@@ -1,0 +1,247 @@
+"""From an operator to its report: gathers what `report.render` shows, and writes the page."""
+
+import contextlib
+import datetime
+import math
+import os
+import secrets
+from pathlib import Path
+
+import numpy as np
+import scipy
+
+import tensorwise
+from tensorwise.device.machine import LEVELS, host, roofline
+from tensorwise.errors import CompilerError, InputError
+from tensorwise.front.draw_pattern import spy_of
+from tensorwise.front.report import render
+from tensorwise.front.report_data import Candidate, ReportData
+from tensorwise.operator import Operator
+from tensorwise.program.generated import GeneratedKernel
+from tensorwise.program.program import Program
+from tensorwise.toolchain.compiler import find_compiler
+from tensorwise.tune import Standing, TuneResult
+
+UNTUNED = "tensorwise (untuned)"
+"""The default program's name in a report."""
+
+
+def write_report(operator: Operator, path: str | os.PathLike[str], name: str = "the matrix") -> None:
+    """Write the report on a tuned operator; the file appears whole or not at all.
+
+    Raises:
+        InputError: the operator was not tuned here, or the file cannot be written.
+    """
+    page = render(report_data(operator, name))
+    target = Path(os.path.realpath(Path(path).expanduser()))
+    unfinished = target.with_name(f".{target.name[:80]}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    try:
+        unfinished.write_text(page, encoding="utf-8", errors="replace")
+        os.replace(unfinished, target)
+    except OSError as error:
+        raise InputError(f"{path}: the report cannot be written ({error.strerror or error})") from error
+    finally:
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Raise InputError when no file can be made at ``path``: known before a search, not after it."""
+    target = Path(path).expanduser()
+    if target.is_dir():
+        raise InputError(f"{path}: is a folder; name a file to write")
+    if not target.parent.is_dir():
+        raise InputError(f"{path}: the folder {target.parent} does not exist; make it, or name another file")
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise InputError(f"{path}: the folder {target.parent} cannot be written to; name another file")
+
+
+def report_data(operator: Operator, name: str) -> ReportData:
+    """Return what the report on a tuned operator shows; ``name`` is the matrix's.
+
+    Raises:
+        InputError: the operator was compiled by hand or loaded, so nothing is known about it.
+    """
+    result = operator.result
+    if result is None:
+        raise InputError("this operator was not tuned here, so there is nothing to report; call tune")
+    work = operator.workload
+    entries = work.entries
+    candidates = _candidates(result)
+    generated = result.best_generated
+    best = next(c.name for c in candidates if _is(c, result.best))
+    best_generated = next((c.name for c in candidates if generated and _is(c, generated)), None)
+    shown = _shown_program(operator, result)
+    tensors = operator.tensors
+    if not tensors and shown is not None:  # a library won: pack for the picture of the best generated kernel
+        with contextlib.suppress(tensorwise.errors.TensorwiseError, MemoryError):
+            tensors = GeneratedKernel(shown).bind(work, 1).packed.tensors
+    tensor = next(iter(tensors.values()), None)
+    free = [
+        i for i in work.assignment.indices if i not in work.assignment.access(next(iter(work.sparse))).indices
+    ]
+    peak, bandwidth, level = _roof(operator)
+    rows, columns = entries.coordinates[:2]
+    calls = result.break_even_calls
+    return ReportData(
+        title=f"Tensorwise: {work.op} of {name}",
+        matrix=name,
+        shape=entries.shape,
+        nnz=entries.nnz,
+        dtype=str(work.dtype),
+        row_lengths=np.bincount(rows, minlength=entries.shape[0]),
+        spy=spy_of(rows, columns, (entries.shape[0], entries.shape[1]), _block(shown)),
+        op=work.op,
+        threads=result.threads,
+        flops=work.flops,
+        candidates=candidates,
+        best=best,
+        best_generated=best_generated,
+        fibertree=str(tensor) if tensor is not None else "",
+        loops=str(shown) if shown is not None else "",
+        source=operator.source() or (_source(shown, operator) if shown is not None else ""),
+        n=work.sizes[free[0]] if free else None,
+        stored_positions=len(tensor.values) if tensor is not None else None,
+        costs={
+            "conversion_s": result.best.conversion_s,
+            "compile_s": result.compile_s,
+            "tuning_s": result.tuning_s,
+            "break_even_calls": calls,
+            "held_bytes": result.best.bytes_held,
+            "input_bytes": sum(a.nbytes for a in (*entries.coordinates, entries.values)),
+            "candidates_measured": result.candidates_measured,
+        },
+        peak_flop_per_s=peak,
+        bandwidth_bytes_per_s=bandwidth,
+        bandwidth_of=level,
+        environment=_environment(result),
+        notes=result.notes,
+    )
+
+
+def _candidates(result: TuneResult) -> list[Candidate]:
+    """The standings of the rounds, then the candidates of the search that were not in them."""
+    table = result.table
+    library = min(result.baselines.values(), key=lambda s: s.seconds, default=None)
+
+    def of(name: str, standing: Standing, key: str, baseline: bool) -> Candidate:
+        timed = table is not None and key in table.names
+        ratio = None
+        if timed and table is not None and library is not None and library.name in table.names:
+            ratio = table.ratio(key, library.name).median
+        return Candidate(
+            name, standing.seconds, standing.spread_s, standing.format, standing.schedule, baseline,
+            result.workload.compulsory_bytes, "ok" if math.isfinite(standing.seconds) else "not measured",
+            # A library too slow for the rounds belongs into the chart all the same.
+            in_rounds=timed or baseline, ratio=ratio,
+        )  # fmt: skip
+
+    found = [of(name, standing, name, True) for name, standing in result.baselines.items()]
+    generated = result.best_generated
+    if generated is not None:
+        found.append(of("tensorwise", generated, "tensorwise", False))
+    if result.default is not None:
+        found.append(of(UNTUNED, result.default, "untuned", False))
+    if not any(_is(c, result.best) for c in found):  # nothing could be measured
+        best = result.best
+        found.append(of(f"{best.name} (not measured)", best, "", best.name != "tensorwise"))
+    known = {(c.format, c.schedule) for c in found}
+    for number, trial in enumerate(result.trials, 1):
+        program, measurement = trial.program, trial.measurement
+        format, schedule = str(next(iter(program.formats.values()))), str(program.schedule)
+        if (format, schedule) not in known:
+            found.append(
+                Candidate(
+                    f"candidate {number}",
+                    measurement.seconds,
+                    measurement.spread_s,
+                    format,
+                    schedule,
+                    False,
+                    result.workload.compulsory_bytes,
+                    measurement.status,
+                    in_rounds=False,
+                )
+            )
+    return found
+
+
+def _is(candidate: Candidate, standing: Standing) -> bool:
+    return (candidate.format, candidate.schedule) == (standing.format, standing.schedule) and (
+        bool(standing.format) or candidate.name.split(" (")[0] == standing.name
+    )
+
+
+def _shown_program(operator: Operator, result: TuneResult) -> Program | None:
+    """The program whose storage and loops are shown: the best generated one."""
+    if operator.program is not None or result.best_generated is None:
+        return operator.program
+    chosen = result.best_generated.format, result.best_generated.schedule
+    for trial in result.trials:
+        if (str(next(iter(trial.program.formats.values()))), str(trial.program.schedule)) == chosen:
+            return trial.program
+    return None
+
+
+def _block(program: Program | None) -> tuple[int, int]:
+    """Rows and columns of the format's dense blocks, (1, 1) for none."""
+    if program is None:
+        return 1, 1
+    format = next(iter(program.formats.values()))
+    dense = {level.axis.mode for level in format.levels if level.full and level.axis.part == "inner"}
+    tall, wide = (format.splits.get(mode, 1) if mode in dense else 1 for mode in format.modes[:2])
+    return tall, wide
+
+
+def _source(program: Program, operator: Operator) -> str:
+    with contextlib.suppress(tensorwise.errors.TensorwiseError):
+        return GeneratedKernel(program).text(operator.workload)
+    return ""
+
+
+def _roof(operator: Operator) -> tuple[float | None, float | None, str]:
+    """Peak arithmetic, and the bandwidth of the smallest level that holds all that a call moves."""
+    try:
+        peak = roofline(operator.threads)
+    except CompilerError:
+        return None, None, ""
+    facts = host()
+    sizes = {
+        "L1": facts.l1d_bytes * operator.threads,
+        "L2": facts.l2_bytes * operator.threads,
+        "L3": facts.l3_bytes,
+    }
+    moved = operator.workload.compulsory_bytes
+    level = next((level for level in LEVELS if moved <= sizes.get(level, math.inf)), LEVELS[-1])
+    return peak.flops[str(operator.dtype)], peak.bandwidth[level], level
+
+
+def _environment(result: TuneResult) -> dict[str, str]:
+    facts = host()
+    size = {"L1": facts.l1d_bytes, "L2": facts.l2_bytes, "L3": facts.l3_bytes}
+    found = {
+        "Processor": facts.cpu,
+        "Cores": f"{facts.physical_cores} physical, {facts.logical_cores} logical; {result.threads} used",
+        "Caches": ", ".join(f"{level} {_bytes(held)}" for level, held in size.items() if held),
+        "Memory": _bytes(facts.memory_bytes),
+        "System": facts.os,
+    }
+    with contextlib.suppress(CompilerError):
+        compiler = find_compiler()
+        found["Compiler"] = compiler.version
+        found["Flags"] = " ".join(compiler.flags)
+    found["Versions"] = (
+        f"Tensorwise {tensorwise.__version__}, NumPy {np.__version__}, SciPy {scipy.__version__}"
+    )
+    if result.table is not None:
+        table = result.table
+        found["Timing"] = f"{len(table.rounds)} interleaved rounds, caches {table.cache}"
+    found["Date"] = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return found
+
+
+def _bytes(count: int) -> str:
+    for scale, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if count >= scale:
+            return f"{count / scale:.3g} {unit}"
+    return f"{count} B"

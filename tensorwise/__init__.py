@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from tensorwise.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from tensorwise.errors import TensorwiseError as TensorwiseError
     from tensorwise.front.api import compile as compile
     from tensorwise.front.api import tune as tune
     from tensorwise.operator import Operator as Operator
-    from tensorwise.saving import load as load
+    from tensorwise.operator import load as load
     from tensorwise.tensor.entries import Entries as Entries
     from tensorwise.tensor.entries import entries_from as entries_from
     from tensorwise.tensor.files import read as read
@@ -23,7 +23,7 @@ _HOMES = {
     "TensorwiseError": "tensorwise.errors",
     "compile": "tensorwise.front.api",
     "entries_from": "tensorwise.tensor.entries",
-    "load": "tensorwise.saving",
+    "load": "tensorwise.operator",
     "read": "tensorwise.tensor.files",
     "tune": "tensorwise.front.api",
     "write": "tensorwise.tensor.files",

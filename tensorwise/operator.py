@@ -1,5 +1,6 @@
 """The Operator: what tuning returns - a kernel bound to a packed operand, callable like the matrix it replaces."""
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from tensorwise.program.generated import BoundProgram, GeneratedKernel
 from tensorwise.program.kernel import BoundKernel, Kernel
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload, workload
+from tensorwise.saving import read, save
 from tensorwise.space.cpu import cpu_space
 from tensorwise.tensor.entries import from_coordinates
 from tensorwise.tensor.fibertree import Tensor
@@ -267,11 +269,35 @@ class Operator:
         chosen = f"{self.format}; {self.schedule}" if self.program else f"kernel {self.kernel}"
         return f"<Operator {self.workload.op} {self.shape} {self.dtype}, {self.threads} threads: {chosen}>"
 
-    def save(self, path: Any) -> None:
-        """Save operand and choice to one file; see :func:`tensorwise.saving.save`."""
-        from tensorwise.saving import save
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write operand and choice to one file, which :func:`load` reads.
 
+        Raises:
+            InputError: the file cannot be written.
+        """
         save(self, path)
+
+
+def load(path: str | os.PathLike[str], matrix: Any = None, *, check_machine: bool = True) -> Operator:
+    """Read an operator that ``Operator.save`` wrote: pack its operand again and compile it through the cache.
+
+    Args:
+        path: the file.
+        matrix: the sparse operand, of the same pattern, whose values are to be used in place of the
+            stored ones; anything that ``tune`` takes.
+        check_machine: refuse a file written on other hardware, where the choice may be a poor one.
+
+    Returns:
+        The operator; ``result`` is None. It runs on the threads it was tuned for, or on as many as this
+        process may use if these are fewer.
+
+    Raises:
+        InputError: the file is missing, damaged or no operator; it belongs to another machine or matrix.
+        MissingExtraError: the chosen library is not installed here.
+        CompilerError: the chosen kernel is generated code, and no compiler works here.
+    """
+    kernel, work, threads = read(path, matrix, check_machine)
+    return bind(kernel, work, threads)
 
 
 def bind(kernel: Kernel, work: Workload, threads: int) -> Operator:

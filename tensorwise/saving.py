@@ -10,16 +10,14 @@ import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-import tensorwise
 from tensorwise.device.library import LIBRARY
 from tensorwise.device.machine import host
 from tensorwise.errors import CompilerError, InputError
 from tensorwise.ids import content_id
-from tensorwise.operator import Operator, bind
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.kernel import Kernel
 from tensorwise.program.program import program_for
@@ -28,6 +26,10 @@ from tensorwise.program.workload import Workload, einsum_workload
 from tensorwise.tensor.entries import Entries, entries_from
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.toolchain.threads import available_threads
+from tensorwise.version import __version__
+
+if TYPE_CHECKING:
+    from tensorwise.operator import Operator
 
 SCHEMA: Final = 1
 """Version of the file's layout; a reader takes its own and older ones."""
@@ -36,7 +38,7 @@ KEY: Final = "tensorwise"
 MOST_THREADS: Final = 4096
 
 
-def save(operator: Operator, path: str | os.PathLike[str]) -> None:
+def save(operator: "Operator", path: str | os.PathLike[str]) -> None:
     """Write ``operator`` to ``path``: its sparse operand and how it is run, not the packed form.
 
     The file appears whole or not at all.
@@ -68,23 +70,13 @@ def save(operator: Operator, path: str | os.PathLike[str]) -> None:
             unfinished.unlink()
 
 
-def load(path: str | os.PathLike[str], matrix: Any = None, *, check_machine: bool = True) -> Operator:
-    """Read an operator that ``save`` wrote: pack its operand again and compile it through the cache.
+def read(path: str | os.PathLike[str], matrix: Any, check_machine: bool) -> tuple[Kernel, Workload, int]:
+    """Read what ``save`` wrote: the kernel, the workload and the number of threads; nothing is run.
 
-    Args:
-        path: the file.
-        matrix: the sparse operand, of the same pattern, whose values are to be used in place of the
-            stored ones; anything that ``tune`` takes.
-        check_machine: refuse a file written on other hardware, where the choice may be a poor one.
-
-    Returns:
-        The operator; ``result`` is None. It runs on the threads it was tuned for, or on as many as this
-        process may use if these are fewer.
+    See :func:`tensorwise.operator.load`.
 
     Raises:
         InputError: the file is missing, damaged or no operator; it belongs to another machine or matrix.
-        MissingExtraError: the chosen library is not installed here.
-        CompilerError: the chosen kernel is generated code, and no compiler works here.
     """
     description, arrays = _read(Path(path).expanduser())
     try:
@@ -104,17 +96,17 @@ def load(path: str | os.PathLike[str], matrix: Any = None, *, check_machine: boo
         )
     if matrix is not None:
         work = _with_matrix(work, matrix, str(path))
-    return bind(kernel, work, min(threads, available_threads()))
+    return kernel, work, min(threads, available_threads())
 
 
-def _description(operator: Operator) -> dict[str, Any]:
+def _description(operator: "Operator") -> dict[str, Any]:
     work, program = operator.workload, operator.program
     compiler = "none"
     with contextlib.suppress(CompilerError):
         compiler = find_compiler().id
     return {
         "schema": SCHEMA,
-        "version": tensorwise.__version__,
+        "version": __version__,
         "op": work.op,
         "einsum": str(work.einsum),
         "sizes": {index: int(extent) for index, extent in work.sizes.items()},

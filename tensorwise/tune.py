@@ -414,18 +414,14 @@ class _Tuning:
             budget_s=share,
             max_rounds=15,
         )
-        if found.table is None:
+        table = found.table
+        if table is None:
             return finalists[0]
-        return (
-            finalists[int(found.table.best())]
-            if self.calls is None
-            else min(
-                finalists,
-                key=lambda t: (
-                    found.table.median(str(finalists.index(t))) + t.measurement.conversion_s / self.calls
-                ),  # type: ignore[union-attr,operator]
-            )
-        )
+        if self.calls is None:
+            return finalists[int(table.best())]
+        calls = self.calls
+        costs = [table.median(str(k)) + t.measurement.conversion_s / calls for k, t in enumerate(finalists)]
+        return finalists[int(np.argmin(costs))]
 
     def _confirm(self, winner: Trial | None) -> Rounds:
         """Time the winner, the untuned kernel and the libraries in fresh rounds."""

@@ -164,7 +164,9 @@ class _Printer:
         given = {b.name for b in self.kernel.buffers} | {s.name for s in self.kernel.sizes}
         special = {loop.var.name, ir.THREADS.name, ir.THREAD.name}
         names = sorted(used - defined - given - special)
-        types = {v.name: v.type for s in ir.walk(loop.body) for e in ir.expressions(s) for v in ir.variables(e)}
+        types = {
+            v.name: v.type for s in ir.walk(loop.body) for e in ir.expressions(s) for v in ir.variables(e)
+        }
         captured = [(self.type(types[v]), v) for v in names]
         body: list[str] = []
         self.block(loop.body, body, 2)

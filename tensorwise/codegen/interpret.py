@@ -6,6 +6,7 @@ parallel loop, so that an update that another thread could interleave with is re
 """
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -85,7 +86,7 @@ class _Machine:
         outside, self.writers = self.writers, {}
         saved = dict(self.names)
         cuts = sorted({lo, hi, *(int(c) for c in self.rng.integers(lo, hi + 1, size=6))}) if hi > lo else []
-        chunks = list(zip(cuts, cuts[1:], strict=False))
+        chunks = list(pairwise(cuts))
         for place in self.rng.permutation(len(chunks)):
             first, last = chunks[int(place)]
             self.names = {**saved, "thread": int(self.rng.integers(IMAGINARY_THREADS))}
@@ -115,7 +116,8 @@ class _Machine:
     def value(self, expr: ir.Expr) -> Any:
         match expr:
             case ir.Const(value=value, type=type):
-                scalar = int(value) if type.elem == "i64" else DTYPES[type.elem](value)
+                number: Any = value
+                scalar = int(number) if type.elem == "i64" else DTYPES[type.elem](number)
                 return scalar if type.lanes == 1 else np.full(type.lanes, scalar)
             case ir.Var(name=name):
                 return self.names[name]

@@ -18,7 +18,7 @@ one whose index is any other vector gathers. Lowering unrolls; printers never do
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final, Union
+from typing import Final, TypeAlias
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class Fold(_Arithmetic):
         return Type(self.vector.type.elem)
 
 
-Expr = Union[Const, Var, Load, Op, Search, Splat, Ramp, Fold]
+Expr: TypeAlias = Const | Var | Load | Op | Search | Splat | Ramp | Fold
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ class Prefetch:
     index: Expr
 
 
-Stmt = Union[For, If, Let, Reg, Set, Store, Reduce, Prefetch]
+Stmt: TypeAlias = For | If | Let | Reg | Set | Store | Reduce | Prefetch
 Block = tuple[Stmt, ...]
 
 

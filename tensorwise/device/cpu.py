@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-import tensorwise
 from tensorwise.device.device import Device, Measurement
-from tensorwise.device.machine import host
-from tensorwise.device.machine import plausible_s
+from tensorwise.device.machine import host, plausible_s
 from tensorwise.device.timing import RoundTable, measuring_slot
-from tensorwise.device.worker import FIRST_RUN_S, save_workload
+from tensorwise.device.worker import CHECK_S, FIRST_RUN_S, save_workload
 from tensorwise.errors import CompilerError, InputError, MeasurementError, ScheduleError
 from tensorwise.ids import content_id
 from tensorwise.program.generated import GeneratedKernel
@@ -30,7 +28,9 @@ from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
 from tensorwise.toolchain.cache import default_cache
 from tensorwise.toolchain.compiler import find_compiler
+from tensorwise.toolchain.runtime import load_runtime
 from tensorwise.toolchain.threads import available_threads
+from tensorwise.version import __version__
 
 PROTOCOL = "1"
 """Changes whenever times taken before and after are not comparable."""
@@ -63,13 +63,23 @@ class CpuDevice(Device):
 
     name = "cpu"
 
-    def __init__(self, threads: int | None = None, cache: str = "warm", seed: int = 0) -> None:
+    def __init__(
+        self,
+        threads: int | None = None,
+        cache: str = "warm",
+        seed: int = 0,
+        *,
+        first_run_s: float = FIRST_RUN_S,
+        memory_bytes: int | None = None,
+    ) -> None:
         """Prepare; nothing is started yet.
 
         Args:
             threads: threads of a kernel (default: what this process may use).
             cache: ``warm`` (operands as the last run left them) or ``cold`` (flushed before every run).
             seed: of the dense operands.
+            first_run_s: a candidate that packs, or runs for the first time, for longer is killed.
+            memory_bytes: what a candidate may allocate (default: most of what is free).
 
         Raises:
             InputError: threads below 1, or an unknown cache condition.
@@ -80,6 +90,7 @@ class CpuDevice(Device):
             raise InputError(f"cache must be warm or cold, got {cache!r}")
         self.threads = threads or available_threads()
         self.cache, self.seed = cache, seed
+        self.first_run_s, self.memory_bytes = first_run_s, memory_bytes
         try:
             compiler = find_compiler().id
         except CompilerError:
@@ -98,38 +109,50 @@ class CpuDevice(Device):
         yield from self.measure_kernels(workload, [space.program(workload, config) for config in configs])
 
     def measure_kernels(
-        self, workload: Workload, kernels: Sequence[Program | str], incumbent_s: float | None = None
+        self,
+        workload: Workload,
+        kernels: Sequence[Program | str],
+        incumbent_s: float | None = None,
+        limit_s: float | None = None,
     ) -> Iterator[Measurement]:
-        """Yield a measurement for each program or library name; ``incumbent_s`` is the best time so far."""
+        """Yield a measurement for each program or library name, in order.
+
+        Args:
+            incumbent_s: the best time so far: what is far slower is given up (``censored``).
+            limit_s: no further kernel is started after so many seconds; then fewer measurements are
+                yielded, but at least one.
+        """
+        begin = time.perf_counter()
         refused = self.compile(workload, kernels)
         runnable = [place for place in range(len(kernels)) if place not in refused]
-        request = {
-            "screen": [_described(kernels[place]) for place in runnable],
-            "threads": self.threads,
-            "incumbent_s": incumbent_s,
-            # Asked for here: a worker's child would measure the machine anew.
-            "plausible_s": plausible_s(workload, self.threads),
-        }
-        results: dict[int, Measurement] = dict(refused)
-        answered = iter(())  # type: Iterator[Mapping[str, Any]]
+        answers: Iterator[Mapping[str, Any]] = iter(())
         if runnable:
-            answered = self._ask(workload, request)
+            left = None if limit_s is None else max(0.0, limit_s - (time.perf_counter() - begin))
+            request = {
+                "screen": [_described(kernels[place]) for place in runnable],
+                "incumbent_s": incumbent_s,
+                "limit_s": left,
+                # Asked for here: a worker's child would measure the machine anew.
+                "plausible_s": plausible_s(workload, self.threads),
+            }
+            answers = self._ask(workload, request)
+        results: dict[int, Measurement] = dict(refused)
         for place in range(len(kernels)):
             while place not in results:
-                answer = next(answered, None)
-                if answer is None:
-                    results[place] = Measurement.failed("crash", "the worker ended without an answer")
-                elif "measurement" in answer:
-                    results[runnable[answer["at"]]] = Measurement.from_json(
-                        {
-                            **answer["measurement"],
-                            **{k: answer[k] for k in ("conversion_s", "bytes_held") if k in answer},
-                        }
-                    )
+                answer = next(answers, None)
+                if answer is None:  # the time is up
+                    return
+                if "error" in answer:
+                    raise MeasurementError(f"the measuring worker failed: {answer['error']}")
+                facts = {k: answer[k] for k in ("conversion_s", "bytes_held") if k in answer}
+                results[runnable[answer["at"]]] = Measurement.from_json({**answer["measurement"], **facts})
+            if len(results) == len(kernels):
+                for _ in answers:  # to its end: a worker with an answer left over would be ended
+                    pass
             yield results[place]
 
     def compile(self, workload: Workload, kernels: Sequence[Program | str]) -> dict[int, Measurement]:
-        """Compile the programs among ``kernels`` into the cache; return the measurements of those that fail."""
+        """Compile the programs among ``kernels`` into the cache; return how those that fail ended."""
         texts: dict[int, str] = {}
         refused: dict[int, Measurement] = {}
         for place, program in enumerate(kernels):
@@ -144,6 +167,7 @@ class CpuDevice(Device):
             return refused
         start = time.perf_counter()
         try:
+            load_runtime()  # or the first candidate would compile it, in its own time
             loaded = default_cache().get(list(texts.values()), on_error="none")
         except CompilerError as error:
             return refused | {place: Measurement.failed("refused", str(error)) for place in texts}
@@ -173,11 +197,12 @@ class CpuDevice(Device):
         for place, measurement in self.compile(workload, list(kernels.values())).items():
             failed[names[place]] = measurement.note
         names = [name for name in names if name not in failed]
+        if not names:
+            return Rounds(None, {}, failed)
         facts: dict[str, dict[str, float]] = {}
         table = None
         request = {
             "rounds": [_described(kernels[name]) for name in names],
-            "threads": self.threads,
             "budget_s": budget_s,
             "max_rounds": max_rounds,
             "cache": self.cache,
@@ -193,6 +218,8 @@ class CpuDevice(Device):
                 failed[names[answer["failed"]]] = answer["note"]
             elif "table" in answer:
                 table = RoundTable.from_json(answer["table"])
+            elif "error" in answer:
+                raise MeasurementError(f"the measuring worker failed: {answer['error']}")
         if table is not None:
             table = table.renamed({str(place): name for place, name in enumerate(names)})
         return Rounds(table, facts, failed)
@@ -201,9 +228,10 @@ class CpuDevice(Device):
         """Send a request about ``workload`` and yield the answers."""
         worker = self._ready(workload)
         # Every candidate answers, or its child is killed and buried, within this time.
-        silence_s = FIRST_RUN_S + 30 + 3 * float(request.get("budget_s", 0))
+        silence_s = 3 * self.first_run_s + CHECK_S + 30 + 3 * float(request.get("budget_s", 0))
+        limits = {"first_run_s": self.first_run_s, "memory_bytes": self.memory_bytes}
         with measuring_slot():
-            yield from worker.ask(request, silence_s)
+            yield from worker.ask({**request, **limits, "threads": self.threads}, silence_s)
 
     def _ready(self, workload: Workload) -> "_Worker":
         if self._worker is not None and self._worker.gone:
@@ -232,7 +260,7 @@ class CpuDevice(Device):
     def provenance(self) -> dict[str, object]:
         """What a Record needs besides the times: versions, host, compiler and flags, threads, cache."""
         facts: dict[str, object] = {
-            "version": tensorwise.__version__,
+            "version": __version__,
             "host": host().cpu,
             "host_id": host().id,
             "threads": self.threads,
@@ -258,11 +286,11 @@ class _Worker:
         environment = {
             **os.environ,
             "OMP_NUM_THREADS": str(threads),
-            "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+            "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
         }
         environment["TENSORWISE_NUM_THREADS"] = str(threads)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tensorwise.device.worker"],
+            [sys.executable, "-P", "-m", "tensorwise.device.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if not os.environ.get("TENSORWISE_DEBUG") else None,

@@ -5,9 +5,10 @@ child, which packs, verifies and times; the child reports each start and result,
 the next child resumes behind the culprit. Requests and answers are lines of JSON on stdin and stdout:
 
     {"load": FOLDER}                     the workload, its operands and limits
-    {"screen": [KERNEL...], ...}     ->  {"at": i, "measurement": {...}} for each, {"done": true}
-    {"rounds": [KERNEL...], ...}     ->  {"bound": i, ...} or {"failed": i, ...}, {"table": {...}}, {"done": true}
+    {"screen": [KERNEL...], ...}     ->  {"at": i, "measurement": {...}} for each that was started
+    {"rounds": [KERNEL...], ...}     ->  {"bound": i, ...} or {"failed": i, ...}, {"table": {...}}
 
+Each request is answered by {"done": true} or {"error": text} in the end.
 KERNEL is {"library": NAME} or {"formats": {operand: text}, "schedule": text}.
 """
 
@@ -39,16 +40,26 @@ from tensorwise.program.program import program_for
 from tensorwise.program.work import check_work
 from tensorwise.program.workload import Workload
 from tensorwise.tensor.entries import Entries
+from tensorwise.tensor.memory import available_bytes
 
 Json = Mapping[str, Any]
+_Send = Callable[[Json], None]
 FIRST_RUN_S: Final = 30.0
 """A candidate's first run, packing included, may take this long; then its process is killed."""
+CHECK_S: Final = 60.0
+"""Comparing an output with what it must be may take this long."""
 SCREEN_S: Final = 0.005
 """Timed runs of a candidate in the screening: at least 3, or this long."""
 GIVE_UP: Final = 20.0
-"""A candidate slower than the incumbent by this factor is not timed again: its first run is a censored time."""
+"""A candidate slower than the incumbent by this factor is given up: its first run is a censored time."""
+SLOW_S: Final = 0.5
+"""A candidate whose first run took this long is not timed again: that run is its time. No run is
+killed sooner, since a busy machine may stop any run for a while."""
+FIRST_COSTS_S: Final = 0.005
+"""Starting threads and touching fresh memory may cost a first run this much."""
 PARENT_DIED: Final = 1
 """PR_SET_PDEATHSIG of Linux."""
+_TICK_S: Final = 0.5
 
 
 def save_workload(workload: Workload, folder: Path) -> None:
@@ -114,12 +125,14 @@ class _Bench:
         out = np.empty(workload.output_shape, workload.output_dtype)
         return cls(workload, operands, out, Checker(workload, operands, rng))
 
-    def verify(self, bound: BoundKernel) -> tuple[str | None, float]:
+    def verify(self, bound: BoundKernel, send: "_Send", limit_s: float) -> tuple[str | None, float]:
         """Run once into a poisoned output; return what is wrong, and the seconds of the run."""
         poison(self.out)
+        send({"run": True, "limit_s": limit_s})
         start = time.perf_counter()
         bound.run(self.operands, self.out)
         took = time.perf_counter() - start
+        send({"check": True, "limit_s": CHECK_S})
         return self.checker.check(self.out), took
 
 
@@ -129,6 +142,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     bench: _Bench | None = None
+    user = os.getppid()
     for line in sys.stdin:
         request = json.loads(line)
         try:
@@ -136,7 +150,7 @@ def main() -> None:
                 bench = _Bench.load(request)
             elif bench is not None:
                 serve: Callable[[_Bench, Json, TextIO], None] = _screen if "screen" in request else _rounds
-                serve(bench, request, answers)
+                serve(bench, {**request, "user": user}, answers)
             answers.write('{"done": true}\n')
         except (TensorwiseError, MemoryError, OSError) as error:
             answers.write(json.dumps({"error": f"{type(error).__name__}: {error}"}) + "\n")
@@ -149,36 +163,49 @@ def _screen(bench: _Bench, request: Json, answers: TextIO) -> None:
     """Measure candidates one after the other; a culprit costs only itself."""
     at, count = 0, len(request["screen"])
     incumbent_s = float(request["incumbent_s"] or np.inf)
-    while at < count:
+    deadline = time.monotonic() + float(request["limit_s"] or np.inf)
+    while at < count and (at == 0 or time.monotonic() < deadline):
         child = _Child(
-            lambda send, first=at, best=incumbent_s: _screen_child(bench, request, first, best, send)
-        )  # type: ignore[misc]
-        started = at
-        for message in child.messages(FIRST_RUN_S):
-            if "start" in message:
-                started = message["start"]
-                continue
-            answers.write(json.dumps(message) + "\n")
-            at = message["at"] + 1
-            seconds = message["measurement"]["seconds"]
-            if message["measurement"]["status"] == "ok" and seconds:
-                incumbent_s = min(incumbent_s, seconds)
+            lambda send, first=at, best=incumbent_s: _screen_child(  # type: ignore[misc]
+                bench, request, first, best, deadline, send
+            ),
+            request,
+        )
+        started, running = at, False
+        for message in child.messages(float(request["first_run_s"])):
+            started = message.get("start", started)
+            running = "run" in message
+            if "at" in message:
+                answers.write(json.dumps(message) + "\n")
+                at = message["at"] + 1
+                seconds = message["measurement"]["seconds"]
+                if message["measurement"]["status"] == "ok" and seconds:
+                    incumbent_s = min(incumbent_s, seconds)
         if child.ended_well:
             break
-        at = max(at, started) + 1
-        failed = Measurement.failed("timeout" if child.timed_out else "crash", child.epitaph)
-        answers.write(json.dumps({"at": at - 1, "measurement": failed.to_json()}) + "\n")
+        if started < at:
+            continue  # it fell between two candidates: nobody's fault that could be told
+        if child.timed_out and running and GIVE_UP * incumbent_s < child.waited_s:
+            note = f"slower than {GIVE_UP:g} times the best"
+            failed = Measurement(child.waited_s, 0.0, (), "censored", note)
+        else:
+            failed = Measurement.failed("timeout" if child.timed_out else "crash", child.epitaph)
+        answers.write(json.dumps({"at": started, "measurement": failed.to_json()}) + "\n")
+        at = started + 1
 
 
 def _rounds(bench: _Bench, request: Json, answers: TextIO) -> None:
     """Time kernels against each other in interleaved rounds; after a crash, once more without the culprit."""
     left = list(range(len(request["rounds"])))
     while left:
-        child = _Child(lambda send, some=tuple(left): _rounds_child(bench, request, some, send))  # type: ignore[misc]
+        child = _Child(
+            lambda send, some=tuple(left): _rounds_child(bench, request, some, send),  # type: ignore[misc]
+            request,
+        )
         started = -1
-        for message in child.messages(FIRST_RUN_S + float(request["budget_s"]) * 2):
+        for message in child.messages(float(request["first_run_s"])):
             started = message.get("start", started)
-            if "start" not in message:
+            if {"bound", "failed", "table"} & message.keys():
                 answers.write(json.dumps(message) + "\n")
         if child.ended_well:
             return
@@ -188,20 +215,25 @@ def _rounds(bench: _Bench, request: Json, answers: TextIO) -> None:
 
 
 class _Child:
-    """A forked child that sends lines of JSON and is killed when it is silent for too long."""
+    """A forked child that sends lines of JSON and is killed when it is silent for too long.
 
-    def __init__(self, work: Callable[[Callable[[Json], None]], None]) -> None:
+    A message may say for how long there will be silence after it: ``limit_s``.
+    """
+
+    def __init__(self, work: Callable[[Callable[[Json], None]], None], request: Json) -> None:
         self.ended_well = self.timed_out = False
-        self.epitaph = ""
+        self.epitaph, self.waited_s = "", 0.0
+        self._user = int(request["user"])
         self.pipe, write = os.pipe()
+        worker = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
             code = 1
             try:
                 os.close(self.pipe)
                 os.setpgid(0, 0)
-                _tie_to_parent()
-                _limit_memory()
+                _tie_to_parent(worker)
+                _limit_memory(request["memory_bytes"])
                 with os.fdopen(write, "w", buffering=1) as sink:
                     work(lambda message: _send(sink, message))
                 code = 0
@@ -214,12 +246,21 @@ class _Child:
     def messages(self, silence_s: float) -> Iterator[Json]:
         """Yield what the child sends, until it ends or is silent for ``silence_s``."""
         buffer = b""
+        limit_s, since = silence_s, time.monotonic()
         try:
             while True:
-                ready, _, _ = select.select([self.pipe], [], [], silence_s)
+                waited_s = time.monotonic() - since
+                ready, _, _ = select.select([self.pipe], [], [], max(0.0, min(_TICK_S, limit_s - waited_s)))
                 if not ready:
+                    if os.getppid() != self._user:  # who asked is gone; nobody else ends us while we wait
+                        self.timed_out = True
+                        self._bury()
+                        os._exit(1)
+                    self.waited_s = time.monotonic() - since
+                    if self.waited_s < limit_s:
+                        continue
                     self.timed_out = True
-                    self.epitaph = f"killed: no sign of life for {silence_s:.0f} s"
+                    self.epitaph = f"killed: no sign of life for {limit_s:.3g} s"
                     break
                 data = os.read(self.pipe, 1 << 16)
                 if not data:
@@ -227,14 +268,20 @@ class _Child:
                 buffer += data
                 *lines, buffer = buffer.split(b"\n")
                 for line in lines:
-                    yield json.loads(line)
+                    message = json.loads(line)
+                    limit_s, since = float(message.get("limit_s", silence_s)), time.monotonic()
+                    yield message
         finally:
             self._bury()
 
     def _bury(self) -> None:
+        if self.pipe < 0:
+            return
         os.close(self.pipe)
-        if self.timed_out:
-            with contextlib.suppress(ProcessLookupError):
+        self.pipe = -1
+        # Also what a candidate may have started itself.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if self.timed_out:
                 os.killpg(self.pid, signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
         self.ended_well = not self.timed_out and status == 0
@@ -248,19 +295,21 @@ def _send(sink: TextIO, message: Json) -> None:
     sink.write(json.dumps(message) + "\n")
 
 
-def _tie_to_parent() -> None:
+def _tie_to_parent(parent: int) -> None:
     """End when the parent does, so that no candidate outlives the user's process."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PARENT_DIED, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)  # it ended before we could ask to be told
 
 
-def _limit_memory() -> None:
-    """Let a candidate have what is free now, not what makes the machine swap."""
+def _limit_memory(most_bytes: int | None) -> None:
+    """Let a candidate have what is free now, not what makes the machine swap or kill its largest process."""
     with contextlib.suppress(OSError, ValueError):
-        facts = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        free = int(facts["MemAvailable"].split()[0]) * 1024
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    with contextlib.suppress(OSError, ValueError):
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        limit = used + int(0.9 * free)
+        limit = used + (int(0.9 * available_bytes()) if most_bytes is None else most_bytes)
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -269,39 +318,49 @@ def _limit_memory() -> None:
 
 
 def _screen_child(
-    bench: _Bench, request: Json, first: int, incumbent_s: float, send: Callable[[Json], None]
+    bench: _Bench,
+    request: Json,
+    first: int,
+    incumbent_s: float,
+    deadline: float,
+    send: Callable[[Json], None],
 ) -> None:
-    threads = int(request["threads"])
     for at in range(first, len(request["screen"])):
+        if at > first and time.monotonic() >= deadline:
+            return
         send({"start": at})
-        measurement, facts = _one(
-            bench, request["screen"][at], threads, incumbent_s, float(request["plausible_s"])
-        )
+        try:
+            measurement, facts = _one(bench, request["screen"][at], request, incumbent_s, send)
+        except MemoryError as error:
+            measurement, facts = Measurement.failed("memory", str(error) or "out of memory"), {}
+        except Exception as error:  # whatever a library raises costs this candidate only
+            measurement, facts = Measurement.failed("crash", f"{type(error).__name__}: {error}"), {}
         if measurement.ok:
             incumbent_s = min(incumbent_s, measurement.seconds)
         send({"at": at, "measurement": measurement.to_json(), **facts})
 
 
 def _one(
-    bench: _Bench, request: Json, threads: int, incumbent_s: float, plausible_s: float
+    bench: _Bench, kernel: Json, request: Json, incumbent_s: float, send: Callable[[Json], None]
 ) -> tuple[Measurement, dict[str, Any]]:
     """Bind, verify and time one candidate."""
-    facts: dict[str, Any] = {}
     try:
-        bound = kernel_of(bench.workload, request).bind(bench.workload, threads)
-    except (FormatError, ScheduleError) as error:
-        return Measurement.failed("refused", str(error)), facts
-    except MemoryError as error:
-        return Measurement.failed("memory", str(error)), facts
+        bound = kernel_of(bench.workload, kernel).bind(bench.workload, int(request["threads"]))
     except TensorwiseError as error:
-        return Measurement.failed("refused", f"{type(error).__name__}: {error}"), facts
+        kind = "" if isinstance(error, FormatError | ScheduleError) else f"{type(error).__name__}: "
+        return Measurement.failed("refused", f"{kind}{error}"), {}
     try:
         facts = {"conversion_s": bound.conversion_s, "bytes_held": bound.bytes_held}
-        wrong, first_s = bench.verify(bound)
+        first_run_s, plausible_s = float(request["first_run_s"]), float(request["plausible_s"])
+        limit_s = min(first_run_s, max(SLOW_S, GIVE_UP * incumbent_s))
+        wrong, first_s = bench.verify(bound, send, limit_s)
         if wrong:
             return Measurement.failed("wrong", wrong), facts
-        if first_s > GIVE_UP * incumbent_s:
+        if first_s > max(FIRST_COSTS_S, GIVE_UP * incumbent_s):
             return Measurement(first_s, 0.0, (), "censored", f"slower than {GIVE_UP:g} times the best"), facts
+        if first_s > SLOW_S:
+            return Measurement.of([first_s], "too slow to be timed more than once"), facts
+        send({"timing": True, "limit_s": first_run_s})
         samples = time_calls(
             lambda: bound.run(bench.operands, bench.out), min_s=SCREEN_S, min_calls=3, max_s=1.0
         )
@@ -311,21 +370,19 @@ def _one(
                 "implausible", f"{measurement.seconds:.3g} s is faster than this machine can be"
             ), facts
         return measurement, facts
-    except MemoryError as error:
-        return Measurement.failed("memory", str(error)), facts
     finally:
         bound.close()
 
 
 def _rounds_child(bench: _Bench, request: Json, which: tuple[int, ...], send: Callable[[Json], None]) -> None:
-    threads = int(request["threads"])
+    threads, first_run_s = int(request["threads"]), float(request["first_run_s"])
     bound: dict[str, BoundKernel] = {}
     for at in which:
         send({"start": at})
         try:
             kernel = kernel_of(bench.workload, request["rounds"][at]).bind(bench.workload, threads)
-            wrong, _ = bench.verify(kernel)
-        except (TensorwiseError, MemoryError) as error:
+            wrong, _ = bench.verify(kernel, send, first_run_s)
+        except Exception as error:  # whatever a library raises costs this kernel only
             send({"failed": at, "note": f"{type(error).__name__}: {error}"})
             continue
         if wrong:
@@ -343,11 +400,11 @@ def _rounds_child(bench: _Bench, request: Json, which: tuple[int, ...], send: Ca
         )
     if not bound:
         return
-    calls = {name: (lambda k=kernel: k.run(bench.operands, bench.out)) for name, kernel in bound.items()}  # type: ignore[misc]
+    calls = {name: (lambda k=kernel: k.run(bench.operands, bench.out)) for name, kernel in bound.items()}
     if request.get("same_twice"):
         # The A/A check: the first kernel under a second name shows what this machine cannot resolve.
         calls["again"] = next(iter(calls.values()))
-    send({"start": -1})
+    send({"start": -1, "limit_s": first_run_s + 3 * float(request["budget_s"])})
     rng = np.random.default_rng(request["seed"])
     table = interleave(
         calls,
@@ -357,7 +414,7 @@ def _rounds_child(bench: _Bench, request: Json, which: tuple[int, ...], send: Ca
         cache=request["cache"],
     )
     for name, kernel in bound.items():
-        wrong, _ = bench.verify(kernel)
+        wrong, _ = bench.verify(kernel, send, first_run_s)
         if wrong:
             send({"failed": int(name), "note": f"wrong after timing: {wrong}"})
     send({"table": table.to_json()})

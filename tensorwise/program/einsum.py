@@ -181,7 +181,8 @@ class Einsum:
                 known = shapes.setdefault(access.tensor, len(access.indices))
                 if known != len(access.indices):
                     raise InputError(
-                        f"{access.tensor} has {known} indices in one place and {len(access.indices)} in {access}"
+                        f"{access.tensor} has {known} indices in one place "
+                        f"and {len(access.indices)} in {access}"
                     )
                 if len(set(access.indices)) != len(access.indices):
                     raise InputError(
@@ -198,7 +199,8 @@ class Einsum:
                 raise InputError(f"index {missing[0]!r} of {output} appears in no operand of '{assignment}'")
             if assignment.reduction is None and assignment.reduced:
                 raise InputError(
-                    f"'{assignment}' reduces {assignment.reduced[0]!r} without saying how; write '+=' or 'max='"
+                    f"'{assignment}' reduces {assignment.reduced[0]!r} without saying how; "
+                    "write '+=' or 'max='"
                 )
             if assignment.reduction in ("argmax", "argmin") and len(assignment.reduced) != 1:
                 raise InputError(

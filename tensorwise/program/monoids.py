@@ -42,7 +42,7 @@ def finish(monoid: Monoid, state: Sequence[Expr]) -> Expr:
 
 
 def _better(monoid: Monoid, into: Sequence[Var], state: Sequence[Expr]) -> Expr:
-    """Condition under which ``state`` replaces ``into``: more extreme, NaN first, lowest coordinate on ties."""
+    """Whether ``state`` replaces ``into``: more extreme, NaN first, lowest coordinate on ties."""
     value, argument = into
     term, coordinate = state
 

@@ -5,7 +5,7 @@ import time
 import numpy as np
 
 from tensorwise.errors import ScheduleError
-from tensorwise.program.lower import Plan
+from tensorwise.program.plan import Plan
 from tensorwise.program.program import ELEMS, Program
 from tensorwise.program.workload import Workload
 from tensorwise.tensor.fibertree import Tensor

@@ -10,8 +10,9 @@ from tensorwise.codegen import ir
 from tensorwise.codegen.c import print_c
 from tensorwise.errors import ScheduleError
 from tensorwise.program.einsum import Assignment
-from tensorwise.program.lower import Plan, lower
-from tensorwise.program.schedule import CONSTANT_SPLIT, Schedule, Split, Tile
+from tensorwise.program.lower import lower
+from tensorwise.program.plan import Plan
+from tensorwise.program.schedule import CONSTANT_SPLIT, Parallel, Schedule, Split, Tile
 from tensorwise.program.workload import Workload
 from tensorwise.tensor.fibertree import Tensor
 from tensorwise.tensor.format import Format
@@ -193,12 +194,16 @@ class PlanKey:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         splits = {i: s if s <= CONSTANT_SPLIT else 0 for i, s in plan.schedule.splits.items()}
-        rest = [str(replace(d, chunk=1)) if hasattr(d, "chunk") else str(d) for d in plan.schedule.directives
-                if not hasattr(d, "size")]  # fmt: skip
+        rest = [
+            str(replace(d, chunk=1)) if isinstance(d, Parallel) else str(d)
+            for d in plan.schedule.directives
+            if not isinstance(d, Split)
+        ]
         formats = tuple((name, format.structure) for name, format in plan.formats.items())
         self.key = (
             str(plan.assignment), formats, tuple(sorted(plan.widths.items())), tuple(sorted(splits.items())),
-            tuple(rest), plan.elem, plan.column_major, plan.keep_pattern, plan.masked, plan.exact, plan.source_elem,
+            tuple(rest), plan.elem, plan.column_major, plan.keep_pattern, plan.masked, plan.exact,
+            plan.source_elem,
         )  # fmt: skip
 
     def __hash__(self) -> int:

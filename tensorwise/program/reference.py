@@ -33,9 +33,9 @@ class Reference:
         """Return the largest admissible absolute error of each element for arithmetic in ``dtype``."""
         info = np.finfo(dtype)
         with np.errstate(over="ignore", invalid="ignore"):
-            return 4.0 * (self.terms + self.factors + 2) * float(info.eps) / 2 * self.magnitude + float(
-                info.smallest_normal
-            ) * (self.terms + 1)
+            relative = 4.0 * (self.terms + self.factors + 2) * float(info.eps) / 2
+            tiny = float(info.smallest_normal) * (self.terms + 1)
+            return np.asarray(relative * self.magnitude + tiny)
 
     def mismatch(self, actual: np.ndarray) -> str | None:
         """Return None when ``actual`` agrees within the bound, else a sentence naming the worst element.
@@ -62,7 +62,8 @@ class Reference:
         place = tuple(int(c) for c in np.unravel_index(flat, self.value.shape))
         return (
             f"element {place} is {got.flat[flat]:.9g}, expected {self.value.flat[flat]:.9g} "
-            f"within {float(self.bound(dtype).flat[flat]):.3g} ({int(wrong.sum())} of {wrong.size} elements differ)"
+            f"within {float(self.bound(dtype).flat[flat]):.3g} "
+            f"({int(wrong.sum())} of {wrong.size} elements differ)"
         )
 
 
@@ -154,12 +155,12 @@ def reference(
         value = np.where(terms == 0, 0.0, value)
     shape = (rows,) if keep_pattern else tuple(sizes[i] for i in (*out_sparse, *(free[p] for p in out_free)))
     shape = (rows, *kept_shape) if keep_pattern else shape
-    arrays = [array.reshape(shape) for array in (value, magnitude, terms)]
+    arrays = [np.asarray(array).reshape(shape) for array in (value, magnitude, terms)]
     if not keep_pattern:
         have = [*out_sparse, *(free[p] for p in out_free)]
         order = [have.index(index) for index in assignment.output.indices]
         arrays = [array.transpose(order) for array in arrays]
-    return Reference(*arrays, factors=len(assignment.accesses))
+    return Reference(arrays[0], arrays[1], arrays[2], len(assignment.accesses))
 
 
 def _join(

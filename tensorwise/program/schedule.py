@@ -255,8 +255,8 @@ class Schedule:
             constant = axis.part == "inner" and self.splits[axis.mode] <= CONSTANT_SPLIT
             if factor == 0 and not constant:
                 raise ScheduleError(
-                    f"{Unroll(loop)}: only the inner loop of a split up to {CONSTANT_SPLIT} is unrolled completely; "
-                    f"give a factor, as in unroll({loop},4)"
+                    f"{Unroll(loop)}: only the inner loop of a split up to {CONSTANT_SPLIT} is unrolled "
+                    f"completely; give a factor, as in unroll({loop},4)"
                 )
             if factor and (axis.part == "inner" and constant):
                 raise ScheduleError(
@@ -268,5 +268,6 @@ class Schedule:
                 raise ScheduleError(f"{loop} cannot be unrolled and a tile or parallel at once")
         if tile and parallel and tile.loop == parallel.loop:
             raise ScheduleError(
-                f"{tile.loop} cannot be a tile and parallel at once; split it and run its outer loop in parallel"
+                f"{tile.loop} cannot be a tile and parallel at once; "
+                "split it and run its outer loop in parallel"
             )

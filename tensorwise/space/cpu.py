@@ -302,13 +302,14 @@ def _tile_domain(assignment: Assignment, sparse: str) -> Callable[[Earlier, Work
                 continue  # strided lanes
             if loop not in levels:
                 allowed.append(loop)
-            elif earlier[f"kind_{loop}"] == "C":
-                # Strips along a compressed level gather; it has to be the last one and the innermost loop.
-                if loop == levels[-1] == _strings(earlier["order"])[-1] and loop[:-1] in assignment.reduced:
-                    allowed.append(loop)
-            elif not kept and all(earlier[f"kind_{below}"] == "U" for below in levels[levels.index(loop) :]):
-                if assignment.annihilated_by(sparse):
-                    allowed.append(loop)  # a masked program cannot run in lanes
+                continue
+            dense_below = all(earlier[f"kind_{below}"] == "U" for below in levels[levels.index(loop) :])
+            # Strips along a compressed level gather; it has to be the last one and the innermost loop.
+            innermost = loop == levels[-1] == _strings(earlier["order"])[-1]
+            gathers = earlier[f"kind_{loop}"] == "C" and innermost and loop[:-1] in assignment.reduced
+            # A masked program cannot run in lanes.
+            if gathers or (dense_below and not kept and assignment.annihilated_by(sparse)):
+                allowed.append(loop)
         return tuple(allowed) if assignment.monoid.single else ("none",)
 
     return narrow

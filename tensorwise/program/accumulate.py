@@ -1,0 +1,237 @@
+"""The inside of a nest: accumulators, the term at the leaf, and how results reach memory."""
+
+import abc
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import product
+from typing import Final
+
+from tensorwise.codegen import ir
+from tensorwise.codegen.ir import Const, Expr, If, Ramp, Reg, Store, Type, Var
+from tensorwise.errors import ScheduleError
+from tensorwise.program import monoids
+from tensorwise.program.einsum import Access, Call, Constant, Expression
+from tensorwise.program.nest import Accumulators, Env, Lanes, Loop, Nest
+from tensorwise.tensor.remap import Axis
+
+MAX_ACCUMULATORS: Final = 64
+"""More output slots than this are reduced in memory: no machine has the registers."""
+MAX_COPIES: Final = 600
+"""Copies of the innermost statement, over all strips and unrolled loops: more take seconds to compile and
+overflow the instruction cache."""
+
+
+class Accumulation(Nest, abc.ABC):
+    """A nest that knows where accumulators open, and what happens in them."""
+
+    def opens(self, loops: tuple[Loop, ...]) -> bool:
+        """Whether accumulators can hold all that the remaining loops produce."""
+        slots, reductions = 1, False
+        parallel = self.schedule.parallel
+        for loop in loops:
+            axis = loop.axis if isinstance(loop, Lanes) else loop
+            if parallel and isinstance(loop, Axis) and parallel.loop == loop.name:
+                return False
+            if axis.mode not in self.assignment.output.indices:
+                reductions = True
+            elif isinstance(loop, Lanes):
+                slots *= loop.vectors
+            elif self.unrolled(loop):
+                slots *= self.schedule.splits[loop.mode]
+            else:
+                return False
+        return reductions and slots <= MAX_ACCUMULATORS
+
+    def accumulates(self, loops: tuple[Loop, ...]) -> bool:
+        """Whether every reduction among ``loops`` happens in accumulators."""
+        if not loops or self.opens(loops):
+            return True
+        axis = loops[0].axis if isinstance(loops[0], Lanes) else loops[0]
+        return axis.mode in self.assignment.output.indices and self.accumulates(loops[1:])
+
+    def accumulate(self, env: Env, loops: tuple[Loop, ...]) -> None:
+        """Open accumulators, emit the loops and write the results."""
+        accumulators = Accumulators(self.block)
+        local: list[list[tuple[Axis, Expr, tuple[object, ...]]]] = []
+        for loop in loops:
+            if isinstance(loop, Lanes) and loop.axis.mode in self.assignment.output.indices:
+                starts = [loop.base + number * loop.lanes for number in range(loop.vectors)]
+                local.append(
+                    [
+                        (
+                            loop.axis,
+                            Ramp(start, loop.lanes) if loop.lanes > 1 else start,
+                            ("lanes", number, loop.lanes),
+                        )
+                        for number, start in enumerate(starts)
+                    ]
+                )
+            elif isinstance(loop, Axis) and loop.mode in self.assignment.output.indices:
+                local.append(
+                    [
+                        (loop, Const(number), (loop.name, number))
+                        for number in range(self.schedule.splits[loop.mode])
+                    ]
+                )
+        slots = list(product(*local))
+        for slot in slots:
+            lanes = max((value.type.lanes for _, value, _ in slot), default=1)
+            self.registers(accumulators, tuple(key for _, _, key in slot), (), lanes)
+        self.emit(replace(env, accumulators=accumulators, slot=(), replica=()), loops)
+        results = {slot: self.merged(accumulators, tuple(key for _, _, key in slot)) for slot in slots}
+        if self.watch:
+            self.watched([result[0] for result in results.values()])
+        for slot, result in results.items():
+            self.write_slot(env, slot, result)
+
+    def registers(
+        self, accumulators: Accumulators, slot: tuple[object, ...], replica: tuple[object, ...], lanes: int
+    ) -> tuple[Var, ...]:
+        """Return the registers of a slot and replica, declared on first use with the identity."""
+        key = (slot, replica)
+        if key not in accumulators.registers:
+            registers = []
+            for component in self.monoid.components:
+                type = Type("i64" if component.holds == "coordinate" else self.plan.elem, lanes)
+                var = self.fresh("acc" if component.name == "value" else component.name, type)
+                zero = Const(component.identity, Type(type.elem))
+                accumulators.declarations.append(Reg(var, ir.widen(zero, lanes)))
+                registers.append(var)
+            accumulators.registers[key] = tuple(registers)
+        return accumulators.registers[key]
+
+    def merged(self, accumulators: Accumulators, slot: tuple[object, ...]) -> tuple[Expr, ...]:
+        """Combine all replicas of a slot into its first registers."""
+        main = accumulators.registers[(slot, ())]
+        for (other, replica), registers in accumulators.registers.items():
+            if other == slot and replica:
+                lanes = registers[0].type.lanes
+                folded: tuple[Expr, ...] = registers
+                if lanes > main[0].type.lanes:
+                    folded = tuple(
+                        ir.Fold(monoids.fold_operator(self.monoid, c), r) for c, r in enumerate(registers)
+                    )
+                self.block.extend(monoids.combine(self.monoid, main, folded))
+        return main
+
+    def watched(self, results: list[Expr]) -> None:
+        """Raise the status flag when a result is NaN (also, harmlessly, when infinities cancel)."""
+        total = results[0]
+        for result in results[1:]:
+            total = ir.compute("add", total, result)
+        if total.type.lanes > 1:
+            total = ir.Fold("add", total)
+        total = self.let("watched", total)
+        self.block.append(If(ir.compare("ne", total, total), (Store(self.status, Const(0), Const(1)),)))
+
+    def write_slot(
+        self, env: Env, slot: tuple[tuple[Axis, Expr, tuple[object, ...]], ...], result: tuple[Expr, ...]
+    ) -> None:
+        """Bind the coordinates of a slot again, outside the loops that filled it, and write it."""
+        if not slot:
+            self.write(env, result)
+            return
+        (axis, value, _), rest = slot[0], slot[1:]
+        guard = isinstance(value, Const)
+        self.bind(env, axis, value, lambda inner: self.write_slot(inner, rest, result), guard=guard)
+
+    def leaf(self, env: Env) -> None:
+        """Evaluate the term and reduce it into its accumulator or into memory."""
+        self.copies += 1
+        if self.copies > MAX_COPIES:
+            raise ScheduleError(
+                f"{self.schedule} makes more than {MAX_COPIES} copies of the innermost statement; "
+                "unroll less, or use a smaller tile"
+            )
+        term = self.evaluate(self.assignment.expression, env)
+        state = monoids.lift(self.monoid, term, self.reduced_coordinate(env))
+        if env.accumulators is not None:
+            lanes = max(
+                term.type.lanes,
+                next(
+                    iter(
+                        r[0].type.lanes for (s, _), r in env.accumulators.registers.items() if s == env.slot
+                    ),
+                    1,
+                ),
+            )
+            registers = self.registers(env.accumulators, env.slot, env.replica, lanes)
+            self.block.extend(monoids.combine(self.monoid, registers, state))
+            return
+        lane = next(
+            (
+                c.type.lanes
+                for i, c in env.coordinates.items()
+                if c.type.lanes > 1 and i in self.assignment.reduced
+            ),
+            1,
+        )
+        if lane > 1:
+            state = tuple(
+                ir.Fold(monoids.fold_operator(self.monoid, c), ir.widen(s, lane)) for c, s in enumerate(state)
+            )
+        if self.watch:
+            self.watched([state[0]])
+        self.write(env, state)
+
+    def reduced_coordinate(self, env: Env) -> Expr:
+        """Coordinate of the reduced index, for reductions that keep it."""
+        reduced = self.assignment.reduced
+        return env.coordinates[reduced[0]] if len(reduced) == 1 else Const(0)
+
+    def write(self, env: Env, state: tuple[Expr, ...]) -> None:
+        """Store a finished result, or reduce a partial one into memory."""
+        index = self.output_index(env)
+        partial = env.reduced_outside
+        lanes = index.type.lanes
+        if partial and not self.monoid.single:
+            raise ScheduleError(
+                f"{self.monoid.name} needs all reduced loops inside the output's; "
+                f"move {', '.join(self.assignment.reduced)} inwards (got {self.schedule})"
+            )
+        if partial:
+            self.initial = self.monoid.components[0].identity
+            buffer = self.output
+            atomic = env.shared_output
+            if env.shared_output and self.private:
+                buffer, atomic = self.work, False
+                index = ir.THREAD * self.output_size() + index
+            value = ir.widen(state[0], lanes)
+            self.block.append(ir.Reduce(buffer, index, self.monoid.combine, value, atomic))
+            return
+        if env.skips_output and not (self.plan.keep_pattern and len(self.plan.formats) == 1):
+            self.initial = -1.0 if self.output.elem == "i64" else 0.0
+        self.block.append(Store(self.output, index, ir.widen(monoids.finish(self.monoid, state), lanes)))
+
+    def output_index(self, env: Env) -> Expr:
+        """Where the output element of this point lies."""
+        if not self.plan.keep_pattern:
+            return self.linear(self.assignment.output, env.coordinates)
+        name = next(iter(self.plan.formats))
+        position = env.states[name].position
+        return self.sources[name][position] - 1 if name in self.sources else position
+
+    def linear(self, access: Access, coordinates: Mapping[str, Expr]) -> Expr:
+        """Linear index of a dense tensor, row-major unless it is column-major."""
+        indices = access.indices
+        if access.tensor in self.plan.column_major:
+            indices = indices[::-1]
+        position: Expr = Const(0)
+        for index in indices:
+            position = position * self.extents[index] + coordinates[index]
+        return position
+
+    def evaluate(self, expression: Expression, env: Env) -> Expr:
+        """Evaluate the right-hand side at this point."""
+        match expression:
+            case Constant(value=number):
+                return Const(number, self.elem)
+            case Access(tensor=name):
+                if name in self.plan.formats:
+                    value = env.states[name].value
+                    assert value is not None, f"{name} is not resolved at the leaf"
+                    return value
+                return self.values[name][self.linear(expression, env.coordinates)]
+            case Call(operator=operator, arguments=arguments):
+                return ir.compute(operator, *(self.evaluate(argument, env) for argument in arguments))
+        raise TypeError(expression)

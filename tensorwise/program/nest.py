@@ -1,0 +1,260 @@
+"""The state of a lowering: what is bound and resolved at a point of the nest, and how it grows.
+
+A coordinate is bound, then every level whose parents and coordinate are known is resolved: full
+levels by arithmetic, compressed ones by binary search under a condition.
+"""
+
+import abc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from tensorwise.codegen import ir
+from tensorwise.codegen.ir import Buffer, Const, Expr, If, Let, Stmt, Type, Var
+from tensorwise.errors import ScheduleError
+from tensorwise.program.plan import Plan
+from tensorwise.program.schedule import CONSTANT_SPLIT
+from tensorwise.tensor.remap import Axis, join
+
+_ROOT = Const(0)
+
+
+@dataclass(frozen=True)
+class State:
+    """How far a sparse operand is resolved: levels done, position there, value when all are."""
+
+    levels: int = 0
+    position: Expr = _ROOT
+    value: Expr | None = None
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """The innermost pseudo-loop of a strip: ``vectors`` x ``lanes`` elements from ``base``.
+
+    ``leader`` is the operand whose compressed level the strip runs along; base is a position there.
+    """
+
+    axis: Axis
+    base: Expr
+    vectors: int
+    lanes: int
+    leader: str | None = None
+
+
+@dataclass
+class Accumulators:
+    """Registers that hold partial results: (output slot, replica) -> one register a state component."""
+
+    declarations: list[Stmt]
+    registers: dict[tuple[object, ...], tuple[Var, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Env:
+    """What is known at a point of the nest."""
+
+    coordinates: Mapping[str, Expr]
+    states: Mapping[str, State]
+    accumulators: Accumulators | None = None
+    slot: tuple[object, ...] = ()
+    replica: tuple[object, ...] = ()
+    skips_output: bool = False
+    reduced_outside: bool = False
+    shared_output: bool = False
+
+
+Loop = Axis | Lanes
+
+
+class Nest(abc.ABC):
+    """Names, statements and operands of one kernel under construction."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.assignment = plan.assignment
+        self.schedule = plan.schedule
+        self.monoid = plan.assignment.monoid
+        self.loops = plan.schedule.loops(plan.assignment.indices)
+        self.elem = Type(plan.elem)
+        self.block: list[Stmt] = []
+        self.names: dict[str, int] = {}
+        self.copies = 0
+        self.initial: float | None = None
+        self.extents = {index: Var(f"N_{index}") for index in self.assignment.indices}
+        self.splits: dict[str, Expr] = {
+            index: Const(size) if size <= CONSTANT_SPLIT else Var(f"s_{index}")
+            for index, size in self.schedule.splits.items()
+        }
+        self.counts: dict[tuple[str, int], Var] = {}
+        output_elem = "i64" if self.monoid.name in ("argmax", "argmin") else plan.elem
+        self.output = Buffer("out", output_elem, writable=True)
+        self.work = Buffer("work", plan.elem, writable=True)
+        self.status = Buffer("status", "i64", writable=True)
+        self.arrays = {
+            name: [
+                {
+                    array: Buffer(f"{name}{place}_{array}", width)
+                    for array, width in zip(level.arrays, widths, strict=False)
+                }
+                for place, (level, widths) in enumerate(zip(format.levels, plan.widths[name], strict=True))
+            ]
+            for name, format in plan.formats.items()
+        }
+        self.values = {name: Buffer(f"{name}_values", plan.elem) for name in self.assignment.operands}
+        self.sources = {
+            name: Buffer(f"{name}_source", plan.source_elem)
+            for name in plan.formats
+            if plan.uses_source(name)
+        }
+        self.watch = plan.padded and not plan.masked
+        parallel = self.schedule.parallel
+        self.private = bool(
+            parallel
+            and parallel.reduction == "private"
+            and Axis.named(parallel.loop).mode not in self.assignment.output.indices  # type: ignore[union-attr]
+        )
+        plan.check()
+
+    @abc.abstractmethod
+    def emit(self, env: Env, loops: tuple[Loop, ...]) -> None:
+        """Emit the nest of ``loops`` at this point."""
+
+    def buffers(self) -> tuple[Buffer, ...]:
+        """Buffers in the order of the call."""
+        listed: list[Buffer] = [self.output]
+        for name in self.assignment.operands:
+            for arrays in self.arrays.get(name, ()):
+                listed.extend(arrays.values())
+            listed.append(self.values[name])
+            if name in self.sources:
+                listed.append(self.sources[name])
+        if self.private:
+            listed.append(self.work)
+        if self.watch:
+            listed.append(self.status)
+        return tuple(listed)
+
+    def sizes(self) -> tuple[Var, ...]:
+        """Sizes in the order of the call: extents, run-time splits, numbers of positions."""
+        splits = [size for size in self.splits.values() if isinstance(size, Var)]
+        return (*self.extents.values(), *splits, *self.counts.values())
+
+    def output_size(self) -> Expr:
+        """Number of output elements."""
+        if self.plan.keep_pattern:
+            return self.counts.setdefault(("", 0), Var("N_entries"))
+        size: Expr = Const(1)
+        for index in self.assignment.output.indices:
+            size = size * self.extents[index]
+        return size
+
+    def count(self, operand: str, level: int) -> Var:
+        """Return the size that holds the number of positions of a level."""
+        return self.counts.setdefault((operand, level), Var(f"n_{operand}{level}"))
+
+    # -- building blocks ----------------------------------------------------------------------
+
+    @contextmanager
+    def scope(self, wrap: Callable[[ir.Block], Stmt]) -> Iterator[None]:
+        """Collect statements into the body of the statement that ``wrap`` makes."""
+        outer, self.block = self.block, []
+        yield
+        body, self.block = tuple(self.block), outer
+        if body:
+            self.block.append(wrap(body))
+
+    def fresh(self, stem: str, type: Type = ir.I64) -> Var:
+        """Return a variable with a name of its own."""
+        number = self.names.get(stem, 0)
+        self.names[stem] = number + 1
+        return Var(f"{stem}_{number}" if number else stem, type)
+
+    def let(self, stem: str, value: Expr) -> Expr:
+        """Name a scalar value, unless it is a name or a number already."""
+        if isinstance(value, Const | Var) or value.type.lanes > 1:
+            return value
+        var = self.fresh(stem, value.type)
+        self.block.append(Let(var, value))
+        return var
+
+    def split(self, index: str) -> Expr:
+        """Inner extent of a split index."""
+        return self.splits.get(index, Const(1))
+
+    def range_end(self, env: Env, axis: Axis) -> Expr:
+        """End of the dense range of ``axis``, tightened by the other part where that is bound.
+
+        Tightening makes every coordinate that a dense loop reaches valid, so that no guard is
+        needed behind it.
+        """
+        extent, size = self.extents[axis.mode], self.split(axis.mode)
+        outer, inner = env.coordinates.get(f"{axis.mode}1"), env.coordinates.get(f"{axis.mode}0")
+        exact = axis.mode in self.plan.exact
+        if axis.part == "inner" and outer is not None:
+            return size if exact else ir.smaller(size, extent - outer * size)
+        if axis.part == "outer" and inner is not None and not exact:
+            return (extent - inner + (size - 1)) // size
+        return axis.extent(extent, size)  # type: ignore[no-any-return]
+
+    def bind(
+        self, env: Env, axis: Axis, value: Expr, then: Callable[[Env], None], guard: bool = False
+    ) -> None:
+        """Bind a coordinate, resolve what it makes known and go on with ``then``."""
+        coordinates = {**env.coordinates, axis.name: value}
+        outer, inner = coordinates.get(f"{axis.mode}1"), coordinates.get(f"{axis.mode}0")
+        if axis.part != "whole" and outer is not None and inner is not None:
+            whole = self.let(axis.mode, join(outer, inner, self.split(axis.mode)))
+            coordinates[axis.mode] = whole
+            if guard and axis.mode not in self.plan.exact:
+                with self.scope(lambda body: If(ir.compare("lt", whole, self.extents[axis.mode]), body)):
+                    self.resolve(replace(env, coordinates=coordinates), then)
+                return
+        self.resolve(replace(env, coordinates=coordinates), then)
+
+    def resolve(self, env: Env, then: Callable[[Env], None]) -> None:
+        """Resolve every level whose parents and coordinate are known, then go on with ``then``."""
+        for name, format in self.plan.formats.items():
+            state = env.states[name]
+            while state.levels < len(format.levels):
+                level = format.levels[state.levels]
+                coordinate = env.coordinates.get(level.axis.name)
+                if coordinate is None:
+                    break
+                if level.full:
+                    extent = level.axis.extent(self.extents[level.axis.mode], self.split(level.axis.mode))
+                    position = level.locate({}, state.position, coordinate, extent)
+                    state = State(state.levels + 1, self.let(f"{name.lower()}p", position))
+                    env = replace(env, states={**env.states, name: state})
+                    continue
+                if coordinate.type.lanes > 1 or state.position.type.lanes > 1:
+                    raise ScheduleError(
+                        f"{self.schedule.tile}: lanes reach {level.axis.name}, which is compressed in {name} "
+                        f"({format}); they run over dense levels only"
+                    )
+                lo, hi = level.bounds(self.arrays[name][state.levels], state.position)
+                found = self.fresh(f"{name.lower()}p")
+                self.block.append(
+                    Let(found, ir.Search(self.arrays[name][state.levels]["crd"], lo, hi, coordinate))
+                )
+                env = replace(
+                    env, states={**env.states, name: State(state.levels + 1, found)}, skips_output=True
+                )
+                with self.scope(lambda body, found=found: If(ir.compare("le", Const(0), found), body)):  # type: ignore[misc]
+                    self.resolve(env, then)
+                return
+            if state.levels == len(format.levels) and state.value is None:
+                if self.plan.masked and format.padded:
+                    present = ir.compare("lt", Const(0), self.sources[name][state.position])
+                    valued = replace(state, value=self.values[name][state.position])
+                    env = replace(env, states={**env.states, name: valued}, skips_output=True)
+                    with self.scope(lambda body, present=present: If(present, body)):  # type: ignore[misc]
+                        self.resolve(env, then)
+                    return
+                value = self.let(f"{name.lower()}v", self.values[name][state.position])
+                env = replace(env, states={**env.states, name: replace(state, value=value)})
+        then(env)
+
+    def unrolled(self, loop: Axis) -> bool:
+        """Whether the loop is unrolled completely."""
+        return self.schedule.unrolls.get(loop.name) == 0

@@ -1,0 +1,95 @@
+"""The Plan: everything that lowering needs to know, checked before a loop is emitted."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tensorwise.errors import ScheduleError
+from tensorwise.program.einsum import Assignment
+from tensorwise.program.schedule import Schedule
+from tensorwise.tensor.format import Format
+from tensorwise.tensor.remap import Axis
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that lowering needs to know; equal plans give equal kernels.
+
+    Attributes:
+        formats: sparse operand -> format, its modes named by the operand's indices.
+        widths: sparse operand -> (pos, crd) element types of each level ('' where there are none).
+        elem: ``f32`` or ``f64``.
+        column_major: dense operands whose first index is contiguous.
+        keep_pattern: the output holds one value an entry of the first sparse operand.
+        masked: consult the source map before a stored position contributes.
+        exact: indices whose extent is a multiple of their constant split, so that no guard is needed.
+    """
+
+    assignment: Assignment
+    formats: Mapping[str, Format]
+    widths: Mapping[str, tuple[tuple[str, str], ...]]
+    schedule: Schedule
+    elem: str
+    column_major: frozenset[str]
+    keep_pattern: bool
+    masked: bool
+    exact: frozenset[str]
+    source_elem: str = "i32"
+
+    @property
+    def padded(self) -> bool:
+        """Whether some operand's values may hold padding."""
+        return any(format.padded for format in self.formats.values())
+
+    def uses_source(self, operand: str) -> bool:
+        """Whether the kernel reads the source map of ``operand``."""
+        if self.masked and self.formats[operand].padded:
+            return True
+        return (
+            self.keep_pattern and operand == next(iter(self.formats)) and not self.formats[operand].order_kept
+        )
+
+    @property
+    def stored(self) -> frozenset[str]:
+        """Indices of the sparse operands."""
+        return frozenset(i for name in self.formats for i in self.assignment.access(name).indices)
+
+    def check(self) -> None:
+        """Raise ScheduleError when a directive does not fit the einsum and formats."""
+        for name, format in self.formats.items():
+            for mode, size in format.splits.items():
+                if self.schedule.splits.get(mode) != size:
+                    raise ScheduleError(
+                        f"format of {name} splits {mode} by {size}, so the schedule needs "
+                        f"split({mode},{size}); it has {self.schedule}"
+                    )
+            for axis in format.axes:
+                if axis.part == "whole" and self.keep_pattern and axis.mode not in self.assignment.indices:
+                    raise ScheduleError(f"format of {name} has no index {axis.mode!r}")
+        tile, parallel = self.schedule.tile, self.schedule.parallel
+        if (
+            tile
+            and not self.assignment.monoid.single
+            and tile.lanes * tile.vectors > 1
+            and self.assignment.monoid.name != "mean"
+        ):
+            raise ScheduleError(
+                f"{tile}: {self.assignment.monoid.name} keeps a coordinate and runs in scalars only"
+            )
+        if tile and self.masked and Axis.named(tile.loop).mode in self.stored:  # type: ignore[union-attr]
+            raise ScheduleError(f"{tile}: lanes over a stored index cannot be masked")
+        for prefetch in self.schedule.prefetches:
+            if prefetch.tensor not in self.assignment.operands or prefetch.tensor in self.formats:
+                raise ScheduleError(
+                    f"{prefetch}: {prefetch.tensor!r} is no dense operand of {self.assignment}"
+                )
+        if parallel and parallel.policy == "balanced":
+            first = next(iter(self.formats.values()), None)
+            if (
+                first is None
+                or first.axes[0].name != parallel.loop
+                or self.schedule.loops(self.assignment.indices)[0].name != parallel.loop
+            ):
+                raise ScheduleError(
+                    f"{parallel}: parts are balanced over the outermost loop when it is the outermost level "
+                    f"of the sparse operand; use dynamic for {parallel.loop}"
+                )

@@ -94,7 +94,8 @@ def _pattern(result: ReportData) -> str:
     fill = ""
     if result.stored_positions and result.nnz:
         fill = f"; {result.stored_positions / result.nnz:.2f} stored values for each entry"
-    whole = element("figure", spy_chart(result.spy) + _caption("The whole matrix; darker cells hold more."))
+    what = "The whole matrix" if len(result.shape) == 2 else "The first two modes, the others summed"
+    whole = element("figure", spy_chart(result.spy) + _caption(f"{what}; darker cells hold more."))
     top, left, tall, wide = result.spy.window
     near = f"Its densest {tall} × {wide} window, at row {top:,}, column {left:,}: {blocked}{fill}."
     window = element("figure", window_chart(result.spy) + _caption(near))

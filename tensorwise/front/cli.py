@@ -1,0 +1,312 @@
+"""The command line. Heavy modules are imported inside the commands, so that ``--help`` is quick."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tensorwise.errors import InputError, TensorwiseError
+from tensorwise.front.cli_machine import cache_app, devices, store_app
+from tensorwise.front.terminal import INTERRUPTED, command, emit, fail, progress_bar, warn
+
+if TYPE_CHECKING:
+    from tensorwise.tensor.entries import Entries
+    from tensorwise.tune import Trial, TuneResult
+
+app = typer.Typer(
+    help="Make sparse tensor programs fast by choosing storage format, loop schedule and code.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.add_typer(cache_app, name="cache")
+app.add_typer(store_app, name="store")
+app.command()(devices)
+
+OPS = "spmv, spmm, sddmm, mttkrp, ttv or ttm"
+STRATEGIES = "genetic, random or exhaustive"
+
+FilePath = Annotated[
+    Path, typer.Argument(metavar="PATH", help="A .mtx, .mtx.gz, .tns, .tns.gz or .npz file.")
+]
+Op = Annotated[str, typer.Option("--op", help=f"What to compute: {OPS}.")]
+Extent = Annotated[
+    int | None,
+    typer.Option("--n", min=1, help="Columns of B in spmm, inner extent of sddmm (64); rank of mttkrp (16)."),
+]
+Mode = Annotated[int, typer.Option("--mode", min=0, help="Output mode of mttkrp.")]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, max=1024, help="Threads of a call; default: all it may use.")
+]
+Dtype = Annotated[str, typer.Option("--dtype", help="float32 or float64, whatever the file holds.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the dense operands and of the search.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        import tensorwise
+
+        print(tensorwise.__version__)
+        raise typer.Exit
+
+
+@app.command()
+@command
+def tune(
+    path: FilePath,
+    op: Op,
+    n: Extent = None,
+    mode: Mode = 0,
+    threads: Threads = None,
+    budget: Annotated[
+        float | None,
+        typer.Option("--budget", help="Seconds for all of it; default 30, unlimited with --trials."),
+    ] = None,
+    trials: Annotated[int | None, typer.Option("--trials", min=0, help="Most candidates to try.")] = None,
+    calls: Annotated[
+        float | None, typer.Option("--calls", help="How often it will be called: then conversion counts.")
+    ] = None,
+    strategy: Annotated[str, typer.Option("--strategy", help=f"How to search: {STRATEGIES}.")] = "genetic",
+    dtype: Dtype = "float32",
+    seed: Seed = 0,
+    store: Annotated[Path | None, typer.Option("--store", help="Where measurements are remembered.")] = None,
+    no_store: Annotated[bool, typer.Option("--no-store", help="Remember nothing.")] = False,
+    report: Annotated[Path | None, typer.Option("--report", help="Write an HTML page about it.")] = None,
+    save: Annotated[
+        Path | None, typer.Option("--save", help="Save the operator for `tensorwise run`.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Find the fastest format and schedule for an operation on a sparse operand.
+
+    Computes in float32 unless --dtype says float64. Ctrl-C ends the search with the best found so far.
+    """
+    _check_choices(op, dtype)
+    from tensorwise.data.store import Store
+    from tensorwise.front.reporting import check_writable, write_report
+    from tensorwise.search import STRATEGIES as KNOWN
+    from tensorwise.tune import tune as search
+
+    if strategy not in KNOWN:
+        raise typer.BadParameter(f"{strategy!r} is not one of {', '.join(KNOWN)}", param_hint="'--strategy'")
+    if store is not None and no_store:
+        raise typer.BadParameter("give --store or --no-store, not both", param_hint="'--no-store'")
+    for target in (report, save):
+        if target is not None:
+            check_writable(target)
+    entries = _entries(path, dtype)
+    home: Store | bool = Store(store) if store is not None else not no_store
+    with progress_bar("tuning") as progress:
+        operator = search(
+            entries, op, n=n, mode=mode, budget_s=budget, trials=trials, calls=calls, threads=threads,
+            strategy=strategy, store=home, seed=seed, progress=progress,
+            observe=_Candidates() if json else None,
+        )  # fmt: skip
+    result = operator.result
+    assert result is not None
+    _refuse_empty(result)
+    problem = None
+    try:
+        if report is not None:
+            write_report(operator, report, path.name)
+        if save is not None:
+            operator.save(save)
+    except TensorwiseError as error:
+        problem = error
+    if json:
+        emit({"event": "result", **result.to_json()})
+    else:
+        print(result.text())
+    if problem is not None:
+        raise problem
+
+
+@app.command()
+@command
+def run(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="What `tune --save` or Operator.save wrote.")],
+    operands: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[B.npy ...]", help="Dense operands in the einsum's order; none: random."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", help="Write the result: .npy (of sddmm the values), or .mtx or .npz if sparse."
+        ),
+    ] = None,
+    matrix: Annotated[
+        Path | None, typer.Option("--matrix", help="A matrix of the same pattern whose values to use.")
+    ] = None,
+    any_machine: Annotated[
+        bool, typer.Option("--any-machine", help="Load it though it was tuned on other hardware.")
+    ] = False,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Apply a saved operator."""
+    import time
+
+    import numpy as np
+
+    from tensorwise.front.reporting import check_writable
+    from tensorwise.operator import load
+    from tensorwise.tensor.files import write
+
+    if out is not None:
+        check_writable(out)
+        if out.suffix not in (".npy", ".npz", ".mtx", ".gz"):
+            raise InputError(
+                f"{out}: unknown kind of file; expected .npy, or .mtx or .npz for a sparse result"
+            )
+    operator = load(path, None if matrix is None else _entries(matrix, None), check_machine=not any_machine)
+    work = operator.workload
+    given = [_array(file) for file in operands or []] or work.operands(np.random.default_rng(seed))
+    start = time.perf_counter()
+    result = operator(*given)
+    took_s = time.perf_counter() - start
+    sparse = not isinstance(result, np.ndarray)
+    if out is not None:
+        if out.suffix == ".npy":
+            _save_array(out, result.data if sparse else result)
+        elif sparse:
+            write(out, work.entries.with_values(result.data))
+        else:
+            raise InputError(f"{out}: the result is dense; name a .npy file")
+    facts = {
+        "op": work.op,
+        "kernel": operator.kernel,
+        "format": operator.format,
+        "schedule": operator.schedule,
+        "threads": operator.threads,
+        "shape": list(result.shape),
+        "dtype": str(result.dtype),
+        "first_call_s": took_s,
+        "out": str(out) if out is not None else None,
+    }
+    if json:
+        emit(facts)
+    else:
+        print(repr(operator))
+        print(f"result: {facts['dtype']} {tuple(result.shape)}{f', written to {out}' if out else ''}")
+
+
+@app.command()
+@command
+def bench(
+    path: FilePath,
+    op: Op,
+    n: Extent = None,
+    mode: Mode = 0,
+    threads: Threads = None,
+    budget: Annotated[float, typer.Option("--budget", help="Seconds for the rounds.")] = 5.0,
+    dtype: Dtype = "float32",
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Time the default generated kernel and the libraries in interleaved rounds, without a search."""
+    _check_choices(op, dtype)
+    from tensorwise.front.benching import bench as measure
+
+    if not budget > 0:
+        raise InputError(f"--budget must be positive, got {budget}")
+    entries = _entries(path, dtype)
+    found = measure(entries, op, n=n, mode=mode, threads=threads, budget_s=budget, seed=seed)
+    if json:
+        emit(found.to_json())
+    else:
+        print(found.text())
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+class _Candidates:
+    """Prints a JSON line for each candidate."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, trial: "Trial") -> None:
+        self.count += 1
+        measurement = trial.measurement
+        emit(
+            {
+                "event": "candidate",
+                "number": self.count,
+                "config": trial.config.id,
+                "format": str(next(iter(trial.program.formats.values()))),
+                "schedule": str(trial.program.schedule),
+                "seconds": measurement.seconds,
+                "spread_s": measurement.spread_s,
+                "status": measurement.status,
+                "note": measurement.note,
+            }
+        )
+
+
+def _check_choices(op: str, dtype: str) -> None:
+    """Wrong names are wrong usage: exit status 2."""
+    from tensorwise.program.ops import NAMED
+
+    known = [*NAMED, "mttkrp"]
+    if op not in known:
+        raise typer.BadParameter(f"{op!r} is not one of {', '.join(known)}", param_hint="'--op'")
+    if dtype not in ("float32", "float64"):
+        raise typer.BadParameter(f"{dtype!r} is not float32 or float64", param_hint="'--dtype'")
+
+
+def _refuse_empty(result: "TuneResult") -> None:
+    """End here when nothing was measured."""
+    import math
+
+    if math.isfinite(result.best.seconds):
+        return
+    if any(note.startswith("interrupted") for note in result.notes):
+        fail("interrupted before anything was measured", INTERRUPTED)
+    fail(f"nothing could be measured: {'; '.join(result.notes)}")
+
+
+def _entries(path: Path, dtype: str | None) -> "Entries":
+    """Read an operand; of complex values the real parts, with a warning."""
+    from tensorwise.tensor.files import read
+
+    try:
+        return read(path, dtype)
+    except InputError as error:
+        if "complex" not in str(error):
+            raise
+        entries: Entries = read(path, dtype, part="real")
+        warn(f"{path}: the values are complex; their real parts are used")
+        return entries
+
+
+def _array(path: Path) -> Any:
+    import numpy as np
+
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(f"{path}: cannot be read as an .npy array ({error})") from error
+    if not isinstance(array, np.ndarray):
+        raise InputError(f"{path}: holds several arrays; expected an .npy file with one")
+    return array
+
+
+def _save_array(path: Path, array: Any) -> None:
+    """Write an .npy file that appears whole or not at all."""
+    import os
+
+    import numpy as np
+
+    unfinished = path.with_name(f".{path.name[:80]}.{os.getpid()}.tmp")
+    try:
+        with unfinished.open("xb") as file:
+            np.save(file, array, allow_pickle=False)
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -1,0 +1,273 @@
+"""Commands about this machine: the kernel cache, the devices, the store of measurements."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tensorwise.errors import CompilerError, InputError
+from tensorwise.front.terminal import FAILED, command, emit, pairs, progress_bar
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]
+StorePath = Annotated[Path | None, typer.Option("--store", help="The store's file; default: the user's.")]
+
+cache_app = typer.Typer(help="Compiled kernels: what is there; compile, check or remove some.")
+store_app = typer.Typer(help="Remembered measurements: what is there; export and import.")
+
+
+@cache_app.callback(invoke_without_command=True)
+@command
+def cache_info(context: typer.Context, json: Json = False) -> None:
+    """Say what the kernel cache holds."""
+    if context.invoked_subcommand is not None:
+        return
+    from tensorwise.toolchain.cache import default_cache
+
+    info = default_cache().info()
+    facts = {
+        "path": str(info.root),
+        "kernels": info.entries,
+        "bytes": info.held_bytes,
+        "cap_bytes": info.cap_bytes,
+    }
+    if json:
+        emit(facts)
+    else:
+        pairs(
+            [
+                ("folder", info.root),
+                ("kernels", info.entries),
+                ("size", f"{info.held_bytes / 1e6:.1f} MB of at most {info.cap_bytes / 1e6:.0f} MB"),
+            ]
+        )
+
+
+@cache_app.command("warm")
+@command
+def cache_warm(
+    op: Annotated[
+        list[str] | None, typer.Option("--op", help="Only this operation; may be repeated.")
+    ] = None,
+    dtype: Annotated[
+        list[str] | None, typer.Option("--dtype", help="Only float32 or float64; may be repeated.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Compile the common structures now (once a machine, a minute or so), so that tunings need not."""
+    import time
+
+    from tensorwise.front.warm import DTYPES, OPS, warm
+
+    for name, given, known in (("--op", op, OPS), ("--dtype", dtype, DTYPES)):
+        for value in given or ():
+            if value not in known:
+                raise typer.BadParameter(
+                    f"{value!r} is not one of {', '.join(known)}", param_hint=f"'{name}'"
+                )
+    start = time.perf_counter()
+    with progress_bar("compiling") as progress:
+        kernels, failed = warm(op or OPS, dtype or DTYPES, progress)
+    took_s = time.perf_counter() - start
+    if json:
+        emit({"kernels": kernels, "failed": failed, "seconds": took_s})
+    else:
+        print(
+            f"{kernels} kernels are in the cache ({took_s:.1f} s){f'; {failed} failed to compile' if failed else ''}"
+        )
+    if failed:
+        raise typer.Exit(FAILED)
+
+
+@cache_app.command("clear")
+@command
+def cache_clear(json: Json = False) -> None:
+    """Remove all compiled kernels."""
+    from tensorwise.toolchain.cache import default_cache
+
+    cache = default_cache()
+    before = cache.info()
+    cache.clear()
+    if json:
+        emit({"removed_kernels": before.entries, "removed_bytes": before.held_bytes})
+    else:
+        print(f"{before.entries} kernels removed ({before.held_bytes / 1e6:.1f} MB)")
+
+
+@cache_app.command("verify")
+@command
+def cache_verify(json: Json = False) -> None:
+    """Check every compiled kernel and remove what is damaged."""
+    from tensorwise.toolchain.cache import default_cache
+
+    removed = default_cache().verify()
+    left = default_cache().info().entries
+    if json:
+        emit({"kernels": left, "damaged": [str(path) for path in removed]})
+    else:
+        print(f"{left} kernels are sound, {len(removed)} were damaged and are removed")
+
+
+@command
+def devices(
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Also measure bandwidth and arithmetic (seconds).")
+    ] = False,
+    threads: Annotated[int | None, typer.Option("--threads", min=1, max=1024, help="For --measure.")] = None,
+    json: Json = False,
+) -> None:
+    """Say what kernels can be made and measured on here: processor, compiler, libraries."""
+    from tensorwise.device.machine import host
+    from tensorwise.toolchain.compiler import find_compiler
+    from tensorwise.toolchain.threads import available_threads
+
+    facts = host()
+    usable = available_threads()
+    found: dict[str, Any] = {
+        "cpu": facts.cpu,
+        "host_id": facts.id,
+        "physical_cores": facts.physical_cores,
+        "logical_cores": facts.logical_cores,
+        "threads": usable,
+        "l1d_bytes": facts.l1d_bytes,
+        "l2_bytes": facts.l2_bytes,
+        "l3_bytes": facts.l3_bytes,
+        "memory_bytes": facts.memory_bytes,
+        "os": facts.os,
+        "compiler": None,
+        "libraries": _libraries(),
+    }
+    problem = None
+    try:
+        compiler = find_compiler()
+        found["compiler"] = {
+            "command": " ".join(compiler.command),
+            "kind": compiler.kind,
+            "version": compiler.version,
+            "flags": " ".join(compiler.flags),
+            "id": compiler.id,
+        }
+    except CompilerError as error:
+        problem = str(error)
+    if measure:
+        from tensorwise.device.machine import roofline
+
+        peak = roofline(threads or usable)
+        found["roofline"] = {
+            "threads": peak.threads,
+            "bandwidth_bytes_per_s": dict(peak.bandwidth),
+            "flop_per_s": dict(peak.flops),
+        }
+    if json:
+        emit(found)
+        return
+    caches = ", ".join(
+        f"{name} {size / 1024:.0f} KiB"
+        for name, size in (("L1", facts.l1d_bytes), ("L2", facts.l2_bytes), ("L3", facts.l3_bytes))
+        if size
+    )
+    rows: list[tuple[str, object]] = [
+        (
+            "cpu",
+            f"{facts.cpu}, {facts.physical_cores} cores ({facts.logical_cores} logical), {usable} threads usable",
+        ),
+        ("caches", caches),
+        ("memory", f"{facts.memory_bytes / 2**30:.1f} GiB"),
+        ("system", facts.os),
+    ]
+    if found["compiler"]:
+        rows += [("compiler", found["compiler"]["version"]), ("flags", found["compiler"]["flags"])]
+    else:
+        rows += [("compiler", f"none: {' '.join(str(problem).split())}")]
+    rows += [(name, version or "not installed") for name, version in found["libraries"].items()]
+    if measure:
+        rows += [
+            (f"{level} bandwidth", f"{rate / 1e9:.1f} GB/s, {peak.threads} threads")
+            for level, rate in peak.bandwidth.items()
+        ]
+        rows += [(name, f"{rate / 1e9:.1f} Gflop/s") for name, rate in peak.flops.items()]
+    pairs(rows)
+
+
+def _libraries() -> dict[str, str | None]:
+    """Versions of the libraries whose kernels can be candidates; None for one that is not installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    from tensorwise.device.library import LIBRARY
+
+    found: dict[str, str | None] = {}
+    for name, cls in LIBRARY.items():
+        found[name] = None
+        if cls.installed():
+            try:
+                found[name] = version(cls.package)
+            except PackageNotFoundError:
+                found[name] = "installed"
+    return found
+
+
+@store_app.callback(invoke_without_command=True)
+@command
+def store_info(context: typer.Context, store: StorePath = None, json: Json = False) -> None:
+    """Say what is remembered."""
+    context.obj = store
+    if context.invoked_subcommand is not None:
+        return
+    from tensorwise.data.store import Store, default_path
+    from tensorwise.device.device import STATUSES
+
+    path = store or default_path()
+    facts: dict[str, Any] = {"path": str(path), "records": 0, "bytes": 0, "statuses": {}}
+    if path.exists():
+        with Store(path) as opened:
+            facts["records"] = len(opened)
+            facts["bytes"] = path.stat().st_size
+            counts = {status: opened.count(status=status) for status in STATUSES}
+            facts["statuses"] = {status: count for status, count in counts.items() if count}
+    if json:
+        emit(facts)
+    else:
+        rows: list[tuple[str, object]] = [("file", path), ("records", facts["records"])]
+        rows += [("size", f"{facts['bytes'] / 1e6:.2f} MB")]
+        rows += list(facts["statuses"].items())
+        pairs(rows)
+
+
+@store_app.command("export")
+@command
+def store_export(
+    context: typer.Context,
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines to write.")],
+    json: Json = False,
+) -> None:
+    """Write all records to a file, as JSON lines."""
+    from tensorwise.data.store import Store, default_path
+
+    source = context.obj or default_path()
+    if not source.exists():
+        raise InputError(f"{source}: there is no store yet; tune something, or name one with --store")
+    with Store(source) as opened:
+        count = opened.export(path)
+    if json:
+        emit({"exported": count, "path": str(path)})
+    else:
+        print(f"{count} records written to {path}")
+
+
+@store_app.command("import")
+@command
+def store_import(
+    context: typer.Context,
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines that export wrote.")],
+    json: Json = False,
+) -> None:
+    """Add the records of a file that ``export`` wrote; those already there are skipped."""
+    from tensorwise.data.store import Store
+
+    if not path.is_file():
+        raise InputError(f"{path}: does not exist; expected a file that `tensorwise store export` wrote")
+    with Store(context.obj) as opened:
+        count = opened.import_(path)
+    if json:
+        emit({"imported": count, "path": str(opened.path)})
+    else:
+        print(f"{count} new records in {opened.path}")

@@ -1,0 +1,101 @@
+"""What every command shares: one line for an error, exit statuses, JSON lines, progress on a terminal."""
+
+import contextlib
+import functools
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn, ParamSpec, TypeVar
+
+import typer
+
+from tensorwise.errors import TensorwiseError
+
+FAILED, INTERRUPTED = 1, 130
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def command(function: Callable[P, R]) -> Callable[P, R]:
+    """Turn what a command raises into one line on standard error and an exit status."""
+
+    @functools.wraps(function)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except TensorwiseError as error:
+            fail(str(error))
+        except BrokenPipeError:  # as of `tensorwise ... | head -1`: nobody listens any more
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(FAILED) from None
+        except OSError as error:
+            fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
+        except MemoryError as error:
+            fail(
+                f"not enough memory{f' ({error})' if str(error) else ''}; free some, or use a smaller operand"
+            )
+        except KeyboardInterrupt:
+            fail("interrupted", INTERRUPTED)
+
+    return guarded
+
+
+def fail(message: str, status: int = FAILED) -> NoReturn:
+    """Say ``message`` in one line and end the command."""
+    typer.echo(f"tensorwise: {' '.join(message.split())}", err=True)
+    raise typer.Exit(status) from None
+
+
+def warn(message: str) -> None:
+    """Say ``message`` on standard error, where it does not disturb the output."""
+    typer.echo(f"tensorwise: {' '.join(message.split())}", err=True)
+
+
+def emit(line: Mapping[str, Any]) -> None:
+    """Print one JSON object as a line; numbers that JSON has not (inf, nan) become null."""
+    print(json.dumps(finite(line), allow_nan=False), flush=True)
+
+
+def finite(value: Any) -> Any:
+    """Return ``value`` of JSON types, with null for each number that is not finite.
+
+    >>> finite({"a": float("inf"), "b": [1.5, float("nan")]})
+    {'a': None, 'b': [1.5, None]}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return value
+
+
+def pairs(rows: Sequence[tuple[str, object]]) -> None:
+    """Print names and values in two columns."""
+    width = max((len(name) for name, _ in rows), default=0)
+    for name, value in rows:
+        print(f"{name:<{width}}  {value}")
+
+
+@contextlib.contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[str, float], None] | None]:
+    """Yield a function of (what is going on, share done); None where standard error is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[now]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=1.0, now="")
+        yield lambda now, share: bar.update(task, completed=share, now=now)

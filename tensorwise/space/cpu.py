@@ -6,6 +6,7 @@ Loops are named i1 and i0 throughout; an index split by 1 has the loop i1 only.
 """
 
 import contextlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -42,6 +43,8 @@ VECTOR_BYTES: Final = (16, 32, 64)
 """Vector widths of SSE and NEON, AVX2, AVX-512."""
 MOST_UNROLLED: Final = 64
 """Copies of the innermost body, beyond which a kernel overflows registers and instruction cache."""
+PREFETCHED_BYTES: Final = 4 * 2**20
+"""Operands above this many bytes miss the second-level cache often enough to be asked for ahead."""
 MOST_STEPS_A_TERM: Final = 16
 """Iterations of discordant search that are tried for each term; more have never paid."""
 
@@ -218,7 +221,7 @@ def _execution(
             narrow=_unroll_domain,
         ),
         Choice(
-            "prefetch", (0, 4, 8, 16, 32), binds="compile", prefer=0,
+            "prefetch", (0, 4, 8, 16, 32), binds="compile", prefer=_default_prefetch(sparse),
             doc="Entries ahead of which rows of a dense operand are asked for; a row must be worth a cache line",
             narrow=_prefetch_domain(bool(gathered), sparse),
         ),
@@ -392,6 +395,20 @@ def _prefetch_domain(gathers: bool, sparse: str) -> Callable[[Earlier, Workload]
         return (0, 4, 8, 16, 32) if gathers and whole and row and earlier[f"kind_{loop}"] == "C" else None
 
     return narrow
+
+
+def _default_prefetch(sparse: str) -> Callable[[Earlier, Workload], Value]:
+    """Prefetch rows of an operand that does not stay in a core's own cache; one that does only pays for it."""
+
+    def prefer(earlier: Earlier, w: Workload) -> Value:
+        in_registers = str(earlier["tile"])[:-1] in w.assignment.output.indices
+        if not in_registers or _prefetch_domain(True, sparse)(earlier, w) is None:
+            return 0
+        access = w.assignment.access(_prefetched(w.assignment, sparse, earlier))
+        extent = math.prod(w.sizes[index] for index in access.indices)
+        return 8 if extent * w.dtype.itemsize > PREFETCHED_BYTES else 0
+
+    return prefer
 
 
 def _prefetched(assignment: Assignment, sparse: str, config: Earlier) -> str:

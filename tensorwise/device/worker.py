@@ -163,7 +163,8 @@ def _screen(bench: _Bench, request: Json, answers: TextIO) -> None:
     """Measure candidates one after the other; a culprit costs only itself."""
     at, count = 0, len(request["screen"])
     incumbent_s = float(request["incumbent_s"] or np.inf)
-    deadline = time.monotonic() + float(request["limit_s"] or np.inf)
+    limit_s = request["limit_s"]
+    deadline = time.monotonic() + (np.inf if limit_s is None else float(limit_s))
     while at < count and (at == 0 or time.monotonic() < deadline):
         child = _Child(
             lambda send, first=at, best=incumbent_s: _screen_child(  # type: ignore[misc]
@@ -221,7 +222,7 @@ class _Child:
     """
 
     def __init__(self, work: Callable[[Callable[[Json], None]], None], request: Json) -> None:
-        self.ended_well = self.timed_out = False
+        self.ended_well = self.timed_out = self._finished = False
         self.epitaph, self.waited_s = "", 0.0
         self._user = int(request["user"])
         self.pipe, write = os.pipe()
@@ -236,6 +237,7 @@ class _Child:
                 _limit_memory(request["memory_bytes"])
                 with os.fdopen(write, "w", buffering=1) as sink:
                     work(lambda message: _send(sink, message))
+                    _send(sink, {"finished": True})
                 code = 0
             except BaseException as error:  # a child must end here, whatever happened
                 sys.stderr.write(f"worker child: {type(error).__name__}: {error}\n")
@@ -270,7 +272,10 @@ class _Child:
                 for line in lines:
                     message = json.loads(line)
                     limit_s, since = float(message.get("limit_s", silence_s)), time.monotonic()
-                    yield message
+                    if "finished" in message:  # a status of 0 can be had from exit() as well
+                        self._finished = True
+                    else:
+                        yield message
         finally:
             self._bury()
 
@@ -284,10 +289,10 @@ class _Child:
             if self.timed_out:
                 os.killpg(self.pid, signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
-        self.ended_well = not self.timed_out and status == 0
+        self.ended_well = self._finished and not self.timed_out and status == 0
         if not self.epitaph and os.WIFSIGNALED(status):
             self.epitaph = f"killed by {signal.Signals(os.WTERMSIG(status)).name}"
-        elif not self.epitaph and status:
+        elif not self.epitaph:
             self.epitaph = f"ended with exit status {os.waitstatus_to_exitcode(status)}"
 
 

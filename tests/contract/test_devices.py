@@ -9,13 +9,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from tensorwise.data.record import Record
 from tensorwise.data.recorded import RecordedDevice
+from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.device import STATUSES, Device, Measurement
 from tensorwise.device.noisy import NoisyDevice
 from tensorwise.device.null import NullDevice
+from tensorwise.errors import CompilerError
+from tensorwise.program.workload import workload
+from tensorwise.space.cpu import cpu_space
 from tensorwise.space.space import Space
+from tensorwise.tensor.entries import entries_from
+from tensorwise.toolchain.compiler import find_compiler
 from tests.contract.toys import GARDEN, ToyWorkload
 
 
@@ -57,11 +64,24 @@ def recorded() -> Iterator[Rig]:
     yield Rig(RecordedDevice(records), GARDEN, workload, repeats=True)
 
 
+def cpu() -> Iterator[Rig]:
+    """The real one, on a matrix of a few hundred entries."""
+    try:
+        find_compiler()
+    except CompilerError as error:
+        pytest.skip(str(error))
+    rng = np.random.default_rng(0)
+    matrix = sp.random_array((60, 50), density=0.1, rng=rng, dtype=np.float32)
+    work = workload("spmv", entries_from(matrix))
+    yield Rig(CpuDevice(2), cpu_space(work.assignment, "A"), work)
+
+
 DEVICES: dict[str, Callable[[], Iterator[Rig]]] = {
     "null": null,
     "null-that-crashes": null_that_crashes,
     "noisy": noisy,
     "recorded": recorded,
+    "cpu": cpu,
 }
 """Name -> generator that yields one Rig and cleans up after it."""
 

@@ -225,7 +225,7 @@ def main() -> int:
         log.addHandler(diaries[1])
         together = ask_together(given.processes, given.kernels, directory, diaries[1], rng)
         unusual = [
-            text for diary in diaries for kind, text in diary.read() if kind not in ("compiled", "log")
+            text for diary in diaries for kind, text in diary.read() if kind not in ("compiled", "log", "put")
         ]
     bad = {name: count for name, count in killed.items() if name not in ("kills", "puts") and count}
     holds = (

@@ -1,6 +1,7 @@
 import errno
 import logging
 import os
+import shlex
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -129,7 +130,7 @@ def test_a_kernel_that_hangs_the_compiler_fails_alone(
     monkeypatch.setattr(module, "_COMPILE_TIMEOUT_S", 2.0)
     script = tmp_path / "cc"
     hang = "for a; do case $a in *.c) grep -q HANGING $a && sleep 60;; esac; done"
-    script.write_text(f'#!/bin/sh\n{hang}\nexec {compiler.command[0]} "$@"\n')
+    script.write_text(f'#!/bin/sh\n{hang}\nexec {shlex.join(compiler.command)} "$@"\n')
     script.chmod(0o755)
     slow = KernelCache(tmp_path / "slow", Compiler((str(script),), "gcc", "1", compiler.flags, compiler.cpu))
     kernels = slow.get([returning(1), "/* HANGING */" + returning(2), returning(3)], on_error="none")
@@ -232,14 +233,15 @@ def test_locks_that_are_not_free_cost_a_private_compilation(
 
 
 def test_the_least_recently_used_go(tmp_path: Path, compiler: Compiler) -> None:
-    cache = KernelCache(tmp_path / "small", compiler, cap_bytes=100_000)
+    size_bytes = KernelCache(tmp_path / "one", compiler).get([returning(0)])[0].path.stat().st_size
+    cache = KernelCache(tmp_path / "small", compiler, cap_bytes=6 * size_bytes)
     for n in range(12):
         run(cache, [returning(n)])
         path = cache._shelf.path(cache.key(returning(n)))
         os.utime(path, (1000 * n, 1000 * n))
     run(cache, [returning(12)])
     info = cache.info()
-    assert 0 < info.held_bytes <= 100_000
+    assert 0 < info.held_bytes <= info.cap_bytes
     assert info.entries < 13
     assert cache._shelf.find(cache.key(returning(0))) is None
     assert cache._shelf.find(cache.key(returning(12)))

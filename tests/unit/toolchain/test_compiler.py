@@ -1,4 +1,5 @@
 import ctypes
+import shlex
 import stat
 import subprocess
 import sys
@@ -146,9 +147,9 @@ def test_broken_common_variable_is_passed_over(
 def test_variables_may_have_arguments(
     compiler: Compiler, own_cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TENSORWISE_CC", f"{compiler.command[0]} -DTWICE=2")
+    monkeypatch.setenv("TENSORWISE_CC", f"{shlex.join(compiler.command)} -DTWICE=2")
     found = find_compiler()
-    assert found.command[1:] == ("-DTWICE=2",)
+    assert found.command == (*compiler.command, "-DTWICE=2")
     assert found.id != compiler.id
 
 
@@ -166,7 +167,9 @@ def test_no_compiler_says_what_to_install(
 def test_is_proved_once_a_machine(
     compiler: Compiler, tmp_path: Path, own_cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counting = script(tmp_path / "cc", f'echo run >> {tmp_path}/runs; exec {compiler.command[0]} "$@"')
+    counting = script(
+        tmp_path / "cc", f'echo run >> {tmp_path}/runs; exec {shlex.join(compiler.command)} "$@"'
+    )
     monkeypatch.setenv("TENSORWISE_CC", str(counting))
     for _ in range(3):
         find_compiler()

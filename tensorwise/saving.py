@@ -46,7 +46,7 @@ def save(operator: "Operator", path: str | os.PathLike[str]) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    from safetensors.numpy import save_file  # only operators that are saved or loaded need it
+    from safetensors.numpy import save as serialized  # only operators that are saved or loaded need it
 
     work = operator.workload
     arrays: dict[str, np.ndarray] = {}
@@ -58,13 +58,14 @@ def save(operator: "Operator", path: str | os.PathLike[str]) -> None:
     target = Path(os.path.realpath(Path(path).expanduser()))
     unfinished = target.with_name(f".{target.name[:80]}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
-        save_file(arrays, unfinished, metadata={KEY: text, "checksum": _checksum(text, arrays)})
-        with unfinished.open("rb+") as file:
+        data = serialized(arrays, metadata={KEY: text, "checksum": _checksum(text, arrays)})
+        with unfinished.open("xb") as file:
+            file.write(data)
+            file.flush()
             os.fsync(file.fileno())
         os.replace(unfinished, target)
-    except Exception as error:  # safetensors has an error of its own for what is an OSError
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{path}: the operator cannot be written ({reason})") from error
+    except OSError as error:
+        raise InputError(f"{path}: the operator cannot be written ({error.strerror or error})") from error
     finally:
         with contextlib.suppress(OSError):
             unfinished.unlink()

@@ -19,7 +19,7 @@ from tensorwise.device.cpu import CpuDevice, Rounds
 from tensorwise.device.device import Measurement
 from tensorwise.device.library import LIBRARY, available
 from tensorwise.device.rounds import RoundTable
-from tensorwise.errors import InputError, MeasurementError, StoreError, TensorwiseError
+from tensorwise.errors import CompilerError, InputError, MeasurementError, StoreError, TensorwiseError
 from tensorwise.operator import Operator, bind, default_kernel
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.kernel import Kernel
@@ -29,7 +29,7 @@ from tensorwise.search import STRATEGIES
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space, portfolio
 from tensorwise.tensor.entries import entries_from
-from tensorwise.toolchain.threads import available_threads
+from tensorwise.toolchain.compiler import find_compiler
 
 SEARCH_SHARE: Final = 0.65
 """Share of the budget for the search; the rest is for rounds, which decide."""
@@ -169,7 +169,7 @@ class TuneResult:
             what = f"{row.format}; {row.schedule}" if row.format else ""
             if row == self.default:
                 what += "  (untuned)"
-            if row.rounds == 0:
+            if row.rounds == 0 and self.table is not None:
                 what += "  (too slow for the rounds)"
             marker = "*" if row == self.best else " "
             lines.append(
@@ -243,7 +243,7 @@ def tune(
     start = time.perf_counter()
     work = workload(op, entries_from(A, dtype), n=n, mode=mode)
     budget = budget_s if budget_s is not None else (30.0 if trials is None else math.inf)
-    with CpuDevice(threads or available_threads(), seed=seed) as device:
+    with CpuDevice(threads, seed=seed) as device:
         run = _Tuning(work, device, start, budget, trials, calls, store, progress, observe)
         run.search(strategy, np.random.default_rng(seed))
         return run.decide()
@@ -305,6 +305,7 @@ class _Tuning:
             names = [kernel.name for kernel in available(self.work)]
             for name, measurement in zip(names, self.device.measure_kernels(self.work, names), strict=True):
                 self.libraries[name] = measurement
+            find_compiler()
             seeds = [*self._remembered(), *portfolio(self.space, self.work)]
             search = STRATEGIES[strategy](self.space, self.work, rng, seeds=list(dict.fromkeys(seeds)))
             while not self._search_is_over():
@@ -316,6 +317,8 @@ class _Tuning:
                 search.tell(configs[: len(costs)], costs)
         except KeyboardInterrupt:
             self._interrupt()
+        except CompilerError as error:
+            self.notes.append(f"nothing was generated, only libraries were compared: {error}")
         except MeasurementError as error:
             self.worker_lost = True
             self.notes.append(str(error))
@@ -326,13 +329,16 @@ class _Tuning:
         return self.spent() >= SEARCH_SHARE * self.budget_s
 
     def _measure(self, configs: Sequence[Config]) -> Iterator[Measurement]:
-        """Measure, remember and yield; stop in the middle of a batch when the time is up."""
+        """Measure, remember and yield; fewer than asked for when the time is up."""
         programs = [self.space.program(self.work, config) for config in configs]
         known = [t.measurement.seconds for t in self.trials if t.measurement.ok]
         known += [m.seconds for m in self.libraries.values() if m.ok]
         records: list[Record] = []
         try:
-            results = self.device.measure_kernels(self.work, programs, min(known, default=None))
+            left = SEARCH_SHARE * self.budget_s - self.spent()
+            results = self.device.measure_kernels(
+                self.work, programs, min(known, default=None), left if math.isfinite(left) else None
+            )
             for config, program, measurement in zip(configs, programs, results, strict=False):
                 self.trials.append(Trial(config, program, measurement))
                 records.append(self._record(config, measurement))
@@ -340,8 +346,6 @@ class _Tuning:
                     self.observe(self.trials[-1])
                 self.say(f"{len(self.trials)} candidates")
                 yield measurement
-                if self.spent() >= SEARCH_SHARE * self.budget_s:
-                    return
         finally:
             self._remember(records)
 
@@ -388,18 +392,29 @@ class _Tuning:
     def decide(self) -> Operator:
         """Time the best against the libraries and return the fastest verified kernel."""
         ranked = sorted((t for t in self.trials if t.measurement.ok), key=lambda t: self._cost(t.measurement))
-        table, winner = None, (ranked[0] if ranked else None)
+        winner = ranked[0] if ranked else None
         rounds: Rounds | None = None
         if not self.interrupted and not self.worker_lost:
             try:
-                winner = self._choose(ranked)
-                rounds = self._confirm(winner)
-                table = rounds.table
+                winner, rounds = self._rounds(ranked)
             except KeyboardInterrupt:
                 self._interrupt()
             except MeasurementError as error:
                 self.notes.append(str(error))
-        return self._answer(winner, rounds, table)
+        return self._answer(winner, rounds, rounds.table if rounds else None)
+
+    def _rounds(self, ranked: Sequence[Trial]) -> tuple[Trial | None, Rounds]:
+        """Choose a winner in rounds and confirm it in others; one that fails there makes room for the next."""
+        while True:
+            winner = self._choose(ranked)
+            rounds = self._confirm(winner)
+            why = rounds.failed.get("tensorwise")
+            if winner is None or why is None:
+                return winner, rounds
+            self.notes.append(f"{winner.program.name} dropped out of the rounds: {why}")
+            ranked = [trial for trial in ranked if trial is not winner]
+            if self.spent() >= self.budget_s:
+                return None, rounds
 
     def _choose(self, ranked: Sequence[Trial]) -> Trial | None:
         """Let the finalists of the search run against each other."""
@@ -410,18 +425,22 @@ class _Tuning:
         share = max(0.3, 0.25 * (self.budget_s - self.spent())) if math.isfinite(self.budget_s) else 3.0
         found = self.device.rounds(
             self.work,
-            {str(k): trial.program for k, trial in enumerate(finalists)},
+            {str(place): trial.program for place, trial in enumerate(finalists)},
             budget_s=share,
             max_rounds=15,
         )
         table = found.table
         if table is None:
             return finalists[0]
-        if self.calls is None:
+        standing = [name for name in table.names if name not in found.failed]
+        if self.calls is None and table.best() in standing:
             return finalists[int(table.best())]
-        calls = self.calls
-        costs = [table.median(str(k)) + t.measurement.conversion_s / calls for k, t in enumerate(finalists)]
-        return finalists[int(np.argmin(costs))]
+        per_call = 0.0 if self.calls is None else 1 / self.calls
+
+        def total(name: str) -> float:
+            return table.median(name) + per_call * finalists[int(name)].measurement.conversion_s
+
+        return finalists[int(min(standing, key=total))] if standing else None
 
     def _confirm(self, winner: Trial | None) -> Rounds:
         """Time the winner, the untuned kernel and the libraries in fresh rounds."""
@@ -431,7 +450,9 @@ class _Tuning:
         if winner is not None:
             kernels["tensorwise"] = winner.program
             default = self.space.program(self.work, self.space.default(self.work))
-            if default != winner.program:
+            known = [t.measurement for t in self.trials if t.program == default]
+            fits = all(m.ok and 6 * m.seconds < left / 2 for m in known)
+            if default != winner.program and fits:
                 kernels["untuned"] = default
         fastest = min([m.seconds for m in self.libraries.values() if m.ok], default=0.0)
         for name, measurement in sorted(self.libraries.items(), key=lambda item: item[1].seconds):
@@ -443,14 +464,13 @@ class _Tuning:
     def _answer(self, winner: Trial | None, rounds: Rounds | None, table: RoundTable | None) -> Operator:
         standings: dict[str, Standing] = {}
         facts = rounds.facts if rounds else {}
+        failed = rounds.failed if rounds else {}
         default = self.space.program(self.work, self.space.default(self.work))
         programs = {"tensorwise": winner.program if winner else None, "untuned": default}
 
         def standing(name: str, measurement: Measurement | None) -> Standing | None:
-            timed = (
-                table is not None and name in table.names and name not in (rounds.failed if rounds else {})
-            )
-            if not timed and (measurement is None or not measurement.ok):
+            timed = table is not None and name in table.names
+            if name in failed or (not timed and (measurement is None or not measurement.ok)):
                 return None
             program = programs.get(name)
             known = facts.get(name, {})
@@ -473,8 +493,9 @@ class _Tuning:
         untuned = standing("untuned", None)
         if table is not None and table.note:
             self.notes.append(table.note)
-        for name, why in (rounds.failed if rounds else {}).items():
-            self.notes.append(f"{name} dropped out of the rounds: {why}")
+        for name, why in failed.items():
+            if name != "tensorwise":  # noted already
+                self.notes.append(f"{name} dropped out of the rounds: {why}")
         wrong = [t for t in self.trials if t.measurement.status == "wrong"]
         if wrong:
             self.notes.append(

@@ -291,7 +291,8 @@ def _array(path: Path) -> Any:
     try:
         array = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{path}: cannot be read as an .npy array ({error})") from error
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path}: cannot be read as an .npy array ({reason})") from error
     if not isinstance(array, np.ndarray):
         raise InputError(f"{path}: holds several arrays; expected an .npy file with one")
     return array

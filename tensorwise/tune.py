@@ -326,7 +326,8 @@ class _Tuning:
     def _search_is_over(self) -> bool:
         if self.most_trials is not None and len(self.trials) >= self.most_trials:
             return True
-        return self.spent() >= SEARCH_SHARE * self.budget_s
+        # However large the operand, the default program gets its chance.
+        return bool(self.trials) and self.spent() >= SEARCH_SHARE * self.budget_s
 
     def _measure(self, configs: Sequence[Config]) -> Iterator[Measurement]:
         """Measure, remember and yield; fewer than asked for when the time is up."""

@@ -207,7 +207,7 @@ def _execution(
         Choice(
             "vector_bytes", VECTOR_BYTES, binds="compile",
             prefer=lambda earlier, w: 4 * w.dtype.itemsize if _gathers(earlier) else vector_bytes(),
-            doc="Bytes of a vector: SSE and NEON, AVX2, AVX-512 (wider than the machine's splits into halves)",
+            doc="Bytes of a vector: SSE and NEON, AVX2, AVX-512; not wider than the machine's registers",
             narrow=lambda earlier, w: None if earlier["tile"] == "none" else _vector_widths(earlier, w),
         ),
         Flag(
@@ -354,7 +354,8 @@ def _default_vectors(earlier: Earlier, w: Workload) -> Value:
 
 def _vector_widths(earlier: Earlier, w: Workload) -> tuple[Value, ...]:
     extent = _tile_extent(earlier, w) * w.dtype.itemsize
-    return tuple(width for width in VECTOR_BYTES if width == VECTOR_BYTES[0] or width <= extent)
+    widest = min(extent, vector_bytes())  # compilers keep wider types in memory
+    return tuple(width for width in VECTOR_BYTES if width == VECTOR_BYTES[0] or width <= widest)
 
 
 def _is_block(loop: str, splits: Mapping[str, int], earlier: Earlier) -> bool:

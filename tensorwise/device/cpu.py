@@ -34,6 +34,8 @@ from tensorwise.version import __version__
 
 PROTOCOL = "1"
 """Changes whenever times taken before and after are not comparable."""
+MOST_TEXT = 50_000
+"""Characters of C of a candidate. Compilers need 3 s for twice as many, and a loop that long never won."""
 LOAD_S = 600.0
 """A worker may take this long to map a workload and compute its reference."""
 
@@ -160,7 +162,12 @@ class CpuDevice(Device):
                 continue
             try:
                 check_work(program, workload)
-                texts[place] = GeneratedKernel(program).text(workload)
+                text = GeneratedKernel(program).text(workload)
+                if len(text) > MOST_TEXT:
+                    raise ScheduleError(
+                        f"{program.name}: {len(text)} characters of C, more than {MOST_TEXT}; unroll less"
+                    )
+                texts[place] = text
             except ScheduleError as error:
                 refused[place] = Measurement.failed("refused", str(error))
         if not texts:

@@ -20,7 +20,7 @@ from tensorwise.tensor.entries import from_coordinates
 from tensorwise.tensor.fibertree import Tensor
 
 if TYPE_CHECKING:
-    from tensorwise.tune import TuneResult
+    from tensorwise.tuning import TuneResult
 
 MOST_WIDTHS = 8
 """Widths of the dense operand besides the tuned one, whose call layouts are kept."""

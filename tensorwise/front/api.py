@@ -17,8 +17,8 @@ from tensorwise.program.workload import einsum_workload
 from tensorwise.tensor.entries import Entries, entries_from
 from tensorwise.tensor.format import Format, csf, csr
 from tensorwise.toolchain.threads import available_threads
-from tensorwise.tune import Observe, Progress
-from tensorwise.tune import tune as _tune
+from tensorwise.tuning import Observe, Progress
+from tensorwise.tuning import tune as _tune
 
 
 def tune(
@@ -128,6 +128,10 @@ def compile(
     unknown = [name for name in operands if name not in parsed.operands]
     if unknown:
         raise InputError(f"'{parsed}' has no operand {unknown[0]!r}; it has {', '.join(parsed.operands)}")
+    indices = {index for assignment in parsed.assignments for index in assignment.indices}
+    strange = [index for index in sizes or {} if index not in indices]
+    if strange:
+        raise InputError(f"'{parsed}' has no index {strange[0]!r}; it has {', '.join(sorted(indices))}")
     if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
         raise InputError(f"threads must be a positive integer, got {threads!r}")
     stored, known = _sort_operands(parsed, operands, format, dict(formats or {}), dtype, dict(sizes or {}))

@@ -11,7 +11,7 @@ from tensorwise.front.terminal import INTERRUPTED, command, emit, fail, progress
 
 if TYPE_CHECKING:
     from tensorwise.tensor.entries import Entries
-    from tensorwise.tune import Trial, TuneResult
+    from tensorwise.tuning import Trial, TuneResult
 
 app = typer.Typer(
     help="Make sparse tensor programs fast by choosing storage format, loop schedule and code.",
@@ -87,7 +87,7 @@ def tune(
     from tensorwise.data.store import Store
     from tensorwise.front.reporting import check_writable, write_report
     from tensorwise.search import STRATEGIES as KNOWN
-    from tensorwise.tune import tune as search
+    from tensorwise.tuning import tune as search
 
     if strategy not in KNOWN:
         raise typer.BadParameter(f"{strategy!r} is not one of {', '.join(KNOWN)}", param_hint="'--strategy'")

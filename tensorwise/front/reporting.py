@@ -20,7 +20,7 @@ from tensorwise.operator import Operator
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.program import Program
 from tensorwise.toolchain.compiler import find_compiler
-from tensorwise.tune import Standing, TuneResult
+from tensorwise.tuning import Standing, TuneResult
 
 UNTUNED = "tensorwise (untuned)"
 """The default program's name in a report."""

@@ -1,0 +1,165 @@
+"""The Python door: compile by hand, tune with a report."""
+
+import inspect
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import tensorwise as tw
+from tensorwise.errors import FormatError, InputError, ScheduleError
+from tensorwise.front.api import Cascade
+from tensorwise.front.reporting import report_data, write_report
+from tests.unit.front.test_report import check
+
+RNG = np.random.default_rng(0)
+A = sp.random_array((40, 30), density=0.15, format="csr", dtype=np.float32, rng=RNG)
+B = RNG.random((30, 8), dtype=np.float32)
+SPMM = "C[i,j] += A[i,k] * B[k,j]"
+
+
+def test_schedule_and_format_by_hand() -> None:
+    op = tw.compile(
+        SPMM, A=A, format="(i,k) -> U(i) C(k)", schedule="parallel(i,dynamic,16) tile(j,1x8)", sizes={"j": 8}
+    )
+    np.testing.assert_allclose(op(B), A @ B, rtol=1e-5)
+    assert op.schedule == "parallel(i,dynamic,16) tile(j,1x8)"
+    assert "TW_SYMBOL" in op.source()
+    assert "parallel[dynamic] for i" in str(op.program)
+    assert op.workload.op == "spmm"  # the named operation is recognised, so it stands in for the matrix
+    np.testing.assert_allclose(op @ B, A @ B, rtol=1e-5)
+
+
+@pytest.mark.parametrize("given", [B, (30, 8)])
+def test_sizes_from_dense_operands(given: object) -> None:
+    np.testing.assert_allclose(tw.compile(SPMM, A=A, B=given)(B), A @ B, rtol=1e-5)
+
+
+@pytest.mark.parametrize("stored", [A, A.tocsc(), A.tocoo(), tw.entries_from(A)])
+def test_kinds_of_sparse_operands(stored: object) -> None:
+    np.testing.assert_allclose(tw.compile(SPMM, A=stored, B=B)(B), A @ B, rtol=1e-5)
+
+
+def test_an_array_with_a_format_is_stored() -> None:
+    for chosen in ({"format": "(i,k) -> C(i) C(k)"}, {"formats": {"A": "(i,k) -> C(i) C(k)"}}):
+        op = tw.compile(SPMM, A=A.toarray(), B=B, **chosen)
+        assert op.workload.entries.nnz == A.nnz
+        np.testing.assert_allclose(op(B), A @ B, rtol=1e-5)
+
+
+def test_a_path_and_another_dtype(tmp_path: Path) -> None:
+    tw.write(tmp_path / "a.mtx", tw.entries_from(A))
+    op = tw.compile("y[i] += A[i,k] * x[k]", A=tmp_path / "a.mtx", dtype="float32")
+    np.testing.assert_allclose(op(B[:, 0].copy()), A @ B[:, 0], rtol=1e-5)
+
+
+def test_other_reductions_and_formats_of_another_order() -> None:
+    op = tw.compile("y[i] max= A[i,k] * x[k]", A=A, format="(i,k) -> U(k) C(i)", schedule="reorder(k,i)")
+    x = B[:, 0].copy()
+    expected = np.where(A.toarray() != 0, A.toarray() * x, -np.inf).max(axis=1)
+    np.testing.assert_allclose(op(x), np.where(np.isinf(expected), 0, expected), rtol=1e-5)
+
+
+def test_tensor_of_order_3() -> None:
+    dense = RNG.random((5, 6, 7)) * (RNG.random((5, 6, 7)) < 0.3)
+    X, Y = RNG.random((6, 4)), RNG.random((7, 4))
+    op = tw.compile("C[i,r] += A[i,k,l] * B[k,r] * D[l,r]", A=tw.entries_from(dense), sizes={"r": 4})
+    np.testing.assert_allclose(op(X, Y), np.einsum("ikl,kr,lr->ir", dense, X, Y), rtol=1e-12)
+    assert op.workload.op == "mttkrp"
+
+
+def test_cascade() -> None:
+    S = (A.T @ A).tocsr()
+    op = tw.compile("T[i,j] += A[i,k] * B[k,j]; C[i,j] += A[i,k] * T[k,j]", A=S, B=B)
+    assert isinstance(op, Cascade)
+    np.testing.assert_allclose(op(B), S @ (S @ B), rtol=1e-4)
+    assert op.dense == ("B",)
+    assert op.source().count("int TW_SYMBOL(") == 2
+    with pytest.raises(InputError, match="takes 1 operands"):
+        op(B, B)
+
+
+@pytest.mark.parametrize(
+    ("error", "match", "arguments"),
+    [
+        (InputError, "no sparse operand", {"A": A.toarray(), "B": B}),
+        (InputError, "no sparse operand", {}),
+        (InputError, "no operand 'Z'", {"A": A, "Z": B}),
+        (InputError, "size of index 'j'", {"A": A}),
+        (InputError, "extent 31", {"A": A, "B": (31, 8)}),
+        (InputError, "2 indices", {"A": A, "B": (30,)}),
+        (InputError, "no index 'q'", {"A": A, "B": B, "sizes": {"q": 3}}),
+        (InputError, "positive integer", {"A": A, "sizes": {"j": 0}}),
+        (InputError, "but 9 elsewhere", {"A": A, "B": B, "sizes": {"j": 9}}),
+        (InputError, "threads", {"A": A, "B": B, "threads": 0}),
+        (InputError, "given twice", {"A": A, "B": B, "format": "U(i) C(k)", "formats": {"A": "U(i) C(k)"}}),
+        (InputError, "format is given for 'B'", {"A": A, "B": (30, 8), "formats": {"B": "U(k) U(j)"}}),
+        (ScheduleError, "no loop 'z'", {"A": A, "B": B, "schedule": "parallel(z)"}),
+        (FormatError, "Q", {"A": A, "B": B, "format": "(i,k) -> U(i) Q(k)"}),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    error: type[Exception], match: str, arguments: dict[str, object]
+) -> None:
+    with pytest.raises(error, match=match):
+        tw.compile(SPMM, **arguments)
+
+
+def test_cascade_with_a_step_without_sparse_operand() -> None:
+    with pytest.raises(InputError, match="NumPy"):
+        tw.compile("T[i] += A[i,k] * B[k]; C[i] = T[i] / 2", A=A)
+
+
+def test_tune_writes_a_report(tmp_path: Path) -> None:
+    path = tmp_path / "r.html"
+    op = tw.tune(A, "spmm", n=8, trials=4, budget_s=2, threads=1, store=False, report=path)
+    np.testing.assert_allclose(op(B), A @ B, rtol=1e-4)
+    checked = check(path.read_text())
+    for words in ("spmm", "scipy", "How it is stored", "How it runs", "Calls to break even"):
+        assert words in checked.text
+    data = report_data(op, "A")
+    assert data.best in [c.name for c in data.candidates]
+    assert data.spy.counts.sum() == A.nnz
+    assert data.row_lengths.sum() == A.nnz
+
+
+@pytest.mark.parametrize(("op", "shape"), [("spmv", (40, 30)), ("sddmm", (40, 30)), ("mttkrp", (6, 7, 8))])
+@pytest.mark.parametrize("trials", [0, 2])
+def test_report_of_every_kind_of_answer(op: str, shape: tuple[int, ...], trials: int, tmp_path: Path) -> None:
+    dense = RNG.random(shape) * (RNG.random(shape) < 0.2)
+    made = tw.tune(dense, op, trials=trials, budget_s=2, threads=1, store=False)
+    write_report(made, tmp_path / "r.html", "<b>a & b</b>")
+    check((tmp_path / "r.html").read_text())
+
+
+def test_report_of_an_operator_made_by_hand(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not tuned"):
+        write_report(tw.compile(SPMM, A=A, B=B), tmp_path / "r.html")
+
+
+def test_a_report_that_cannot_be_written_is_known_before_the_search(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        tw.tune(A, "spmv", budget_s=1000, report=tmp_path / "no" / "r.html")
+    with pytest.raises(InputError, match="folder"):
+        tw.tune(A, "spmv", budget_s=1000, report=tmp_path)
+
+
+def test_tune_calls_back() -> None:
+    said, tried = [], []
+    tw.tune(
+        A, "spmv", trials=3, budget_s=5, threads=1, store=False,
+        progress=lambda what, share: said.append((what, share)), observe=tried.append,
+    )  # fmt: skip
+    assert said
+    assert all(0 <= share <= 1 for _, share in said)
+    assert len(tried) == 3
+
+
+def test_public_names_are_no_modules() -> None:
+    """A submodule of the same name would take the place of a function, once it is imported."""
+    import pkgutil
+
+    for name in tw.__all__:
+        assert not inspect.ismodule(getattr(tw, name))
+    assert not {module.name for module in pkgutil.iter_modules(tw.__path__)} & set(tw.__all__)

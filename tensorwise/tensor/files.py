@@ -13,13 +13,13 @@ from tensorwise.errors import InputError
 from tensorwise.tensor.canonical import checked_dtype
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.frostt import read_frostt
-from tensorwise.tensor.matrix_market import read_matrix_market
+from tensorwise.tensor.matrix_market import Part, read_matrix_market
 from tensorwise.tensor.npz import read_npz, write_npz
 
 _LINES_AT_ONCE = 2**16
 
 
-def read(path: str | os.PathLike[str], dtype: Any = None) -> Entries:
+def read(path: str | os.PathLike[str], dtype: Any = None, part: Part | None = None) -> Entries:
     """Read the entries of ``path``.
 
     Args:
@@ -30,6 +30,8 @@ def read(path: str | os.PathLike[str], dtype: Any = None) -> Entries:
             nonzeros and NaN).
         dtype: float32 or float64. By default text gives float64, and .npz what `entries_from` makes of its
             values.
+        part: ``real`` or ``imaginary``: the part that is read of a Matrix Market file with complex values, which
+            is refused without it. Entries whose part is zero are kept.
 
     Raises:
         InputError: for anything wrong with the file, naming it and, where one is to blame, the line or
@@ -41,6 +43,12 @@ def read(path: str | os.PathLike[str], dtype: Any = None) -> Entries:
     if not os.path.isfile(name):
         what = "is no regular file" if os.path.exists(name) else "does not exist"
         raise InputError(f"{name}: {what}; expected a file to read")
+    if part not in (None, "real", "imaginary"):
+        raise InputError(f"part must be 'real', 'imaginary' or None, got {part!r}")
+    if part is not None and kind == ".mtx":
+        return read_matrix_market(name, target, part)
+    if part == "imaginary":
+        raise InputError(f"{name}: a {kind} file has no imaginary part")
     return _READERS[kind](name, target)
 
 

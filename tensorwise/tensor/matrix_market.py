@@ -1,11 +1,11 @@
-"""Matrix Market files: coordinate and array, all symmetries, real, integer and pattern fields.
+"""Matrix Market files: coordinate and array, all symmetries; of a complex one its real or imaginary part.
 
 The format: https://math.nist.gov/MatrixMarket/formats.html. A banner, comments, a line of sizes, one entry
 a line.
 """
 
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from tensorwise.tensor.text import Layout, TextFile, quoted, read_table
 
 _FIELDS = ("real", "double", "integer", "unsigned-integer", "pattern")
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
+Part = Literal["real", "imaginary"]
 _EXAMPLE = "%%MatrixMarket matrix coordinate real general"
 
 
@@ -23,12 +24,20 @@ class _Banner:
     dense: bool
     pattern: bool
     symmetry: str
+    parts: int  # numbers a value: 2 where it is complex
+    part: int
+
+    @property
+    def sign(self) -> float:
+        """What an entry is multiplied by to become the one across the diagonal."""
+        minus = self.symmetry == "skew-symmetric" or (self.symmetry == "hermitian" and self.part == 1)
+        return -1.0 if minus else 1.0
 
 
-def read_matrix_market(path: str, dtype: np.dtype | None) -> Entries:
+def read_matrix_market(path: str, dtype: np.dtype | None, part: Part | None = None) -> Entries:
     """Entries of a Matrix Market file; a symmetric one is expanded, as ``scipy.io.mmread`` does."""
     with TextFile(path) as text:
-        banner = _read_banner(text)
+        banner = _read_banner(text, part)
         sizes = _read_sizes(text, 2 if banner.dense else 3)
         shape = checked_shape(sizes[:2], path)
         if banner.symmetry != "general" and shape[0] != shape[1]:
@@ -37,15 +46,14 @@ def read_matrix_market(path: str, dtype: np.dtype | None) -> Entries:
         rows, columns, values = read(text, banner, shape, sizes[-1])
     if banner.symmetry != "general":
         mirrored = rows != columns
-        sign = -1.0 if banner.symmetry == "skew-symmetric" else 1.0
         rows, columns = np.concatenate((rows, columns[mirrored])), np.concatenate((columns, rows[mirrored]))
-        values = np.concatenate((values, sign * values[mirrored]))
+        values = np.concatenate((values, banner.sign * values[mirrored]))
     index = coordinate_dtype(shape)
     coordinates = rows.astype(index, copy=False), columns.astype(index, copy=False)
     return sorted_entries(shape, coordinates, checked_values(values, dtype, path, copy=False))
 
 
-def _read_banner(text: TextFile) -> _Banner:
+def _read_banner(text: TextFile, part: Part | None) -> _Banner:
     first = text.peek()
     if first is None:
         text.refuse(f"is empty; expected a Matrix Market file, first line {_EXAMPLE!r}")
@@ -59,13 +67,16 @@ def _read_banner(text: TextFile) -> _Banner:
         _refuse_word(text, "object", words[1], ("matrix",))
     if words[2] not in ("coordinate", "array"):
         _refuse_word(text, "format", words[2], ("coordinate", "array"))
-    if words[3] == "complex":
-        text.refuse("complex values are not supported; give real and imaginary part as two files", 1)
-    if words[3] not in _FIELDS:
+    if words[3] == "complex" and part is None:
+        text.refuse("complex values are not supported; read one part with part='real' or part='imaginary'", 1)
+    if words[3] != "complex" and words[3] not in _FIELDS:
         _refuse_word(text, "field", words[3], _FIELDS)
+    if words[3] != "complex" and part == "imaginary":
+        text.refuse(f"has the field {words[3]}, so it has no imaginary part", 1)
     if words[4] not in _SYMMETRIES:
         _refuse_word(text, "symmetry", words[4], _SYMMETRIES)
-    banner = _Banner(words[2] == "array", words[3] == "pattern", words[4])
+    parts = 2 if words[3] == "complex" else 1
+    banner = _Banner(words[2] == "array", words[3] == "pattern", words[4], parts, int(part == "imaginary"))
     if banner.pattern and (banner.dense or banner.symmetry in ("skew-symmetric", "hermitian")):
         text.refuse(f"a pattern cannot be {words[2] if banner.dense else words[4]}; it has no values", 1)
     return banner
@@ -95,7 +106,8 @@ def _read_coordinates(
     text: TextFile, banner: _Banner, shape: tuple[int, ...], count: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     copies = 1 if banner.symmetry == "general" else 2
-    (rows, columns), values = read_table(text, Layout(2, not banner.pattern, b"%", shape, count, copies))
+    layout = Layout(2, not banner.pattern, b"%", shape, count, copies, banner.parts, banner.part)
+    (rows, columns), values = read_table(text, layout)
     if values is None:
         values = np.ones(len(rows))
     if banner.symmetry == "skew-symmetric":
@@ -117,7 +129,7 @@ def _read_dense(
     below = int(banner.symmetry == "skew-symmetric")  # first row of a column, counted from the diagonal
     general = banner.symmetry == "general"
     count = height * width if general else (height - below) * (height - below + 1) // 2
-    values = read_table(text, Layout(0, True, b"%", None, count, 6))[1]
+    values = read_table(text, Layout(0, True, b"%", None, count, 6, banner.parts, banner.part))[1]
     assert values is not None
     stored = np.flatnonzero(values)
     if general or not count:

@@ -128,7 +128,7 @@ class TextFile:
 @final
 @dataclass(frozen=True)
 class Layout:
-    """What a line holds: ``indices`` whole numbers, then a real value if ``valued``.
+    """What a line holds: ``indices`` whole numbers, then a value if ``valued``.
 
     ``sizes`` are the dimensions that the (1-based) indices must respect, None when the file does not say
     them; ``comment`` starts a comment; ``count`` is the number of lines to expect, None when unknown.
@@ -140,11 +140,13 @@ class Layout:
     sizes: tuple[int, ...] | None = None
     count: int | None = None
     copies: int = 1  # entries that a line becomes (2 for a symmetric matrix)
+    parts: int = 1  # numbers that a value consists of (2 for a complex one)
+    part: int = 0  # the one of them that is kept
 
     @property
     def columns(self) -> int:
         """Tokens a line."""
-        return self.indices + self.valued
+        return self.indices + self.parts * self.valued
 
     @property
     def entry_bytes(self) -> int:
@@ -245,19 +247,19 @@ def _parse_fast(block: bytes, layout: Layout, first_line: int) -> _Rows | None:
         if int((ends - starts).max()) > _SAFE_DIGITS:
             return None
         table = np.fromstring(block, np.int64, sep=" ").reshape(count, layout.columns)
-        values = table[:, -1].astype(np.float64) if layout.valued else None
+        values = table[:, layout.indices + layout.part].astype(np.float64) if layout.valued else None
         return _Rows(table[:, : layout.indices], values, lines)
     if not layout.valued:
         return None
     border = np.zeros(len(data) + 1, np.int8)
-    border[starts[:, -1]] = 1
-    border[ends[:, -1]] = -1
+    border[starts[:, layout.indices :]] = 1
+    border[ends[:, layout.indices :]] = -1
     in_value = np.cumsum(border[:-1], dtype=np.int8).view(np.bool_)
     if not _DECIMAL_BYTES[data[in_value & ~digit]].all() or (ink & ~in_value & ~digit).any():
         return None
     indices = np.empty((count, 0), np.int64)
     if layout.indices:
-        if int((ends - starts)[:, :-1].max()) > _SAFE_DIGITS:
+        if int((ends - starts)[:, : layout.indices].max()) > _SAFE_DIGITS:
             return None
         plain = np.where(in_value, np.uint8(32), data).tobytes()
         indices = np.fromstring(plain, np.int64, sep=" ").reshape(count, layout.indices)
@@ -268,9 +270,9 @@ def _parse_fast(block: bytes, layout: Layout, first_line: int) -> _Rows | None:
         found = np.fromstring(plain + b" nan", np.float64, sep=" ")
     except (ValueError, DeprecationWarning):
         return None
-    if len(found) != count + 1 or not np.isnan(found[-1]):
+    if len(found) != count * layout.parts + 1 or not np.isnan(found[-1]):
         return None
-    return _Rows(indices, found[:-1], lines)
+    return _Rows(indices, found[:-1].reshape(count, layout.parts)[:, layout.part], lines)
 
 
 def _parse_slowly(block: bytes, layout: Layout, text: TextFile) -> _Rows:
@@ -283,7 +285,8 @@ def _parse_slowly(block: bytes, layout: Layout, text: TextFile) -> _Rows:
         if not tokens:
             continue
         if len(tokens) != layout.columns:
-            what = f"{layout.indices} indices" + (" and a value" if layout.valued else "")
+            value = " and a value" if layout.parts == 1 else f" and {layout.parts} numbers of a value"
+            what = f"{layout.indices} indices" + value * layout.valued
             text.refuse(f"{len(tokens)} numbers; expected {layout.columns} ({what})", number)
         row = []
         for token in tokens[: layout.indices]:
@@ -292,7 +295,7 @@ def _parse_slowly(block: bytes, layout: Layout, text: TextFile) -> _Rows:
             row.append(int(token))
         indices.append(row)
         if layout.valued:
-            values.append(_number(tokens[-1], text, number))
+            values.append([_number(token, text, number) for token in tokens[layout.indices :]][layout.part])
         lines.append(number)
     table = np.array(indices, dtype=np.int64).reshape(len(lines), layout.indices)
     return _Rows(table, np.array(values, dtype=np.float64) if layout.valued else None, lines)

@@ -76,13 +76,23 @@ class Operator:
             quick = self._fast(operands[0])
             if quick is not None:
                 return quick
+        if out is None and self.workload.op == "spmv" and np.ndim(operands[0] if operands else 0) == 2:
+            return self.matmat(self._own_dtype(operands[0]))  # SciPy's lobpcg calls what can be called
         work, bound = self._for(operands)
         work.check_operands(operands)
         made = np.empty(work.output_shape, work.output_dtype) if out is None else self._checked(out, work)
+        if out is not None and any(np.may_share_memory(out, operand) for operand in operands):
+            raise InputError("out shares memory with an operand, which would be overwritten while it is read")
         bound.run(operands, made)
         if out is None and work.keeps_pattern and work.entries.order == 2:
             return work.entries.with_values(made).to_scipy()
         return made
+
+    def _own_dtype(self, operand: np.ndarray) -> np.ndarray:
+        if not isinstance(operand, np.ndarray) or operand.dtype != self.dtype:
+            got = operand.dtype if isinstance(operand, np.ndarray) else type(operand).__name__
+            raise InputError(f"operand must be a {self.dtype} array, got {got}; `operator @ X` converts")
+        return operand
 
     def _checked(self, out: np.ndarray, work: Workload) -> np.ndarray:
         expected = work.output_shape, work.output_dtype
@@ -153,15 +163,28 @@ class Operator:
         """Number of modes of the sparse operand."""
         return self.workload.entries.order
 
+    __array_ufunc__ = None
+    """NumPy leaves ``array @ operator`` to us."""
+
     def __matmul__(self, other: np.ndarray) -> np.ndarray:
         """Return ``A @ other`` for a vector or matrix; other dtypes are converted to the operator's."""
-        other = np.asarray(other)
+        other = self._converted(other)
         return self.matvec(other) if other.ndim == 1 else self.matmat(other)
+
+    def __rmatmul__(self, other: np.ndarray) -> np.ndarray:
+        """Return ``other @ A`` for a vector or matrix."""
+        other = self._converted(other)
+        return self.rmatvec(other) if other.ndim == 1 else self.rmatmat(other.T).T
 
     def matvec(self, x: np.ndarray) -> np.ndarray:
         """Return A x for x of shape (k,) or (k, 1)."""
         self._as_matrix("matvec")
-        flat = self._converted(x).reshape(-1)
+        x = self._converted(x)
+        if x.shape not in ((self.shape[1],), (self.shape[1], 1)):
+            raise InputError(
+                f"matvec takes an array of shape ({self.shape[1]},) or ({self.shape[1]}, 1), got {x.shape}"
+            )
+        flat = x.reshape(-1)
         if self.workload.op == "spmv":
             made: np.ndarray = self(flat)
         else:
@@ -221,7 +244,9 @@ class Operator:
                 f"{what} needs an operator tuned for spmv or spmm, this one computes {self.workload.op}"
             )
 
-    def _converted(self, x: np.ndarray) -> np.ndarray:
+    def _converted(self, x: Any) -> np.ndarray:
+        if hasattr(x, "toarray"):
+            raise InputError(f"operands must be dense, got a sparse {type(x).__name__}; use .toarray()")
         if np.iscomplexobj(x):
             raise InputError(
                 "complex operands are not supported; apply the operator to real and imaginary parts"

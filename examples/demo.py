@@ -7,7 +7,12 @@ Run by ``make demo``. The data come with pyamg (MIT): nothing is downloaded. Abo
 """
 
 import argparse
+import os
 import time
+
+# NumPy's OpenBLAS and MKL both keep threads that wait by spinning. On few cores they stand in each other's way
+# as soon as a solver alternates between them, which would be timed below. So vectors get one thread.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 import scipy.sparse as sp

@@ -82,6 +82,8 @@ def test_tune_json_report_save_and_run(matrix: Path, tmp_path: Path) -> None:
         assert candidate["event"] == "candidate"
         assert candidate["number"] == number
         assert candidate.keys() >= {"config", "format", "schedule", "seconds", "status"}
+    documented = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text()
+    assert all(f"`{key}`" in documented for line in (*candidates, last) for key in line)
     checked = check(report.read_text())
     assert "small.mtx" in checked.text
 

@@ -271,3 +271,12 @@ def test_a_reader_that_leaves_causes_no_traceback(matrix: Path) -> None:
     process.wait(timeout=120)
     assert "Traceback" not in said
     assert process.returncode == 1
+
+
+def test_complex_values_give_their_real_parts_and_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "c.mtx"
+    path.write_text("%%MatrixMarket matrix coordinate complex general\n2 2 2\n1 1 3.0 1.0\n2 2 4.0 -1.0\n")
+    result = invoke("bench", path, "--op", "spmv", "--budget", 0.3, "--threads", 1, "--json")
+    assert lines(result)[0]["nnz"] == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert "real parts" in result.stderr

@@ -192,12 +192,14 @@ def _all_candidates(result: ReportData) -> str:
     ordered = result.measured + [c for c in result.candidates if not c.valid]
     rows = []
     for c in ordered:
-        ratio = c.ratio or (c.seconds / library.seconds if library and c.valid else None)
+        ratio = c.ratio or (c.seconds / library.seconds if library and c.valid and c.in_rounds else None)
         spread = time_text(c.spread_s) if c.valid else ""
         speed = number_text(result.flops / c.seconds / 1e9) if c.valid else ""
         took = ("> " if c.status == "censored" else "") + time_text(c.seconds)
         times = [took, spread, f"{ratio:.2f}" if ratio else "", speed]
-        rows.append([c.name, *times, c.status, c.format, c.schedule])
+        rows.append(
+            [c.name, *times, c.status + ("" if c.in_rounds else ", in the search"), c.format, c.schedule]
+        )
     over = f"over {library.name}" if library else "ratio"
     head = ["kernel", "time", "spread", over, "Gflop/s", "status", "format", "schedule"]
     table = _table(head, rows, numeric={1, 2, 3, 4}, code={6, 7}, strong=result.best)

@@ -276,8 +276,10 @@ class _Tuning:
         self.worker_lost = False
 
     def _open(self, store: Store | bool) -> Store | None:
-        if isinstance(store, Store) or store is False:
-            return store or None
+        if isinstance(store, Store):
+            return store
+        if not store:
+            return None
         try:
             return Store()
         except StoreError as error:
@@ -419,7 +421,9 @@ class _Tuning:
 
     def _choose(self, ranked: Sequence[Trial]) -> Trial | None:
         """Let the finalists of the search run against each other."""
-        finalists = ranked[:FINALISTS]
+        default = self.space.default(self.work)
+        # The untuned kernel is always among them: an answer that it beats would be no answer.
+        finalists = [*ranked[:FINALISTS], *(t for t in ranked[FINALISTS:] if t.config == default)]
         if len(finalists) < 2:
             return finalists[0] if finalists else None
         self.say("choosing rounds")

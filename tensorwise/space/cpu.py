@@ -507,6 +507,8 @@ def _blocks(
     """Dense blocks below compressed block columns: unrolled, and column-major with a column in a vector."""
     sizes: dict[str, object] = {f"split_{rows}": height, f"split_{columns}": width}
     block = dict(space.complete(sizes, workload))
+    if any(block[name] != size for name, size in sizes.items()):
+        return []  # too much fill-in for this operand: a rule put something else in its place
     shape: dict[str, object] = {
         name: block[name] for name in ("order", *sizes, *(k for k in block if k.startswith("kind_")))
     }

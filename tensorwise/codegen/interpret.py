@@ -1,11 +1,13 @@
 """The slow interpreter: the oracle of the C printer, and a detector of races.
 
-It executes the loop IR with NumPy scalars. Parallel loops run in shuffled chunks on imaginary
-threads; every element of a writable buffer remembers which thread wrote it in the current
-parallel loop, so that an update that another thread could interleave with is reported.
+It turns every statement of the loop IR into a Python closure over NumPy scalars and runs them.
+Parallel loops run in shuffled chunks on imaginary threads; every element of a writable buffer remembers how
+and by which thread it was touched in the current parallel loop, so that two threads that meet at an element,
+one of them writing, are reported.
 """
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
@@ -13,8 +15,14 @@ import numpy as np
 
 from tensorwise.codegen import ir
 
-DTYPES: Final = {"f32": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64}
+_NUMBERS: Final[dict[str, Callable[[Any], Any]]] = {"f32": np.float32, "f64": np.float64, "i64": int}
 IMAGINARY_THREADS: Final = 5
+MOST_CHUNKS: Final = 24
+"""Chunks of a parallel loop; a short loop gets a chunk an iteration, so that neighbours may race."""
+
+Run = Callable[[], None]
+Value = Callable[[], Any]
+_READ, _ATOMIC, _WRITE, _MANY = "reads", "updates atomically", "writes", -1
 
 
 class RaceError(AssertionError):
@@ -26,151 +34,233 @@ def interpret(
     buffers: Mapping[str, np.ndarray],
     sizes: Mapping[str, int],
     rng: np.random.Generator,
+    bounds: np.ndarray | None = None,
 ) -> None:
     """Run ``kernel`` on one-dimensional ``buffers``; writable ones are changed in place.
+
+    Args:
+        bounds: part bounds of balanced parallel loops.
 
     Raises:
         RaceError: a parallel loop has a race.
         IndexError: an access lies outside its buffer.
     """
-    machine = _Machine(buffers, {**sizes, "threads": IMAGINARY_THREADS}, rng)
+    machine = _Machine(buffers, {**sizes, ir.THREADS.name: IMAGINARY_THREADS, ir.THREAD.name: 0}, rng, bounds)
     with np.errstate(all="ignore"):
-        machine.block(kernel.body)
+        machine.block(kernel.body)()
 
 
 class _Machine:
     def __init__(
-        self, buffers: Mapping[str, np.ndarray], names: dict[str, Any], rng: np.random.Generator
+        self,
+        buffers: Mapping[str, np.ndarray],
+        names: dict[str, Any],
+        rng: np.random.Generator,
+        bounds: np.ndarray | None,
     ) -> None:
-        self.buffers = buffers
-        self.names: dict[str, Any] = {**names, "thread": 0}
-        self.rng = rng
-        self.writers: dict[tuple[str, int], int] | None = None
+        self.buffers, self.names, self.rng, self.bounds = buffers, names, rng, bounds
+        self.touched: dict[tuple[str, int], tuple[str, int]] | None = None  # None: not in a parallel loop
 
-    def block(self, block: ir.Block) -> None:
-        for statement in block:
-            self.statement(statement)
+    # -- statements ---------------------------------------------------------------------------
 
-    def statement(self, statement: ir.Stmt) -> None:
+    def block(self, block: ir.Block) -> Run:
+        statements = [self.statement(statement) for statement in block]
+
+        def run() -> None:
+            for statement in statements:
+                statement()
+
+        return run
+
+    def statement(self, statement: ir.Stmt) -> Run:
+        names = self.names
         match statement:
-            case ir.For(var=var, step=step, body=body, bind=bind):
-                lo, hi = int(self.value(statement.lo)), int(self.value(statement.hi))
-                if bind is not None:
-                    self.parallel(statement, lo, hi)
-                    return
-                for number in range(lo, hi, step):
-                    self.names[var.name] = number
-                    self.block(body)
-            case ir.If(cond=cond, body=body):
-                if self.value(cond):
-                    self.block(body)
-            case ir.Let(var=var, value=value) | ir.Set(var=var, value=value) | ir.Reg(var=var, init=value):
-                self.names[var.name] = self.value(value)
-            case ir.Store(buffer=buffer, index=index, value=value):
-                places, result = self.places(index), self.value(value)
-                for lane, place in enumerate(places):
-                    # Every thread stores the same flag, so that the order does not matter.
-                    self.touch(buffer, place, writes=buffer.name != "status")
-                    self.buffers[buffer.name][place] = result[lane] if index.type.lanes > 1 else result
-            case ir.Reduce(buffer=buffer, index=index, operator=operator, value=value, atomic=atomic):
-                places, result = self.places(index), self.value(value)
-                for lane, place in enumerate(places):
-                    self.touch(buffer, place, writes=not atomic)
-                    old = self.buffers[buffer.name][place]
-                    new = result[lane] if index.type.lanes > 1 else result
-                    self.buffers[buffer.name][place] = apply(operator, (old, new))
+            case ir.For(bind=ir.Workers()):
+                return self.parallel(statement)
+            case ir.For(var=var, step=step):
+                lo, hi, body = self.value(statement.lo), self.value(statement.hi), self.block(statement.body)
+
+                def loop() -> None:
+                    for number in range(lo(), hi(), step):
+                        names[var.name] = number
+                        body()
+
+                return loop
+            case ir.If(cond=cond):
+                holds, body = self.value(cond), self.block(statement.body)
+                return lambda: body() if holds() else None
+            case ir.Let(var=var, value=expr) | ir.Set(var=var, value=expr) | ir.Reg(var=var, init=expr):
+                value = self.value(expr)
+                return lambda: operator.setitem(names, var.name, value())
+            case ir.Store(buffer=buffer, index=index, value=expr):
+                # Every thread stores the same flag, so that the order does not matter.
+                how = _ATOMIC if buffer.name == "status" else _WRITE
+                return self.update(buffer, index, expr, how, lambda _, new: new)
+            case ir.Reduce(buffer=buffer, index=index, operator=name, value=expr, atomic=atomic):
+                return self.update(buffer, index, expr, _ATOMIC if atomic else _WRITE, OPERATORS[name])
             case ir.Prefetch(index=index):
-                self.value(index)
+                value = self.value(index)  # evaluated for what it loads; the address may lie anywhere
 
-    def parallel(self, loop: ir.For, lo: int, hi: int) -> None:
-        outside, self.writers = self.writers, {}
-        saved = dict(self.names)
-        cuts = sorted({lo, hi, *(int(c) for c in self.rng.integers(lo, hi + 1, size=6))}) if hi > lo else []
-        chunks = list(pairwise(cuts))
-        for place in self.rng.permutation(len(chunks)):
-            first, last = chunks[int(place)]
-            self.names = {**saved, "thread": int(self.rng.integers(IMAGINARY_THREADS))}
-            for number in range(first, last, loop.step):
-                self.names[loop.var.name] = number
-                self.block(loop.body)
-        self.names, self.writers = saved, outside
+                def prefetch() -> None:
+                    value()
 
-    def touch(self, buffer: ir.Buffer, place: int, writes: bool) -> None:
-        if not 0 <= place < len(self.buffers[buffer.name]):
-            raise IndexError(
-                f"{buffer.name}[{place}] lies outside its {len(self.buffers[buffer.name])} elements"
-            )
-        if self.writers is None or not writes:
+                return prefetch
+        raise TypeError(statement)
+
+    def update(
+        self, buffer: ir.Buffer, index: ir.Expr, expr: ir.Expr, how: str, combine: Callable[[Any, Any], Any]
+    ) -> Run:
+        """Combine the elements at ``index`` with a value."""
+        place, value, array = self.value(index), self.value(expr), self.buffers[buffer.name]
+
+        def one(at: int, new: Any) -> None:
+            self.touch(buffer, at, how)
+            array[at] = combine(array[at], new)
+
+        def scalar() -> None:
+            one(place(), value())
+
+        def vector() -> None:
+            for at, new in zip(place().tolist(), value(), strict=True):
+                one(at, new)
+
+        return vector if index.type.lanes > 1 else scalar
+
+    def parallel(self, loop: ir.For) -> Run:
+        lo, hi, body = self.value(loop.lo), self.value(loop.hi), self.block(loop.body)
+        names, rng = self.names, self.rng
+        assert loop.bind is not None
+        balanced = loop.bind.policy == "balanced"
+
+        def run() -> None:
+            first, last = lo(), hi()
+            if balanced and self.bounds is not None:
+                cuts = self.bounds.tolist()
+            elif last - first < MOST_CHUNKS:
+                cuts = list(range(first, last + 1))
+            else:
+                cuts = sorted({first, last, *rng.integers(first, last, size=MOST_CHUNKS - 1).tolist()})
+            chunks = list(pairwise(cuts))
+            outside, self.touched = self.touched, {}
+            saved = dict(names)
+            for place in rng.permutation(len(chunks)).tolist():
+                names.clear()
+                names.update(saved)
+                names[ir.THREAD.name] = int(rng.integers(IMAGINARY_THREADS))
+                begin, end = chunks[place]
+                for number in range(begin, end, loop.step):
+                    names[loop.var.name] = number
+                    body()
+            names.clear()
+            names.update(saved)
+            self.touched = outside
+
+        return run
+
+    def touch(self, buffer: ir.Buffer, place: int, how: str) -> None:
+        """Check that an element exists and note who touches it."""
+        size = len(self.buffers[buffer.name])
+        if not 0 <= place < size:
+            raise IndexError(f"{buffer.name}[{place}] lies outside its {size} elements")
+        if self.touched is None or not buffer.writable:
             return
-        thread = self.names["thread"]
-        writer = self.writers.setdefault((buffer.name, place), thread)
-        if writer != thread:
+        thread = self.names[ir.THREAD.name]
+        before, toucher = self.touched.setdefault((buffer.name, place), (how, thread))
+        if before == how != _WRITE:
+            self.touched[(buffer.name, place)] = (how, thread if thread == toucher else _MANY)
+        elif toucher == thread:
+            self.touched[(buffer.name, place)] = (_WRITE, thread)
+        else:
+            other = "other threads" if toucher == _MANY else f"thread {toucher}"
             raise RaceError(
-                f"{buffer.name}[{place}] is written by threads {writer} and {thread} of one parallel loop"
+                f"thread {thread} {how} {buffer.name}[{place}], which {other} {before} in the same parallel loop"
             )
 
-    def places(self, index: ir.Expr) -> list[int]:
-        value = self.value(index)
-        return [int(place) for place in value] if index.type.lanes > 1 else [int(value)]
+    # -- expressions --------------------------------------------------------------------------
 
-    def value(self, expr: ir.Expr) -> Any:
+    def value(self, expr: ir.Expr) -> Value:
+        """Return a function that evaluates ``expr``: a number, or an array of lanes."""
+        names = self.names
         match expr:
-            case ir.Const(value=value, type=type):
-                number: Any = value
-                scalar = int(number) if type.elem == "i64" else DTYPES[type.elem](number)
-                return scalar if type.lanes == 1 else np.full(type.lanes, scalar)
+            case ir.Const(value=number, type=type):
+                plain = _NUMBERS[type.elem](number)
+                constant = plain if type.lanes == 1 else np.full(type.lanes, plain)
+                return lambda: constant
             case ir.Var(name=name):
-                return self.names[name]
-            case ir.Load(buffer=buffer, index=index):
-                loaded = []
-                for place in self.places(index):
-                    self.touch(buffer, place, writes=False)
-                    loaded.append(self.buffers[buffer.name][place])
-                if not expr.type.is_float:
-                    loaded = [int(element) for element in loaded]
-                return np.array(loaded) if index.type.lanes > 1 else loaded[0]
+                return lambda: names[name]
+            case ir.Load():
+                return self.load(expr)
+            case ir.Op(name=name, args=(left, right)):
+                apply, a, b = OPERATORS[name], self.value(left), self.value(right)
+                return lambda: apply(a(), b())
             case ir.Op(name=name, args=args):
-                return apply(name, tuple(self.value(argument) for argument in args))
-            case ir.Search(buffer=buffer, coordinate=coordinate):
-                lo, hi = int(self.value(expr.lo)), int(self.value(expr.hi))
-                wanted = int(self.value(coordinate))
-                for place in range(lo, hi):
-                    self.touch(buffer, place, writes=False)
-                    if self.buffers[buffer.name][place] == wanted:
-                        return place
-                return -1
+                apply, values = OPERATORS[name], [self.value(argument) for argument in args]
+                return lambda: apply(*[value() for value in values])
+            case ir.Search():
+                return self.search(expr)
             case ir.Splat(value=inner, lanes=lanes):
-                return np.full(lanes, self.value(inner))
+                a = self.value(inner)
+                return lambda: np.full(lanes, a())
             case ir.Ramp(base=base, lanes=lanes):
-                return int(self.value(base)) + np.arange(lanes)
-            case ir.Fold(operator=operator, vector=vector):
-                lanes_value = self.value(vector)
-                result = lanes_value[0]
-                for lane in lanes_value[1:]:
-                    result = apply(operator, (result, lane))
-                return result
+                a, ramp = self.value(base), np.arange(lanes)
+                return lambda: a() + ramp
+            case ir.Fold(operator=name, vector=vector):
+                apply, a = OPERATORS[name], self.value(vector)
+
+                def fold() -> Any:
+                    first, *others = a()
+                    for lane in others:
+                        first = apply(first, lane)
+                    return first
+
+                return fold
+        raise TypeError(expr)
+
+    def load(self, expr: ir.Load) -> Value:
+        buffer, array, place = expr.buffer, self.buffers[expr.buffer.name], self.value(expr.index)
+        convert: Callable[[Any], Any] = (lambda element: element) if expr.type.is_float else int
+
+        def one(at: int) -> Any:
+            self.touch(buffer, at, _READ)
+            return convert(array[at])
+
+        if expr.index.type.lanes == 1:
+            return lambda: one(place())
+        return lambda: np.array([one(at) for at in place().tolist()])
+
+    def search(self, expr: ir.Search) -> Value:
+        """One by one: whether the coordinates ascend is the binary search's concern."""
+        coordinates: list[int] = self.buffers[expr.buffer.name].tolist()
+        lo, hi, wanted = self.value(expr.lo), self.value(expr.hi), self.value(expr.coordinate)
+
+        def run() -> int:
+            first, last = lo(), hi()
+            if first < last:
+                self.touch(expr.buffer, first, _READ)
+                self.touch(expr.buffer, last - 1, _READ)
+            try:
+                return coordinates.index(wanted(), first, last)
+            except ValueError:
+                return -1
+
+        return run
 
 
-_APPLY: Final[dict[str, Any]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
+OPERATORS: Final[dict[str, Callable[..., Any]]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
     "div": np.divide,
-    "floordiv": lambda a, b: a // b,
+    "floordiv": operator.floordiv,
     "max": np.maximum,
     "min": np.minimum,
-    "neg": lambda a: -a,
+    "neg": operator.neg,
     "abs": np.abs,
-    "lt": lambda a, b: int(a < b),
-    "le": lambda a, b: int(a <= b),
-    "eq": lambda a, b: int(a == b),
-    "ne": lambda a, b: int(a != b),
-    "and": lambda a, b: int(bool(a) and bool(b)),
-    "or": lambda a, b: int(bool(a) or bool(b)),
+    "lt": operator.lt,
+    "le": operator.le,
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "and": lambda a, b: bool(a) and bool(b),
+    "or": lambda a, b: bool(a) or bool(b),
     "select": lambda c, a, b: a if c else b,
 }
-
-
-def apply(name: str, arguments: tuple[Any, ...]) -> Any:
-    """Apply a named operator to NumPy scalars or vectors."""
-    return _APPLY[name](*arguments)

@@ -53,11 +53,10 @@ class BoundInterpreted(BoundKernel):
                 array = out.reshape(-1)
             elif array is None:
                 name = buffer.name.removesuffix("_values")
-                array = arranged(self.workload, name, given[name]).ravel(order="K")
+                array = arranged(given[name], self.workload.column_major(name)).ravel(order="K")
             buffers[buffer.name] = array
-        interpret(
-            kernel, buffers, {size.name: self.packed.size(size.name) for size in kernel.sizes}, self.rng
-        )
+        sizes = {size.name: self.packed.size(size.name) for size in kernel.sizes}
+        interpret(kernel, buffers, sizes, self.rng, self.packed.bounds())
         status = buffers.get("status")
         again = status is not None and bool(status[0])
         if again and status is not None:

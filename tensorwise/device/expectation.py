@@ -14,7 +14,7 @@ from tensorwise.device.libraries.contraction import Contraction, contraction
 from tensorwise.device.libraries.scipy import ScipyKernel
 from tensorwise.errors import InputError
 from tensorwise.program.einsum import Access, Assignment, Call, Einsum, Expression
-from tensorwise.program.reference import Reference
+from tensorwise.program.reference import Reference, all_finite
 from tensorwise.program.workload import Workload
 from tensorwise.tensor.entries import Entries
 
@@ -32,7 +32,8 @@ def expected(workload: Workload, operands: Sequence[np.ndarray]) -> Reference:
         rows = stored_per_row(workload, shape) * float(summed)
         columns = tuple(workload.sizes[index] for index in shape.columns)
         terms = np.broadcast_to(rows.reshape((*rows.shape, *(1 for _ in columns))), value.shape)
-    return Reference(value=value, magnitude=magnitude, terms=terms, factors=len(shape.factors) + 1)
+    finite = all_finite([workload.entries.values, *operands])
+    return Reference(value, magnitude, terms, len(shape.factors) + 1, finite)
 
 
 def values_and_magnitudes(

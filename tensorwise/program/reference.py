@@ -7,10 +7,11 @@ values) and the number of terms, from which the componentwise error bound follow
     |y - reference| <= 4 (terms + factors + 2) u magnitude + smallest normal        (u = unit roundoff)
 
 which covers any order of summation, any association of the factors and fused multiply-add
-(Higham, Accuracy and Stability of Numerical Algorithms, section 3.1).
+(Higham, Accuracy and Stability of Numerical Algorithms, section 3.1). A coordinate (argmax, argmin) must be
+exact, unless the runner-up is within that bound.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,12 +23,16 @@ from tensorwise.tensor.entries import Entries
 
 @dataclass(frozen=True)
 class Reference:
-    """Expected values with, per element, magnitude and number of reduced terms (0 = unreached)."""
+    """Expected values with, per element, magnitude and number of reduced terms (0 = unreached).
+
+    ``finite`` says that all operands are finite: an infinite magnitude then stands for overflow.
+    """
 
     value: np.ndarray
     magnitude: np.ndarray
     terms: np.ndarray
     factors: int
+    finite: bool = False
 
     def bound(self, dtype: np.dtype) -> np.ndarray:
         """Return the largest admissible absolute error of each element for arithmetic in ``dtype``."""
@@ -51,6 +56,7 @@ class Reference:
         got = actual.astype(np.float64)
         with np.errstate(invalid="ignore", over="ignore"):
             near_overflow = self.magnitude * (1 + 1e-4) >= float(np.finfo(dtype).max)
+            near_overflow &= self.finite | np.isfinite(self.magnitude)
             error = np.abs(got - self.value)
             wrong = ~(error <= self.bound(dtype))
         wrong &= ~(np.isnan(got) & np.isnan(self.value))
@@ -87,13 +93,14 @@ def reference(
             instead of a dense array.
         chunk_terms: terms evaluated at a time, which bounds the memory used.
     """
-    coordinates, values = _join(assignment, sparse)
+    factors, dtype = len(assignment.accesses), next(iter(sparse.values())).dtype
+    coordinates, values, entry = _join(assignment, sparse)
     count = len(next(iter(values.values()))) if values else 1
     free = [index for index in assignment.indices if index not in coordinates]
     free_shape = tuple(sizes[index] for index in free)
     free_size = int(np.prod(free_shape, dtype=np.int64))
     if keep_pattern:
-        out_sparse, rows = [], count
+        out_sparse, rows = [], next(iter(sparse.values())).nnz
     else:
         out_sparse = [index for index in assignment.output.indices if index in coordinates]
         rows = int(np.prod([sizes[i] for i in out_sparse], dtype=np.int64))
@@ -105,7 +112,7 @@ def reference(
     value = np.full((rows, *kept_shape), float(assignment.monoid.components[0].identity))
     magnitude = np.zeros((rows, *kept_shape))
     terms = np.zeros((rows, *kept_shape))
-    argument = np.full((rows, *kept_shape), -1.0)
+    best = _Extreme(value, magnitude, terms, assignment.reduction == "argmax")
     reduced_free = tuple(1 + p for p in range(len(free)) if p not in out_free)
     step = max(1, chunk_terms // max(1, free_size))
     for start in range(0, count if free_size else 0, step):
@@ -117,14 +124,16 @@ def reference(
                 assignment.expression, bound, values, part, free, dense, stop - start, free_shape
             )
         if keep_pattern:
-            target = np.arange(start, stop)
+            target = entry[part]
         else:
             target = np.zeros(stop - start, dtype=np.int64)
             for index in out_sparse:
                 target = target * sizes[index] + bound[index]
         if not single:
-            _argument(assignment, term, target, bound, free, out_free, value, argument, terms)
+            _argument(assignment, term, size, target, bound, free, best)
             continue
+        if ufunc in (np.maximum, np.minimum):
+            size = np.where(np.isinf(term), 0.0, size)  # it is exact, and none of the others' business
         repeats = int(np.prod([free_shape[p - 1] for p in reduced_free], dtype=np.int64))
         with np.errstate(all="ignore"):
             term_kept = ufunc.reduce(term, axis=reduced_free) if reduced_free else term
@@ -145,8 +154,9 @@ def reference(
                 np.maximum.at(magnitude, target, size_kept)
             np.add.at(terms, target, float(repeats))
     if not single:
-        value = np.where(terms == 0, -1.0, argument)
-        magnitude = np.zeros_like(value)
+        value = np.where(terms == 0, -1.0, best.argument)
+        close = best.gap() <= Reference(value, magnitude, np.ones_like(terms), factors).bound(dtype)
+        magnitude = np.where(close, np.inf, 0.0)
     elif assignment.reduction == "mean":
         with np.errstate(all="ignore"):
             value = np.where(terms == 0, 0.0, value / np.maximum(terms, 1))
@@ -160,13 +170,20 @@ def reference(
         have = [*out_sparse, *(free[p] for p in out_free)]
         order = [have.index(index) for index in assignment.output.indices]
         arrays = [array.transpose(order) for array in arrays]
-    return Reference(arrays[0], arrays[1], arrays[2], len(assignment.accesses))
+    finite = all_finite([*(entries.values for entries in sparse.values()), *dense.values()])
+    return Reference(arrays[0], arrays[1], arrays[2], factors, finite)
+
+
+def all_finite(operands: Iterable[np.ndarray]) -> bool:
+    """Whether no operand holds NaN or infinities."""
+    return all(bool(np.isfinite(operand).all()) for operand in operands)
 
 
 def _join(
     assignment: Assignment, sparse: Mapping[str, Entries]
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return coordinates by index and values by operand of the entries stored in all sparse operands."""
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
+    """Return coordinates by index, values by operand and entry of the first operand, where all have entries."""
+    entry = np.arange(next(iter(sparse.values())).nnz)
     coordinates: dict[str, np.ndarray] = {}
     values: dict[str, np.ndarray] = {}
     for name, entries in sparse.items():
@@ -182,13 +199,14 @@ def _join(
         for index in shared:
             keep &= coordinates[index][pairs_left] == own[index][pairs_right]
         a, b = pairs_left[keep], pairs_right[keep]
+        entry = entry[a]
         coordinates = {index: array[a] for index, array in coordinates.items()} | {
             index: array[b].astype(np.int64) for index, array in own.items()
         }
         values = {other: array[a] for other, array in values.items()} | {
             name: entries.values[b].astype(np.float64)
         }
-    return coordinates, values
+    return coordinates, values, entry
 
 
 def _evaluate(
@@ -227,38 +245,55 @@ def _evaluate(
             parts = [_evaluate(a, bound, values, part, free, dense, count, free_shape) for a in arguments]
             rule = COMBINE[operator]
             size = rule.magnitude(*(p[1] for p in parts))
+            if operator == "div":  # the divisor's error counts relative to its value
+                size = size * (parts[1][1] / np.abs(parts[1][0])) ** 2
             return rule.evaluate(*(p[0] for p in parts)), size
     raise TypeError(expression)
+
+
+class _Extreme:
+    """Running extreme of each output element: value, its lowest coordinate, and the value next to it."""
+
+    def __init__(self, value: np.ndarray, magnitude: np.ndarray, terms: np.ndarray, larger: bool) -> None:
+        self.value, self.magnitude, self.terms, self.larger = value, magnitude, terms, larger
+        self.argument, self.second = np.full(value.shape, -1.0), value.copy()
+
+    def fold(self, target: int, term: np.ndarray, size: np.ndarray, coordinate: float) -> None:
+        """Take one candidate for each element of a row; NaN is the most extreme, the lowest coordinate wins ties."""
+        value, argument, second = self.value[target], self.argument[target], self.second[target]
+        with np.errstate(invalid="ignore"):
+            better = (term > value if self.larger else term < value) | (np.isnan(term) & ~np.isnan(value))
+            tie = (term == value) | (np.isnan(term) & np.isnan(value))
+            nearer = ~tie & (term > second if self.larger else term < second)
+        self.second[target] = np.where(better, value, np.where(nearer, term, second))
+        wins = better | (tie & ((argument < 0) | (coordinate < argument)))
+        self.value[target] = np.where(better, term, value)
+        self.argument[target] = np.where(wins, coordinate, argument)
+        self.magnitude[target] = np.maximum(self.magnitude[target], np.where(np.isfinite(size), size, 0.0))
+        self.terms[target] += 1
+
+    def gap(self) -> np.ndarray:
+        """Distance to the next value; infinite where there is none."""
+        with np.errstate(invalid="ignore"):
+            gap = np.abs(self.value - self.second)
+        return np.where(np.isnan(gap), np.inf, gap)
 
 
 def _argument(
     assignment: Assignment,
     term: np.ndarray,
+    size: np.ndarray,
     target: np.ndarray,
     bound: Mapping[str, np.ndarray],
     free: list[str],
-    out_free: list[int],
-    value: np.ndarray,
-    argument: np.ndarray,
-    terms: np.ndarray,
+    best: _Extreme,
 ) -> None:
-    """Fold ``term`` into the running extreme and its coordinate; the lowest coordinate wins ties."""
+    """Fold terms of shape (count, free extents) into the running extremes."""
     (index,) = assignment.reduced
-    larger = assignment.reduction == "argmax"
-    for row in range(term.shape[0]):
-        block = term[row]
-        if index in free:
-            axis = free.index(index)
-            candidates = [(np.take(block, c, axis=axis), float(c)) for c in range(block.shape[axis])]
-        else:
-            candidates = [(block, float(bound[index][row]))]
-        for candidate, coordinate in candidates:
-            place = target[row]
-            with np.errstate(invalid="ignore"):
-                better = candidate > value[place] if larger else candidate < value[place]
-                better |= np.isnan(candidate) & ~np.isnan(value[place])
-                tie = (candidate == value[place]) | (np.isnan(candidate) & np.isnan(value[place]))
-            better |= tie & ((argument[place] < 0) | (coordinate < argument[place]))
-            value[place] = np.where(better, candidate, value[place])
-            argument[place] = np.where(better, coordinate, argument[place])
-            terms[place] += 1
+    for row, place in enumerate(target):
+        if index not in free:
+            best.fold(place, term[row], size[row], float(bound[index][row]))
+            continue
+        axis = free.index(index)
+        for c in range(term.shape[1 + axis]):
+            best.fold(place, np.take(term[row], c, axis=axis), np.take(size[row], c, axis=axis), float(c))

@@ -272,7 +272,7 @@ class _Printer:
         if name == "abs":
             (value,) = arguments
             if type.lanes > 1:
-                return f"tw_select_{suffix}({value} < 0, -{value}, {value})"
+                return f"tw_select_{suffix}({value} <= 0, 0 - {value}, {value})"  # also -0 becomes +0
             return f"__builtin_fabs{'f' if type.elem == 'f32' else ''}({value})"
         return f"tw_{'f' if type.is_float else ''}{name}_{suffix}({', '.join(arguments)})"
 

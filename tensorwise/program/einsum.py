@@ -40,7 +40,8 @@ class Constant:
     value: float
 
     def __str__(self) -> str:
-        return f"{self.value:g}"
+        short = f"{self.value:g}"
+        return short if float(short) == self.value else repr(self.value)
 
 
 @dataclass(frozen=True)
@@ -184,6 +185,11 @@ class Einsum:
                         f"{access.tensor} has {known} indices in one place "
                         f"and {len(access.indices)} in {access}"
                     )
+                if not access.tensor.isascii() or not all(_INDEX.fullmatch(i) for i in access.indices):
+                    raise InputError(
+                        f"cannot use the names of {access}: indices are letters (k1 and k0 are the parts of a "
+                        "split k), tensors begin with a letter and go on with letters, digits and _"
+                    )
                 if len(set(access.indices)) != len(access.indices):
                     raise InputError(
                         f"{access} repeats an index; take the diagonal before, and name each index once"
@@ -210,6 +216,7 @@ class Einsum:
 
 
 _ASSIGNMENT = re.compile(r"^\s*([A-Za-z]\w*\s*\[[^\]]*\])\s*(\+|[a-z]+)?\s*=(?!=)(.*)$", re.DOTALL)
+_INDEX = re.compile(r"[A-Za-z]+")
 _BINARY = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
 
 
@@ -225,7 +232,10 @@ def _parse_assignment(text: str) -> Assignment:
     output = _convert(_python(match[1], text), text)
     if not isinstance(output, Access):
         raise InputError(f"the left side of {text.strip()!r} must be a tensor with indices")
-    return Assignment(output, reduction, _convert(_python(match[3], text), text))
+    try:
+        return Assignment(output, reduction, _convert(_python(match[3], text), text))
+    except RecursionError:
+        raise InputError(f"the expression of '{output} = ...' is nested too deeply to be read") from None
 
 
 def _python(source: str, text: str) -> ast.expr:
@@ -243,6 +253,8 @@ def _convert(node: ast.expr, text: str) -> Expression:
             if all(isinstance(e, ast.Name) for e in elements):
                 return Access(name, tuple(e.id for e in elements if isinstance(e, ast.Name)))
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
+            if not abs(value) < 2**1023:
+                raise InputError(f"a number in einsum {text.strip()[:80]!r} is too large for float64")
             return Constant(float(value))
         case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _BINARY:
             return Call(_BINARY[type(operator)], (_convert(left, text), _convert(right, text)))

@@ -8,6 +8,7 @@ import abc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from tensorwise.codegen import ir
 from tensorwise.codegen.ir import Buffer, Const, Expr, If, Let, Stmt, Type, Var
@@ -17,6 +18,14 @@ from tensorwise.program.schedule import CONSTANT_SPLIT
 from tensorwise.tensor.remap import Axis, join
 
 _ROOT = Const(0)
+_C_WORDS = (
+    "auto break case char const continue default do double else enum extern float for goto if inline int long "
+    "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile "
+    "while asm typeof linux unix NULL"
+)
+_OWN_WORDS = "buffers sizes thread threads out work status e t merged"
+RESERVED: Final = frozenset(f"{_C_WORDS} {_OWN_WORDS}".split())
+"""What an index may be called, but no variable of a kernel: C's words and names that kernels use already."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +142,12 @@ class Nest(abc.ABC):
             listed.append(self.work)
         if self.watch:
             listed.append(self.status)
+        names = [buffer.name for buffer in listed]
+        if len(set(names)) < len(names):
+            raise ScheduleError(
+                f"the operands {', '.join(self.assignment.operands)} give two arrays of a kernel the same name; "
+                "call one of them differently"
+            )
         return tuple(listed)
 
     def sizes(self) -> tuple[Var, ...]:
@@ -143,7 +158,7 @@ class Nest(abc.ABC):
     def output_size(self) -> Expr:
         """Number of output elements."""
         if self.plan.keep_pattern:
-            return self.counts.setdefault(("", 0), Var("N_entries"))
+            return self.counts.setdefault(("", 0), Var("n_entries"))
         size: Expr = Const(1)
         for index in self.assignment.output.indices:
             size = size * self.extents[index]
@@ -166,7 +181,7 @@ class Nest(abc.ABC):
 
     def fresh(self, stem: str, type: Type = ir.I64) -> Var:
         """Return a variable with a name of its own."""
-        number = self.names.get(stem, 0)
+        number = self.names.get(stem, int(stem in RESERVED))
         self.names[stem] = number + 1
         return Var(f"{stem}_{number}" if number else stem, type)
 

@@ -36,6 +36,11 @@ class PackedOperands:
             raise ScheduleError(
                 f"the program computes {program.assignment}, the workload {workload.assignment}"
             )
+        if tuple(program.formats) != tuple(workload.sparse):
+            raise ScheduleError(
+                f"the program has formats for ({', '.join(program.formats)}), the workload's sparse operands are "
+                f"({', '.join(workload.sparse)}); give them in this order"
+            )
         if workload.assignment.monoid.name in ("max", "min", "prod") and len(workload.sparse) > 1:
             raise ScheduleError(
                 f"{workload.assignment.monoid.name} over several sparse operands is not supported"
@@ -48,6 +53,11 @@ class PackedOperands:
         self.unreached = _unreached(workload)
         self.conversion_s = time.perf_counter() - start
         self._made: dict[str, np.ndarray] = {}
+        self._levels = {
+            f"{name}{place}": (name, place)
+            for name, tensor in self.tensors.items()
+            for place in range(len(tensor.counts))
+        }
 
     def plan(self, program: Program, masked: bool | None) -> Plan:
         """Return the plan of ``program`` (this one, or its masked form) for these operands."""
@@ -77,7 +87,7 @@ class PackedOperands:
         elif operand in self.tensors and kind == "source":
             made = source_map(self.workload.sparse[operand], self.program.formats[operand])
         elif kind in ("pos", "crd"):
-            owner, level = self._level(operand)
+            owner, level = self._levels[operand]
             made = self.tensors[owner].arrays[level][kind]
         if made is not None:
             self._made[name] = made
@@ -86,18 +96,14 @@ class PackedOperands:
     def size(self, name: str) -> int:
         """Return the number behind a kernel's size."""
         kind, _, rest = name.partition("_")
-        if name == "N_entries":
+        if name == "n_entries":
             return self.workload.entries.nnz
         if kind == "N":
             return self.workload.sizes[rest]
         if kind == "s":
             return self.program.schedule.splits[rest]
-        owner, level = self._level(rest)
+        owner, level = self._levels[rest]
         return self.tensors[owner].counts[level]
-
-    def _level(self, name: str) -> tuple[str, int]:
-        owner = next(t for t in self.tensors if name.startswith(t) and name[len(t) :].isdigit())
-        return owner, int(name[len(owner) :])
 
     @property
     def bytes_held(self) -> int:
@@ -117,17 +123,20 @@ class PackedOperands:
             np.copyto(out, 0, where=self.unreached)
 
 
-def arranged(workload: Workload, name: str, operand: np.ndarray) -> np.ndarray:
+def arranged(operand: np.ndarray, by_columns: bool) -> np.ndarray:
     """Return a dense ``operand`` contiguous in the layout that kernels expect, copied only if it is not."""
-    if workload.column_major(name):
-        return operand if operand.flags.f_contiguous else np.asfortranarray(operand)
-    return operand if operand.flags.c_contiguous else np.ascontiguousarray(operand)
+    flags = operand.flags
+    if by_columns:
+        return operand if flags.f_contiguous else np.asfortranarray(operand)
+    return operand if flags.c_contiguous else np.ascontiguousarray(operand)
 
 
 def _unreached(workload: Workload) -> np.ndarray | None:
     """Mask of outputs that no entry reaches, where the reduction's identity is not their value 0."""
-    if workload.assignment.monoid.name not in ("max", "min", "prod") or workload.keeps_pattern:
+    if workload.assignment.monoid.name not in ("max", "min", "prod"):
         return None
+    if workload.keeps_pattern:
+        return np.ones(workload.output_shape, dtype=bool) if not workload.terms else None
     coordinates: dict[str, np.ndarray] = {}
     for name, entries in workload.sparse.items():
         coordinates |= dict(zip(workload.assignment.access(name).indices, entries.coordinates, strict=True))

@@ -62,9 +62,12 @@ class Plan:
                         f"format of {name} splits {mode} by {size}, so the schedule needs "
                         f"split({mode},{size}); it has {self.schedule}"
                     )
-            for axis in format.axes:
-                if axis.part == "whole" and self.keep_pattern and axis.mode not in self.assignment.indices:
-                    raise ScheduleError(f"format of {name} has no index {axis.mode!r}")
+            indices = self.assignment.access(name).indices
+            if format.modes != indices:
+                raise ScheduleError(
+                    f"format of {name} has the modes ({','.join(format.modes)}), but it is read as "
+                    f"{self.assignment.access(name)}; name them ({','.join(indices)}), in this order"
+                )
         tile, parallel = self.schedule.tile, self.schedule.parallel
         if (
             tile
@@ -92,4 +95,10 @@ class Plan:
                 raise ScheduleError(
                     f"{parallel}: parts are balanced over the outermost loop when it is the outermost level "
                     f"of the sparse operand; use dynamic for {parallel.loop}"
+                )
+            roots = [format.levels[0] for format in self.formats.values()]
+            if roots[0].full and any(not r.full and r.axis == roots[0].axis for r in roots):
+                raise ScheduleError(
+                    f"{parallel}: the loop follows the compressed level of another operand, whose positions "
+                    "are not those that the parts count; use dynamic, or name that operand first"
                 )

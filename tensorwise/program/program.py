@@ -109,12 +109,14 @@ class Program:
         exact = frozenset(i for i, s in constant.items() if sizes is not None and sizes[i] % s == 0)
         stored = {index for name in self.formats for index in self.assignment.access(name).indices}
         # As Workload.column_major: D[k,j] of SDDMM is read along k.
+        dense = [
+            self.assignment.access(name) for name in self.assignment.operands if name not in self.formats
+        ]
         columns = frozenset(
             a.tensor
-            for a in self.assignment.accesses
-            if a.tensor not in self.formats and len(a.indices) == 2
-            and a.indices[0] not in stored and a.indices[1] in stored
-        )  # fmt: skip
+            for a in dense
+            if len(a.indices) == 2 and a.indices[0] not in stored and a.indices[1] in stored
+        )
         padded = any(format.padded for format in self.formats.values())
         if masked is None:
             masked = padded and not self.can_multiply_padding()
@@ -189,9 +191,13 @@ def kernel_text(key: "PlanKey") -> tuple[str, tuple[str, ...], tuple[str, ...]]:
 
 
 class PlanKey:
-    """A plan as a dictionary key; its run-time sizes are erased, since the text does not depend on them."""
+    """A plan as a dictionary key; its run-time sizes are erased, since the text does not depend on them.
+
+    Raises ScheduleError when the plan does not hold together: that may well depend on what is erased.
+    """
 
     def __init__(self, plan: Plan) -> None:
+        plan.check()
         self.plan = plan
         splits = {i: s if s <= CONSTANT_SPLIT else 0 for i, s in plan.schedule.splits.items()}
         rest = [

@@ -233,6 +233,13 @@ class Schedule:
         for kind in (Reorder, Parallel, Tile):
             if sum(isinstance(d, kind) for d in self.directives) > 1:
                 raise ScheduleError(f"at most one {kind.__name__.lower()} directive, got: {self}")
+        for word, named in (
+            ("split", [d.index for d in self.directives if isinstance(d, Split)]),
+            ("unroll", [d.loop for d in self.directives if isinstance(d, Unroll)]),
+        ):
+            for name in named:
+                if named.count(name) > 1:
+                    raise ScheduleError(f"at most one {word} of {name}, got: {self}")
         for directive in self.directives:
             loop = getattr(directive, "loop", None)
             if loop is not None and loop not in axes:

@@ -30,6 +30,23 @@ class Workload:
     sparse: Mapping[str, Entries]
     sizes: Mapping[str, int]
 
+    def __post_init__(self) -> None:
+        """Raise InputError where a tensor that is read twice cannot be the same tensor both times."""
+        for access in self.assignment.accesses:
+            first = self.assignment.access(access.tensor)
+            if access == first:
+                continue
+            if access.tensor in self.sparse:
+                raise InputError(
+                    f"sparse operand {access.tensor} is read as {first} and as {access}; "
+                    "give it a second time under another name"
+                )
+            if [self.sizes[i] for i in access.indices] != [self.sizes[i] for i in first.indices]:
+                raise InputError(
+                    f"{first} and {access} are the same tensor, but its extents would be "
+                    f"{self.shape(access.tensor)} and {tuple(self.sizes[i] for i in access.indices)}"
+                )
+
     @property
     def assignment(self) -> Assignment:
         """The einsum's only assignment."""

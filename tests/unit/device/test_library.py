@@ -167,7 +167,7 @@ def einsum(text: str, rng: np.random.Generator, **sizes: int) -> Workload:
         ("Y[a,c] += A[a,c] * X[c]", {"scipy"}),
         ("Y[a,b] += A[a,c] * X[c,b] * Z[b]", {"scipy"}),
         ("Y[a,b] += A[a,c] * X[c,d] * Z[d,b]", {"scipy"}),
-        ("Y[a,b] += A[a,c] * X[c,b] * X[a,b]", {"scipy"}),
+        ("Y[a,b] += A[a,c] * X[c,b] * Z[a,b]", {"scipy"}),
         ("Y[a,d] += A[a,b,c] * X[b,c,d]", {"scipy"}),
         ("Y[b,a] += A[a,c] * X[c,b]", set()),
         ("Y[a] max= A[a,c] * X[c]", set()),

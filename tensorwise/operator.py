@@ -52,6 +52,9 @@ class Operator:
         self._transposed: Operator | None = None
         self._lock = threading.Lock()
         self._fast = bound.fast_call() if isinstance(bound, BoundProgram) else None
+        # Asked once: a small kernel runs in the time that these answers take.
+        self._shapes = tuple(workload.shape(name) for name in workload.dense)
+        self._dtype, self._out = workload.dtype, (workload.output_shape, workload.output_dtype)
 
     # -- calling ----------------------------------------------------------------------------------------
 
@@ -76,13 +79,21 @@ class Operator:
             quick = self._fast(operands[0])
             if quick is not None:
                 return quick
-        if out is None and self.workload.op == "spmv" and np.ndim(operands[0] if operands else 0) == 2:
-            return self.matmat(self._own_dtype(operands[0]))  # SciPy's lobpcg calls what can be called
-        work, bound = self._for(operands)
-        work.check_operands(operands)
-        made = np.empty(work.output_shape, work.output_dtype) if out is None else self._checked(out, work)
-        if out is not None and any(np.may_share_memory(out, operand) for operand in operands):
-            raise InputError("out shares memory with an operand, which would be overwritten while it is read")
+        work, bound, expected = self.workload, self._bound, self._out
+        if not self._as_tuned(operands):
+            if out is None and work.op == "spmv" and np.ndim(operands[0] if operands else 0) == 2:
+                return self.matmat(self._own_dtype(operands[0]))  # SciPy's lobpcg calls what can be called
+            work, bound = self._for(operands)
+            work.check_operands(operands)
+            expected = work.output_shape, work.output_dtype
+        if out is None:
+            made = np.empty(*expected)
+        else:
+            made = self._checked(out, expected)
+            if any(np.may_share_memory(out, operand) for operand in operands):
+                raise InputError(
+                    "out shares memory with an operand, which would be overwritten while it is read"
+                )
         bound.run(operands, made)
         if out is None and work.keeps_pattern and work.entries.order == 2:
             return work.entries.with_values(made).to_scipy()
@@ -94,8 +105,14 @@ class Operator:
             raise InputError(f"operand must be a {self.dtype} array, got {got}; `operator @ X` converts")
         return operand
 
-    def _checked(self, out: np.ndarray, work: Workload) -> np.ndarray:
-        expected = work.output_shape, work.output_dtype
+    def _as_tuned(self, operands: tuple[np.ndarray, ...]) -> bool:
+        """Whether the operands are of the tuned shapes and dtype."""
+        return len(operands) == len(self._shapes) and all(
+            isinstance(operand, np.ndarray) and operand.shape == shape and operand.dtype == self._dtype
+            for operand, shape in zip(operands, self._shapes)
+        )
+
+    def _checked(self, out: np.ndarray, expected: tuple[tuple[int, ...], np.dtype]) -> np.ndarray:
         if (
             not isinstance(out, np.ndarray)
             or (out.shape, out.dtype) != expected

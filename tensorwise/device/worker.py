@@ -349,6 +349,8 @@ def _one(
     bench: _Bench, kernel: Json, request: Json, incumbent_s: float, send: Callable[[Json], None]
 ) -> tuple[Measurement, dict[str, Any]]:
     """Bind, verify and time one candidate."""
+    if "library" in kernel:
+        incumbent_s = np.inf  # a baseline is not given up, and its first run may set up a thread pool
     try:
         bound = kernel_of(bench.workload, kernel).bind(bench.workload, int(request["threads"]))
     except TensorwiseError as error:

@@ -1,0 +1,106 @@
+"""Write benchmarks/README.md: each script with its claim, its command and its last result.
+
+    python benchmarks/summary.py [--check]
+
+Claims and commands are read from the scripts' docstrings, results from ``benchmarks/results``. With --check
+nothing is written, and the exit status is 1 when the file is not up to date.
+"""
+
+import argparse
+import ast
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+SHARED = {"corpus.py", "summary.py"}
+HEAD = """# Benchmarks
+
+Each script says its claim first and writes its figures to `results/`. Run them on a machine that does nothing else: on a
+shared one the rounds that others disturb are repeated, but medians still drift. Runs on the corpus go on
+where they were stopped.
+This page is written by `python benchmarks/summary.py`.
+"""
+
+
+def scripts() -> list[Path]:
+    """Return the scripts that have a claim."""
+    found = [*HERE.glob("*.py"), *HERE.glob("robustness/*.py")]
+    return sorted(path for path in found if path.name not in SHARED and path.name != "__init__.py")
+
+
+def parts(path: Path) -> tuple[str, str, str]:
+    """Return claim, command and the rest of a script's docstring."""
+    text = ast.get_docstring(ast.parse(path.read_text())) or ""
+    claim, command, rest = [], "", []
+    for paragraph in text.split("\n\n"):
+        if paragraph.startswith("    python "):
+            command = command or paragraph.strip()
+        elif command:
+            rest.append(paragraph)
+        else:
+            claim.append(paragraph)
+    return "\n\n".join(claim), command, "\n\n".join(rest)
+
+
+def result(path: Path) -> str:
+    """Return the last result of a script as Markdown."""
+    file = HERE / "results" / f"{path.stem}.json"
+    if not file.exists():
+        return "No result is kept."
+    held = json.loads(file.read_text())
+    lines = [f"- {line}" for line in held.get("summary", [])] or _plain(held)
+    machine = held.get("machine", {}).get("processor") or held.get("processor")
+    settings = ", ".join(f"{name} {value}" for name, value in held.get("settings", {}).items())
+    where = ", ".join(filter(None, (machine, settings)))
+    holds = {True: "The claim **holds**", False: "The claim **does not hold**"}.get(
+        held.get("holds"), "Last result"
+    )
+    return "\n".join([f"{holds} ([figures](results/{file.name})){f': {where}' if where else ''}", "", *lines])
+
+
+def _plain(held: dict[str, Any]) -> list[str]:
+    """Describe result files that have no summary."""
+    rows = held.get("results")
+    if isinstance(rows, list) and rows and "holds" in rows[0]:
+        missed = [
+            f"{row.get('matrix', '')} {row.get('format', '')}".strip() for row in rows if not row["holds"]
+        ]
+        return [
+            f"- {len(rows) - len(missed)} of {len(rows)} within their limits"
+            + (f"; not: {', '.join(missed)}" if missed else "")
+        ]
+    flat: dict[str, Any] = {}
+    for name, value in held.items():
+        flat |= {f"{name}: {k}": v for k, v in value.items()} if isinstance(value, dict) else {name: value}
+    shown = {k: v for k, v in flat.items() if isinstance(v, int | float) and not isinstance(v, bool)}
+    return [f"- {', '.join(f'{name} {value}' for name, value in shown.items())}"] if shown else []
+
+
+def page() -> str:
+    """Return the text of README.md."""
+    sections = [HEAD]
+    for path in scripts():
+        claim, command, rest = parts(path)
+        name = path.relative_to(HERE)
+        sections.append(
+            f"## [{name}]({name})\n\n{claim}\n\n```sh\n{command}\n```\n\n{rest}\n\n{result(path)}\n"
+        )
+    return "\n".join(sections)
+
+
+def main() -> None:
+    """Write the page, or compare."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true")
+    target = HERE / "README.md"
+    if parser.parse_args().check:
+        sys.exit(0 if target.exists() and target.read_text() == page() else 1)
+    target.write_text(page())
+
+
+if __name__ == "__main__":
+    main()

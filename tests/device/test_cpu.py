@@ -382,3 +382,12 @@ def test_without_a_compiler_libraries_still_run(work: Workload, tmp_path: Path) 
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
     assert done.stdout.strip() == "['ok', 'refused']", done.stderr
     assert done.stderr == ""
+
+
+def test_code_out_of_proportion_is_refused_before_it_is_compiled(
+    device: CpuDevice, work: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tensorwise.device.cpu.MOST_TEXT", 10)
+    ours, library = device.measure_kernels(work, [program(work), "scipy"])
+    assert (ours.status, library.status) == ("refused", "ok")
+    assert "unroll less" in ours.note

@@ -194,7 +194,7 @@ HOSTILE = {
     "writes nothing": ("return 0;", {"wrong"}, ""),
     "error code": (CODE, {"crash", "refused"}, "error 7"),
     "garbage on stdout": (GARBAGE, {"wrong"}, ""),
-    "eats memory": (GREEDY, {"crash", "memory"}, ""),
+    "eats memory": (GREEDY, {"crash", "memory", "censored"}, ""),  # censored: a busy machine was slower
 }
 
 

@@ -246,7 +246,8 @@ def _evaluate(
             rule = COMBINE[operator]
             size = rule.magnitude(*(p[1] for p in parts))
             if operator == "div":  # the divisor's error counts relative to its value
-                size = size * (parts[1][1] / np.abs(parts[1][0])) ** 2
+                ratio = parts[1][1] / np.abs(parts[1][0])
+                size = size * np.where(np.isfinite(ratio), ratio, 1.0) ** 2
             return rule.evaluate(*(p[0] for p in parts)), size
     raise TypeError(expression)
 

@@ -1,12 +1,12 @@
-"""Random programs: einsum x format x schedule x shape x values, with what they cover."""
+"""Random programs: einsum x format x schedule x shape x values."""
 
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tensorwise.errors import ScheduleError
 from tensorwise.program.einsum import Einsum
-from tensorwise.program.program import Program, program_for
+from tensorwise.program.program import ELEMS, PlanKey, Program, kernel_text, program_for
 from tensorwise.program.schedule import (
     CONSTANT_SPLIT,
     Directive,
@@ -30,6 +30,8 @@ EINSUMS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("spmm-t", "C[j,i] += A[i,k] * B[k,j]", ("A",)),
     ("spmv-t", "C[k] += A[i,k] * B[i]", ("A",)),
     ("sddmm", "C[i,j] += A[i,j] * B[i,k] * D[k,j]", ("A",)),
+    ("sddmm-max", "C[i,j] max= A[i,j] * B[i,k] * D[k,j]", ("A",)),
+    ("sddmm-square", "C[i,j] += A[i,j] * B[i,k] * B[k,j]", ("A",)),
     ("mttkrp3", "C[i,r] += A[i,k,l] * B[k,r] * D[l,r]", ("A",)),
     ("mttkrp3-1", "C[k,r] += A[i,k,l] * B[i,r] * D[l,r]", ("A",)),
     ("mttkrp4", "C[i,r] += A[i,k,l,m] * B[k,r] * D[l,r] * E[m,r]", ("A",)),
@@ -47,42 +49,15 @@ EINSUMS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("sum-abs-max", "C[i] += max(abs(A[i,k]), B[k]) + 2", ("A",)),
     ("scale", "C[i,j] = A[i,j] * B[i] * -D[j]", ("A",)),
     ("outer", "C[i,j,r] = A[i,j] * B[r]", ("A",)),
+    ("both-sides", "C[i,j] = B[i] * A[i,j] * B[j]", ("A",)),
+    ("plain", "C[i,k] += A[i,j,k]", ("A",)),
+    ("hadamard", "C[i,j] = A[i,j] * S[i,j]", ("A", "S")),
+    ("masked-product", "C[i,j] += A[i,j] * S[j,k] * B[k,i]", ("A", "S")),
     ("inner-sparse", "C[i] += A[i,k] * S[i,k]", ("A", "S")),
     ("sparse-sparse", "C[i,j] += A[i,k] * S[k,j]", ("A", "S")),
     ("columns", "C[j] += A[i,k] * B[k,j]", ("A",)),
 )
 """Name, einsum and sparse operands."""
-
-
-@dataclass
-class Coverage:
-    """What the drawn cases touched: (level, directive, einsum) combinations and refusals."""
-
-    seen: Counter[tuple[str, ...]] = field(default_factory=Counter)
-    drawn: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
-
-    def add(self, case: "Case") -> None:
-        """Count a case."""
-        levels = sorted({level.letter for f in case.program.formats.values() for level in f.levels})
-        directives = sorted({type(d).__name__.lower() for d in case.program.schedule.directives}) or ["none"]
-        for level in levels:
-            for directive in directives:
-                self.seen[(case.name, level, directive)] += 1
-
-    def table(self) -> str:
-        """Return the counts as a table: a row an einsum, a column a level x directive."""
-        columns = sorted({key[1:] for key in self.seen})
-        width = max((len(key[0]) for key in self.seen), default=4)
-        head = " " * width + " " + " ".join(f"{level}.{directive[:6]:>6}" for level, directive in columns)
-        rows = [
-            f"{name:<{width}} " + " ".join(f"{self.seen[(name, *column)]:>8}" for column in columns)
-            for name, _, _ in EINSUMS
-        ]
-        refused = sum(self.refused.values())
-        reasons = ", ".join(f"{reason}: {number}" for reason, number in self.refused.most_common(8))
-        rate = f"{refused} of {self.drawn} drawn programs refused ({refused / max(1, self.drawn):.1%}); {reasons}"
-        return "\n".join([head, *rows, rate])
 
 
 @dataclass(frozen=True)
@@ -94,10 +69,17 @@ class Case:
     program: Program
     workload: Workload
     operands: tuple[np.ndarray, ...]
+    features: frozenset[str]
 
     def __str__(self) -> str:
         shapes = {name: entries.shape for name, entries in self.workload.sparse.items()}
         return f"seed {self.seed} {self.name} {shapes} sizes {dict(self.workload.sizes)}\n{self.program.name}"
+
+
+SPLITS = (1, 2, 3, 4, 8, 16, 17, 32)
+LONGEST_TEXT = 10_000
+MOST_POINTS = 12_000
+"""Extents shrink until their product is below this: the interpreter takes microseconds a point."""
 
 
 def draw(seed: int) -> Case:
@@ -105,63 +87,109 @@ def draw(seed: int) -> Case:
     rng = np.random.default_rng(seed)
     name, text, sparse = EINSUMS[int(rng.integers(len(EINSUMS)))]
     einsum = Einsum.parse(text)
-    small = len(einsum.single.indices) > 4
-    sizes = {index: _extent(rng, small) for index in einsum.single.indices}
+    sizes = _sizes(rng, einsum)
     dtype = np.dtype(rng.choice([np.float32, np.float64]))
-    special = bool(rng.random() < 0.15)
+    special = bool(rng.random() < 0.25)
+    features = {dtype.name} | {f"extent {extent}" for extent in sizes.values() if extent < 2}
     operands = {}
     for operand in sparse:
         shape = tuple(sizes[i] for i in einsum.single.access(operand).indices)
-        operands[operand] = entries_from(_entries(rng, shape, dtype, special))
+        operands[operand] = entries_from(_entries(rng, shape, dtype, special, features))
     workload = Workload(name, einsum, operands, sizes)
-    splits = {
-        index: int(rng.choice([1, 2, 3, 4, 8, 16, 17, 32])) for index in sizes if rng.random() < 0.35
-    }
+    dense = tuple(
+        _dense(rng, workload.shape(operand), dtype, special, features) for operand in workload.dense
+    )
+    splits = {index: int(rng.choice(SPLITS)) for index in sizes if rng.random() < 0.35}
     formats = {operand: _format(rng, einsum.single.access(operand).indices, splits) for operand in sparse}
-    schedule = _schedule(rng, workload, formats, splits)
-    program = program_for(workload, formats, schedule)
-    dense = tuple(_dense(rng, workload.shape(operand), dtype, special) for operand in workload.dense)
-    return Case(name, seed, program, workload, dense)
+    program = program_for(workload, formats, _schedule(rng, workload, formats, splits))
+    while not _short(program, workload):
+        program = replace(program, schedule=_simpler(program.schedule))
+    return Case(name, seed, program, workload, dense, frozenset(features))
 
 
-def _extent(rng: np.random.Generator, small: bool) -> int:
+def _short(program: Program, workload: Workload) -> bool:
+    """Whether the C text compiles in a fraction of a second, or cannot be made simpler."""
+    if not program.schedule.unrolls and (program.schedule.tile or Tile("", 1, 1)).lanes < 8:
+        return True
+    try:
+        plan = program.plan(ELEMS[workload.dtype], sizes=workload.sizes)
+        return len(kernel_text(PlanKey(plan))[0]) < LONGEST_TEXT
+    except ScheduleError as error:
+        if "copies of the innermost statement" in str(error):
+            return False
+        raise
+
+
+def _simpler(schedule: Schedule) -> Schedule:
+    """Without the last unroll, or else with a smaller tile."""
+    *others, last = sorted(schedule.directives, key=lambda d: isinstance(d, Unroll))
+    if not isinstance(last, Unroll):
+        others = [replace(d, vectors=1, lanes=4) if isinstance(d, Tile) else d for d in schedule.directives]
+    return Schedule(tuple(others))
+
+
+def _sizes(rng: np.random.Generator, einsum: Einsum) -> dict[str, int]:
+    indices = einsum.single.indices
+    sizes = {index: _extent(rng, 6 if len(indices) > 4 else 24) for index in indices}
+    if rng.random() < 0.1:
+        sizes[indices[0]] = int(rng.integers(50, 300))  # enough for many chunks
+    for access in einsum.single.accesses:  # the same tensor, read in two ways
+        first = einsum.single.access(access.tensor)
+        for a, b in zip(first.indices, access.indices, strict=True):
+            sizes[b] = sizes[a]
+    while np.prod(list(sizes.values())) > MOST_POINTS:
+        largest = max(sizes.values())
+        sizes = {index: extent // 2 if extent == largest else extent for index, extent in sizes.items()}
+    return sizes
+
+
+def _extent(rng: np.random.Generator, most: int) -> int:
     kind = rng.random()
-    if kind < 0.04:
-        return 0
-    if kind < 0.12:
-        return 1
-    return int(rng.integers(2, 6 if small else 24))
+    if kind < 0.1:
+        return int(kind >= 0.02)
+    return int(rng.integers(2, most))
 
 
 def _entries(
-    rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype, special: bool
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype, special: bool, features: set[str]
 ) -> tuple[tuple[int, ...], list[np.ndarray], np.ndarray]:
+    """Coordinates in any order, perhaps repeated, and values."""
     total = int(np.prod(shape))
     density = float(rng.choice([0.0, 0.02, 0.1, 0.3, 1.0], p=[0.05, 0.2, 0.4, 0.3, 0.05]))
     count = min(int(rng.binomial(total, density)), 160) if total else 0
-    flat = rng.integers(0, total, size=count) if total else np.zeros(0, np.int64)  # may hold duplicates
-    if count and len(shape) >= 2 and rng.random() < 0.2:
-        row = int(rng.integers(shape[0]))  # one dense row
-        width = total // shape[0]
+    flat = rng.integers(0, total, size=count) if total else np.zeros(0, np.int64)
+    if count and rng.random() < 0.2:
+        row, width = int(rng.integers(shape[0])), total // shape[0]
         flat = np.concatenate([flat, row * width + np.arange(min(width, 40))])
-    values = rng.integers(-4, 5, size=len(flat)).astype(dtype) / 2 if rng.random() < 0.5 else _values(rng, len(flat), dtype)
+        features.add("dense row")
+    if not len(flat):
+        features.add("no entries")
+    elif len(np.unique(flat // (total // shape[0]))) < shape[0]:
+        features.add("empty rows")
+    if len(np.unique(flat)) < len(flat):
+        features.add("duplicates")
+    halves = rng.integers(-4, 5, size=len(flat)) / 2  # exact sums, ties, explicit zeros
+    values = (halves if rng.random() < 0.5 else rng.standard_normal(len(flat))).astype(dtype)
     if special and len(values):
-        values[rng.integers(len(values))] = rng.choice([np.nan, np.inf, -np.inf, 0.0])
+        values[rng.integers(len(values))] = spoil = rng.choice([np.nan, np.inf, -np.inf, -0.0])
+        features.add(f"{abs(spoil)} stored")
     return shape, list(np.unravel_index(flat, shape)) if total else [flat] * len(shape), values
 
 
-def _values(rng: np.random.Generator, count: int, dtype: np.dtype) -> np.ndarray:
-    return rng.standard_normal(count).astype(dtype)
-
-
-def _dense(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype, special: bool) -> np.ndarray:
+def _dense(
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype, special: bool, features: set[str]
+) -> np.ndarray:
     array = rng.standard_normal(shape).astype(dtype)
     if special and array.size:
-        array.flat[rng.integers(array.size)] = rng.choice([np.nan, np.inf, -np.inf])
+        for place in rng.integers(array.size, size=1 + array.size // 20):
+            array.flat[place] = spoil = rng.choice([np.nan, np.inf, -np.inf])
+            features.add(f"{abs(spoil)} in a dense operand")
     layout = rng.random()
     if layout < 0.2:
+        features.add("column-major operand")
         return np.asfortranarray(array)
     if layout < 0.35:
+        features.add("strided operand")
         wide = np.zeros(tuple(2 * extent for extent in shape), dtype)
         view = wide[tuple(slice(None, None, 2) for _ in shape)]
         view[...] = array
@@ -171,7 +199,7 @@ def _dense(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype, sp
 
 def _format(rng: np.random.Generator, modes: tuple[str, ...], splits: dict[str, int]) -> Format:
     split = {mode: size for mode, size in splits.items() if mode in modes and rng.random() < 0.6}
-    axes = [a for mode in modes for a in ((Axis(mode, "outer"), Axis(mode, "inner")) if mode in split else (Axis(mode),))]
+    axes = [a for mode in modes for a in _parts(mode, split)]
     if rng.random() < 0.6:
         axes = [axes[int(place)] for place in rng.permutation(len(axes))]
     letters = sorted(LEVELS)
@@ -179,37 +207,38 @@ def _format(rng: np.random.Generator, modes: tuple[str, ...], splits: dict[str, 
     return Format(modes, levels, split)
 
 
+def _parts(index: str, splits: dict[str, int]) -> tuple[Axis, ...]:
+    return (Axis(index, "outer"), Axis(index, "inner")) if index in splits else (Axis(index),)
+
+
 def _schedule(
     rng: np.random.Generator, workload: Workload, formats: dict[str, Format], splits: dict[str, int]
 ) -> Schedule:
-    indices = workload.assignment.indices
-    stored = [axis for format in formats.values() for axis in format.axes]
+    loops = _order(rng, workload, formats, splits)
     directives: list[Directive] = [Split(index, size) for index, size in splits.items()]
-    loops = [a for i in indices for a in ((Axis(i, "outer"), Axis(i, "inner")) if i in splits else (Axis(i),))]
-    if rng.random() < 0.6:
-        # Mostly along the first operand's levels, with the other loops put anywhere between.
-        own = [axis for axis in dict.fromkeys(stored) if axis in loops]
-        rest = [axis for axis in loops if axis not in own]
-        for axis in rest:
-            own.insert(int(rng.integers(len(own) + 1)), axis)
-        loops = own
-    else:
-        loops = [loops[int(place)] for place in rng.permutation(len(loops))]
     directives.append(Reorder(tuple(axis.name for axis in loops)))
-    compressed = {level.axis for format in formats.values() for level in format.levels if not level.full}
+    whole = workload.assignment.monoid.single  # else reductions stay inside an iteration
     taken: set[Axis] = set()
-    if rng.random() < 0.7:
-        axis = loops[0] if rng.random() < 0.7 else loops[int(rng.integers(len(loops)))]
-        policy = "balanced" if rng.random() < 0.3 and axis == stored[0] and axis == loops[0] else "dynamic"
+    shared = [axis for axis in loops if whole or axis.mode in workload.assignment.output.indices]
+    if shared and rng.random() < 0.7:
+        axis = shared[0] if rng.random() < 0.7 else shared[int(rng.integers(len(shared)))]
+        first = next(iter(formats.values())).axes[0]
+        leads = [f.levels[0] for f in formats.values() if f.axes[0] == axis]
+        able = axis == first == loops[0] and (not leads[0].full or all(level.full for level in leads))
+        policy = "balanced" if able and rng.random() < 0.5 else "dynamic"
         reduction = str(rng.choice(["atomic", "private"]))
         directives.append(Parallel(axis.name, policy, int(rng.choice([1, 2, 7, 64])), reduction))
         taken.add(axis)
-    gathered = loops[-1] if loops and loops[-1].mode in workload.assignment.reduced else None
-    free = [axis for axis in loops if (axis not in compressed or axis == gathered) and axis not in taken]
-    if free and rng.random() < 0.6:
-        axis = free[int(rng.integers(len(free)))]
-        directives.append(Tile(axis.name, int(rng.choice([1, 2, 3, 4])), int(rng.choice([1, 2, 4, 8]))))
+    tiled = [axis for axis in _tileable(workload, formats, splits, loops) if axis not in taken]
+    if tiled and rng.random() < 0.7:
+        axis = tiled[int(rng.integers(len(tiled)))]
+        scalar = workload.assignment.reduction in ("argmax", "argmin")
+        vectors, lanes = (
+            (1, 1) if scalar else (int(rng.choice([1, 2, 3, 4])), int(rng.choice([1, 2, 4, 8, 16])))
+        )
+        directives.append(Tile(axis.name, vectors, lanes))
         taken.add(axis)
+    compressed = {level.axis for format in formats.values() for level in format.levels if not level.full}
     for axis in loops:
         if axis in taken or rng.random() > 0.3:
             continue
@@ -221,3 +250,49 @@ def _schedule(
     if workload.dense and rng.random() < 0.3:
         directives.append(Prefetch(str(rng.choice(workload.dense)), int(rng.choice([1, 4, 16]))))
     return Schedule(tuple(directives))
+
+
+def _order(
+    rng: np.random.Generator, workload: Workload, formats: dict[str, Format], splits: dict[str, int]
+) -> list[Axis]:
+    """Loops mostly along the first operand's levels, with the others put anywhere between; else in any order."""
+    loops = [axis for index in workload.assignment.indices for axis in _parts(index, splits)]
+    if rng.random() < 0.6:
+        stored = [axis for format in formats.values() for axis in format.axes]
+        own = [axis for axis in dict.fromkeys(stored) if axis in loops]
+        for axis in [axis for axis in loops if axis not in own]:
+            own.insert(int(rng.integers(len(own) + 1)), axis)
+        loops = own
+    else:
+        loops = [loops[int(place)] for place in rng.permutation(len(loops))]
+    if not workload.assignment.monoid.single:  # partial results cannot wait in memory
+        loops.sort(key=lambda axis: axis.mode in workload.assignment.reduced)
+    return loops
+
+
+def _tileable(
+    workload: Workload, formats: dict[str, Format], splits: dict[str, int], loops: list[Axis]
+) -> list[Axis]:
+    """Loops that can run in lanes: dense below all that is compressed, or the innermost compressed one."""
+    program = program_for(workload, formats, Schedule(tuple(Split(i, s) for i, s in splits.items())))
+    masked = program.plan().masked
+    able = []
+    for place, axis in enumerate(loops):
+        touched = [f for f in formats.values() if axis.mode in f.modes]
+        other = Axis(axis.mode, "inner" if axis.part == "outer" else "outer")
+        if touched and masked:
+            continue
+        last = axis == loops[-1] and axis.mode in workload.assignment.reduced and axis.part != "outer"
+        gathers = [f for f in touched if last and f.axes[-1] == axis and not f.levels[-1].full]
+        dense = [f for f in touched if f not in gathers]
+        if len(gathers) > 1 or not all(_full_from(f, axis) for f in dense):
+            continue
+        if gathers or axis.part == "whole" or other in loops[:place]:
+            able.append(axis)
+    return able
+
+
+def _full_from(format: Format, axis: Axis) -> bool:
+    """Whether no level is compressed from the first one on that depends on ``axis``."""
+    first = next(place for place, a in enumerate(format.axes) if a == axis or a == Axis(axis.mode))
+    return all(level.full for level in format.levels[first:])

@@ -1,0 +1,91 @@
+"""What the drawn cases touched: einsum x level x directive, particular features, and refusals."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tensorwise.errors import TensorwiseError
+from tensorwise.program.einsum import Einsum
+from tensorwise.tensor.levels import LEVELS
+from tests.oracle.cases import EINSUMS, Case
+
+DIRECTIVES = ("split", "reorder", "parallel", "unroll", "tile", "prefetch")
+FEATURES = (
+    "float32", "float64", "extent 0", "extent 1", "no entries", "empty rows", "dense row", "duplicates",
+    "nan stored", "inf stored", "nan in a dense operand", "inf in a dense operand",
+    "column-major operand", "strided operand",
+    "dynamic", "balanced", "atomic", "private", "searched", "unrolled completely", "unrolled in copies",
+    "lanes over stored levels", "lanes along a compressed level", "overlapping strips",
+    "masked", "watched", "watched, then masked",
+)  # fmt: skip
+"""What must come up in every run."""
+
+
+@dataclass
+class Coverage:
+    """Counts; those of several processes add up."""
+
+    drawn: int = 0
+    executed: int = 0
+    seen: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    features: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+
+    def add(self, case: Case, features: Iterable[str]) -> None:
+        """Count a case that ran."""
+        self.executed += 1
+        self.features.update({*case.features, *features})
+        letters = {level.letter for format in case.program.formats.values() for level in format.levels}
+        directives = {type(d).__name__.lower() for d in case.program.schedule.directives}
+        self.seen.update((case.name, letter, d) for letter in letters for d in directives)
+
+    def refuse(self, error: TensorwiseError) -> None:
+        """Count a draw that was refused, by its reason without names and numbers."""
+        plain = re.sub(r"\([^()]*\)|'[^']*'", "_", str(error))
+        self.refused[re.sub(r"\b([a-z][01]?|[A-Z]|[\d.e+]+)\b", "_", plain)[:90]] += 1
+
+    def merge(self, other: "Coverage") -> None:
+        """Add the counts of another process."""
+        self.drawn += other.drawn
+        self.executed += other.executed
+        self.seen.update(other.seen)
+        self.features.update(other.features)
+        self.refused.update(other.refused)
+
+    def missing(self) -> list[str]:
+        """Return what should have come up and did not."""
+        wanted = [
+            *((name, letter, "reorder") for name, _, _ in EINSUMS for letter in LEVELS),
+            *((name, "", d) for name, text, sparse in EINSUMS for d in _directives(text, sparse)),
+            *(("", letter, d) for letter in LEVELS for d in DIRECTIVES),
+        ]
+        have = {part for n, level, d in self.seen for part in ((n, level, d), (n, "", d), ("", level, d))}
+        combinations = [" x ".join(filter(None, key)) for key in wanted if key not in have]
+        return combinations + [feature for feature in FEATURES if not self.features[feature]]
+
+    def table(self) -> str:
+        """Return a row an einsum and a column a level x directive, the features, and the rate of refusals."""
+        columns = [(letter, directive) for letter in LEVELS for directive in DIRECTIVES]
+        width = max(len(name) for name, _, _ in EINSUMS)
+        head = f"{'':<{width}} " + " ".join(f"{letter} {directive:<8}" for letter, directive in columns)
+        rows = [
+            f"{name:<{width}} " + " ".join(f"{self.seen[(name, *column)]:>10}" for column in columns)
+            for name, _, _ in EINSUMS
+        ]
+        features = ", ".join(f"{name} {self.features[name]}" for name in FEATURES)
+        number = sum(self.refused.values())
+        rate = f"{number} of {self.drawn} draws refused ({number / max(1, self.drawn):.1%})"
+        reasons = [f"  {count:>6}  {reason}" for reason, count in self.refused.most_common(6)]
+        return "\n".join([head, *rows, f"{self.executed} cases: {features}", rate, *reasons])
+
+
+def _directives(text: str, sparse: tuple[str, ...]) -> list[str]:
+    """Directives that apply to an einsum: a prefetch needs a dense operand, lanes a loop that may touch padding."""
+    assignment = Einsum.parse(text).single
+    able = set(DIRECTIVES)
+    if set(assignment.operands) == set(sparse):
+        able.remove("prefetch")
+    if assignment.access(sparse[0]).indices == assignment.output.indices == assignment.indices:
+        able.remove("tile")
+    return sorted(able)

@@ -1,0 +1,148 @@
+"""Run drawn programs in the interpreter and compiled, and hold both against the dense reference."""
+
+import faulthandler
+import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from tensorwise.errors import FormatError, ScheduleError
+from tensorwise.program.generated import GeneratedKernel
+from tensorwise.program.interpreted import InterpretedKernel
+from tensorwise.program.kernel import Kernel
+from tensorwise.program.packed import PackedOperands
+from tensorwise.program.plan import Plan
+from tensorwise.program.program import PlanKey, kernel_text
+from tensorwise.toolchain.cache import default_cache
+from tests.oracle.cases import Case, draw
+from tests.oracle.coverage import Coverage
+
+THREADS = 3
+FRAME = 64
+"""Elements before and behind an output that must stay as they are."""
+
+
+@dataclass
+class Outcome:
+    """What became of some seeds: coverage, and what went wrong by seed."""
+
+    coverage: Coverage = field(default_factory=Coverage)
+    failures: dict[int, str] = field(default_factory=dict)
+
+    def merge(self, other: "Outcome") -> None:
+        """Add what another process found."""
+        self.coverage.merge(other.coverage)
+        self.failures |= other.failures
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A case with the C texts that running it may need: its own, and the masked one where it watches for NaN."""
+
+    case: Case
+    texts: tuple[str, ...]
+    features: frozenset[str]
+
+
+def judge(seeds: Iterable[int], diary: Path | None = None) -> Outcome:
+    """Draw the case of each seed and run it; refused draws are counted, anything else unexpected fails.
+
+    Args:
+        diary: file that names the seed being run, for whoever finds this process dead.
+    """
+    faulthandler.enable()
+    outcome = Outcome()
+    prepared = []
+    for seed in seeds:
+        outcome.coverage.drawn += 1
+        try:
+            prepared.append(prepare(draw(seed)))
+        except (FormatError, ScheduleError) as error:
+            outcome.coverage.refuse(error)
+        except Exception:
+            outcome.failures[seed] = f"drawing or lowering:\n{traceback.format_exc()}"
+    texts = [text for one in prepared for text in one.texts]
+    default_cache().get(texts, on_error="none")
+    for one in prepared:
+        if diary is not None:
+            diary.write_text(str(one.case.seed))
+        features = set(one.features)
+        problem = verdict(one, features)
+        outcome.coverage.add(one.case, features)
+        if problem is not None:
+            outcome.failures[one.case.seed] = f"{one.case}\n{problem}"
+    return outcome
+
+
+def prepare(case: Case) -> Prepared:
+    """Lower a case; raises FormatError or ScheduleError when its program is refused."""
+    packed = PackedOperands(case.program, case.workload, THREADS)
+    plan = packed.plan(case.program, None)
+    watches = plan.padded and not plan.masked
+    plans = [plan, packed.plan(case.program.masked(), True)] if watches else [plan]
+    texts = tuple(kernel_text(PlanKey(plan))[0] for plan in plans)
+    return Prepared(case, texts, frozenset(_features(plan, texts[0])))
+
+
+def verdict(one: Prepared, features: set[str]) -> str | None:
+    """Return None when both ways of running a case give the right numbers, else what is wrong."""
+    case = one.case
+    for text, compiled in zip(one.texts, default_cache().get(one.texts, on_error="none"), strict=True):
+        if compiled is None:
+            return f"does not compile: {default_cache().failures[default_cache().key(text)]}\n{text}"
+    interpreter = InterpretedKernel(case.program, np.random.default_rng(case.seed))
+    expected = case.workload.reference(case.operands)
+    given = [operand.copy() for operand in case.operands]
+    kernels: list[tuple[Kernel, int]] = [(interpreter, 1), (GeneratedKernel(case.program), 2)]
+    for kernel, times in kernels:
+        try:
+            bound = kernel.bind(case.workload, THREADS)
+            for _ in range(times):  # the second run meets what the first one left behind
+                out, frame = poisoned(case)
+                before = frame.copy()
+                bound.run(case.operands, out)
+                if problem := expected.mismatch(out):
+                    return f"{kernel.name}: {problem}"
+                frame[FRAME : FRAME + out.size] = before[FRAME : FRAME + out.size]
+                if not np.array_equal(frame, before, equal_nan=True):
+                    return f"{kernel.name}: wrote outside the output"
+        except Exception:
+            return f"{kernel.name}:\n{traceback.format_exc()}"
+        if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(given, case.operands)):
+            return f"{kernel.name}: changed an operand"
+        if getattr(bound, "_masked", None) is not None:
+            features.add("watched, then masked")
+    return None
+
+
+def poisoned(case: Case) -> tuple[np.ndarray, np.ndarray]:
+    """Return an output full of what no kernel writes, and the larger array that it is cut from."""
+    dtype, shape = case.workload.output_dtype, case.workload.output_shape
+    size = int(np.prod(shape))
+    frame = np.full(size + 2 * FRAME, np.nan if dtype.kind == "f" else np.iinfo(dtype).min, dtype)
+    return frame[FRAME : FRAME + size].reshape(shape), frame
+
+
+def _features(plan: Plan, text: str) -> set[str]:
+    """What a program does, by its plan and text."""
+    schedule, found = plan.schedule, set()
+    if schedule.parallel:
+        found.add(schedule.parallel.policy)
+    found |= {
+        "unrolled in copies" if factor else "unrolled completely" for factor in schedule.unrolls.values()
+    }
+    if plan.padded:
+        found.add("masked" if plan.masked else "watched")
+    tile = schedule.tile
+    if tile and tile.lanes > 1 and any(tile.loop.rstrip("01") in f.modes for f in plan.formats.values()):
+        last = {f.axes[-1].name for f in plan.formats.values() if not f.levels[-1].full}
+        found.add("lanes along a compressed level" if tile.loop in last else "lanes over stored levels")
+    marks = {
+        "tw_search": "searched",
+        "tw_atomic": "atomic",
+        "restrict const work": "private",
+        "rest = (": "overlapping strips",
+    }
+    return found | {feature for mark, feature in marks.items() if mark in text}

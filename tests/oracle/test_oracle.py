@@ -1,0 +1,24 @@
+"""Random programs give the same numbers in the interpreter, compiled, and by the dense reference."""
+
+import os
+
+import pytest
+
+from tensorwise.toolchain.threads import available_threads
+from tests.oracle.run import run
+
+EXAMPLES = int(os.environ.get("TENSORWISE_ORACLE", "2000"))
+"""Cases that are executed, refused draws not counted."""
+
+
+def test_random_programs_agree_with_the_reference(capsys: pytest.CaptureFixture[str]) -> None:
+    total = run(EXAMPLES, seed=0, jobs=available_threads())
+    with capsys.disabled():
+        print("\n" + total.coverage.table())
+    problems = [
+        f"python -m tests.oracle --only {seed}\n{text}" for seed, text in sorted(total.failures.items())
+    ]
+    assert not problems, f"{len(problems)} seeds failed\n\n" + "\n\n".join(problems[:5])
+    assert total.coverage.executed >= EXAMPLES
+    if EXAMPLES >= 2000:
+        assert not total.coverage.missing()

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 # loops still vectorise, and contraction gives fused multiply-adds.
 _FLAGS = tuple(
     shlex.split(
-        "-O2 -fPIC -shared -std=gnu11 -pthread -fno-math-errno -fno-trapping-math -ffp-contract=fast "
+        "-O2 -fPIC -shared -std=gnu11 -pthread -fno-math-errno -ffp-contract=fast "
         "-fno-plt -fno-stack-protector -w"
     )
 )

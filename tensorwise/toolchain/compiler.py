@@ -24,8 +24,8 @@ from tensorwise.toolchain.processor import cpu_id
 
 _log = logging.getLogger(__name__)
 
-# No -ffast-math: NaN, Inf and signed zeros mean what they say. Without errno and trapping semantics
-# loops still vectorise, and contraction gives fused multiply-adds.
+# No -ffast-math: NaN, Inf and signed zeros mean what they say. Contraction gives fused multiply-adds. Not
+# -fno-trapping-math either: with it gcc 12 gets a conditional sum of maxima wrong (found by tests/oracle).
 _FLAGS = tuple(
     shlex.split(
         "-O2 -fPIC -shared -std=gnu11 -pthread -fno-math-errno -ffp-contract=fast "

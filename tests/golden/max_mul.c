@@ -1,0 +1,86 @@
+/* C[i,j] max= A[i,k] * B[k,j] */
+typedef struct { void *const *buffers; const int64_t *sizes; } TW_SYMBOL_body0_context;
+static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t thread)
+{
+    const TW_SYMBOL_body0_context *const given_ = (const TW_SYMBOL_body0_context *)context_;
+    float *restrict const out = (float *)given_->buffers[2];
+    const int32_t *restrict const A1_pos = (const int32_t *)given_->buffers[3];
+    const int32_t *restrict const A1_crd = (const int32_t *)given_->buffers[4];
+    const float *restrict const A_values = (const float *)given_->buffers[5];
+    const float *restrict const B_values = (const float *)given_->buffers[6];
+    const int64_t N_j = given_->sizes[4];
+    for (int64_t i = lo_; i < hi_; ++i) {
+        const int64_t stop = ((N_j / 16) * 16);
+        for (int64_t j = 0; j < stop; j += 16) {
+            tw_f32x8 acc = tw_splat_f32x8((-__builtin_inff()));
+            tw_f32x8 acc_1 = tw_splat_f32x8((-__builtin_inff()));
+            for (int64_t ap = A1_pos[i], end0_ = A1_pos[(i + 1)]; ap < end0_; ++ap) {
+                const int64_t k = A1_crd[ap];
+                const float av = A_values[ap];
+                acc = tw_fmax_f32x8(acc, (tw_splat_f32x8(av) * *(const tw_f32x8u *)&B_values[((k * N_j) + j)]));
+                acc_1 = tw_fmax_f32x8(acc_1, (tw_splat_f32x8(av) * *(const tw_f32x8u *)&B_values[((k * N_j) + (j + 8))]));
+            }
+            *(tw_f32x8u *)&out[((i * N_j) + j)] = acc;
+            *(tw_f32x8u *)&out[((i * N_j) + (j + 8))] = acc_1;
+        }
+        const int64_t stop_1 = (stop + (((N_j - stop) / 8) * 8));
+        for (int64_t j_1 = stop; j_1 < stop_1; j_1 += 8) {
+            tw_f32x8 acc_2 = tw_splat_f32x8((-__builtin_inff()));
+            for (int64_t ap_1 = A1_pos[i], end1_ = A1_pos[(i + 1)]; ap_1 < end1_; ++ap_1) {
+                const int64_t k_1 = A1_crd[ap_1];
+                const float av_1 = A_values[ap_1];
+                acc_2 = tw_fmax_f32x8(acc_2, (tw_splat_f32x8(av_1) * *(const tw_f32x8u *)&B_values[((k_1 * N_j) + j_1)]));
+            }
+            *(tw_f32x8u *)&out[((i * N_j) + j_1)] = acc_2;
+        }
+        if ((stop_1 < N_j)) {
+            if ((8 <= N_j)) {
+                for (int64_t j_2 = (N_j - 8); j_2 < N_j; j_2 += 8) {
+                    tw_f32x8 acc_3 = tw_splat_f32x8((-__builtin_inff()));
+                    for (int64_t ap_2 = A1_pos[i], end2_ = A1_pos[(i + 1)]; ap_2 < end2_; ++ap_2) {
+                        const int64_t k_2 = A1_crd[ap_2];
+                        const float av_2 = A_values[ap_2];
+                        acc_3 = tw_fmax_f32x8(acc_3, (tw_splat_f32x8(av_2) * *(const tw_f32x8u *)&B_values[((k_2 * N_j) + j_2)]));
+                    }
+                    *(tw_f32x8u *)&out[((i * N_j) + j_2)] = acc_3;
+                }
+            }
+        }
+        const int64_t rest = ((8 <= N_j) ? N_j : stop_1);
+        const int64_t stop_2 = (rest + (((N_j - rest) / 4) * 4));
+        for (int64_t j_3 = rest; j_3 < stop_2; j_3 += 4) {
+            tw_f32x4 acc_4 = tw_splat_f32x4((-__builtin_inff()));
+            for (int64_t ap_3 = A1_pos[i], end3_ = A1_pos[(i + 1)]; ap_3 < end3_; ++ap_3) {
+                const int64_t k_3 = A1_crd[ap_3];
+                const float av_3 = A_values[ap_3];
+                acc_4 = tw_fmax_f32x4(acc_4, (tw_splat_f32x4(av_3) * *(const tw_f32x4u *)&B_values[((k_3 * N_j) + j_3)]));
+            }
+            *(tw_f32x4u *)&out[((i * N_j) + j_3)] = acc_4;
+        }
+        for (int64_t j_4 = stop_2; j_4 < N_j; ++j_4) {
+            float acc_5 = (-__builtin_inff());
+            for (int64_t ap_4 = A1_pos[i], end4_ = A1_pos[(i + 1)]; ap_4 < end4_; ++ap_4) {
+                const int64_t k_4 = A1_crd[ap_4];
+                const float av_4 = A_values[ap_4];
+                acc_5 = tw_fmax_f32(acc_5, (av_4 * B_values[((k_4 * N_j) + j_4)]));
+            }
+            out[((i * N_j) + j_4)] = acc_5;
+        }
+    }
+}
+int TW_SYMBOL(void *const *buffers, const int64_t *sizes)
+{
+    float *restrict const out = (float *)buffers[2];
+    const int32_t *restrict const A1_pos = (const int32_t *)buffers[3];
+    const int32_t *restrict const A1_crd = (const int32_t *)buffers[4];
+    const float *restrict const A_values = (const float *)buffers[5];
+    const float *restrict const B_values = (const float *)buffers[6];
+    const int64_t N_i = sizes[3];
+    const int64_t N_j = sizes[4];
+    {
+        TW_SYMBOL_body0_context given_ = {buffers, sizes};
+        const int64_t lo_ = 0, hi_ = N_i;
+        tw_run((tw_driver)buffers[0], TW_SYMBOL_body0, &given_, lo_, hi_, sizes[0], sizes[1], (const int64_t *)buffers[1], sizes[2]);
+    }
+    return 0;
+}

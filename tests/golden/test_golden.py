@@ -1,0 +1,101 @@
+"""Generated sources of typical programs, loops and C, as they were when somebody last looked at them.
+
+``pytest tests/golden --update-golden`` writes them anew; the diff is then for a person to read. A refactor
+leaves them unchanged, or says why not.
+"""
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tensorwise.codegen import ir
+from tensorwise.codegen.c import print_c
+from tensorwise.program.einsum import Einsum
+from tensorwise.program.lower import lower
+from tensorwise.program.ops import NAMED, mttkrp
+from tensorwise.program.program import Program
+from tensorwise.program.schedule import Schedule
+from tensorwise.tensor.format import Format
+
+FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Golden:
+    """A program as text; ``masked`` asks for the form that consults the source map."""
+
+    einsum: str
+    format: str
+    schedule: str
+    elem: str = "f32"
+    masked: bool = False
+
+    def lowered(self) -> ir.Kernel:
+        """The loop IR, for 32-bit indices and any sizes."""
+        formats = {"A": Format.parse(self.format, "A")}
+        program = Program(Einsum.parse(self.einsum).single, formats, Schedule.parse(self.schedule))
+        return lower(program.plan(self.elem, masked=self.masked or None))
+
+
+PROGRAMS = {
+    "spmv": Golden(NAMED["spmv"], "(i,k) -> U(i) C(k)", "reorder(i,k) parallel(i,balanced,4) tile(k,1x4)"),
+    "spmm": Golden(NAMED["spmm"], "(i,k) -> U(i) C(k)", "reorder(i,j,k) parallel(i,balanced,4) tile(j,8x8)"),
+    "sddmm": Golden(NAMED["sddmm"], "(i,j) -> U(i) C(j)", "reorder(i,j,k) parallel(i,balanced,4) tile(k,2x8)"),
+    "mttkrp": Golden(
+        mttkrp(3), "(i,k,l) -> U(i) C(k) C(l)", "reorder(i,r,k,l) parallel(i,balanced,4) tile(r,2x8)"
+    ),
+    "spmv_serial": Golden(NAMED["spmv"], "(i,k) -> U(i) C(k)", "unroll(k,4) prefetch(B,16)", "f64"),
+    "spmm_bcsr": Golden(
+        NAMED["spmm"],
+        "(i,k) -> U(i1) C(k1) U(i0:2) U(k0:2)",
+        "split(i,2) split(k,2) reorder(i1,j,k1,i0,k0) parallel(i1,dynamic,8) tile(j,1x8) unroll(i0) unroll(k0)",
+    ),
+    "spmv_bcsr_masked": Golden(
+        NAMED["spmv"],
+        "(i,k) -> U(i1) C(k1) U(i0:2) U(k0:2)",
+        "split(i,2) split(k,2) reorder(i1,k1,i0,k0) parallel(i1,dynamic,8) unroll(i0) unroll(k0)",
+        masked=True,
+    ),
+    "spmm_column_blocks": Golden(
+        NAMED["spmm"],
+        "(i,k) -> U(k1) U(i) C(k0:1024)",
+        "split(k,1024) reorder(k1,i,j,k0) parallel(i,dynamic,32) tile(j,4x8)",
+    ),
+    "spmv_csc_private": Golden(NAMED["spmv"], "(i,k) -> U(k) C(i)", "reorder(k,i) parallel(k,balanced,4,private)"),
+    "spmv_csc_atomic": Golden(NAMED["spmv"], "(i,k) -> U(k) C(i)", "reorder(k,i) parallel(k,dynamic,64)", "f64"),
+    "spmm_dcsr": Golden(NAMED["spmm"], "(i,k) -> C(i) C(k)", "reorder(i,j,k) parallel(i,balanced,4) tile(j,4x8)"),
+    "mttkrp_csf": Golden(
+        mttkrp(3, 1), "(i,k,l) -> C(k) C(i) C(l)", "reorder(k,i,r,l) parallel(k,dynamic,4) tile(r,2x8)"
+    ),
+    "max_mul": Golden(
+        "C[i,j] max= A[i,k] * B[k,j]", "(i,k) -> U(i) C(k)", "reorder(i,j,k) parallel(i,balanced,4) tile(j,2x8)"
+    ),
+    "argmax": Golden("C[i,j] argmax= A[i,k] * B[k,j]", "(i,k) -> U(i) C(k)", "reorder(i,j,k) parallel(i)"),
+    "spmv_discordant": Golden(NAMED["spmv"], "(i,k) -> U(i) C(k)", "reorder(k,i)"),
+    "sddmm_csc": Golden(NAMED["sddmm"], "(i,j) -> U(j) C(i)", "reorder(j,i,k) parallel(j,balanced,4) tile(k,2x8)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_generated_sources_are_unchanged(name: str, request: pytest.FixtureRequest) -> None:
+    golden = PROGRAMS[name]
+    kernel = golden.lowered()
+    head = f"# {golden.format}\n# {golden.schedule}\n"
+    for suffix, text in ((".loops", f"{head}{ir.printed(kernel)}\n"), (".c", print_c(kernel))):
+        path = FOLDER / f"{name}{suffix}"
+        if request.config.getoption("--update-golden"):
+            path.write_text(text)
+            continue
+        assert path.is_file(), f"{path.name} is missing; pytest tests/golden --update-golden writes it"
+        diff = difflib.unified_diff(
+            path.read_text().splitlines(), text.splitlines(), "before", "now", lineterm=""
+        )
+        lines = list(diff)
+        assert not lines, "\n".join([f"{path.name} would change:", *lines])
+
+
+def test_no_file_is_left_over() -> None:
+    kept = {path.name for path in FOLDER.iterdir() if path.suffix in (".c", ".loops")}
+    assert kept == {f"{name}{suffix}" for name in PROGRAMS for suffix in (".c", ".loops")}

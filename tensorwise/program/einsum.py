@@ -147,7 +147,9 @@ class Einsum:
         """Parse ``text``; raise InputError with the offending part when it is not in the grammar."""
         einsum = cls(tuple(_parse_assignment(part) for part in text.split(";") if part.strip()))
         if not einsum.assignments:
-            raise InputError(f"einsum {text!r} has no assignment; write for instance 'C[i] += A[i,k] * B[k]'")
+            raise InputError(
+                f"einsum {_shown(text)} has no assignment; write for instance 'C[i] += A[i,k] * B[k]'"
+            )
         einsum._check()
         return einsum
 
@@ -216,6 +218,7 @@ class Einsum:
 
 
 _ASSIGNMENT = re.compile(r"^\s*([A-Za-z]\w*\s*\[[^\]]*\])\s*(\+|[a-z]+)?\s*=(?!=)(.*)$", re.DOTALL)
+LONGEST_SHOWN = 200
 _INDEX = re.compile(r"[A-Za-z]+")
 _BINARY = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
 
@@ -223,26 +226,30 @@ _BINARY = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
 def _parse_assignment(text: str) -> Assignment:
     match = _ASSIGNMENT.match(text)
     if match is None:
-        raise InputError(f"cannot read {text.strip()!r}; expected 'OUTPUT[i,...] += expression'")
+        raise InputError(f"cannot read {_shown(text)}; expected 'OUTPUT[i,...] += expression'")
     reduction = {"+": "sum"}.get(match[2], match[2])
     if reduction is not None and reduction not in MONOIDS:
-        raise InputError(
-            f"unknown reduction {match[2]!r} in {text.strip()!r}; known: +, {', '.join(MONOIDS)}"
-        )
+        raise InputError(f"unknown reduction {match[2]!r} in {_shown(text)}; known: +, {', '.join(MONOIDS)}")
     output = _convert(_python(match[1], text), text)
     if not isinstance(output, Access):
-        raise InputError(f"the left side of {text.strip()!r} must be a tensor with indices")
+        raise InputError(f"the left side of {_shown(text)} must be a tensor with indices")
     try:
         return Assignment(output, reduction, _convert(_python(match[3], text), text))
     except RecursionError:
         raise InputError(f"the expression of '{output} = ...' is nested too deeply to be read") from None
 
 
+def _shown(text: str) -> str:
+    """A piece of an einsum for a message: quoted, and not endless."""
+    text = text.strip()
+    return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}...")
+
+
 def _python(source: str, text: str) -> ast.expr:
     try:
         return ast.parse(source.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise InputError(f"cannot read {source.strip()!r} in einsum {text.strip()!r}: {error}") from None
+        raise InputError(f"cannot read {_shown(source)} in einsum {_shown(text)}: {error}") from None
 
 
 def _convert(node: ast.expr, text: str) -> Expression:
@@ -254,7 +261,7 @@ def _convert(node: ast.expr, text: str) -> Expression:
                 return Access(name, tuple(e.id for e in elements if isinstance(e, ast.Name)))
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
             if not abs(value) < 2**1023:
-                raise InputError(f"a number in einsum {text.strip()[:80]!r} is too large for float64")
+                raise InputError(f"a number in einsum {_shown(text)} is too large for float64")
             return Constant(float(value))
         case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _BINARY:
             return Call(_BINARY[type(operator)], (_convert(left, text), _convert(right, text)))
@@ -264,7 +271,7 @@ def _convert(node: ast.expr, text: str) -> Expression:
             if len(arguments) == COMBINE[name].arity:
                 return Call(name, tuple(_convert(a, text) for a in arguments))
     raise InputError(
-        f"cannot read {ast.unparse(node)!r} in einsum {text.strip()!r}; expected tensors with named indices, "
+        f"cannot read {_shown(ast.unparse(node))} in einsum {_shown(text)}; expected tensors with named indices, "
         "numbers, + - * /, max(a, b), min(a, b), abs(a)"
     )
 

@@ -58,10 +58,10 @@ class Reference:
             near_overflow = self.magnitude * (1 + 1e-4) >= float(np.finfo(dtype).max)
             near_overflow &= self.finite | np.isfinite(self.magnitude)
             error = np.abs(got - self.value)
-            wrong = ~(error <= self.bound(dtype))
-        wrong &= ~(np.isnan(got) & np.isnan(self.value))
-        wrong &= ~(got == self.value)
-        wrong &= ~(near_overflow & ~np.isfinite(got))
+            right = (error <= self.bound(dtype)) & np.isfinite(got) & np.isfinite(self.value)
+        right |= (got == self.value) | (np.isnan(got) & np.isnan(self.value))
+        right |= near_overflow & ~(np.isfinite(got) & np.isfinite(self.value))
+        wrong = ~right
         if not wrong.any():
             return None
         flat = int(np.argmax(np.where(wrong, np.where(np.isnan(error), np.inf, error), -1.0)))

@@ -7,6 +7,7 @@ full-extent search costs about 4.5 ns for each coordinate tried: at 50,000 x 50,
 from tensorwise.errors import ScheduleError
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload
+from tensorwise.tensor.remap import Axis
 
 MOST_STEPS = 2**36
 """Loop iterations that no kernel may exceed beyond what its terms need: minutes on any machine."""
@@ -35,6 +36,11 @@ def work_bound(program: Program, workload: Workload) -> int:
         )
 
     extents = {axis.name: size(axis.mode, axis.part) for axis in loops}
+    for place, axis in enumerate(
+        loops
+    ):  # an inner loop outside its outer one does not know where the index ends
+        if axis.part == "inner" and Axis(axis.mode, "outer") in loops[place:]:
+            extents[axis.name] = program.schedule.splits[axis.mode]
 
     def known(name: str, mode: str) -> bool:
         return name in bound or (name == mode and {f"{mode}1", f"{mode}0"} <= bound)

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Final, final
 
 from tensorwise.errors import InputError
+from tensorwise.program.accumulate import MAX_COPIES
 from tensorwise.program.einsum import Assignment
 from tensorwise.program.program import Program
 from tensorwise.program.schedule import (
@@ -103,7 +104,9 @@ def cpu_space(assignment: Assignment, sparse: str = "A") -> CpuSpace:
     stored = assignment.access(sparse).indices
     loops = tuple(f"{index}{part}" for index in assignment.indices for part in "10")
     own = tuple(f"{index}{part}" for index in stored for part in "10")
-    nested = tuple((f"{index}1", f"{index}0") for index in assignment.indices)
+    nested = tuple((f"{index}1", f"{index}0") for index in assignment.indices) + _reductions_inside(
+        assignment
+    )
     own_nested = tuple((f"{index}1", f"{index}0") for index in stored)
     beside = {f"{index}0": f"{index}1" for index in assignment.indices}
     dense_only = [index for index in assignment.indices if index not in stored]
@@ -120,7 +123,7 @@ def cpu_space(assignment: Assignment, sparse: str = "A") -> CpuSpace:
         Permutation(
             "order", loops, binds="compile", before=nested, beside=beside,
             doc="Loops from outermost to innermost; an inner part outside its outer one only permutes addresses, "
-            "as the published generators also assume",
+            "as the published generators also assume; a mean or argmax has no partial result to keep in memory",
             narrow=lambda earlier, w: orders(_present(loops, earlier), nested), prefer=_default_order(assignment, stored),
         )
     )  # fmt: skip
@@ -166,7 +169,7 @@ def _execution(
         Choice(
             "parallel", ("none", *loops), binds="compile",
             doc="Loop whose iterations are handed to threads; inner loops are entered too often to share",
-            narrow=lambda earlier, w: ("none", *_strings(earlier["order"])[:2]),
+            narrow=lambda earlier, w: ("none", *_shareable(earlier, assignment)),
             prefer=lambda earlier, w: _strings(earlier["order"])[0],
         ),
         Choice(
@@ -233,6 +236,25 @@ def _execution(
 
 def _split_domain(index: str) -> Callable[[Earlier, Workload], tuple[Value, ...]]:
     return lambda earlier, w: powers(1, max(1, min(32768, w.sizes[index] // 2)))
+
+
+def _reductions_inside(assignment: Assignment) -> tuple[tuple[str, str], ...]:
+    """Pairs (loop of the output, reduced loop) where partial results cannot wait in memory."""
+    if assignment.monoid.single:
+        return ()
+    return tuple(
+        (f"{kept}{part}", f"{reduced}{other}")
+        for kept in assignment.output.indices
+        for reduced in assignment.reduced
+        for part in "10"
+        for other in "10"
+    )
+
+
+def _shareable(earlier: Earlier, assignment: Assignment) -> tuple[str, ...]:
+    """The outer two loops, without reduced ones where partial results cannot be shared."""
+    outer = _strings(earlier["order"])[:2]
+    return tuple(loop for loop in outer if assignment.monoid.single or loop[:-1] not in assignment.reduced)
 
 
 def _present(loops: tuple[str, ...], earlier: Earlier) -> tuple[str, ...]:
@@ -364,15 +386,31 @@ def _is_block(loop: str, splits: Mapping[str, int], earlier: Earlier) -> bool:
     return small and earlier.get(f"kind_{loop}", "U") == "U"
 
 
-def _blocks_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
+def _block_copies(earlier: Earlier) -> int:
+    """Copies of the innermost body that unrolled blocks make."""
     splits = {name[6:]: _number(size) for name, size in earlier.items() if name.startswith("split_")}
     copies = 1
     for loop in _strings(earlier["order"]):
         if loop not in (earlier["tile"], earlier["parallel"]) and _is_block(loop, splits, earlier):
             copies *= splits[loop[:-1]]
+    return copies
+
+
+def _strips(earlier: Earlier) -> int:
+    """Copies that a tile makes: full strips, their halves, an overlapping one, narrower ones."""
+    if earlier["tile"] == "none":
+        return 1
+    vectors, copies = _number(earlier["vectors"]), 0
+    while vectors:
+        vectors, copies = vectors // 2, copies + vectors
+    return copies + 4
+
+
+def _blocks_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
+    copies = _block_copies(earlier)
     if copies == 1:
         return None
-    return (True, False) if copies <= MOST_UNROLLED else (False,)
+    return (True, False) if copies <= MOST_UNROLLED and copies * _strips(earlier) <= MAX_COPIES else (False,)
 
 
 def _innermost_stored(earlier: Earlier) -> str:
@@ -385,7 +423,8 @@ def _unroll_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
     constant = loop[-1] == "0" and splits[loop[:-1]] <= CONSTANT_SPLIT
     if loop in (earlier["tile"], earlier["parallel"]) or constant:
         return None
-    return (1, 2, 4, 8)
+    body = _strips(earlier) * (_block_copies(earlier) if earlier["unroll_blocks"] else 1)
+    return tuple(factor for factor in (1, 2, 4, 8) if factor == 1 or (factor + 1) * body <= MAX_COPIES)
 
 
 def _prefetch_domain(gathers: bool, sparse: str) -> Callable[[Earlier, Workload], tuple[Value, ...] | None]:

@@ -347,7 +347,12 @@ class Space(abc.ABC):
                 kept = param.name in fixed or draw.random() < keep
                 return choose(param, domain, earlier) if kept else param.sample(draw, domain)
 
-            config = self._walk(relaxed, workload)
+            try:
+                config = self._walk(relaxed, workload)
+            except InputError:
+                if not fixed:
+                    raise
+                # What was drawn does not go with what must be kept: draw again.
         tally = ", ".join(f"{name} ({count} times)" for name, count in refused.most_common())
         raise InputError(
             f"space {self.name!r}: no config found that all rules allow in {ATTEMPTS} walks"

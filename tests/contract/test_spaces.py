@@ -9,8 +9,13 @@ import numpy as np
 import pytest
 
 from tensorwise.errors import InputError
+from tensorwise.program.einsum import Einsum
+from tensorwise.program.ops import NAMED, mttkrp
+from tensorwise.program.workload import workload as named_workload
 from tensorwise.space.config import Config
+from tensorwise.space.cpu import cpu_space
 from tensorwise.space.space import Space
+from tensorwise.tensor.entries import entries_from
 from tests.contract.toys import GARDEN, TINY, WIDE, ToyEntries, ToyWorkload
 
 
@@ -31,10 +36,28 @@ def toy_workloads() -> list[Any]:
     ]
 
 
+def real_workloads(op: str, *shapes: tuple[int, ...]) -> list[Any]:
+    """Workloads of ``op`` on small random operands of these shapes."""
+    rng = np.random.default_rng(0)
+    made = []
+    for shape in shapes:
+        places = [rng.integers(0, extent, 40) for extent in shape]
+        made.append(named_workload(op, entries_from((shape, places, rng.standard_normal(40))), n=24))
+    return made
+
+
 SPACES: dict[str, Case] = {
     "garden": Case(lambda: GARDEN, toy_workloads),
     "tiny": Case(lambda: TINY, toy_workloads),
     "wide": Case(lambda: WIDE, toy_workloads),
+    "cpu spmm": Case(
+        lambda: cpu_space(Einsum.parse(NAMED["spmm"]).single),
+        lambda: real_workloads("spmm", (60, 50), (1, 1), (3, 10_000)),
+    ),
+    "cpu mttkrp": Case(
+        lambda: cpu_space(Einsum.parse(mttkrp(4)).single),
+        lambda: real_workloads("mttkrp", (9, 8, 7, 6), (1, 20, 2, 2)),
+    ),
 }
 
 DRAWS = 40

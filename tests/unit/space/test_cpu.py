@@ -1,0 +1,271 @@
+"""The CPU's space: every sample is a program, the known formats are in it, and refusals can be read."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from tensorwise.codegen import ir
+from tensorwise.errors import InputError
+from tensorwise.program.accumulate import MAX_COPIES
+from tensorwise.program.lower import lower
+from tensorwise.program.ops import mttkrp
+from tensorwise.program.program import ELEMS
+from tensorwise.program.work import work_bound
+from tensorwise.program.workload import Workload, einsum_workload, workload
+from tensorwise.space.cpu import MOST_STEPS_A_TERM, CpuSpace, cpu_space, portfolio
+from tensorwise.tensor.entries import Entries, entries_from
+
+SAMPLES = 300
+EINSUMS = {
+    "max": "C[i,j] max= A[i,k] * B[k,j]",
+    "argmax": "C[i] argmax= A[i,k] * B[k]",
+    "mean": "C[i,j] mean= A[i,k] * B[k,j]",
+    "scale": "C[i,j] = B[i] * A[i,j] * D[j]",
+    "transposed": "C[k,j] += A[i,k] * B[i,j]",
+}
+
+
+def entries(shape: tuple[int, ...], nnz: int, dtype: str = "float32") -> Entries:
+    rng = np.random.default_rng(len(shape) + nnz)
+    places = [rng.integers(0, extent, nnz) for extent in shape]
+    return entries_from((shape, places, rng.standard_normal(nnz).astype(dtype)))
+
+
+@cache
+def works() -> dict[str, Workload]:
+    """All operations, and matrices that are no ordinary ones."""
+    matrix = entries((500, 400), 3000)
+    found = {
+        "spmv": workload("spmv", matrix),
+        "spmm": workload("spmm", matrix, n=64),
+        "spmm double": workload("spmm", matrix.astype(np.float64), n=24),
+        "sddmm": workload("sddmm", matrix, n=64),
+        "ttv": workload("ttv", entries((50, 60, 70), 3000)),
+        "ttm": workload("ttm", entries((50, 60, 70), 3000), n=16),
+        "mttkrp3": workload("mttkrp", entries((50, 60, 70), 3000), n=16),
+        "mttkrp3-1": workload("mttkrp", entries((50, 60, 70), 3000), n=16, mode=1),
+        "mttkrp4": workload("mttkrp", entries((9, 8, 7, 6), 400), n=8),
+        "mttkrp5": workload("mttkrp", entries((9, 8, 7, 6, 5), 400), n=8, mode=4),
+        "one row": workload("spmm", entries((1, 300), 40), n=16),
+        "one column": workload("spmm", entries((300, 1), 40), n=1),
+        "one element": workload("spmv", entries((1, 1), 1)),
+        "no entries": workload("spmv", entries((6, 5), 0)),
+        "no rows": workload("spmm", entries_from(((0, 5), ([], []), np.zeros(0, np.float32))), n=4),
+        "long": workload("spmv", entries_from(((10**6, 10**6), ([5], [7]), np.ones(1)))),
+    }
+    square = entries((50, 40), 300)
+    return found | {
+        name: einsum_workload(t, {"A": square}, {"j": 16} if ",j]" in t and "A[i,j]" not in t else {})
+        for name, t in EINSUMS.items()
+    }
+
+
+NAMES = list(works())
+
+
+def space_of(work: Workload) -> CpuSpace:
+    return cpu_space(work.assignment)
+
+
+def lowered(work: Workload, config: object) -> ir.Kernel:
+    program = space_of(work).program(work, config)  # type: ignore[arg-type]
+    return lower(program.plan(ELEMS[work.dtype], sizes=work.sizes))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_sample_is_a_program(name: str) -> None:
+    work = works()[name]
+    space, rng = space_of(work), np.random.default_rng(1)
+    names, lengths, programs = space.encoding_names, set(), set()
+    for _ in range(SAMPLES):
+        config = space.sample(work, rng)
+        assert space.why_not(config, work) is None
+        lowered(work, config)
+        program = space.program(work, config)
+        programs.add(program.name)
+        lengths.add(space.encode(config, work).shape)
+        assert work_bound(program, work) <= MOST_STEPS_A_TERM * max(work.terms, 1) + 2**20
+    assert lengths == {(len(names),)}
+    if min(work.sizes.values()) > 4:
+        assert len(programs) > 0.5 * SAMPLES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_children_and_neighbours_are_programs(name: str) -> None:
+    work = works()[name]
+    space, rng = space_of(work), np.random.default_rng(2)
+    config = space.sample(work, rng)
+    for _ in range(20):
+        child = space.mutate(space.cross(config, space.default(work), work, rng), work, rng)
+        assert space.why_not(child, work) is None
+        lowered(work, child)
+        config = child
+    for start in (space.default(work), config):
+        neighbours = space.neighbours(start, work)
+        assert start not in neighbours
+        for one in neighbours:
+            assert space.why_not(one, work) is None
+            lowered(work, one)
+        assert len(neighbours) > 3 or max(work.sizes.values()) <= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "format", "order", "tiled"),
+    [
+        ("spmv", "(i,k) -> U(i) C(k)", "i,k", "k"),
+        ("spmm", "(i,k) -> U(i) C(k)", "i,j,k", "j"),
+        ("sddmm", "(i,j) -> U(i) C(j)", "i,j,k", "k"),
+        ("ttv", "(i,j,k) -> U(i) C(j) C(k)", "i,j,k", "k"),
+        ("ttm", "(i,j,k) -> U(i) C(j) C(k)", "i,j,r,k", "r"),
+        ("mttkrp3", "(i,k,l) -> U(i) C(k) C(l)", "i,r,k,l", "r"),
+        ("mttkrp3-1", "(i,k,l) -> U(k) C(i) C(l)", "k,r,i,l", "r"),
+        ("mttkrp5", "(i,k,l,m,n) -> U(n) C(i) C(k) C(l) C(m)", "n,r,i,k,l,m", "r"),
+        ("transposed", "(i,k) -> U(k) C(i)", "k,j,i", "j"),
+        ("argmax", "(i,k) -> U(i) C(k)", "i,k", None),
+    ],
+)
+def test_the_default_stores_rows_and_runs_them_in_parallel(
+    name: str, format: str, order: str, tiled: str | None
+) -> None:
+    work = works()[name]
+    program = space_of(work).program(work, space_of(work).default(work))
+    assert str(program.formats["A"]) == format
+    assert program.schedule.order == tuple(order.split(","))
+    parallel, tile = program.schedule.parallel, program.schedule.tile
+    assert parallel is not None
+    assert (parallel.loop, parallel.policy) == (order[0], "balanced")
+    assert (tile.loop if tile else None) == tiled
+    assert space_of(work).default(work) == space_of(work).default(work)
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"kind_i1": "C"}, "(i,k) -> C(i) C(k); reorder(i,j,k)"),
+        ({"order": ("k1", "j1", "i1"), "kind_k1": "U", "kind_i1": "C"}, "(i,k) -> U(k) C(i); reorder(k,j,i)"),
+        (
+            {
+                "split_i": 4, "split_k": 4, "order": ("i1", "j1", "k1", "i0", "k0"),
+                "kind_i1": "U", "kind_k1": "C", "kind_i0": "U", "kind_k0": "U",
+            },
+            "(i,k) -> U(i1) C(k1) U(i0:4) U(k0:4); split(i,4) split(k,4) reorder(i1,j,k1,i0,k0)",
+        ),
+        (
+            {"split_k": 128, "order": ("k1", "i1", "j1", "k0"), "kind_k1": "U", "kind_i1": "U", "kind_k0": "C"},
+            "(i,k) -> U(k1) U(i) C(k0:128); split(k,128) reorder(k1,i,j,k0)",
+        ),
+        (
+            {"levels_follow_loops": False, "order": ("k1", "i1", "j1"), "levels": ("i1", "k1"), "parallel": "none"},
+            "(i,k) -> U(i) C(k); reorder(k,i,j)",
+        ),
+        ({"split_j": 16, "order": ("j1", "i1", "k1", "j0"), "parallel": "j1"}, "split(j,16) reorder(j1,i,k,j0) parallel(j1"),
+    ],
+)  # fmt: skip
+def test_known_formats_are_in_the_space(given: dict[str, object], name: str) -> None:
+    """DCSR, CSC, BCSR, sparse blocks of columns, rows searched along columns, strips of the dense matrix."""
+    work = works()["spmm"]
+    config = space_of(work).complete(given, work, strict=True)
+    assert {key: config[key] for key in given} == given
+    assert space_of(work).why_not(config, work) is None
+    assert name in space_of(work).program(work, config).name
+    lowered(work, config)
+
+
+@pytest.mark.parametrize("order", [3, 4, 5])
+def test_compressed_fibers_are_in_the_space(order: int) -> None:
+    work = works()[f"mttkrp{order}"]
+    stored = work.assignment.access("A").indices
+    config = space_of(work).complete({f"kind_{index}1": "C" for index in stored}, work, strict=True)
+    assert all(
+        letter in "C"
+        for letter in (level.letter for level in space_of(work).program(work, config).formats["A"].levels)
+    )
+    assert work.assignment.operands[1:] == tuple("BDEF"[: order - 1])
+    assert mttkrp(order, work.assignment.access("A").indices.index(work.assignment.output.indices[0])) == str(
+        work.einsum
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"split_i": 3}, ["split_i", "3", "choose one of 1, 2, 4, 8", "shared by loops and storage"]),
+        ({"split_i": 1024}, ["split_i", "1024", "shared by loops and storage"]),
+        ({"kind_i1": "D"}, ["kind_i1", "D", "U", "C"]),
+        ({"order": ("i1", "k1")}, ["order", "i1,k1", "j1"]),
+        ({"parallel": "k1"}, ["parallel", "k1", "inner loops are entered too often to share"]),
+        ({"tile": "i1"}, ["tile", "i1", "none", "k1", "vector registers"]),
+        ({"chunk": 64}, ["chunk", "64", "inactive"]),
+        ({"unroll": 3}, ["unroll", "3"]),
+        ({"nonsense": 1}, ["nonsense", "no such parameter", "split_i"]),
+    ],
+)
+def test_refusals_can_be_read(change: dict[str, object], words: list[str]) -> None:
+    work = works()["spmm"]
+    space = space_of(work)
+    reason = space.why_not({**space.default(work), **change}, work)
+    assert reason is not None
+    for word in words:
+        assert word in reason, reason
+    with pytest.raises(InputError):
+        space.check({**space.default(work), **change}, work)
+
+
+def test_hopeless_searches_are_refused() -> None:
+    work = works()["long"]
+    space = space_of(work)
+    partial = {"levels_follow_loops": False, "order": ("k1", "i1"), "levels": ("i1", "k1")}
+    with pytest.raises(InputError, match=r"no config found that all rules allow .*; refused by work"):
+        space.complete(partial, work, strict=True)
+    found = space.complete(partial, work)  # what is not strict is repaired
+    assert space.why_not(found, work) is None
+
+
+def test_code_stays_in_proportion() -> None:
+    """Large blocks in large tiles, unrolled: what would be too many copies is not offered."""
+    work = workload("mttkrp", entries((16, 16, 16), 3000), n=64)
+    space = space_of(work)
+    given = {"split_i": 4, "split_k": 4, "split_l": 4, "order": ("i1", "k1", "r1", "l1", "i0", "k0", "l0"),
+             "kind_i0": "U", "kind_k0": "U", "kind_l0": "U", "tile": "r1", "vectors": 16}  # fmt: skip
+    config = space.complete(given, work, strict=True)
+    assert config["unroll_blocks"] is False
+    lowered(work, config)
+    problem = space.why_not({**config, "unroll_blocks": True}, work)
+    assert problem is not None
+    assert "unroll_blocks" in problem
+    assert MAX_COPIES < 64 * 16
+
+
+@pytest.mark.parametrize("name", ["argmax", "mean"])
+def test_reductions_without_partial_results_stay_inside(name: str) -> None:
+    work = works()[name]
+    space, rng = space_of(work), np.random.default_rng(3)
+    for _ in range(50):
+        config = space.sample(work, rng)
+        order = config["order"]
+        assert isinstance(order, tuple)
+        kept = [place for place, loop in enumerate(order) if loop[0] in work.assignment.output.indices]
+        assert max(kept) < min(place for place, loop in enumerate(order) if loop[0] == "k")
+        assert str(config["parallel"])[0] != "k"
+    reason = space.why_not(
+        {**space.default(work), "order": tuple(reversed(space.default(work)["order"]))}, work
+    )  # type: ignore[arg-type]
+    assert reason is not None
+    assert "has no partial result to keep in memory" in reason
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_portfolio_is_valid_and_starts_with_the_default(name: str) -> None:
+    work = works()[name]
+    space = space_of(work)
+    configs = portfolio(space, work)
+    assert configs[0] == space.default(work)
+    assert len(set(configs)) == len(configs)
+    for config in configs:
+        assert space.why_not(config, work) is None
+        lowered(work, config)
+    if name in ("spmv", "spmm", "sddmm", "mttkrp3"):
+        formats = {str(space.program(work, config).formats["A"]) for config in configs}
+        assert len(configs) >= 15
+        assert len(formats) >= 4

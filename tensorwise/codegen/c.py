@@ -251,9 +251,11 @@ class _Printer:
             case ir.Ramp(base=base):
                 return f"({self.scalar(base)} + {lane})"
             case ir.Op(name=name, args=args, type=type):
-                return self.operation(
-                    name, [self.scalar(argument, lane) for argument in args], ir.Type(type.elem)
-                )
+                texts = [self.scalar(a, lane) for a in args]
+                if name in ("add", "sub", "mul"):  # what lies in memory as 32-bit integers counts in 64
+                    narrow = [isinstance(a, ir.Load) and a.buffer.elem == "i32" for a in args]
+                    texts = [f"(int64_t){t}" if n else t for t, n in zip(texts, narrow, strict=True)]
+                return self.operation(name, texts, ir.Type(type.elem))
             case ir.Search(buffer=buffer, lo=lo, hi=hi, coordinate=coordinate):
                 bounds = f"{self.scalar(lo)}, {self.scalar(hi)}, {self.scalar(coordinate)}"
                 return f"tw_search_{buffer.elem}({buffer.name}, {bounds})"

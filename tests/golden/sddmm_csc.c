@@ -40,7 +40,7 @@ static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t th
             acc = (acc + tw_fold_add_f32x8(acc_2));
             acc = (acc + tw_fold_add_f32x4(acc_3));
             acc = (acc + acc_4);
-            out[(A_source[ap] - 1)] = acc;
+            out[((int64_t)A_source[ap] - 1)] = acc;
         }
     }
 }

@@ -78,6 +78,18 @@ def test_index_arithmetic_does_not_wrap() -> None:
     both(ir.Kernel((out,), (N,), body), {"out": np.zeros(2, np.int64)}, {"n": 2**15})
 
 
+def test_32_bit_integers_count_in_64() -> None:
+    out, crd = Buffer("out", "i64", writable=True), Buffer("crd", "i32")
+    body = (
+        Store(out, Const(0), crd[0] * 4),
+        Store(out, Const(1), crd[0] + crd[1]),
+        Store(out, Const(2), ir.compare("lt", crd[0] * 8, Const(0))),
+    )
+    arrays = {"out": np.zeros(3, np.int64), "crd": np.array([2**30, 2**30 - 1], "i4")}
+    both(ir.Kernel((out, crd), (), body), arrays, {})
+    assert arrays["out"].tolist() == [2**32, 2**31 - 1, 0]
+
+
 @pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("elem", ["f32", "f64"])
 def test_operators_in_all_widths(elem: str, lanes: int) -> None:

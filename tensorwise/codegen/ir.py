@@ -6,17 +6,18 @@
     block  = stmt*
     stmt   = For(var, lo, hi, step, block, bind) | If(cond, block) | Let(var, expr)
            | Reg(var, init) | Set(var, expr) | Store(buffer, index, expr)
-           | Reduce(buffer, index, operator, expr, atomic) | Prefetch(buffer, index)
+           | Reduce(buffer, index, operator, expr, atomic) | Prefetch(buffer, index) | Flag
     bind   = None (serial) | Workers(policy)
     expr   = Const(value, type) | Var(name, type) | Load(buffer, index) | Op(name, expr*, type)
            | Splat(expr, lanes) | Ramp(base, lanes) | Fold(operator, vector)
-    type   = elem x lanes;  elem = f32 | f64 | i32 | i64
+    type   = elem x lanes;  elem = f32 | f64 | i32 | i64, in buffers also u16 | u32
 
 Indices and loop variables are i64. A Load or Store whose index is a Ramp moves ``lanes`` neighbours;
 one whose index is any other vector gathers. Lowering unrolls; printers never do.
 """
 
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -51,6 +52,9 @@ class _Arithmetic:
     def __sub__(self, other: "Expr | int") -> "Expr":
         return binary("sub", self, other)  # type: ignore[arg-type]
 
+    def __rsub__(self, other: int) -> "Expr":
+        return binary("sub", other, self)  # type: ignore[arg-type]
+
     def __mul__(self, other: "Expr | int") -> "Expr":
         return binary("mul", self, other)  # type: ignore[arg-type]
 
@@ -59,6 +63,19 @@ class _Arithmetic:
 
     def __floordiv__(self, other: "Expr | int") -> "Expr":
         return binary("floordiv", self, other)  # type: ignore[arg-type]
+
+    def __and__(self, other: "Expr | int") -> "Expr":
+        return binary("bitand", self, other)  # type: ignore[arg-type]
+
+    def __lshift__(self, other: "Expr | int") -> "Expr":
+        return binary("shl", self, other)  # type: ignore[arg-type]
+
+    def __rshift__(self, other: "Expr | int") -> "Expr":
+        return binary("shr", self, other)  # type: ignore[arg-type]
+
+    def bit_count(self) -> "Expr":
+        """Return how many bits are set, as ``int.bit_count`` does."""
+        return Op("popcount", (self,), I64)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -91,7 +108,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Load(_Arithmetic):
-    """Element, neighbours (Ramp) or gathered elements of a buffer. 32-bit integers widen to i64."""
+    """Element, neighbours (Ramp) or gathered elements of a buffer. shorter integers widen to i64."""
 
     buffer: Buffer
     index: "Expr"
@@ -105,7 +122,8 @@ class Load(_Arithmetic):
 
 @dataclass(frozen=True)
 class Op(_Arithmetic):
-    """A named operator: add sub mul div floordiv neg abs max min, lt le eq ne (0 or 1), search, cast."""
+    """A named operator: add sub mul div floordiv neg abs max min, lt le eq ne and or (0 or 1), select,
+    bitand shl shr popcount (of integers that are not negative)."""
 
     name: str
     args: "tuple[Expr, ...]"
@@ -151,7 +169,7 @@ class Ramp(_Arithmetic):
 
 @dataclass(frozen=True)
 class Fold(_Arithmetic):
-    """All lanes of a vector combined into a scalar."""
+    """All lanes of a vector combined into a scalar; the operator ``nan`` tells whether one is NaN (not 0)."""
 
     operator: str
     vector: "Expr"
@@ -244,7 +262,12 @@ class Prefetch:
     index: Expr
 
 
-Stmt: TypeAlias = For | If | Let | Reg | Set | Store | Reduce | Prefetch
+@dataclass(frozen=True)
+class Flag:
+    """Let the kernel's function return 1: its results want a second look."""
+
+
+Stmt: TypeAlias = For | If | Let | Reg | Set | Store | Reduce | Prefetch | Flag
 Block = tuple[Stmt, ...]
 
 
@@ -274,12 +297,23 @@ def as_expr(value: "Expr | int") -> Expr:
     return Const(value) if isinstance(value, int) else value
 
 
+_FOLDED: Final[dict[str, Callable[[int, int], int]]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": lambda x, y: x // y if y else 0,
+    "bitand": operator.and_,
+    "shl": operator.lshift,
+    "shr": operator.rshift,
+}
+
+
 def binary(name: str, left: "Expr | int", right: "Expr | int") -> Expr:
     """Build integer arithmetic, folding constants, neutral elements and ramps."""
     a, b = as_expr(left), as_expr(right)
     if isinstance(a, Const) and isinstance(b, Const) and a.type == b.type == I64:
         x, y = int(a.value), int(b.value)
-        return Const({"add": x + y, "sub": x - y, "mul": x * y, "floordiv": x // y if y else 0}[name])
+        return Const(_FOLDED[name](x, y))
     zero_a, zero_b = a == Const(0), b == Const(0)
     match name:
         case "add" if zero_a:
@@ -294,8 +328,8 @@ def binary(name: str, left: "Expr | int", right: "Expr | int") -> Expr:
             return Const(0)
         case "add" if isinstance(b, Ramp) and a.type.lanes == 1:
             return Ramp(binary("add", a, b.base), b.lanes)
-        case "add" if isinstance(a, Ramp) and b.type.lanes == 1:
-            return Ramp(binary("add", a.base, b), a.lanes)
+        case "add" | "sub" if isinstance(a, Ramp) and b.type.lanes == 1:
+            return Ramp(binary(name, a.base, b), a.lanes)
     lanes = max(a.type.lanes, b.type.lanes)
     return Op(name, (widen(a, lanes), widen(b, lanes)), Type(a.type.elem, lanes))
 
@@ -346,6 +380,8 @@ def expressions(statement: Stmt) -> tuple[Expr, ...]:
             return (index, value)
         case Prefetch(index=index):
             return (index,)
+        case Flag():
+            return ()
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
@@ -387,6 +423,9 @@ _SYMBOLS = {
     "mul": "*",
     "div": "/",
     "floordiv": "//",
+    "bitand": "&",
+    "shl": "<<",
+    "shr": ">>",
     "lt": "<",
     "le": "<=",
     "eq": "==",
@@ -441,5 +480,7 @@ def _lines(block: Block, depth: int) -> Iterator[str]:
             case Reduce(buffer=buffer, index=index, operator=operator, value=value, atomic=atomic):
                 how = " atomically" if atomic else ""
                 yield f"{pad}{buffer.name}[{text(index)}] {operator}= {text(value)}{how}"
+            case Flag():
+                yield f"{pad}flag"
             case Prefetch(buffer=buffer, index=index):
                 yield f"{pad}prefetch {buffer.name}[{text(index)}]"

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from tensorwise.errors import InputError, MeasurementError
+from tensorwise.errors import InputError
 from tensorwise.program.kernel import BoundKernel, Kernel
 from tensorwise.program.packed import PackedOperands, arranged
 from tensorwise.program.program import ELEMS, PlanKey, Program, kernel_text
@@ -50,12 +50,11 @@ class _Call:
     pointers: tuple[int, ...]
     sizes: "ctypes.Array[ctypes.c_int64]"
     places: tuple[int, ...]
-    status: np.ndarray | None
     keep: tuple[np.ndarray, ...]
     free: list["ctypes.Array[ctypes.c_void_p]"]
     """Argument arrays that are not in use: laid out once and handed from call to call."""
     exclusive: bool
-    """Calls share memory that they write to (a workspace, the status), so that one runs at a time."""
+    """Calls share a workspace that they write to, so that one runs at a time."""
 
 
 @final
@@ -108,10 +107,9 @@ class BoundProgram(BoundKernel):
             tuple(pointers),
             (ctypes.c_int64 * len(sizes))(*sizes),
             tuple(places[name] for name in (*(f"{name}_values" for name in self.workload.dense), "out")),
-            self.packed.array("status") if "status" in buffer_names else None,
             tuple(keep),
             [],
-            not {"work", "status"}.isdisjoint(buffer_names),
+            "work" in buffer_names,
         )
 
     def run(self, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
@@ -126,22 +124,15 @@ class BoundProgram(BoundKernel):
             for operand, by_columns in zip(operands, self._column_major, strict=True)
         ]
         held.append(out)
-        if self._main.exclusive:
-            with self._lock:
-                self._run_alone(held)
-        else:
-            self._invoke(self._main, held)
+        if self._invoke(self._main, held):
+            self._run_masked(held)
         self.packed.finish(out)
 
-    def _run_alone(self, held: Sequence[np.ndarray]) -> None:
-        self._invoke(self._main, held)
-        status = self._main.status
-        if status is not None and status[0]:
-            # A NaN came out: padding may have met an Inf or NaN, which only the masked program can tell.
-            status[0] = 0
-            if self._masked is None:
-                self._masked = self._call(self.program.masked(), True)
-            self._invoke(self._masked, held)
+    def _run_masked(self, held: Sequence[np.ndarray]) -> None:
+        """Compute again: a NaN came out, and padding may have met an Inf, which only the masked program can tell."""
+        if self._masked is None:
+            self._masked = self._call(self.program.masked(), True)
+        self._invoke(self._masked, held)
 
     def resized(self, workload: Workload) -> "BoundProgram":
         """Return the same program and packed operands for a workload that differs in dense-only extents."""
@@ -182,25 +173,29 @@ class BoundProgram(BoundKernel):
             # Through the buffer protocol an address costs 0.4 us, by ndarray.ctypes 1.4, by the interface 3.
             pointers[place] = address(at(operand)) if operand.flags.writeable else operand.ctypes.data
             pointers[out_place] = address(at(out))
-            code = function(pointers, sizes)
+            flag = function(pointers, sizes)
             free.append(pointers)
-            if code:
-                raise MeasurementError(f"the kernel of {keep.program.name} returned error {code}")
+            if flag:
+                keep._run_masked([operand, out])
             return out
 
         return quick
 
-    def _invoke(self, call: _Call, arrays: Sequence[np.ndarray]) -> None:
+    def _invoke(self, call: _Call, arrays: Sequence[np.ndarray]) -> bool:
+        """Call a kernel; return whether it raised its flag."""
         try:
             pointers = call.free.pop()
         except IndexError:
             pointers = (ctypes.c_void_p * len(call.pointers))(*call.pointers)
         for place, array in zip(call.places, arrays, strict=True):
             pointers[place] = _address(array)
-        code = call.function(pointers, call.sizes)
+        if call.exclusive:
+            with self._lock:
+                flag = call.function(pointers, call.sizes)
+        else:
+            flag = call.function(pointers, call.sizes)
         call.free.append(pointers)
-        if code:
-            raise MeasurementError(f"the kernel of {self.program.name} returned error {code}")
+        return bool(flag)
 
 
 def _address(array: np.ndarray) -> int:

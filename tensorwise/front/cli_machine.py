@@ -168,6 +168,7 @@ def devices(
             "threads": peak.threads,
             "bandwidth_bytes_per_s": dict(peak.bandwidth),
             "flop_per_s": dict(peak.flops),
+            "provisional": peak.provisional,
         }
     if json:
         emit(found)
@@ -197,6 +198,8 @@ def devices(
             for level, rate in peak.bandwidth.items()
         ]
         rows += [(name, f"{rate / 1e9:.1f} Gflop/s") for name, rate in peak.flops.items()]
+        if peak.provisional:
+            rows.append(("provisional", "measured beside other processes; true peaks may be higher"))
     pairs(rows)
 
 

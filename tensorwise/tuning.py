@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Final, final
 
 import numpy as np
@@ -37,6 +38,8 @@ BATCH: Final = 8
 """Configs asked for at a time: one compilation, one child of the worker."""
 FINALISTS: Final = 4
 """Generated kernels that meet the libraries in the choosing rounds."""
+RUNS: Final = 8
+"""Runs of a slow kernel in rounds: one before and one after to see that it is right, two in each of three rounds."""
 CLEARLY: Final = 1.0
 """A generated kernel is the answer when its time over the best library's is below this in the last rounds."""
 HAD: Final = "scipy"
@@ -424,10 +427,12 @@ class _Tuning:
         default = self.space.default(self.work)
         # The untuned kernel is always among them: an answer that it beats would be no answer.
         finalists = [*ranked[:FINALISTS], *(t for t in ranked[FINALISTS:] if t.config == default)]
+        share = max(0.3, 0.25 * (self.budget_s - self.spent())) if math.isfinite(self.budget_s) else 3.0
+        costs = accumulate(RUNS * trial.measurement.seconds for trial in finalists)
+        finalists = [t for t, cost in zip(finalists, costs, strict=True) if cost < share] or finalists[:1]
         if len(finalists) < 2:
             return finalists[0] if finalists else None
         self.say("choosing rounds")
-        share = max(0.3, 0.25 * (self.budget_s - self.spent())) if math.isfinite(self.budget_s) else 3.0
         found = self.device.rounds(
             self.work,
             {str(place): trial.program for place, trial in enumerate(finalists)},
@@ -451,19 +456,25 @@ class _Tuning:
         """Time the winner, the untuned kernel and the libraries in fresh rounds."""
         self.say("confirming rounds")
         left = max(0.5, 0.9 * (self.budget_s - self.spent())) if math.isfinite(self.budget_s) else 5.0
-        kernels: dict[str, Program | str] = {}
+        wanted: dict[str, tuple[Program | str, float]] = {
+            name: (name, measurement.seconds)
+            for name, measurement in self.libraries.items()
+            if measurement.ok
+        }
+        always = {"tensorwise", min(wanted, key=lambda name: wanted[name][1], default="")}
         if winner is not None:
-            kernels["tensorwise"] = winner.program
+            wanted["tensorwise"] = (winner.program, winner.measurement.seconds)
             default = self.space.program(self.work, self.space.default(self.work))
             known = [t.measurement for t in self.trials if t.program == default]
-            fits = all(m.ok and 6 * m.seconds < left / 2 for m in known)
-            if default != winner.program and fits:
-                kernels["untuned"] = default
-        fastest = min([m.seconds for m in self.libraries.values() if m.ok], default=0.0)
-        for name, measurement in sorted(self.libraries.items(), key=lambda item: item[1].seconds):
-            # Three rounds of everything must fit; the fastest library and ours always run.
-            if measurement.ok and (measurement.seconds <= fastest or 6 * measurement.seconds < left / 2):
-                kernels[name] = name
+            if default != winner.program and all(m.ok for m in known):
+                wanted["untuned"] = (default, max((m.seconds for m in known), default=0.0))
+        kernels: dict[str, Program | str] = {}
+        cost = 0.0
+        for name in sorted(wanted, key=lambda name: (name not in always, wanted[name][1])):
+            kernel, seconds = wanted[name]
+            cost += RUNS * seconds
+            if name in always or cost < left or math.isinf(self.budget_s):
+                kernels[name] = kernel
         return self.device.rounds(self.work, kernels, budget_s=left, max_rounds=25)
 
     def _answer(self, winner: Trial | None, rounds: Rounds | None, table: RoundTable | None) -> Operator:

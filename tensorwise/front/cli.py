@@ -201,7 +201,9 @@ def bench(
     n: Extent = None,
     mode: Mode = 0,
     threads: Threads = None,
-    budget: Annotated[float, typer.Option("--budget", help="Seconds for the rounds.")] = 5.0,
+    budget: Annotated[
+        float, typer.Option("--budget", help="Seconds, conversions and verification included.")
+    ] = 5.0,
     dtype: Dtype = "float32",
     seed: Seed = 0,
     json: Json = False,

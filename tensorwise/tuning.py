@@ -233,7 +233,8 @@ def tune(
         Ctrl-C it is the best found so far.
 
     Raises:
-        InputError: the operand, the operation or an argument is not usable.
+        InputError: the operand, the operation or an argument is not usable, or the dense operands and the
+            output do not fit into memory.
     """
     if budget_s is not None and not budget_s > 0:
         raise InputError(f"budget_s must be positive, got {budget_s}")
@@ -245,6 +246,7 @@ def tune(
         raise InputError(f"calls must be positive, got {calls}")
     start = time.perf_counter()
     work = workload(op, entries_from(A, dtype), n=n, mode=mode)
+    work.check_memory(*work.dense, work.assignment.output.tensor)
     budget = budget_s if budget_s is not None else (30.0 if trials is None else math.inf)
     with CpuDevice(threads, seed=seed) as device:
         run = _Tuning(work, device, start, budget, trials, calls, store, progress, observe)

@@ -101,10 +101,11 @@ def bench(
     """Time the space's default program and every library that has the routine.
 
     Raises:
-        InputError: the operand does not fit the operation.
+        InputError: the operand does not fit the operation, or dense operands and output not into memory.
         MeasurementError: nothing could be timed.
     """
     work = workload(op, entries, n=n, mode=mode)
+    work.check_memory(*work.dense, work.assignment.output.tensor)
     space = cpu_space(work.assignment, next(iter(work.sparse)))
     program = space.program(work, space.default(work))
     count = threads or available_threads()

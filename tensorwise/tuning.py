@@ -19,7 +19,7 @@ from tensorwise.data.store import Store
 from tensorwise.device.cpu import CpuDevice, Rounds
 from tensorwise.device.device import Measurement
 from tensorwise.device.library import LIBRARY, available
-from tensorwise.device.rounds import RoundTable
+from tensorwise.device.rounds import Ratio, RoundTable
 from tensorwise.errors import CompilerError, InputError, MeasurementError, StoreError, TensorwiseError
 from tensorwise.operator import Operator, bind, default_kernel
 from tensorwise.program.generated import GeneratedKernel
@@ -126,6 +126,14 @@ class TuneResult:
         return sum(trial.measurement.status in ("ok", "censored") for trial in self.trials)
 
     @property
+    def generated_ratio(self) -> Ratio | None:
+        """Time of ``best_generated`` over that of the fastest library of the same rounds; None where one was in none."""
+        timed = [standing for standing in self.baselines.values() if standing.rounds]
+        if self.table is None or self.best_generated is None or not self.best_generated.rounds or not timed:
+            return None
+        return self.table.ratio("tensorwise", min(timed, key=lambda standing: standing.seconds).name)
+
+    @property
     def break_even_calls(self) -> float:
         """Calls after which tuning and conversion are paid for, against what the user had; inf if never."""
         had = self.baselines.get(HAD)
@@ -136,6 +144,13 @@ class TuneResult:
     def to_json(self) -> dict[str, Any]:
         """Return the answer as JSON; the keys are documented and stable (docs/command-line.md)."""
         calls = self.break_even_calls
+        generated = self.best_generated.to_json() if self.best_generated else None
+        if generated is not None:
+            ratio = self.generated_ratio
+            generated |= {
+                "ratio_to_best_library": ratio.median if ratio else None,
+                "ratio_spread": ratio.spread if ratio else None,
+            }
         return {
             "op": self.workload.op,
             "threads": self.threads,
@@ -143,7 +158,7 @@ class TuneResult:
             "nnz": self.workload.entries.nnz,
             "dtype": str(self.workload.dtype),
             "best": self.best.to_json(),
-            "best_generated": self.best_generated.to_json() if self.best_generated else None,
+            "best_generated": generated,
             "baselines": {name: standing.seconds for name, standing in self.baselines.items()},
             "ratio_to_best_library": self.ratio,
             "candidates_measured": self.candidates_measured,

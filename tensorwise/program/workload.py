@@ -79,8 +79,6 @@ class Workload:
     @property
     def keeps_pattern(self) -> bool:
         """Whether the output has exactly the sparse operand's indices and is stored in its pattern."""
-        if not self.sparse:
-            return False
         first = self.assignment.access(next(iter(self.sparse)))
         return self.assignment.output.indices == first.indices
 

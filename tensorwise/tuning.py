@@ -31,6 +31,7 @@ from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space, portfolio
 from tensorwise.tensor.entries import entries_from
 from tensorwise.toolchain.compiler import find_compiler
+from tensorwise.units import time_text
 
 SEARCH_SHARE: Final = 0.65
 """Share of the budget for the search; the rest is for rounds, which decide."""
@@ -191,13 +192,13 @@ class TuneResult:
                 what += "  (too slow for the rounds)"
             marker = "*" if row == self.best else " "
             lines.append(
-                f"{row.name:<11}{marker} {_time(row.seconds):>10} {_time(row.spread_s):>9} "
+                f"{row.name:<11}{marker} {time_text(row.seconds):>10} {time_text(row.spread_s):>9} "
                 f"{row.seconds / self.best.seconds:>6.2f}x  {what}".rstrip()
             )
         calls = self.break_even_calls
         lines.append(
             f"{len(self.trials)} candidates tried, {self.candidates_measured} measured; tuning {self.tuning_s:.1f} s "
-            f"(compiling {self.compile_s:.1f} s), conversion {_time(self.best.conversion_s)}, "
+            f"(compiling {self.compile_s:.1f} s), conversion {time_text(self.best.conversion_s)}, "
             f"{self.best.bytes_held / 1e6:.2f} MB held"
         )
         lines.append(
@@ -586,13 +587,3 @@ class _Tuning:
         except (TensorwiseError, MemoryError) as error:
             self.notes.append(f"{kernel.name} cannot be bound here ({error}); this is SciPy")
             return bind(LIBRARY["scipy"](), self.work, self.device.threads)
-
-
-def _time(seconds: float) -> str:
-    """Return seconds with a unit that suits them."""
-    if not math.isfinite(seconds):
-        return "-"
-    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"

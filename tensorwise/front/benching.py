@@ -7,13 +7,13 @@ from typing import Any, final
 from tensorwise.device.cpu import CpuDevice, Rounds
 from tensorwise.device.library import available
 from tensorwise.errors import MeasurementError
-from tensorwise.front.svg import time_text
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.cpu import cpu_space
 from tensorwise.tensor.entries import Entries
 from tensorwise.toolchain.threads import available_threads
+from tensorwise.units import time_text
 
 OURS = GeneratedKernel.name
 

@@ -275,7 +275,7 @@ def store_import(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines that export wrote.")],
     json: Json = False,
 ) -> None:
-    """Add the records of a file that ``export`` wrote; those already there are skipped."""
+    """Add the records of a file that `export` wrote; those already there are skipped."""
     from tensorwise.data.store import Store
 
     if not path.is_file():

@@ -13,12 +13,11 @@ term. What is left are errors of the measured peaks (other processes, clock boos
 parallel): hence a time is called implausible only below half the bound, or a quarter while figures are provisional.
 """
 
+import contextlib
 import ctypes
 import functools
 import json
 import math
-import os
-import tempfile
 import threading
 import time
 import weakref
@@ -35,6 +34,7 @@ from tensorwise.ids import content_id
 from tensorwise.program.workload import Workload
 from tensorwise.toolchain.cache import default_cache
 from tensorwise.toolchain.places import cache_dir
+from tensorwise.writing import replacing
 
 __all__ = [
     "CpuTime",
@@ -195,14 +195,10 @@ def _write(path: Path, found: Roofline) -> None:
     """Remember figures; a place that cannot be written to costs another measurement, nothing more."""
     facts = {"bandwidth": dict(found.bandwidth), "flops": dict(found.flops)}
     text = json.dumps({**facts, "provisional": found.provisional})
-    try:
+    with contextlib.suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-        os.replace(name, path)
-    except OSError:
-        return
+        with replacing(path) as file:
+            file.write(text.encode())
 
 
 def _measure(threads: int) -> Roofline:

@@ -145,7 +145,7 @@ def _unreached(workload: Workload) -> np.ndarray | None:
     reached = np.zeros(tuple(workload.sizes[i] if i in coordinates else 1 for i in output), dtype=bool)
     if all(workload.sizes[i] for i in workload.assignment.reduced if i not in coordinates):
         reached[tuple(coordinates[i] if i in coordinates else np.zeros(1, np.int64) for i in output)] = bool(
-            not workload.sparse or workload.entries.nnz
+            workload.entries.nnz
         )
     return None if reached.all() else ~reached
 

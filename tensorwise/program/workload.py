@@ -1,5 +1,6 @@
 """A Workload: an einsum with concrete operands - sparsity patterns, sizes and dtype."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,7 @@ from tensorwise.program.einsum import Assignment, Einsum
 from tensorwise.program.ops import NAMED, mttkrp
 from tensorwise.program.reference import Reference, reference
 from tensorwise.tensor.entries import Entries
+from tensorwise.tensor.memory import available_bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +79,6 @@ class Workload:
     @property
     def keeps_pattern(self) -> bool:
         """Whether the output has exactly the sparse operand's indices and is stored in its pattern."""
-        if not self.sparse:
-            return False
         first = self.assignment.access(next(iter(self.sparse)))
         return self.assignment.output.indices == first.indices
 
@@ -154,6 +154,25 @@ class Workload:
                     f"operand {name} must be {self.dtype} as the sparse operand is, got {operand.dtype}; "
                     f"convert it with .astype(numpy.{self.dtype}) or tune the matrix in {operand.dtype}"
                 )
+
+    def check_memory(self, *tensors: str) -> None:
+        """Raise InputError unless dense arrays of ``tensors`` fit into the memory that is free now."""
+        needed = {name: math.prod(self._dense_shape(name)) * self._item_bytes(name) for name in tensors}
+        total, free = sum(needed.values()), available_bytes()
+        if total <= free:
+            return
+        largest = max(needed, key=lambda tensor: needed[tensor])
+        raise InputError(
+            f"the dense arrays take {total / 2**30:,.1f} GiB, most of them {self.assignment.access(largest)} of shape "
+            f"{self._dense_shape(largest)}, but {free / 2**30:,.1f} GiB of memory are free; choose a smaller n, or "
+            "renumber the sparse operand's indices without those that have no entry"
+        )
+
+    def _dense_shape(self, tensor: str) -> tuple[int, ...]:
+        return self.output_shape if tensor == self.assignment.output.tensor else self.shape(tensor)
+
+    def _item_bytes(self, tensor: str) -> int:
+        return (self.output_dtype if tensor == self.assignment.output.tensor else self.dtype).itemsize
 
     def reference(self, operands: Sequence[np.ndarray]) -> Reference:
         """Return the dense reference of this workload (see :mod:`tensorwise.program.reference`)."""

@@ -45,9 +45,10 @@ class Settings:
     """What the figures depend on.
 
     Attributes:
-        trials, budget_s: the search ends after so many candidates or seconds.
+        trials, budget_s: the search ends after so many candidates, or seconds; the portfolio is tried in any case.
         seed: of operands, search and the order within rounds.
-        rounds, rounds_s: undisturbed rounds of the comparison, and seconds after which no further one starts.
+        rounds, rounds_s: undisturbed rounds of the comparison, and seconds after which no further one starts
+            (three are run in any case).
     """
 
     trials: int = 64
@@ -96,16 +97,21 @@ def search(work: Workload, device: CpuDevice, settings: Settings) -> Found:
     start = time.perf_counter()
     space = cpu_space(work.assignment, "A")
     rng = np.random.default_rng(settings.seed)
-    strategy = STRATEGIES["genetic"](space, work, rng, seeds=portfolio(space, work))
+    known = portfolio(space, work)
+    strategy = STRATEGIES["genetic"](space, work, rng, seeds=known)
     default = space.default(work)
     times: dict[Config, float] = {}
     tried = 0
-    while tried < settings.trials and (left := settings.budget_s - (time.perf_counter() - start)) > 0:
+    while tried < settings.trials:
+        left = settings.budget_s - (time.perf_counter() - start)
+        if left <= 0 and tried >= len(known):
+            break
         configs = strategy.ask(min(BATCH, settings.trials - tried))
         if not configs:
             break
         programs = [space.program(work, config) for config in configs]
-        measured = list(device.measure_kernels(work, programs, min(times.values(), default=None), left))
+        limit_s = None if tried < len(known) else left
+        measured = list(device.measure_kernels(work, programs, min(times.values(), default=None), limit_s))
         tried += len(measured)
         strategy.tell(configs[: len(measured)], [m.cost for m in measured])
         times |= {config: m.seconds for config, m in zip(configs, measured, strict=False) if m.ok}
@@ -185,7 +191,8 @@ class _Bench:
         tables = []
         for names, rounds, budget_s in groups:
             calls = {name: self._call(self.bound[name]) for name in names}
-            tables.append(interleave(calls, rounds, budget_s, self.rng, max_s=LONGEST_S))
+            enough_s = 2 * MIN_ROUNDS * sum(self.took[name] for name in names)
+            tables.append(interleave(calls, rounds, max(budget_s, enough_s), self.rng, max_s=LONGEST_S))
         for name, bound in self.bound.items():
             if wrong := self._wrong(bound):
                 self.failed[name] = f"wrong after timing: {wrong}"[:200]

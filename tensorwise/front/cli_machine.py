@@ -56,7 +56,7 @@ def cache_warm(
         bool,
         typer.Option(
             "--all",
-            help="Also narrow dense operands, all modes of mttkrp, tensors of order 4 and 5, float64: some 900 kernels.",
+            help="Also narrow dense operands, all modes of mttkrp, tensors of order 4 and 5, float64: many more kernels.",
         ),
     ] = False,
     json: Json = False,

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from tensorwise.errors import InputError
-from tensorwise.program.kernel import BoundKernel, Kernel
+from tensorwise.program.kernel import BoundKernel, Kernel, address
 from tensorwise.program.packed import PackedOperands, arranged
 from tensorwise.program.program import ELEMS, PlanKey, Program, kernel_text
 from tensorwise.program.workload import Workload
@@ -155,7 +155,7 @@ class BoundProgram(BoundKernel):
         place, out_place = call.places
         layout = ctypes.c_void_p * len(call.pointers)
         free = call.free
-        empty, ndarray, address = np.empty, np.ndarray, ctypes.addressof
+        empty, ndarray, addressof = np.empty, np.ndarray, ctypes.addressof
         at: Any = ctypes.c_char.from_buffer  # arrays have the buffer protocol, but their type does not say so
         if 0 in shape or 0 in out_shape:
             return None  # an empty array has no address
@@ -171,8 +171,8 @@ class BoundProgram(BoundKernel):
             except IndexError:
                 pointers = layout(*keep._main.pointers)
             # Through the buffer protocol an address costs 0.4 us, by ndarray.ctypes 1.4, by the interface 3.
-            pointers[place] = address(at(operand)) if operand.flags.writeable else operand.ctypes.data
-            pointers[out_place] = address(at(out))
+            pointers[place] = addressof(at(operand)) if operand.flags.writeable else operand.ctypes.data
+            pointers[out_place] = addressof(at(out))
             flag = function(pointers, sizes)
             free.append(pointers)
             if flag:
@@ -188,7 +188,7 @@ class BoundProgram(BoundKernel):
         except IndexError:
             pointers = (ctypes.c_void_p * len(call.pointers))(*call.pointers)
         for place, array in zip(call.places, arrays, strict=True):
-            pointers[place] = _address(array)
+            pointers[place] = address(array)
         if call.exclusive:
             with self._lock:
                 flag = call.function(pointers, call.sizes)
@@ -196,11 +196,3 @@ class BoundProgram(BoundKernel):
             flag = call.function(pointers, call.sizes)
         call.free.append(pointers)
         return bool(flag)
-
-
-def _address(array: np.ndarray) -> int:
-    """Return where an array's data lies, by the quickest way that it allows (see ``fast_call``)."""
-    if array.size and array.flags.carray:
-        buffer: Any = array
-        return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
-    return array.ctypes.data

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Final
 
 from tensorwise.codegen import ir
-from tensorwise.codegen.ir import Const, Expr, If, Ramp, Reg, Store, Type, Var
+from tensorwise.codegen.ir import Const, Expr, If, Ramp, Reg, Set, Store, Type, Var
 from tensorwise.errors import ScheduleError
 from tensorwise.program import monoids
 from tensorwise.program.einsum import Access, Call, Constant, Expression
@@ -80,6 +80,8 @@ class Accumulation(Nest, abc.ABC):
             lanes = max((value.type.lanes for _, value, _ in slot), default=1)
             self.registers(accumulators, tuple(key for _, _, key in slot), (), lanes)
         self.emit(replace(env, accumulators=accumulators, slot=(), replica=()), loops)
+        if self.monoid.single:
+            self.begin(accumulators)
         results = {slot: self.merged(accumulators, tuple(key for _, _, key in slot)) for slot in slots}
         if self.watch:
             self.watched([result[0] for result in results.values()])
@@ -103,18 +105,49 @@ class Accumulation(Nest, abc.ABC):
         return accumulators.registers[key]
 
     def merged(self, accumulators: Accumulators, slot: tuple[object, ...]) -> tuple[Expr, ...]:
-        """Combine all replicas of a slot into its first registers."""
+        """Combine all replicas of a slot: vectors of equal length first, then their lanes."""
         main = accumulators.registers[(slot, ())]
+        replicas: dict[int, list[tuple[Var, ...]]] = {}
         for (other, replica), registers in accumulators.registers.items():
             if other == slot and replica:
-                lanes = registers[0].type.lanes
-                folded: tuple[Expr, ...] = registers
-                if lanes > main[0].type.lanes:
-                    folded = tuple(
-                        ir.Fold(monoids.fold_operator(self.monoid, c), r) for c, r in enumerate(registers)
-                    )
-                self.block.extend(monoids.combine(self.monoid, main, folded))
+                replicas.setdefault(registers[0].type.lanes, []).append(registers)
+        results: list[tuple[Expr, ...]] = []
+        for lanes, (first, *others) in replicas.items():
+            if lanes == main[0].type.lanes:
+                results.extend([first, *others])
+                continue
+            for registers in others:
+                self.block.extend(monoids.combine(self.monoid, first, registers))
+            folded = [ir.Fold(monoids.fold_operator(self.monoid, c), r) for c, r in enumerate(first)]
+            results.append(tuple(folded))
+        untouched = not any(isinstance(s, Set) and s.var == main[0] for s in ir.walk(tuple(self.block)))
+        if self.monoid.single and untouched and len(results) == 1:
+            accumulators.declarations.remove(self.identity(main[0]))
+            return (self.let("total", results[0][0]),)
+        for result in results:
+            self.block.extend(monoids.combine(self.monoid, main, result))
         return main
+
+    def identity(self, register: Var) -> Reg:
+        """Return the declaration of an accumulator for values."""
+        zero = Const(self.monoid.components[0].identity, Type(self.plan.elem))
+        return Reg(register, ir.widen(zero, register.type.lanes))
+
+    def begin(self, accumulators: Accumulators) -> None:
+        """Let accumulators start with their first term where it is certain to come first: 0 + x costs an addition."""
+        block = accumulators.declarations
+        for register, *_ in accumulators.registers.values():
+            declared = block.index(self.identity(register))
+            for place in range(declared + 1, len(block)):
+                statement = block[place]
+                if isinstance(statement, Set) and statement.var == register:
+                    match statement.value:
+                        case ir.Op(args=(before, term)) if before == register:
+                            block[place] = Reg(register, term)
+                            del block[declared]
+                    break
+                if any(register in ir.variables(e) for s in ir.walk((statement,)) for e in ir.expressions(s)):
+                    break
 
     def watched(self, results: list[Expr]) -> None:
         """Raise the flag when a result is NaN (also, harmlessly, when infinities cancel)."""

@@ -2,7 +2,7 @@
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, final
 
@@ -12,6 +12,7 @@ from tensorwise.errors import InputError
 from tensorwise.program.kernel import BoundKernel, Kernel, address
 from tensorwise.program.packed import PackedOperands, arranged
 from tensorwise.program.program import ELEMS, PlanKey, Program, kernel_text
+from tensorwise.program.schedule import Bound, Schedule
 from tensorwise.program.workload import Workload
 from tensorwise.tensor.fibertree import Tensor
 from tensorwise.toolchain.cache import default_cache
@@ -136,7 +137,12 @@ class BoundProgram(BoundKernel):
 
     def resized(self, workload: Workload) -> "BoundProgram":
         """Return the same program and packed operands for a workload that differs in dense-only extents."""
-        return BoundProgram(self.program, workload, self.threads, self.packed.tensors)
+        directives = self.program.schedule.directives
+        fitting = tuple(
+            d for d in directives if not isinstance(d, Bound) or workload.sizes[d.index] == d.size
+        )
+        program = replace(self.program, schedule=Schedule(fitting))
+        return BoundProgram(program, workload, self.threads, self.packed.tensors)
 
     def fast_call(self) -> Callable[[np.ndarray], np.ndarray | None] | None:
         """Return the shortest way to call a program with one dense operand, None where there is none.

@@ -29,6 +29,8 @@ from tensorwise.tensor.remap import Axis, join, off_diagonal
 
 MAX_REPLICAS: Final = 16
 """Unrolled copies get accumulators of their own while these stay within the vector registers."""
+MAX_STRIPS: Final = 8
+"""Strips of a bound index that need no loop."""
 CACHE_LINE_BYTES: Final = 64
 
 
@@ -273,6 +275,12 @@ class _Lowering(Accumulation):
             return stop
 
         def strip(start: Expr, stop: Expr, vectors: int, lanes: int) -> None:
+            if isinstance(start, Const) and isinstance(stop, Const):
+                bases = range(int(start.value), int(stop.value), vectors * lanes)
+                if len(bases) <= MAX_STRIPS:
+                    for base in bases:
+                        self.emit(env, (*rest, Lanes(loop, Const(base), vectors, lanes, leader)))
+                    return
             var = self.fresh(loop.name)
             with self.scope(lambda block: For(var, start, stop, vectors * lanes, block)):
                 self.emit(env, (*rest, Lanes(loop, var, vectors, lanes, leader)))
@@ -283,7 +291,11 @@ class _Lowering(Accumulation):
             vectors //= 2
         if tile.lanes == 1:
             return
-        if overlaps:
+        if overlaps and isinstance(at, Const) and isinstance(end, Const):
+            if at.value < end.value and tile.lanes <= end.value:
+                strip(end - tile.lanes, end, 1, tile.lanes)
+                return
+        elif overlaps:
             fits = ir.compare("le", Const(tile.lanes), end)
             with (
                 self.scope(lambda body: If(ir.compare("lt", at, end), body)),
@@ -331,7 +343,7 @@ class _Lowering(Accumulation):
 
         Operands packed in blocks are padded; accumulators are written behind a guard of their own.
         """
-        if env.accumulators is None or index in self.assignment.reduced:
+        if env.accumulators is None or index in self.assignment.reduced or index in self.permutations:
             return True
         if any(Axis(index) in format.axes for format in self.plan.formats.values()):
             return True

@@ -106,7 +106,11 @@ class Nest(abc.ABC):
         self.names: dict[str, int] = {}
         self.copies = 0
         self.initial: float | None = None
-        self.extents = {index: Var(f"N_{index}") for index in self.assignment.indices}
+        bounds = self.schedule.bounds
+        self.extents: dict[str, Expr] = {
+            index: Const(bounds[index]) if index in bounds else Var(f"N_{index}")
+            for index in self.assignment.indices
+        }
         self.splits: dict[str, Expr] = {
             index: Const(size) if size <= CONSTANT_SPLIT else Var(f"s_{index}")
             for index, size in self.schedule.splits.items()
@@ -169,8 +173,8 @@ class Nest(abc.ABC):
 
     def sizes(self) -> tuple[Var, ...]:
         """Sizes in the order of the call: extents, run-time splits, numbers of positions."""
-        splits = [size for size in self.splits.values() if isinstance(size, Var)]
-        return (*self.extents.values(), *splits, *self.counts.values())
+        given = (*self.extents.values(), *self.splits.values(), *self.counts.values())
+        return tuple(size for size in given if isinstance(size, Var))
 
     def output_size(self) -> Expr:
         """Number of output elements."""

@@ -41,6 +41,11 @@ class PackedOperands:
                 f"the program has formats for ({', '.join(program.formats)}), the workload's sparse operands are "
                 f"({', '.join(workload.sparse)}); give them in this order"
             )
+        for index, size in program.schedule.bounds.items():
+            if workload.sizes[index] != size:
+                raise ScheduleError(
+                    f"bound({index},{size}): index {index} of this workload extends to {workload.sizes[index]}"
+                )
         if workload.assignment.monoid.name in ("max", "min", "prod") and len(workload.sparse) > 1:
             raise ScheduleError(
                 f"{workload.assignment.monoid.name} over several sparse operands is not supported"

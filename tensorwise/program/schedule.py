@@ -3,7 +3,7 @@
 A loop is named after its axis: ``i`` for a whole index, ``i1`` and ``i0`` for the outer and inner
 part of a split one, ``k#`` and ``k-i`` for the slots and diagonals of a format. A schedule parses from and prints as text::
 
-    split(k,1024) reorder(k1,i,j,k0) parallel(i,dynamic,32) tile(j,8x8) unroll(k0,4) prefetch(B,16)
+    split(k,1024) reorder(k1,i,j,k0) parallel(i,dynamic,32) tile(j,8x8) unroll(k0,4) prefetch(B,16) bound(j,256)
 """
 
 import re
@@ -116,7 +116,23 @@ class Prefetch:
         return f"prefetch({self.tensor},{self.distance})"
 
 
-Directive = Split | Reorder | Parallel | Unroll | Tile | Prefetch
+@dataclass(frozen=True)
+class Bound:
+    """Compile the extent of an index in, so that strips of a tile need no loops and leave no rest::
+
+        for j step 16: ...; for the rest: ...   ->   j = 0..16; j = 16..32
+
+    The program then serves operands of this extent only (the directive ``bound`` of TACO).
+    """
+
+    index: str
+    size: int
+
+    def __str__(self) -> str:
+        return f"bound({self.index},{self.size})"
+
+
+Directive = Split | Reorder | Parallel | Unroll | Tile | Prefetch | Bound
 
 
 def _whole(text: str) -> int:
@@ -139,6 +155,7 @@ _READERS: Final[dict[str, Callable[..., Directive]]] = {
     "unroll": lambda loop, factor="0": Unroll(loop, _whole(factor)),
     "tile": _tile,
     "prefetch": lambda tensor, distance: Prefetch(tensor, _whole(distance)),
+    "bound": lambda index, size: Bound(index, _whole(size)),
 }
 
 
@@ -182,6 +199,11 @@ class Schedule:
         return {d.index: d.size for d in self.directives if isinstance(d, Split)}
 
     @property
+    def bounds(self) -> dict[str, int]:
+        """Index -> extent that is compiled in."""
+        return {d.index: d.size for d in self.directives if isinstance(d, Bound)}
+
+    @property
     def order(self) -> tuple[str, ...] | None:
         """The loops as reordered, or None."""
         return next((d.loops for d in self.directives if isinstance(d, Reorder)), None)
@@ -220,6 +242,13 @@ class Schedule:
                 )
             if size < 1:
                 raise ScheduleError(f"{Split(index, size)}: the size must be at least 1")
+        for index, size in self.bounds.items():
+            if size < 1:
+                raise ScheduleError(f"{Bound(index, size)}: the extent must be at least 1")
+            if index not in indices or index in splits:
+                raise ScheduleError(
+                    f"{Bound(index, size)}: it takes an index that is not split; there are {indices}"
+                )
         # Slots and diagonals are loops of formats: where the order names one, it stands for its index.
         given = [axis for axis in map(Axis.named, self.order or ()) if axis is not None]
         stands = {axis.mode: axis for axis in given if axis.part in ("slot", "diagonal")}
@@ -243,6 +272,7 @@ class Schedule:
         for word, named in (
             ("split", [d.index for d in self.directives if isinstance(d, Split)]),
             ("unroll", [d.loop for d in self.directives if isinstance(d, Unroll)]),
+            ("bound", [d.index for d in self.directives if isinstance(d, Bound)]),
         ):
             for name in named:
                 if named.count(name) > 1:

@@ -17,9 +17,11 @@ from typing import Final, final
 from tensorwise.errors import InputError
 from tensorwise.program.accumulate import MAX_COPIES
 from tensorwise.program.einsum import Assignment
+from tensorwise.program.lower import MAX_STRIPS
 from tensorwise.program.program import Program
 from tensorwise.program.schedule import (
     CONSTANT_SPLIT,
+    Bound,
     Directive,
     Parallel,
     Prefetch,
@@ -48,6 +50,8 @@ MOST_UNROLLED: Final = 64
 """Copies of the innermost body, beyond which a kernel overflows registers and instruction cache."""
 PREFETCHED_BYTES: Final = 4 * 2**20
 """Operands above this many bytes miss the second-level cache often enough to be asked for ahead."""
+LONGEST_BOUND: Final = 512
+"""Extents up to this are worth compiling in; for longer ones a loop over strips costs nothing."""
 MOST_STEPS_A_TERM: Final = 16
 """Iterations of discordant search that are tried for each term; more have never paid."""
 
@@ -88,6 +92,8 @@ class CpuSpace(Space):
         if tile != "none":
             lanes = _number(config["vector_bytes"]) // workload.dtype.itemsize
             directives.append(Tile(axes[tile].name, _number(config["vectors"]), lanes))
+        if config["bound"]:
+            directives.append(Bound(tile[:-1], workload.sizes[tile[:-1]]))
         if config["unroll_blocks"]:
             directives.extend(
                 Unroll(axes[loop].name)
@@ -254,6 +260,12 @@ def _execution(
             prefer=lambda earlier, w: 4 * w.dtype.itemsize if _gathers(earlier) else vector_bytes(),
             doc="Bytes of a vector: SSE and NEON, AVX2, AVX-512; not wider than the machine's registers",
             narrow=lambda earlier, w: None if earlier["tile"] == "none" else _vector_widths(earlier, w),
+        ),
+        Flag(
+            "bound", binds="compile", prefer=lambda earlier, w: str(earlier["tile"])[:-1] in assignment.reduced,
+            doc="Compile the extent of the tiled dense index in: no loops over strips, no rest; worth a kernel of its "
+            "own where strips are entered for each entry, as in SDDMM",
+            narrow=lambda earlier, w: (True, False) if _boundable(earlier, dense_only, w) else None,
         ),
         Flag(
             "unroll_blocks", binds="compile", prefer=True,
@@ -462,6 +474,12 @@ def _default_tile(earlier: Earlier, dense_only: list[str], w: Workload) -> Value
     return order[-1] if order[-1] != earlier["parallel"] else "none"
 
 
+def _boundable(earlier: Earlier, dense_only: list[str], w: Workload) -> bool:
+    """Whether the tile runs over a short dense index in one piece."""
+    index = str(earlier["tile"])[:-1]
+    return index in dense_only and earlier[f"split_{index}"] == 1 and w.sizes[index] <= LONGEST_BOUND
+
+
 def _gathers(earlier: Earlier) -> bool:
     """Whether the tile runs along a compressed level."""
     return earlier.get(f"kind_{earlier['tile']}") in ("C", "C16")
@@ -513,6 +531,8 @@ def _strips(earlier: Earlier) -> int:
     """Copies that a tile makes: full strips, their halves, an overlapping one, narrower ones."""
     if earlier["tile"] == "none":
         return 1
+    if earlier["bound"]:
+        return MAX_STRIPS * _number(earlier["vectors"]) + 4
     vectors, copies = _number(earlier["vectors"]), 0
     while vectors:
         vectors, copies = vectors // 2, copies + vectors
@@ -648,6 +668,10 @@ def portfolio(space: Space, workload: Workload) -> list[Config]:
     partials.append({"parallel": "none"})
     partials.extend({"vectors": vectors} for vectors in (1, 2, 4, 12) if start["tile"] != "none")
     partials.extend({"unroll": factor} for factor in (1, 2, 8))
+    if start["bound"] is not None:
+        partials.extend(
+            {"bound": flag, "vectors": vectors} for flag in (True, False) for vectors in (1, 2, 4, 8)
+        )
     partials.extend({"prefetch": distance} for distance in (8, 16))
     if start["tile"] != "none" and f"kind_{start['tile']}" in start:
         partials.extend({"tile": "none", "unroll": factor} for factor in (1, 2, 4, 8))

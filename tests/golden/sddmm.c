@@ -35,8 +35,8 @@ static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t th
             for (int64_t k_3 = stop_2; k_3 < N_k; ++k_3) {
                 acc_4 = (acc_4 + ((av * B_values[((i * N_k) + k_3)]) * D_values[((j * N_k) + k_3)]));
             }
+            acc_1 = (acc_1 + acc_2);
             acc = (acc + tw_fold_add_f32x8(acc_1));
-            acc = (acc + tw_fold_add_f32x8(acc_2));
             acc = (acc + tw_fold_add_f32x4(acc_3));
             acc = (acc + acc_4);
             out[ap] = acc;

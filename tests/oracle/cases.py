@@ -9,6 +9,7 @@ from tensorwise.program.einsum import Einsum
 from tensorwise.program.program import ELEMS, PlanKey, Program, kernel_text, program_for
 from tensorwise.program.schedule import (
     CONSTANT_SPLIT,
+    Bound,
     Directive,
     Parallel,
     Prefetch,
@@ -311,6 +312,12 @@ def _schedule(
             directives.append(Unroll(axis.name, int(rng.choice([2, 3, 4]))))
     if workload.dense and rng.random() < 0.3:
         directives.append(Prefetch(str(rng.choice(workload.dense)), int(rng.choice([1, 4, 16]))))
+    followed = {axis.mode for axis in taken if axis.part == "whole"}
+    whole_indices = [i for i in workload.assignment.indices if i not in splits and i not in followed]
+    if whole_indices and rng.random() < 0.25:
+        index = whole_indices[int(rng.integers(len(whole_indices)))]
+        if workload.sizes[index] > 0:
+            directives.append(Bound(index, workload.sizes[index]))
     return Schedule(tuple(directives))
 
 

@@ -11,7 +11,7 @@ from tensorwise.tensor.levels import LEVELS
 from tensorwise.tensor.orders import ORDERS
 from tests.oracle.cases import EINSUMS, Case
 
-DIRECTIVES = ("split", "reorder", "parallel", "unroll", "tile", "prefetch")
+DIRECTIVES = ("split", "reorder", "parallel", "unroll", "tile", "prefetch", "bound")
 FEATURES = (
     "float32", "float64", "extent 0", "extent 1", "no entries", "empty rows", "dense row", "duplicates",
     "nan stored", "inf stored", "nan in a dense operand", "inf in a dense operand",

@@ -25,7 +25,7 @@ class Counting:
         monkeypatch.setattr(Compiler, "compile", lambda own, *given: self.compile(own, *given))
 
     def compile(self, own: Compiler, sources: Sequence[Path], *more: object) -> None:
-        self.sizes.append(sources[0].read_text().count("int tw_"))
+        self.sizes.append(sources[0].read_text().count("\nint tw_"))
         self.plain(own, sources, *more)  # type: ignore[arg-type]
 
 

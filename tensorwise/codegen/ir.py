@@ -10,7 +10,7 @@
     bind   = None (serial) | Workers(policy)
     expr   = Const(value, type) | Var(name, type) | Load(buffer, index) | Op(name, expr*, type)
            | Splat(expr, lanes) | Ramp(base, lanes) | Fold(operator, vector)
-    type   = elem x lanes;  elem = f32 | f64 | i32 | i64
+    type   = elem x lanes;  elem = f32 | f64 | i64        (of a buffer also f16 | bf16 | i32)
 
 Indices and loop variables are i64. A Load or Store whose index is a Ramp moves ``lanes`` neighbours;
 one whose index is any other vector gathers. Lowering unrolls; printers never do.
@@ -35,6 +35,8 @@ class Type:
 
 
 I64: Final = Type("i64")
+WIDENED: Final = {"f16": "f32", "bf16": "f32", "i32": "i64"}
+"""Elements that only memory knows -> what a Load makes of them. A Store rounds to them, to nearest even."""
 
 
 class _Arithmetic:
@@ -88,19 +90,23 @@ class Buffer:
     def __getitem__(self, index: "Expr | int") -> "Load":
         return Load(self, as_expr(index))
 
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of an element."""
+        return int(self.elem.lstrip("bfi")) // 8
+
 
 @dataclass(frozen=True)
 class Load(_Arithmetic):
-    """Element, neighbours (Ramp) or gathered elements of a buffer. 32-bit integers widen to i64."""
+    """Element, neighbours (Ramp) or gathered elements of a buffer, widened (see ``WIDENED``)."""
 
     buffer: Buffer
     index: "Expr"
 
     @property
     def type(self) -> Type:  # type: ignore[override]
-        """The buffer's element type with the index's lanes."""
-        elem = self.buffer.elem if self.buffer.elem[0] == "f" else "i64"
-        return Type(elem, self.index.type.lanes)
+        """The buffer's element type, widened, with the index's lanes."""
+        return Type(WIDENED.get(self.buffer.elem, self.buffer.elem), self.index.type.lanes)
 
 
 @dataclass(frozen=True)
@@ -218,7 +224,7 @@ class Set:
 
 @dataclass(frozen=True)
 class Store:
-    """Write an element, or neighbours when the index is a Ramp."""
+    """Write an element, or neighbours when the index is a Ramp; halves are rounded to nearest even."""
 
     buffer: Buffer
     index: Expr

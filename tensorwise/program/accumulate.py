@@ -191,7 +191,8 @@ class Accumulation(Nest, abc.ABC):
             )
         if partial:
             self.initial = self.monoid.components[0].identity
-            buffer = self.output
+            self.rounds_partial = self.output.elem in ("f16", "bf16") and not (self.private or self.waits)
+            buffer = self.work if self.waits else self.output
             atomic = env.shared_output
             if env.shared_output and self.private:
                 buffer, atomic = self.work, False
@@ -201,7 +202,8 @@ class Accumulation(Nest, abc.ABC):
             return
         if env.skips_output and not (self.plan.keep_pattern and len(self.plan.formats) == 1):
             self.initial = -1.0 if self.output.elem == "i64" else 0.0
-        self.block.append(Store(self.output, index, ir.widen(monoids.finish(self.monoid, state), lanes)))
+        buffer = self.work if self.waits else self.output
+        self.block.append(Store(buffer, index, ir.widen(monoids.finish(self.monoid, state), lanes)))
 
     def output_index(self, env: Env) -> Expr:
         """Where the output element of this point lies."""

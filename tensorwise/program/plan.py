@@ -1,7 +1,7 @@
 """The Plan: everything that lowering needs to know, checked before a loop is emitted."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tensorwise.errors import ScheduleError
 from tensorwise.program.einsum import Assignment
@@ -17,11 +17,12 @@ class Plan:
     Attributes:
         formats: sparse operand -> format, its modes named by the operand's indices.
         widths: sparse operand -> (pos, crd) element types of each level ('' where there are none).
-        elem: ``f32`` or ``f64``.
+        elem: ``f32`` or ``f64``: what is computed in, and what operands are kept in unless ``halves`` says otherwise.
         column_major: dense operands whose first index is contiguous.
         keep_pattern: the output holds one value an entry of the first sparse operand.
         masked: consult the source map before a stored position contributes.
         exact: indices whose extent is a multiple of their constant split, so that no guard is needed.
+        halves: operands, and the output, that are kept in ``f16`` or ``bf16``.
     """
 
     assignment: Assignment
@@ -34,6 +35,7 @@ class Plan:
     masked: bool
     exact: frozenset[str]
     source_elem: str = "i32"
+    halves: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def padded(self) -> bool:

@@ -55,23 +55,17 @@ class _Lowering(Accumulation):
         before: list[Stmt] = []
         after: list[Stmt] = []
         if self.private or self.waits:
-            copies = ir.THREADS if self.private else Const(1)
             identity = Const(self.monoid.components[0].identity, self.elem)
             e, t = Var("e"), Var("t")
+            copies = ir.THREADS if self.private else Const(1)
             before.append(self._even(e, copies * total, (Store(self.work, e, identity),)))
-            merged = Var("merged", self.elem)
-            step = Set(merged, ir.compute(self.monoid.combine, merged, self.work[t * total + e]))
-            after.append(
-                self._even(
-                    e,
-                    total,
-                    (
-                        Reg(merged, identity),
-                        For(t, Const(0), copies, 1, (step,)),
-                        Store(self.output, e, merged),
-                    ),
-                )
-            )
+            finish: tuple[Stmt, ...] = (Store(self.output, e, self.work[e]),)
+            if self.private:
+                merged = Var("merged", self.elem)
+                step = Set(merged, ir.compute(self.monoid.combine, merged, self.work[t * total + e]))
+                loop = For(t, Const(0), ir.THREADS, 1, (step,))
+                finish = (Reg(merged, identity), loop, Store(self.output, e, merged))
+            after.append(self._even(e, total, finish))
         elif self.initial is not None:
             e = Var("e")
             value = Const(self.initial, self.output[e].type)

@@ -234,7 +234,12 @@ typedef short tw_h8 __attribute__((vector_size(16)));
 typedef long long tw_q2 __attribute__((vector_size(16)));
 typedef short tw_h16 __attribute__((vector_size(32)));
 typedef int tw_i16 __attribute__((vector_size(64)));
-#ifdef __F16C__
+#if defined(__clang__) && (defined(__F16C__) || defined(__aarch64__)) /* it has the type, and no builtins for it */
+#define TW_NATIVE_F16
+typedef union { uint16_t bits; _Float16 value; } tw_short;
+TW_INLINE float tw_widen_f16(uint16_t h) { return ((tw_short){h}).value; }
+TW_INLINE uint16_t tw_narrow_f16(float f) { return ((tw_short){.value = (_Float16)f}).bits; }
+#elif defined(__F16C__)
 typedef float tw_s4 __attribute__((vector_size(16)));
 typedef float tw_s8 __attribute__((vector_size(32)));
 TW_INLINE float tw_widen_f16(uint16_t h) { return __builtin_ia32_vcvtph2ps((tw_h8){(short)h})[0]; }
@@ -289,6 +294,16 @@ TW_INLINE uint16_t tw_narrow_f16(float f)
         const tw_u32x##N rounded = (x + 0x7fff + (x >> 16 & 1)) >> 16;                             \
         return __builtin_convertvector((nan & (x >> 16 | 0x40)) | (~nan & rounded), tw_u16x##N);   \
     }
+#define TW_HALVES_NATIVE(N)                                                                        \
+    typedef _Float16 tw_h##N##_ __attribute__((vector_size(2 * N)));                               \
+    TW_INLINE tw_f32x##N tw_widen_f16x##N(tw_u16x##N h)                                            \
+    {                                                                                              \
+        return __builtin_convertvector((tw_h##N##_)h, tw_f32x##N);                                 \
+    }                                                                                              \
+    TW_INLINE tw_u16x##N tw_narrow_f16x##N(tw_f32x##N v)                                           \
+    {                                                                                              \
+        return (tw_u16x##N)__builtin_convertvector(v, tw_h##N##_);                                 \
+    }
 #define TW_HALVES_BITWISE(N)                                                                       \
     TW_INLINE tw_f32x##N tw_widen_f16x##N(tw_u16x##N h)                                            \
     {                                                                                              \
@@ -330,7 +345,9 @@ TW_INLINE tw_u16x2 tw_narrow_f16x2(tw_f32x2 v) { return (tw_u16x2){tw_narrow_f16
 #endif
 #if TW_F16_LANES >= 4
 TW_HALVES(4)
-#ifdef __F16C__
+#if defined(TW_NATIVE_F16)
+TW_HALVES_NATIVE(4)
+#elif defined(__F16C__)
 TW_INLINE tw_f32x4 tw_widen_f16x4(tw_u16x4 h)
 {
     return __builtin_ia32_vcvtph2ps((tw_h8)(tw_q2){(int64_t)h, 0});
@@ -345,7 +362,9 @@ TW_HALVES_BITWISE(4)
 #endif
 #if TW_F16_LANES >= 8
 TW_HALVES(8)
-#if defined(__F16C__)
+#if defined(TW_NATIVE_F16)
+TW_HALVES_NATIVE(8)
+#elif defined(__F16C__)
 TW_INLINE tw_f32x8 tw_widen_f16x8(tw_u16x8 h) { return __builtin_ia32_vcvtph2ps256((tw_h8)h); }
 TW_INLINE tw_u16x8 tw_narrow_f16x8(tw_f32x8 v) { return (tw_u16x8)__builtin_ia32_vcvtps2ph256((tw_s8)v, 0); }
 #else
@@ -354,7 +373,9 @@ TW_HALVES_BITWISE(8)
 #endif
 #if TW_F16_LANES >= 16
 TW_HALVES(16)
-#if defined(__AVX512F__)
+#if defined(TW_NATIVE_F16)
+TW_HALVES_NATIVE(16)
+#elif defined(__AVX512F__)
 typedef float tw_s16 __attribute__((vector_size(64)));
 TW_INLINE tw_f32x16 tw_widen_f16x16(tw_u16x16 h)
 {

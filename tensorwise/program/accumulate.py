@@ -200,7 +200,8 @@ class Accumulation(Nest, abc.ABC):
             value = ir.widen(state[0], lanes)
             self.block.append(ir.Reduce(buffer, index, self.monoid.combine, value, atomic))
             return
-        if env.skips_output and not (self.plan.keep_pattern and len(self.plan.formats) == 1):
+        skips = env.skips_output and not (self.plan.keep_pattern and len(self.plan.formats) == 1)
+        if skips and self.initial is None:  # wider strips may have asked for the identity
             self.initial = -1.0 if self.output.elem == "i64" else 0.0
         buffer = self.work if self.waits else self.output
         self.block.append(Store(buffer, index, ir.widen(monoids.finish(self.monoid, state), lanes)))

@@ -233,7 +233,7 @@ TW_INLINE uint16_t tw_narrow_bf16(float f)
 typedef short tw_h8 __attribute__((vector_size(16)));
 typedef long long tw_q2 __attribute__((vector_size(16)));
 typedef short tw_h16 __attribute__((vector_size(32)));
-typedef int tw_i16 __attribute__((vector_size(64)));
+typedef int32_t tw_w16 __attribute__((vector_size(64)));
 #if defined(__clang__) && (defined(__F16C__) || defined(__aarch64__)) /* it has the type, and no builtins for it */
 #define TW_NATIVE_F16
 typedef union { uint16_t bits; _Float16 value; } tw_short;
@@ -279,7 +279,7 @@ TW_INLINE uint16_t tw_narrow_f16(float f)
 #endif
 #if defined(__AVX512F__) && !defined(__clang__)
 #define TW_WORDS_16(h) \
-    (tw_u32x16) __builtin_ia32_pmovzxwd512_mask((tw_h16)(h), (tw_i16){0}, (uint16_t)-1)
+    (tw_u32x16) __builtin_ia32_pmovzxwd512_mask((tw_h16)(h), (tw_w16){0}, (uint16_t)-1)
 #else
 #define TW_WORDS_16(h) __builtin_convertvector(h, tw_u32x16)
 #endif

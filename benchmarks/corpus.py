@@ -19,13 +19,19 @@ RESULTS = Path(__file__).parent / "results"
 
 @dataclass(frozen=True)
 class Item:
-    """A matrix or tensor of the corpus."""
+    """A matrix or tensor of the corpus; ``family`` says where it comes from: ``fem``, ``dnn-pruned``, ..."""
 
     name: str
     path: Path
     order: int
     nonzeros: int
     core: bool
+    family: str
+
+    def belongs_to(self, part: str) -> bool:
+        """Whether ``part`` means this one: ``all``, ``core``, a family, a name, or the beginning of one (``dlmc``)."""
+        known = part == "all" or (part == "core" and self.core) or part in (self.family, self.name)
+        return known or self.name.startswith(f"{part}_")
 
 
 def root() -> Path:
@@ -41,7 +47,14 @@ def items(order: int | None = None, core: bool = False, least: int = 0) -> list[
     """Return the corpus, smallest first: of an order (2, or 3 for all tensors), or the core set only."""
     with open(root() / "MANIFEST.csv", newline="") as file:
         rows = [
-            Item(row["name"], root() / row["file"], int(row["order"]), int(row["nnz"]), row["core"] == "1")
+            Item(
+                row["name"],
+                root() / row["file"],
+                int(row["order"]),
+                int(row["nnz"]),
+                row["core"] == "1",
+                row["group"],
+            )
             for row in csv.DictReader(file)
         ]
     found = [
@@ -118,7 +131,7 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "numpy": numpy.__version__,
         "scipy": scipy.__version__,
-        "mkl": _version("mkl"),
+        **{package: _version(package) for package in ("mkl", "torch", "numba", "sparse")},
     }
 
 

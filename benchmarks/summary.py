@@ -26,7 +26,7 @@ This page is written by `python benchmarks/summary.py`.
 
 def scripts() -> list[Path]:
     """Return the scripts that have a claim."""
-    found = [*HERE.glob("*.py"), *HERE.glob("robustness/*.py")]
+    found = [*HERE.glob("*.py"), *HERE.glob("kernels/run.py"), *HERE.glob("robustness/*.py")]
     return sorted(path for path in found if path.name not in SHARED and path.name != "__init__.py")
 
 
@@ -46,7 +46,8 @@ def parts(path: Path) -> tuple[str, str, str]:
 
 def result(path: Path) -> str:
     """Return the last result of a script as Markdown."""
-    file = HERE / "results" / f"{path.stem}.json"
+    name = path.parent.name if path.name == "run.py" else path.stem
+    file = HERE / "results" / f"{name}.json"
     if not file.exists():
         return "No result is kept."
     held = json.loads(file.read_text())

@@ -347,7 +347,12 @@ def load(path: str | os.PathLike[str], matrix: Any = None, *, check_machine: boo
 
 
 def bind(kernel: Kernel, work: Workload, threads: int) -> Operator:
-    """Return the operator of ``kernel`` on ``work``; raises what ``Kernel.bind`` raises."""
+    """Return the operator of ``kernel`` on ``work``.
+
+    Raises:
+        InputError: the output would not fit into memory; and what ``Kernel.bind`` raises.
+    """
+    work.check_memory(work.assignment.output.tensor)
     return Operator(kernel.bind(work, threads), work, threads, kernel)
 
 

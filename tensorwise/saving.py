@@ -7,7 +7,6 @@ a user had typed it, the operand is packed and the kernel compiled anew.
 import contextlib
 import json
 import os
-import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from tensorwise.tensor.entries import Entries, entries_from
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.toolchain.threads import available_threads
 from tensorwise.version import __version__
+from tensorwise.writing import replacing
 
 if TYPE_CHECKING:
     from tensorwise.operator import Operator
@@ -57,20 +57,12 @@ def save(operator: "Operator", path: str | os.PathLike[str]) -> None:
         for mode, coordinates in enumerate(entries.coordinates):
             arrays[f"{name}.{mode}"] = np.ascontiguousarray(coordinates)
     text = json.dumps(_description(operator), sort_keys=True, allow_nan=False)
-    target = Path(os.path.realpath(Path(path).expanduser()))
-    unfinished = target.with_name(f".{target.name[:80]}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    data = serialized(arrays, metadata={KEY: text, "checksum": _checksum(text, arrays)})
     try:
-        data = serialized(arrays, metadata={KEY: text, "checksum": _checksum(text, arrays)})
-        with unfinished.open("xb") as file:
+        with replacing(Path(path).expanduser()) as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, target)
     except OSError as error:
         raise InputError(f"{path}: the operator cannot be written ({error.strerror or error})") from error
-    finally:
-        with contextlib.suppress(OSError):
-            unfinished.unlink()
 
 
 def read(path: str | os.PathLike[str], matrix: Any, check_machine: bool) -> tuple[Kernel, Workload, int]:

@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Final, final
 
 import numpy as np
@@ -18,7 +19,7 @@ from tensorwise.data.store import Store
 from tensorwise.device.cpu import CpuDevice, Rounds
 from tensorwise.device.device import Measurement
 from tensorwise.device.library import LIBRARY, available
-from tensorwise.device.rounds import RoundTable
+from tensorwise.device.rounds import Ratio, RoundTable
 from tensorwise.errors import CompilerError, InputError, MeasurementError, StoreError, TensorwiseError
 from tensorwise.operator import Operator, bind, default_kernel
 from tensorwise.program.generated import GeneratedKernel
@@ -31,6 +32,7 @@ from tensorwise.space.cpu import cpu_space, portfolio
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.tensor.entries import entries_from
 from tensorwise.toolchain.compiler import find_compiler
+from tensorwise.units import time_text
 
 SEARCH_SHARE: Final = 0.65
 """Share of the budget for the search; the rest is for rounds, which decide."""
@@ -38,6 +40,8 @@ BATCH: Final = 8
 """Configs asked for at a time: one compilation, one child of the worker."""
 FINALISTS: Final = 4
 """Generated kernels that meet the libraries in the choosing rounds."""
+RUNS: Final = 8
+"""Runs of a slow kernel in rounds: one before and one after to see that it is right, two in each of three rounds."""
 CLEARLY: Final = 1.0
 """A generated kernel is the answer when its time over the best library's is below this in the last rounds."""
 HAD: Final = "scipy"
@@ -124,6 +128,14 @@ class TuneResult:
         return sum(trial.measurement.status in ("ok", "censored") for trial in self.trials)
 
     @property
+    def generated_ratio(self) -> Ratio | None:
+        """Time of ``best_generated`` over that of the fastest library of the same rounds; None where one was in none."""
+        timed = [standing for standing in self.baselines.values() if standing.rounds]
+        if self.table is None or self.best_generated is None or not self.best_generated.rounds or not timed:
+            return None
+        return self.table.ratio("tensorwise", min(timed, key=lambda standing: standing.seconds).name)
+
+    @property
     def break_even_calls(self) -> float:
         """Calls after which tuning and conversion are paid for, against what the user had; inf if never."""
         had = self.baselines.get(HAD)
@@ -134,6 +146,13 @@ class TuneResult:
     def to_json(self) -> dict[str, Any]:
         """Return the answer as JSON; the keys are documented and stable (docs/command-line.md)."""
         calls = self.break_even_calls
+        generated = self.best_generated.to_json() if self.best_generated else None
+        if generated is not None:
+            ratio = self.generated_ratio
+            generated |= {
+                "ratio_to_best_library": ratio.median if ratio else None,
+                "ratio_spread": ratio.spread if ratio else None,
+            }
         return {
             "op": self.workload.op,
             "threads": self.threads,
@@ -141,7 +160,7 @@ class TuneResult:
             "nnz": self.workload.entries.nnz,
             "dtype": self.workload.dtype_text,
             "best": self.best.to_json(),
-            "best_generated": self.best_generated.to_json() if self.best_generated else None,
+            "best_generated": generated,
             "baselines": {name: standing.seconds for name, standing in self.baselines.items()},
             "ratio_to_best_library": self.ratio,
             "candidates_measured": self.candidates_measured,
@@ -175,13 +194,13 @@ class TuneResult:
                 what += "  (too slow for the rounds)"
             marker = "*" if row == self.best else " "
             lines.append(
-                f"{row.name:<11}{marker} {_time(row.seconds):>10} {_time(row.spread_s):>9} "
+                f"{row.name:<11}{marker} {time_text(row.seconds):>10} {time_text(row.spread_s):>9} "
                 f"{row.seconds / self.best.seconds:>6.2f}x  {what}".rstrip()
             )
         calls = self.break_even_calls
         lines.append(
             f"{len(self.trials)} candidates tried, {self.candidates_measured} measured; tuning {self.tuning_s:.1f} s "
-            f"(compiling {self.compile_s:.1f} s), conversion {_time(self.best.conversion_s)}, "
+            f"(compiling {self.compile_s:.1f} s), conversion {time_text(self.best.conversion_s)}, "
             f"{self.best.bytes_held / 1e6:.2f} MB held"
         )
         lines.append(
@@ -234,7 +253,8 @@ def tune(
         Ctrl-C it is the best found so far.
 
     Raises:
-        InputError: the operand, the operation or an argument is not usable.
+        InputError: the operand, the operation or an argument is not usable, or the dense operands and the
+            output do not fit into memory.
     """
     if budget_s is not None and not budget_s > 0:
         raise InputError(f"budget_s must be positive, got {budget_s}")
@@ -248,6 +268,7 @@ def tune(
     dtypes = dict(dtype) if isinstance(dtype, Mapping) else {"A": dtype}
     entries = entries_from(A, dtypes.pop("A", None))
     work = workload(op, entries, n=n, mode=mode, dtypes={name: value_dtype(d) for name, d in dtypes.items()})
+    work.check_memory(*work.dense, work.assignment.output.tensor)
     budget = budget_s if budget_s is not None else (30.0 if trials is None else math.inf)
     with CpuDevice(threads, seed=seed) as device:
         run = _Tuning(work, device, start, budget, trials, calls, store, progress, observe)
@@ -435,10 +456,12 @@ class _Tuning:
         default = self.space.default(self.work)
         # The untuned kernel is always among them: an answer that it beats would be no answer.
         finalists = [*ranked[:FINALISTS], *(t for t in ranked[FINALISTS:] if t.config == default)]
+        share = max(0.3, 0.25 * (self.budget_s - self.spent())) if math.isfinite(self.budget_s) else 3.0
+        costs = accumulate(RUNS * trial.measurement.seconds for trial in finalists)
+        finalists = [t for t, cost in zip(finalists, costs, strict=True) if cost < share] or finalists[:1]
         if len(finalists) < 2:
             return finalists[0] if finalists else None
         self.say("choosing rounds")
-        share = max(0.3, 0.25 * (self.budget_s - self.spent())) if math.isfinite(self.budget_s) else 3.0
         found = self.device.rounds(
             self.work,
             {str(place): trial.program for place, trial in enumerate(finalists)},
@@ -462,19 +485,25 @@ class _Tuning:
         """Time the winner, the untuned kernel and the libraries in fresh rounds."""
         self.say("confirming rounds")
         left = max(0.5, 0.9 * (self.budget_s - self.spent())) if math.isfinite(self.budget_s) else 5.0
-        kernels: dict[str, Program | str] = {}
+        wanted: dict[str, tuple[Program | str, float]] = {
+            name: (name, measurement.seconds)
+            for name, measurement in self.libraries.items()
+            if measurement.ok
+        }
+        always = {"tensorwise", min(wanted, key=lambda name: wanted[name][1], default="")}
         if winner is not None:
-            kernels["tensorwise"] = winner.program
+            wanted["tensorwise"] = (winner.program, winner.measurement.seconds)
             default = self.space.program(self.work, self.space.default(self.work))
             known = [t.measurement for t in self.trials if t.program == default]
-            fits = all(m.ok and 6 * m.seconds < left / 2 for m in known)
-            if default != winner.program and fits:
-                kernels["untuned"] = default
-        fastest = min([m.seconds for m in self.libraries.values() if m.ok], default=0.0)
-        for name, measurement in sorted(self.libraries.items(), key=lambda item: item[1].seconds):
-            # Three rounds of everything must fit; the fastest library and ours always run.
-            if measurement.ok and (measurement.seconds <= fastest or 6 * measurement.seconds < left / 2):
-                kernels[name] = name
+            if default != winner.program and all(m.ok for m in known):
+                wanted["untuned"] = (default, max((m.seconds for m in known), default=0.0))
+        kernels: dict[str, Program | str] = {}
+        cost = 0.0
+        for name in sorted(wanted, key=lambda name: (name not in always, wanted[name][1])):
+            kernel, seconds = wanted[name]
+            cost += RUNS * seconds
+            if name in always or cost < left or math.isinf(self.budget_s):
+                kernels[name] = kernel
         return self.device.rounds(self.work, kernels, budget_s=left, max_rounds=25)
 
     def _answer(self, winner: Trial | None, rounds: Rounds | None, table: RoundTable | None) -> Operator:
@@ -569,13 +598,3 @@ class _Tuning:
         except (TensorwiseError, MemoryError) as error:
             self.notes.append(f"{kernel.name} cannot be bound here ({error}); this is SciPy")
             return bind(LIBRARY["scipy"](), self.work, self.device.threads)
-
-
-def _time(seconds: float) -> str:
-    """Return seconds with a unit that suits them."""
-    if not math.isfinite(seconds):
-        return "-"
-    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"

@@ -119,24 +119,27 @@ def _loops() -> dict[str, Callable[..., None]]:
         for i in prange(pointers.size - 1):
             out[i, :] = 0
             for p in range(pointers[i], pointers[i + 1]):
+                value, at_k, at_l = values[p], k[p], l[p]
                 for r in range(out.shape[1]):
-                    out[i, r] += values[p] * b[k[p], r] * d[l[p], r]
+                    out[i, r] += value * b[at_k, r] * d[at_l, r]
 
     @jit
     def mttkrp3(pointers, k, l, m, values, b, d, e, out):  # type: ignore[no-untyped-def]  # noqa: E741
         for i in prange(pointers.size - 1):
             out[i, :] = 0
             for p in range(pointers[i], pointers[i + 1]):
+                value, at_k, at_l, at_m = values[p], k[p], l[p], m[p]
                 for r in range(out.shape[1]):
-                    out[i, r] += values[p] * b[k[p], r] * d[l[p], r] * e[m[p], r]
+                    out[i, r] += value * b[at_k, r] * d[at_l, r] * e[at_m, r]
 
     @jit
     def mttkrp4(pointers, k, l, m, n, values, b, d, e, f, out):  # type: ignore[no-untyped-def]  # noqa: E741
         for i in prange(pointers.size - 1):
             out[i, :] = 0
             for p in range(pointers[i], pointers[i + 1]):
+                value, at_k, at_l, at_m, at_n = values[p], k[p], l[p], m[p], n[p]
                 for r in range(out.shape[1]):
-                    out[i, r] += values[p] * b[k[p], r] * d[l[p], r] * e[m[p], r] * f[n[p], r]
+                    out[i, r] += value * b[at_k, r] * d[at_l, r] * e[at_m, r] * f[at_n, r]
 
     return {
         "spmv": spmv,

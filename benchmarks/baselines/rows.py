@@ -30,13 +30,22 @@ class Rows:
     width: int
 
     def matrices(self, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The operands as C-contiguous matrices; a copy where their strides ask for one."""
-        return [factor.matrix(operands[factor.operand]) for factor in self.factors]
+        """The operands as C-contiguous matrices (a vector stays one); a copy where their strides ask for one."""
+        return [_matrix(factor, operands[factor.operand]) for factor in self.factors]
 
     @property
     def held_bytes(self) -> int:
         """Bytes of the sorted arrays."""
         return sum(array.nbytes for array in (self.pointers, self.values, *self.columns))
+
+
+def _matrix(factor: Factor, operand: np.ndarray) -> np.ndarray:
+    """Return ``factor.matrix(operand)``, at a tenth of its time where the operand is that matrix already."""
+    if operand.ndim <= 2:
+        turned = operand if factor.axes[0] == 0 else operand.T
+        if turned.flags.c_contiguous:
+            return turned
+    return factor.matrix(operand)
 
 
 def kind_of(workload: Workload) -> str | None:
@@ -67,12 +76,19 @@ def rows_of(workload: Workload) -> Rows:
     pointers = np.zeros(workload.sizes[row_index] + 1, np.int64)
     np.cumsum(np.bincount(rows, minlength=workload.sizes[row_index]), out=pointers[1:])
     gathered = [by_index[factor.bound[0]] for factor in (factors[1:] if kind == "sddmm" else factors)]
-    free = shape.summed if kind == "sddmm" else shape.columns
     return Rows(
         kind,
         pointers,
         tuple(c if order is None else c[order] for c in gathered),
         entries.values if order is None else entries.values[order],
         factors,
-        int(np.prod([workload.sizes[index] for index in free], dtype=np.int64)),
+        width_of(workload),
     )
+
+
+def width_of(workload: Workload) -> int:
+    """Return the columns of the factors: the product of the extents of the dense-only indices."""
+    shape = contraction(workload)
+    assert isinstance(shape, Contraction)
+    free = shape.summed if shape.keeps_pattern else shape.columns
+    return int(np.prod([workload.sizes[index] for index in free], dtype=np.int64))

@@ -13,13 +13,13 @@ from typing import Final
 from tensorwise.codegen import ir
 
 C_TYPES: Final = {
-    "f16": "uint16_t", "bf16": "uint16_t", "f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t",
+    "f16": "uint16_t", "bf16": "uint16_t", "f32": "float", "f64": "double",
+    "i32": "int32_t", "i64": "int64_t", "u16": "uint16_t", "u32": "uint32_t",
 }  # fmt: skip
 """Element type -> C type in memory; halves are bits, which the prelude's ``widen`` and ``narrow`` convert."""
-HALVES: Final = ("f16", "bf16")
 _INFIX: Final = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "/",
-    "lt": "<", "le": "<=", "eq": "==", "ne": "!=", "and": "&", "or": "|",
+    "bitand": "&", "shl": "<<", "shr": ">>", "lt": "<", "le": "<=", "eq": "==", "ne": "!=", "and": "&", "or": "|",
 }  # fmt: skip
 
 
@@ -39,6 +39,7 @@ class _Printer:
         main: list[str] = []
         self.block(self.kernel.body, main, 1)
         notes = [f"/* {note} */" for note in self.kernel.notes]
+        flags = any(isinstance(statement, ir.Flag) for statement in ir.walk(self.kernel.body))
         return "\n".join(
             [
                 *notes,
@@ -46,8 +47,9 @@ class _Printer:
                 "int TW_SYMBOL(void *const *buffers, const int64_t *sizes)",
                 "{",
                 *self.unpack(self.used(self.kernel.body), "buffers", "sizes"),
+                *(["    int raised_ = 0, *const flag_ = &raised_;"] if flags else []),
                 *main,
-                "    return 0;",
+                f"    return {'raised_' if flags else '0'};",
                 "}",
                 "",
             ]
@@ -142,12 +144,14 @@ class _Printer:
                         )
                         lines.append(f"{pad}  {place} = {merged_text};")
                     lines.append(f"{pad}}}")
+            case ir.Flag():
+                lines.append(f"{pad}__atomic_store_n(flag_, 1, __ATOMIC_RELAXED);")
             case ir.Prefetch(buffer=buffer, index=index):
                 lines.append(f"{pad}__builtin_prefetch(&{buffer.name}[{self.scalar(index)}], 0, 3);")
 
     def elements(self, buffer: ir.Buffer, index: ir.Expr, value: ir.Expr) -> Iterator[tuple[str, str]]:
         """Yield (place, value) of the C assignments that a store needs."""
-        half = buffer.elem in HALVES
+        half = buffer.elem in ir.HALVES
         cast = "" if half or buffer.elem == value.type.elem else f"({C_TYPES[buffer.elem]})"
         lanes = index.type.lanes
         text = self.value(value)
@@ -178,6 +182,8 @@ class _Printer:
             v.name: v.type for s in ir.walk(loop.body) for e in ir.expressions(s) for v in ir.variables(e)
         }
         captured = [(self.type(types[v]), v) for v in names]
+        if any(isinstance(statement, ir.Flag) for statement in ir.walk(loop.body)):
+            captured.append(("int *", "flag_"))
         body: list[str] = []
         self.block(loop.body, body, 2)
         fields = "".join(f" {kind} {v};" for kind, v in captured)
@@ -236,7 +242,7 @@ class _Printer:
             case ir.Splat(value=inner, lanes=lanes):
                 return f"tw_splat_{inner.type.elem}x{lanes}({self.scalar(inner)})"
             case ir.Load(buffer=buffer, index=index):
-                half, lanes = buffer.elem in HALVES, index.type.lanes
+                half, lanes = buffer.elem in ir.HALVES, index.type.lanes
                 kept = f"tw_u16x{lanes}" if half else vector
                 if isinstance(index, ir.Ramp):
                     bits = f"*(const {kept}u *)&{buffer.name}[{self.scalar(index.base)}]"
@@ -260,15 +266,15 @@ class _Printer:
                 return name if type.lanes == 1 else f"{name}[{lane}]"
             case ir.Load(buffer=buffer, index=index):
                 element = f"{buffer.name}[{self.scalar(index, lane)}]"
-                return f"tw_widen_{buffer.elem}({element})" if buffer.elem in HALVES else element
+                return f"tw_widen_{buffer.elem}({element})" if buffer.elem in ir.HALVES else element
             case ir.Splat(value=inner):
                 return self.scalar(inner)
             case ir.Ramp(base=base):
                 return f"({self.scalar(base)} + {lane})"
             case ir.Op(name=name, args=args, type=type):
                 texts = [self.scalar(a, lane) for a in args]
-                if name in ("add", "sub", "mul"):  # what lies in memory as 32-bit integers counts in 64
-                    narrow = [isinstance(a, ir.Load) and a.buffer.elem == "i32" for a in args]
+                if name in ("add", "sub", "mul"):  # what lies in memory as shorter integers counts in 64 bits
+                    narrow = [isinstance(a, ir.Load) and a.buffer.elem in ("i32", "u16", "u32") for a in args]
                     texts = [f"(int64_t){t}" if n else t for t, n in zip(texts, narrow, strict=True)]
                 return self.operation(name, texts, ir.Type(type.elem))
             case ir.Search(buffer=buffer, lo=lo, hi=hi, coordinate=coordinate):
@@ -281,6 +287,8 @@ class _Printer:
         """C text of an operator on C texts."""
         if name in _INFIX:
             return f"({arguments[0]} {_INFIX[name]} {arguments[1]})"
+        if name == "popcount":
+            return f"(int64_t)__builtin_popcountll((uint64_t){arguments[0]})"
         if name == "neg":
             return f"(-{arguments[0]})"
         if name == "select":

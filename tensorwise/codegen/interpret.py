@@ -35,8 +35,10 @@ def interpret(
     sizes: Mapping[str, int],
     rng: np.random.Generator,
     bounds: np.ndarray | None = None,
-) -> None:
+) -> bool:
     """Run ``kernel`` on one-dimensional ``buffers``; writable ones are changed in place.
+
+    Returns whether the kernel raised its flag.
 
     Args:
         bounds: part bounds of balanced parallel loops.
@@ -48,6 +50,7 @@ def interpret(
     machine = _Machine(buffers, {**sizes, ir.THREADS.name: IMAGINARY_THREADS, ir.THREAD.name: 0}, rng, bounds)
     with np.errstate(all="ignore"):
         machine.block(kernel.body)()
+    return machine.flag
 
 
 class _Machine:
@@ -59,6 +62,7 @@ class _Machine:
         bounds: np.ndarray | None,
     ) -> None:
         self.buffers, self.names, self.rng, self.bounds = buffers, names, rng, bounds
+        self.flag = False
         self.touched: dict[tuple[str, int], tuple[str, int]] | None = None  # None: not in a parallel loop
 
     # -- statements ---------------------------------------------------------------------------
@@ -93,11 +97,11 @@ class _Machine:
                 value = self.value(expr)
                 return lambda: operator.setitem(names, var.name, value())
             case ir.Store(buffer=buffer, index=index, value=expr):
-                # Every thread stores the same flag, so that the order does not matter.
-                how = _ATOMIC if buffer.name == "status" else _WRITE
-                return self.update(buffer, index, expr, how, lambda _, new: new)
+                return self.update(buffer, index, expr, _WRITE, lambda _, new: new)
             case ir.Reduce(buffer=buffer, index=index, operator=name, value=expr, atomic=atomic):
                 return self.update(buffer, index, expr, _ATOMIC if atomic else _WRITE, OPERATORS[name])
+            case ir.Flag():
+                return lambda: setattr(self, "flag", True)
             case ir.Prefetch(index=index):
                 value = self.value(index)  # evaluated for what it loads; the address may lie anywhere
 
@@ -258,6 +262,11 @@ OPERATORS: Final[dict[str, Callable[..., Any]]] = {
     "min": np.minimum,
     "neg": operator.neg,
     "abs": np.abs,
+    "nan": lambda a, b: np.nan if a != a or b != b else 0.0,
+    "bitand": operator.and_,
+    "shl": operator.lshift,
+    "shr": operator.rshift,
+    "popcount": lambda bits: int(bits).bit_count(),
     "lt": operator.lt,
     "le": operator.le,
     "eq": operator.eq,

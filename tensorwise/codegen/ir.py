@@ -6,17 +6,18 @@
     block  = stmt*
     stmt   = For(var, lo, hi, step, block, bind) | If(cond, block) | Let(var, expr)
            | Reg(var, init) | Set(var, expr) | Store(buffer, index, expr)
-           | Reduce(buffer, index, operator, expr, atomic) | Prefetch(buffer, index)
+           | Reduce(buffer, index, operator, expr, atomic) | Prefetch(buffer, index) | Flag
     bind   = None (serial) | Workers(policy)
     expr   = Const(value, type) | Var(name, type) | Load(buffer, index) | Op(name, expr*, type)
            | Splat(expr, lanes) | Ramp(base, lanes) | Fold(operator, vector)
-    type   = elem x lanes;  elem = f32 | f64 | i64        (of a buffer also f16 | bf16 | i32)
+    type   = elem x lanes;  elem = f32 | f64 | i64        (of a buffer also f16 | bf16 | i32 | u16 | u32)
 
 Indices and loop variables are i64. A Load or Store whose index is a Ramp moves ``lanes`` neighbours;
 one whose index is any other vector gathers. Lowering unrolls; printers never do.
 """
 
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -35,8 +36,8 @@ class Type:
 
 
 I64: Final = Type("i64")
-WIDENED: Final = {"f16": "f32", "bf16": "f32", "i32": "i64"}
-"""Elements that only memory knows -> what a Load makes of them. A Store rounds to them, to nearest even."""
+HALVES: Final = ("f16", "bf16")
+"""Elements that only memory knows: a Load makes f32 of them, a Store rounds to nearest even."""
 
 
 class _Arithmetic:
@@ -53,6 +54,9 @@ class _Arithmetic:
     def __sub__(self, other: "Expr | int") -> "Expr":
         return binary("sub", self, other)  # type: ignore[arg-type]
 
+    def __rsub__(self, other: int) -> "Expr":
+        return binary("sub", other, self)  # type: ignore[arg-type]
+
     def __mul__(self, other: "Expr | int") -> "Expr":
         return binary("mul", self, other)  # type: ignore[arg-type]
 
@@ -61,6 +65,19 @@ class _Arithmetic:
 
     def __floordiv__(self, other: "Expr | int") -> "Expr":
         return binary("floordiv", self, other)  # type: ignore[arg-type]
+
+    def __and__(self, other: "Expr | int") -> "Expr":
+        return binary("bitand", self, other)  # type: ignore[arg-type]
+
+    def __lshift__(self, other: "Expr | int") -> "Expr":
+        return binary("shl", self, other)  # type: ignore[arg-type]
+
+    def __rshift__(self, other: "Expr | int") -> "Expr":
+        return binary("shr", self, other)  # type: ignore[arg-type]
+
+    def bit_count(self) -> "Expr":
+        """Return how many bits are set, as ``int.bit_count`` does."""
+        return Op("popcount", (self,), I64)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -93,12 +110,12 @@ class Buffer:
     @property
     def item_bytes(self) -> int:
         """Bytes of an element."""
-        return int(self.elem.lstrip("bfi")) // 8
+        return int(self.elem.lstrip("bfiu")) // 8
 
 
 @dataclass(frozen=True)
 class Load(_Arithmetic):
-    """Element, neighbours (Ramp) or gathered elements of a buffer, widened (see ``WIDENED``)."""
+    """Element, neighbours (Ramp) or gathered elements of a buffer. Halves widen to f32, integers to i64."""
 
     buffer: Buffer
     index: "Expr"
@@ -106,12 +123,16 @@ class Load(_Arithmetic):
     @property
     def type(self) -> Type:  # type: ignore[override]
         """The buffer's element type, widened, with the index's lanes."""
-        return Type(WIDENED.get(self.buffer.elem, self.buffer.elem), self.index.type.lanes)
+        elem = self.buffer.elem
+        if elem in HALVES:
+            return Type("f32", self.index.type.lanes)
+        return Type(elem if elem[0] == "f" else "i64", self.index.type.lanes)
 
 
 @dataclass(frozen=True)
 class Op(_Arithmetic):
-    """A named operator: add sub mul div floordiv neg abs max min, lt le eq ne (0 or 1), search, cast."""
+    """A named operator: add sub mul div floordiv neg abs max min, lt le eq ne and or (0 or 1), select,
+    bitand shl shr popcount (of integers that are not negative)."""
 
     name: str
     args: "tuple[Expr, ...]"
@@ -157,7 +178,7 @@ class Ramp(_Arithmetic):
 
 @dataclass(frozen=True)
 class Fold(_Arithmetic):
-    """All lanes of a vector combined into a scalar."""
+    """All lanes of a vector combined into a scalar; the operator ``nan`` tells whether one is NaN (not 0)."""
 
     operator: str
     vector: "Expr"
@@ -250,7 +271,12 @@ class Prefetch:
     index: Expr
 
 
-Stmt: TypeAlias = For | If | Let | Reg | Set | Store | Reduce | Prefetch
+@dataclass(frozen=True)
+class Flag:
+    """Let the kernel's function return 1: its results want a second look."""
+
+
+Stmt: TypeAlias = For | If | Let | Reg | Set | Store | Reduce | Prefetch | Flag
 Block = tuple[Stmt, ...]
 
 
@@ -280,12 +306,23 @@ def as_expr(value: "Expr | int") -> Expr:
     return Const(value) if isinstance(value, int) else value
 
 
+_FOLDED: Final[dict[str, Callable[[int, int], int]]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": lambda x, y: x // y if y else 0,
+    "bitand": operator.and_,
+    "shl": operator.lshift,
+    "shr": operator.rshift,
+}
+
+
 def binary(name: str, left: "Expr | int", right: "Expr | int") -> Expr:
     """Build integer arithmetic, folding constants, neutral elements and ramps."""
     a, b = as_expr(left), as_expr(right)
     if isinstance(a, Const) and isinstance(b, Const) and a.type == b.type == I64:
         x, y = int(a.value), int(b.value)
-        return Const({"add": x + y, "sub": x - y, "mul": x * y, "floordiv": x // y if y else 0}[name])
+        return Const(_FOLDED[name](x, y))
     zero_a, zero_b = a == Const(0), b == Const(0)
     match name:
         case "add" if zero_a:
@@ -300,8 +337,8 @@ def binary(name: str, left: "Expr | int", right: "Expr | int") -> Expr:
             return Const(0)
         case "add" if isinstance(b, Ramp) and a.type.lanes == 1:
             return Ramp(binary("add", a, b.base), b.lanes)
-        case "add" if isinstance(a, Ramp) and b.type.lanes == 1:
-            return Ramp(binary("add", a.base, b), a.lanes)
+        case "add" | "sub" if isinstance(a, Ramp) and b.type.lanes == 1:
+            return Ramp(binary(name, a.base, b), a.lanes)
     lanes = max(a.type.lanes, b.type.lanes)
     return Op(name, (widen(a, lanes), widen(b, lanes)), Type(a.type.elem, lanes))
 
@@ -352,6 +389,8 @@ def expressions(statement: Stmt) -> tuple[Expr, ...]:
             return (index, value)
         case Prefetch(index=index):
             return (index,)
+        case Flag():
+            return ()
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
@@ -393,6 +432,9 @@ _SYMBOLS = {
     "mul": "*",
     "div": "/",
     "floordiv": "//",
+    "bitand": "&",
+    "shl": "<<",
+    "shr": ">>",
     "lt": "<",
     "le": "<=",
     "eq": "==",
@@ -447,5 +489,7 @@ def _lines(block: Block, depth: int) -> Iterator[str]:
             case Reduce(buffer=buffer, index=index, operator=operator, value=value, atomic=atomic):
                 how = " atomically" if atomic else ""
                 yield f"{pad}{buffer.name}[{text(index)}] {operator}= {text(value)}{how}"
+            case Flag():
+                yield f"{pad}flag"
             case Prefetch(buffer=buffer, index=index):
                 yield f"{pad}prefetch {buffer.name}[{text(index)}]"

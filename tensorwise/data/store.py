@@ -19,6 +19,7 @@ from tensorwise.data.record import COLUMNS, Record
 from tensorwise.data.sqlite import BUSY_S, INSERT, CorruptStoreError, Database
 from tensorwise.device.device import Status
 from tensorwise.errors import InputError, StoreError
+from tensorwise.writing import replacing
 
 __all__ = ["CorruptStoreError", "Store", "default_path"]
 
@@ -169,19 +170,14 @@ class Store:
         The file appears under its name only when it is complete.
         """
         target = self._other_file(path)
-        unfinished = target.with_name(f".{target.name}.{os.getpid()}.part")
         count = 0
         try:
-            with unfinished.open("w", encoding="utf-8") as out:
+            with replacing(target) as out:
                 for record in self:
-                    out.write(record.to_json() + "\n")
+                    out.write(f"{record.to_json()}\n".encode())
                     count += 1
-            os.replace(unfinished, target)
         except OSError as error:
             raise StoreError(f"records cannot be written to {target}: {error.strerror or error}") from error
-        finally:
-            with contextlib.suppress(OSError):
-                unfinished.unlink()
         return count
 
     def import_(self, path: str | os.PathLike[str]) -> int:

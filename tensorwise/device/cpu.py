@@ -196,7 +196,8 @@ class CpuDevice(Device):
         """Time ``kernels`` (name -> program, or library name) against each other.
 
         Args:
-            budget_s: seconds for the rounds; at least three are run if they fit into twice of it.
+            budget_s: seconds for all of it: conversion, verification before and after, and rounds, to which a
+                quarter is left at least; three rounds are run if they fit into twice of what is left.
             same_twice: enter the first kernel twice, as ``again``: an A/A check.
         """
         names = list(kernels)

@@ -7,6 +7,7 @@ anything else is left to that reference. Neither uses our lowering or code gener
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from tensorwise.program.einsum import Access, Assignment, Call, Einsum, Expressi
 from tensorwise.program.reference import Reference, all_finite
 from tensorwise.program.workload import Workload
 from tensorwise.tensor.entries import Entries
+
+_BLOCK: Final = 1 << 16  # elements in float64 that stay in a core's own cache
 
 
 def expected(workload: Workload, operands: Sequence[np.ndarray]) -> Reference:
@@ -41,8 +44,12 @@ def values_and_magnitudes(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Run a sum of products in float64, on the operands and on their absolute values."""
     kept = () if workload.keeps_pattern else workload.assignment.output.indices
-    wide, doubles = _in_float64(workload, operands, kept)
-    return _run(wide, doubles), _run(*_absolute(wide, doubles))
+    work, dense = _met(workload, operands, kept)
+
+    def run(absolute: bool) -> np.ndarray:
+        return _run(_widened(work, absolute), [_wide(operand, absolute) for operand in dense])
+
+    return run(False), run(True)
 
 
 def projection(
@@ -59,17 +66,16 @@ def projection(
         magnitudes; None where no single factor can carry the weights.
     """
     kept = shape.sparse[:1] if shape.keeps_pattern else shape.rows
-    wide = _in_float64(workload, operands, kept)
-    size = _absolute(*wide)
+    work, dense = _met(workload, operands, kept)
     with np.errstate(all="ignore"):
         if shape.sampled is not None:
-            return _sampled_sums(*wide, shape, weights), _sampled_sums(*size, shape, np.abs(weights))
-        value = _projected(*wide, shape, weights)
-        if value is None:
-            return None
-        magnitude = _projected(*size, shape, np.abs(weights))
-        assert magnitude is not None
-        return _run(*value), _run(*magnitude)
+            return (
+                _sampled_sums(work, dense, shape, weights, False),
+                _sampled_sums(work, dense, shape, weights, True),
+            )
+        value = _projected(work, dense, shape, weights, False)
+        magnitude = _projected(work, dense, shape, weights, True)
+        return None if value is None or magnitude is None else (_run(*value), _run(*magnitude))
 
 
 def _run(workload: Workload, operands: Sequence[np.ndarray]) -> np.ndarray:
@@ -79,10 +85,10 @@ def _run(workload: Workload, operands: Sequence[np.ndarray]) -> np.ndarray:
     return out
 
 
-def _in_float64(
+def _met(
     workload: Workload, operands: Sequence[np.ndarray], kept: Collection[str]
 ) -> tuple[Workload, list[np.ndarray]]:
-    """The workload in float64, without the parts of dense operands that no entry meets.
+    """The workload without the parts of dense operands that no entry meets.
 
     Coordinates of stored indices that are not in ``kept`` are renumbered where that spares half and more:
     a wide matrix with few entries would take its time from memory that nobody looks at.
@@ -91,10 +97,12 @@ def _in_float64(
     sizes, dense = dict(workload.sizes), list(operands)
     coordinates = list(entries.coordinates)
     for mode, index in enumerate(workload.assignment.access(name).indices):
+        if index in kept:
+            continue
         met = np.zeros(sizes[index], bool)
         met[coordinates[mode]] = True
         chosen = np.flatnonzero(met)
-        if index in kept or 2 * len(chosen) > len(met):
+        if 2 * len(chosen) > len(met):
             continue
         sizes[index] = len(chosen)
         coordinates[mode] = (np.cumsum(met) - 1)[coordinates[mode]].astype(coordinates[mode].dtype)
@@ -104,19 +112,26 @@ def _in_float64(
                 dense[place] = dense[place].take(chosen, axis=indices.index(index))
     shape = tuple(sizes[index] for index in workload.assignment.access(name).indices)
     pointers = entries.pointers if shape[0] == entries.shape[0] else None
-    fewer = Entries(shape, tuple(coordinates), entries.values, pointers).astype(np.float64)
-    doubles = [np.asarray(operand, np.float64) for operand in dense]
-    return Workload(workload.op, workload.einsum, {name: fewer}, sizes), doubles
+    fewer = Entries(shape, tuple(coordinates), entries.values, pointers)
+    return Workload(workload.op, workload.einsum, {name: fewer}, sizes), dense
 
 
-def _absolute(wide: Workload, doubles: Sequence[np.ndarray]) -> tuple[Workload, list[np.ndarray]]:
-    sparse = {name: entries.with_values(np.abs(entries.values)) for name, entries in wide.sparse.items()}
-    return replace(wide, sparse=sparse), [np.abs(operand) for operand in doubles]
+def _widened(workload: Workload, absolute: bool) -> Workload:
+    sparse = {name: replace(e, values=_wide(e.values, absolute)) for name, e in workload.sparse.items()}
+    return replace(workload, sparse=sparse)
+
+
+def _wide(array: np.ndarray, absolute: bool) -> np.ndarray:
+    """``array`` or its absolute values in float64, in one pass over memory."""
+    wide: np.ndarray = (np.abs if absolute else np.positive)(array, dtype=np.float64)
+    return wide
 
 
 def stored_per_row(workload: Workload, shape: Contraction) -> np.ndarray:
     """Number of entries that meet in each output row; shaped by the output's stored indices."""
     extents = tuple(workload.sizes[index] for index in shape.rows)
+    if shape.rows == shape.sparse[:1] and workload.entries.pointers is not None:
+        return np.diff(workload.entries.pointers)
     coordinates = dict(zip(shape.sparse, workload.entries.coordinates, strict=True))
     flat = np.zeros(workload.entries.nnz, np.int64)
     for index, extent in zip(shape.rows, extents, strict=True):
@@ -148,14 +163,22 @@ def restricted(
 
 
 def _restricted_entries(entries: Entries, mode: int, chosen: np.ndarray) -> Entries:
-    coordinate = entries.coordinates[mode]
-    place = np.searchsorted(chosen, coordinate)
-    keep = place < len(chosen)
-    keep[keep] = chosen[place[keep]] == coordinate[keep]
-    coordinates = list(array[keep] for array in entries.coordinates)
-    coordinates[mode] = place[keep].astype(coordinate.dtype)
     shape = (*entries.shape[:mode], len(chosen), *entries.shape[mode + 1 :])
-    return Entries(shape, tuple(coordinates), entries.values[keep])
+    coordinate = entries.coordinates[mode]
+    if mode == 0:  # sorted: each chosen coordinate is a run of entries
+        wanted = chosen.astype(coordinate.dtype)  # or all coordinates would be converted
+        first, last = (np.searchsorted(coordinate, wanted, side) for side in ("left", "right"))
+        count = last - first
+        place = np.repeat(np.arange(len(chosen)), count)
+        kept = np.arange(len(place)) + np.repeat(first - (np.cumsum(count) - count), count)
+    else:
+        renumbered = np.full(entries.shape[mode], -1)
+        renumbered[chosen] = np.arange(len(chosen))
+        kept = np.flatnonzero(renumbered[coordinate] >= 0)
+        place = renumbered[coordinate[kept]]
+    coordinates = [array[kept] for array in entries.coordinates]
+    coordinates[mode] = place.astype(coordinate.dtype)
+    return Entries(shape, tuple(coordinates), entries.values[kept])
 
 
 def subset(workload: Workload, chosen: np.ndarray) -> Workload:
@@ -168,34 +191,39 @@ def subset(workload: Workload, chosen: np.ndarray) -> Workload:
 
 
 def _sampled_sums(
-    workload: Workload, operands: list[np.ndarray], shape: Contraction, weights: np.ndarray
+    workload: Workload, operands: list[np.ndarray], shape: Contraction, weights: np.ndarray, absolute: bool
 ) -> np.ndarray:
     """Weighted row sums of a sampled dense product: sum_k L[i,k] (W R)[i,k], a few columns k at a time."""
     assert shape.sampled is not None
     left, right = (factor.matrix(operands[factor.operand]) for factor in shape.sampled)
-    entries = workload.entries.with_values(workload.entries.values * weights)
+    entries = _weighted(workload.entries, weights, absolute)
     rows, inner = entries.shape
     einsum = Einsum.parse("C[i,k] += A[i,j] * R[j,k]")
     sums = np.zeros(rows)
     for start in range(0, left.shape[1], 64):
-        block = np.ascontiguousarray(right[:, start : start + 64])
+        block = _wide(right[:, start : start + 64], absolute)
         sizes = {"i": rows, "j": inner, "k": block.shape[1]}
         product = _run(Workload("einsum", einsum, {"A": entries}, sizes), [block])
-        sums += np.einsum("ik,ik->i", left[:, start : start + 64], product)
+        sums += np.einsum("ik,ik->i", _wide(left[:, start : start + 64], absolute), product)
     return sums
 
 
+def _weighted(entries: Entries, weights: np.ndarray, absolute: bool) -> Entries:
+    values = entries.values * weights
+    return replace(entries, values=np.abs(values, out=values) if absolute else values)
+
+
 def _projected(
-    workload: Workload, operands: list[np.ndarray], shape: Contraction, weights: np.ndarray
+    workload: Workload, operands: list[np.ndarray], shape: Contraction, weights: np.ndarray, absolute: bool
 ) -> tuple[Workload, list[np.ndarray]] | None:
-    """The workload whose outputs are the weighted sums, with its operands."""
+    """The workload whose outputs are the weighted sums, with its operands, in float64."""
     names = [f"X{place}" for place in range(len(shape.factors))]
     indices = [factor.bound + factor.free for factor in shape.factors]
     arrays = [operands[factor.operand].transpose(factor.axes) for factor in shape.factors]
-    entries, output = workload.entries, shape.rows
     if shape.keeps_pattern:
-        entries, output = entries.with_values(entries.values * weights), shape.sparse[:1]
+        entries, output = _weighted(workload.entries, weights, absolute), shape.sparse[:1]
     else:
+        entries, output = _widened(workload, absolute).entries, shape.rows
         count = len(shape.columns)
         carriers = [p for p, factor in enumerate(shape.factors) if factor.free[:count] == shape.columns]
         if not count or not output or not carriers:
@@ -203,15 +231,30 @@ def _projected(
         place = carriers[0]
         factor = shape.factors[place]
         elsewhere = [i for p, other in enumerate(shape.factors) if p != place for i in other.free]
-        weights = weights.reshape([workload.sizes[index] for index in shape.columns])
+        weights = _wide(weights, absolute)
         if factor.bound and factor.free == shape.columns and not set(elsewhere) & set(shape.columns):
-            arrays[place] = np.tensordot(arrays[place], weights, axes=count)
+            sums = _weighted_sums(factor.matrix(operands[factor.operand]), weights, absolute)
+            arrays[place] = sums.reshape([workload.sizes[index] for index in factor.bound])
             indices[place] = factor.bound
         else:
-            arrays[place] = arrays[place] * weights.reshape(weights.shape + (1,) * (len(factor.free) - count))
+            extents = [workload.sizes[index] for index in shape.columns]
+            weights = weights.reshape(extents + [1] * (len(factor.free) - count))
+            arrays[place] = _wide(arrays[place], absolute) * weights
     sparse = next(iter(workload.sparse))
     expression: Expression = workload.assignment.access(sparse)
     for access in map(Access, names, indices):
         expression = Call("mul", (expression, access))
-    assignment = Assignment(Access("C", output), "sum", expression)
-    return Workload("einsum", Einsum((assignment,)), {sparse: entries}, workload.sizes), arrays
+    einsum = Einsum((Assignment(Access("C", output), "sum", expression),))
+    return Workload("einsum", einsum, {sparse: entries}, workload.sizes), [
+        _wide(array, absolute) for array in arrays
+    ]
+
+
+def _weighted_sums(matrix: np.ndarray, weights: np.ndarray, absolute: bool) -> np.ndarray:
+    """``matrix @ weights`` in float64, a few rows at a time, so that a wide operand is not copied."""
+    sums = np.empty(len(matrix))
+    step = max(1, _BLOCK // max(1, matrix.shape[1]))
+    for start in range(0, len(matrix), step):
+        rows = slice(start, start + step)
+        np.dot(_wide(matrix[rows], absolute), weights, out=sums[rows])
+    return sums

@@ -23,7 +23,6 @@ class Host:
         features_id: content id of its model and instruction-set features.
         physical_cores, logical_cores: in the whole machine, not only this process's share.
         l1d_bytes, l2_bytes, l3_bytes: capacity of one cache of each level.
-        page_bytes: size of a page of memory.
         memory_bytes: size of the memory.
         os: system and release.
     """
@@ -35,7 +34,6 @@ class Host:
     l1d_bytes: int
     l2_bytes: int
     l3_bytes: int
-    page_bytes: int
     memory_bytes: int
     os: str
 
@@ -61,7 +59,6 @@ def host() -> Host:
         l1d_bytes=caches.get(1, 0),
         l2_bytes=caches.get(2, 0),
         l3_bytes=caches.get(3, 0),
-        page_bytes=_system("SC_PAGE_SIZE"),
         memory_bytes=_system("SC_PHYS_PAGES") * _system("SC_PAGE_SIZE"),
         os=f"{platform.system()} {platform.release()}",
     )

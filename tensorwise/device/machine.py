@@ -1,7 +1,8 @@
 """What this machine can do at best: bandwidth by cache level, peak arithmetic, and the time nobody can beat.
 
 The figures come from small compiled probes, take a fraction of a second for each number of threads
-and are remembered on disk under the machine's id.
+and are remembered on disk under the machine's id. What was measured beside other processes may be too low: such
+figures are provisional, are measured again after a day, and allow a measurement to come twice as close.
 
 ``roofline_bound_s`` is built so that no true result lies below it. Bytes: each stored value, each
 element of a dense operand that some entry touches, and the output once; no index is counted, since a
@@ -9,15 +10,14 @@ format may do without. Of these bytes as many as fit are granted to the first-le
 the next level, and so on, as an ideal replacement policy would after many warm runs; the levels are taken to
 work at the same time, so the slowest share decides, not the sum. Arithmetic: one fused multiply-add a
 term. What is left are errors of the measured peaks (other processes, clock boosts, loads and stores in
-parallel): hence a time is called implausible only below half the bound.
+parallel): hence a time is called implausible only below half the bound, or a quarter while figures are provisional.
 """
 
+import contextlib
 import ctypes
 import functools
 import json
 import math
-import os
-import tempfile
 import threading
 import time
 import weakref
@@ -34,6 +34,7 @@ from tensorwise.ids import content_id
 from tensorwise.program.workload import Workload
 from tensorwise.toolchain.cache import default_cache
 from tensorwise.toolchain.places import cache_dir
+from tensorwise.writing import replacing
 
 __all__ = [
     "CpuTime",
@@ -51,7 +52,9 @@ __all__ = [
 
 LEVELS: Final = ("L1", "L2", "L3", "DRAM")
 IMPLAUSIBLE_SHARE: Final = 0.5
-"""A time below this share of the bound is not believed."""
+"""A time below this share of the bound is not believed; below half of this share while figures are provisional."""
+_PROVISIONAL_S: Final = 86_400.0
+"""Provisional figures are measured again when they are this old."""
 _PROBE_S: Final = 0.004
 _REPEATS: Final = 5
 _ASSUMED: Final = {"L1": 32 << 10, "L2": 1 << 20, "L3": 32 << 20}
@@ -109,11 +112,13 @@ class Roofline:
     Attributes:
         bandwidth: level (L1, L2, L3, DRAM) -> bytes read per second, all threads together.
         flops: dtype name -> floating-point operations per second; a multiply-add counts as two.
+        provisional: other processes ran beside the probes, so that true peaks may be higher.
     """
 
     threads: int
     bandwidth: Mapping[str, float]
     flops: Mapping[str, float]
+    provisional: bool = False
 
 
 def measured_bandwidth(threads: int) -> Mapping[str, float]:
@@ -129,9 +134,6 @@ def measured_flops(threads: int, dtype: np.dtype | str = "float32") -> float:
 def roofline(threads: int) -> Roofline:
     """Return this machine's best rates, from disk or measured now.
 
-    Figures taken while other processes were busy are used by this process alone, and scaled up from
-    one thread where that gives more.
-
     Raises:
         CompilerError: no C compiler works here.
     """
@@ -143,21 +145,34 @@ def _roofline_at(threads: int, directory: Path) -> Roofline:
     facts = [host().id, default_cache().compiler.id, _READ, _MULTIPLY_ADD, str(threads)]
     path = directory / f"roofline-{content_id(facts)}.json"
     known = _read(path, threads)
-    if known is not None:
+    if known is not None and not (known.provisional and _age_s(path) > _PROVISIONAL_S):
         return known
     before = cpu_time()
-    measured = _measure(threads)
-    if foreign_load(before) < 0.1:
-        _write(path, measured)
-    elif threads > 1:
-        # beside other processes many threads are cut short, one is not: better too high than too low
-        one = _roofline_at(1, directory)
-        bandwidth = {
-            level: max(rate, threads * one.bandwidth[level]) for level, rate in measured.bandwidth.items()
-        }
-        flops = {name: max(rate, threads * one.flops[name]) for name, rate in measured.flops.items()}
-        return Roofline(threads, bandwidth, flops)
-    return measured
+    found = _measure(threads)
+    if foreign_load(before) >= 0.1:
+        # Beside other processes many threads are cut short, one is not: better too high than too low.
+        others = [] if known is None else [(1, known)]
+        if threads > 1:
+            others.append((threads, _roofline_at(1, directory)))
+        found = _raised(found, others)
+    _write(path, found)
+    return found
+
+
+def _raised(found: Roofline, others: Sequence[tuple[int, Roofline]]) -> Roofline:
+    """``found`` as provisional figures, raised to ``factor`` times those of each other."""
+    bandwidth, flops = dict(found.bandwidth), dict(found.flops)
+    for factor, other in others:
+        for rates, more in ((bandwidth, other.bandwidth), (flops, other.flops)):
+            rates |= {name: max(rate, factor * more[name]) for name, rate in rates.items()}
+    return Roofline(found.threads, bandwidth, flops, provisional=True)
+
+
+def _age_s(path: Path) -> float:
+    try:
+        return time.time() - path.stat().st_mtime
+    except OSError:
+        return math.inf
 
 
 def _read(path: Path, threads: int) -> Roofline | None:
@@ -168,6 +183,7 @@ def _read(path: Path, threads: int) -> Roofline | None:
             threads,
             {level: float(stored["bandwidth"][level]) for level in LEVELS},
             {name: float(stored["flops"][name]) for name in ("float32", "float64")},
+            bool(stored["provisional"]),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -177,15 +193,12 @@ def _read(path: Path, threads: int) -> Roofline | None:
 
 def _write(path: Path, found: Roofline) -> None:
     """Remember figures; a place that cannot be written to costs another measurement, nothing more."""
-    text = json.dumps({"bandwidth": dict(found.bandwidth), "flops": dict(found.flops)})
-    try:
+    facts = {"bandwidth": dict(found.bandwidth), "flops": dict(found.flops)}
+    text = json.dumps({**facts, "provisional": found.provisional})
+    with contextlib.suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-        os.replace(name, path)
-    except OSError:
-        return
+        with replacing(path) as file:
+            file.write(text.encode())
 
 
 def _measure(threads: int) -> Roofline:
@@ -285,8 +298,11 @@ def roofline_bound_s(workload: Workload, threads: int) -> float:
 
 
 def plausible_s(workload: Workload, threads: int) -> float:
-    """Return the seconds below which a measurement is not believed."""
-    return IMPLAUSIBLE_SHARE * roofline_bound_s(workload, threads)
+    """Return the seconds below which a measurement is not believed; 0 where no compiler works."""
+    bound_s = roofline_bound_s(workload, threads)
+    if not bound_s:
+        return 0.0
+    return IMPLAUSIBLE_SHARE * (0.5 if roofline(threads).provisional else 1.0) * bound_s
 
 
 _LEAST_BYTES: weakref.WeakKeyDictionary[Workload, int] = weakref.WeakKeyDictionary()

@@ -46,6 +46,8 @@ library have stopped spinning (libgomp; LLVM's wait for 200 ms unless told other
 hold this variant's data."""
 FOREIGN_LIMIT: Final = 0.1
 """A round is disturbed when others used more than this share of our processors."""
+ROUND_S: Final = 0.1
+"""Most seconds for which a variant is timed in one round: of a slow one further rounds say more than further calls."""
 SLICE_S: Final = 0.004
 """The scheduler's time slice (250 Hz)."""
 _WINDOW_S: Final = 0.1  # shortest interval over which the kernel's tick counts say something
@@ -131,7 +133,7 @@ def interleave(
     *,
     min_s: float = 0.005,
     min_calls: int = 3,
-    max_s: float = 1.0,
+    max_s: float = ROUND_S,
     warm_s: float = WARM_S,
     cache: str = "warm",
     foreign_limit: float = FOREIGN_LIMIT,

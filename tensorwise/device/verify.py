@@ -32,6 +32,7 @@ FULL_ELEMENTS: Final = 1 << 22
 SAMPLE_TERMS: Final = 1_000_000
 PROJECTION_TERMS: Final = 400_000_000
 _REFERENCE_COST: Final = 16  # the general reference is slower than a compiled product by about this factor
+_WEIGHTS: Final = 65_521  # drawn for a projection; of more outputs those that far apart share one
 _BLOCK: Final = 1 << 14  # elements compared at a time: a few such blocks stay in the first caches
 
 
@@ -183,7 +184,9 @@ def _sample(
     extent = workload.sizes[index]
     if index in stored:
         coordinate = entries.coordinates[stored.index(index)]
-        weight = np.bincount(coordinate, minlength=extent) * width
+        pointers = entries.pointers if index == stored[0] else None
+        counts = np.bincount(coordinate, minlength=extent) if pointers is None else np.diff(pointers)
+        weight = counts.astype(np.int64) * width
     else:
         coordinate = np.zeros(0, np.int64)
         weight = np.full(extent, max(1, workload.terms // extent))
@@ -285,7 +288,8 @@ def _projection(
         words = f"{len(columns)} columns"
     entries = workload.entries
     count = entries.nnz if shape.keeps_pattern else int(np.prod(extents)) if columns is None else len(columns)
-    weights = rng.uniform(0.5, 1.5, size=count) * rng.choice([-1.0, 1.0], size=count)
+    drawn = min(count, _WEIGHTS)
+    weights = np.resize(rng.uniform(0.5, 1.5, size=drawn) * rng.choice([-1.0, 1.0], size=drawn), count)
     sums = projection(work, dense, shape, weights)
     if sums is None:
         return None

@@ -50,7 +50,9 @@ FIRST_RUN_S: Final = 30.0
 CHECK_S: Final = 60.0
 """Comparing an output with what it must be may take this long."""
 SCREEN_S: Final = 0.005
-"""Timed runs of a candidate in the screening: at least 3, or this long."""
+"""Timed runs of a candidate in the screening: at least 3, and this long ..."""
+SCREEN_MOST_S: Final = 0.25
+"""... but no further one after so long."""
 GIVE_UP: Final = 20.0
 """A candidate slower than the incumbent by this factor is given up: its first run is a censored time."""
 SLOW_S: Final = 0.5
@@ -376,7 +378,7 @@ def _one(
             return Measurement.of([first_s], "too slow to be timed more than once"), facts
         send({"timing": True, "limit_s": first_run_s})
         samples = time_calls(
-            lambda: bound.run(bench.operands, bench.out), min_s=SCREEN_S, min_calls=3, max_s=1.0
+            lambda: bound.run(bench.operands, bench.out), min_s=SCREEN_S, min_calls=3, max_s=SCREEN_MOST_S
         )
         measurement = Measurement.of(samples)
         if measurement.seconds < plausible_s:
@@ -390,12 +392,13 @@ def _one(
 
 def _rounds_child(bench: _Bench, request: Json, which: tuple[int, ...], send: Callable[[Json], None]) -> None:
     threads, first_run_s = int(request["threads"]), float(request["first_run_s"])
+    begin, budget_s, last_runs_s = time.perf_counter(), float(request["budget_s"]), 0.0
     bound: dict[str, BoundKernel] = {}
     for at in which:
         send({"start": at})
         try:
             kernel = kernel_of(bench.workload, request["rounds"][at]).bind(bench.workload, threads)
-            wrong, _ = bench.verify(kernel, send, first_run_s)
+            wrong, took_s = bench.verify(kernel, send, first_run_s)
         except Exception as error:  # whatever a library raises costs this kernel only
             send({"failed": at, "note": f"{type(error).__name__}: {error}"})
             continue
@@ -403,6 +406,7 @@ def _rounds_child(bench: _Bench, request: Json, which: tuple[int, ...], send: Ca
             send({"failed": at, "note": f"wrong: {wrong}"})
             continue
         bound[str(at)] = kernel
+        last_runs_s += took_s
         compile_s = getattr(kernel, "compile_s", 0.0)
         send(
             {
@@ -418,12 +422,13 @@ def _rounds_child(bench: _Bench, request: Json, which: tuple[int, ...], send: Ca
     if request.get("same_twice"):
         # The A/A check: the first kernel under a second name shows what this machine cannot resolve.
         calls["again"] = next(iter(calls.values()))
-    send({"start": -1, "limit_s": first_run_s + 3 * float(request["budget_s"])})
+    left_s = budget_s - (time.perf_counter() - begin) - last_runs_s
+    send({"start": -1, "limit_s": first_run_s + 3 * budget_s})
     rng = np.random.default_rng(request["seed"])
     table = interleave(
         calls,
         rounds=int(request["max_rounds"]),
-        budget_s=float(request["budget_s"]),
+        budget_s=max(budget_s / 4, left_s),
         rng=rng,
         cache=request["cache"],
     )

@@ -7,13 +7,13 @@ from typing import Any, final
 from tensorwise.device.cpu import CpuDevice, Rounds
 from tensorwise.device.library import available
 from tensorwise.errors import MeasurementError
-from tensorwise.front.svg import time_text
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.cpu import cpu_space
 from tensorwise.tensor.entries import Entries
 from tensorwise.toolchain.threads import available_threads
+from tensorwise.units import time_text
 
 OURS = GeneratedKernel.name
 
@@ -101,10 +101,11 @@ def bench(
     """Time the space's default program and every library that has the routine.
 
     Raises:
-        InputError: the operand does not fit the operation.
+        InputError: the operand does not fit the operation, or dense operands and output not into memory.
         MeasurementError: nothing could be timed.
     """
     work = workload(op, entries, n=n, mode=mode)
+    work.check_memory(*work.dense, work.assignment.output.tensor)
     space = cpu_space(work.assignment, next(iter(work.sparse)))
     program = space.program(work, space.default(work))
     count = threads or available_threads()

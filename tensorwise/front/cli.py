@@ -159,6 +159,7 @@ def run(
     from tensorwise.front.reporting import check_writable
     from tensorwise.operator import load
     from tensorwise.tensor.files import write
+    from tensorwise.writing import replacing
 
     if out is not None:
         check_writable(out)
@@ -179,7 +180,10 @@ def run(
     if out is not None:
         if out.suffix == ".npy":
             array = result.data if sparse else result
-            _save_array(out, array.astype(np.float32) if array.dtype.name == "bfloat16" else array)
+            if array.dtype.name == "bfloat16":
+                array = array.astype(np.float32)
+            with replacing(out) as file:
+                np.save(file, array, allow_pickle=False)
         elif sparse:
             write(out, work.entries.with_values(result.data))
         else:
@@ -210,7 +214,9 @@ def bench(
     n: Extent = None,
     mode: Mode = 0,
     threads: Threads = None,
-    budget: Annotated[float, typer.Option("--budget", help="Seconds for the rounds.")] = 5.0,
+    budget: Annotated[
+        float, typer.Option("--budget", help="Seconds, conversions and verification included.")
+    ] = 5.0,
     dtype: Dtype = "float32",
     seed: Seed = 0,
     json: Json = False,
@@ -306,18 +312,3 @@ def _array(path: Path) -> Any:
     if not isinstance(array, np.ndarray):
         raise InputError(f"{path}: holds several arrays; expected an .npy file with one")
     return array
-
-
-def _save_array(path: Path, array: Any) -> None:
-    """Write an .npy file that appears whole or not at all."""
-    import os
-
-    import numpy as np
-
-    unfinished = path.with_name(f".{path.name[:80]}.{os.getpid()}.tmp")
-    try:
-        with unfinished.open("xb") as file:
-            np.save(file, array, allow_pickle=False)
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)

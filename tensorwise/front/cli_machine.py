@@ -49,11 +49,23 @@ def cache_warm(
         list[str] | None, typer.Option("--op", help="Only this operation; may be repeated.")
     ] = None,
     dtype: Annotated[
-        list[str] | None, typer.Option("--dtype", help="Only float32 or float64; may be repeated.")
+        list[str] | None,
+        typer.Option("--dtype", help="float32 (default) or float64; may be repeated. With --all: both."),
     ] = None,
+    every: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Also narrow dense operands, all modes of mttkrp, tensors of order 4 and 5, float64: many more kernels.",
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Compile the common structures now (once a machine, a minute or so), so that tunings need not."""
+    """Compile the common structures now, once a machine, so that tunings need not: some 120 kernels.
+
+    They are what tunings of spmv, spmm and sddmm (n of 64 and more) and mttkrp (order 3, rank 16) in float32
+    try first, whatever the sizes.
+    """
     import time
 
     from tensorwise.front.warm import DTYPES, OPS, warm
@@ -66,7 +78,7 @@ def cache_warm(
                 )
     start = time.perf_counter()
     with progress_bar("compiling") as progress:
-        kernels, failed = warm(op or OPS, dtype or DTYPES, progress)
+        kernels, failed = warm(op or OPS, dtype or (DTYPES if every else DTYPES[:1]), every, progress)
     took_s = time.perf_counter() - start
     if json:
         emit({"kernels": kernels, "failed": failed, "seconds": took_s})
@@ -156,6 +168,7 @@ def devices(
             "threads": peak.threads,
             "bandwidth_bytes_per_s": dict(peak.bandwidth),
             "flop_per_s": dict(peak.flops),
+            "provisional": peak.provisional,
         }
     if json:
         emit(found)
@@ -185,6 +198,8 @@ def devices(
             for level, rate in peak.bandwidth.items()
         ]
         rows += [(name, f"{rate / 1e9:.1f} Gflop/s") for name, rate in peak.flops.items()]
+        if peak.provisional:
+            rows.append(("provisional", "measured beside other processes; true peaks may be higher"))
     pairs(rows)
 
 
@@ -260,7 +275,7 @@ def store_import(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines that export wrote.")],
     json: Json = False,
 ) -> None:
-    """Add the records of a file that ``export`` wrote; those already there are skipped."""
+    """Add the records of a file that `export` wrote; those already there are skipped."""
     from tensorwise.data.store import Store
 
     if not path.is_file():

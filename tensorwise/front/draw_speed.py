@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from tensorwise.front.svg import Scale, drawing, element, escape, gridline, label, number_text, time_text
+from tensorwise.front.svg import Scale, drawing, element, escape, gridline, label, number_text
+from tensorwise.units import time_text
 
 
 @final

@@ -13,7 +13,8 @@ import numpy as np
 from tensorwise.front.draw_pattern import row_histogram, spy_chart, window_chart
 from tensorwise.front.draw_speed import Mark, roofline_chart, time_chart
 from tensorwise.front.report_data import Candidate, ReportData
-from tensorwise.front.svg import element, escape, number_text, size_text, time_text
+from tensorwise.front.svg import element, escape, number_text, size_text
+from tensorwise.units import time_text
 
 _GENERATED_SHOWN = 8
 _PREVIEW_LINES = 400

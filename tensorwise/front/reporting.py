@@ -4,7 +4,6 @@ import contextlib
 import datetime
 import math
 import os
-import secrets
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.program import Program
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.tuning import Standing, TuneResult
+from tensorwise.writing import replacing
 
 UNTUNED = "tensorwise (untuned)"
 """The default program's name in a report."""
@@ -33,16 +33,11 @@ def write_report(operator: Operator, path: str | os.PathLike[str], name: str = "
         InputError: the operator was not tuned here, or the file cannot be written.
     """
     page = render(report_data(operator, name))
-    target = Path(os.path.realpath(Path(path).expanduser()))
-    unfinished = target.with_name(f".{target.name[:80]}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
-        unfinished.write_text(page, encoding="utf-8", errors="replace")
-        os.replace(unfinished, target)
+        with replacing(Path(path).expanduser()) as file:
+            file.write(page.encode("utf-8", errors="replace"))
     except OSError as error:
         raise InputError(f"{path}: the report cannot be written ({error.strerror or error})") from error
-    finally:
-        with contextlib.suppress(OSError):
-            unfinished.unlink()
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:

@@ -1,11 +1,12 @@
 """``tensorwise cache warm``: the texts that tunings of common problems will ask for, compiled beforehand.
 
-A kernel's text depends on sizes only where a constant split does or does not divide an extent, and on the
-dense extent where vector registers are counted. So a few made-up operands stand for all.
+Kernels take sizes at run time. A text depends on them only where a constant split does or does not divide
+an extent, where a dense extent fills fewer vector registers than there are, and where an operand that
+outgrows a core's own cache is prefetched. So a few made-up operands stand for all.
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -14,26 +15,31 @@ from tensorwise.errors import TensorwiseError
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.cpu import cpu_space, portfolio
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.entries import Entries, entries_from
 from tensorwise.toolchain.cache import default_cache
 
-EVEN, ODD = 1 << 15, (1 << 15) + 1
-"""Extents that every small split divides, or none."""
+EXTENTS: Final = ((1 << 15) + 1, 1 << 12)
+"""Of the made-up operands: no small split divides the first, whose dense operands are prefetched; all divide the second."""
 RUN: Final = 8
 """Neighbours in a row of the made-up operands, so that blocks are not refused for their fill."""
-WIDTHS: Final = (8, 16, 32, 64, 128)
-"""Extents of the dense-only index; all above share the text of the largest."""
-RANKS: Final = (16, 32)
-"""The same for MTTKRP."""
 OPS: Final = ("spmv", "spmm", "sddmm", "mttkrp")
 DTYPES: Final = ("float32", "float64")
+COMMON: Final[Mapping[str, Sequence[int | None]]] = {
+    "spmv": (None,), "spmm": (64,), "sddmm": (64,), "mttkrp": (16,),
+}  # fmt: skip
+"""Extents of the dense-only index that most tunings have; all above 64 share its texts."""
+EVERY: Final[Mapping[str, Sequence[int | None]]] = {
+    "spmv": (None,), "spmm": (8, 16, 32, 64), "sddmm": (8, 16, 64), "mttkrp": (16, 32),
+}  # fmt: skip
 BATCH: Final = 64
 
 
-def texts(ops: Sequence[str] = OPS, dtypes: Sequence[str] = DTYPES) -> dict[str, None]:
+def texts(
+    ops: Sequence[str] = OPS, dtypes: Sequence[str] = DTYPES[:1], every: bool = False
+) -> dict[str, None]:
     """Return the C texts of the portfolio on common problems, each once."""
     found: dict[str, None] = {}
-    for work in problems(ops, dtypes):
+    for work in problems(ops, dtypes, every):
         space = cpu_space(work.assignment, "A")
         for config in portfolio(space, work):
             try:
@@ -43,29 +49,30 @@ def texts(ops: Sequence[str] = OPS, dtypes: Sequence[str] = DTYPES) -> dict[str,
     return found
 
 
-def problems(ops: Sequence[str] = OPS, dtypes: Sequence[str] = DTYPES) -> Iterator[Workload]:
-    """Yield the made-up workloads."""
-    for op, dtype in itertools.product(ops, dtypes):
-        widths: Sequence[int | None] = {"spmv": (None,), "mttkrp": RANKS}.get(op, WIDTHS)
-        for order in (3, 4, 5) if op == "mttkrp" else (2,):
-            # Only the first and the last mode are ever split in the portfolio. Of the rarer orders
-            # above 3 the first output mode has to do: every (order, mode) has some hundred kernels.
-            modes = range(order) if order == 3 else (0,)
-            for first, last in itertools.product((EVEN, ODD), repeat=2):
-                if order > 3 and first != last:
-                    continue
-                shape = (first, *[EVEN] * (order - 2), last)
-                rows = np.repeat(np.arange(0, EVEN - RUN, 4), RUN)
-                columns = rows // RUN * RUN + np.arange(len(rows)) % RUN
-                coordinates = (rows, *[rows] * (order - 2), columns)
-                a = entries_from((shape, coordinates, np.ones(len(rows), dtype)), dtype)
-                for n, mode in itertools.product(widths, modes):
-                    yield workload(op, a, n=n, mode=mode)
+def problems(ops: Sequence[str], dtypes: Sequence[str], every: bool) -> Iterator[Workload]:
+    """Yield the made-up workloads: matrices, and tensors of order 3 whose first mode is the output's.
+
+    With ``every`` also the other modes, and orders 4 and 5 (there the first mode alone: each has some hundred kernels).
+    """
+    for op, dtype, extent in itertools.product(ops, dtypes, EXTENTS):
+        tensors = ((3, 0), (3, 1), (3, 2), (4, 0), (5, 0)) if every else ((3, 0),)
+        for order, mode in tensors if op == "mttkrp" else ((2, 0),):
+            a = _operand(extent, order, dtype)
+            for n in (EVERY if every else COMMON)[op]:
+                yield workload(op, a, n=n, mode=mode)
+
+
+def _operand(extent: int, order: int, dtype: str) -> Entries:
+    rows = np.repeat(np.arange(0, extent - RUN, 4), RUN)
+    columns = rows // RUN * RUN + np.arange(len(rows)) % RUN
+    coordinates = (*[rows] * (order - 1), columns)
+    return entries_from(((extent,) * order, coordinates, np.ones(len(rows), dtype)), dtype)
 
 
 def warm(
     ops: Sequence[str] = OPS,
-    dtypes: Sequence[str] = DTYPES,
+    dtypes: Sequence[str] = DTYPES[:1],
+    every: bool = False,
     progress: Callable[[str, float], None] | None = None,
 ) -> tuple[int, int]:
     """Compile what is missing; return how many kernels there are, and how many failed to compile.
@@ -75,10 +82,10 @@ def warm(
     """
     cache = default_cache()
     _ = cache.compiler
-    every = list(texts(ops, dtypes))
+    wanted = list(texts(ops, dtypes, every))
     failed = 0
-    for start in range(0, len(every), BATCH):
+    for start in range(0, len(wanted), BATCH):
         if progress is not None:
-            progress(f"{start} of {len(every)} kernels", start / len(every))
-        failed += sum(kernel is None for kernel in cache.get(every[start : start + BATCH], on_error="none"))
-    return len(every), failed
+            progress(f"{start} of {len(wanted)} kernels", start / len(wanted))
+        failed += sum(kernel is None for kernel in cache.get(wanted[start : start + BATCH], on_error="none"))
+    return len(wanted), failed

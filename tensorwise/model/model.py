@@ -14,6 +14,7 @@ from tensorwise.data.record import Record
 from tensorwise.device.device import Device
 from tensorwise.errors import InputError
 from tensorwise.space.config import Config
+from tensorwise.writing import replacing
 
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
@@ -93,8 +94,10 @@ class CostModel(abc.ABC):
         folder = Path(directory)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            _replace(folder / ARRAYS, data)
-            _replace(folder / DESCRIPTION, json.dumps(described, indent=1, allow_nan=False).encode())
+            text = json.dumps(described, indent=1, allow_nan=False).encode()
+            for name, content in ((ARRAYS, data), (DESCRIPTION, text)):
+                with replacing(folder / name) as file:
+                    file.write(content)
         except OSError as error:
             raise InputError(f"the model cannot be saved in {folder}: {error.strerror or error}") from error
 
@@ -151,13 +154,3 @@ def describe(directory: str | os.PathLike[str]) -> dict[str, object]:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{path} does not describe a model: {error}; save the model again") from error
     return described
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Write ``path`` so that it is seen either as it was or complete."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        unfinished.write_bytes(data)
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)

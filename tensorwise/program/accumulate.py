@@ -32,6 +32,8 @@ class Accumulation(Nest, abc.ABC):
             axis = loop.axis if isinstance(loop, Lanes) else loop
             if parallel and isinstance(loop, Axis) and parallel.loop == loop.name:
                 return False
+            if axis.mode in self.waited_for:  # where the results belong is known further inside only
+                return False
             if axis.mode not in self.assignment.output.indices:
                 reductions = True
             elif isinstance(loop, Lanes):
@@ -47,7 +49,7 @@ class Accumulation(Nest, abc.ABC):
         if not loops or self.opens(loops):
             return True
         axis = loops[0].axis if isinstance(loops[0], Lanes) else loops[0]
-        return axis.mode in self.assignment.output.indices and self.accumulates(loops[1:])
+        return not self.meets(axis) and self.accumulates(loops[1:])
 
     def accumulate(self, env: Env, loops: tuple[Loop, ...]) -> None:
         """Open accumulators, emit the loops and write the results."""
@@ -115,14 +117,16 @@ class Accumulation(Nest, abc.ABC):
         return main
 
     def watched(self, results: list[Expr]) -> None:
-        """Raise the status flag when a result is NaN (also, harmlessly, when infinities cancel)."""
+        """Raise the flag when a result is NaN (also, harmlessly, when infinities cancel)."""
         total = results[0]
         for result in results[1:]:
             total = ir.compute("add", total, result)
         if total.type.lanes > 1:
-            total = ir.Fold("add", total)
-        total = self.let("watched", total)
-        self.block.append(If(ir.compare("ne", total, total), (Store(self.status, Const(0), Const(1)),)))
+            found = ir.compare("ne", ir.Fold("nan", total), Const(0, self.elem))
+        else:
+            total = self.let("watched", total)
+            found = ir.compare("ne", total, total)
+        self.block.append(If(found, (ir.Flag(),)))
 
     def write_slot(
         self, env: Env, slot: tuple[tuple[Axis, Expr, tuple[object, ...]], ...], result: tuple[Expr, ...]
@@ -158,15 +162,11 @@ class Accumulation(Nest, abc.ABC):
             registers = self.registers(env.accumulators, env.slot, env.replica, lanes)
             self.block.extend(monoids.combine(self.monoid, registers, state))
             return
-        lane = next(
-            (
-                c.type.lanes
-                for i, c in env.coordinates.items()
-                if c.type.lanes > 1 and i in self.assignment.reduced
-            ),
-            1,
+        lane = max(
+            (c.type.lanes for i, c in env.coordinates.items() if i in self.assignment.reduced), default=1
         )
-        if lane > 1:
+        # Where the lanes are elements of the output, each keeps its own term.
+        if lane > self.output_index(env).type.lanes:
             state = tuple(
                 ir.Fold(monoids.fold_operator(self.monoid, c), ir.widen(s, lane)) for c, s in enumerate(state)
             )
@@ -182,7 +182,7 @@ class Accumulation(Nest, abc.ABC):
     def write(self, env: Env, state: tuple[Expr, ...]) -> None:
         """Store a finished result, or reduce a partial one into memory."""
         index = self.output_index(env)
-        partial = env.reduced_outside
+        partial = env.reduced_outside or env.shared_output
         lanes = index.type.lanes
         if partial and not self.monoid.single:
             raise ScheduleError(
@@ -191,7 +191,7 @@ class Accumulation(Nest, abc.ABC):
             )
         if partial:
             self.initial = self.monoid.components[0].identity
-            self.rounds_partial = self.output.elem in ("f16", "bf16") and not (self.private or self.waits)
+            self.rounds_partial = self.output.elem in ir.HALVES and not (self.private or self.waits)
             buffer = self.work if self.waits else self.output
             atomic = env.shared_output
             if env.shared_output and self.private:
@@ -231,9 +231,13 @@ class Accumulation(Nest, abc.ABC):
                 return Const(number, self.elem)
             case Access(tensor=name):
                 if name in self.plan.formats:
-                    value = env.states[name].value
-                    assert value is not None, f"{name} is not resolved at the leaf"
-                    return value
+                    state = env.states[name]
+                    if state.value is None:
+                        format = self.plan.formats[name]
+                        raise ScheduleError(
+                            f"no loop of {self.schedule} reaches {format.levels[state.levels]} of {name} ({format})"
+                        )
+                    return state.value
                 return self.values[name][self.linear(expression, env.coordinates)]
             case Call(operator=operator, arguments=arguments):
                 return ir.compute(operator, *(self.evaluate(argument, env) for argument in arguments))

@@ -231,8 +231,7 @@ def _parse_assignment(text: str) -> Assignment:
     if reduction is not None and reduction not in MONOIDS:
         raise InputError(f"unknown reduction {match[2]!r} in {_shown(text)}; known: +, {', '.join(MONOIDS)}")
     output = _convert(_python(match[1], text), text)
-    if not isinstance(output, Access):
-        raise InputError(f"the left side of {_shown(text)} must be a tensor with indices")
+    assert isinstance(output, Access)  # NAME[...] is nothing else
     try:
         return Assignment(output, reduction, _convert(_python(match[3], text), text))
     except RecursionError:

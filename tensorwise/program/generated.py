@@ -8,8 +8,8 @@ from typing import Any, final
 
 import numpy as np
 
-from tensorwise.errors import InputError, MeasurementError
-from tensorwise.program.kernel import BoundKernel, Kernel
+from tensorwise.errors import InputError
+from tensorwise.program.kernel import BoundKernel, Kernel, address
 from tensorwise.program.packed import PackedOperands, arranged
 from tensorwise.program.program import PlanKey, Program, kernel_text
 from tensorwise.program.workload import Workload
@@ -52,12 +52,11 @@ class _Call:
     pointers: tuple[int, ...]
     sizes: "ctypes.Array[ctypes.c_int64]"
     places: tuple[int, ...]
-    status: np.ndarray | None
     keep: tuple[np.ndarray, ...]
     free: list["ctypes.Array[ctypes.c_void_p]"]
     """Argument arrays that are not in use: laid out once and handed from call to call."""
     exclusive: bool
-    """Calls share memory that they write to (a workspace, the status), so that one runs at a time."""
+    """Calls share a workspace that they write to, so that one runs at a time."""
 
 
 @final
@@ -110,10 +109,9 @@ class BoundProgram(BoundKernel):
             tuple(pointers),
             (ctypes.c_int64 * len(sizes))(*sizes),
             tuple(places[name] for name in (*(f"{name}_values" for name in self.workload.dense), "out")),
-            self.packed.array("status") if "status" in buffer_names else None,
             tuple(keep),
             [],
-            not {"work", "status"}.isdisjoint(buffer_names),
+            "work" in buffer_names,
         )
 
     def run(self, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
@@ -128,22 +126,15 @@ class BoundProgram(BoundKernel):
             for operand, by_columns in zip(operands, self._column_major, strict=True)
         ]
         held.append(out)
-        if self._main.exclusive:
-            with self._lock:
-                self._run_alone(held)
-        else:
-            self._invoke(self._main, held)
+        if self._invoke(self._main, held):
+            self._run_masked(held)
         self.packed.finish(out)
 
-    def _run_alone(self, held: Sequence[np.ndarray]) -> None:
-        self._invoke(self._main, held)
-        status = self._main.status
-        if status is not None and status[0]:
-            # A NaN came out: padding may have met an Inf or NaN, which only the masked program can tell.
-            status[0] = 0
-            if self._masked is None:
-                self._masked = self._call(self.program.masked(), True)
-            self._invoke(self._masked, held)
+    def _run_masked(self, held: Sequence[np.ndarray]) -> None:
+        """Compute again: a NaN came out, and padding may have met an Inf, which only the masked program can tell."""
+        if self._masked is None:
+            self._masked = self._call(self.program.masked(), True)
+        self._invoke(self._masked, held)
 
     def resized(self, workload: Workload) -> "BoundProgram":
         """Return the same program and packed operands for a workload that differs in dense-only extents."""
@@ -166,7 +157,7 @@ class BoundProgram(BoundKernel):
         place, out_place = call.places
         layout = ctypes.c_void_p * len(call.pointers)
         free = call.free
-        empty, ndarray, address = np.empty, np.ndarray, ctypes.addressof
+        empty, ndarray, addressof = np.empty, np.ndarray, ctypes.addressof
         at: Any = ctypes.c_char.from_buffer  # arrays have the buffer protocol, but their type does not say so
         if "bfloat16" in (dtype.name, out_dtype.name):  # and these do not have it
             at = lambda array: ctypes.c_char.from_buffer(as_bits(array))  # type: ignore[arg-type] # noqa: E731
@@ -184,32 +175,28 @@ class BoundProgram(BoundKernel):
             except IndexError:
                 pointers = layout(*keep._main.pointers)
             # Through the buffer protocol an address costs 0.4 us, by ndarray.ctypes 1.4, by the interface 3.
-            pointers[place] = address(at(operand)) if operand.flags.writeable else operand.ctypes.data
-            pointers[out_place] = address(at(out))
-            code = function(pointers, sizes)
+            pointers[place] = addressof(at(operand)) if operand.flags.writeable else operand.ctypes.data
+            pointers[out_place] = addressof(at(out))
+            flag = function(pointers, sizes)
             free.append(pointers)
-            if code:
-                raise MeasurementError(f"the kernel of {keep.program.name} returned error {code}")
+            if flag:
+                keep._run_masked([operand, out])
             return out
 
         return quick
 
-    def _invoke(self, call: _Call, arrays: Sequence[np.ndarray]) -> None:
+    def _invoke(self, call: _Call, arrays: Sequence[np.ndarray]) -> bool:
+        """Call a kernel; return whether it raised its flag."""
         try:
             pointers = call.free.pop()
         except IndexError:
             pointers = (ctypes.c_void_p * len(call.pointers))(*call.pointers)
         for place, array in zip(call.places, arrays, strict=True):
-            pointers[place] = _address(array)
-        code = call.function(pointers, call.sizes)
+            pointers[place] = address(array)
+        if call.exclusive:
+            with self._lock:
+                flag = call.function(pointers, call.sizes)
+        else:
+            flag = call.function(pointers, call.sizes)
         call.free.append(pointers)
-        if code:
-            raise MeasurementError(f"the kernel of {self.program.name} returned error {code}")
-
-
-def _address(array: np.ndarray) -> int:
-    """Return where an array's data lies, by the quickest way that it allows (see ``fast_call``)."""
-    if array.size and array.flags.carray:
-        buffer: Any = as_bits(array)
-        return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
-    return array.ctypes.data
+        return bool(flag)

@@ -56,9 +56,4 @@ class BoundInterpreted(BoundKernel):
                 array = arranged(given[name], self.workload.column_major(name)).ravel(order="K")
             buffers[buffer.name] = array
         sizes = {size.name: self.packed.size(size.name) for size in kernel.sizes}
-        interpret(kernel, buffers, sizes, self.rng, self.packed.bounds())
-        status = buffers.get("status")
-        again = status is not None and bool(status[0])
-        if again and status is not None:
-            status[0] = 0
-        return again
+        return interpret(kernel, buffers, sizes, self.rng, self.packed.bounds())

@@ -25,7 +25,7 @@ from tensorwise.errors import ScheduleError
 from tensorwise.program.accumulate import Accumulation
 from tensorwise.program.nest import Env, Lanes, Loop, State
 from tensorwise.program.plan import Plan
-from tensorwise.tensor.remap import Axis, join
+from tensorwise.tensor.remap import Axis, join, off_diagonal
 
 MAX_REPLICAS: Final = 16
 """Unrolled copies get accumulators of their own while these stay within the vector registers."""
@@ -90,19 +90,7 @@ class _Lowering(Accumulation):
             return
         loop, rest = loops[0], loops[1:]
         if isinstance(loop, Lanes):
-            for number in range(loop.vectors):
-                start = loop.base + number * loop.lanes
-                value = Ramp(start, loop.lanes) if loop.lanes > 1 else start
-                inside = self.placed(env, loop.axis, ("lanes", number, loop.lanes))
-                if loop.leader is not None:
-                    state = env.states[loop.leader]
-                    level = self.plan.formats[loop.leader].levels[state.levels]
-                    states = {**env.states, loop.leader: State(state.levels + 1, value)}
-                    inside = replace(inside, states=states)
-                    value = self.let(
-                        loop.axis.name, level.coordinate(self.arrays[loop.leader][state.levels], value)
-                    )
-                self.bind(inside, loop.axis, value, lambda inner: self.emit(inner, rest))
+            self.lanes(env, loop, rest)
             return
         if loop.mode not in self.assignment.output.indices and env.accumulators is None:
             env = replace(env, reduced_outside=True)
@@ -130,6 +118,41 @@ class _Lowering(Accumulation):
                 lambda e, at: self.bind(e, loop, at, lambda inner: self.emit(inner, rest)),
             )
 
+    def lanes(self, env: Env, loop: Lanes, rest: tuple[Loop, ...]) -> None:
+        """Emit the vectors of a strip."""
+        diagonal = next((axis for axis in self.diagonals if axis.along == loop.axis.mode), None)
+        number = env.coordinates.get(diagonal.name) if diagonal else None
+        if diagonal is None or number is None or loop.lanes == 1:
+            self.vectors(env, loop, rest)
+            return
+        # One question for the whole strip: all but the first and last few blocks of a diagonal are inside.
+        along = loop.base
+        if loop.axis.part == "inner":
+            along = join(env.coordinates[f"{loop.axis.mode}1"], along, self.split(loop.axis.mode))
+        first = self.let("first", off_diagonal(number, along, self.extents[loop.axis.mode]))
+        inside = self.let("inside", self.inside(diagonal, first, loop.vectors * loop.lanes))
+        reached = ir.compare("lt", Const(0), self.extents[diagonal.mode])
+        partly = ir.Op("and", (ir.compare("eq", inside, Const(0)), reached), ir.I64)
+        for cond, whole in ((inside, True), (partly, False)):
+            with self.scope(lambda body, cond=cond: If(cond, body)):  # type: ignore[misc]
+                self.vectors(replace(env, inside=whole), loop, rest)
+
+    def vectors(self, env: Env, loop: Lanes, rest: tuple[Loop, ...]) -> None:
+        """Emit each vector of a strip with the lanes bound."""
+        for number in range(loop.vectors):
+            start = loop.base + number * loop.lanes
+            value = Ramp(start, loop.lanes) if loop.lanes > 1 else start
+            inside = self.placed(env, loop.axis, ("lanes", number, loop.lanes))
+            if loop.leader is not None:
+                state = env.states[loop.leader]
+                level = self.plan.formats[loop.leader].levels[state.levels]
+                states = {**env.states, loop.leader: State(state.levels + 1, value)}
+                inside = replace(inside, states=states)
+                value = self.let(
+                    loop.axis.name, level.coordinate(self.arrays[loop.leader][state.levels], value)
+                )
+            self.bind(inside, loop.axis, value, lambda inner: self.emit(inner, rest))
+
     def leader(self, env: Env, loop: Axis) -> str | None:
         """Return the operand whose next level is compressed and runs along ``loop``."""
         for name, format in self.plan.formats.items():
@@ -149,11 +172,16 @@ class _Lowering(Accumulation):
         lo, hi = level.bounds(arrays, state.position)
         if loop.mode in self.assignment.output.indices:
             env = replace(env, skips_output=True)
+        if not level.unique and not self.plan.keep_pattern:
+            env = replace(env, reduced_outside=True, skips_output=True)
         env = self.shared(env, loop)
+        cursor = self.cursor(level.cursor(arrays, state.position), loop)
 
         def body(inner: Env, position: Expr) -> None:
             self.prefetch(inner, loop, rest, name, position)
-            coordinate = self.let(loop.name, level.coordinate(arrays, position))
+            coordinate = self.let(loop.name, level.coordinate(arrays, position, cursor))
+            if cursor is not None:
+                self.block.append(Set(cursor, level.advance(cursor)))
             states = {**inner.states, name: State(state.levels + 1, position)}
             # The other part, if bound already, ran over its whole range, also where this one ends early.
             self.bind(
@@ -161,6 +189,17 @@ class _Lowering(Accumulation):
             )
 
         self.repeat(env, loop, self.fresh(f"{name.lower()}p"), lo, hi, body)
+
+    def cursor(self, start: Expr | None, loop: Axis) -> Var | None:
+        """Declare the register that a level's coordinates are read from in order, if it asks for one."""
+        if start is None:
+            return None
+        parallel = self.schedule.parallel
+        if parallel and parallel.loop == loop.name:
+            raise ScheduleError(f"{parallel}: the coordinates of {loop.name} can only be read in order")
+        register = self.fresh("left")
+        self.block.append(Reg(register, start))
+        return register
 
     def repeat(
         self, env: Env, loop: Axis, var: Var, lo: Expr, hi: Expr, body: Callable[[Env, Expr], None]
@@ -196,6 +235,7 @@ class _Lowering(Accumulation):
             levels = self.plan.formats[leader].levels
             if (
                 rest
+                or "crd" not in levels[state.levels].arrays
                 or loop.part == "outer"
                 or loop.mode not in self.assignment.reduced
                 or state.levels + 1 < len(levels)
@@ -216,7 +256,11 @@ class _Lowering(Accumulation):
             )
         # An overlapping strip computes elements twice, which only a plain store survives.
         overlaps = (
-            is_output and not env.reduced_outside and not self.plan.keep_pattern and self.accumulates(rest)
+            is_output
+            and not env.reduced_outside
+            and not env.shared_output
+            and not self.plan.keep_pattern
+            and self.accumulates(rest)
         )
 
         def stage(start: Expr, vectors: int, lanes: int) -> Expr:
@@ -258,7 +302,11 @@ class _Lowering(Accumulation):
         level = env.states[name].levels
         for directive in self.schedule.prefetches:
             access = self.assignment.access(directive.tensor)
-            if loop.mode not in access.indices or loop.part != "whole":
+            if (
+                loop.mode not in access.indices
+                or "crd" not in self.arrays[name][level]
+                or loop.part != "whole"
+            ):
                 continue
             ahead = ir.smaller(position + directive.distance, self.count(name, level) - 1)
             coordinates = {**env.coordinates, loop.mode: self.arrays[name][level]["crd"][ahead]}
@@ -289,7 +337,7 @@ class _Lowering(Accumulation):
     def shared(self, env: Env, loop: Axis) -> Env:
         """Note when threads that run this loop update the same output elements."""
         parallel = self.schedule.parallel
-        if parallel and parallel.loop == loop.name and loop.mode not in self.assignment.output.indices:
+        if parallel and parallel.loop == loop.name and self.meets(loop):
             return replace(env, shared_output=True)
         return env
 

@@ -5,6 +5,7 @@ levels by arithmetic, compressed ones by binary search under a condition.
 """
 
 import abc
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from tensorwise.codegen.ir import Buffer, Const, Expr, If, Let, Stmt, Type, Var
 from tensorwise.errors import ScheduleError
 from tensorwise.program.plan import Plan
 from tensorwise.program.schedule import CONSTANT_SPLIT
-from tensorwise.tensor.remap import Axis, join
+from tensorwise.tensor.remap import Axis, join, off_diagonal
 
 _ROOT = Const(0)
 _C_WORDS = (
@@ -23,7 +24,7 @@ _C_WORDS = (
     "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile "
     "while asm typeof linux unix NULL"
 )
-_OWN_WORDS = "buffers sizes thread threads out work status e t merged"
+_OWN_WORDS = "buffers sizes thread threads out work e t merged raised_ flag_"
 RESERVED: Final = frozenset(f"{_C_WORDS} {_OWN_WORDS}".split())
 """What an index may be called, but no variable of a kernel: C's words and names that kernels use already."""
 
@@ -71,6 +72,8 @@ class Env:
     skips_output: bool = False
     reduced_outside: bool = False
     shared_output: bool = False
+    inside: bool = False
+    """Lanes along a diagonal are known to stay inside the matrix."""
 
 
 Loop = Axis | Lanes
@@ -87,7 +90,20 @@ class Nest(abc.ABC):
         self.assignment = plan.assignment
         self.schedule = plan.schedule
         self.monoid = plan.assignment.monoid
-        self.loops = plan.schedule.loops(plan.assignment.indices)
+        followed = {level.axis for format in plan.formats.values() for level in format.levels if level.single}
+        every = plan.schedule.loops(plan.assignment.indices)
+        self.loops = tuple(axis for axis in every if axis not in followed)
+        self.waited_for = {
+            above.axis.mode
+            for format in plan.formats.values()
+            for depth, level in enumerate(format.levels)
+            if level.single and level.axis.mode in self.assignment.output.indices
+            for above in format.levels[:depth]
+        }
+        self.diagonals = tuple(axis for axis in every if axis.part == "diagonal")
+        for axis in self.diagonals:
+            if axis.mode in self.assignment.output.indices:
+                self.waited_for |= {axis.mode, axis.along}
         self.elem = Type(plan.elem)
         self.block: list[Stmt] = []
         self.names: dict[str, int] = {}
@@ -103,16 +119,20 @@ class Nest(abc.ABC):
         output_elem = "i64" if self.monoid.name in ("argmax", "argmin") else output_elem
         self.output = Buffer("out", output_elem, writable=True)
         self.work = Buffer("work", plan.elem, writable=True)
-        self.status = Buffer("status", "i64", writable=True)
         self.arrays = {
             name: [
                 {
                     array: Buffer(f"{name}{place}_{array}", width)
                     for array, width in zip(level.arrays, widths, strict=False)
                 }
-                for place, (level, widths) in enumerate(zip(format.levels, plan.widths[name], strict=True))
+                for place, (level, widths) in enumerate(zip(format.levels, plan.widths[name], strict=False))
             ]
             for name, format in plan.formats.items()
+        }
+        self.permutations = {
+            mode: (name, Buffer(f"{name}_{mode}_order", plan.widths[name][-1][0]))
+            for name, format in plan.formats.items()
+            for mode in format.orders
         }
         self.values = {
             name: Buffer(f"{name}_values", plan.halves.get(name, plan.elem))
@@ -126,9 +146,7 @@ class Nest(abc.ABC):
         self.watch = plan.padded and not plan.masked
         parallel = self.schedule.parallel
         self.private = bool(
-            parallel
-            and parallel.reduction == "private"
-            and Axis.named(parallel.loop).mode not in self.assignment.output.indices  # type: ignore[union-attr]
+            parallel and parallel.reduction == "private" and self.meets(Axis.named(parallel.loop))  # type: ignore[arg-type]
         )
         plan.check()
 
@@ -142,13 +160,12 @@ class Nest(abc.ABC):
         for name in self.assignment.operands:
             for arrays in self.arrays.get(name, ()):
                 listed.extend(arrays.values())
+            listed.extend(buffer for owner, buffer in self.permutations.values() if owner == name)
             listed.append(self.values[name])
             if name in self.sources:
                 listed.append(self.sources[name])
         if self.private or self.waits:
             listed.append(self.work)
-        if self.watch:
-            listed.append(self.status)
         names = [buffer.name for buffer in listed]
         if len(set(names)) < len(names):
             raise ScheduleError(
@@ -188,6 +205,7 @@ class Nest(abc.ABC):
 
     def fresh(self, stem: str, type: Type = ir.I64) -> Var:
         """Return a variable with a name of its own."""
+        stem = re.sub(r"\W", "_", stem)
         number = self.names.get(stem, int(stem in RESERVED))
         self.names[stem] = number + 1
         return Var(f"{stem}_{number}" if number else stem, type)
@@ -204,6 +222,19 @@ class Nest(abc.ABC):
         """Inner extent of a split index."""
         return self.splits.get(index, Const(1))
 
+    def extent(self, axis: Axis) -> Expr:
+        """Number of coordinates of an axis."""
+        along = self.extents.get(axis.along, Const(1))
+        return axis.extent(self.extents[axis.mode], self.split(axis.mode), along)  # type: ignore[no-any-return]
+
+    def meets(self, loop: Axis) -> bool:
+        """Whether iterations of ``loop`` meet at the same output elements."""
+        if loop.mode not in self.assignment.output.indices:
+            return True
+        levels = (level for format in self.plan.formats.values() for level in format.levels)
+        repeats = any(level.axis == loop and not level.unique for level in levels)
+        return (repeats or loop.part in ("slot", "diagonal")) and not self.plan.keep_pattern
+
     def range_end(self, env: Env, axis: Axis) -> Expr:
         """End of the dense range of ``axis``, tightened by the other part where that is bound.
 
@@ -217,22 +248,58 @@ class Nest(abc.ABC):
             return size if exact else ir.smaller(size, extent - outer * size)
         if axis.part == "outer" and inner is not None and not exact:
             return (extent - inner + (size - 1)) // size
-        return axis.extent(extent, size)  # type: ignore[no-any-return]
+        return self.extent(axis)
 
     def bind(
         self, env: Env, axis: Axis, value: Expr, then: Callable[[Env], None], guard: bool = False
     ) -> None:
         """Bind a coordinate, resolve what it makes known and go on with ``then``."""
-        coordinates = {**env.coordinates, axis.name: value}
-        outer, inner = coordinates.get(f"{axis.mode}1"), coordinates.get(f"{axis.mode}0")
-        if axis.part != "whole" and outer is not None and inner is not None:
-            whole = self.let(axis.mode, join(outer, inner, self.split(axis.mode)))
-            coordinates[axis.mode] = whole
-            if guard and axis.mode not in self.plan.exact:
-                with self.scope(lambda body: If(ir.compare("lt", whole, self.extents[axis.mode]), body)):
-                    self.resolve(replace(env, coordinates=coordinates), then)
-                return
-        self.resolve(replace(env, coordinates=coordinates), then)
+        if axis.part == "whole":
+            self.place(env, axis.mode, value, then)
+            return
+        env = replace(env, coordinates={**env.coordinates, axis.name: value})
+        outer, inner = env.coordinates.get(f"{axis.mode}1"), env.coordinates.get(f"{axis.mode}0")
+        if axis.part not in ("outer", "inner") or outer is None or inner is None:
+            self.follow(env, then)
+            return
+        whole = self.let(axis.mode, join(outer, inner, self.split(axis.mode)))
+        if guard and axis.mode not in self.plan.exact:
+            with self.scope(lambda body: If(ir.compare("lt", whole, self.extents[axis.mode]), body)):
+                self.place(env, axis.mode, whole, then)
+            return
+        self.place(env, axis.mode, whole, then)
+
+    def place(self, env: Env, mode: str, place: Expr, then: Callable[[Env], None]) -> None:
+        """Bind an index by the place where it is stored: its coordinate, unless a format permutes it."""
+        bound = {mode: place}
+        if mode in self.permutations:
+            bound = {f"{mode}'": place, mode: self.let(mode, self.permutations[mode][1][place])}
+        self.follow(replace(env, coordinates={**env.coordinates, **bound}), then)
+
+    def inside(self, axis: Axis, first: Expr, width: int) -> Expr:
+        """Whether ``width`` coordinates from ``first`` on, reached along a diagonal, are coordinates of the mode."""
+        ends = ir.compare("le", first + width, self.extents[axis.mode])
+        return ir.Op("and", (ir.compare("le", Const(0), first), ends), ir.I64)
+
+    def follow(self, env: Env, then: Callable[[Env], None]) -> None:
+        """Bind what a diagonal and the index along it determine, resolve levels and go on with ``then``."""
+        for axis in self.diagonals:
+            number, along = env.coordinates.get(axis.name), env.coordinates.get(axis.along)
+            if number is None or along is None or axis.mode in env.coordinates:
+                continue
+            whole = self.let(axis.mode, off_diagonal(number, along, self.extents[axis.along]))
+            if whole.type.lanes == 1:
+                with self.scope(lambda body, whole=whole, axis=axis: If(self.inside(axis, whole, 1), body)):  # type: ignore[misc]
+                    self.place(env, axis.mode, whole, then)
+            elif env.inside:
+                self.place(env, axis.mode, whole, then)
+            else:
+                # Lanes that leave the matrix hold padding: they may read any element that is there.
+                last = self.extents[axis.mode] - 1
+                some = ir.compute("min", ir.compute("max", whole, Const(0)), last)
+                self.place(env, axis.mode, some, then)
+            return
+        self.resolve(env, then)
 
     def resolve(self, env: Env, then: Callable[[Env], None]) -> None:
         """Resolve every level whose parents and coordinate are known, then go on with ``then``."""
@@ -240,12 +307,26 @@ class Nest(abc.ABC):
             state = env.states[name]
             while state.levels < len(format.levels):
                 level = format.levels[state.levels]
-                coordinate = env.coordinates.get(level.axis.name)
-                if coordinate is None:
+                arrays = self.arrays[name][state.levels]
+                if level.single:
+                    env = replace(env, states={**env.states, name: State(state.levels + 1, state.position)})
+                    coordinate = self.let(level.axis.name, level.coordinate(arrays, state.position))
+                    known = env.coordinates.get(level.axis.name)
+                    if known is None:
+                        self.bind(env, level.axis, coordinate, then)
+                        return
+                    env = replace(env, skips_output=True)
+                    same = ir.compare("eq", coordinate, known)
+                    with self.scope(lambda body, same=same: If(same, body)):  # type: ignore[misc]
+                        self.resolve(env, then)
+                    return
+                permuted = level.axis.part == "whole" and level.axis.mode in self.permutations
+                bound = env.coordinates.get(f"{level.axis.mode}'" if permuted else level.axis.name)
+                if bound is None:
                     break
+                coordinate = bound
                 if level.full:
-                    extent = level.axis.extent(self.extents[level.axis.mode], self.split(level.axis.mode))
-                    position = level.locate({}, state.position, coordinate, extent)
+                    position = level.locate({}, state.position, coordinate, self.extent(level.axis))
                     state = State(state.levels + 1, self.let(f"{name.lower()}p", position))
                     env = replace(env, states={**env.states, name: state})
                     continue
@@ -254,11 +335,15 @@ class Nest(abc.ABC):
                         f"{self.schedule.tile}: lanes reach {level.axis.name}, which is compressed in {name} "
                         f"({format}); they run over dense levels only"
                     )
-                lo, hi = level.bounds(self.arrays[name][state.levels], state.position)
+                place = level.find(arrays, state.position, coordinate)
+                if place is None:
+                    if not level.unique or "crd" not in arrays:
+                        raise ScheduleError(
+                            f"{level} of {name} cannot be searched; put a loop {level.axis.name} where it is stored"
+                        )
+                    place = ir.Search(arrays["crd"], *level.bounds(arrays, state.position), coordinate)
                 found = self.fresh(f"{name.lower()}p")
-                self.block.append(
-                    Let(found, ir.Search(self.arrays[name][state.levels]["crd"], lo, hi, coordinate))
-                )
+                self.block.append(Let(found, place))
                 env = replace(
                     env, states={**env.states, name: State(state.levels + 1, found)}, skips_output=True
                 )

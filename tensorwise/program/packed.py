@@ -77,9 +77,7 @@ class PackedOperands:
             return self._made[name]
         operand, _, kind = name.rpartition("_")
         made: np.ndarray | None = None
-        if name == "status":
-            made = np.zeros(1, np.int64)
-        elif name == "work":
+        if name == "work":
             parallel = self.program.schedule.parallel
             copies = self.threads if parallel and parallel.reduction == "private" else 1
             made = np.empty(
@@ -89,7 +87,10 @@ class PackedOperands:
             made = self.tensors[operand].values
         elif operand in self.tensors and kind == "source":
             made = source_map(self.workload.sparse[operand], self.program.formats[operand])
-        elif kind in ("pos", "crd"):
+        elif kind == "order":
+            owner, _, mode = operand.rpartition("_")
+            made = self.tensors[owner].permutations[mode]
+        elif operand in self._levels:
             owner, level = self._levels[operand]
             made = self.tensors[owner].arrays[level][kind]
         if made is not None:
@@ -147,7 +148,7 @@ def _unreached(workload: Workload) -> np.ndarray | None:
     reached = np.zeros(tuple(workload.sizes[i] if i in coordinates else 1 for i in output), dtype=bool)
     if all(workload.sizes[i] for i in workload.assignment.reduced if i not in coordinates):
         reached[tuple(coordinates[i] if i in coordinates else np.zeros(1, np.int64) for i in output)] = bool(
-            not workload.sparse or workload.entries.nnz
+            workload.entries.nnz
         )
     return None if reached.all() else ~reached
 
@@ -161,7 +162,8 @@ def balanced_parts(tensor: Tensor, parts: int) -> np.ndarray:
     ends = rows
     extents = tensor.format.extents(tensor.shape)
     for level, arrays, extent in zip(tensor.format.levels[1:], tensor.arrays[1:], extents[1:], strict=True):
-        ends = ends * extent if level.full else arrays["pos"][ends].astype(np.int64)
+        if not level.single:
+            ends = ends * extent if level.full else arrays["pos"][ends].astype(np.int64)
     cost = ends + ROW_COST * rows
     bounds = np.searchsorted(cost, np.linspace(0, int(cost[-1]), parts + 1), side="left").astype(np.int64)
     bounds[0], bounds[-1] = 0, len(rows) - 1

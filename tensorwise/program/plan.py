@@ -16,7 +16,8 @@ class Plan:
 
     Attributes:
         formats: sparse operand -> format, its modes named by the operand's indices.
-        widths: sparse operand -> (pos, crd) element types of each level ('' where there are none).
+        widths: sparse operand -> element types of the arrays of each level, then of its permutation if
+            its format has one.
         elem: ``f32`` or ``f64``: what is computed in, and what operands are kept in unless ``halves`` says otherwise.
         column_major: dense operands whose first index is contiguous.
         keep_pattern: the output holds one value an entry of the first sparse operand.
@@ -64,6 +65,7 @@ class Plan:
                         f"format of {name} splits {mode} by {size}, so the schedule needs "
                         f"split({mode},{size}); it has {self.schedule}"
                     )
+            self._check_axes(name, format)
             indices = self.assignment.access(name).indices
             if format.modes != indices:
                 raise ScheduleError(
@@ -103,4 +105,45 @@ class Plan:
                 raise ScheduleError(
                     f"{parallel}: the loop follows the compressed level of another operand, whose positions "
                     "are not those that the parts count; use dynamic, or name that operand first"
+                )
+
+    def _check_axes(self, name: str, format: Format) -> None:
+        """Raise ScheduleError unless slots and diagonals have their loops, and permuted modes are the format's own."""
+        loops = self.schedule.loops(self.assignment.indices)
+        special = ("slot", "diagonal")
+        for axis in format.loops:
+            if axis.part in special and axis not in loops:
+                raise ScheduleError(
+                    f"{format} needs a loop {axis.name} in place of {axis.mode}; name it in the reorder "
+                    f"(got {self.schedule})"
+                )
+        for loop in loops:
+            if loop.part in special and not any(loop in other.loops for other in self.formats.values()):
+                raise ScheduleError(f"no operand is stored by {loop.name}, which {self.schedule} runs over")
+        directives = self.schedule.directives
+        for level in format.levels:
+            names = (level.axis.name, f"{level.axis.mode}1", f"{level.axis.mode}0")
+            named = [
+                d
+                for d in directives
+                if level.single and (getattr(d, "loop", None) in names or getattr(d, "index", None) in names)
+            ]
+            if named:
+                raise ScheduleError(
+                    f"{named[0]}: {level.axis.name} follows from the position in {name} ({format}); it has no loop"
+                )
+        diagonals = [axis for axis in format.axes if axis.part == "diagonal"]
+        for axis in diagonals:
+            for other, stored in self.formats.items():
+                if other != name and any(
+                    level.single and level.axis.mode == axis.mode for level in stored.levels
+                ):
+                    raise ScheduleError(
+                        f"{axis.mode} follows from the diagonals of {name} and from positions in {other}"
+                    )
+        for mode in format.orders:
+            others = [other for other in self.formats if other != name and mode in self.formats[other].modes]
+            if others:
+                raise ScheduleError(
+                    f"{name} stores {mode} in an order of its own, which {others[0]} does not share ({format})"
                 )

@@ -12,11 +12,13 @@ from tensorwise.errors import ScheduleError
 from tensorwise.program.einsum import Assignment
 from tensorwise.program.lower import lower
 from tensorwise.program.plan import Plan
-from tensorwise.program.schedule import CONSTANT_SPLIT, Parallel, Schedule, Split, Tile
+from tensorwise.program.schedule import CONSTANT_SPLIT, Parallel, Reorder, Schedule, Split, Tile
 from tensorwise.program.workload import Workload
 from tensorwise.tensor.fibertree import Tensor
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.remap import Axis
+
+INDEX = np.dtype(np.int32)
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,17 @@ class Program:
     def can_multiply_padding(self) -> bool:
         """Whether padding may be multiplied along, with a NaN asking for the masked program."""
         return not self.keeps_pattern and all(
-            self.assignment.annihilated_by(name) for name, format in self.formats.items() if format.padded
+            self.assignment.annihilated_by(name) and not self._misplaces(format)
+            for name, format in self.formats.items()
+            if format.padded
         )
+
+    def _misplaces(self, format: Format) -> bool:
+        """Whether padding would be written over a result: it stands at no coordinate of its own."""
+        output = self.assignment.output.indices
+        follows = {a.mode for a in format.axes if a.part == "diagonal"}
+        follows |= {level.axis.mode for level in format.levels if level.single}
+        return bool(follows & set(output)) and set(format.modes) <= set(output)
 
     def masked(self) -> "Program":
         """Return the program in a form that can consult the source map at every stored position."""
@@ -99,9 +110,19 @@ class Program:
             halves: operands and output that are kept in ``f16`` or ``bf16`` (see ``Workload.halves``).
         """
         widths = {
-            name: tuple(
-                tuple(_width(tensors, name, place, array) for array in level.arrays)
-                for place, level in enumerate(format.levels)
+            name: (
+                *(
+                    tuple(
+                        _elem(
+                            tensors[name].arrays[place][array].dtype
+                            if tensors
+                            else level.dtypes.get(array, INDEX)
+                        )
+                        for array in level.arrays
+                    )
+                    for place, level in enumerate(format.levels)
+                ),
+                *((_elem(tensors[name].permutations[m].dtype if tensors else INDEX),) for m in format.orders),
             )
             for name, format in self.formats.items()
         }
@@ -139,10 +160,8 @@ class Program:
         return print_c(self.lowered(elem))
 
 
-def _width(tensors: Mapping[str, Tensor] | None, name: str, level: int, array: str) -> str:
-    if tensors is None:
-        return "i32"
-    return "i64" if tensors[name].arrays[level][array].dtype == np.int64 else "i32"
+def _elem(dtype: np.dtype) -> str:
+    return f"{dtype.kind}{8 * dtype.itemsize}"
 
 
 def program_for(
@@ -169,18 +188,30 @@ def program_for(
         renamed[name] = format.renamed(workload.assignment.access(name).indices)
     if isinstance(schedule, str):
         schedule = Schedule.parse(schedule)
-    return Program(workload.assignment, renamed, with_splits(schedule, renamed))
+    return Program(workload.assignment, renamed, fitted(schedule, workload.assignment, renamed))
 
 
-def with_splits(schedule: Schedule, formats: Mapping[str, Format]) -> Schedule:
-    """Return ``schedule`` with the splits of ``formats`` that it does not have yet."""
+def fitted(schedule: Schedule, assignment: Assignment, formats: Mapping[str, Format]) -> Schedule:
+    """Return ``schedule`` with what ``formats`` ask for and it does not say: splits, loops over slots and diagonals."""
     missing = {
         mode: size
         for format in formats.values()
         for mode, size in format.splits.items()
         if mode not in schedule.splits
     }
-    return Schedule((*(Split(mode, size) for mode, size in missing.items()), *schedule.directives))
+    splits = [Split(mode, size) for mode, size in missing.items()]
+    order: list[Reorder] = []
+    if schedule.order is None and any(
+        axis.part in ("slot", "diagonal") for f in formats.values() for axis in f.loops
+    ):
+        split = {*missing, *schedule.splits}
+        loops = [axis.name for format in formats.values() for axis in format.loops]
+        stored = {axis.mode for format in formats.values() for axis in format.axes}
+        for index in assignment.indices:
+            if index not in stored:
+                loops.extend((f"{index}1", f"{index}0") if index in split else (index,))
+        order = [Reorder(tuple(dict.fromkeys(loops)))]
+    return Schedule((*splits, *order, *schedule.directives))
 
 
 @lru_cache(maxsize=4096)

@@ -1,7 +1,7 @@
 """How a program runs: a tuple of directives over the loops of an einsum.
 
 A loop is named after its axis: ``i`` for a whole index, ``i1`` and ``i0`` for the outer and inner
-part of a split one. A schedule parses from and prints as text::
+part of a split one, ``k#`` and ``k-i`` for the slots and diagonals of a format. A schedule parses from and prints as text::
 
     split(k,1024) reorder(k1,i,j,k0) parallel(i,dynamic,32) tile(j,8x8) unroll(k0,4) prefetch(B,16)
 """
@@ -220,10 +220,17 @@ class Schedule:
                 )
             if size < 1:
                 raise ScheduleError(f"{Split(index, size)}: the size must be at least 1")
+        # Slots and diagonals are loops of formats: where the order names one, it stands for its index.
+        given = [axis for axis in map(Axis.named, self.order or ()) if axis is not None]
+        stands = {axis.mode: axis for axis in given if axis.part in ("slot", "diagonal")}
         axes = {
             axis.name: axis
             for index in indices
-            for axis in ([Axis(index, "outer"), Axis(index, "inner")] if index in splits else [Axis(index)])
+            for axis in (
+                [Axis(index, "outer"), Axis(index, "inner")]
+                if index in splits
+                else [stands.get(index, Axis(index))]
+            )
         }
         order = self.order if self.order is not None else tuple(axes)
         if sorted(order) != sorted(axes):

@@ -19,23 +19,19 @@ def work_bound(program: Program, workload: Workload) -> int:
     Positions of a compressed level are bounded by the number of entries and by its parents times
     its extent. Vector lanes count as iterations.
     """
-    loops = program.schedule.loops(workload.assignment.indices)
+    followed = {level.axis for format in program.formats.values() for level in format.levels if level.single}
+    loops = [axis for axis in program.schedule.loops(workload.assignment.indices) if axis not in followed]
     bound: set[str] = set()
     done = dict.fromkeys(program.formats, 0)
     positions: dict[str, int] = dict.fromkeys(program.formats, 1)
     total, visits = 0, 1
 
-    def size(mode: str, part: str) -> int:
-        extent, split = workload.sizes[mode], program.schedule.splits.get(mode, 1)
-        return (
-            extent
-            if part == "whole"
-            else min(split, max(extent, 1))
-            if part == "inner"
-            else -(-extent // split)
-        )
+    def size(axis: Axis) -> int:
+        extent, split = workload.sizes[axis.mode], program.schedule.splits.get(axis.mode, 1)
+        most: int = axis.extent(extent, split, workload.sizes.get(axis.along, 1))
+        return min(most, max(extent, 1)) if axis.part == "inner" else most
 
-    extents = {axis.name: size(axis.mode, axis.part) for axis in loops}
+    extents = {axis.name: size(axis) for axis in loops}
     for place, axis in enumerate(
         loops
     ):  # an inner loop outside its outer one does not know where the index ends
@@ -57,20 +53,27 @@ def work_bound(program: Program, workload: Workload) -> int:
             None,
         )
         bound.add(axis.name)
-        visits *= extents[axis.name]
+        steps = extents[axis.name]
+        if leader is not None and not program.formats[leader].levels[done[leader]].unique:
+            steps = workload.sparse[leader].nnz
+        visits *= steps
         if leader is not None:
             done[leader] += 1
-            positions[leader] = min(positions[leader] * extents[axis.name], workload.sparse[leader].nnz)
+            positions[leader] = min(positions[leader] * steps, workload.sparse[leader].nnz)
             visits = min(visits, _others(program, leader, done[leader], bound, extents, positions[leader]))
         total += visits
         for name, format in program.formats.items():
             while done[name] < len(format.levels):
                 level = format.levels[done[name]]
+                if level.single:
+                    done[name] += 1
+                    bound.add(level.axis.name)
+                    extents[level.axis.name] = 1  # no loop: it follows the position above
+                    continue
                 if not known(level.axis.name, level.axis.mode):
                     break
                 done[name] += 1
-                extent = size(level.axis.mode, level.axis.part)
-                positions[name] *= extent
+                positions[name] *= size(level.axis)
                 if not level.full:
                     positions[name] = min(positions[name], workload.sparse[name].nnz)
                     visits = min(visits, _others(program, name, done[name], bound, extents, positions[name]))

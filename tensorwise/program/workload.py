@@ -1,5 +1,6 @@
 """A Workload: an einsum with concrete operands - sparsity patterns, sizes and dtype."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,6 +14,7 @@ from tensorwise.program.ops import NAMED, mttkrp
 from tensorwise.program.reference import Reference, reference
 from tensorwise.tensor.elements import ELEMS, is_half
 from tensorwise.tensor.entries import Entries
+from tensorwise.tensor.memory import available_bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,8 +121,6 @@ class Workload:
     @property
     def keeps_pattern(self) -> bool:
         """Whether the output has exactly the sparse operand's indices and is stored in its pattern."""
-        if not self.sparse:
-            return False
         first = self.assignment.access(next(iter(self.sparse)))
         return self.assignment.output.indices == first.indices
 
@@ -200,6 +200,26 @@ class Workload:
                     f"operand {name} must be {dtype}{like}, got {operand.dtype}; "
                     f"convert it with .astype({home}.{dtype}) or tune the matrix in {operand.dtype}"
                 )
+
+    def check_memory(self, *tensors: str) -> None:
+        """Raise InputError unless dense arrays of ``tensors`` fit into the memory that is free now."""
+        needed = {name: math.prod(self._dense_shape(name)) * self._item_bytes(name) for name in tensors}
+        total, free = sum(needed.values()), available_bytes()
+        if total <= free:
+            return
+        largest = max(needed, key=lambda tensor: needed[tensor])
+        raise InputError(
+            f"the dense arrays take {total / 2**30:,.1f} GiB, most of them {self.assignment.access(largest)} of shape "
+            f"{self._dense_shape(largest)}, but {free / 2**30:,.1f} GiB of memory are free; choose a smaller n, or "
+            "renumber the sparse operand's indices without those that have no entry"
+        )
+
+    def _dense_shape(self, tensor: str) -> tuple[int, ...]:
+        return self.output_shape if tensor == self.assignment.output.tensor else self.shape(tensor)
+
+    def _item_bytes(self, tensor: str) -> int:
+        is_output = tensor == self.assignment.output.tensor
+        return (self.output_dtype if is_output else self.dtype_of(tensor)).itemsize
 
     def reference(self, operands: Sequence[np.ndarray]) -> Reference:
         """Return the dense reference of this workload (see :mod:`tensorwise.program.reference`)."""

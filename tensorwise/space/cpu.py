@@ -1,8 +1,10 @@
 """The CPU's space: WACO's SuperSchedule (Table 4.1) for any einsum with one sparse operand, and our own Params.
 
 From the paper: split sizes, loop order, level order and level kinds of the sparse operand, the
-parallel loop and its chunk. Ours: register tile, unrolling, prefetch, balanced parts, serial runs.
-Loops are named i1 and i0 throughout; an index split by 1 has the loop i1 only.
+parallel loop and its chunk. Ours: register tile, unrolling, prefetch, balanced parts, serial runs, rows in
+an order of their own, slots (SELL), diagonals, coordinate lists, short coordinates and bit masks.
+Loops are named i1 and i0 throughout; an index split by 1 has the loop i1 only. Where the operand is kept by
+slots or diagonals, the loop over its last index stands for them.
 """
 
 import contextlib
@@ -30,13 +32,13 @@ from tensorwise.program.schedule import (
 from tensorwise.program.work import work_bound
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Config, Value
-from tensorwise.space.domain import orders
+from tensorwise.space.domain import Domain, orders
 from tensorwise.space.param import Param, powers
 from tensorwise.space.params import Choice, Flag, Permutation, PowerOfTwo
 from tensorwise.space.space import Rule, Space
 from tensorwise.tensor.format import Format
-from tensorwise.tensor.levels import LEVELS
-from tensorwise.tensor.remap import Axis
+from tensorwise.tensor.levels import LEVELS, Level, Repeated, ShortSingle, Single, Slots
+from tensorwise.tensor.remap import Axis, Part
 from tensorwise.toolchain.processor import vector_bytes
 
 Earlier = Mapping[str, Value]
@@ -62,13 +64,17 @@ class CpuSpace(Space):
         (name,) = workload.sparse
         splits = _splits(self.params, config)
         order = _strings(config["order"])
-        levels = order if config["levels_follow_loops"] else _strings(config["levels"])
-        stored = [loop for loop in levels if f"kind_{loop}" in config]
+        modes = workload.assignment.access(name).indices
         axes = {loop: _axis(loop, splits) for loop in order}
+        layout, last = config["layout"], f"{modes[-1]}1"
+        if layout in ("slots", "diagonals"):
+            part: Part = "slot" if layout == "slots" else "diagonal"
+            axes[last] = Axis(modes[-1], part, modes[0] if part == "diagonal" else "")
         format = Format(
-            workload.assignment.access(name).indices,
-            tuple(LEVELS[str(config[f"kind_{loop}"])](axes[loop]) for loop in stored),
-            {mode: size for mode, size in splits.items() if mode in workload.assignment.access(name).indices},
+            modes,
+            _stored_levels(config, modes, axes),
+            {mode: size for mode, size in splits.items() if mode in modes},
+            {} if config["rows"] == "own" else {modes[0]: str(config["rows"])},
         )
         directives: list[Directive] = [Split(mode, size) for mode, size in splits.items()]
         directives.append(Reorder(tuple(axes[loop].name for loop in order)))
@@ -108,17 +114,27 @@ def cpu_space(assignment: Assignment, sparse: str = "A") -> CpuSpace:
         assignment
     )
     own_nested = tuple((f"{index}1", f"{index}0") for index in stored)
+    matrix = len(stored) == 2
     beside = {f"{index}0": f"{index}1" for index in assignment.indices}
     dense_only = [index for index in assignment.indices if index not in stored]
+    layouts = ("coordinates", "slots", "diagonals", "list") if matrix else ("coordinates", "list")
     params: list[Param] = [
+        Choice(
+            "layout", layouts, binds="pack", prefer="coordinates",
+            doc="How a row knows its entries: by coordinates in levels; in slots as long as the longest row of a slice "
+            "(SELL-C-sigma); by pieces of diagonals (DIA); or as a list of all coordinates (COO)",
+            narrow=lambda earlier, w: layouts if w.assignment.monoid.single else ("coordinates",),
+        )
+    ]  # fmt: skip
+    params.extend(
         PowerOfTwo(
             f"split_{index}", 1, 32768 if index in stored else 256, binds="pack" if index in stored else "call",
             doc=f"Extent of the inner part of index {index}, shared by loops and storage; WACO splits each index "
             "once, up to 32768, since further splits gained little (section 4.1.2)",
-            narrow=_split_domain(index), prefer=1, extent=index,
+            narrow=_split_domain(index, stored), prefer=1, extent=index,
         )
         for index in assignment.indices
-    ]  # fmt: skip
+    )  # fmt: skip
     params.append(
         Permutation(
             "order", loops, binds="compile", before=nested, beside=beside,
@@ -127,9 +143,26 @@ def cpu_space(assignment: Assignment, sparse: str = "A") -> CpuSpace:
             narrow=lambda earlier, w: orders(_present(loops, earlier), nested), prefer=_default_order(assignment, stored),
         )
     )  # fmt: skip
+    row_orders = (
+        "own",
+        "length256",
+        "length4096",
+        "length",
+        "degree",
+        *(("rcm", "cluster") if matrix else ()),
+    )
+    params.append(
+        Choice(
+            "rows", row_orders, binds="pack", prefer="own",
+            doc="Order in which rows are stored: by length so that neighbours need little padding and even work, by "
+            "degree, reverse Cuthill-McKee or similarity so that neighbours gather the same operands",
+            narrow=lambda earlier, w: ("own",) if earlier["layout"] == "diagonals" else row_orders,
+        )
+    )  # fmt: skip
     params.append(
         Flag(
             "levels_follow_loops", binds="pack", prefer=True,
+            narrow=lambda earlier, w: (True,) if earlier["layout"] == "list" else (True, False),
             doc="Store the operand's levels in the order of the loops, so that no coordinate is searched for",
         )
     )  # fmt: skip
@@ -137,16 +170,24 @@ def cpu_space(assignment: Assignment, sparse: str = "A") -> CpuSpace:
         Permutation(
             "levels", own, binds="pack", before=own_nested, beside={f"{index}0": f"{index}1" for index in stored},
             doc="Order of the stored levels where it differs from the loops' (coordinates are then searched for)",
-            narrow=lambda earlier, w: None if earlier["levels_follow_loops"] else orders(_present(own, earlier), own_nested),
+            narrow=_levels_domain(own, own_nested, stored),
         )
     )  # fmt: skip
     params.extend(
         Choice(
-            f"kind_{loop}", tuple(LEVELS), binds="pack",
-            doc=f"How level {loop} is kept: U every coordinate, C those that occur (Table 4.1)",
-            narrow=_kind_domain(loop), prefer=_default_kind(loop, stored),
+            f"kind_{loop}", ("U", "C", "C16", "B"), binds="pack",
+            doc=f"How level {loop} is kept: U every coordinate, C those that occur (Table 4.1), C16 with short "
+            "coordinates, B as bits",
+            narrow=_kind_domain(loop, stored), prefer=_default_kind(loop, stored),
         )
         for loop in own
+    )  # fmt: skip
+    params.append(
+        Flag(
+            "short", binds="pack", prefer=True,
+            doc="Keep the coordinates of slots and lists in 16 bits",
+            narrow=_short_domain(stored),
+        )
     )  # fmt: skip
     params.extend(_execution(assignment, sparse, loops, dense_only))
     rule = Rule(
@@ -161,6 +202,7 @@ def _execution(
     assignment: Assignment, sparse: str, loops: tuple[str, ...], dense_only: list[str]
 ) -> list[Param]:
     """Params that say how the nest runs."""
+    stored = assignment.access(sparse).indices
     gathered = [
         access.tensor for access in assignment.accesses
         if access.tensor != sparse and set(access.indices) & set(assignment.access(sparse).indices)
@@ -170,7 +212,7 @@ def _execution(
             "parallel", ("none", *loops), binds="compile",
             doc="Loop whose iterations are handed to threads; inner loops are entered too often to share",
             narrow=lambda earlier, w: ("none", *_shareable(earlier, assignment)),
-            prefer=lambda earlier, w: _strings(earlier["order"])[0],
+            prefer=lambda earlier, w: _shareable(earlier, assignment)[0],
         ),
         Choice(
             "policy", ("dynamic", "balanced"), binds="compile",
@@ -193,7 +235,7 @@ def _execution(
         Choice(
             "reduction", ("atomic", "private"), binds="compile", prefer="private",
             doc="How threads share outputs when they split a reduced index; a private copy a thread must fit",
-            narrow=_reduction_domain(assignment),
+            narrow=_reduction_domain(assignment, stored),
         ),
         Choice(
             "tile", ("none", *loops), binds="compile",
@@ -234,8 +276,15 @@ def _execution(
 # -- domains ------------------------------------------------------------------------------------------
 
 
-def _split_domain(index: str) -> Callable[[Earlier, Workload], tuple[Value, ...]]:
-    return lambda earlier, w: powers(1, max(1, min(32768, w.sizes[index] // 2)))
+def _split_domain(index: str, stored: tuple[str, ...]) -> Callable[[Earlier, Workload], tuple[Value, ...]]:
+    """Slots and diagonals stand for an index that is not split, lists for all."""
+    whole = {"coordinates": (), "slots": stored[-1:], "diagonals": stored[-1:], "list": stored}
+
+    def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...]:
+        most = 1 if index in whole[str(earlier["layout"])] else min(32768, w.sizes[index] // 2)
+        return powers(1, max(1, most))
+
+    return narrow
 
 
 def _reductions_inside(assignment: Assignment) -> tuple[tuple[str, str], ...]:
@@ -253,8 +302,9 @@ def _reductions_inside(assignment: Assignment) -> tuple[tuple[str, str], ...]:
 
 def _shareable(earlier: Earlier, assignment: Assignment) -> tuple[str, ...]:
     """The outer two loops, without reduced ones where partial results cannot be shared."""
-    outer = _strings(earlier["order"])[:2]
-    return tuple(loop for loop in outer if assignment.monoid.single or loop[:-1] not in assignment.reduced)
+    outer = [loop for loop in _loops(earlier) if earlier.get(f"kind_{loop}") != "B"][:2]
+    single = assignment.monoid.single
+    return tuple(loop for loop in outer if single or loop[:-1] not in assignment.reduced) or ("none",)
 
 
 def _present(loops: tuple[str, ...], earlier: Earlier) -> tuple[str, ...]:
@@ -277,8 +327,55 @@ def _default_order(assignment: Assignment, stored: tuple[str, ...]) -> Callable[
     return prefer
 
 
-def _kind_domain(loop: str) -> Callable[[Earlier, Workload], tuple[Value, ...] | None]:
-    return lambda earlier, w: tuple(LEVELS) if loop in _strings(earlier["order"]) else None
+def _levels_domain(
+    own: tuple[str, ...], nested: tuple[tuple[str, str], ...], stored: tuple[str, ...]
+) -> Callable[[Earlier, Workload], Domain | None]:
+    """Slots cannot be searched: what is stored above them has its loop outside theirs."""
+
+    def narrow(earlier: Earlier, w: Workload) -> Domain | None:
+        if earlier["levels_follow_loops"]:
+            return None
+        present = _present(own, earlier)
+        if earlier["layout"] != "slots":
+            return orders(present, nested)
+        last = f"{stored[-1]}1"
+        order = [loop for loop in _strings(earlier["order"]) if loop in present]
+        inside = [(last, loop) for loop in order[order.index(last) + 1 :]]
+        return orders(present, (*nested, *inside))
+
+    return narrow
+
+
+def _kind_domain(
+    loop: str, stored: tuple[str, ...]
+) -> Callable[[Earlier, Workload], tuple[Value, ...] | None]:
+    def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
+        if loop not in _strings(earlier["order"]) or earlier["layout"] == "list":
+            return None
+        last = loop == f"{stored[-1]}1"
+        if last and earlier["layout"] == "slots":
+            return None
+        split = _number(earlier[f"split_{loop[:-1]}"])
+        size = w.sizes[loop[:-1]]
+        extent = split if loop[-1] == "0" else -(-size // split)
+        if last and earlier["layout"] == "diagonals":
+            extent = size + w.sizes[stored[0]] - 1
+        able = [kind for kind in ("U", "C", "C16", "B") if extent <= (LEVELS[kind].largest_extent or extent)]
+        if loop[-1] == "1":
+            able = [kind for kind in able if kind != "B"]
+        return tuple(able)
+
+    return narrow
+
+
+def _short_domain(stored: tuple[str, ...]) -> Callable[[Earlier, Workload], tuple[Value, ...] | None]:
+    def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
+        if earlier["layout"] not in ("slots", "list"):
+            return None
+        follow = stored[-1:] if earlier["layout"] == "slots" else stored
+        return (True, False) if all(w.sizes[index] <= 2**16 for index in follow) else (False,)
+
+    return narrow
 
 
 def _default_kind(loop: str, stored: tuple[str, ...]) -> Callable[[Earlier, Workload], Value]:
@@ -294,15 +391,22 @@ def _default_kind(loop: str, stored: tuple[str, ...]) -> Callable[[Earlier, Work
 
 def _balanceable(earlier: Earlier) -> bool:
     """Whether the parallel loop is the outermost one and the operand's outermost level."""
-    order = _strings(earlier["order"])
+    order = _loops(earlier)
     levels = [loop for loop in _levels(earlier) if f"kind_{loop}" in earlier]
     return earlier["parallel"] == order[0] == levels[0]
 
 
-def _reduction_domain(assignment: Assignment) -> Callable[[Earlier, Workload], tuple[Value, ...] | None]:
+def _reduction_domain(
+    assignment: Assignment, stored: tuple[str, ...]
+) -> Callable[[Earlier, Workload], tuple[Value, ...] | None]:
     def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
         parallel = str(earlier["parallel"])
-        if parallel == "none" or parallel[:-1] in assignment.output.indices:
+        kept = stored == assignment.output.indices
+        stands = earlier["layout"] in ("slots", "diagonals") and parallel == f"{stored[-1]}1"
+        lists = earlier["layout"] == "list" and parallel[:-1] in stored
+        if parallel == "none" or (
+            parallel[:-1] in assignment.output.indices and not (not kept and (stands or lists))
+        ):
             return None
         size = 1
         for extent in w.output_shape:
@@ -319,9 +423,14 @@ def _tile_domain(assignment: Assignment, sparse: str) -> Callable[[Earlier, Work
     def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...]:
         allowed: list[Value] = ["none"]
         levels = [loop for loop in _levels(earlier) if f"kind_{loop}" in earlier]
-        for loop in _strings(earlier["order"]):
-            if loop == earlier["parallel"]:
+        layout, last = earlier["layout"], f"{stored[-1]}1"
+        for loop in _loops(earlier):
+            if loop == earlier["parallel"] or (layout != "coordinates" and loop == last):
                 continue
+            if layout == "list" and loop in levels:
+                continue
+            if layout != "coordinates" and loop in levels and stored[-1] in assignment.output.indices:
+                continue  # lanes that are padding would have no place of their own in the output
             split = _number(earlier[f"split_{loop[:-1]}"])
             if loop[-1] == "1" and split > 1:
                 continue  # strided lanes
@@ -330,8 +439,10 @@ def _tile_domain(assignment: Assignment, sparse: str) -> Callable[[Earlier, Work
                 continue
             dense_below = all(earlier[f"kind_{below}"] == "U" for below in levels[levels.index(loop) :])
             # Strips along a compressed level gather; it has to be the last one and the innermost loop.
-            innermost = loop == levels[-1] == _strings(earlier["order"])[-1]
-            gathers = earlier[f"kind_{loop}"] == "C" and innermost and loop[:-1] in assignment.reduced
+            innermost = layout == "coordinates" and loop == levels[-1] == _strings(earlier["order"])[-1]
+            gathers = (
+                earlier[f"kind_{loop}"] in ("C", "C16") and innermost and loop[:-1] in assignment.reduced
+            )
             # A masked program cannot run in lanes.
             if gathers or (dense_below and not kept and assignment.annihilated_by(sparse)):
                 allowed.append(loop)
@@ -342,16 +453,18 @@ def _tile_domain(assignment: Assignment, sparse: str) -> Callable[[Earlier, Work
 
 def _default_tile(earlier: Earlier, dense_only: list[str], w: Workload) -> Value:
     """The innermost loop over a dense-only index, else the innermost loop: gathered loads beat scalar ones."""
-    order = _strings(earlier["order"])
+    order = _loops(earlier)
     loops = [loop for loop in order if loop[:-1] in dense_only]
     if dense_only:
         return loops[-1]
+    if earlier["layout"] in ("slots", "diagonals"):
+        return next((loop for loop in order if loop[-1] == "0"), "none")
     return order[-1] if order[-1] != earlier["parallel"] else "none"
 
 
 def _gathers(earlier: Earlier) -> bool:
     """Whether the tile runs along a compressed level."""
-    return earlier.get(f"kind_{earlier['tile']}") == "C"
+    return earlier.get(f"kind_{earlier['tile']}") in ("C", "C16")
 
 
 def _tile_extent(earlier: Earlier, w: Workload) -> int:
@@ -414,7 +527,7 @@ def _blocks_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
 
 
 def _innermost_stored(earlier: Earlier) -> str:
-    return [loop for loop in _strings(earlier["order"]) if f"kind_{loop}" in earlier][-1]
+    return [loop for loop in _loops(earlier) if f"kind_{loop}" in earlier][-1]
 
 
 def _unroll_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
@@ -432,7 +545,8 @@ def _prefetch_domain(gathers: bool, sparse: str) -> Callable[[Earlier, Workload]
         loop = _innermost_stored(earlier)
         whole = loop[-1] == "1" and earlier[f"split_{loop[:-1]}"] == 1
         row = any(loop[:-1] in a.indices for a in w.assignment.accesses if a.tensor != sparse)
-        return (0, 4, 8, 16, 32) if gathers and whole and row and earlier[f"kind_{loop}"] == "C" else None
+        able = earlier["layout"] == "coordinates" and earlier[f"kind_{loop}"] in ("C", "C16")
+        return (0, 4, 8, 16, 32) if gathers and whole and row and able else None
 
     return narrow
 
@@ -471,6 +585,31 @@ def _splits(params: tuple[Param, ...], config: Earlier) -> dict[str, int]:
         for name, size in config.items()
         if name.startswith("split_") and _number(size) > 1
     }
+
+
+def _stored_levels(config: Earlier, modes: tuple[str, ...], axes: Mapping[str, Axis]) -> tuple[Level, ...]:
+    """Return the levels of the operand, from the root down."""
+    stored = [loop for loop in _levels(config) if f"kind_{loop}" in config]
+    single = ShortSingle if config["short"] else Single
+    if config["layout"] == "list":
+        first, *others = stored
+        return (Repeated(axes[first]), *(single(axes[loop]) for loop in others))
+    levels: list[Level] = [
+        Slots(axes[loop]) if axes[loop].part == "slot" else LEVELS[str(config[f"kind_{loop}"])](axes[loop])
+        for loop in stored
+    ]
+    if config["layout"] == "slots":
+        levels.append(single(Axis(modes[-1])))
+    return tuple(levels)
+
+
+def _loops(earlier: Earlier) -> tuple[str, ...]:
+    """The loops of the nest in their order: of a list's indices only the outermost one has a loop."""
+    order = _strings(earlier["order"])
+    if earlier["layout"] != "list":
+        return order
+    stored = [loop for loop in order if f"kind_{loop}" in earlier]
+    return tuple(loop for loop in order if loop not in stored[1:])
 
 
 def _axis(loop: str, splits: Mapping[str, int]) -> Axis:
@@ -530,6 +669,11 @@ def portfolio(space: Space, workload: Workload) -> list[Config]:
                     "policy": "dynamic",
                 }
             )
+    partials.extend(
+        {f"kind_{columns}1": "C16", "rows": order} for order in ("own", "length", "rcm", "cluster")
+    )
+    if len(stored) == 2 and f"kind_{start['tile']}" in start:
+        partials.extend(_slices(workload, rows, columns))
     found: dict[Config, None] = {}
     for partial in partials:
         with contextlib.suppress(InputError):
@@ -538,6 +682,35 @@ def portfolio(space: Space, workload: Workload) -> list[Config]:
             if all(config[name] == value for name, value in partial.items() if value is not None):
                 found[config] = None
     return list(found)
+
+
+def _slices(workload: Workload, rows: str, columns: str) -> list[dict[str, object]]:
+    """Slots and diagonals with neighbouring rows in the lanes of one vector, or of several."""
+    widest = vector_bytes()
+    lanes = widest // workload.dtype.itemsize
+    nest: dict[str, object] = {
+        "order": (f"{rows}1", f"{rows}0", f"{columns}1"),
+        "levels_follow_loops": False,
+        "levels": (f"{rows}1", f"{columns}1", f"{rows}0"),
+        f"kind_{rows}1": "U",
+        f"kind_{rows}0": "U",
+        "tile": f"{rows}0",
+        "vector_bytes": widest,
+    }
+    found: list[dict[str, object]] = []
+    for vectors in (1, 2, 4):
+        slices: dict[str, object] = {
+            **nest,
+            "layout": "slots",
+            f"split_{rows}": vectors * lanes,
+            "vectors": vectors,
+        }
+        found.extend({**slices, "rows": order, "unroll": 1} for order in ("own", "length4096", "length"))
+        found.append({**slices, "rows": "length4096", "unroll": 2})
+    for vectors in (2, 8):
+        height: dict[str, object] = {f"split_{rows}": vectors * lanes, "vectors": vectors}
+        found.append({**nest, **height, "layout": "diagonals", f"kind_{columns}1": "C"})
+    return found
 
 
 def _blocks(

@@ -1,7 +1,7 @@
 """A stored tensor: the arrays of each level and the values, printed as the tree that they stand for."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import final
 
@@ -27,6 +27,7 @@ class Tensor:
             2**31, otherwise int64. They may be shared with the entries and must not be written to.
         counts: how many positions each level has.
         values: (positions of the last level,), of the entries' dtype; zero where nothing is stored.
+        permutations: mode -> (size,) the coordinate stored at each place, where the format orders the mode.
 
     >>> from tensorwise.tensor.entries import entries_from
     >>> from tensorwise.tensor.format import bcsr, csf, csr
@@ -74,6 +75,7 @@ class Tensor:
     arrays: tuple[Mapping[str, np.ndarray], ...]
     counts: tuple[int, ...]
     values: np.ndarray
+    permutations: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raise FormatError where the numbers of levels, arrays and values do not agree."""
@@ -95,7 +97,8 @@ class Tensor:
     @property
     def nbytes(self) -> int:
         """Bytes held by values and index arrays."""
-        return self.values.nbytes + sum(array.nbytes for level in self.arrays for array in level.values())
+        tables = (*self.arrays, self.permutations)
+        return self.values.nbytes + sum(array.nbytes for table in tables for array in table.values())
 
     def __repr__(self) -> str:
         return f"Tensor({self._headline()})"

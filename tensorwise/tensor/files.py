@@ -3,7 +3,6 @@
 import gzip
 import itertools
 import os
-import secrets
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
@@ -16,6 +15,7 @@ from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.frostt import read_frostt
 from tensorwise.tensor.matrix_market import Part, read_matrix_market
 from tensorwise.tensor.npz import read_npz, write_npz
+from tensorwise.writing import replacing
 
 _LINES_AT_ONCE = 2**16
 
@@ -71,24 +71,13 @@ def write(path: str | os.PathLike[str], entries: Entries) -> None:
         )
     if is_half(entries.dtype):
         entries = entries.astype(np.float32)
-    name = os.path.realpath(name)
-    folder, base = os.path.split(name)
-    temporary = os.path.join(folder, f".{base[:80]}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
-        try:
-            with open(temporary, "xb") as stream:
-                if name.lower().endswith(".gz"):  # no name, no time: the same entries give the same bytes
-                    with gzip.GzipFile("", "wb", 6, stream, mtime=0) as packed:
-                        _WRITERS[kind](packed, entries)  # type: ignore[arg-type]
-                else:
-                    _WRITERS[kind](stream, entries)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(temporary, name)
-        except BaseException:
-            if os.path.exists(temporary):
-                os.unlink(temporary)
-            raise
+        with replacing(name) as stream:
+            if name.lower().endswith(".gz"):  # no name, no time: the same entries give the same bytes
+                with gzip.GzipFile("", "wb", 6, stream, mtime=0) as packed:
+                    _WRITERS[kind](packed, entries)  # type: ignore[arg-type]
+            else:
+                _WRITERS[kind](stream, entries)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{name}: cannot be written ({reason})") from error

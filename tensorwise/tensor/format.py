@@ -7,13 +7,14 @@ from types import MappingProxyType
 from typing import Self, final
 
 from tensorwise.errors import FormatError
-from tensorwise.tensor.levels import LEVELS, Compressed, Dense, Level
-from tensorwise.tensor.remap import Axis
+from tensorwise.tensor.levels import LEVELS, Compressed, Dense, Level, Repeated, Single, Slots
+from tensorwise.tensor.orders import split_name
+from tensorwise.tensor.remap import Axis, Part
 
 MAX_SPLIT = 2**31 - 1
 """Inner extents stay within 32-bit coordinates."""
 _MODE_NAMES = "iklmnopqrstuvw"
-_TOKEN = re.compile(r"\s*(->|[A-Za-z]+[0-9]*|[0-9]+|\S)")
+_TOKEN = re.compile(r"\s*(->|[A-Za-z]+(?:#|-[A-Za-z]+|[0-9]*)|[0-9]+|\S)")
 
 
 @final
@@ -22,7 +23,10 @@ class Format:
     """Modes of a tensor and the ordered levels that store them.
 
     Any order of levels is allowed, also an inner part above its outer one. A mode is stored
-    whole, or split once: ``i1 = i // s`` and ``i0 = i % s``, where ``splits["i"] = s``.
+    whole, or split once: ``i1 = i // s`` and ``i0 = i % s``, where ``splits["i"] = s``. In a matrix a mode
+    may be stored by slots (``k#``) that number the entries of a row, with the coordinate itself in a
+    level S below, or by diagonals (``k-i``). ``orders["i"]`` names a permutation of the mode that is
+    computed from the entries (see ``orders.py``).
 
     >>> blocks = Format.parse("(i,k) -> U(i1) C(k1) U(i0:4) U(k0:2)")
     >>> blocks.extents((10, 7))
@@ -31,15 +35,19 @@ class Format:
     (a,b) -> U(a1) C(b1) U(a0:4) U(b0:2)
     >>> blocks.padded, csr().padded
     (True, False)
+    >>> Format.parse("(i:length4096,k) -> U(i1) P(k#) U(i0:8) S16(k)").structure
+    '(i:order,k) -> U(i1) P(k#) U(i0) S16(k)'
     """
 
     modes: tuple[str, ...]
     levels: tuple[Level, ...]
     splits: Mapping[str, int] = field(default_factory=dict, hash=False)
+    orders: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        """Raise FormatError unless every mode is stored exactly once, whole or in both parts."""
+        """Raise FormatError unless every mode is stored exactly once, and what levels need is above them."""
         object.__setattr__(self, "splits", MappingProxyType(dict(self.splits)))
+        object.__setattr__(self, "orders", MappingProxyType(dict(self.orders)))
         _check(self)
 
     @classmethod
@@ -77,7 +85,10 @@ class Format:
             size = f":{self.splits[level.axis.mode]}" if sizes and level.axis.part == "inner" else ""
             return f"{level.letter}({level.axis.name}{size})"
 
-        return f"({','.join(self.modes)}) -> {' '.join(map(shown, self.levels))}"
+        def header(mode: str) -> str:
+            return f"{mode}:{self.orders[mode] if sizes else 'order'}" if mode in self.orders else mode
+
+        return f"({','.join(map(header, self.modes))}) -> {' '.join(map(shown, self.levels))}"
 
     @property
     def order(self) -> int:
@@ -92,28 +103,39 @@ class Format:
     @property
     def padded(self) -> bool:
         """Whether the values may hold positions that are no stored entry (zero by convention)."""
-        return self.levels[-1].full
+        *_, last = (level for level in self.levels if not level.single)
+        return last.pads
 
     @property
     def order_kept(self) -> bool:
         """Whether packed values stand in the row-major order of the entries, without padding."""
-        split = {axis.mode for axis in self.axes if axis.part != "whole"}
-        return not self.padded and self.axes == row_major(self.modes, split)
+        split = {axis.mode for axis in self.axes if axis.part in ("outer", "inner")}
+        return not self.padded and not self.orders and self.axes == row_major(self.modes, split)
+
+    @property
+    def loops(self) -> tuple[Axis, ...]:
+        """The axes that a program runs over: a single level follows its parent and has no loop."""
+        return tuple(level.axis for level in self.levels if not level.single)
 
     def renamed(self, modes: Sequence[str]) -> Self:
         """Return the same format with the modes called ``modes``, in the same order."""
         if len(modes) != len(self.modes):
             raise FormatError(f"{self} has {self.order} modes, got {len(modes)} names: {', '.join(modes)}")
         names = dict(zip(self.modes, modes))
-        levels = tuple(type(level)(Axis(names[level.axis.mode], level.axis.part)) for level in self.levels)
-        return type(self)(tuple(modes), levels, {names[mode]: size for mode, size in self.splits.items()})
+        levels = tuple(type(level)(level.axis.renamed(names)) for level in self.levels)
+        splits = {names[mode]: size for mode, size in self.splits.items()}
+        orders = {names[mode]: order for mode, order in self.orders.items()}
+        return type(self)(tuple(modes), levels, splits, orders)
 
     def extents(self, shape: Sequence[int]) -> tuple[int, ...]:
         """Return how many coordinates each level's axis has, for a tensor of ``shape``."""
         if len(shape) != self.order:
             raise FormatError(f"{self} stores a tensor of order {self.order}, got the shape {tuple(shape)}")
         sizes = dict(zip(self.modes, shape))
-        return tuple(axis.extent(sizes[axis.mode], self.splits.get(axis.mode, 1)) for axis in self.axes)
+        return tuple(
+            axis.extent(sizes[axis.mode], self.splits.get(axis.mode, 1), sizes.get(axis.along, 1))
+            for axis in self.axes
+        )
 
 
 def row_major(modes: Sequence[str], split: set[str]) -> tuple[Axis, ...]:
@@ -143,6 +165,34 @@ def dcsr() -> Format:
 def bcsr(rows: int, columns: int) -> Format:
     """Compressed rows of dense blocks of ``rows`` x ``columns``."""
     return Format.parse(f"(i,k) -> U(i1) C(k1) U(i0:{rows}) U(k0:{columns})")
+
+
+def coo(order: int = 2) -> Format:
+    """Coordinate lists: one position an entry, every coordinate of it.
+
+    >>> print(coo())
+    (i,k) -> N(i) S(k)
+    """
+    first, *others = csf(order).modes
+    return Format((first, *others), (Repeated(Axis(first)), *(Single(Axis(mode)) for mode in others)))
+
+
+def sell(height: int, window: int = 0) -> Format:
+    """Slices of ``height`` rows, sorted by length within ``window`` rows (0: all): SELL-C-sigma.
+
+    >>> print(sell(8, 4096))
+    (i:length4096,k) -> U(i1) P(k#) U(i0:8) S(k)
+    """
+    return Format.parse(f"(i:length{window or ''},k) -> U(i1) P(k#) U(i0:{height}) S(k)")
+
+
+def dia(height: int) -> Format:
+    """Pieces of diagonals: for each ``height`` rows the diagonals that occur, uncompressed.
+
+    >>> print(dia(64))
+    (i,k) -> U(i1) C(k-i) U(i0:64)
+    """
+    return Format.parse(f"(i,k) -> U(i1) C(k-i) U(i0:{height})")
 
 
 def csf(order: int) -> Format:
@@ -179,6 +229,9 @@ def _check(format: Format) -> None:
             raise FormatError(f"{axis.name!r} is stored twice; list each axis once (got {names})")
     for mode in format.modes:
         parts = {axis.part for axis in axes if axis.mode == mode}
+        if parts & {"slot", "diagonal"}:
+            _check_matrix_axes(format, mode, parts)
+            continue
         if not parts:
             raise FormatError(f"mode {mode!r} is not stored; add a level for it (got {names})")
         if "whole" in parts and len(parts) > 1:
@@ -197,37 +250,98 @@ def _check(format: Format) -> None:
             )
         if not 1 <= size <= MAX_SPLIT:
             raise FormatError(f"'{mode}0' has the size {size}; sizes lie between 1 and {MAX_SPLIT}")
+    for mode, order in format.orders.items():
+        if mode not in format.modes:
+            raise FormatError(
+                f"an order is given for {mode!r}, which is no mode of ({','.join(format.modes)})"
+            )
+        split_name(order)
+    if len(format.orders) > 1:
+        raise FormatError(f"one mode may be stored in an order of its own, got {', '.join(format.orders)}")
+    if format.levels[0].single:
+        raise FormatError(f"{format.levels[0]} needs a level above it that lists positions, as in N(i) S(k)")
+    for depth, level in enumerate(format.levels):
+        if isinstance(level, Slots) != (level.axis.part == "slot"):
+            raise FormatError(
+                f"{level}: a level P keeps slots and nothing else does, as in P({level.axis.mode}#)"
+            )
+        if not level.unique and any(not below.single for below in format.levels[depth + 1 :]):
+            raise FormatError(f"{level} keeps one position an entry; only levels S follow it")
+        if level.single and not _determined(format, depth):
+            raise FormatError(
+                f"{level} holds one coordinate a position; above it a level N, or slots {level.axis.mode}# and "
+                "all other modes, have to tell the entries apart"
+            )
+
+
+def _determined(format: Format, depth: int) -> bool:
+    """Whether the levels above ``depth`` give each entry a position of its own."""
+    above = format.levels[:depth]
+    if any(not level.unique for level in above):
+        return True
+    mode = format.levels[depth].axis.mode
+    stored = {level.axis for level in above}
+    others = {axis for axis in format.axes if axis.mode != mode}
+    return Axis(mode, "slot") in stored and others <= stored
+
+
+def _check_matrix_axes(format: Format, mode: str, parts: set[Part]) -> None:
+    """Raise FormatError unless slots and diagonals of ``mode`` are stored as they can be."""
+    name = next(axis.name for axis in format.axes if axis.mode == mode and axis.part in ("slot", "diagonal"))
+    if len(format.modes) != 2:
+        raise FormatError(f"{name!r}: slots and diagonals are for matrices, got {len(format.modes)} modes")
+    (other,) = (m for m in format.modes if m != mode)
+    if parts == {"diagonal"}:
+        along = next(axis.along for axis in format.axes if axis.part == "diagonal")
+        whole = {axis.part for axis in format.axes if axis.mode == along} <= {"whole", "outer", "inner"}
+        if along != other or not whole:
+            raise FormatError(
+                f"{name!r}: diagonals run along the other mode {other!r}, stored whole or split"
+            )
+        if format.orders:
+            raise FormatError(f"{name!r}: diagonals need both modes in their own order")
+    elif parts == {"slot", "whole"}:
+        if not any(level.single and level.axis == Axis(mode) for level in format.levels):
+            raise FormatError(f"{mode!r} is stored by slots; keep its coordinates in a level S({mode})")
+    else:
+        raise FormatError(
+            f"{mode!r} is stored as {', '.join(sorted(parts))}; slots need S({mode}) below, diagonals nothing"
+        )
 
 
 class _Parser:
-    """One pass over the text: ``[(mode, ...) ->] LETTER(axis[:size]) ...``."""
+    """One pass over the text: ``[(mode[:order], ...) ->] LETTER(axis[:size]) ...``."""
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
 
-    def parse(self) -> tuple[tuple[str, ...], tuple[Level, ...], dict[str, int]]:
+    def parse(self) -> tuple[tuple[str, ...], tuple[Level, ...], dict[str, int], dict[str, str]]:
         modes: list[str] = []
         levels: list[Level] = []
         splits: dict[str, int] = {}
+        orders: dict[str, str] = {}
         if self.peek() == "(":
             while not modes or self.peek() == ",":
                 self.take("," if modes else "(")
                 modes.append(self.mode())
+                if self.peek() == ":":
+                    self.take(":")
+                    orders[modes[-1]] = self.take()
             self.take(")")
             self.take("->")
         while not levels or self.peek():
             levels.append(self.level(splits))
-        return tuple(modes) or tuple(sorted({level.axis.mode for level in levels})), tuple(levels), splits
+        listed = tuple(modes) or tuple(sorted({level.axis.mode for level in levels}))
+        return listed, tuple(levels), splits, orders
 
     def level(self, splits: dict[str, int]) -> Level:
         if self.peek() not in LEVELS:
-            known = " or ".join(f"{letter} ({kind.__name__.lower()})" for letter, kind in LEVELS.items())
-            raise self.error(f"a level {known}")
+            raise self.error(f"a level {', '.join(LEVELS)}")
         kind = LEVELS[self.take()]
         self.take("(")
         axis = Axis.named(self.peek())
         if axis is None:
-            raise self.error("an axis such as i, i1 or i0:4")
+            raise self.error("an axis such as i, i1, i0:4, k# or k-i")
         self.take()
         if self.peek() == ":" and axis.part == "inner":
             self.take(":")

@@ -7,7 +7,7 @@ positions in the level above into positions in its own. *Values* go to their pos
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -18,8 +18,9 @@ from tensorwise.tensor.fibertree import Tensor
 from tensorwise.tensor.format import Format, row_major
 from tensorwise.tensor.levels import Compressed, Dense
 from tensorwise.tensor.levels.level import Stage
+from tensorwise.tensor.orders import permutation
 from tensorwise.tensor.primitives import Form, Term
-from tensorwise.tensor.remap import Axis, join
+from tensorwise.tensor.remap import Axis, diagonal, join, off_diagonal
 
 MOST_FILL = 20
 """A format may store this many positions an entry (WACO refuses the same), or ``SMALL`` in all."""
@@ -31,12 +32,20 @@ that long anyway. Beyond this number, which is gigabytes, they may not."""
 
 @dataclass(frozen=True, eq=False)
 class _Structure:
-    """A packed tensor without values. ``order``: which entry comes e-th; None: they stay as they are."""
+    """A packed tensor without values.
+
+    Attributes:
+        order: which entry comes e-th; None: they stay as they are.
+        in_order: the e-th entry stands at position e, so that values need not be scattered.
+        permutations: mode -> the coordinate stored at each place, for modes in an order of their own.
+    """
 
     arrays: tuple[dict[str, np.ndarray], ...]
     counts: tuple[int, ...]
     places: Form
     order: Term | None
+    in_order: bool
+    permutations: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 def pack(entries: Entries, format: Format) -> Tensor:
@@ -97,13 +106,7 @@ def unpack(tensor: Tensor, source: np.ndarray | None = None) -> Entries:
     stored, parents = {}, positions
     for level, arrays, extent in reversed(list(zip(tensor.format.levels, tensor.arrays, tensor.extents))):
         parents, stored[level.axis] = level.ascend(arrays, parents, extent)
-    splits = tensor.format.splits
-    coordinates = [
-        join(stored[Axis(mode, "outer")], stored[Axis(mode, "inner")], splits[mode])
-        if mode in splits
-        else stored[Axis(mode)]
-        for mode in tensor.format.modes
-    ]
+    coordinates = [_coordinate(tensor, stored, mode) for mode in tensor.format.modes]
     if source is None:
         order = np.lexsort(coordinates[::-1])
         positions, coordinates = positions[order], [array[order] for array in coordinates]
@@ -117,9 +120,25 @@ def unpack(tensor: Tensor, source: np.ndarray | None = None) -> Entries:
     )
 
 
+def _coordinate(tensor: Tensor, stored: Mapping[Axis, np.ndarray], mode: str) -> np.ndarray:
+    """Return the coordinates of ``mode`` from those of its axes."""
+    sizes = dict(zip(tensor.format.modes, tensor.shape))
+    if mode in tensor.format.splits:
+        outer, inner = stored[Axis(mode, "outer")], stored[Axis(mode, "inner")]
+        places = join(outer, inner, tensor.format.splits[mode])
+    elif Axis(mode) in stored:
+        places = stored[Axis(mode)]
+    else:
+        (axis,) = (axis for axis in stored if axis.mode == mode)
+        along = _coordinate(tensor, stored, axis.along)
+        places = off_diagonal(stored[axis], along, sizes[axis.along])
+    found: np.ndarray = tensor.permutations[mode][places] if mode in tensor.permutations else places
+    return found
+
+
 def _tensor(entries: Entries, format: Format, structure: _Structure) -> Tensor:
     values = _placed(entries, format, structure, entries.values, entries.dtype)
-    return Tensor(format, entries.shape, structure.arrays, structure.counts, values)
+    return Tensor(format, entries.shape, structure.arrays, structure.counts, values, structure.permutations)
 
 
 def _source(entries: Entries, format: Format, structure: _Structure) -> np.ndarray:
@@ -131,7 +150,7 @@ def _placed(
 ) -> np.ndarray:
     """Return ``values``, or without them 1, 2, 3, ..., at the positions of the last level."""
     order = structure.order
-    if format.padded:
+    if not structure.in_order:
         return primitives.scatter(entries.nnz, structure.places, order or Term.index(), values, dtype)
     if order is None and values is not None:
         return values.copy()
@@ -140,19 +159,43 @@ def _placed(
 
 def _structure(entries: Entries, format: Format) -> _Structure:
     extents = format.extents(entries.shape)
+    for level, extent in zip(format.levels, extents):
+        if level.largest_extent is not None and extent > level.largest_extent:
+            raise FormatError(
+                f"{format}: {level.axis.name} has {extent} coordinates in a tensor of shape {entries.shape}; a level "
+                f"{level.letter} keeps at most {level.largest_extent}"
+            )
     shared = _shared(entries, format)
     if shared is not None:
         return shared
+    permutations = {
+        mode: np.ascontiguousarray(
+            permutation(entries, place, format.orders[mode]), primitives.index_dtype(entries.shape[place])
+        )
+        for place, mode in enumerate(format.modes)
+        if mode in format.orders
+    }
     axes, reach = format.axes, _reach(entries, format)
-    bottom = max((depth for depth, level in enumerate(format.levels) if not level.full), default=-1)
-    incoming = [axis for axis in row_major(format.modes, set(format.splits)) if reach[axis] > 1]
+    # Below the last level that wants its entries in order, positions follow for entries in any order.
+    bottom = max((depth for depth, level in enumerate(format.levels) if level.sorts), default=-1)
+    incoming = [
+        Axis(axis.mode, "permuted") if axis.mode in permutations else axis
+        for axis in row_major(format.modes, set(format.splits))
+        if reach.get(axis, entries.shape[format.modes.index(axis.mode)]) > 1
+    ]
     above = [axis for axis in axes[: max(bottom, 0)] if reach[axis] > 1]
     wanted = [axis for axis in axes[: bottom + 1] if reach[axis] > 1]
-    to_sort, to_group = _out_of_order(wanted, incoming), _out_of_order(above, incoming)
+    parts = [axis for axis in axes if reach[axis] > 1 and axis.part in ("whole", "outer", "inner")]
+    to_sort, to_group = _out_of_order(wanted, incoming, parts), _out_of_order(above, incoming, parts)
     # Working memory for every coordinate of the level, and more than the entries take, is not worth it.
-    grouped = to_group < to_sort and extents[bottom] < min(max(4 * entries.nnz, 2**16), 2**31)
+    grouped = (
+        to_group < to_sort
+        and isinstance(format.levels[bottom], Compressed)
+        and extents[bottom] < min(max(4 * entries.nnz, 2**16), 2**31)
+    )
     key = wanted[: to_group if grouped else to_sort]
-    terms, order = _sorted_terms(entries, format, key, reach) if key else (_terms(entries, format), None)
+    made = _terms(entries, format, permutations)
+    terms, order = _sorted_terms(entries, format, made, key, reach) if key else (made, None)
 
     def reserve(elements: int, what: str) -> None:
         empty = min(2 * max(entries.shape), MOST_EMPTY_POINTERS)
@@ -169,18 +212,21 @@ def _structure(entries: Entries, format: Format) -> _Structure:
         built.append(arrays)
         counts.append(places.count)
     _refuse(entries, format, counts[-1], "values", max(MOST_FILL * entries.nnz, SMALL))
-    return _Structure(tuple(built), tuple(counts), places, order)
+    in_order = not format.padded and not grouped
+    return _Structure(tuple(built), tuple(counts), places, order, in_order, permutations)
 
 
 def _shared(entries: Entries, format: Format) -> _Structure | None:
     """Return CSR, which the entries are already, without copying; None where it does not apply."""
     pointers, crd = entries.pointers, entries.coordinates[-1]
     rows_first = tuple(kind(Axis(mode)) for kind, mode in zip((Dense, Compressed), format.modes))
-    if pointers is None or format.levels != rows_first:
+    if pointers is None or format.levels != rows_first or format.orders:
         return None
     if crd.dtype != primitives.index_dtype(entries.shape[1]):
         return None
-    return _Structure(({}, {"pos": pointers, "crd": crd}), (entries.shape[0], entries.nnz), Form(), None)
+    return _Structure(
+        ({}, {"pos": pointers, "crd": crd}), (entries.shape[0], entries.nnz), Form(), None, True
+    )
 
 
 def _refuse(entries: Entries, format: Format, elements: int, what: str, most: int) -> None:
@@ -197,33 +243,46 @@ def _reach(entries: Entries, format: Format) -> dict[Axis, int]:
     """Return below which number the coordinates of each axis stay; an inner part may be cut short."""
     sizes = dict(zip(format.modes, entries.shape))
     return {
-        axis: min(extent, sizes[axis.mode])
+        axis: extent if axis.part == "diagonal" else min(extent, sizes[axis.mode])
         for axis, extent in zip(format.axes, format.extents(entries.shape))
     }
 
 
-def _out_of_order(wanted: Sequence[Axis], incoming: Sequence[Axis]) -> int:
+def _out_of_order(wanted: Sequence[Axis], incoming: Sequence[Axis], parts: Sequence[Axis] = ()) -> int:
     """Return by how many of the ``wanted`` axes to sort stably until the entries ascend by all of them.
 
     Entries come lexicographically by ``incoming``. Once they are sorted by some axes, those that remain
-    are lexicographic in the incoming order with the sorted ones left out.
+    are lexicographic in the incoming order with the sorted ones left out. A mode that came in another
+    permutation, ``Axis(mode, "permuted")``, is left out once all its ``parts`` are sorted.
 
     >>> i1, i0, k = Axis("i", "outer"), Axis("i", "inner"), Axis("k")
     >>> _out_of_order([i1, i0], [i1, i0, k]), _out_of_order([k, i1], [i1, i0, k])
     (0, 1)
     >>> _out_of_order([i1, k], [i1, i0, k])
     2
+    >>> _out_of_order([i1, i0, k], [Axis("i", "permuted"), k], [i1, i0, k])
+    2
     """
     for count in range(len(wanted)):
-        left = [axis for axis in incoming if axis not in wanted[:count]]
+        unknown = {axis.mode for axis in parts if axis not in wanted[:count]}
+        left = [
+            axis
+            for axis in incoming
+            if (axis.mode in unknown if axis.part == "permuted" else axis not in wanted[:count])
+        ]
         if left[: len(wanted) - count] == list(wanted[count:]):
             return count
     return len(wanted)
 
 
-def _terms(entries: Entries, format: Format) -> dict[Axis, Term]:
+def _terms(entries: Entries, format: Format, permutations: Mapping[str, np.ndarray]) -> dict[Axis, Term]:
     """Return the coordinate of the entries on each axis."""
     arrays = dict(zip(format.modes, map(np.ascontiguousarray, entries.coordinates)))
+    for mode, stored in permutations.items():
+        places = np.empty_like(stored)
+        places[stored] = np.arange(len(stored), dtype=stored.dtype)
+        arrays[mode] = places[arrays[mode]]
+    sizes = dict(zip(format.modes, entries.shape))
     terms = {}
     for axis in format.axes:
         array = arrays[axis.mode]
@@ -231,20 +290,29 @@ def _terms(entries: Entries, format: Format) -> dict[Axis, Term]:
             terms[axis] = Term(array)
         elif axis.part == "outer":
             terms[axis] = Term.quotient(array, format.splits[axis.mode])
-        else:
+        elif axis.part == "inner":
             terms[axis] = Term.remainder(array, format.splits[axis.mode])
+        elif axis.part == "slot":
+            (other,) = (mode for mode in format.modes if mode != axis.mode)
+            terms[axis] = Term(primitives.rank(entries.nnz, Term(arrays[other]), sizes[other]))
+        else:
+            number = diagonal(array.astype(np.int64), arrays[axis.along], sizes[axis.along])
+            terms[axis] = Term(number)
     return terms
 
 
 def _sorted_terms(
-    entries: Entries, format: Format, key: Sequence[Axis], reach: Mapping[Axis, int]
+    entries: Entries,
+    format: Format,
+    terms: Mapping[Axis, Term],
+    key: Sequence[Axis],
+    reach: Mapping[Axis, int],
 ) -> tuple[dict[Axis, Term], Term]:
     """Sort the entries by ``key``; return their coordinates in that order, and the order.
 
     The coordinates of all axes travel as bit fields of 64-bit words, the key's in the highest bits of
     the first words. The number of the entry goes into the lowest bits where one word has room for all.
     """
-    terms = _terms(entries, format)
     widths = {axis: (max(reach[axis], 1) - 1).bit_length() for axis in format.axes}
     number = max(entries.nnz - 1, 0).bit_length()
     words: list[list[tuple[Axis, int]]] = []

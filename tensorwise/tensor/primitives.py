@@ -136,6 +136,34 @@ def group(
     return _narrowed(pos, stored), _shortened(crd, stored), positions
 
 
+def rank(entries: int, key: Term, keys: int) -> np.ndarray:
+    """Return for each entry how many entries before it have the same ``key`` (below ``keys``), (entries,)."""
+    index = index_dtype(entries)
+    count, at = np.zeros(keys, index), np.empty(entries, index)
+    _function("rank")(entries, _terms([key])[0], _address(count), at.itemsize, _address(at))
+    return at
+
+
+def slots(entries: int, parents: Form, coordinate: Term) -> tuple[np.ndarray, np.ndarray]:
+    """Give each parent one slot more than the highest coordinate below it; entries come in any order.
+
+    Returns ``pos`` (parents + 1,) and each entry's position (entries,). There are at most as many slots
+    as entries when every slot holds one.
+    """
+    index = index_dtype(entries)
+    pos, at = np.empty(parents.count + 1, index), np.empty(entries, index)
+    _function("slots")(
+        entries,
+        *_terms(parents.terms),
+        _terms([coordinate])[0],
+        parents.count,
+        _address(pos),
+        pos.itemsize,
+        _address(at),
+    )
+    return pos, at
+
+
 def sort(keys: np.ndarray, low: int, high: int) -> np.ndarray:
     """Return ``keys`` (entries,) uint64 sorted stably by their bits [low, high); overwrites ``keys``."""
     keys2 = np.empty_like(keys)
@@ -254,6 +282,8 @@ _PROTOTYPES: dict[str, tuple[type | None, tuple[type, ...]]] = {
     "form": (None, (_SIZE, *_FORM, _POINTER)),
     "compress": (_SIZE, (_SIZE, *_FORM, _POINTER, _SIZE, _POINTER, _SIZE, _POINTER, _SIZE, _POINTER)),
     "group": (_SIZE, (_SIZE, *_FORM, _POINTER, _SIZE, _SIZE, _POINTER, _SIZE, _POINTER, _POINTER)),
+    "rank": (None, (_SIZE, _POINTER, _POINTER, _SIZE, _POINTER)),
+    "slots": (None, (_SIZE, *_FORM, _POINTER, _SIZE, _POINTER, _SIZE, _POINTER)),
     "sort": (_INT, (_SIZE, _POINTER, _POINTER, _POINTER, _POINTER, _SIZE, _INT, _INT, _INT)),
     "gather": (None, (_SIZE, _POINTER, _POINTER, _SIZE, _POINTER)),
     "scatter": (None, (_SIZE, *_FORM, _POINTER, _POINTER, _SIZE, _POINTER)),

@@ -128,6 +128,52 @@ int64_t tw_pack_compress(int64_t n, const tw_pack_term *parent, int64_t parent_t
 #undef CALL
 }
 
+/* ---- slots: the number of each entry within its row, and room for the longest row below each parent ---- */
+
+/* at[e] = how many entries before e have the same key; count[keys] is zero before and the number of each key after. */
+void tw_pack_rank(int64_t n, const tw_pack_term *key, void *count, int64_t index_bytes, void *at)
+{
+    uint64_t k[CHUNK];
+    for (int64_t lo = 0; lo < n; lo += CHUNK) {
+        const int64_t m = n - lo < CHUNK ? n - lo : CHUNK;
+        form(key, 1, lo, m, k);
+#define LOOP(ib) for (int64_t e = 0; e < m; e++) { \
+        const int64_t before = get(count, ib, (int64_t)k[e]); \
+        put(at, ib, lo + e, before); \
+        put(count, ib, (int64_t)k[e], before + 1); }
+        if (index_bytes == 4) LOOP(4) else LOOP(8)
+#undef LOOP
+    }
+}
+
+/* Writes pos[parents + 1], with as many positions below each parent as one more than its highest coordinate, and
+   the position of each entry; entries come in any order. */
+void tw_pack_slots(int64_t n, const tw_pack_term *parent, int64_t parent_terms, const tw_pack_term *coordinate,
+                   int64_t parents, void *pos, int64_t index_bytes, void *at)
+{
+    uint64_t p[CHUNK], c[CHUNK];
+    const int ib = (int)index_bytes;
+    memset(pos, 0, (size_t)(parents + 1) * (size_t)ib);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int64_t lo = 0; lo < n; lo += CHUNK) {
+            const int64_t m = n - lo < CHUNK ? n - lo : CHUNK;
+            form(parent, parent_terms, lo, m, p);
+            form(coordinate, 1, lo, m, c);
+            for (int64_t e = 0; e < m; e++) {
+                const int64_t q = (int64_t)p[e] + 1 - pass, so_far = get(pos, ib, q);
+                if (pass) put(at, ib, lo + e, so_far + (int64_t)c[e]);
+                else if ((int64_t)c[e] >= so_far) put(pos, ib, q, (int64_t)c[e] + 1);
+            }
+        }
+        if (!pass) {
+            int64_t total = 0;
+            for (int64_t q = 1; q <= parents; q++) put(pos, ib, q, total += get(pos, ib, q));
+        }
+    }
+}
+
+/* ---- grouping ---- */
+
 /* A set of integers below an extent that hands them out in ascending order: a tree of 64-bit words. */
 typedef struct { uint64_t *words[6]; int height; } bitset;
 

@@ -9,6 +9,7 @@
  *   tw_gather_TxN_i32(base, index)  tw_gather_TxN_i64             lane l is base[index[l]]
  *   tw_fmin_TxN(a, b)  tw_fmax_TxN(a, b)                          by lane, NaN propagates
  *   tw_fold_add_TxN(v)  _mul_  _min_  _max_                       all lanes to one value, as a tree of halves
+ *   tw_fold_nan_TxN(v)                                            not 0 where a lane is NaN
  *
  * Halves H, f16 or bf16, are uint16_t in memory and floats in registers (TW_F16_LANES: 0 is none, 1 scalars only):
  *   tw_widen_H(bits)  tw_widen_HxN(tw_u16xN bits)                 the float, exactly
@@ -66,6 +67,7 @@ TW_INLINE int64_t tw_max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
     }
 TW_SEARCH(i32, int32_t)
 TW_SEARCH(i64, int64_t)
+TW_SEARCH(u16, uint16_t)
 
 /* ---- scalars: NumPy's minimum and maximum (a NaN on either side is the result), atomic updates ---- */
 #define TW_UPDATE(name, T, C, B, expression)                                                       \
@@ -183,12 +185,39 @@ TW_SCALAR(f64, double, uint64_t)
 #define TW_TAIL_f32x16 TW_TAIL_BY_HALVES
 #define TW_TAIL_f64x16 TW_TAIL_BY_HALVES
 
+/* Whether any lane is NaN. */
+#define TW_NAN_BY_HALVES(T, C, N, H)                                                               \
+    TW_INLINE int tw_fold_nan_##T##x##N(tw_##T##x##N v)                                            \
+    {                                                                                              \
+        union { tw_##T##x##N whole; tw_##T##x##H half[2]; } u = {v};                               \
+        return tw_fold_nan_##T##x##H(u.half[0]) | tw_fold_nan_##T##x##H(u.half[1]);                \
+    }
+#ifdef __AVX2__
+#define TW_NAN_BY_MASK(T, C, N, builtin)                                                           \
+    TW_INLINE int tw_fold_nan_##T##x##N(tw_##T##x##N v)                                            \
+    {                                                                                              \
+        typedef C lanes __attribute__((vector_size(N * sizeof(C))));                               \
+        return __builtin_ia32_##builtin((lanes)(v != v)) != 0;                                     \
+    }
+#define TW_NAN_f32x4(T, C, N, H) TW_NAN_BY_MASK(T, C, N, movmskps)
+#define TW_NAN_f32x8(T, C, N, H) TW_NAN_BY_MASK(T, C, N, movmskps256)
+#define TW_NAN_f64x4(T, C, N, H) TW_NAN_BY_MASK(T, C, N, movmskpd256)
+#else
+#define TW_NAN_f32x4 TW_NAN_BY_HALVES
+#define TW_NAN_f32x8 TW_NAN_BY_HALVES
+#define TW_NAN_f64x4 TW_NAN_BY_HALVES
+#endif
+#define TW_NAN_f64x8 TW_NAN_BY_HALVES
+#define TW_NAN_f32x16 TW_NAN_BY_HALVES
+#define TW_NAN_f64x16 TW_NAN_BY_HALVES
+
 #define TW_FAMILY_OF_2(T, C, I, K)                                                                 \
     TW_VECTOR(T, C, I, K, 2)                                                                       \
     TW_INLINE C tw_fold_add_##T##x2(tw_##T##x2 v) { return v[0] + v[1]; }                          \
     TW_INLINE C tw_fold_mul_##T##x2(tw_##T##x2 v) { return v[0] * v[1]; }                          \
     TW_INLINE C tw_fold_min_##T##x2(tw_##T##x2 v) { return tw_fmin_##T(v[0], v[1]); }              \
     TW_INLINE C tw_fold_max_##T##x2(tw_##T##x2 v) { return tw_fmax_##T(v[0], v[1]); }              \
+    TW_INLINE int tw_fold_nan_##T##x2(tw_##T##x2 v) { return v[0] != v[0] || v[1] != v[1]; }       \
     TW_INLINE tw_##T##x2 tw_loadn_##T##x2(const C *p, int64_t n)                                   \
     {                                                                                              \
         return (tw_##T##x2){n > 0 ? p[0] : 0, n > 1 ? p[1] : 0};                                   \
@@ -204,6 +233,7 @@ TW_SCALAR(f64, double, uint64_t)
     TW_FOLD(T, C, N, H, mul, a * b)                                                                \
     TW_FOLD(T, C, N, H, min, tw_fmin_##T##x##H(a, b))                                              \
     TW_FOLD(T, C, N, H, max, tw_fmax_##T##x##H(a, b))                                              \
+    TW_NAN_##T##x##N(T, C, N, H)                                                                   \
     TW_TAIL_##T##x##N(T, C, I, K, N, H)
 
 #if TW_F32_LANES >= 2

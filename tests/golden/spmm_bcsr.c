@@ -1,5 +1,5 @@
 /* C[i,j] += A[i,k] * B[k,j] */
-typedef struct { void *const *buffers; const int64_t *sizes; } TW_SYMBOL_body0_context;
+typedef struct { void *const *buffers; const int64_t *sizes; int * flag_; } TW_SYMBOL_body0_context;
 static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t thread)
 {
     const TW_SYMBOL_body0_context *const given_ = (const TW_SYMBOL_body0_context *)context_;
@@ -8,10 +8,10 @@ static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t th
     const int32_t *restrict const A1_crd = (const int32_t *)given_->buffers[4];
     const float *restrict const A_values = (const float *)given_->buffers[5];
     const float *restrict const B_values = (const float *)given_->buffers[6];
-    int64_t *restrict const status = (int64_t *)given_->buffers[7];
     const int64_t N_i = given_->sizes[3];
     const int64_t N_j = given_->sizes[4];
     const int64_t N_k = given_->sizes[5];
+    const int * flag_ = given_->flag_;
     for (int64_t i1 = lo_; i1 < hi_; ++i1) {
         const int64_t stop = ((N_j / 8) * 8);
         for (int64_t j = 0; j < stop; j += 8) {
@@ -48,9 +48,8 @@ static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t th
                     acc_1 = (acc_1 + (tw_splat_f32x8(av_3) * *(const tw_f32x8u *)&B_values[((k_3 * N_j) + j)]));
                 }
             }
-            const float watched = tw_fold_add_f32x8((acc + acc_1));
-            if ((watched != watched)) {
-                status[0] = 1;
+            if ((tw_fold_nan_f32x8((acc + acc_1)) != 0.0f)) {
+                __atomic_store_n(flag_, 1, __ATOMIC_RELAXED);
             }
             const int64_t i_2 = (i1 * 2);
             if ((i_2 < N_i)) {
@@ -97,9 +96,8 @@ static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t th
                             acc_3 = (acc_3 + (tw_splat_f32x8(av_7) * *(const tw_f32x8u *)&B_values[((k_7 * N_j) + j_1)]));
                         }
                     }
-                    const float watched_1 = tw_fold_add_f32x8((acc_2 + acc_3));
-                    if ((watched_1 != watched_1)) {
-                        status[0] = 1;
+                    if ((tw_fold_nan_f32x8((acc_2 + acc_3)) != 0.0f)) {
+                        __atomic_store_n(flag_, 1, __ATOMIC_RELAXED);
                     }
                     const int64_t i_6 = (i1 * 2);
                     if ((i_6 < N_i)) {
@@ -148,9 +146,8 @@ static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t th
                     acc_5 = (acc_5 + (tw_splat_f32x4(av_11) * *(const tw_f32x4u *)&B_values[((k_11 * N_j) + j_2)]));
                 }
             }
-            const float watched_2 = tw_fold_add_f32x4((acc_4 + acc_5));
-            if ((watched_2 != watched_2)) {
-                status[0] = 1;
+            if ((tw_fold_nan_f32x4((acc_4 + acc_5)) != 0.0f)) {
+                __atomic_store_n(flag_, 1, __ATOMIC_RELAXED);
             }
             const int64_t i_10 = (i1 * 2);
             if ((i_10 < N_i)) {
@@ -195,9 +192,9 @@ static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t th
                     acc_7 = (acc_7 + (av_15 * B_values[((k_15 * N_j) + j_3)]));
                 }
             }
-            const float watched_3 = (acc_6 + acc_7);
-            if ((watched_3 != watched_3)) {
-                status[0] = 1;
+            const float watched = (acc_6 + acc_7);
+            if ((watched != watched)) {
+                __atomic_store_n(flag_, 1, __ATOMIC_RELAXED);
             }
             const int64_t i_14 = (i1 * 2);
             if ((i_14 < N_i)) {
@@ -217,14 +214,14 @@ int TW_SYMBOL(void *const *buffers, const int64_t *sizes)
     const int32_t *restrict const A1_crd = (const int32_t *)buffers[4];
     const float *restrict const A_values = (const float *)buffers[5];
     const float *restrict const B_values = (const float *)buffers[6];
-    int64_t *restrict const status = (int64_t *)buffers[7];
     const int64_t N_i = sizes[3];
     const int64_t N_j = sizes[4];
     const int64_t N_k = sizes[5];
+    int raised_ = 0, *const flag_ = &raised_;
     {
-        TW_SYMBOL_body0_context given_ = {buffers, sizes};
+        TW_SYMBOL_body0_context given_ = {buffers, sizes, flag_};
         const int64_t lo_ = 0, hi_ = (((N_i + 2) - 1) / 2);
         tw_run((tw_driver)buffers[0], TW_SYMBOL_body0, &given_, lo_, hi_, sizes[0], sizes[1], (const int64_t *)0, 0);
     }
-    return 0;
+    return raised_;
 }

@@ -22,7 +22,7 @@ from tensorwise.program.workload import Workload
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.tensor.entries import entries_from
 from tensorwise.tensor.format import Format
-from tensorwise.tensor.levels import LEVELS
+from tensorwise.tensor.levels import LEVELS, Bitmask, Compressed, Level, Repeated, ShortSingle, Single, Slots
 from tensorwise.tensor.remap import Axis
 
 EINSUMS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -104,7 +104,10 @@ def draw(seed: int) -> Case:
         _dense(rng, workload.shape(operand), dtypes[operand], special, features) for operand in workload.dense
     )
     splits = {index: int(rng.choice(SPLITS)) for index in sizes if rng.random() < 0.35}
-    formats = {operand: _format(rng, einsum.single.access(operand).indices, splits) for operand in sparse}
+    formats = {
+        operand: _format(rng, einsum.single.access(operand).indices, sizes, splits) for operand in sparse
+    }
+    _agree(formats, splits)
     program = program_for(workload, formats, _schedule(rng, workload, formats, splits))
     while not _short(program, workload):
         program = replace(program, schedule=_simpler(program.schedule))
@@ -209,18 +212,72 @@ def _dense(
     return array
 
 
-def _format(rng: np.random.Generator, modes: tuple[str, ...], splits: dict[str, int]) -> Format:
+def _format(
+    rng: np.random.Generator, modes: tuple[str, ...], sizes: dict[str, int], splits: dict[str, int]
+) -> Format:
+    kind = rng.random()
     split = {mode: size for mode, size in splits.items() if mode in modes and rng.random() < 0.6}
+    order = {}
+    if rng.random() < 0.3:
+        names = ("length", "length4", "degree", "rcm", "cluster")
+        order = {str(rng.choice(modes)): names[int(rng.integers(len(names) if len(modes) == 2 else 3))]}
+    if kind < (0.1 if len(modes) == 2 else 0.25):
+        first, *others = (str(mode) for mode in rng.permutation(modes))
+        return Format(modes, (Repeated(Axis(first)), *(_single(rng, mode) for mode in others)), {}, order)
+    if kind < 0.4 and len(modes) == 2:
+        rows, columns = (str(mode) for mode in rng.permutation(modes))
+        split.pop(columns, None)
+        levels = [_level(rng, axis, sizes, split) for axis in _parts(rows, split)]
+        place = int(rng.integers(len(levels) + 1))
+        if kind < 0.25:
+            levels.insert(place, Slots(Axis(columns, "slot")))
+            return Format(modes, (*levels, _single(rng, columns)), split, order)
+        letter = str(rng.choice(["C", "C", "C16", "U"]))
+        levels.insert(place, LEVELS[letter](Axis(columns, "diagonal", rows)))
+        return Format(modes, tuple(levels), split)
     axes = [a for mode in modes for a in _parts(mode, split)]
     if rng.random() < 0.6:
         axes = [axes[int(place)] for place in rng.permutation(len(axes))]
-    letters = sorted(LEVELS)
-    levels = tuple(LEVELS[str(rng.choice(letters))](axis) for axis in axes)
-    return Format(modes, levels, split)
+    return Format(modes, tuple(_level(rng, axis, sizes, split) for axis in axes), split, order)
 
 
-def _parts(index: str, splits: dict[str, int]) -> tuple[Axis, ...]:
-    return (Axis(index, "outer"), Axis(index, "inner")) if index in splits else (Axis(index),)
+def _level(rng: np.random.Generator, axis: Axis, sizes: dict[str, int], splits: dict[str, int]) -> Level:
+    extent = axis.extent(sizes[axis.mode], splits.get(axis.mode, 1))
+    kinds = [LEVELS[letter] for letter in ("U", "U", "C", "C", "C16", "B")]
+    able = [kind for kind in kinds if kind.largest_extent is None or extent <= kind.largest_extent]
+    return able[int(rng.integers(len(able)))](axis)
+
+
+def _single(rng: np.random.Generator, mode: str) -> Level:
+    return (Single, ShortSingle)[int(rng.integers(2))](Axis(mode))
+
+
+def _agree(formats: dict[str, Format], splits: dict[str, int]) -> None:
+    """Change what formats and schedule could not share: permuted indices, and splits of slots and diagonals."""
+    for name, format in formats.items():
+        shared = any(
+            mode in other.modes for n, other in formats.items() if n != name for mode in format.orders
+        )
+        if shared:
+            formats[name] = replace(format, orders={})
+        for level in format.levels:
+            axis = level.axis
+            if level.single or axis.part in ("slot", "diagonal"):
+                splits.pop(axis.mode, None)
+                for other, stored in formats.items():
+                    if axis.mode in stored.splits:
+                        formats[other] = Format.parse("(i,k) -> U(i) C(k)").renamed(stored.modes)
+
+
+def _parts(index: str, splits: dict[str, int], stands: dict[str, Axis] | None = None) -> tuple[Axis, ...]:
+    if index in splits:
+        return (Axis(index, "outer"), Axis(index, "inner"))
+    return ((stands or {}).get(index, Axis(index)),)
+
+
+def _stands(formats: dict[str, Format]) -> dict[str, Axis]:
+    """Slots and diagonals, by the index that they stand for as loops."""
+    return {a.mode: a for format in formats.values() for a in format.axes if a.part in ("slot", "diagonal")}
 
 
 def _schedule(
@@ -231,7 +288,12 @@ def _schedule(
     directives.append(Reorder(tuple(axis.name for axis in loops)))
     whole = workload.assignment.monoid.single  # else reductions stay inside an iteration
     taken: set[Axis] = set()
+    taken.update(level.axis for format in formats.values() for level in format.levels if level.single)
     shared = [axis for axis in loops if whole or axis.mode in workload.assignment.output.indices]
+    masks = {
+        level.axis for format in formats.values() for level in format.levels if isinstance(level, Bitmask)
+    }
+    shared = [axis for axis in shared if axis not in taken | masks]
     if shared and rng.random() < 0.7:
         axis = shared[0] if rng.random() < 0.7 else shared[int(rng.integers(len(shared)))]
         first = next(iter(formats.values())).axes[0]
@@ -268,8 +330,10 @@ def _order(
     rng: np.random.Generator, workload: Workload, formats: dict[str, Format], splits: dict[str, int]
 ) -> list[Axis]:
     """Loops mostly along the first operand's levels, with the others put anywhere between; else in any order."""
-    loops = [axis for index in workload.assignment.indices for axis in _parts(index, splits)]
-    if rng.random() < 0.6:
+    stands = _stands(formats)
+    loops = [axis for index in workload.assignment.indices for axis in _parts(index, splits, stands)]
+    kinds = {type(level) for format in formats.values() for level in format.levels}
+    if rng.random() < 0.6 or kinds & {Repeated, Slots}:  # these cannot be searched
         stored = [axis for format in formats.values() for axis in format.axes]
         own = [axis for axis in dict.fromkeys(stored) if axis in loops]
         for axis in [axis for axis in loops if axis not in own]:
@@ -291,11 +355,15 @@ def _tileable(
     able = []
     for place, axis in enumerate(loops):
         touched = [f for f in formats.values() if axis.mode in f.modes]
+        if axis.part in ("slot", "diagonal"):
+            continue
         other = Axis(axis.mode, "inner" if axis.part == "outer" else "outer")
         if touched and masked:
             continue
         last = axis == loops[-1] and axis.mode in workload.assignment.reduced and axis.part != "outer"
-        gathers = [f for f in touched if last and f.axes[-1] == axis and not f.levels[-1].full]
+        gathers = [
+            f for f in touched if last and f.levels[-1].axis == axis and isinstance(f.levels[-1], Compressed)
+        ]
         dense = [f for f in touched if f not in gathers]
         if len(gathers) > 1 or not all(_full_from(f, axis) for f in dense):
             continue
@@ -306,5 +374,12 @@ def _tileable(
 
 def _full_from(format: Format, axis: Axis) -> bool:
     """Whether no level is compressed from the first one on that depends on ``axis``."""
-    first = next(place for place, a in enumerate(format.axes) if a == axis or a == Axis(axis.mode))
-    return all(level.full for level in format.levels[first:])
+    first = next(
+        (
+            place
+            for place, a in enumerate(format.axes)
+            if a.mode == axis.mode and a in (axis, Axis(axis.mode))
+        ),
+        None,
+    )
+    return first is not None and all(level.full or level.single for level in format.levels[first:])

@@ -73,6 +73,12 @@ def is_sane(result: TuneResult) -> None:
     assert not set(keys.split()) - set(told)
     assert set(told["best"]) >= {"name", "format", "schedule", "seconds"}
     assert result.best.name in result.text()
+    if result.best_generated is not None and result.best_generated.rounds:
+        assert result.table is not None
+        fastest = min((s for s in result.baselines.values() if s.rounds), key=lambda s: s.seconds)
+        ratio = result.table.ratio("tensorwise", fastest.name)
+        assert told["best_generated"]["ratio_to_best_library"] == ratio.median
+        assert told["best_generated"]["ratio_spread"] == ratio.spread
     if result.best.name != "tensorwise":
         assert result.ratio == 1.0
 
@@ -181,6 +187,7 @@ def test_no_trials_compare_libraries(matrix: sp.csr_array) -> None:
     result = result_of(quick(matrix, "spmv", trials=0, budget_s=1.0))
     assert result.best.name in result.baselines
     assert result.best_generated is None
+    assert result.generated_ratio is None
 
 
 # -- what is remembered ---------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ import numpy as np
 from tensorwise.device.libraries.base import LibraryKernel
 from tensorwise.device.libraries.contraction import contraction
 from tensorwise.errors import InputError, MeasurementError, MissingExtraError
-from tensorwise.program.kernel import BoundKernel
+from tensorwise.program.kernel import BoundKernel, address
 from tensorwise.program.workload import Workload
 
 EXPECTED_CALLS: Final = 1000
@@ -154,10 +154,10 @@ class _Bound(BoundKernel):
         if not (self._plain and operand.flags.c_contiguous):
             operand = self._factor.matrix(operand)
         if self._default_threads:
-            status = self._call(operand.ctypes.data, out.ctypes.data)
+            status = self._call(address(operand), address(out))
         else:
             previous = self._set_threads(self._threads)
-            status = self._call(operand.ctypes.data, out.ctypes.data)
+            status = self._call(address(operand), address(out))
             self._set_threads(previous)
         if status:
             _check(status, "product")

@@ -1,7 +1,8 @@
-"""The level C: the coordinates that occur, ascending, behind one pointer a parent."""
+"""The levels C and C16: the coordinates that occur, ascending, behind one pointer a parent."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -11,22 +12,18 @@ from tensorwise.tensor.levels.level import Level, Stage
 from tensorwise.tensor.primitives import Form, Term
 
 
-@final
 @dataclass(frozen=True)
 class Compressed(Level):
     """``pos[p] .. pos[p + 1]`` are the positions below parent p, ``crd`` holds their coordinates."""
 
     letter: ClassVar[str] = "C"
-    full: ClassVar[bool] = False
-    ordered: ClassVar[bool] = True
-    unique: ClassVar[bool] = True
     arrays: ClassVar[tuple[str, ...]] = ("pos", "crd")
 
     def bounds(self, arrays: Mapping[str, Any], parent: Any) -> tuple[Any, Any]:
         """Return ``pos[parent]`` and ``pos[parent + 1]``."""
         return arrays["pos"][parent], arrays["pos"][parent + 1]
 
-    def coordinate(self, arrays: Mapping[str, Any], position: Any) -> Any:
+    def coordinate(self, arrays: Mapping[str, Any], position: Any, cursor: Any = None) -> Any:
         """Return ``crd[position]``."""
         return arrays["crd"][position]
 
@@ -52,4 +49,15 @@ class Compressed(Level):
             )
         else:
             pos, crd, places = primitives.group(stage.entries, stage.parents, stage.coordinate, stage.extent)
+        crd = crd.astype(self.dtypes.get("crd", crd.dtype), copy=False)
         return {"pos": pos, "crd": crd}, Form(len(crd), () if places is None else (Term(places),))
+
+
+@final
+@dataclass(frozen=True)
+class ShortCompressed(Compressed):
+    """As C, with coordinates of 16 bits: half the index bytes, on axes of at most 65,536 coordinates."""
+
+    letter: ClassVar[str] = "C16"
+    largest_extent: ClassVar[int | None] = 2**16
+    dtypes: ClassVar[Mapping[str, np.dtype]] = MappingProxyType({"crd": np.dtype(np.uint16)})

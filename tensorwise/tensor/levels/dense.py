@@ -17,8 +17,8 @@ class Dense(Level):
 
     letter: ClassVar[str] = "U"
     full: ClassVar[bool] = True
-    ordered: ClassVar[bool] = True
-    unique: ClassVar[bool] = True
+    pads: ClassVar[bool] = True
+    sorts: ClassVar[bool] = False
     arrays: ClassVar[tuple[str, ...]] = ()
 
     def locate(self, arrays: Mapping[str, Any], parent: Any, coordinate: Any, extent: Any) -> Any:

@@ -121,9 +121,11 @@ def test_budget_ends_after_three_rounds_or_twice_the_budget(clock: Clock) -> Non
 
     # a round of a call that takes t: one untimed, then three timed
     assert rounds(0.01, 0.39) == 10
-    assert rounds(0.1, 0.7) == 3
-    assert rounds(0.1, 0.45) == 3
-    assert rounds(0.1, 0.3) == 2
+    assert rounds(0.03, 0.21) == 3
+    assert rounds(0.03, 0.13) == 3
+    assert rounds(0.03, 0.09) == 2
+    # but no further one after a tenth of a second
+    assert rounds(0.2, 1.21) == 4
     assert rounds(1.0, 0.1) == 1
     short = interleave({"a": clock.call(1.0)}, 50, 0.1, rng())
     assert "only 1 rounds" in short.note
@@ -134,7 +136,7 @@ def test_rounds_beside_other_processes_are_repeated(clock: Clock) -> None:
 
     def call() -> None:
         nonlocal count
-        clock.now += 0.05
+        clock.now += 0.03
         count += 1
         if 8 < count <= 16:  # rounds 3 and 4: another process keeps a processor busy
             clock.busy += 0.05

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tensorwise.device import verify
 from tensorwise.device.expectation import expected, restricted, subset
 from tensorwise.device.library import LIBRARY
 from tensorwise.device.verify import Checker, poison
@@ -164,6 +165,20 @@ def test_a_projection_over_few_columns_still_sees_rows_and_last_columns(case: st
     assert check.check(out) is None
     for wrong in (np.roll(out, 1, axis=0), np.where(np.arange(12) == 11, 0, out).astype(np.float32)):
         assert check.check(wrong) is not None
+
+
+def test_more_entries_than_weights_share_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify, "_WEIGHTS", 97)
+    work, rng = LARGE["sddmm"], np.random.default_rng(5)
+    operands = work.operands(rng)
+    check, out = checker(work, operands, **SAMPLED), right(work, operands)
+    assert check.check(out) is None
+    for shift in (1, 96, 97):
+        assert check.check(np.roll(out, shift)) is not None
+    for place in range(0, out.size, 101):
+        broken = out.copy()
+        broken[place] += 1
+        assert check.check(broken) is not None
 
 
 def test_without_a_projection_elements_not_written_are_found() -> None:

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import tensorwise as tw
 from tensorwise.errors import FormatError, InputError, ScheduleError
 from tensorwise.front.api import Cascade
+from tensorwise.front.benching import bench
 from tensorwise.front.reporting import report_data, write_report
 from tests.unit.front.test_report import check
 
@@ -163,3 +164,14 @@ def test_public_names_are_no_modules() -> None:
     for name in tw.__all__:
         assert not inspect.ismodule(getattr(tw, name))
     assert not {module.name for module in pkgutil.iter_modules(tw.__path__)} & set(tw.__all__)
+
+
+def test_dense_arrays_that_do_not_fit_are_refused_at_every_door() -> None:
+    huge = tw.entries_from(((2**20, 2**21, 9), ([5], [7], [1]), [1.0]))
+    for use in (
+        lambda: tw.tune(huge, "ttv", budget_s=1.0),
+        lambda: bench(huge, "ttv"),
+        lambda: tw.compile("C[i,k] += A[i,k,l] * B[l]", A=huge),
+    ):
+        with pytest.raises(InputError, match="GiB of memory are free"):
+            use()

@@ -112,6 +112,8 @@ def test_what_a_zero_annihilates(expression: str, annihilated: bool) -> None:
         ("C[i] += A[i,]]", "cannot read"),
         ("C[i] += A[i+1]", "cannot read 'A[i + 1]'"),
         ("C[i] += A[0]", "cannot read 'A[0]'"),
+        ("C[i] += A[i,0]", "cannot read 'A[i, 0]'"),
+        ("C[0] += A[i]", "cannot read 'C[0]'"),
         ("C[i] += A[i]**2", "cannot read 'A[i] ** 2'"),
         ("C[i] += sin(A[i])", "expected tensors with named indices, numbers, + - * /, max(a, b)"),
         ("C[i] += max(A[i])", "cannot read 'max(A[i])'"),

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tensorwise.codegen import ir
 from tensorwise.errors import FormatError, InputError, ScheduleError
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.interpreted import InterpretedKernel
@@ -72,7 +73,7 @@ def test_what_binds_at_compile_time_changes_the_text(change: tuple[str, str]) ->
 def test_a_remainder_of_a_constant_split_needs_its_guard() -> None:
     format, schedule = "(i,k) -> U(i1) C(k) U(i0:4)", "reorder(i1,k,i0,j) unroll(i0)"
     exact, ragged = workload("spmm", matrix(40, 30), n=8), workload("spmm", matrix(41, 30), n=8)
-    assert "if ((" not in text(exact, format, schedule).split("status")[0]
+    assert "if ((" not in text(exact, format, schedule).split("watched")[0]
     assert text(exact, format, schedule) != text(ragged, format, schedule)
     assert text(workload("spmm", matrix(44, 30), n=8), format, schedule) == text(exact, format, schedule)
 
@@ -117,8 +118,9 @@ def test_which_programs_consult_the_source_map(einsum: str, format: str, form: s
     program = program_for(work, format, "" if "0:" not in format else "reorder(i1,k1,i0,k0) unroll(i0)")
     plan = program.plan()
     assert ("masked" if plan.masked else "watched" if plan.padded else "plain") == form
-    names = {buffer.name for buffer in lower(plan).buffers}
-    assert ("status" in names) == (form == "watched")
+    kernel = lower(plan)
+    names = {buffer.name for buffer in kernel.buffers}
+    assert any(isinstance(s, ir.Flag) for s in ir.walk(kernel.body)) == (form == "watched")
     assert ("A_source" in names) == (form == "masked" or (work.keeps_pattern and "U(k)" in format))
 
 
@@ -305,7 +307,7 @@ def test_hand_made_programs_are_checked_as_well() -> None:
 
 
 def test_many_threads_may_call_one_program() -> None:
-    """A private workspace and the status of watched programs are shared by its calls."""
+    """A private workspace is shared by its calls; a flag is each call's own."""
     from concurrent.futures import ThreadPoolExecutor
 
     work = workload("spmv", matrix(200, 150, 0.1))

@@ -70,9 +70,9 @@ def counted(kernel: ir.Kernel) -> ir.Kernel:
 def test_no_program_runs_more_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
     ran = np.zeros(1, np.int64)
 
-    def counting(kernel: ir.Kernel, buffers: dict[str, np.ndarray], *rest: object) -> None:
+    def counting(kernel: ir.Kernel, buffers: dict[str, np.ndarray], *rest: object) -> bool:
         ran[0] = 0
-        interpret(counted(kernel), {**buffers, "steps": ran}, *rest)  # type: ignore[arg-type]
+        return interpret(counted(kernel), {**buffers, "steps": ran}, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr("tensorwise.program.interpreted.interpret", counting)
     checked = 0

@@ -1,5 +1,6 @@
 """Workloads: ids, shapes, sizes of the work, operands, and what is refused."""
 
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -170,3 +171,20 @@ def test_sizes_are_counted_without_overflow() -> None:
         "spmm", Einsum.parse("C[i,j] += A[i,k] * B[k,j]"), {"A": huge}, dict(i=2**40, k=2**40, j=2**30)
     )
     assert work.compulsory_bytes == 4 * 2 * 2**70
+
+
+def test_dense_arrays_that_do_not_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    huge = entries((2**20, 2**21, 9), (5, 7, 1))
+    work = workload("ttm", huge, n=16)
+    work.check_memory("B")
+    with pytest.raises(InputError) as error:
+        work.check_memory("B", "C")
+    assert "take 131,072.0 GiB, most of them C[i,j,r] of shape (1048576, 2097152, 16)" in str(error.value)
+    with pytest.raises(InputError, match=re.escape("B[k,j] of shape (1099511627776, 64)")):
+        workload("spmm", entries((3, 2**40), (1, 7))).check_memory("B")
+    monkeypatch.setattr("tensorwise.program.workload.available_bytes", lambda: 4 * 12 + 7)
+    workload("spmv", MATRIX).check_memory("B", "C")  # 3 + 4 elements
+    with pytest.raises(InputError):
+        workload("spmm", MATRIX, n=2).check_memory("B", "C")  # 6 + 8, neither alone too many
+    sampled = workload("sddmm", entries((2**20, 2**20), (1, 7)), n=1)
+    sampled.check_memory(sampled.assignment.output.tensor)  # one value an entry

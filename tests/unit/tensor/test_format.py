@@ -43,19 +43,32 @@ def test_helpers() -> None:
     ("text", "message"),
     [
         ("(i,k) -> U(i) C(k", "expected ')' at the end"),
-        ("(i,k) -> U(i) X(k)", "expected a level U (dense) or C (compressed) in column 15, got 'X'"),
+        ("(i,k) -> U(i) X(k)", "expected a level U, C, C16, B, N, P, S, S16 in column 15, got 'X'"),
         ("(i,k) -> ", "expected a level"),
         ("", "expected a level"),
         ("(i,k] -> U(i)", "expected ')' in column 5, got ']'"),
         ("(i,k) U(i) C(k)", "expected '->' in column 7, got 'U'"),
         ("(i,k0) -> U(i) C(k)", "expected a mode, letters only in column 4, got 'k0'"),
-        ("(i,k) -> U(i) C(k2)", "expected an axis such as i, i1 or i0:4"),
+        ("(i,k) -> U(i) C(k2)", "expected an axis such as i, i1, i0:4, k# or k-i"),
         ("(i,k) -> U(i) C(k0:x)", "expected a size"),
         ("(i,k) -> U(i:4) C(k)", "expected ')' in column 13, got ':'"),
         ("(i,k) -> U(i) C(k1) U(k0)", "'k0' has no size; write it as in k0:4"),
         ("(i,k) -> U(i) C(k1) U(k0:0)", "'k0' has the size 0; sizes lie between 1"),
         ("(i,k) -> U(i) C(k1) U(k0:2147483648)", "'k0' has the size 2147483648"),
         ("(i,k) -> U(i) C(k1) U(k0:" + "9" * 5000 + ")", "sizes lie between 1"),
+        ("(i,k) -> S(i) C(k)", "S(i) needs a level above it that lists positions"),
+        ("(i,k) -> U(i) S(k)", "S(k) holds one coordinate a position; above it a level N, or slots k#"),
+        ("(i,k) -> N(i) C(k)", "N(i) keeps one position an entry; only levels S follow it"),
+        ("(i,k) -> U(i) P(k)", "P(k): a level P keeps slots and nothing else does"),
+        ("(i,k) -> U(i) U(k#) S(k)", "U(k#): a level P keeps slots and nothing else does"),
+        ("(i,k) -> U(i) P(k#) C(k)", "'k' is stored by slots; keep its coordinates in a level S(k)"),
+        ("(i,k) -> U(i) P(k#)", "'k' is stored as slot; slots need S(k) below"),
+        ("(i,k,l) -> U(i) P(k#) S(k) C(l)", "'k#': slots and diagonals are for matrices, got 3 modes"),
+        ("(i,k) -> U(i) C(k-k)", "'k-k': diagonals run along the other mode 'i', stored whole or split"),
+        ("(i:length,k) -> U(i) C(k-i)", "'k-i': diagonals need both modes in their own order"),
+        ("(i:up,k) -> U(i) C(k)", "'up' is no order of a mode; there are length, degree, rcm, cluster"),
+        ("(i:rcm8,k) -> U(i) C(k)", "'rcm8' is no order of a mode"),
+        ("(i:length,k:length) -> U(i) C(k)", "one mode may be stored in an order of its own, got i, k"),
         ("(i,k) -> U(i)", "mode 'k' is not stored; add a level for it (got i)"),
         ("(i,k) -> U(i) C(k) C(l)", "'l' belongs to no mode of (i,k)"),
         ("(i,k) -> U(i) C(k) C(i)", "'i' is stored twice"),
@@ -129,7 +142,7 @@ def test_splits_cannot_be_changed() -> None:
 
 
 def test_level_table() -> None:
-    assert set(LEVELS) == {"U", "C"}
+    assert set(LEVELS) == {"U", "C", "C16", "B", "N", "P", "S", "S16"}
     assert all(LEVELS[letter].letter == letter for letter in LEVELS)
 
 

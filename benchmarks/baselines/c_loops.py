@@ -1,0 +1,118 @@
+"""C loops compiled with gcc and OpenMP, called by ctypes with arguments laid out before.
+
+Small kernels run in the time that a careless call takes: these calls cost about what ours cost, so that a
+ratio compares loops.
+"""
+
+import abc
+import ctypes
+import functools
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tensorwise.device.libraries.base import LibraryKernel
+from tensorwise.errors import CompilerError
+from tensorwise.program.kernel import BoundKernel, address
+from tensorwise.program.workload import Workload
+
+from .rows import Rows, kind_of
+
+_REAL = {"float32": "float", "float64": "double"}
+
+
+class CLoops(LibraryKernel):
+    """A kernel in C: ``void NAME(const int64_t *sizes, void *const *arrays)``.
+
+    ``arrays`` holds out, then the dense operands, then what ``layout`` returns.
+    """
+
+    package = "gcc"
+
+    @classmethod
+    def installed(cls) -> bool:
+        """Whether gcc is found."""
+        return shutil.which("gcc") is not None
+
+    def why_not(self, workload: Workload) -> str | None:
+        """SpMV, SpMM, SDDMM and MTTKRP."""
+        return None if kind_of(workload) else "there is no C loop for it"
+
+    @abc.abstractmethod
+    def function(self, workload: Workload) -> Any:
+        """Compile, or find in memory, the function for ``workload``."""
+
+    @abc.abstractmethod
+    def layout(self, workload: Workload, threads: int) -> tuple[Rows, Sequence[int], Sequence[np.ndarray]]:
+        """Return the rows, the sizes, and the arrays behind the dense operands."""
+
+    def bind(self, workload: Workload, threads: int) -> BoundKernel:
+        """Compile apart, so that ``conversion_s`` is conversion only."""
+        start = time.perf_counter()
+        if self.installed() and self.why_not(workload) is None:
+            self.function(workload)
+        compile_s = time.perf_counter() - start
+        bound = super().bind(workload, threads)
+        assert isinstance(bound, _Bound)
+        bound.compile_s = compile_s
+        return bound
+
+    def convert(self, workload: Workload, threads: int) -> BoundKernel:
+        """Sort the entries by output row and lay out the arguments."""
+        return _Bound(self.function(workload), *self.layout(workload, threads))
+
+
+class _Bound(BoundKernel):
+    compile_s = 0.0
+
+    def __init__(self, function: Any, rows: Rows, sizes: Sequence[int], arrays: Sequence[np.ndarray]) -> None:
+        self._function, self._rows, self._arrays = function, rows, tuple(arrays)
+        self.bytes_held = sum(array.nbytes for array in arrays)
+        self._sizes = (ctypes.c_int64 * len(sizes))(*sizes)
+        dense = [0] * (1 + len(rows.factors))
+        self._pointers = (ctypes.c_void_p * (len(dense) + len(arrays)))(
+            *dense, *(array.ctypes.data for array in arrays)
+        )
+
+    def run(self, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
+        """Call the loops."""
+        matrices = self._rows.matrices(operands)
+        self._pointers[0] = address(out)
+        for place, matrix in enumerate(matrices, 1):
+            self._pointers[place] = address(matrix)
+        self._function(self._sizes, self._pointers)
+
+
+@functools.cache
+def compiled(text: str, name: str, dtype: str, flags: tuple[str, ...]) -> Any:
+    """Compile ``text`` with gcc, REAL being the C type of ``dtype``, and return its function ``name``.
+
+    Raises:
+        CompilerError: gcc refuses the text.
+    """
+    with tempfile.TemporaryDirectory(prefix="c-loops-") as folder:
+        source, library = Path(folder) / "loops.c", Path(folder) / "loops.so"
+        source.write_text(text)
+        command = [
+            "gcc",
+            *flags,
+            f"-DREAL={_REAL[dtype]}",
+            "-fPIC",
+            "-shared",
+            str(source),
+            "-o",
+            str(library),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode:
+            raise CompilerError(f"gcc refused the loops of a baseline: {done.stderr[:500]}")
+        function = getattr(ctypes.CDLL(str(library)), name)
+    function.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    function.restype = None
+    return function

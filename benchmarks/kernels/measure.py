@@ -1,0 +1,266 @@
+"""One comparison: search the best generated kernel of a workload, then time it against everything else.
+
+The search runs in the measuring worker of ``CpuDevice``: portfolio, random and bred configs, of which the fastest
+few and the default run against each other in rounds that choose the best. The comparison is made in this
+process, in fresh rounds, with all baselines at once. Every kernel is verified before and after.
+"""
+
+import functools
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.baselines import BASELINES
+from tensorwise.device.cpu import CpuDevice
+from tensorwise.device.host import host
+from tensorwise.device.machine import roofline
+from tensorwise.device.rounds import MIN_ROUNDS
+from tensorwise.device.timing import interleave, measuring_slot
+from tensorwise.device.verify import Checker, poison
+from tensorwise.errors import TensorwiseError
+from tensorwise.program.generated import GeneratedKernel
+from tensorwise.program.kernel import BoundKernel, Kernel
+from tensorwise.program.program import Program
+from tensorwise.program.workload import Workload, workload
+from tensorwise.search import STRATEGIES
+from tensorwise.space.config import Config
+from tensorwise.space.cpu import cpu_space, portfolio
+from tensorwise.tensor.entries import Entries
+from tensorwise.tensor.files import read
+from tensorwise.tuning import BATCH, FINALISTS
+
+OURS = ("best", "default")
+SLOW = 5.0
+"""Kernels slower than the fastest by this factor run in a few rounds of their own, beside ours."""
+LONGEST_S = 0.1
+"""After so many timed seconds a kernel is not called again in a round."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the figures depend on.
+
+    Attributes:
+        trials, budget_s: the search ends after so many candidates, or seconds; the portfolio is tried in any case.
+        seed: of operands, search and the order within rounds.
+        rounds, rounds_s: undisturbed rounds of the comparison, and seconds after which no further one starts
+            (three are run in any case).
+    """
+
+    trials: int = 64
+    budget_s: float = 5.0
+    seed: int = 0
+    rounds: int = 15
+    rounds_s: float = 2.5
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found: the best and the default program, candidates tried and timed, seconds."""
+
+    best: Program
+    default: Program
+    tried: int
+    timed: int
+    seconds: float
+
+
+def measure(path: Path, op: str, n: int | None, device: CpuDevice, settings: Settings) -> dict[str, Any]:
+    """Search and compare on the device's number of threads; return figures for a result file.
+
+    ``speedup`` holds time of the baseline over time of our best kernel: median of in-round ratios, and the
+    bounds of its 95 % interval; ``default`` the medians for our untuned kernel.
+    """
+    work = workload(op, _entries(path), n=n)
+    found = search(work, device, settings)
+    told: dict[str, Any] = {
+        "shape": list(work.entries.shape),
+        "nonzeros": work.entries.nnz,
+        "program": {"format": str(found.best.formats["A"]), "schedule": str(found.best.schedule)},
+        "search": {"tried": found.tried, "timed": found.timed, "seconds": round(found.seconds, 2)},
+        "roof": _roof(work, device.threads),
+    }
+    return told | compare(work, found, device.threads, settings)
+
+
+def measure_here(path: Path, op: str, n: int | None, threads: int, settings: Settings) -> dict[str, Any]:
+    """Measure with a device that this process keeps for its next runs."""
+    return measure(path, op, n, _device(threads, settings.seed), settings)
+
+
+def search(work: Workload, device: CpuDevice, settings: Settings) -> Found:
+    """Find the fastest generated program for ``work``."""
+    start = time.perf_counter()
+    space = cpu_space(work.assignment, "A")
+    rng = np.random.default_rng(settings.seed)
+    known = portfolio(space, work)
+    strategy = STRATEGIES["genetic"](space, work, rng, seeds=known)
+    default = space.default(work)
+    times: dict[Config, float] = {}
+    tried = 0
+    while tried < settings.trials:
+        left = settings.budget_s - (time.perf_counter() - start)
+        if left <= 0 and tried >= len(known):
+            break
+        configs = strategy.ask(min(BATCH, settings.trials - tried))
+        if not configs:
+            break
+        programs = [space.program(work, config) for config in configs]
+        limit_s = None if tried < len(known) else left
+        measured = list(device.measure_kernels(work, programs, min(times.values(), default=None), limit_s))
+        tried += len(measured)
+        strategy.tell(configs[: len(measured)], [m.cost for m in measured])
+        times |= {config: m.seconds for config, m in zip(configs, measured, strict=False) if m.ok}
+    finalists = [*sorted(times, key=lambda config: times[config])[:FINALISTS], default]
+    entered = {
+        str(place): space.program(work, config) for place, config in enumerate(dict.fromkeys(finalists))
+    }
+    rounds = device.rounds(
+        work, entered, budget_s=max(0.5, 0.1 * settings.budget_s), max_rounds=settings.rounds
+    )
+    untuned = space.program(work, default)
+    chosen = untuned
+    if rounds.table is not None and rounds.table.best() not in rounds.failed:
+        chosen = entered[rounds.table.best()]
+    return Found(chosen, untuned, tried, len(times), time.perf_counter() - start)
+
+
+def compare(work: Workload, found: Found, threads: int, settings: Settings) -> dict[str, Any]:
+    """Time our best and default kernel and all baselines in the same rounds."""
+    kernels: dict[str, Kernel] = {
+        "best": GeneratedKernel(found.best),
+        "default": GeneratedKernel(found.default),
+        **{name: cls() for name, cls in BASELINES.items() if cls.installed() and cls().why_not(work) is None},
+    }
+    with measuring_slot() as slot:
+        bench = _Bench(work, threads, settings)
+        for name, kernel in kernels.items():
+            bench.enter(name, kernel)
+        told = bench.run()
+    told["note"] = "; ".join(filter(None, (slot.note, told["note"])))
+    return told
+
+
+class _Bench:
+    """Bound kernels of one workload, and what they took."""
+
+    def __init__(self, work: Workload, threads: int, settings: Settings) -> None:
+        rng = np.random.default_rng(settings.seed)
+        self.work, self.threads, self.settings, self.rng = work, threads, settings, rng
+        self.operands = work.operands(rng)
+        self.out = np.empty(work.output_shape, work.output_dtype)
+        self.checker = Checker(work, self.operands, rng)
+        self.bound: dict[str, BoundKernel] = {}
+        self.took: dict[str, float] = {}
+        self.failed: dict[str, str] = {}
+
+    def enter(self, name: str, kernel: Kernel) -> None:
+        """Bind and verify a kernel; one that cannot run or is wrong is noted as failed."""
+        try:
+            bound = kernel.bind(self.work, self.threads)
+            wrong = self._wrong(bound)
+        except (TensorwiseError, MemoryError, RuntimeError, ValueError, TypeError) as error:
+            # whatever a library raises costs this kernel only
+            self.failed[name] = f"{type(error).__name__}: {error}"[:200]
+            return
+        if wrong:
+            self.failed[name] = f"wrong: {wrong}"[:200]
+            return
+        start = time.perf_counter()
+        bound.run(self.operands, self.out)
+        self.bound[name], self.took[name] = bound, time.perf_counter() - start
+
+    def _wrong(self, bound: BoundKernel) -> str | None:
+        poison(self.out)
+        bound.run(self.operands, self.out)
+        return self.checker.check(self.out)
+
+    def run(self) -> dict[str, Any]:
+        """Run the rounds, verify again and return the figures."""
+        limit = SLOW * min(self.took.values(), default=0.0)
+        slow = [name for name in self.bound if name not in OURS and self.took[name] > limit]
+        settings = self.settings
+        groups = [([name for name in self.bound if name not in slow], settings.rounds, settings.rounds_s)]
+        if slow and "best" in self.bound:
+            mine = [name for name in OURS if name in self.bound]
+            groups.append(([*mine, *slow], MIN_ROUNDS, settings.rounds_s / 2))
+        tables = []
+        for names, rounds, budget_s in groups:
+            calls = {name: self._call(self.bound[name]) for name in names}
+            enough_s = 2 * MIN_ROUNDS * sum(self.took[name] for name in names)
+            tables.append(interleave(calls, rounds, max(budget_s, enough_s), self.rng, max_s=LONGEST_S))
+        for name, bound in self.bound.items():
+            if wrong := self._wrong(bound):
+                self.failed[name] = f"wrong after timing: {wrong}"[:200]
+        told: dict[str, Any] = {"seconds": {}, "speedup": {}, "default": {}, "failed": self.failed}
+        for table in tables:
+            right = [name for name in table.names if name not in self.failed]
+            told["seconds"] |= {
+                name: _short(table.median(name)) for name in right if name not in told["seconds"]
+            }
+            for name in right:
+                if name not in OURS and "best" in right:
+                    ratio = table.ratio(name, "best")
+                    told["speedup"][name] = [_short(r) for r in (ratio.median, ratio.low, ratio.high)]
+                if name not in OURS and "default" in right:
+                    told["default"][name] = _short(table.ratio(name, "default").median)
+        if "best" in self.bound:
+            best = self.bound["best"]
+            told |= {"conversion_s": _short(best.conversion_s), "bytes_held": best.bytes_held}
+        told["rounds"] = len(tables[0].rounds)
+        told["note"] = "; ".join(dict.fromkeys(table.note for table in tables[:1] if table.note))
+        for bound in self.bound.values():
+            bound.close()
+        return told
+
+    def _call(self, bound: BoundKernel) -> Callable[[], None]:
+        return lambda: bound.run(self.operands, self.out)
+
+
+def _roof(work: Workload, threads: int) -> Mapping[str, Any]:
+    """Return the level of memory that holds the data, the measured rates there, and the work.
+
+    A multiply-add a term is counted, and the bytes of each operand and of the output once.
+    """
+    known = host()
+    level = "DRAM"
+    for name, capacity in (
+        ("L1", threads * known.l1d_bytes),
+        ("L2", threads * known.l2_bytes),
+        ("L3", known.l3_bytes),
+    ):
+        if work.compulsory_bytes <= capacity:
+            level = name
+            break
+    peak = roofline(threads)
+    return {
+        "level": level,
+        "bytes_per_s": _short(peak.bandwidth[level]),
+        "flop_per_s": _short(peak.flops[work.dtype.name]),
+        "flop": 2 * int(work.terms),
+        "bytes": int(work.compulsory_bytes),
+    }
+
+
+def _short(number: float) -> float:
+    return float(f"{number:.4g}")
+
+
+@functools.cache
+def _device(threads: int, seed: int) -> CpuDevice:
+    return CpuDevice(threads, seed=seed)
+
+
+@functools.lru_cache(maxsize=1)
+def _entries(path: Path) -> Entries:
+    """Read in float32; of complex matrices the real part."""
+    try:
+        return read(path, "float32")
+    except TensorwiseError as error:
+        if "complex" not in str(error):
+            raise
+        return read(path, "float32", part="real")

@@ -1,0 +1,214 @@
+"""Write ``benchmarks/results/kernels.html`` from the results of ``run.py``: targets, curves, rooflines, families.
+
+python benchmarks/kernels/page.py [--results benchmarks/results/kernels.json] [--out FILE.html]
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import tensorwise.front
+from benchmarks.corpus import RESULTS
+from benchmarks.kernels.draw import LEVELS, Point, curve_key, roofline_plot, sorted_curves
+from benchmarks.kernels.targets import (
+    BEST_BASELINE,
+    FLOOR,
+    Reached,
+    Run,
+    Speedups,
+    case_name,
+    cases,
+    of_case,
+    reached,
+    speedups,
+    threads_name,
+)
+from tensorwise.front.svg import element, escape
+
+STYLE = """
+.curve { fill: none; stroke-width: 1.6; } .the_best_baseline.curve { stroke: var(--ink); stroke-width: 2.4; }
+circle { stroke: none; } .key { margin-bottom: 10px; } i.the_best_baseline { background: var(--ink); }
+circle.the_best_baseline { fill: var(--ink); }
+""" + "".join(
+    f".curve.{name} {{ stroke: {colour}; }} circle.{name} {{ fill: {colour}; }} .key i.{name} {{ background: {colour}; }}\n"
+    for name, colour in {
+        "scipy": "#8a8f98", "mkl": "#1f78c8", "torch": "#e4572e", "fixed_csr": "#e0a100", "plain_c": "#c069a5",
+        "numba": "#1b9e77", "pydata_sparse": "#57b7e8", "L1": "#1b9e77", "L2": "#1f78c8", "L3": "#e0a100", "DRAM": "#e4572e",
+    }.items()
+)  # fmt: skip
+METHOD = """Each matrix has a search of its own (portfolio, random and bred candidates), and its best kernel is
+chosen in interleaved rounds. Everything here is from fresh rounds after that, in which our best and default kernel
+and all baselines run in shuffled order; a speed-up is the median of the ratios within a round, and disturbed rounds
+are repeated. Baselines more than 5 times slower than the fastest run in 3 rounds of their own, beside ours. Operands
+are warm, in float32, and every kernel is verified before and after. Fixed CSR is what TACO generates (CSR, CSF for
+MTTKRP; dynamic chunks of 128 rows for SpMV, else 32), compiled with -ffast-math as WACO does. The best baseline is
+the fastest of all on that matrix."""
+AMD = " On this processor, an AMD, MKL takes its generic code path, not the one for Intel's processors."
+
+
+def page(held: Mapping[str, Any]) -> str:
+    """Return the page of a result file."""
+    runs = list(held["runs"].values())
+    machine, settings = held["machine"], held["settings"]
+    failed = [run for run in runs if not run.get("speedup")]
+    method = METHOD + (AMD if "AMD" in machine["processor"] else "")
+    facts = ", ".join(f"{name} {value}" for name, value in {**machine, **settings}.items())
+    count = f"{len(runs)} runs on {len({run['name'] for run in runs})} matrices and tensors."
+    head = ("", "target", "geometric mean", "", "over", f"below {FLOOR:g}x", "worst")
+    parts = [
+        element("h1", "Kernels against their peers"),
+        element("p", escape(count), class_="verdict"),
+        element("p", escape(method), class_="soft"),
+        element("p", escape(facts), class_="soft"),
+        _card("Targets", _table(head, [_target(row) for row in reached(runs)])),
+    ]
+    parts += [_case(of_case(runs, case), case) for case in cases(runs)]
+    parts.append(_families(runs))
+    notes = [f"{run['name']} {case_name(run['op'], run['n'])}: {run['failed']}" for run in failed]
+    notes += [
+        f"{name} on {run['name']}: {why}"
+        for run in runs
+        if run not in failed
+        for name, why in run["failed"].items()
+    ]
+    parts.append(
+        _card(
+            "What failed", "".join(element("p", escape(note)) for note in notes) or element("p", "Nothing.")
+        )
+    )
+    style = (Path(tensorwise.front.__path__[0]) / "report.css").read_text() + STYLE
+    title = "<title>Kernels against their peers</title>"
+    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">' + title
+    top = f'<!doctype html><html lang="en"><head>{head}<style>{style}</style></head>'
+    return top + element("body", element("main", "\n".join(parts))) + "</html>\n"
+
+
+def _target(row: Reached) -> list[str]:
+    target = row.target
+    wanted = f"{target.mean:g}x {target.against}"
+    if target.share is not None:
+        wanted += f", not below {FLOOR:g}x on {100 * target.share:g} %"
+    on = f" on {target.part}" if target.part else ""
+    case = f"{case_name(target.op, row.n)}{on}, {threads_name(row.threads)}"
+    mean, count, slower, worst = _figures(row.speedups)
+    return [case, wanted, mean, "reached" if row.met else "not reached", count, slower, worst]
+
+
+def _figures(found: Speedups) -> list[str]:
+    name, worst = found.worst
+    mean = f"{found.mean:.2f}x"
+    return [mean, str(len(found.ratios)), f"{100 * found.slower:.1f} %", f"{worst:.2f}x {name}"]
+
+
+def _case(runs: Sequence[Run], case: tuple[str, int | None, int]) -> str:
+    names = dict.fromkeys(name for run in runs for name in run.get("speedup", {}))
+    found = {name: speedups(runs, name) for name in (BEST_BASELINE, *names)}
+    found = {name: one for name, one in found.items() if one.ratios}
+    title = f"{case_name(*case[:2])}, {threads_name(case[2])}"
+    if not found:
+        return _card(title, element("p", "Every run failed."))
+    rows = []
+    for name, one in found.items():
+        untuned = speedups(runs, name, "default")
+        rows.append([name, *_figures(one), f"{untuned.mean:.2f}x", f"{100 * untuned.slower:.1f} %"])
+    curves = element(
+        "figure", sorted_curves({name: list(one.ratios.values()) for name, one in found.items()})
+    )
+    points = _points(runs)
+    roofs = element("figure", roofline_plot(points))
+    head = (
+        "against",
+        "geometric mean",
+        "over",
+        f"below {FLOOR:g}x",
+        "worst",
+        "default",
+        f"default below {FLOOR:g}x",
+    )
+    return _card(
+        title,
+        element("div", curves + roofs, class_="pair")
+        + curve_key(list(found))
+        + _table(head, rows)
+        + _roofs(points),
+    )
+
+
+def _points(runs: Sequence[Run]) -> list[Point]:
+    found = []
+    for run in runs:
+        if "best" in run.get("seconds", {}):
+            roof = run["roof"]
+            rate = roof["flop"] / run["seconds"]["best"]
+            intensity = roof["flop"] / roof["bytes"]
+            found.append(
+                Point(run["name"], roof["level"], intensity, rate, roof["bytes_per_s"], roof["flop_per_s"])
+            )
+    return found
+
+
+def _roofs(points: Sequence[Point]) -> str:
+    """Say how near the roof of the level that holds the data our best kernels come."""
+    told = []
+    for level in LEVELS:
+        shares = {point.name: point.flop_per_s / point.roof for point in points if point.level == level}
+        if shares:
+            told.append(f"{level}: {100 * Speedups(shares).mean:.0f} % over {len(shares)}")
+    text = (
+        "Share of the roof that our best kernels reach, in geometric mean, by the level that holds the data: "
+    )
+    return element("p", escape(text + "; ".join(told)))
+
+
+def _families(runs: Sequence[Run]) -> str:
+    """Show the mean speed-up over the best baseline by family of matrices and case."""
+    columns = cases(runs)
+    head = ["family", "matrices", *(f"{case_name(*case[:2])}, {case[2]}t" for case in columns)]
+    rows = []
+    for family in sorted({run["family"] for run in runs}):
+        some = [run for run in runs if run["family"] == family]
+        row = [family, str(len({run["name"] for run in some}))]
+        for case in columns:
+            found = speedups(of_case(some, case), BEST_BASELINE)
+            below = sum(ratio < FLOOR for ratio in found.ratios.values())
+            row.append(f"{found.mean:.2f}x" + (f" ({below})" if below else "") if found.ratios else "")
+        rows.append(row)
+    words = (
+        f"Geometric mean of the speed-up over the best baseline; in brackets the matrices below {FLOOR:g}x."
+    )
+    return _card("By family", element("p", words) + _table(head, rows))
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    top = element("tr", "".join(element("th", escape(cell)) for cell in head))
+    body = "".join(element("tr", "".join(element("td", escape(cell)) for cell in row)) for row in rows)
+    return element("div", element("table", top + body), class_="scroll")
+
+
+def _card(title: str, content: str) -> str:
+    return element(
+        "section", element("h2", escape(title)) + content, class_="card wide", style="margin-top:20px"
+    )
+
+
+def main() -> None:
+    """Write the page."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--results", type=Path, default=RESULTS / "kernels.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "kernels.html")
+    options = parser.parse_args()
+    if not options.results.exists():
+        raise SystemExit(f"{options.results} does not exist; make it with: python benchmarks/kernels/run.py")
+    options.out.write_text(page(json.loads(options.results.read_text())), encoding="utf-8")
+    print(f"wrote {options.out}")
+
+
+if __name__ == "__main__":
+    main()

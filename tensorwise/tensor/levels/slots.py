@@ -1,0 +1,52 @@
+"""The level P: as many slots below each parent as the longest of its rows has entries."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from tensorwise.tensor import primitives
+from tensorwise.tensor.levels.level import Level, Stage
+from tensorwise.tensor.primitives import Form, Term
+
+
+@final
+@dataclass(frozen=True)
+class Slots(Level):
+    """``pos[p] .. pos[p + 1]`` are the slots below parent p, numbered from 0; what they lack is padding.
+
+    Below the outer part of a split mode and above its inner part this is the slice of SELL-C-sigma
+    (Kreutzer et al., 2014): ``U(i1) P(k#) U(i0:8) S(k)``.
+    """
+
+    letter: ClassVar[str] = "P"
+    pads: ClassVar[bool] = True
+    sorts: ClassVar[bool] = False
+    arrays: ClassVar[tuple[str, ...]] = ("pos",)
+
+    def bounds(self, arrays: Mapping[str, Any], parent: Any) -> tuple[Any, Any]:
+        """Return ``pos[parent]`` and ``pos[parent + 1]``."""
+        return arrays["pos"][parent], arrays["pos"][parent + 1]
+
+    def coordinate(self, arrays: Mapping[str, Any], position: Any, cursor: Any = None) -> Any:
+        """Return the position: it tells slots apart, and nothing in a program asks for their numbers."""
+        return position
+
+    def children(self, arrays: Mapping[str, Any], parent: int, extent: int) -> Iterator[tuple[int, int]]:
+        """Yield the slots below ``parent``."""
+        low, high = self.bounds(arrays, parent)
+        yield from enumerate(range(int(low), int(high)))
+
+    def ascend(
+        self, arrays: Mapping[str, np.ndarray], positions: np.ndarray, extent: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Search the pointers."""
+        parents = np.searchsorted(arrays["pos"], positions, side="right") - 1
+        return parents, positions - arrays["pos"][parents]
+
+    def build(self, stage: Stage) -> tuple[dict[str, np.ndarray], Form]:
+        """Give each parent as many slots as its highest one asks for."""
+        stage.reserve(stage.parents.count, f"pointers above {self}")
+        pos, places = primitives.slots(stage.entries, stage.parents, stage.coordinate)
+        return {"pos": pos}, Form(int(pos[-1]), (Term(places),))

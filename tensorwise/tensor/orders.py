@@ -1,0 +1,119 @@
+"""Orders in which the coordinates of a mode are stored: permutations that a format computes from the entries.
+
+Rows of like length side by side need little padding in slices; rows that share columns side by side
+find gathered operands in the cache. Only the storage is permuted: results come in their own order.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tensorwise.errors import FormatError
+from tensorwise.tensor.entries import Entries
+
+if TYPE_CHECKING:
+    from scipy.sparse import coo_array
+
+LINE: Final = 16
+"""Neighbouring columns that count as one when rows are compared: floats in a cache line."""
+HASHES: Final = 4
+_PRIME: Final = 2**31 - 1
+
+
+def permutation(entries: Entries, mode: int, order: str) -> np.ndarray:
+    """Return which coordinate of ``mode`` is stored at each place, (size,) int64.
+
+    Raises FormatError when ``order`` is unknown or needs a matrix and ``entries`` are none.
+    """
+    name, window = split_name(order)
+    if entries.order != 2 and name in ("rcm", "cluster"):
+        raise FormatError(f"the order {name!r} is for matrices, got a tensor of order {entries.order}")
+    return ORDERS[name](entries, mode, window)
+
+
+def split_name(order: str) -> tuple[str, int]:
+    """Return the name of an order and its window (0: none), as in ``length4096``.
+
+    >>> split_name("length4096"), split_name("rcm")
+    (('length', 4096), ('rcm', 0))
+
+    Raises FormatError for any other text.
+    """
+    name = order.rstrip("0123456789")
+    window = order[len(name) :]
+    if name not in ORDERS or len(window) > 9 or (window and (name != "length" or int(window) < 1)):
+        raise FormatError(
+            f"{order!r} is no order of a mode; there are {', '.join(ORDERS)}, and windows as in length4096"
+        )
+    return name, int(window or 0)
+
+
+def by_length(entries: Entries, mode: int, window: int) -> np.ndarray:
+    """Longest first, stable, among each ``window`` neighbours (0: all); the sigma of SELL-C-sigma."""
+    size = entries.shape[mode]
+    lengths = np.bincount(entries.coordinates[mode], minlength=size)
+    key = lengths.max(initial=0) - lengths
+    if window and window < size:
+        key += (np.arange(size) // window) * (int(key.max(initial=0)) + 1)
+    return np.argsort(key, kind="stable")
+
+
+def by_degree(entries: Entries, mode: int, window: int) -> np.ndarray:
+    """By the mean length of the columns that a row reaches, most popular first: hubs share the cache."""
+    size = entries.shape[mode]
+    here, others = entries.coordinates[mode], [c for m, c in enumerate(entries.coordinates) if m != mode]
+    popular = np.zeros(entries.nnz)
+    for coordinates in others:
+        popular += np.bincount(coordinates)[coordinates] if entries.nnz else 0
+    sums = np.bincount(here, weights=popular, minlength=size)
+    return np.argsort(-sums / np.maximum(np.bincount(here, minlength=size), 1), kind="stable")
+
+
+def reverse_cuthill_mckee(entries: Entries, mode: int, window: int) -> np.ndarray:
+    """Reverse Cuthill-McKee (1969) on the graph whose vertices are rows and columns, rows kept.
+
+    For a matrix with a symmetric pattern this is close to the order of its own graph.
+    """
+    from scipy.sparse import block_array
+    from scipy.sparse.csgraph import reverse_cuthill_mckee as order_of
+
+    matrix = _pattern(entries)
+    rows, columns = entries.shape
+    if rows == columns and (abs(matrix - matrix.T)).nnz == 0:
+        return np.asarray(order_of(matrix.tocsr(), symmetric_mode=True), np.int64)
+    graph = block_array([[None, matrix], [matrix.T, None]], format="csr")
+    order = np.asarray(order_of(graph, symmetric_mode=True), np.int64)
+    kept = order[order < rows] if mode == 0 else order[order >= rows] - rows
+    return kept
+
+
+def by_similarity(entries: Entries, mode: int, window: int) -> np.ndarray:
+    """Rows that share columns side by side: sorted by MinHash signatures (Broder, 1997) of their cache lines."""
+    size = entries.shape[mode]
+    here, other = entries.coordinates[mode], entries.coordinates[1 - mode].astype(np.int64) // LINE
+    signatures = np.full((HASHES, size), _PRIME)
+    rng = np.random.default_rng(0)
+    for signature in signatures:
+        a, b = rng.integers(1, _PRIME, 2)
+        np.minimum.at(signature, here, (a * (other % _PRIME) + b) % _PRIME)
+    return np.lexsort(signatures[::-1])
+
+
+def _pattern(entries: Entries) -> "coo_array":
+    from scipy.sparse import coo_array
+
+    rows, columns = entries.coordinates
+    return coo_array((np.ones(entries.nnz, np.int8), (rows, columns)), entries.shape)
+
+
+ORDERS: Final[Mapping[str, Callable[[Entries, int, int], np.ndarray]]] = MappingProxyType(
+    {
+        "length": by_length,
+        "degree": by_degree,
+        "rcm": reverse_cuthill_mckee,
+        "cluster": by_similarity,
+    }
+)
+"""Name in a format's text -> function of (entries, mode, window)."""

@@ -1,0 +1,39 @@
+"""What ``cache warm`` compiles is what tunings of typical operands ask for."""
+
+import numpy as np
+import pytest
+
+from tensorwise.front.warm import DTYPES, OPS, texts
+from tensorwise.program.generated import GeneratedKernel
+from tensorwise.program.workload import workload
+from tensorwise.space.cpu import cpu_space, portfolio
+from tests.unit.device.cases import tensor
+
+COMMON = texts()
+
+
+def test_about_a_hundred_structures() -> None:
+    assert 80 <= len(COMMON) <= 150
+    assert COMMON.keys() == {text for op in OPS for text in texts([op])}
+    assert not COMMON.keys() & texts(dtypes=DTYPES[1:]).keys()
+    assert texts(["spmm"]).keys() < texts(["spmm"], every=True).keys()
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "n"),
+    [
+        ("spmv", (1000, 1000), None),
+        ("spmv", (4097, 333), None),
+        ("spmm", (2000, 1999), 64),
+        ("spmm", (300, 50_000), 256),
+        ("sddmm", (900, 1100), 64),
+        ("sddmm", (901, 1101), 128),
+        ("mttkrp", (600, 70, 500), 16),
+    ],
+)
+def test_typical_operands_find_their_kernels(op: str, shape: tuple[int, ...], n: int | None) -> None:
+    work = workload(op, tensor(shape, 3000, np.random.default_rng(0)), n=n)
+    space = cpu_space(work.assignment, "A")
+    wanted = [GeneratedKernel(space.program(work, config)).text(work) for config in portfolio(space, work)]
+    assert wanted[0] in COMMON  # the untuned kernel
+    assert sum(text in COMMON for text in wanted) >= 0.8 * len(wanted)

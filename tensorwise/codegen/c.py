@@ -16,7 +16,6 @@ C_TYPES: Final = {
     "f16": "uint16_t", "bf16": "uint16_t", "f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t",
 }  # fmt: skip
 """Element type -> C type in memory; halves are bits, which the prelude's ``widen`` and ``narrow`` convert."""
-HALVES: Final = ("f16", "bf16")
 _INFIX: Final = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "/",
     "lt": "<", "le": "<=", "eq": "==", "ne": "!=", "and": "&", "or": "|",
@@ -147,7 +146,7 @@ class _Printer:
 
     def elements(self, buffer: ir.Buffer, index: ir.Expr, value: ir.Expr) -> Iterator[tuple[str, str]]:
         """Yield (place, value) of the C assignments that a store needs."""
-        half = buffer.elem in HALVES
+        half = buffer.elem in ir.HALVES
         cast = "" if half or buffer.elem == value.type.elem else f"({C_TYPES[buffer.elem]})"
         lanes = index.type.lanes
         text = self.value(value)
@@ -236,7 +235,7 @@ class _Printer:
             case ir.Splat(value=inner, lanes=lanes):
                 return f"tw_splat_{inner.type.elem}x{lanes}({self.scalar(inner)})"
             case ir.Load(buffer=buffer, index=index):
-                half, lanes = buffer.elem in HALVES, index.type.lanes
+                half, lanes = buffer.elem in ir.HALVES, index.type.lanes
                 kept = f"tw_u16x{lanes}" if half else vector
                 if isinstance(index, ir.Ramp):
                     bits = f"*(const {kept}u *)&{buffer.name}[{self.scalar(index.base)}]"
@@ -260,7 +259,7 @@ class _Printer:
                 return name if type.lanes == 1 else f"{name}[{lane}]"
             case ir.Load(buffer=buffer, index=index):
                 element = f"{buffer.name}[{self.scalar(index, lane)}]"
-                return f"tw_widen_{buffer.elem}({element})" if buffer.elem in HALVES else element
+                return f"tw_widen_{buffer.elem}({element})" if buffer.elem in ir.HALVES else element
             case ir.Splat(value=inner):
                 return self.scalar(inner)
             case ir.Ramp(base=base):

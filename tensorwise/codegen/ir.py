@@ -35,8 +35,8 @@ class Type:
 
 
 I64: Final = Type("i64")
-WIDENED: Final = {"f16": "f32", "bf16": "f32", "i32": "i64"}
-"""Elements that only memory knows -> what a Load makes of them. A Store rounds to them, to nearest even."""
+HALVES: Final = ("f16", "bf16")
+"""Elements that only memory knows: a Load makes f32 of them, a Store rounds to nearest even."""
 
 
 class _Arithmetic:
@@ -93,12 +93,12 @@ class Buffer:
     @property
     def item_bytes(self) -> int:
         """Bytes of an element."""
-        return int(self.elem.lstrip("bfi")) // 8
+        return int(self.elem.lstrip("bfiu")) // 8
 
 
 @dataclass(frozen=True)
 class Load(_Arithmetic):
-    """Element, neighbours (Ramp) or gathered elements of a buffer, widened (see ``WIDENED``)."""
+    """Element, neighbours (Ramp) or gathered elements of a buffer. Halves widen to f32, integers to i64."""
 
     buffer: Buffer
     index: "Expr"
@@ -106,7 +106,10 @@ class Load(_Arithmetic):
     @property
     def type(self) -> Type:  # type: ignore[override]
         """The buffer's element type, widened, with the index's lanes."""
-        return Type(WIDENED.get(self.buffer.elem, self.buffer.elem), self.index.type.lanes)
+        elem = self.buffer.elem
+        if elem in HALVES:
+            return Type("f32", self.index.type.lanes)
+        return Type(elem if elem[0] == "f" else "i64", self.index.type.lanes)
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,7 @@ class Accumulation(Nest, abc.ABC):
             )
         if partial:
             self.initial = self.monoid.components[0].identity
-            self.rounds_partial = self.output.elem in ("f16", "bf16") and not (self.private or self.waits)
+            self.rounds_partial = self.output.elem in ir.HALVES and not (self.private or self.waits)
             buffer = self.work if self.waits else self.output
             atomic = env.shared_output
             if env.shared_output and self.private:

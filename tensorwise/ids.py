@@ -15,7 +15,7 @@ def content_id(parts: Iterable[str | bytes | np.ndarray], length: int = 32) -> s
     for part in parts:
         if isinstance(part, np.ndarray):
             digest.update(f"{part.dtype.str}{part.shape}".encode())
-            data: bytes | memoryview = np.ascontiguousarray(part).data.cast("B")
+            data: bytes | memoryview = np.ascontiguousarray(part).reshape(-1).view(np.uint8).data
         else:
             data = part.encode() if isinstance(part, str) else part
         digest.update(f"{len(data)}:".encode())

@@ -4,6 +4,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -54,7 +55,8 @@ class Operator:
         self._fast = bound.fast_call() if isinstance(bound, BoundProgram) else None
         # Asked once: a small kernel runs in the time that these answers take.
         self._shapes = tuple(workload.shape(name) for name in workload.dense)
-        self._dtype, self._out = workload.dtype, (workload.output_shape, workload.output_dtype)
+        self._dtypes = tuple(workload.dtype_of(name) for name in workload.dense)
+        self._out = workload.output_shape, workload.output_dtype
 
     # -- calling ----------------------------------------------------------------------------------------
 
@@ -63,14 +65,15 @@ class Operator:
 
         Args:
             operands: the dense operands in the einsum's order: B (k,) or (k, j) for SpMV and SpMM, B (i, k)
-                and D (k, j) for SDDMM, the factor matrices for MTTKRP. Their dtype is the operator's.
+                and D (k, j) for SDDMM, the factor matrices for MTTKRP. Their dtype is that they were tuned for.
                 The dense-only extent may differ from the tuned one; a layout that the kernel does not
                 expect is copied.
             out: C-contiguous array for the result, overwritten.
 
         Returns:
-            ``out``, or a new array. For SDDMM without ``out`` a ``csr_array`` with the operand's pattern;
-            ``out`` takes its values, one an entry in row-major order.
+            ``out``, or a new array. For SDDMM without ``out`` a ``csr_array`` with the operand's pattern
+            (of float32 for float16 and bfloat16, which SciPy lacks); ``out`` takes its values, one an entry in
+            row-major order.
 
         Raises:
             InputError: wrong number, shape or dtype of operands.
@@ -100,16 +103,17 @@ class Operator:
         return made
 
     def _own_dtype(self, operand: np.ndarray) -> np.ndarray:
-        if not isinstance(operand, np.ndarray) or operand.dtype != self.dtype:
+        (dtype,) = self._dtypes
+        if not isinstance(operand, np.ndarray) or operand.dtype != dtype:
             got = operand.dtype if isinstance(operand, np.ndarray) else type(operand).__name__
-            raise InputError(f"operand must be a {self.dtype} array, got {got}; `operator @ X` converts")
+            raise InputError(f"operand must be a {dtype} array, got {got}; `operator @ X` converts")
         return operand
 
     def _as_tuned(self, operands: tuple[np.ndarray, ...]) -> bool:
-        """Whether the operands are of the tuned shapes and dtype."""
+        """Whether the operands are of the tuned shapes and dtypes."""
         return len(operands) == len(self._shapes) and all(
-            isinstance(operand, np.ndarray) and operand.shape == shape and operand.dtype == self._dtype
-            for operand, shape in zip(operands, self._shapes)
+            isinstance(operand, np.ndarray) and operand.shape == shape and operand.dtype == dtype
+            for operand, shape, dtype in zip(operands, self._shapes, self._dtypes)
         )
 
     def _checked(self, out: np.ndarray, expected: tuple[tuple[int, ...], np.dtype]) -> np.ndarray:
@@ -146,7 +150,7 @@ class Operator:
             )
         with self._lock:
             if key not in self._others:
-                other = Workload(self.workload.op, self.workload.einsum, self.workload.sparse, sizes)
+                other = replace(self.workload, sizes=sizes)
                 bound = self._bound
                 rebound = (
                     bound.resized(other)
@@ -172,8 +176,8 @@ class Operator:
 
     @property
     def dtype(self) -> np.dtype:
-        """float32 or float64."""
-        return self.workload.dtype
+        """dtype of the results: that of all operands, or float32 where float32 and halves are mixed."""
+        return self.workload.value_dtype
 
     @property
     def ndim(self) -> int:
@@ -184,7 +188,7 @@ class Operator:
     """NumPy leaves ``array @ operator`` to us."""
 
     def __matmul__(self, other: np.ndarray) -> np.ndarray:
-        """Return ``A @ other`` for a vector or matrix; other dtypes are converted to the operator's."""
+        """Return ``A @ other`` for a vector or matrix; other dtypes are converted to the tuned one."""
         other = self._converted(other)
         return self.matvec(other) if other.ndim == 1 else self.matmat(other)
 
@@ -221,7 +225,7 @@ class Operator:
         with self._lock:
             key = (X.shape[1],)
             if key not in self._others:
-                other = workload("spmm", self.workload.entries, n=X.shape[1])
+                other = workload("spmm", self.workload.entries, n=X.shape[1], dtypes=self.workload.dtypes)
                 kernel = default_kernel(other)
                 self._others[key] = other, kernel.bind(other, self.threads)
                 if len(self._others) > MOST_WIDTHS:
@@ -250,7 +254,7 @@ class Operator:
                 entries.shape[::-1], (columns, rows), entries.values, entries.dtype, "transpose"
             )
             n = self.workload.sizes.get("j") if self.workload.op == "spmm" else None
-            work = workload(self.workload.op, flipped, n=n)
+            work = workload(self.workload.op, flipped, n=n, dtypes=self.workload.dtypes)
             self._transposed = bind(default_kernel(work), work, self.threads)
             self._transposed._transposed = self
         return self._transposed
@@ -268,7 +272,7 @@ class Operator:
             raise InputError(
                 "complex operands are not supported; apply the operator to real and imaginary parts"
             )
-        return np.asarray(x, dtype=self.dtype)
+        return np.asarray(x, dtype=self._dtypes[0])
 
     # -- telling --------------------------------------------------------------------------------------------
 
@@ -309,7 +313,7 @@ class Operator:
 
     def __repr__(self) -> str:
         chosen = f"{self.format}; {self.schedule}" if self.program else f"kernel {self.kernel}"
-        return f"<Operator {self.workload.op} {self.shape} {self.dtype}, {self.threads} threads: {chosen}>"
+        return f"<Operator {self.workload.op} {self.shape} {self.workload.dtype_text}, {self.threads} threads: {chosen}>"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write operand and choice to one file, which :func:`load` reads.

@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,13 +16,14 @@ import numpy as np
 
 from tensorwise.device.library import LIBRARY
 from tensorwise.device.machine import host
-from tensorwise.errors import CompilerError, InputError
+from tensorwise.errors import CompilerError, InputError, MissingExtraError
 from tensorwise.ids import content_id
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.kernel import Kernel
 from tensorwise.program.program import program_for
 from tensorwise.program.work import check_work
 from tensorwise.program.workload import Workload, einsum_workload
+from tensorwise.tensor.elements import value_dtype
 from tensorwise.tensor.entries import Entries, entries_from
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.toolchain.threads import available_threads
@@ -112,6 +114,7 @@ def _description(operator: "Operator") -> dict[str, Any]:
             }
             for name, entries in work.sparse.items()
         },
+        "dtypes": {name: dtype.name for name, dtype in work.dtypes.items()},
         "kernel": operator.kernel,
         "formats": {name: str(format) for name, format in program.formats.items()} if program else {},
         "schedule": operator.schedule,
@@ -130,8 +133,13 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
+            names = list(file.keys()) if KEY in metadata else []
+            if any(file.get_slice(name).get_dtype() == "BF16" for name in names):
+                value_dtype("bfloat16")  # which safetensors needs NumPy to know
             # What a header says of sizes was compared with the file's own by safe_open.
-            arrays = {name: file.get_tensor(name) for name in file.keys()} if KEY in metadata else {}  # noqa: SIM118
+            arrays = {name: file.get_tensor(name) for name in names}
+    except MissingExtraError:
+        raise
     except Exception as error:  # safetensors' own, OSError, and TypeError for types that NumPy lacks
         raise InputError(f"{path}: cannot be read as an operator ({_short(error)})") from error
     if KEY not in metadata:
@@ -160,7 +168,8 @@ def _workload(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
         if entries.pattern_id != facts["pattern_id"]:
             raise InputError(f"the entries of {name} are not those that were saved")
         sparse[name] = entries
-    work = einsum_workload(description["einsum"], sparse, description["sizes"])
+    dtypes = {name: value_dtype(dtype) for name, dtype in description.get("dtypes", {}).items()}
+    work = einsum_workload(description["einsum"], sparse, description["sizes"], dtypes)
     if work.op != description["op"]:
         raise InputError(f"'{work.einsum}' is {work.op}, not {description['op']!r}")
     return work
@@ -189,7 +198,7 @@ def _with_matrix(work: Workload, matrix: Any, path: str) -> Workload:
             f"{path}: tuned for another matrix ({stored!r} there, {given!r} given); tune this one, or load "
             "without a matrix for the stored one"
         )
-    return Workload(work.op, work.einsum, {name: given}, work.sizes)
+    return replace(work, sparse={name: given})
 
 
 def _checksum(text: str, arrays: Mapping[str, np.ndarray]) -> str:

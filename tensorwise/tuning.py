@@ -29,6 +29,7 @@ from tensorwise.program.workload import Workload, workload
 from tensorwise.search import STRATEGIES
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space, portfolio
+from tensorwise.tensor.elements import value_dtype
 from tensorwise.tensor.entries import entries_from
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.units import time_text
@@ -157,7 +158,7 @@ class TuneResult:
             "threads": self.threads,
             "sizes": dict(self.workload.sizes),
             "nnz": self.workload.entries.nnz,
-            "dtype": str(self.workload.dtype),
+            "dtype": self.workload.dtype_text,
             "best": self.best.to_json(),
             "best_generated": generated,
             "baselines": {name: standing.seconds for name, standing in self.baselines.items()},
@@ -181,7 +182,8 @@ class TuneResult:
             seen.setdefault((row.name, row.format, row.schedule), row)
         lines = [
             f"{self.workload.op} on {' x '.join(map(str, self.workload.entries.shape))}, "
-            f"{self.workload.entries.nnz} entries, {self.workload.dtype}, {self.threads} thread{'s'[: self.threads > 1]}",
+            f"{self.workload.entries.nnz} entries, {self.workload.dtype_text}, "
+            f"{self.threads} thread{'s'[: self.threads > 1]}",
             f"{'kernel':<12} {'time':>10} {'spread':>9} {'x best':>7}  format; schedule",
         ]
         for row in sorted(seen.values(), key=lambda row: row.seconds):
@@ -239,7 +241,9 @@ def tune(
         calls: how often the operator will be called; then conversion counts against a format.
         threads: threads of a call (default: what this process may use).
         strategy: a name of ``tensorwise.search.STRATEGIES``.
-        dtype: float32 or float64; default A's own.
+        dtype: float32, float64, float16 or bfloat16, for all operands; default A's own. A dict names the dtype of
+            some: ``{"A": "bfloat16", "B": "float32"}``; dense ones are otherwise as A. Halves are accumulated in
+            float32, and so is the result unless all operands are of the same half type.
         store: where measurements are remembered: a Store, True for the default one, False for nowhere.
         seed: of operands and search.
         progress: called as the work goes on; observe: called with each candidate that was tried.
@@ -261,7 +265,9 @@ def tune(
     if calls is not None and not calls > 0:
         raise InputError(f"calls must be positive, got {calls}")
     start = time.perf_counter()
-    work = workload(op, entries_from(A, dtype), n=n, mode=mode)
+    dtypes = dict(dtype) if isinstance(dtype, Mapping) else {"A": dtype}
+    entries = entries_from(A, dtypes.pop("A", None))
+    work = workload(op, entries, n=n, mode=mode, dtypes={name: value_dtype(d) for name, d in dtypes.items()})
     work.check_memory(*work.dense, work.assignment.output.tensor)
     budget = budget_s if budget_s is not None else (30.0 if trials is None else math.inf)
     with CpuDevice(threads, seed=seed) as device:
@@ -328,6 +334,11 @@ class _Tuning:
             names = [kernel.name for kernel in available(self.work)]
             for name, measurement in zip(names, self.device.measure_kernels(self.work, names), strict=True):
                 self.libraries[name] = measurement
+            if self.work.halves and any(measurement.ok for measurement in self.libraries.values()):
+                self.notes.append(
+                    f"libraries do not take {self.work.dtype_text}: they compute in float32, and their times "
+                    "include converting dense operands and results at every call"
+                )
             find_compiler()
             seeds = [*self._remembered(), *portfolio(self.space, self.work)]
             search = STRATEGIES[strategy](self.space, self.work, rng, seeds=list(dict.fromkeys(seeds)))

@@ -13,13 +13,10 @@ from typing import Final
 from tensorwise.codegen import ir
 
 C_TYPES: Final = {
-    "f32": "float",
-    "f64": "double",
-    "i32": "int32_t",
-    "i64": "int64_t",
-    "u16": "uint16_t",
-    "u32": "uint32_t",
-}
+    "f16": "uint16_t", "bf16": "uint16_t", "f32": "float", "f64": "double",
+    "i32": "int32_t", "i64": "int64_t", "u16": "uint16_t", "u32": "uint32_t",
+}  # fmt: skip
+"""Element type -> C type in memory; halves are bits, which the prelude's ``widen`` and ``narrow`` convert."""
 _INFIX: Final = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "/",
     "bitand": "&", "shl": "<<", "shr": ">>", "lt": "<", "le": "<=", "eq": "==", "ne": "!=", "and": "&", "or": "|",
@@ -154,16 +151,22 @@ class _Printer:
 
     def elements(self, buffer: ir.Buffer, index: ir.Expr, value: ir.Expr) -> Iterator[tuple[str, str]]:
         """Yield (place, value) of the C assignments that a store needs."""
-        cast = "" if buffer.elem == value.type.elem else f"({C_TYPES[buffer.elem]})"
-        if index.type.lanes == 1:
-            yield f"{buffer.name}[{self.scalar(index)}]", cast + self.value(value)
-        elif isinstance(index, ir.Ramp):
-            pointer = f"*(tw_{buffer.elem}x{index.lanes}u *)&{buffer.name}[{self.scalar(index.base)}]"
-            yield pointer, self.value(value)
+        half = buffer.elem in ir.HALVES
+        cast = "" if half or buffer.elem == value.type.elem else f"({C_TYPES[buffer.elem]})"
+        lanes = index.type.lanes
+        text = self.value(value)
+        if half:
+            text = f"tw_narrow_{buffer.elem}{f'x{lanes}' if lanes > 1 else ''}({text})"
+        if lanes == 1:
+            yield f"{buffer.name}[{self.scalar(index)}]", cast + text
+            return
+        vector = f"tw_u16x{lanes}" if half else f"tw_{buffer.elem}x{lanes}"
+        if isinstance(index, ir.Ramp):
+            yield f"*({vector}u *)&{buffer.name}[{self.scalar(index.base)}]", text
         else:
             name = f"stored{next(self.temporary)}_"
-            yield f"const {self.type(value.type)} {name}", self.value(value)
-            for lane in range(index.type.lanes):
+            yield f"const {vector if half else self.type(value.type)} {name}", text
+            for lane in range(lanes):
                 yield f"{buffer.name}[{self.scalar(index, lane)}]", f"{name}[{lane}]"
 
     def parallel(self, loop: ir.For, lines: list[str], depth: int) -> None:
@@ -238,11 +241,15 @@ class _Printer:
                 return self.list_of(vector, [self.literal(float(value), type.elem)] * type.lanes)
             case ir.Splat(value=inner, lanes=lanes):
                 return f"tw_splat_{inner.type.elem}x{lanes}({self.scalar(inner)})"
-            case ir.Load(buffer=buffer, index=ir.Ramp(base=base, lanes=lanes)):
-                return f"*(const tw_{buffer.elem}x{lanes}u *)&{buffer.name}[{self.scalar(base)}]"
             case ir.Load(buffer=buffer, index=index):
-                parts = [f"{buffer.name}[{self.scalar(index, lane)}]" for lane in range(index.type.lanes)]
-                return self.list_of(vector, parts)
+                half, lanes = buffer.elem in ir.HALVES, index.type.lanes
+                kept = f"tw_u16x{lanes}" if half else vector
+                if isinstance(index, ir.Ramp):
+                    bits = f"*(const {kept}u *)&{buffer.name}[{self.scalar(index.base)}]"
+                else:
+                    parts = [f"{buffer.name}[{self.scalar(index, lane)}]" for lane in range(lanes)]
+                    bits = self.list_of(kept, parts)
+                return f"tw_widen_{buffer.elem}x{lanes}({bits})" if half else bits
             case ir.Op(name=name, args=args, type=type):
                 return self.operation(name, [self.value(argument) for argument in args], type)
         raise TypeError(f"no vector form of {expr}")
@@ -258,7 +265,8 @@ class _Printer:
             case ir.Var(name=name, type=type):
                 return name if type.lanes == 1 else f"{name}[{lane}]"
             case ir.Load(buffer=buffer, index=index):
-                return f"{buffer.name}[{self.scalar(index, lane)}]"
+                element = f"{buffer.name}[{self.scalar(index, lane)}]"
+                return f"tw_widen_{buffer.elem}({element})" if buffer.elem in ir.HALVES else element
             case ir.Splat(value=inner):
                 return self.scalar(inner)
             case ir.Ramp(base=base):

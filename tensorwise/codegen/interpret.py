@@ -222,7 +222,9 @@ class _Machine:
 
     def load(self, expr: ir.Load) -> Value:
         buffer, array, place = expr.buffer, self.buffers[expr.buffer.name], self.value(expr.index)
-        convert: Callable[[Any], Any] = (lambda element: element) if expr.type.is_float else int
+        convert: Callable[[Any], Any] = _NUMBERS[expr.type.elem]
+        if expr.type.is_float and buffer.elem == expr.type.elem:
+            convert = lambda element: element  # noqa: E731 - an array's own element will do
 
         def one(at: int) -> Any:
             self.touch(buffer, at, _READ)

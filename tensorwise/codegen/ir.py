@@ -10,7 +10,7 @@
     bind   = None (serial) | Workers(policy)
     expr   = Const(value, type) | Var(name, type) | Load(buffer, index) | Op(name, expr*, type)
            | Splat(expr, lanes) | Ramp(base, lanes) | Fold(operator, vector)
-    type   = elem x lanes;  elem = f32 | f64 | i32 | i64, in buffers also u16 | u32
+    type   = elem x lanes;  elem = f32 | f64 | i64        (of a buffer also f16 | bf16 | i32 | u16 | u32)
 
 Indices and loop variables are i64. A Load or Store whose index is a Ramp moves ``lanes`` neighbours;
 one whose index is any other vector gathers. Lowering unrolls; printers never do.
@@ -36,6 +36,8 @@ class Type:
 
 
 I64: Final = Type("i64")
+HALVES: Final = ("f16", "bf16")
+"""Elements that only memory knows: a Load makes f32 of them, a Store rounds to nearest even."""
 
 
 class _Arithmetic:
@@ -105,19 +107,26 @@ class Buffer:
     def __getitem__(self, index: "Expr | int") -> "Load":
         return Load(self, as_expr(index))
 
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of an element."""
+        return int(self.elem.lstrip("bfiu")) // 8
+
 
 @dataclass(frozen=True)
 class Load(_Arithmetic):
-    """Element, neighbours (Ramp) or gathered elements of a buffer. shorter integers widen to i64."""
+    """Element, neighbours (Ramp) or gathered elements of a buffer. Halves widen to f32, integers to i64."""
 
     buffer: Buffer
     index: "Expr"
 
     @property
     def type(self) -> Type:  # type: ignore[override]
-        """The buffer's element type with the index's lanes."""
-        elem = self.buffer.elem if self.buffer.elem[0] == "f" else "i64"
-        return Type(elem, self.index.type.lanes)
+        """The buffer's element type, widened, with the index's lanes."""
+        elem = self.buffer.elem
+        if elem in HALVES:
+            return Type("f32", self.index.type.lanes)
+        return Type(elem if elem[0] == "f" else "i64", self.index.type.lanes)
 
 
 @dataclass(frozen=True)
@@ -236,7 +245,7 @@ class Set:
 
 @dataclass(frozen=True)
 class Store:
-    """Write an element, or neighbours when the index is a Ramp."""
+    """Write an element, or neighbours when the index is a Ramp; halves are rounded to nearest even."""
 
     buffer: Buffer
     index: Expr

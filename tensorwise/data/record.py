@@ -206,7 +206,7 @@ def describe(workload: "Workload") -> dict[str, object]:
         "sizes": {index: int(extent) for index, extent in workload.sizes.items()},
         "shape": [int(extent) for extent in workload.entries.shape],
         "nnz": int(workload.entries.nnz),
-        "dtype": str(workload.entries.dtype),
+        "dtype": workload.dtype_text,
     }
 
 

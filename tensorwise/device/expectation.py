@@ -159,7 +159,7 @@ def restricted(
         indices = workload.assignment.access(name).indices
         dense.append(operand.take(chosen, axis=indices.index(index)) if index in indices else operand)
     sizes = {**workload.sizes, index: len(chosen)}
-    return Workload(workload.op, workload.einsum, sparse, sizes), dense
+    return replace(workload, sparse=sparse, sizes=sizes), dense
 
 
 def _restricted_entries(entries: Entries, mode: int, chosen: np.ndarray) -> Entries:

@@ -313,9 +313,8 @@ def _least_bytes(workload: Workload) -> int:
     known = _LEAST_BYTES.get(workload)
     if known is not None:
         return known
-    item = workload.dtype.itemsize
     least = workload.output_dtype.itemsize * math.prod(workload.output_shape)
-    least += item * sum(entries.nnz for entries in workload.sparse.values())
+    least += sum(entries.nnz * entries.dtype.itemsize for entries in workload.sparse.values())
     touched: dict[str, int] = {}
     for name, entries in workload.sparse.items():
         for index, coordinate in zip(
@@ -330,6 +329,7 @@ def _least_bytes(workload: Workload) -> int:
         stored = [touched[index] for index in indices if index in touched]
         free = math.prod(workload.sizes[index] for index in indices if index not in touched)
         # that many combinations at least, when several indices are stored ones
+        item = workload.dtype_of(name).itemsize
         least += item * free * (max(stored) if stored else int(workload.entries.nnz > 0))
     _LEAST_BYTES[workload] = least
     return least

@@ -25,6 +25,7 @@ from tensorwise.device.libraries.contraction import Contraction, contraction
 from tensorwise.program.einsum import Call, Expression
 from tensorwise.program.reference import Reference
 from tensorwise.program.workload import Workload
+from tensorwise.tensor.elements import is_float, is_half, limits
 
 FULL_TERMS: Final = 20_000_000
 FULL_ELEMENTS: Final = 1 << 22
@@ -37,7 +38,7 @@ _BLOCK: Final = 1 << 14  # elements compared at a time: a few such blocks stay i
 
 def poison(out: np.ndarray) -> None:
     """Fill ``out`` with what no kernel writes: NaN, or the smallest integer."""
-    out.fill(np.nan if out.dtype.kind == "f" else np.iinfo(out.dtype).min)
+    out.fill(np.nan if is_float(out.dtype) else np.iinfo(out.dtype).min)
 
 
 @final
@@ -139,19 +140,23 @@ class _Elements:
 
 
 def _interval(reference: Reference, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """Smallest and largest admissible output, rounded outward to ``dtype``; (NaN, NaN) where unknown."""
+    """Smallest and largest admissible output, rounded outward; (NaN, NaN) where unknown.
+
+    They are of ``dtype``, or of float32 where the output is of halves: those are compared in float32.
+    """
     with np.errstate(all="ignore"):
-        if dtype.kind != "f":
+        if not is_float(dtype):
             return reference.value, reference.value
         bound = reference.bound(dtype)
-        low, high = (reference.value - bound).astype(dtype), (reference.value + bound).astype(dtype)
-        return np.nextafter(low, dtype.type(-np.inf)).ravel(), np.nextafter(high, dtype.type(np.inf)).ravel()
+        wide = np.dtype(np.float32) if is_half(dtype) else dtype
+        low, high = (reference.value - bound).astype(wide), (reference.value + bound).astype(wide)
+        return np.nextafter(low, wide.type(-np.inf)).ravel(), np.nextafter(high, wide.type(np.inf)).ravel()
 
 
 def _inside(part: np.ndarray, low: np.ndarray, high: np.ndarray) -> bool:
     flat, low, high = part.ravel(), low.ravel(), high.ravel()
     for start in range(0, flat.size, _BLOCK):
-        block = flat[start : start + _BLOCK]
+        block = flat[start : start + _BLOCK].astype(low.dtype, copy=False)
         if not (
             (block >= low[start : start + _BLOCK]).all() and (block <= high[start : start + _BLOCK]).all()
         ):
@@ -171,7 +176,7 @@ def _sample(
         part = subset(workload, chosen)
         reference = expected(part, operands)
         return _Elements(
-            lambda: reference, workload.dtype, lambda out: out[chosen], "entries", len(chosen), chosen
+            lambda: reference, workload.output_dtype, lambda out: out[chosen], "entries", len(chosen), chosen
         )
     stored = workload.assignment.access(next(iter(workload.sparse))).indices
     output = workload.assignment.output.indices
@@ -258,7 +263,7 @@ class _Projection:
         return sums
 
     def _by_entry(self, out: np.ndarray, starts: np.ndarray) -> np.ndarray:
-        sums: np.ndarray = np.add.reduceat(out * self.weights, starts)
+        sums: np.ndarray = np.add.reduceat(out.astype(np.float64, copy=False) * self.weights, starts)
         return sums
 
 
@@ -302,7 +307,7 @@ def _projection(
         terms = stored_per_row(workload, shape).ravel() * summed
         weight = np.full(value.size, np.abs(weights).sum())
         added = np.full(value.size, count)
-    bound = _projection_bound(magnitude, terms, len(shape.factors) + 1, weight, added, workload.dtype)
+    bound = _projection_bound(magnitude, terms, len(shape.factors) + 1, weight, added, workload.output_dtype)
     bound = np.where(np.isfinite(value) & np.isfinite(magnitude), bound, np.nan)
     return _Projection(value, bound, weights, columns, starts, rows, words)
 
@@ -321,15 +326,19 @@ def _projection_bound(
         magnitude: weighted sum of the magnitudes of the row's outputs.
         weight: sum of the absolute weights.
         added: number of outputs added up.
+        dtype: of the outputs; halves are sums in float32, rounded once more.
     """
-    info = np.finfo(dtype)
+    last = limits(dtype)
+    info = limits(np.dtype(np.float32)) if is_half(dtype) else last
     # gamma_n = n u / (1 - n u) holds for any order of adding; slack is needed for the float64 sums alone
-    relative = (terms + factors + 2) * float(info.eps) / 2
+    relative = (terms + factors + 2) * info.eps / 2
     gamma = np.where(relative < 0.5, relative / (1 - np.minimum(relative, 0.5)), np.inf)
     summing = 4.0 * (terms + factors + added + 2) * float(np.finfo(np.float64).eps) / 2
-    bound = (gamma + summing) * magnitude + float(info.smallest_normal) * (terms + 1) * weight
+    bound = (gamma + summing) * magnitude + info.smallest_normal * (terms + 1) * weight
+    if is_half(dtype):
+        bound += last.eps / 2 * (magnitude + bound) + last.smallest_subnormal / 2 * weight
     # an output this large may overflow on one way of adding and not on another
-    return np.where(magnitude >= 0.1 * float(info.max), np.nan, bound)
+    return np.where(magnitude >= 0.1 * last.max, np.nan, bound)
 
 
 def _stays_finite(workload: Workload, operands: Sequence[np.ndarray]) -> bool:
@@ -349,7 +358,7 @@ def _unwritten(out: np.ndarray) -> str | None:
     flat = out.ravel()
     for start in range(0, flat.size, _BLOCK):
         block = flat[start : start + _BLOCK]
-        bad = np.isnan(block) if out.dtype.kind == "f" else block == np.iinfo(out.dtype).min
+        bad = np.isnan(block) if is_float(out.dtype) else block == np.iinfo(out.dtype).min
         if bad.any():
             place = np.unravel_index(start + int(np.argmax(bad)), out.shape)
             return f"element {tuple(int(c) for c in place)} holds NaN or was not written"

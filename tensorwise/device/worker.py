@@ -39,6 +39,7 @@ from tensorwise.program.kernel import BoundKernel, Kernel
 from tensorwise.program.program import program_for
 from tensorwise.program.work import check_work
 from tensorwise.program.workload import Workload
+from tensorwise.tensor.elements import as_bits, value_dtype
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.memory import available_bytes
 
@@ -70,13 +71,18 @@ def save_workload(workload: Workload, folder: Path) -> None:
         "op": workload.op,
         "einsum": str(workload.einsum),
         "sizes": dict(workload.sizes),
+        "dtypes": {name: dtype.name for name, dtype in workload.dtypes.items()},
         "sparse": {},
     }
     for name, entries in workload.sparse.items():
-        described["sparse"][name] = {"shape": list(entries.shape), "pointers": entries.pointers is not None}
+        described["sparse"][name] = {
+            "shape": list(entries.shape),
+            "dtype": entries.dtype.name,
+            "pointers": entries.pointers is not None,
+        }
         for mode, coordinates in enumerate(entries.coordinates):
             np.save(folder / f"{name}-{mode}.npy", coordinates)
-        np.save(folder / f"{name}-values.npy", entries.values)
+        np.save(folder / f"{name}-values.npy", as_bits(entries.values))
         if entries.pointers is not None:
             np.save(folder / f"{name}-pointers.npy", entries.pointers)
     (folder / "workload.json").write_text(json.dumps(described))
@@ -93,12 +99,13 @@ def load_workload(folder: Path) -> Workload:
         name: Entries(
             tuple(facts["shape"]),
             tuple(array(f"{name}-{mode}") for mode in range(len(facts["shape"]))),
-            array(f"{name}-values"),
+            array(f"{name}-values").view(value_dtype(facts["dtype"])),
             array(f"{name}-pointers") if facts["pointers"] else None,
         )
         for name, facts in described["sparse"].items()
     }
-    return Workload(described["op"], Einsum.parse(described["einsum"]), sparse, described["sizes"])
+    dtypes = {name: value_dtype(dtype) for name, dtype in described["dtypes"].items()}
+    return Workload(described["op"], Einsum.parse(described["einsum"]), sparse, described["sizes"], dtypes)
 
 
 def kernel_of(workload: Workload, request: Json) -> Kernel:

@@ -14,6 +14,7 @@ from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.program import program_for
 from tensorwise.program.work import check_work
 from tensorwise.program.workload import einsum_workload
+from tensorwise.tensor.elements import value_dtype
 from tensorwise.tensor.entries import Entries, entries_from
 from tensorwise.tensor.format import Format, csf, csr
 from tensorwise.toolchain.threads import available_threads
@@ -52,7 +53,9 @@ def tune(
         calls: how often the operator will be called; then conversion counts against a format.
         threads: threads of a call (default: what this process may use).
         strategy: a name of ``tensorwise.search.STRATEGIES``.
-        dtype: float32 or float64; default A's own.
+        dtype: float32, float64, float16 or bfloat16, for all operands; default A's own. A dict names the dtype of
+            some: ``{"A": "bfloat16", "B": "float32"}``; dense ones are otherwise as A. Halves are accumulated in
+            float32, and so is the result unless all operands are of the same half type.
         store: where measurements are remembered: a Store, True for the default one, False for nowhere.
         seed: of operands and search.
         progress: called with what is going on and the share of the budget spent.
@@ -105,7 +108,8 @@ def compile(
             for several. A sparse operand without one is stored as CSR, or CSF from order 3.
         sizes: extents of indices that no operand tells.
         threads: threads of a call (default: what this process may use).
-        dtype: float32 or float64; default that of the sparse operand.
+        dtype: float32, float64, float16 or bfloat16, for all operands; default that of the sparse operand. A dict
+            names the dtype of some; dense ones are otherwise as the first sparse one.
         operands: at least one sparse operand by name: SciPy sparse, torch sparse, ``Entries``, the path of a
             file, ``(shape, coordinates, values)``, or a NumPy array that a format is given for. Dense
             operands may be given as arrays or shapes, which tell sizes only; values are those of a call.
@@ -134,7 +138,12 @@ def compile(
         raise InputError(f"'{parsed}' has no index {strange[0]!r}; it has {', '.join(sorted(indices))}")
     if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
         raise InputError(f"threads must be a positive integer, got {threads!r}")
-    stored, known = _sort_operands(parsed, operands, format, dict(formats or {}), dtype, dict(sizes or {}))
+    given = dict(dtype) if isinstance(dtype, Mapping) else dict.fromkeys(parsed.operands, dtype)
+    strange = [name for name in given if name not in parsed.operands]
+    if strange:
+        raise InputError(f"a dtype is given for {strange[0]!r}; '{parsed}' has {', '.join(parsed.operands)}")
+    dtypes = {name: value_dtype(kind) for name, kind in given.items() if kind is not None}
+    stored, known = _sort_operands(parsed, operands, format, dict(formats or {}), dtypes, dict(sizes or {}))
     chosen = dict(formats or {})
     if format is not None:
         if next(iter(stored)) in chosen:
@@ -146,7 +155,10 @@ def compile(
             f"a format is given for {homeless[0]!r}, but the sparse operands are {', '.join(stored)}"
         )
     count = threads or available_threads()
-    steps = [_step(Einsum((a,)), stored, known, chosen, schedule, count) for a in parsed.assignments]
+    steps = []
+    for assignment in parsed.assignments:
+        steps.append(_step(Einsum((assignment,)), stored, known, chosen, dtypes, schedule, count))
+        dtypes[assignment.output.tensor] = steps[-1].workload.output_dtype  # what a later step reads
     return steps[0] if len(steps) == 1 else Cascade(parsed, steps)
 
 
@@ -192,7 +204,7 @@ def _sort_operands(
     operands: Mapping[str, Any],
     format: Format | str | None,
     formats: Mapping[str, Format | str],
-    dtype: Any,
+    dtypes: Mapping[str, np.dtype],
     sizes: dict[str, int],
 ) -> tuple[dict[str, Entries], dict[str, int]]:
     """Tell stored operands from dense ones; return those, and the sizes that dense ones add."""
@@ -207,11 +219,11 @@ def _sort_operands(
         elif isinstance(given, np.ndarray) and name not in formats:
             dense[name] = given.shape
         else:
-            stored[name] = entries_from(given, dtype)
+            stored[name] = entries_from(given, dtypes.get(name))
     if not stored and format is not None:  # the format says that an array is meant to be stored
         first = next((name for name in dense if isinstance(operands[name], np.ndarray)), None)
         if first is not None:
-            stored[first] = entries_from(operands[first], dtype)
+            stored[first] = entries_from(operands[first], dtypes.get(first))
             del dense[first]
     if not stored:
         raise InputError(
@@ -236,6 +248,7 @@ def _step(
     stored: Mapping[str, Entries],
     sizes: Mapping[str, int],
     formats: Mapping[str, Format | str],
+    dtypes: Mapping[str, np.dtype],
     schedule: str | None,
     threads: int,
 ) -> Operator:
@@ -245,7 +258,9 @@ def _step(
         raise InputError(
             f"'{assignment}' has no sparse operand; compute this step with NumPy between two operators"
         )
-    work = einsum_workload(str(einsum), sparse, {i: s for i, s in sizes.items() if i in assignment.indices})
+    extents = {index: size for index, size in sizes.items() if index in assignment.indices}
+    kinds = {name: dtypes[name] for name in assignment.operands if name in dtypes and name not in sparse}
+    work = einsum_workload(str(einsum), sparse, extents, kinds)
     if schedule is None and not any(name in formats for name in sparse) and len(sparse) == 1:
         return bind(default_kernel(work), work, threads)
     chosen = {name: formats.get(name, csr() if e.order == 2 else csf(e.order)) for name, e in sparse.items()}

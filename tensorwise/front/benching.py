@@ -51,7 +51,7 @@ class Benched:
             "threads": self.threads,
             "sizes": dict(work.sizes),
             "nnz": work.entries.nnz,
-            "dtype": str(work.dtype),
+            "dtype": work.dtype_text,
             "format": str(next(iter(self.program.formats.values()))),
             "schedule": str(self.program.schedule),
             "seconds": self.seconds,
@@ -69,7 +69,7 @@ class Benched:
         work = self.workload
         lines = [
             f"{work.op} on {' x '.join(map(str, work.entries.shape))}, {work.entries.nnz} entries, "
-            f"{work.dtype}, threads: {self.threads}; {self.program.name}"
+            f"{work.dtype_text}, threads: {self.threads}; {self.program.name}"
         ]
         best = min(self.seconds.values())
         spread, conversion = self.to_json()["spread_s"], self._facts("conversion_s")

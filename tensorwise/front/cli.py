@@ -38,7 +38,9 @@ Mode = Annotated[int, typer.Option("--mode", min=0, help="Output mode of mttkrp.
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, max=1024, help="Threads of a call; default: all it may use.")
 ]
-Dtype = Annotated[str, typer.Option("--dtype", help="float32 or float64, whatever the file holds.")]
+Dtype = Annotated[
+    str, typer.Option("--dtype", help="float32, float64, float16 or bfloat16, whatever the file holds.")
+]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the dense operands and of the search.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]
 
@@ -81,7 +83,7 @@ def tune(
 ) -> None:
     """Find the fastest format and schedule for an operation on a sparse operand.
 
-    Computes in float32 unless --dtype says float64. Ctrl-C ends the search with the best found so far.
+    Computes in float32 unless --dtype says otherwise. Ctrl-C ends the search with the best found so far.
     """
     _check_choices(op, dtype)
     from tensorwise.data.store import Store
@@ -129,7 +131,10 @@ def run(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="What `tune --save` or Operator.save wrote.")],
     operands: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[B.npy ...]", help="Dense operands in the einsum's order; none: random."),
+        typer.Argument(
+            metavar="[B.npy ...]",
+            help="Dense operands in the einsum's order (bfloat16 as float32); none: random.",
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -165,14 +170,20 @@ def run(
     operator = load(path, None if matrix is None else _entries(matrix, None), check_machine=not any_machine)
     work = operator.workload
     given = [_array(file) for file in operands or []] or work.operands(np.random.default_rng(seed))
+    for place, (name, array) in enumerate(zip(work.dense, given)):
+        if work.dtype_of(name).name == "bfloat16" and array.dtype == np.float32:  # .npy has no bfloat16
+            given[place] = array.astype(work.dtype_of(name))
     start = time.perf_counter()
     result = operator(*given)
     took_s = time.perf_counter() - start
     sparse = not isinstance(result, np.ndarray)
     if out is not None:
         if out.suffix == ".npy":
+            array = result.data if sparse else result
+            if array.dtype.name == "bfloat16":
+                array = array.astype(np.float32)
             with replacing(out) as file:
-                np.save(file, result.data if sparse else result, allow_pickle=False)
+                np.save(file, array, allow_pickle=False)
         elif sparse:
             write(out, work.entries.with_values(result.data))
         else:
@@ -256,12 +267,13 @@ class _Candidates:
 def _check_choices(op: str, dtype: str) -> None:
     """Wrong names are wrong usage: exit status 2."""
     from tensorwise.program.ops import NAMED
+    from tensorwise.tensor.elements import ELEMS, EXPECTED
 
     known = [*NAMED, "mttkrp"]
     if op not in known:
         raise typer.BadParameter(f"{op!r} is not one of {', '.join(known)}", param_hint="'--op'")
-    if dtype not in ("float32", "float64"):
-        raise typer.BadParameter(f"{dtype!r} is not float32 or float64", param_hint="'--dtype'")
+    if dtype not in ELEMS:
+        raise typer.BadParameter(f"{dtype!r} is not {EXPECTED}", param_hint="'--dtype'")
 
 
 def _refuse_empty(result: "TuneResult") -> None:

@@ -61,7 +61,7 @@ def cache_warm(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Compile the common structures now, once a machine, so that tunings need not: some 120 kernels.
+    """Compile the common structures now, once a machine, so that tunings need not: some 160 kernels.
 
     They are what tunings of spmv, spmm and sddmm (n of 64 and more) and mttkrp (order 3, rank 16) in float32
     try first, whatever the sizes.

@@ -83,7 +83,7 @@ def report_data(operator: Operator, name: str) -> ReportData:
         matrix=name,
         shape=entries.shape,
         nnz=entries.nnz,
-        dtype=str(work.dtype),
+        dtype=work.dtype_text,
         row_lengths=np.bincount(rows, minlength=entries.shape[0]),
         spy=spy_of(rows, columns, (entries.shape[0], entries.shape[1]), _block(shown)),
         op=work.op,
@@ -208,7 +208,7 @@ def _roof(operator: Operator) -> tuple[float | None, float | None, str]:
     }
     moved = operator.workload.compulsory_bytes
     level = next((level for level in LEVELS if moved <= sizes.get(level, math.inf)), LEVELS[-1])
-    return peak.flops[str(operator.dtype)], peak.bandwidth[level], level
+    return peak.flops[str(operator.workload.dtype)], peak.bandwidth[level], level
 
 
 def _environment(result: TuneResult) -> dict[str, str]:

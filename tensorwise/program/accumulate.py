@@ -224,7 +224,8 @@ class Accumulation(Nest, abc.ABC):
             )
         if partial:
             self.initial = self.monoid.components[0].identity
-            buffer = self.output
+            self.rounds_partial = self.output.elem in ir.HALVES and not (self.private or self.waits)
+            buffer = self.work if self.waits else self.output
             atomic = env.shared_output
             if env.shared_output and self.private:
                 buffer, atomic = self.work, False
@@ -232,9 +233,11 @@ class Accumulation(Nest, abc.ABC):
             value = ir.widen(state[0], lanes)
             self.block.append(ir.Reduce(buffer, index, self.monoid.combine, value, atomic))
             return
-        if env.skips_output and not (self.plan.keep_pattern and len(self.plan.formats) == 1):
+        skips = env.skips_output and not (self.plan.keep_pattern and len(self.plan.formats) == 1)
+        if skips and self.initial is None:  # wider strips may have asked for the identity
             self.initial = -1.0 if self.output.elem == "i64" else 0.0
-        self.block.append(Store(self.output, index, ir.widen(monoids.finish(self.monoid, state), lanes)))
+        buffer = self.work if self.waits else self.output
+        self.block.append(Store(buffer, index, ir.widen(monoids.finish(self.monoid, state), lanes)))
 
     def output_index(self, env: Env) -> Expr:
         """Where the output element of this point lies."""

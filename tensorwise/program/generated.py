@@ -11,9 +11,10 @@ import numpy as np
 from tensorwise.errors import InputError
 from tensorwise.program.kernel import BoundKernel, Kernel, address
 from tensorwise.program.packed import PackedOperands, arranged
-from tensorwise.program.program import ELEMS, PlanKey, Program, kernel_text
+from tensorwise.program.program import PlanKey, Program, kernel_text
 from tensorwise.program.schedule import Bound, Schedule
 from tensorwise.program.workload import Workload
+from tensorwise.tensor.elements import as_bits
 from tensorwise.tensor.fibertree import Tensor
 from tensorwise.toolchain.cache import default_cache
 from tensorwise.toolchain.runtime import driver_address
@@ -40,7 +41,8 @@ class GeneratedKernel(Kernel):
 
     def text(self, workload: Workload) -> str:
         """Return the C text for 32-bit indices: what can be compiled before anything is packed."""
-        return kernel_text(PlanKey(self.program.plan(ELEMS[workload.dtype], sizes=workload.sizes)))[0]
+        plan = self.program.plan(workload.elem, sizes=workload.sizes, halves=workload.halves)
+        return kernel_text(PlanKey(plan))[0]
 
 
 @dataclass(frozen=True)
@@ -156,13 +158,15 @@ class BoundProgram(BoundKernel):
         if workload.column_major(workload.dense[0]) or workload.keeps_pattern:
             return None
         shape, out_shape = workload.shape(workload.dense[0]), workload.output_shape
-        dtype, out_dtype = workload.dtype, workload.output_dtype
+        dtype, out_dtype = workload.dtype_of(workload.dense[0]), workload.output_dtype
         function, sizes, keep = call.function, call.sizes, self
         place, out_place = call.places
         layout = ctypes.c_void_p * len(call.pointers)
         free = call.free
         empty, ndarray, addressof = np.empty, np.ndarray, ctypes.addressof
         at: Any = ctypes.c_char.from_buffer  # arrays have the buffer protocol, but their type does not say so
+        if "bfloat16" in (dtype.name, out_dtype.name):  # and these do not have it
+            at = lambda array: ctypes.c_char.from_buffer(as_bits(array))  # type: ignore[arg-type] # noqa: E731
         if 0 in shape or 0 in out_shape:
             return None  # an empty array has no address
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tensorwise.program.workload import Workload
+from tensorwise.tensor.elements import as_bits
 
 
 class BoundKernel(abc.ABC):
@@ -59,6 +60,6 @@ def address(array: np.ndarray) -> int:
     Through the buffer protocol it costs 0.4 us, by ``ndarray.ctypes`` 1.4: small kernels run in that time.
     """
     if array.size and array.flags.carray:
-        buffer: Any = array
+        buffer: Any = as_bits(array)
         return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
     return array.ctypes.data

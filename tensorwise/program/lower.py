@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Final, final
 
 from tensorwise.codegen import ir
-from tensorwise.codegen.ir import Const, Expr, For, If, Let, Ramp, Reg, Set, Stmt, Store, Type, Var
+from tensorwise.codegen.ir import Const, Expr, For, If, Let, Ramp, Reg, Set, Stmt, Store, Var
 from tensorwise.errors import ScheduleError
 from tensorwise.program.accumulate import Accumulation
 from tensorwise.program.nest import Env, Lanes, Loop, State
@@ -40,40 +40,37 @@ def lower(plan: Plan) -> ir.Kernel:
     Raises:
         ScheduleError: a directive does not fit the einsum and formats; the message says which.
     """
-    return _Lowering(plan).run()
+    lowering = _Lowering(plan)
+    kernel = lowering.run()
+    # Known only now: whether partial results wait depends on where accumulators open.
+    return _Lowering(plan, waits=True).run() if lowering.rounds_partial else kernel
 
 
 @final
 class _Lowering(Accumulation):
     def run(self) -> ir.Kernel:
-        """Emit the nest, then put initialisation before and the sum of private copies behind it."""
+        """Emit the nest, then put initialisation before and the sum of copies in ``work`` behind it."""
         self.resolve(
             Env({}, dict.fromkeys(self.plan.formats, State())), lambda env: self.emit(env, self.loops)
         )
         total = self.output_size()
         before: list[Stmt] = []
         after: list[Stmt] = []
-        if self.private:
-            self.initial = None
+        if self.private or self.waits:
             identity = Const(self.monoid.components[0].identity, self.elem)
             e, t = Var("e"), Var("t")
-            before.append(self._even(e, ir.THREADS * total, (Store(self.work, e, identity),)))
-            merged = Var("merged", self.elem)
-            step = Set(merged, ir.compute(self.monoid.combine, merged, self.work[t * total + e]))
-            after.append(
-                self._even(
-                    e,
-                    total,
-                    (
-                        Reg(merged, identity),
-                        For(t, Const(0), ir.THREADS, 1, (step,)),
-                        Store(self.output, e, merged),
-                    ),
-                )
-            )
+            copies = ir.THREADS if self.private else Const(1)
+            before.append(self._even(e, copies * total, (Store(self.work, e, identity),)))
+            finish: tuple[Stmt, ...] = (Store(self.output, e, self.work[e]),)
+            if self.private:
+                merged = Var("merged", self.elem)
+                step = Set(merged, ir.compute(self.monoid.combine, merged, self.work[t * total + e]))
+                loop = For(t, Const(0), ir.THREADS, 1, (step,))
+                finish = (Reg(merged, identity), loop, Store(self.output, e, merged))
+            after.append(self._even(e, total, finish))
         elif self.initial is not None:
             e = Var("e")
-            value = Const(self.initial, Type(self.output.elem))
+            value = Const(self.initial, self.output[e].type)
             before.append(self._even(e, total, (Store(self.output, e, value),)))
         return ir.Kernel(
             self.buffers(), self.sizes(), (*before, *self.block, *after), (str(self.assignment),)
@@ -334,9 +331,9 @@ class _Lowering(Accumulation):
                 width = lanes.vectors * lanes.lanes
             where = {index: coordinates.get(index, Const(0)) for index in access.indices}
             base = self.let("ahead", self.linear(access, where))
-            step = CACHE_LINE_BYTES // (4 if self.plan.elem == "f32" else 8)
-            for offset in range(0, width, step):
-                self.block.append(ir.Prefetch(self.values[directive.tensor], base + offset))
+            asked = self.values[directive.tensor]
+            for offset in range(0, width, CACHE_LINE_BYTES // asked.item_bytes):
+                self.block.append(ir.Prefetch(asked, base + offset))
 
     def reads(self, index: str, env: Env) -> bool:
         """Whether going past the end of ``index`` would touch memory that is not there.

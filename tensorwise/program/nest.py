@@ -82,8 +82,11 @@ Loop = Axis | Lanes
 class Nest(abc.ABC):
     """Names, statements and operands of one kernel under construction."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, waits: bool = False) -> None:
         self.plan = plan
+        self.waits = waits
+        """Results are collected in ``work``, because the output's elements would round partial ones."""
+        self.rounds_partial = False
         self.assignment = plan.assignment
         self.schedule = plan.schedule
         self.monoid = plan.assignment.monoid
@@ -116,7 +119,8 @@ class Nest(abc.ABC):
             for index, size in self.schedule.splits.items()
         }
         self.counts: dict[tuple[str, int], Var] = {}
-        output_elem = "i64" if self.monoid.name in ("argmax", "argmin") else plan.elem
+        output_elem = plan.halves.get(self.assignment.output.tensor, plan.elem)
+        output_elem = "i64" if self.monoid.name in ("argmax", "argmin") else output_elem
         self.output = Buffer("out", output_elem, writable=True)
         self.work = Buffer("work", plan.elem, writable=True)
         self.arrays = {
@@ -134,7 +138,10 @@ class Nest(abc.ABC):
             for name, format in plan.formats.items()
             for mode in format.orders
         }
-        self.values = {name: Buffer(f"{name}_values", plan.elem) for name in self.assignment.operands}
+        self.values = {
+            name: Buffer(f"{name}_values", plan.halves.get(name, plan.elem))
+            for name in self.assignment.operands
+        }
         self.sources = {
             name: Buffer(f"{name}_source", plan.source_elem)
             for name in plan.formats
@@ -161,7 +168,7 @@ class Nest(abc.ABC):
             listed.append(self.values[name])
             if name in self.sources:
                 listed.append(self.sources[name])
-        if self.private:
+        if self.private or self.waits:
             listed.append(self.work)
         names = [buffer.name for buffer in listed]
         if len(set(names)) < len(names):

@@ -6,7 +6,7 @@ import numpy as np
 
 from tensorwise.errors import ScheduleError
 from tensorwise.program.plan import Plan
-from tensorwise.program.program import ELEMS, Program
+from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload
 from tensorwise.tensor.fibertree import Tensor
 from tensorwise.tensor.pack import pack, source_map
@@ -68,11 +68,12 @@ class PackedOperands:
         """Return the plan of ``program`` (this one, or its masked form) for these operands."""
         wide = any(entries.nnz >= 2**31 for entries in self.workload.sparse.values())
         return program.plan(
-            ELEMS[self.workload.dtype],
+            self.workload.elem,
             tensors=self.tensors,
             masked=masked,
             sizes=self.workload.sizes,
             source_elem="i64" if wide else "i32",
+            halves=self.workload.halves,
         )
 
     def array(self, name: str) -> np.ndarray | None:
@@ -82,8 +83,10 @@ class PackedOperands:
         operand, _, kind = name.rpartition("_")
         made: np.ndarray | None = None
         if name == "work":
+            parallel = self.program.schedule.parallel
+            copies = self.threads if parallel and parallel.reduction == "private" else 1
             made = np.empty(
-                int(np.prod(self.workload.output_shape, dtype=np.int64)) * self.threads, self.workload.dtype
+                copies * int(np.prod(self.workload.output_shape, dtype=np.int64)), self.workload.dtype
             )
         elif operand in self.tensors and kind == "values":
             made = self.tensors[operand].values

@@ -1,7 +1,7 @@
 """The Plan: everything that lowering needs to know, checked before a loop is emitted."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tensorwise.errors import ScheduleError
 from tensorwise.program.einsum import Assignment
@@ -18,11 +18,12 @@ class Plan:
         formats: sparse operand -> format, its modes named by the operand's indices.
         widths: sparse operand -> element types of the arrays of each level, then of its permutation if
             its format has one.
-        elem: ``f32`` or ``f64``.
+        elem: ``f32`` or ``f64``: what is computed in, and what operands are kept in unless ``halves`` says otherwise.
         column_major: dense operands whose first index is contiguous.
         keep_pattern: the output holds one value an entry of the first sparse operand.
         masked: consult the source map before a stored position contributes.
         exact: indices whose extent is a multiple of their constant split, so that no guard is needed.
+        halves: operands, and the output, that are kept in ``f16`` or ``bf16``.
     """
 
     assignment: Assignment
@@ -35,6 +36,7 @@ class Plan:
     masked: bool
     exact: frozenset[str]
     source_elem: str = "i32"
+    halves: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def padded(self) -> bool:

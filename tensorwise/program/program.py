@@ -19,7 +19,6 @@ from tensorwise.tensor.format import Format
 from tensorwise.tensor.remap import Axis
 
 INDEX = np.dtype(np.int32)
-ELEMS = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
 
 
 @dataclass(frozen=True)
@@ -99,6 +98,7 @@ class Program:
         masked: bool | None = None,
         sizes: Mapping[str, int] | None = None,
         source_elem: str = "i32",
+        halves: Mapping[str, str] | None = None,
     ) -> Plan:
         """Return all that lowering needs.
 
@@ -107,6 +107,7 @@ class Program:
             masked: consult the source map (default: only where padding cannot be multiplied along).
             sizes: extents, which tell where a guard at the end of a constant split is not needed.
             source_elem: element type of source maps.
+            halves: operands and output that are kept in ``f16`` or ``bf16`` (see ``Workload.halves``).
         """
         widths = {
             name: (
@@ -142,7 +143,7 @@ class Program:
             masked = padded and not self.can_multiply_padding()
         return Plan(
             self.assignment, self.formats, widths, self.schedule, elem, columns,  # type: ignore[arg-type]
-            self.keeps_pattern, masked, exact, source_elem,
+            self.keeps_pattern, masked, exact, source_elem, halves or {},
         )  # fmt: skip
 
     def lowered(self, elem: str = "f32") -> ir.Kernel:
@@ -239,7 +240,7 @@ class PlanKey:
         self.key = (
             str(plan.assignment), formats, tuple(sorted(plan.widths.items())), tuple(sorted(splits.items())),
             tuple(rest), plan.elem, plan.column_major, plan.keep_pattern, plan.masked, plan.exact,
-            plan.source_elem,
+            plan.source_elem, tuple(sorted(plan.halves.items())),
         )  # fmt: skip
 
     def __hash__(self) -> int:

@@ -7,8 +7,13 @@ values) and the number of terms, from which the componentwise error bound follow
     |y - reference| <= 4 (terms + factors + 2) u magnitude + smallest normal        (u = unit roundoff)
 
 which covers any order of summation, any association of the factors and fused multiply-add
-(Higham, Accuracy and Stability of Numerical Algorithms, section 3.1). A coordinate (argmax, argmin) must be
-exact, unless the runner-up is within that bound.
+(Higham, Accuracy and Stability of Numerical Algorithms, section 3.1). A result in float16 or bfloat16 is accumulated
+in float32, from operands that are exact there, and rounded once more when it is stored: with e that bound in float32,
+u' the half's unit roundoff and s' its smallest subnormal number,
+
+    |y - reference| <= e + u' (|reference| + e) + s' / 2
+
+A coordinate (argmax, argmin) must be exact, unless the runner-up is within that bound.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,6 +23,7 @@ import numpy as np
 
 from tensorwise.program.einsum import Access, Assignment, Call, Constant, Expression
 from tensorwise.program.ops import COMBINE
+from tensorwise.tensor.elements import is_float, is_half, limits
 from tensorwise.tensor.entries import Entries
 
 
@@ -35,12 +41,15 @@ class Reference:
     finite: bool = False
 
     def bound(self, dtype: np.dtype) -> np.ndarray:
-        """Return the largest admissible absolute error of each element for arithmetic in ``dtype``."""
-        info = np.finfo(dtype)
+        """Return the largest admissible absolute error of each element of a result in ``dtype``."""
+        info = limits(np.dtype(np.float32) if is_half(dtype) else dtype)
         with np.errstate(over="ignore", invalid="ignore"):
-            relative = 4.0 * (self.terms + self.factors + 2) * float(info.eps) / 2
-            tiny = float(info.smallest_normal) * (self.terms + 1)
-            return np.asarray(relative * self.magnitude + tiny)
+            relative = 4.0 * (self.terms + self.factors + 2) * info.eps / 2
+            error = np.asarray(relative * self.magnitude + info.smallest_normal * (self.terms + 1))
+            if is_half(dtype):
+                last = limits(dtype)
+                error += last.eps / 2 * (np.abs(self.value) + error) + last.smallest_subnormal / 2
+            return error
 
     def mismatch(self, actual: np.ndarray) -> str | None:
         """Return None when ``actual`` agrees within the bound, else a sentence naming the worst element.
@@ -52,10 +61,10 @@ class Reference:
             return f"shape {actual.shape} instead of {self.value.shape}"
         if self.value.size == 0:
             return None
-        dtype = actual.dtype if actual.dtype.kind == "f" else np.dtype(np.float64)
+        dtype = actual.dtype if is_float(actual.dtype) else np.dtype(np.float64)
         got = actual.astype(np.float64)
         with np.errstate(invalid="ignore", over="ignore"):
-            near_overflow = self.magnitude * (1 + 1e-4) >= float(np.finfo(dtype).max)
+            near_overflow = self.magnitude * (1 + 1e-4) >= limits(dtype).max
             near_overflow &= self.finite | np.isfinite(self.magnitude)
             error = np.abs(got - self.value)
             right = (error <= self.bound(dtype)) & np.isfinite(got) & np.isfinite(self.value)
@@ -93,7 +102,8 @@ def reference(
             instead of a dense array.
         chunk_terms: terms evaluated at a time, which bounds the memory used.
     """
-    factors, dtype = len(assignment.accesses), next(iter(sparse.values())).dtype
+    factors = len(assignment.accesses)
+    wide = any(entries.dtype == np.float64 for entries in sparse.values())
     coordinates, values, entry = _join(assignment, sparse)
     count = len(next(iter(values.values()))) if values else 1
     free = [index for index in assignment.indices if index not in coordinates]
@@ -155,7 +165,8 @@ def reference(
             np.add.at(terms, target, float(repeats))
     if not single:
         value = np.where(terms == 0, -1.0, best.argument)
-        close = best.gap() <= Reference(value, magnitude, np.ones_like(terms), factors).bound(dtype)
+        computed = np.dtype(np.float64 if wide else np.float32)
+        close = best.gap() <= Reference(value, magnitude, np.ones_like(terms), factors).bound(computed)
         magnitude = np.where(close, np.inf, 0.0)
     elif assignment.reduction == "mean":
         with np.errstate(all="ignore"):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +12,7 @@ from tensorwise.ids import content_id
 from tensorwise.program.einsum import Assignment, Einsum
 from tensorwise.program.ops import NAMED, mttkrp
 from tensorwise.program.reference import Reference, reference
+from tensorwise.tensor.elements import ELEMS, is_half
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.memory import available_bytes
 
@@ -25,15 +26,24 @@ class Workload:
         einsum: a single assignment.
         sparse: operand name -> its stored entries.
         sizes: index -> extent.
+        dtypes: dense operand -> its dtype, where it is not that of the first sparse operand.
     """
 
     op: str
     einsum: Einsum
     sparse: Mapping[str, Entries]
     sizes: Mapping[str, int]
+    dtypes: Mapping[str, np.dtype] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise InputError where a tensor that is read twice cannot be the same tensor both times."""
+        """Raise InputError where dtypes do not go together, or a tensor that is read twice cannot be the same
+        tensor both times."""
+        kinds = {name: self.dtype_of(name) for name in self.einsum.operands}
+        if len({dtype == np.float64 for dtype in kinds.values()}) > 1:
+            raise InputError(
+                f"the operands are {_listed(kinds)}: float64 goes with float64 only, while float32, float16 and "
+                "bfloat16 may be mixed; convert some of them"
+            )
         for access in self.assignment.accesses:
             first = self.assignment.access(access.tensor)
             if access == first:
@@ -61,8 +71,38 @@ class Workload:
 
     @property
     def dtype(self) -> np.dtype:
-        """float32 or float64: the type of all operands and of the output."""
-        return self.entries.dtype
+        """float32 or float64: what is computed in, and what operands are unless they are halves."""
+        return np.dtype(np.float64 if self.entries.dtype == np.float64 else np.float32)
+
+    @property
+    def elem(self) -> str:
+        """``dtype`` as the loop IR calls it: ``f32`` or ``f64``."""
+        return ELEMS[self.dtype.name]
+
+    def dtype_of(self, operand: str) -> np.dtype:
+        """dtype of an operand: float16, bfloat16, float32 or float64."""
+        if operand in self.sparse:
+            return self.sparse[operand].dtype
+        return self.dtypes.get(operand, self.entries.dtype)
+
+    @cached_property
+    def value_dtype(self) -> np.dtype:
+        """dtype of the values that come out: the operands' where they share one, else float32."""
+        kinds = {self.dtype_of(name) for name in self.einsum.operands}
+        return kinds.pop() if len(kinds) == 1 else np.dtype(np.float32)
+
+    @property
+    def dtype_text(self) -> str:
+        """The dtype of all operands, or that of each: ``bfloat16`` or ``A bfloat16, B float32``."""
+        kinds = {name: self.dtype_of(name) for name in self.einsum.operands}
+        return _listed(kinds) if len(set(kinds.values())) > 1 else str(self.value_dtype)
+
+    @property
+    def halves(self) -> dict[str, str]:
+        """Tensors kept in 16 bits, the output among them -> ``f16`` or ``bf16``."""
+        kinds = {name: self.dtype_of(name) for name in self.einsum.operands}
+        kinds[self.assignment.output.tensor] = self.output_dtype
+        return {name: ELEMS[dtype.name] for name, dtype in kinds.items() if is_half(dtype)}
 
     @property
     def dense(self) -> tuple[str, ...]:
@@ -71,10 +111,12 @@ class Workload:
 
     @cached_property
     def id(self) -> str:
-        """Content id: einsum, sizes, dtype and sparsity patterns (values do not change the cost)."""
+        """Content id: einsum, sizes, dtypes and sparsity patterns (values do not change the cost)."""
         patterns = [part for name, e in self.sparse.items() for part in (name, e.pattern_id)]
         sizes = ",".join(f"{index}={extent}" for index, extent in sorted(self.sizes.items()))
-        return content_id([str(self.einsum), sizes, self.dtype.str, *patterns])
+        kinds = {self.dtype_of(name) for name in self.einsum.operands}
+        dtypes = self.value_dtype.str if len(kinds) == 1 else self.dtype_text
+        return content_id([str(self.einsum), sizes, dtypes, *patterns])
 
     @property
     def keeps_pattern(self) -> bool:
@@ -91,8 +133,9 @@ class Workload:
 
     @property
     def output_dtype(self) -> np.dtype:
-        """dtype of the output: int64 for coordinates (argmax, argmin), else the operands'."""
-        return np.dtype(np.int64) if self.assignment.reduction in ("argmax", "argmin") else self.dtype
+        """dtype of the output: int64 for coordinates (argmax, argmin), else ``value_dtype``."""
+        arguments = self.assignment.reduction in ("argmax", "argmin")
+        return np.dtype(np.int64) if arguments else self.value_dtype
 
     def shape(self, tensor: str) -> tuple[int, ...]:
         """Shape of an operand or of the (dense) output."""
@@ -113,18 +156,18 @@ class Workload:
     @property
     def compulsory_bytes(self) -> int:
         """Bytes that any implementation moves: each operand read once, the output written once."""
-        item = self.dtype.itemsize
-        dense = sum(int(np.prod(self.shape(name), dtype=object)) for name in self.dense)
-        stored = sum(e.nnz * (item + 4) for e in self.sparse.values())
-        return (
-            stored + item * dense + self.output_dtype.itemsize * int(np.prod(self.output_shape, dtype=object))
-        )
+        moved = sum(e.nnz * (e.dtype.itemsize + 4) for e in self.sparse.values())
+        shapes = [(self.shape(name), self.dtype_of(name)) for name in self.dense]
+        for shape, dtype in [*shapes, (self.output_shape, self.output_dtype)]:
+            moved += dtype.itemsize * int(np.prod(shape, dtype=object))
+        return moved
 
     def operands(self, rng: np.random.Generator) -> list[np.ndarray]:
         """Draw dense operands in [-1, 1) in the layout that a call prefers (see ``column_major``)."""
         drawn = []
         for name in self.dense:
             array = rng.random(self.shape(name), dtype=self.dtype.type) * 2 - 1
+            array = array.astype(self.dtype_of(name), copy=False)
             drawn.append(np.asfortranarray(array) if self.column_major(name) else array)
         return drawn
 
@@ -149,10 +192,13 @@ class Workload:
                 raise InputError(f"operand {name} must be a NumPy array, got {type(operand).__name__}")
             if operand.shape != self.shape(name):
                 raise InputError(f"operand {name} must have shape {self.shape(name)}, got {operand.shape}")
-            if operand.dtype != self.dtype:
+            dtype = self.dtype_of(name)
+            if operand.dtype != dtype:
+                like = " as the sparse operand is" if dtype == self.entries.dtype else ""
+                home = "ml_dtypes" if dtype.name == "bfloat16" else "numpy"
                 raise InputError(
-                    f"operand {name} must be {self.dtype} as the sparse operand is, got {operand.dtype}; "
-                    f"convert it with .astype(numpy.{self.dtype}) or tune the matrix in {operand.dtype}"
+                    f"operand {name} must be {dtype}{like}, got {operand.dtype}; "
+                    f"convert it with .astype({home}.{dtype}) or tune the matrix in {operand.dtype}"
                 )
 
     def check_memory(self, *tensors: str) -> None:
@@ -172,7 +218,8 @@ class Workload:
         return self.output_shape if tensor == self.assignment.output.tensor else self.shape(tensor)
 
     def _item_bytes(self, tensor: str) -> int:
-        return (self.output_dtype if tensor == self.assignment.output.tensor else self.dtype).itemsize
+        is_output = tensor == self.assignment.output.tensor
+        return (self.output_dtype if is_output else self.dtype_of(tensor)).itemsize
 
     def reference(self, operands: Sequence[np.ndarray]) -> Reference:
         """Return the dense reference of this workload (see :mod:`tensorwise.program.reference`)."""
@@ -180,7 +227,14 @@ class Workload:
         return reference(self.assignment, self.sparse, dense, self.sizes, keep_pattern=self.keeps_pattern)
 
 
-def workload(op: str, a: Entries, *, n: int | None = None, mode: int = 0) -> Workload:
+def workload(
+    op: str,
+    a: Entries,
+    *,
+    n: int | None = None,
+    mode: int = 0,
+    dtypes: Mapping[str, np.dtype] | None = None,
+) -> Workload:
     """Build the workload of a named operation on the stored entries ``a``.
 
     Args:
@@ -188,9 +242,10 @@ def workload(op: str, a: Entries, *, n: int | None = None, mode: int = 0) -> Wor
         n: extent of the dense-only index: columns of B in SpMM (default 64), inner dimension of
             SDDMM (64), rank of MTTKRP (16) and TTM (16).
         mode: output mode of MTTKRP.
+        dtypes: dense operand -> dtype, where it is not that of ``a``.
 
     Raises:
-        InputError: unknown operation, or one that does not fit the order of ``a``.
+        InputError: unknown operation, or one that does not fit the order of ``a``; dtypes that do not go together.
     """
     if op == "mttkrp":
         if not 3 <= a.order <= 5:
@@ -219,16 +274,22 @@ def workload(op: str, a: Entries, *, n: int | None = None, mode: int = 0) -> Wor
         sizes |= dict.fromkeys(free, extent)
     elif n is not None and n != 1:
         raise InputError(f"{op} has no dense-only index, so n must be left out (got n={n})")
-    return Workload(op, einsum, {"A": a}, sizes)
+    return Workload(op, einsum, {"A": a}, sizes, _known(einsum, dtypes or {}))
 
 
-def einsum_workload(text: str, sparse: Mapping[str, Entries], sizes: Mapping[str, int]) -> Workload:
+def einsum_workload(
+    text: str,
+    sparse: Mapping[str, Entries],
+    sizes: Mapping[str, int],
+    dtypes: Mapping[str, np.dtype] | None = None,
+) -> Workload:
     """Build the workload of an einsum written by hand.
 
     Args:
         text: a single assignment.
         sparse: stored operands by name; those that ``text`` names besides are dense.
         sizes: extents of the indices that no stored operand has; others may be repeated.
+        dtypes: dense operand -> dtype, where it is not that of the first stored operand.
 
     The workload's ``op`` is the operation's name where ``text`` is exactly that of a named operation,
     else ``einsum``.
@@ -245,8 +306,6 @@ def einsum_workload(text: str, sparse: Mapping[str, Entries], sizes: Mapping[str
         )
     if not sparse:
         raise InputError(f"'{assignment}' has no sparse operand; give one, or use numpy.einsum")
-    if len({entries.dtype for entries in sparse.values()}) > 1:
-        raise InputError("the sparse operands differ in dtype; convert them to the same one")
     found: dict[str, int] = {}
     for name, entries in sparse.items():
         indices = assignment.access(name).indices
@@ -268,7 +327,21 @@ def einsum_workload(text: str, sparse: Mapping[str, Entries], sizes: Mapping[str
     names = {NAMED[op]: op for op in NAMED}
     names |= {mttkrp(order, mode): "mttkrp" for order in (3, 4, 5) for mode in range(order)}
     op = names.get(str(einsum), "einsum") if next(iter(sparse)) == "A" and len(sparse) == 1 else "einsum"
-    return Workload(op, einsum, dict(sparse), {index: int(found[index]) for index in assignment.indices})
+    sizes = {index: int(found[index]) for index in assignment.indices}
+    return Workload(op, einsum, dict(sparse), sizes, _known(einsum, dtypes or {}))
+
+
+def _known(einsum: Einsum, dtypes: Mapping[str, np.dtype]) -> dict[str, np.dtype]:
+    unknown = [name for name in dtypes if name not in einsum.operands]
+    if unknown:
+        raise InputError(
+            f"a dtype is given for {unknown[0]!r}, but '{einsum}' has the operands {', '.join(einsum.operands)}"
+        )
+    return dict(dtypes)
+
+
+def _listed(kinds: Mapping[str, np.dtype]) -> str:
+    return ", ".join(f"{name} {dtype}" for name, dtype in kinds.items())
 
 
 def _agree(found: dict[str, int], more: Mapping[str, int], source: str) -> None:

@@ -580,7 +580,7 @@ def _default_prefetch(sparse: str) -> Callable[[Earlier, Workload], Value]:
             return 0
         access = w.assignment.access(_prefetched(w.assignment, sparse, earlier))
         extent = math.prod(w.sizes[index] for index in access.indices)
-        return 8 if extent * w.dtype.itemsize > PREFETCHED_BYTES else 0
+        return 8 if extent * w.dtype_of(access.tensor).itemsize > PREFETCHED_BYTES else 0
 
     return prefer
 

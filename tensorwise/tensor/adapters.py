@@ -21,6 +21,7 @@ from tensorwise.tensor.canonical import (
     checked_shape,
     rows_of,
 )
+from tensorwise.tensor.elements import is_half, value_dtype
 from tensorwise.tensor.entries import Entries, from_compressed, from_coordinates
 
 
@@ -46,7 +47,7 @@ def adapt(obj: Any, dtype: np.dtype | None) -> Entries | None:
 def from_dense(array: np.ndarray, dtype: np.dtype | None, source: str) -> Entries:
     plain = as_array(array, source)
     shape = checked_shape(plain.shape, source)
-    if plain.dtype.kind not in "biufc":
+    if plain.dtype.kind not in "biufc" and not is_half(plain.dtype):
         raise InputError(f"{source}: dtype {plain.dtype}; expected real numbers")
     coordinates = np.nonzero(plain)  # NaN counts as nonzero; row-major
     return from_coordinates(shape, coordinates, plain[coordinates], dtype, source)
@@ -137,10 +138,13 @@ def from_torch(tensor: Any, dtype: np.dtype | None, torch: Any) -> Entries:
     source = f"torch tensor ({str(tensor.layout).removeprefix('torch.')})"
 
     def plain(part: Any) -> np.ndarray:
-        part = part.detach().cpu()
+        part = part.detach().cpu().resolve_conj().resolve_neg()
+        if part.dtype == torch.bfloat16 and dtype is not None and not is_half(dtype):
+            part = part.to(torch.float32)  # ml_dtypes is not needed for this
         if part.dtype == torch.bfloat16:
-            part = part.to(torch.float32)
-        array: np.ndarray = part.resolve_conj().resolve_neg().numpy()
+            bits: np.ndarray = part.contiguous().view(torch.int16).numpy()
+            return bits.view(value_dtype("bfloat16"))
+        array: np.ndarray = part.numpy()
         return array
 
     try:

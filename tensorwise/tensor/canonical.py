@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tensorwise.errors import InputError
+from tensorwise.tensor.elements import is_half, value_dtype
 
 #: More modes than this is a mistake (a text file read with the wrong separator), not a tensor.
 MAX_ORDER = 32
@@ -54,23 +55,15 @@ def pointers_fit(rows: int, nnz: int) -> bool:
 
 
 def checked_dtype(dtype: Any) -> np.dtype | None:
-    """float32, float64 or None from ``dtype``; anything else is an InputError."""
-    if dtype is None:
-        return None
-    try:
-        result = np.dtype(dtype)
-    except TypeError as error:
-        raise InputError(f"dtype {dtype!r} is not a NumPy dtype; expected float32 or float64") from error
-    if result not in (np.float32, np.float64):
-        raise InputError(f"dtype {result} is not supported for values; expected float32 or float64")
-    return np.dtype(np.float32 if result == np.float32 else np.float64)
+    """A dtype of values (see ``elements``) or None from ``dtype``; anything else is an InputError."""
+    return None if dtype is None else value_dtype(dtype)
 
 
 def checked_values(values: Any, dtype: np.dtype | None, source: str, copy: bool = True) -> np.ndarray:
-    """Return ``values`` as a contiguous float32 or float64 array (a fresh one with ``copy``).
+    """Return ``values`` as a contiguous array of a dtype of values (a fresh one with ``copy``).
 
-    Without ``dtype``: float32 stays, bool, float16 and integers of up to 16 bits become float32 (exactly),
-    everything else becomes float64.
+    Without ``dtype``: float32, float16 and bfloat16 stay, bool and integers of up to 16 bits become float32
+    (exactly), everything else becomes float64.
     """
     array = as_array(values, f"{source}: values")
     if array.dtype.kind == "c":
@@ -78,9 +71,11 @@ def checked_values(values: Any, dtype: np.dtype | None, source: str, copy: bool 
             f"{source}: values are {array.dtype}; complex numbers are not supported, "
             "give the real and the imaginary part as two matrices"
         )
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind not in "biuf" and not is_half(array.dtype):
         raise InputError(f"{source}: values have dtype {array.dtype}; expected real numbers")
-    if dtype is None:
+    if dtype is None and is_half(array.dtype):
+        dtype = value_dtype(array.dtype)
+    elif dtype is None:
         wide = np.result_type(array.dtype, np.float32)
         dtype = np.dtype(np.float32 if wide == np.float32 else np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -203,7 +198,7 @@ def row_major(
     """Sort valid coordinates row-major and sum duplicates; returns the arguments themselves when in order
     already.
 
-    Duplicates are summed in the order given, in float64, and rounded once to the dtype of ``values``;
+    Duplicates are summed in the order given, in float64, and rounded to the dtype of ``values``;
     with ``logical`` (values of a boolean matrix) they are combined by "or".
     """
     coords = tuple(coordinates)

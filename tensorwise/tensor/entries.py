@@ -26,6 +26,7 @@ from tensorwise.tensor.canonical import (
     row_major,
     rows_of,
 )
+from tensorwise.tensor.elements import as_bits, is_half
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -44,7 +45,7 @@ class Entries:
     Attributes:
         shape: size of each mode, at least two.
         coordinates: one array (nnz,) a mode; int32 if every dimension is below 2**31, else int64.
-        values: (nnz,) float32 or float64, C-contiguous; explicit zeros, NaN and Inf are entries too.
+        values: (nnz,) float16, bfloat16, float32 or float64, C-contiguous; explicit zeros, NaN and Inf are entries too.
         pointers: row pointers (rows + 1,) of a matrix, int32 if nnz < 2**31 else int64. None for other
             orders, and for matrices of far more rows than entries (rows > 32 nnz + 2**20); `row_pointers`
             makes them on demand.
@@ -73,7 +74,7 @@ class Entries:
 
     @property
     def dtype(self) -> np.dtype:
-        """float32 or float64."""
+        """float16, bfloat16, float32 or float64."""
         return self.values.dtype
 
     @cached_property
@@ -110,7 +111,7 @@ class Entries:
         return self._sharing_pattern(fresh)
 
     def astype(self, dtype: Any) -> "Entries":
-        """The same entries with float32 or float64 values; itself when nothing changes."""
+        """The same entries with values of another dtype (as in `entries_from`); itself when nothing changes."""
         target = checked_dtype(dtype)
         if target is None or target == self.dtype:
             return self
@@ -126,6 +127,8 @@ class Entries:
     def to_scipy(self) -> "csr_array":
         """A ``csr_array`` that shares these (read-only) arrays wherever one index dtype serves all of them.
 
+        SciPy has no float16 or bfloat16: such values become float32, which holds them exactly.
+
         Raises:
             InputError: the order is not 2, or the rows are too many for pointers.
         """
@@ -134,9 +137,10 @@ class Entries:
         if self.order != 2:
             raise InputError(f"SciPy's csr_array holds matrices; this tensor has order {self.order}")
         pointers, columns = self.row_pointers(), self.coordinates[1]
+        values = self.values.astype(np.float32) if is_half(self.dtype) else self.values
         index = np.result_type(pointers.dtype, columns.dtype)
         result = csr_array(
-            (self.values, columns.astype(index, copy=False), pointers.astype(index, copy=False)),
+            (values, columns.astype(index, copy=False), pointers.astype(index, copy=False)),
             shape=(self.shape[0], self.shape[1]),
         )
         result.has_canonical_format = True  # known here; saves SciPy a pass over the indices
@@ -161,17 +165,19 @@ def entries_from(obj: Any, dtype: Any = None) -> Entries:
               array (order, nnz)), and values (nnz,), or None for ones;
             - `Entries`;
             - a path (str or os.PathLike) of a file that `tensorwise.tensor.files.read` reads.
-        dtype: float32 or float64 for the values. By default float32 stays; bool, float16 and integers of
-            up to 16 bits become float32, which holds them exactly; all others (float64, int32, int64, ...)
-            become float64, in which integers beyond 2**53 are rounded. True becomes 1.
+        dtype: float32, float64, float16 or bfloat16 for the values (bfloat16 needs ml_dtypes, the extra
+            ``bfloat16``). By default float32, float16 and bfloat16 stay; bool and integers of up to 16 bits
+            become float32, which holds them exactly; all others (float64, int32, int64, ...) become
+            float64, in which integers beyond 2**53 are rounded. True becomes 1.
 
-    Entries may come in any order. Duplicates are summed: in the order given, in float64, rounded once to
+    Entries may come in any order. Duplicates are summed: in the order given, in float64, rounded to
     the dtype of the result (boolean duplicates are combined by "or"). NaN and Inf are kept.
 
     Raises:
         InputError: complex or non-numeric values, indices outside the shape (the message names the entry),
             pointers that fall or do not end at the number of indices, wrong lengths or dimensions,
             unreadable files.
+        MissingExtraError: bfloat16 was asked for, and ml_dtypes is not installed.
     """
     target = checked_dtype(dtype)
     if isinstance(obj, Entries):
@@ -260,10 +266,10 @@ def from_compressed(
 
         # The indices are known to be valid now. SciPy's transposition is a counting sort: rows come out in
         # order.
-        by_rows = csc_array((fresh, inner, starts), shape=(shape[0], shape[1])).tocsr()
+        by_rows = csc_array((as_bits(fresh), inner, starts), shape=(shape[0], shape[1])).tocsr()
         inner = by_rows.indices.astype(coordinate_dtype(shape), copy=False)
         starts = by_rows.indptr.astype(starts.dtype, copy=False)
-        fresh, by_column = by_rows.data, False
+        fresh, by_column = by_rows.data.view(fresh.dtype), False
     outer = rows_of(starts, inner.dtype)
     if by_column:
         return sorted_entries(shape, (inner, outer), fresh, given.dtype.kind == "b")

@@ -26,7 +26,7 @@ class Tensor:
             (positions above + 1,) and ``crd`` (positions,). int32 where counts and extents are below
             2**31, otherwise int64. They may be shared with the entries and must not be written to.
         counts: how many positions each level has.
-        values: (positions of the last level,) float32 or float64; zero where nothing is stored.
+        values: (positions of the last level,), of the entries' dtype; zero where nothing is stored.
         permutations: mode -> (size,) the coordinate stored at each place, where the format orders the mode.
 
     >>> from tensorwise.tensor.entries import entries_from

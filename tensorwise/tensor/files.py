@@ -10,6 +10,7 @@ import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.tensor.canonical import checked_dtype
+from tensorwise.tensor.elements import is_half
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.frostt import read_frostt
 from tensorwise.tensor.matrix_market import Part, read_matrix_market
@@ -28,8 +29,8 @@ def read(path: str | os.PathLike[str], dtype: Any = None, part: Part | None = No
             pattern, whose values are ones. FROSTT: 1-based, sizes from a comment ``# dims: ...`` or else
             the largest indices. Duplicates are summed, explicit zeros kept (an array file stores its
             nonzeros and NaN).
-        dtype: float32 or float64. By default text gives float64, and .npz what `entries_from` makes of its
-            values.
+        dtype: float32, float64, float16 or bfloat16. By default text gives float64, and .npz what `entries_from`
+            makes of its values.
         part: ``real`` or ``imaginary``: the part that is read of a Matrix Market file with complex values, which
             is refused without it. Entries whose part is zero are kept.
 
@@ -56,8 +57,8 @@ def write(path: str | os.PathLike[str], entries: Entries) -> None:
     """Write ``entries`` to ``path`` (``.mtx``, ``.tns``, either also with ``.gz``, or ``.npz``).
 
     Values are written so that they read back exactly (17 significant digits for float64, 9 for float32,
-    when read as that dtype). The file appears whole or not at all: it is written beside ``path`` and then
-    renamed.
+    when read as that dtype; float16 and bfloat16 as float32, which holds them). The file appears whole or not
+    at all: it is written beside ``path`` and then renamed.
 
     Raises:
         InputError: an unknown ending, a tensor of order other than 2 for ``.mtx``, or the file cannot be
@@ -68,6 +69,8 @@ def write(path: str | os.PathLike[str], entries: Entries) -> None:
         raise InputError(
             f"{name}: Matrix Market holds matrices; this tensor has order {entries.order}, use .tns"
         )
+    if is_half(entries.dtype):
+        entries = entries.astype(np.float32)
     try:
         with replacing(name) as stream:
             if name.lower().endswith(".gz"):  # no name, no time: the same entries give the same bytes

@@ -190,7 +190,7 @@ def sort_with_order(
 
 
 def gather(entries: int, order: Term, values: np.ndarray | None, dtype: np.dtype) -> np.ndarray:
-    """Return ``values[order]`` (entries,) of ``dtype``, which is that of ``values``: 4 or 8 bytes.
+    """Return ``values[order]`` (entries,) of ``dtype``, which is that of ``values``: 2, 4 or 8 bytes.
 
     ``values`` None stands for 1, 2, 3, ... (a source map).
     """
@@ -259,9 +259,9 @@ def _terms(terms: Sequence[Term]) -> tuple[ctypes.Array[_Term], int]:
 def _address(array: np.ndarray | None) -> int | None:
     if array is None:
         return None
-    if not array.flags.c_contiguous or array.itemsize not in (4, 8):
+    if not array.flags.c_contiguous or array.itemsize not in (2, 4, 8):
         raise ValueError(
-            f"packing needs contiguous items of 4 or 8 bytes, got {array.dtype}, {array.strides}"
+            f"packing needs contiguous items of 2, 4 or 8 bytes, got {array.dtype}, {array.strides}"
         )
     return array.ctypes.data
 

@@ -310,10 +310,12 @@ class KernelCache:
 
 
 def _write_bundle(texts: dict[str, str], directory: Path) -> Path:
-    widths = {"F32": 0, "F64": 0}
+    widths = {"F16": 0, "F32": 0, "F64": 0}
     for text in texts.values():
-        for bits, lanes in re.findall(r"[fi](32|64)x(\d+)", text):
-            widths[f"F{bits}"] = max(widths[f"F{bits}"], int(lanes))
+        for bits, lanes in re.findall(r"[fi](16|32|64)(?:x(\d+))?", text):
+            if lanes or bits == "16":
+                widths[f"F{bits}"] = max(widths[f"F{bits}"], int(lanes or 1))
+    widths["F32"] = max(widths["F32"], widths["F16"])  # what vectors of halves become
     parts = [f"#define TW_{name}_LANES {lanes}\n" for name, lanes in widths.items()]
     parts.append(PRELUDE)
     for key, text in texts.items():

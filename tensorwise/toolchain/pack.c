@@ -345,11 +345,12 @@ int tw_pack_sort(int64_t n, uint64_t *keys, uint64_t *keys2, void *order, void *
     return sort(n, keys, keys2, order, order2, known, low, high, 8);
 }
 
-/* ---- values: items of 4 or 8 bytes. `order` is one term, the entry that stands at e; `values` NULL stands for
+/* ---- values: items of 2, 4 or 8 bytes. `order` is one term, the entry that stands at e; `values` NULL stands for
    1, 2, 3, ... ---- */
 
 #define BY_ITEM(body)                                                                      \
-    if (item == 4) { const uint32_t *in = values; uint32_t *const res = out; body }        \
+    if (item == 2) { const uint16_t *in = values; uint16_t *const res = out; body }        \
+    else if (item == 4) { const uint32_t *in = values; uint32_t *const res = out; body }   \
     else { const uint64_t *in = values; uint64_t *const res = out; body }
 
 /* out[e] = values[order(e)] */

@@ -10,6 +10,10 @@
  *   tw_fmin_TxN(a, b)  tw_fmax_TxN(a, b)                          by lane, NaN propagates
  *   tw_fold_add_TxN(v)  _mul_  _min_  _max_                       all lanes to one value, as a tree of halves
  *   tw_fold_nan_TxN(v)                                            not 0 where a lane is NaN
+ *
+ * Halves H, f16 or bf16, are uint16_t in memory and floats in registers (TW_F16_LANES: 0 is none, 1 scalars only):
+ *   tw_widen_H(bits)  tw_widen_HxN(tw_u16xN bits)                 the float, exactly
+ *   tw_narrow_H(value)  tw_narrow_HxN(tw_f32xN v)                 the nearest half, ties to even; NaN stays NaN
  */
 #ifndef TW_PRELUDE_H
 #define TW_PRELUDE_H
@@ -266,6 +270,180 @@ TW_FAMILY(f32, float, i32, int32_t, 8, 4)
 #if TW_F32_LANES >= 16
 TW_FAMILY(f32, float, i32, int32_t, 16, 8)
 #endif
+/* ---- halves ---- */
+#ifndef TW_F16_LANES
+#define TW_F16_LANES 16
+#endif
+#if TW_F16_LANES >= 1
+typedef union { uint32_t bits; float value; } tw_word;
+TW_INLINE float tw_widen_bf16(uint16_t h) { return ((tw_word){(uint32_t)h << 16}).value; }
+TW_INLINE uint16_t tw_narrow_bf16(float f)
+{
+    const uint32_t x = ((tw_word){.value = f}).bits;
+    return (uint16_t)(f != f ? x >> 16 | 0x40 : (x + 0x7fff + (x >> 16 & 1)) >> 16);
+}
+typedef short tw_h8 __attribute__((vector_size(16)));
+typedef long long tw_q2 __attribute__((vector_size(16)));
+typedef short tw_h16 __attribute__((vector_size(32)));
+typedef int32_t tw_w16 __attribute__((vector_size(64)));
+#if defined(__clang__) && (defined(__F16C__) || defined(__aarch64__)) /* it has the type, and no builtins for it */
+#define TW_NATIVE_F16
+typedef union { uint16_t bits; _Float16 value; } tw_short;
+TW_INLINE float tw_widen_f16(uint16_t h) { return ((tw_short){h}).value; }
+TW_INLINE uint16_t tw_narrow_f16(float f) { return ((tw_short){.value = (_Float16)f}).bits; }
+#elif defined(__F16C__)
+typedef float tw_s4 __attribute__((vector_size(16)));
+typedef float tw_s8 __attribute__((vector_size(32)));
+TW_INLINE float tw_widen_f16(uint16_t h) { return __builtin_ia32_vcvtph2ps((tw_h8){(short)h})[0]; }
+TW_INLINE uint16_t tw_narrow_f16(float f) { return (uint16_t)__builtin_ia32_vcvtps2ph((tw_s4){f}, 0)[0]; }
+#else
+/* Shifted into place, a finite half is the float times 2^-112; the product is exact, subnormal or not. */
+TW_INLINE float tw_widen_f16(uint16_t h)
+{
+    const uint32_t x = (uint32_t)(h & 0x7fff) << 13, sign = (uint32_t)(h & 0x8000) << 16;
+    const tw_word finite = {.value = ((tw_word){x}).value * 0x1p112f};
+    return ((tw_word){sign | (x >= 0x7c00 << 13 ? x | 0x7f800000 : finite.bits)}).value;
+}
+/* Below 2^-14 halves are as far apart as floats at 1/2: adding that rounds. Above, the exponent moves by 112 and the
+   bits that go carry into those that stay; from 2^16 on it is infinity. */
+TW_INLINE uint16_t tw_narrow_f16(float f)
+{
+    const uint32_t all = ((tw_word){.value = f}).bits, x = all & 0x7fffffff;
+    const uint32_t small = ((tw_word){.value = ((tw_word){x}).value + 0.5f}).bits - 0x3f000000;
+    const uint32_t normal = (x - 0x37fff001 + (x >> 13 & 1)) >> 13;
+    const uint32_t large = x > 0x7f800000 ? 0x7e00 | (x >> 13 & 0x3ff) : 0x7c00;
+    return (uint16_t)(all >> 16 & 0x8000 | (x < 0x38800000 ? small : x < 0x47800000 ? normal : large));
+}
+#endif
+#endif
+
+/* gcc makes several instructions and a shuffle of a conversion that the processor has one for */
+#define TW_WORDS_2(h) __builtin_convertvector(h, tw_u32x2)
+#if defined(__SSE4_1__) && !defined(__clang__)
+#define TW_WORDS_4(h) (tw_u32x4)__builtin_ia32_pmovzxwd128((tw_h8)(tw_q2){(int64_t)(h), 0})
+#else
+#define TW_WORDS_4(h) __builtin_convertvector(h, tw_u32x4)
+#endif
+#if defined(__AVX2__) && !defined(__clang__)
+#define TW_WORDS_8(h) (tw_u32x8)__builtin_ia32_pmovzxwd256((tw_h8)(h))
+#else
+#define TW_WORDS_8(h) __builtin_convertvector(h, tw_u32x8)
+#endif
+#if defined(__AVX512F__) && !defined(__clang__)
+#define TW_WORDS_16(h) \
+    (tw_u32x16) __builtin_ia32_pmovzxwd512_mask((tw_h16)(h), (tw_w16){0}, (uint16_t)-1)
+#else
+#define TW_WORDS_16(h) __builtin_convertvector(h, tw_u32x16)
+#endif
+#define TW_HALVES(N)                                                                               \
+    typedef uint16_t tw_u16x##N __attribute__((vector_size(2 * N), may_alias));                    \
+    typedef uint16_t tw_u16x##N##u __attribute__((vector_size(2 * N), aligned(2), may_alias));     \
+    typedef uint32_t tw_u32x##N __attribute__((vector_size(4 * N), may_alias));                    \
+    TW_INLINE tw_f32x##N tw_widen_bf16x##N(tw_u16x##N h) { return (tw_f32x##N)(TW_WORDS_##N(h) << 16); } \
+    TW_INLINE tw_u16x##N tw_narrow_bf16x##N(tw_f32x##N v)                                          \
+    {                                                                                              \
+        const tw_u32x##N x = (tw_u32x##N)v, nan = (tw_u32x##N)(v != v);                            \
+        const tw_u32x##N rounded = (x + 0x7fff + (x >> 16 & 1)) >> 16;                             \
+        return __builtin_convertvector((nan & (x >> 16 | 0x40)) | (~nan & rounded), tw_u16x##N);   \
+    }
+#define TW_HALVES_NATIVE(N)                                                                        \
+    typedef _Float16 tw_h##N##_ __attribute__((vector_size(2 * N)));                               \
+    TW_INLINE tw_f32x##N tw_widen_f16x##N(tw_u16x##N h)                                            \
+    {                                                                                              \
+        return __builtin_convertvector((tw_h##N##_)h, tw_f32x##N);                                 \
+    }                                                                                              \
+    TW_INLINE tw_u16x##N tw_narrow_f16x##N(tw_f32x##N v)                                           \
+    {                                                                                              \
+        return (tw_u16x##N)__builtin_convertvector(v, tw_h##N##_);                                 \
+    }
+#define TW_HALVES_BITWISE(N)                                                                       \
+    TW_INLINE tw_f32x##N tw_widen_f16x##N(tw_u16x##N h)                                            \
+    {                                                                                              \
+        const tw_u32x##N bits = __builtin_convertvector(h, tw_u32x##N);                            \
+        const tw_u32x##N x = (bits & 0x7fff) << 13, special = (tw_u32x##N)(x >= 0x7c00 << 13);     \
+        const tw_u32x##N finite = (tw_u32x##N)((tw_f32x##N)x * 0x1p112f);                          \
+        return (tw_f32x##N)((bits & 0x8000) << 16 | (special & (x | 0x7f800000)) | (~special & finite)); \
+    }                                                                                              \
+    TW_INLINE tw_u16x##N tw_narrow_f16x##N(tw_f32x##N v)                                           \
+    {                                                                                              \
+        const tw_u32x##N x = (tw_u32x##N)v & 0x7fffffff, nan = (tw_u32x##N)(v != v);               \
+        const tw_u32x##N small = (tw_u32x##N)(x < 0x38800000), large = (tw_u32x##N)(x >= 0x47800000); \
+        const tw_u32x##N least = (tw_u32x##N)((tw_f32x##N)x + 0.5f) - 0x3f000000;                  \
+        const tw_u32x##N normal = (x - 0x37fff001 + (x >> 13 & 1)) >> 13;                          \
+        const tw_u32x##N most = (nan & (0x7e00 | (x >> 13 & 0x3ff))) | (~nan & 0x7c00);            \
+        const tw_u32x##N sign = (tw_u32x##N)v >> 16 & 0x8000;                                      \
+        return __builtin_convertvector(                                                            \
+            sign | (small & least) | (large & most) | (~(small | large) & normal), tw_u16x##N);    \
+    }
+#define TW_HALVES_BY_HALVES(N, H)                                                                  \
+    TW_INLINE tw_f32x##N tw_widen_f16x##N(tw_u16x##N h)                                            \
+    {                                                                                              \
+        const union { tw_u16x##N whole; tw_u16x##H half[2]; } given = {h};                         \
+        const union { tw_f32x##H half[2]; tw_f32x##N whole; } made = {                             \
+            {tw_widen_f16x##H(given.half[0]), tw_widen_f16x##H(given.half[1])}};                   \
+        return made.whole;                                                                         \
+    }                                                                                              \
+    TW_INLINE tw_u16x##N tw_narrow_f16x##N(tw_f32x##N v)                                           \
+    {                                                                                              \
+        const union { tw_f32x##N whole; tw_f32x##H half[2]; } given = {v};                         \
+        const union { tw_u16x##H half[2]; tw_u16x##N whole; } made = {                             \
+            {tw_narrow_f16x##H(given.half[0]), tw_narrow_f16x##H(given.half[1])}};                 \
+        return made.whole;                                                                         \
+    }
+#if TW_F16_LANES >= 2
+TW_HALVES(2)
+TW_INLINE tw_f32x2 tw_widen_f16x2(tw_u16x2 h) { return (tw_f32x2){tw_widen_f16(h[0]), tw_widen_f16(h[1])}; }
+TW_INLINE tw_u16x2 tw_narrow_f16x2(tw_f32x2 v) { return (tw_u16x2){tw_narrow_f16(v[0]), tw_narrow_f16(v[1])}; }
+#endif
+#if TW_F16_LANES >= 4
+TW_HALVES(4)
+#if defined(TW_NATIVE_F16)
+TW_HALVES_NATIVE(4)
+#elif defined(__F16C__)
+TW_INLINE tw_f32x4 tw_widen_f16x4(tw_u16x4 h)
+{
+    return __builtin_ia32_vcvtph2ps((tw_h8)(tw_q2){(int64_t)h, 0});
+}
+TW_INLINE tw_u16x4 tw_narrow_f16x4(tw_f32x4 v)
+{
+    return (tw_u16x4)((tw_q2)__builtin_ia32_vcvtps2ph((tw_s4)v, 0))[0];
+}
+#else
+TW_HALVES_BITWISE(4)
+#endif
+#endif
+#if TW_F16_LANES >= 8
+TW_HALVES(8)
+#if defined(TW_NATIVE_F16)
+TW_HALVES_NATIVE(8)
+#elif defined(__F16C__)
+TW_INLINE tw_f32x8 tw_widen_f16x8(tw_u16x8 h) { return __builtin_ia32_vcvtph2ps256((tw_h8)h); }
+TW_INLINE tw_u16x8 tw_narrow_f16x8(tw_f32x8 v) { return (tw_u16x8)__builtin_ia32_vcvtps2ph256((tw_s8)v, 0); }
+#else
+TW_HALVES_BITWISE(8)
+#endif
+#endif
+#if TW_F16_LANES >= 16
+TW_HALVES(16)
+#if defined(TW_NATIVE_F16)
+TW_HALVES_NATIVE(16)
+#elif defined(__AVX512F__)
+typedef float tw_s16 __attribute__((vector_size(64)));
+TW_INLINE tw_f32x16 tw_widen_f16x16(tw_u16x16 h)
+{
+    return (tw_f32x16)__builtin_ia32_vcvtph2ps512_mask((tw_h16)h, (tw_s16){0}, (uint16_t)-1, 4);
+}
+TW_INLINE tw_u16x16 tw_narrow_f16x16(tw_f32x16 v)
+{
+    return (tw_u16x16)__builtin_ia32_vcvtps2ph512_mask((tw_s16)v, 0, (tw_h16){0}, (uint16_t)-1);
+}
+#elif defined(__F16C__)
+TW_HALVES_BY_HALVES(16, 8)
+#else
+TW_HALVES_BITWISE(16)
+#endif
+#endif
+
 #if TW_F64_LANES >= 2
 TW_FAMILY_OF_2(f64, double, i64, int64_t)
 #endif

@@ -34,6 +34,10 @@ class ToyWorkload:
     def dtype(self) -> np.dtype:
         return self.entries.dtype
 
+    @property
+    def dtype_text(self) -> str:
+        return str(self.entries.dtype)
+
 
 class ToySpace(Space):
     """A Space whose programs are their configs' text."""

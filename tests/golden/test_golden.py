@@ -24,19 +24,21 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Golden:
-    """A program as text; ``masked`` asks for the form that consults the source map."""
+    """A program as text; ``masked`` asks for the form that consults the source map, ``halves`` names tensors."""
 
     einsum: str
     format: str
     schedule: str
     elem: str = "f32"
     masked: bool = False
+    halves: str = ""
 
     def lowered(self) -> ir.Kernel:
         """The loop IR, for 32-bit indices and any sizes."""
         formats = {"A": Format.parse(self.format, "A")}
         program = Program(Einsum.parse(self.einsum).single, formats, Schedule.parse(self.schedule))
-        return lower(program.plan(self.elem, masked=self.masked or None))
+        halves = dict(pair.split(":") for pair in self.halves.split())
+        return lower(program.plan(self.elem, masked=self.masked or None, halves=halves))
 
 
 PROGRAMS = {
@@ -74,6 +76,16 @@ PROGRAMS = {
     ),
     "argmax": Golden("C[i,j] argmax= A[i,k] * B[k,j]", "(i,k) -> U(i) C(k)", "reorder(i,j,k) parallel(i)"),
     "spmv_discordant": Golden(NAMED["spmv"], "(i,k) -> U(i) C(k)", "reorder(k,i)"),
+    "spmm_bf16": Golden(
+        NAMED["spmm"], "(i,k) -> U(i) C(k)", "reorder(i,j,k) parallel(i,balanced,4) tile(j,4x8) prefetch(B,8)",
+        halves="A:bf16 B:bf16 C:bf16",
+    ),
+    "spmv_csc_f16": Golden(
+        NAMED["spmv"], "(i,k) -> U(k) C(i)", "reorder(k,i) parallel(k,dynamic,64)", halves="A:f16 B:f16 C:f16"
+    ),
+    "spmv_f16_gathered": Golden(
+        NAMED["spmv"], "(i,k) -> U(i) C(k)", "reorder(i,k) parallel(i,balanced,4) tile(k,1x8)", halves="B:f16"
+    ),
     "sddmm_csc": Golden(NAMED["sddmm"], "(i,j) -> U(j) C(i)", "reorder(j,i,k) parallel(j,balanced,4) tile(k,2x8)"),
 }  # fmt: skip
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from tensorwise.errors import ScheduleError
 from tensorwise.program.einsum import Einsum
-from tensorwise.program.program import ELEMS, PlanKey, Program, kernel_text, program_for
+from tensorwise.program.program import PlanKey, Program, kernel_text, program_for
 from tensorwise.program.schedule import (
     CONSTANT_SPLIT,
     Bound,
@@ -20,6 +20,7 @@ from tensorwise.program.schedule import (
     Unroll,
 )
 from tensorwise.program.workload import Workload
+from tensorwise.tensor.elements import value_dtype
 from tensorwise.tensor.entries import entries_from
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.levels import LEVELS, Bitmask, Compressed, Level, Repeated, ShortSingle, Single, Slots
@@ -89,16 +90,19 @@ def draw(seed: int) -> Case:
     name, text, sparse = EINSUMS[int(rng.integers(len(EINSUMS)))]
     einsum = Einsum.parse(text)
     sizes = _sizes(rng, einsum)
-    dtype = np.dtype(rng.choice([np.float32, np.float64]))
     special = bool(rng.random() < 0.25)
-    features = {dtype.name} | {f"extent {extent}" for extent in sizes.values() if extent < 2}
+    dtypes = _dtypes(rng, einsum.operands)
+    mixed = len(set(dtypes.values())) > 1
+    features = {f"mixed {dtype}" if mixed else dtype.name for dtype in dtypes.values()}
+    features |= {f"extent {extent}" for extent in sizes.values() if extent < 2}
     operands = {}
     for operand in sparse:
         shape = tuple(sizes[i] for i in einsum.single.access(operand).indices)
-        operands[operand] = entries_from(_entries(rng, shape, dtype, special, features))
-    workload = Workload(name, einsum, operands, sizes)
+        operands[operand] = entries_from(_entries(rng, shape, dtypes[operand], special, features))
+    others = {operand: dtype for operand, dtype in dtypes.items() if operand not in sparse}
+    workload = Workload(name, einsum, operands, sizes, others)
     dense = tuple(
-        _dense(rng, workload.shape(operand), dtype, special, features) for operand in workload.dense
+        _dense(rng, workload.shape(operand), dtypes[operand], special, features) for operand in workload.dense
     )
     splits = {index: int(rng.choice(SPLITS)) for index in sizes if rng.random() < 0.35}
     formats = {
@@ -111,12 +115,20 @@ def draw(seed: int) -> Case:
     return Case(name, seed, program, workload, dense, frozenset(features))
 
 
+def _dtypes(rng: np.random.Generator, names: tuple[str, ...]) -> dict[str, np.dtype]:
+    """The same for all operands, or any mix without float64."""
+    kinds = [value_dtype(name) for name in ("float32", "float16", "bfloat16", "float64")]
+    if rng.random() < 0.25:
+        return {name: kinds[int(rng.integers(3))] for name in names}
+    return dict.fromkeys(names, kinds[int(rng.choice(4, p=(0.3, 0.2, 0.2, 0.3)))])
+
+
 def _short(program: Program, workload: Workload) -> bool:
     """Whether the C text compiles in a fraction of a second, or cannot be made simpler."""
     if not program.schedule.unrolls and (program.schedule.tile or Tile("", 1, 1)).lanes < 8:
         return True
     try:
-        plan = program.plan(ELEMS[workload.dtype], sizes=workload.sizes)
+        plan = program.plan(workload.elem, sizes=workload.sizes, halves=workload.halves)
         return len(kernel_text(PlanKey(plan))[0]) < LONGEST_TEXT
     except ScheduleError as error:
         if "copies of the innermost statement" in str(error):

@@ -13,10 +13,12 @@ from tests.oracle.cases import EINSUMS, Case
 
 DIRECTIVES = ("split", "reorder", "parallel", "unroll", "tile", "prefetch", "bound")
 FEATURES = (
-    "float32", "float64", "extent 0", "extent 1", "no entries", "empty rows", "dense row", "duplicates",
+    "float32", "float64", "float16", "bfloat16", "mixed float32", "mixed float16", "mixed bfloat16",
+    "extent 0", "extent 1", "no entries", "empty rows", "dense row", "duplicates",
     "nan stored", "inf stored", "nan in a dense operand", "inf in a dense operand",
     "column-major operand", "strided operand",
-    "dynamic", "balanced", "atomic", "private", "searched", "unrolled completely", "unrolled in copies",
+    "dynamic", "balanced", "atomic", "private", "partial results of halves",
+    "searched", "unrolled completely", "unrolled in copies",
     *(f"order {order}" for order in ORDERS), "stored by slot", "stored by diagonal",
     "lanes over stored levels", "lanes along a compressed level", "overlapping strips",
     "masked", "watched", "watched, then masked",

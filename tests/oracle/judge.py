@@ -15,6 +15,7 @@ from tensorwise.program.kernel import Kernel
 from tensorwise.program.packed import PackedOperands
 from tensorwise.program.plan import Plan
 from tensorwise.program.program import PlanKey, kernel_text
+from tensorwise.tensor.elements import is_float
 from tensorwise.toolchain.cache import default_cache
 from tests.oracle.cases import Case, draw
 from tests.oracle.coverage import Coverage
@@ -121,7 +122,7 @@ def poisoned(case: Case) -> tuple[np.ndarray, np.ndarray]:
     """Return an output full of what no kernel writes, and the larger array that it is cut from."""
     dtype, shape = case.workload.output_dtype, case.workload.output_shape
     size = int(np.prod(shape))
-    frame = np.full(size + 2 * FRAME, np.nan if dtype.kind == "f" else np.iinfo(dtype).min, dtype)
+    frame = np.full(size + 2 * FRAME, np.nan if is_float(dtype) else np.iinfo(dtype).min, dtype)
     return frame[FRAME : FRAME + size].reshape(shape), frame
 
 
@@ -139,6 +140,8 @@ def _features(plan: Plan, text: str) -> set[str]:
     if tile and tile.lanes > 1 and any(tile.loop.rstrip("01") in f.modes for f in plan.formats.values()):
         last = {f.axes[-1].name for f in plan.formats.values() if not f.levels[-1].full}
         found.add("lanes along a compressed level" if tile.loop in last else "lanes over stored levels")
+    if "restrict const work" in text and plan.assignment.output.tensor in plan.halves:
+        found.add("partial results of halves")
     marks = {
         "tw_search": "searched",
         "tw_atomic": "atomic",

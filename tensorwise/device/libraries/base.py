@@ -2,6 +2,11 @@
 
 import abc
 import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import final
+
+import numpy as np
 
 from tensorwise.errors import InputError, MissingExtraError
 from tensorwise.program.kernel import BoundKernel, Kernel
@@ -47,6 +52,36 @@ class LibraryKernel(Kernel):
         if threads < 1:
             raise InputError(f"threads must be at least 1, got {threads}")
         start = time.perf_counter()
-        bound = self.convert(workload, threads)
+        bound = _Widened(self, workload, threads) if workload.halves else self.convert(workload, threads)
         bound.conversion_s = time.perf_counter() - start
         return bound
+
+
+@final
+class _Widened(BoundKernel):
+    """A routine in float32 on operands or results in float16 or bfloat16, which libraries do not take.
+
+    It is what somebody with such operands does without us: the sparse operand is widened once, the dense ones
+    at every call, and the result is narrowed.
+    """
+
+    def __init__(self, kernel: LibraryKernel, workload: Workload, threads: int) -> None:
+        sparse = {name: entries.astype(workload.dtype) for name, entries in workload.sparse.items()}
+        self._dtype = workload.dtype
+        self._bound = kernel.convert(replace(workload, sparse=sparse, dtypes={}), threads)
+        self.bytes_held = self._bound.bytes_held
+
+    def run(self, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
+        """Convert, compute in float32, convert."""
+        wide = [operand.astype(self._dtype, copy=False) for operand in operands]
+        if out.dtype == self._dtype:
+            self._bound.run(wide, out)
+            return
+        result = np.empty(out.shape, self._dtype)
+        self._bound.run(wide, result)
+        with np.errstate(over="ignore"):
+            np.copyto(out, result, casting="same_kind")
+
+    def close(self) -> None:
+        """Release what the routine holds."""
+        self._bound.close()

@@ -65,3 +65,12 @@ def test_fixed_csr_refuses_what_its_positions_cannot_address() -> None:
     wide = cases.tensor((2, 2**20), 5, rng)
     assert FixedCsr().why_not(workload("spmm", wide, n=2**10)) is None
     assert "32-bit" in str(FixedCsr().why_not(workload("spmm", wide, n=2**11)))
+
+
+def test_the_process_keeps_its_subnormal_numbers() -> None:
+    """Code linked with -ffast-math would flush them to zero from then on, in whatever runs beside it."""
+    work = next(work for case, work in CASES.items() if case.startswith("spmv") and not work.halves)
+    if not FixedCsr.installed():
+        pytest.skip("needs gcc")
+    FixedCsr().bind(work, 1)
+    assert np.float32(1e-40) / np.float32(2) > 0

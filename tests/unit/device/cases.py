@@ -31,19 +31,19 @@ def tensor(shape: tuple[int, ...], nnz: int, rng: np.random.Generator, dtype: st
     places = rng.choice(max(1, int(np.prod(shape))), size=nnz, replace=False)
     coordinates = np.unravel_index(places, shape) if nnz else tuple(np.zeros(0, int) for _ in shape)
     values = rng.random(nnz) * 2 - 1
-    return entries_from((shape, tuple(coordinates), values.astype(dtype)))
+    return entries_from((shape, tuple(coordinates), values), dtype)
 
 
 def dense_row(rng: np.random.Generator, dtype: str = "float32") -> Entries:
     """One full row among sparse ones."""
     array = rng.random((60, 80)) * (rng.random((60, 80)) < 0.05)
     array[17] = rng.random(80) + 0.5
-    return entries_from(array.astype(dtype))
+    return entries_from(array, dtype)
 
 
 def workloads(rng: np.random.Generator) -> Iterator[tuple[str, Workload]]:
     """All patterns under all matrix operations, and tensors of orders 3 to 5."""
-    for dtype in ("float32", "float64"):
+    for dtype in ("float32", "float64", "float16", "bfloat16"):
         for name in PATTERNS:
             for op, n in (
                 ("spmv", None),

@@ -79,7 +79,7 @@ def test_full_verification_finds_any_wrong_element(case: str) -> None:
     operands = work.operands(rng)
     check, out = checker(work, operands), right(work, operands)
     assert check.mode == "full"
-    bound = work.reference(operands).bound(work.dtype)
+    bound = work.reference(operands).bound(work.output_dtype)
     for place in rng.integers(out.size, size=min(20, out.size)) if out.size else []:
         for wrong in (out.flat[place] + 4 * bound.flat[place] + 1e-30, np.nan, np.inf):
             broken = out.copy()

@@ -94,6 +94,22 @@ def test_tune_json_report_save_and_run(matrix: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(np.load(out), scipy.io.mmread(matrix) @ B, rtol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_halves(dtype: str, matrix: Path, tmp_path: Path) -> None:
+    report, saved, out = tmp_path / "r.html", tmp_path / "o.tw", tmp_path / "c.npy"
+    options = ("--dtype", dtype, "--json", "--report", report, "--save", saved)
+    last = lines(invoke("tune", matrix, "--op", "spmm", "--n", 8, *TINY, *options))[-1]
+    assert last["dtype"] == dtype
+    assert dtype in check(report.read_text()).text
+    B = np.random.default_rng(1).random((50, 8), dtype=np.float32)
+    np.save(tmp_path / "b.npy", B if dtype == "bfloat16" else B.astype(dtype))  # .npy has no bfloat16
+    (said,) = lines(invoke("run", saved, tmp_path / "b.npy", "--out", out, "--json"))
+    assert said["dtype"] == dtype
+    written = np.load(out)
+    assert written.dtype == ("float32" if dtype == "bfloat16" else dtype)
+    np.testing.assert_allclose(written, scipy.io.mmread(matrix) @ B, rtol=0.02, atol=0.05)
+
+
 def test_tune_text_and_store(matrix: Path, tmp_path: Path) -> None:
     result = invoke("tune", matrix, "--op", "spmv", "--trials", 3, "--threads", 1, "--dtype", "float64")
     assert result.exit_code == 0, result.output

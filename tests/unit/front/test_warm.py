@@ -13,7 +13,7 @@ COMMON = texts()
 
 
 def test_about_a_hundred_structures() -> None:
-    assert 80 <= len(COMMON) <= 150
+    assert 80 <= len(COMMON) <= 180
     assert COMMON.keys() == {text for op in OPS for text in texts([op])}
     assert not COMMON.keys() & texts(dtypes=DTYPES[1:]).keys()
     assert texts(["spmm"]).keys() < texts(["spmm"], every=True).keys()
@@ -27,7 +27,7 @@ def test_about_a_hundred_structures() -> None:
         ("spmm", (2000, 1999), 64),
         ("spmm", (300, 50_000), 256),
         ("sddmm", (900, 1100), 64),
-        ("sddmm", (901, 1101), 128),
+        ("sddmm", (901, 1101), 64),
         ("mttkrp", (600, 70, 500), 16),
     ],
 )

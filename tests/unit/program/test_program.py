@@ -327,3 +327,19 @@ def test_many_threads_may_call_one_program() -> None:
 
         with ThreadPoolExecutor(4) as pool:
             assert [problem for problem in pool.map(call, range(200)) if problem] == []
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_strips_that_reduce_in_memory_and_strips_that_do_not_share_an_output(dtype: str) -> None:
+    """Full strips have more sums than registers, narrower ones hold theirs: the output starts as the identity."""
+    rng = np.random.default_rng(0)
+    coordinates = (rng.integers(0, 40, 60), rng.integers(0, 30, 60))
+    a = entries_from(((40, 30), coordinates, rng.random(60) + 0.5), dtype)
+    work = einsum_workload("C[i,j] max= A[i,k] * B[k,j]", {"A": a}, {"j": 150})
+    schedule = "split(i,8) reorder(i1,j,k,i0) unroll(i0) tile(j,16x8)"
+    program = program_for(work, "(i,k) -> C(i1) C(k) U(i0:8)", schedule)
+    b = -(rng.random((30, 150)) + 0.5).astype(dtype)
+    out = np.empty(work.output_shape, work.output_dtype)
+    for kernel in (GeneratedKernel(program), InterpretedKernel(program, rng)):
+        kernel.bind(work, 1).run([b], out)
+        assert work.reference([b]).mismatch(out) is None

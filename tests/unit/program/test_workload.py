@@ -118,7 +118,7 @@ def test_operations_that_do_not_fit(op: str, a: Entries, arguments: dict[str, in
         ("C[i] += A[i,k] * B[k]", {"X": MATRIX}, {}, "has no operand 'X'; it has A, B"),
         ("C[i] += A[i] * B[i]", {"A": MATRIX}, {}, "A[i] has 1 indices, but A has shape (4, 3)"),
         ("C[i] += A[i,k] * S[k,i]", {"A": MATRIX, "S": MATRIX}, {}, "index 'k' has extent 4 in S of shape (4, 3)"),
-        ("C[i] += A[i,k] * S[i,k]", {"A": MATRIX, "S": MATRIX.astype(np.float64)}, {}, "differ in dtype"),
+        ("C[i] += A[i,k] * S[i,k]", {"A": MATRIX, "S": MATRIX.astype(np.float64)}, {}, "float64 goes with float64 only"),
         ("C[i,j] += A[i,k] * B[k,j]", {"A": MATRIX}, {}, "size of index 'j' is not known; give sizes={'j': ...}"),
         ("C[i,j] += A[i,k] * B[k,j]", {"A": MATRIX}, {"j": 0}, "must be a positive integer, got 0"),
         ("C[i,j] += A[i,k] * B[k,j]", {"A": MATRIX}, {"j": 2, "k": 4}, "index 'k' has extent 4 in sizes, but 3"),

@@ -10,7 +10,6 @@ from tensorwise.errors import InputError
 from tensorwise.program.accumulate import MAX_COPIES
 from tensorwise.program.lower import lower
 from tensorwise.program.ops import mttkrp
-from tensorwise.program.program import ELEMS
 from tensorwise.program.work import work_bound
 from tensorwise.program.workload import Workload, einsum_workload, workload
 from tensorwise.space.cpu import MOST_STEPS_A_TERM, CpuSpace, cpu_space, portfolio
@@ -70,7 +69,7 @@ def space_of(work: Workload) -> CpuSpace:
 
 def lowered(work: Workload, config: object) -> ir.Kernel:
     program = space_of(work).program(work, config)  # type: ignore[arg-type]
-    return lower(program.plan(ELEMS[work.dtype], sizes=work.sizes))
+    return lower(program.plan(work.elem, sizes=work.sizes))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,6 +1,7 @@
 """Entries: everything that comes in is validated once, sorted, and free of duplicates."""
 
 import re
+import sys
 import warnings
 from typing import Any
 
@@ -10,9 +11,10 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorwise.errors import InputError
+from tensorwise.errors import InputError, MissingExtraError
 from tensorwise.tensor.canonical import row_major, rows_of
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.elements import value_dtype
+from tensorwise.tensor.entries import Entries, entries_from, from_compressed
 
 VECTORS = hasattr(sp.coo_array((1, 1)), "coords")  # SciPy 1.13: sparse arrays of other orders than 2
 FORMATS = ("csr", "csc", "coo", "bsr", "dia", "lil", "dok")
@@ -138,7 +140,9 @@ def test_boolean_values_are_a_pattern() -> None:
         ("bool", "float32"),
         ("int8", "float32"),
         ("uint16", "float32"),
-        ("float16", "float32"),
+        ("float16", "float16"),
+        (">f2", "float16"),
+        ("bfloat16", "bfloat16"),
         ("float32", "float32"),
         ("int32", "float64"),
         ("uint32", "float64"),
@@ -151,18 +155,57 @@ def test_boolean_values_are_a_pattern() -> None:
     ],
 )
 def test_dtypes(given: str, expected: str) -> None:
+    value_dtype("bfloat16")  # makes NumPy know the name
     dense = np.array([[0, 1], [1, 0]], dtype=given)
     for obj in (dense, ((2, 2), ([0, 1], [1, 0]), np.ones(2, given))):
         assert entries_from(obj).dtype == expected
-        for asked in (np.float32, np.float64, "f4", float):
+        for asked in (np.float32, np.float64, "f4", float, np.float16, "bfloat16"):
             assert entries_from(obj, dtype=asked).dtype == np.dtype(asked)
     assert entries_from(dense).values.dtype.isnative
 
 
-@pytest.mark.parametrize("dtype", ["int32", "complex64", "float16", "no dtype", object])
-def test_only_two_dtypes_can_be_asked_for(dtype: Any) -> None:
+@pytest.mark.parametrize("dtype", ["int32", "complex64", "longdouble", "no dtype", object])
+def test_other_dtypes_cannot_be_asked_for(dtype: Any) -> None:
     with pytest.raises(InputError, match="dtype"):
         entries_from(np.eye(2), dtype=dtype)
+
+
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+def test_halves_keep_their_bits(half: str) -> None:
+    dtype = value_dtype(half)
+    bits = np.random.default_rng(3).permutation(2**16).astype(np.uint16)
+    bits = bits[~np.isnan(bits.view(dtype).astype(np.float32))]
+    rows, columns = np.divmod(np.arange(len(bits)), 300)
+    by_columns = np.lexsort((rows, columns))
+    pointers = np.concatenate([[0], np.cumsum(np.bincount(columns))])
+    shape = (int(rows.max()) + 1, 300)
+    values = bits.view(dtype)
+    coordinates = entries_from((shape, (rows, columns), values))
+    compressed = from_compressed(
+        shape, pointers, rows[by_columns], values[by_columns], None, "by columns", by_column=True
+    )
+    for entries in (coordinates, compressed):
+        assert entries.dtype == dtype
+        np.testing.assert_array_equal(entries.values.view(np.uint16), bits)
+    widened = coordinates.to_scipy()
+    assert widened.dtype == np.float32
+    np.testing.assert_array_equal(widened.data, bits.view(dtype).astype(np.float32))
+
+
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+def test_halves_round_and_add_up(half: str) -> None:
+    dtype = value_dtype(half)
+    given = (2, 2), ([0, 0, 1], [1, 1, 0]), np.array([1.0, 2.0**-20, np.nan])
+    entries = entries_from(given, dtype=half)
+    assert entries.values[0] == dtype.type(1)
+    assert np.isnan(entries.values[1])
+    assert entries_from(entries, np.float32).astype(half).dtype == dtype
+
+
+def test_bfloat16_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with pytest.raises(MissingExtraError, match=r"tensorwise\[bfloat16\]"):
+        entries_from(np.eye(2), dtype="bfloat16")
 
 
 @pytest.mark.parametrize("name", ["csr", "csc", "coo", "bsr", "dia", "lil", "dok"])
@@ -542,6 +585,12 @@ def test_torch_tensors() -> None:
         assert entries_from(plain.to(dtype).to_sparse()).nnz == np.count_nonzero(
             plain.detach().to(dtype).float()
         )
+    for half in ("bfloat16", "float16"):
+        tensor = plain.detach().to(getattr(torch, half)).to_sparse_csr()
+        entries = entries_from(tensor)
+        assert entries.dtype == value_dtype(half)
+        np.testing.assert_array_equal(entries.values.astype(np.float32), tensor.values().float().numpy())
+        assert entries_from(tensor, np.float32).dtype == np.float32
     twice = torch.sparse_coo_tensor([[1, 0, 1], [2, 0, 2]], [1.0, 2.0, 3.0], (2, 3))
     assert entries_from(twice).values.tolist() == [2.0, 4.0]
     assert entries_from(torch.ones((2, 3, 4)).to_sparse()).order == 3

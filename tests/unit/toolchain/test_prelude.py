@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tensorwise.errors import CompilerError
+from tensorwise.tensor.elements import ELEMS, value_dtype
 from tensorwise.toolchain.cache import KernelCache
 from tensorwise.toolchain.compiler import Compiler, _describe
 from tests.unit.toolchain.kernels import call
@@ -54,6 +55,32 @@ int TW_SYMBOL(void *const *buffers, const int64_t *sizes)
     TW_PREFETCH(a);
     TW_PREFETCH_STREAM(a);
     return TW_LIKELY(1) + TW_UNLIKELY(0);
+}
+"""
+HALVES = """
+int TW_SYMBOL(void *const *buffers, const int64_t *sizes)
+{
+    const uint16_t *bits = buffers[0];
+    float *wide = buffers[1];
+    uint16_t *narrow = buffers[2];
+    for (int64_t at = 0; at < sizes[0]; at += LANES) {
+        *(tw_f32xNu *)(wide + at) = tw_widen_HxN(*(const tw_u16xNu *)(bits + at));
+        *(tw_u16xNu *)(narrow + at) = tw_narrow_HxN(*(const tw_f32xNu *)(wide + sizes[0] + at));
+    }
+    return 0;
+}
+"""
+SCALAR_HALVES = """
+int TW_SYMBOL(void *const *buffers, const int64_t *sizes)
+{
+    const uint16_t *bits = buffers[0];
+    float *wide = buffers[1];
+    uint16_t *narrow = buffers[2];
+    for (int64_t at = 0; at < sizes[0]; ++at) {
+        wide[at] = tw_widen_H(bits[at]);
+        narrow[at] = tw_narrow_H(wide[sizes[0] + at]);
+    }
+    return 0;
 }
 """
 
@@ -181,3 +208,40 @@ def test_search(kind: str, any_cache: KernelCache) -> None:
         assert out[1] == found
         assert out[0] == (found if found < hi and crd[found] == c else -1)
         assert (out[2], out[3]) == (min(lo, c), max(lo, c))
+
+
+def close_to_halves(half: np.dtype) -> np.ndarray:
+    """All halves in ascending order, what lies midway between two, and the floats next to those, as float32."""
+    every = np.arange(2**16, dtype=np.uint16).view(half).astype(np.float32)
+    finite = np.unique(every[np.isfinite(every)].astype(np.float64))
+    step = finite[-1] - finite[-2]
+    finite = np.concatenate([[finite[0] - step], finite, [finite[-1] + step]])
+    middle = ((finite[:-1] + finite[1:]) / 2).astype(np.float32)
+    beside = [np.nextafter(middle, np.float32(towards)) for towards in (-np.inf, np.inf)]
+    tiny = np.array([2.0**-149, -(2.0**-149), 2.0**-127], np.float32)
+    return np.concatenate([every, middle, *beside, tiny]).astype(np.float32)
+
+
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+def test_every_half_widens_and_narrows_as_numpy_does(half: str, any_cache: KernelCache) -> None:
+    dtype, letter = value_dtype(half), ELEMS[half]
+    texts = [SCALAR_HALVES.replace("_H(", f"_{letter}(")]
+    for lanes in (2, 4, 8, 16):
+        texts.append(
+            HALVES.replace("HxN", f"{letter}xN").replace("xN", f"x{lanes}").replace("LANES", f"{lanes}")
+        )
+    floats = close_to_halves(dtype)
+    size = -(-len(floats) // 16) * 16
+    floats = np.concatenate([floats, np.ones(size - len(floats), np.float32)])
+    bits = np.resize(np.arange(2**16, dtype=np.uint16), size)
+    for kernel in any_cache.get(texts):
+        wide, narrow = np.concatenate([np.zeros(size, np.float32), floats]), np.zeros(size, np.uint16)
+        assert call(kernel, [bits, wide, narrow], [size]) == 0
+        expected = bits.view(dtype).astype(np.float32)
+        np.testing.assert_array_equal(wide[:size], expected)
+        np.testing.assert_array_equal(np.signbit(wide[:size]), np.signbit(expected))
+        with np.errstate(all="ignore"):
+            expected = floats.astype(dtype)
+        nan = np.isnan(floats)
+        assert np.isnan(narrow[nan].view(dtype)).all()
+        np.testing.assert_array_equal(narrow[~nan], expected[~nan].view(np.uint16))

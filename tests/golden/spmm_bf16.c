@@ -1,0 +1,119 @@
+/* C[i,j] += A[i,k] * B[k,j] */
+typedef struct { void *const *buffers; const int64_t *sizes; } TW_SYMBOL_body0_context;
+static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t thread)
+{
+    const TW_SYMBOL_body0_context *const given_ = (const TW_SYMBOL_body0_context *)context_;
+    uint16_t *restrict const out = (uint16_t *)given_->buffers[2];
+    const int32_t *restrict const A1_pos = (const int32_t *)given_->buffers[3];
+    const int32_t *restrict const A1_crd = (const int32_t *)given_->buffers[4];
+    const uint16_t *restrict const A_values = (const uint16_t *)given_->buffers[5];
+    const uint16_t *restrict const B_values = (const uint16_t *)given_->buffers[6];
+    const int64_t N_j = given_->sizes[4];
+    const int64_t n_A1 = given_->sizes[6];
+    for (int64_t i = lo_; i < hi_; ++i) {
+        const int64_t stop = ((N_j / 32) * 32);
+        for (int64_t j = 0; j < stop; j += 32) {
+            tw_f32x8 acc = tw_splat_f32x8(0.0f);
+            tw_f32x8 acc_1 = tw_splat_f32x8(0.0f);
+            tw_f32x8 acc_2 = tw_splat_f32x8(0.0f);
+            tw_f32x8 acc_3 = tw_splat_f32x8(0.0f);
+            for (int64_t ap = A1_pos[i], end0_ = A1_pos[(i + 1)]; ap < end0_; ++ap) {
+                const int64_t ahead = (((int64_t)A1_crd[tw_min_i64((ap + 8), (n_A1 - 1))] * N_j) + j);
+                __builtin_prefetch(&B_values[ahead], 0, 3);
+                const int64_t k = A1_crd[ap];
+                const float av = tw_widen_bf16(A_values[ap]);
+                acc = (acc + (tw_splat_f32x8(av) * tw_widen_bf16x8(*(const tw_u16x8u *)&B_values[((k * N_j) + j)])));
+                acc_1 = (acc_1 + (tw_splat_f32x8(av) * tw_widen_bf16x8(*(const tw_u16x8u *)&B_values[((k * N_j) + (j + 8))])));
+                acc_2 = (acc_2 + (tw_splat_f32x8(av) * tw_widen_bf16x8(*(const tw_u16x8u *)&B_values[((k * N_j) + (j + 16))])));
+                acc_3 = (acc_3 + (tw_splat_f32x8(av) * tw_widen_bf16x8(*(const tw_u16x8u *)&B_values[((k * N_j) + (j + 24))])));
+            }
+            *(tw_u16x8u *)&out[((i * N_j) + j)] = tw_narrow_bf16x8(acc);
+            *(tw_u16x8u *)&out[((i * N_j) + (j + 8))] = tw_narrow_bf16x8(acc_1);
+            *(tw_u16x8u *)&out[((i * N_j) + (j + 16))] = tw_narrow_bf16x8(acc_2);
+            *(tw_u16x8u *)&out[((i * N_j) + (j + 24))] = tw_narrow_bf16x8(acc_3);
+        }
+        const int64_t stop_1 = (stop + (((N_j - stop) / 16) * 16));
+        for (int64_t j_1 = stop; j_1 < stop_1; j_1 += 16) {
+            tw_f32x8 acc_4 = tw_splat_f32x8(0.0f);
+            tw_f32x8 acc_5 = tw_splat_f32x8(0.0f);
+            for (int64_t ap_1 = A1_pos[i], end1_ = A1_pos[(i + 1)]; ap_1 < end1_; ++ap_1) {
+                const int64_t ahead_1 = (((int64_t)A1_crd[tw_min_i64((ap_1 + 8), (n_A1 - 1))] * N_j) + j_1);
+                __builtin_prefetch(&B_values[ahead_1], 0, 3);
+                const int64_t k_1 = A1_crd[ap_1];
+                const float av_1 = tw_widen_bf16(A_values[ap_1]);
+                acc_4 = (acc_4 + (tw_splat_f32x8(av_1) * tw_widen_bf16x8(*(const tw_u16x8u *)&B_values[((k_1 * N_j) + j_1)])));
+                acc_5 = (acc_5 + (tw_splat_f32x8(av_1) * tw_widen_bf16x8(*(const tw_u16x8u *)&B_values[((k_1 * N_j) + (j_1 + 8))])));
+            }
+            *(tw_u16x8u *)&out[((i * N_j) + j_1)] = tw_narrow_bf16x8(acc_4);
+            *(tw_u16x8u *)&out[((i * N_j) + (j_1 + 8))] = tw_narrow_bf16x8(acc_5);
+        }
+        const int64_t stop_2 = (stop_1 + (((N_j - stop_1) / 8) * 8));
+        for (int64_t j_2 = stop_1; j_2 < stop_2; j_2 += 8) {
+            tw_f32x8 acc_6 = tw_splat_f32x8(0.0f);
+            for (int64_t ap_2 = A1_pos[i], end2_ = A1_pos[(i + 1)]; ap_2 < end2_; ++ap_2) {
+                const int64_t ahead_2 = (((int64_t)A1_crd[tw_min_i64((ap_2 + 8), (n_A1 - 1))] * N_j) + j_2);
+                __builtin_prefetch(&B_values[ahead_2], 0, 3);
+                const int64_t k_2 = A1_crd[ap_2];
+                const float av_2 = tw_widen_bf16(A_values[ap_2]);
+                acc_6 = (acc_6 + (tw_splat_f32x8(av_2) * tw_widen_bf16x8(*(const tw_u16x8u *)&B_values[((k_2 * N_j) + j_2)])));
+            }
+            *(tw_u16x8u *)&out[((i * N_j) + j_2)] = tw_narrow_bf16x8(acc_6);
+        }
+        if ((stop_2 < N_j)) {
+            if ((8 <= N_j)) {
+                for (int64_t j_3 = (N_j - 8); j_3 < N_j; j_3 += 8) {
+                    tw_f32x8 acc_7 = tw_splat_f32x8(0.0f);
+                    for (int64_t ap_3 = A1_pos[i], end3_ = A1_pos[(i + 1)]; ap_3 < end3_; ++ap_3) {
+                        const int64_t ahead_3 = (((int64_t)A1_crd[tw_min_i64((ap_3 + 8), (n_A1 - 1))] * N_j) + j_3);
+                        __builtin_prefetch(&B_values[ahead_3], 0, 3);
+                        const int64_t k_3 = A1_crd[ap_3];
+                        const float av_3 = tw_widen_bf16(A_values[ap_3]);
+                        acc_7 = (acc_7 + (tw_splat_f32x8(av_3) * tw_widen_bf16x8(*(const tw_u16x8u *)&B_values[((k_3 * N_j) + j_3)])));
+                    }
+                    *(tw_u16x8u *)&out[((i * N_j) + j_3)] = tw_narrow_bf16x8(acc_7);
+                }
+            }
+        }
+        const int64_t rest = ((8 <= N_j) ? N_j : stop_2);
+        const int64_t stop_3 = (rest + (((N_j - rest) / 4) * 4));
+        for (int64_t j_4 = rest; j_4 < stop_3; j_4 += 4) {
+            tw_f32x4 acc_8 = tw_splat_f32x4(0.0f);
+            for (int64_t ap_4 = A1_pos[i], end4_ = A1_pos[(i + 1)]; ap_4 < end4_; ++ap_4) {
+                const int64_t ahead_4 = (((int64_t)A1_crd[tw_min_i64((ap_4 + 8), (n_A1 - 1))] * N_j) + j_4);
+                __builtin_prefetch(&B_values[ahead_4], 0, 3);
+                const int64_t k_4 = A1_crd[ap_4];
+                const float av_4 = tw_widen_bf16(A_values[ap_4]);
+                acc_8 = (acc_8 + (tw_splat_f32x4(av_4) * tw_widen_bf16x4(*(const tw_u16x4u *)&B_values[((k_4 * N_j) + j_4)])));
+            }
+            *(tw_u16x4u *)&out[((i * N_j) + j_4)] = tw_narrow_bf16x4(acc_8);
+        }
+        for (int64_t j_5 = stop_3; j_5 < N_j; ++j_5) {
+            float acc_9 = 0.0f;
+            for (int64_t ap_5 = A1_pos[i], end5_ = A1_pos[(i + 1)]; ap_5 < end5_; ++ap_5) {
+                const int64_t ahead_5 = (((int64_t)A1_crd[tw_min_i64((ap_5 + 8), (n_A1 - 1))] * N_j) + j_5);
+                __builtin_prefetch(&B_values[ahead_5], 0, 3);
+                const int64_t k_5 = A1_crd[ap_5];
+                const float av_5 = tw_widen_bf16(A_values[ap_5]);
+                acc_9 = (acc_9 + (av_5 * tw_widen_bf16(B_values[((k_5 * N_j) + j_5)])));
+            }
+            out[((i * N_j) + j_5)] = tw_narrow_bf16(acc_9);
+        }
+    }
+}
+int TW_SYMBOL(void *const *buffers, const int64_t *sizes)
+{
+    uint16_t *restrict const out = (uint16_t *)buffers[2];
+    const int32_t *restrict const A1_pos = (const int32_t *)buffers[3];
+    const int32_t *restrict const A1_crd = (const int32_t *)buffers[4];
+    const uint16_t *restrict const A_values = (const uint16_t *)buffers[5];
+    const uint16_t *restrict const B_values = (const uint16_t *)buffers[6];
+    const int64_t N_i = sizes[3];
+    const int64_t N_j = sizes[4];
+    const int64_t n_A1 = sizes[6];
+    {
+        TW_SYMBOL_body0_context given_ = {buffers, sizes};
+        const int64_t lo_ = 0, hi_ = N_i;
+        tw_run((tw_driver)buffers[0], TW_SYMBOL_body0, &given_, lo_, hi_, sizes[0], sizes[1], (const int64_t *)buffers[1], sizes[2]);
+    }
+    return 0;
+}

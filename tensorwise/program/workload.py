@@ -238,7 +238,7 @@ def workload(
     """Build the workload of a named operation on the stored entries ``a``.
 
     Args:
-        op: ``spmv``, ``spmm``, ``sddmm``, ``mttkrp``, ``ttv`` or ``ttm``.
+        op: ``spmv``, ``spmm``, ``spmv_t``, ``spmm_t`` (A transposed), ``sddmm``, ``mttkrp``, ``ttv`` or ``ttm``.
         n: extent of the dense-only index: columns of B in SpMM (default 64), inner dimension of
             SDDMM (64), rank of MTTKRP (16) and TTM (16).
         mode: output mode of MTTKRP.

@@ -677,6 +677,17 @@ def portfolio(space: Space, workload: Workload) -> list[Config]:
         partials.extend({"tile": "none", "unroll": factor} for factor in (1, 2, 4, 8))
         partials.extend({"vector_bytes": width, "vectors": 1} for width in VECTOR_BYTES[:2])
     partials.append({f"kind_{rows}1": "C"})
+    if rows not in workload.assignment.output.indices:
+        # Transposed use of the matrix as it is: threads split the rows and meet in the output.
+        inner = [loop for loop in _strings(start["order"]) if loop not in (f"{rows}1", f"{columns}1")]
+        as_stored: dict[str, object] = {
+            "order": (f"{rows}1", f"{columns}1", *inner),
+            "levels_follow_loops": True,
+        }
+        partials.append({**as_stored, "parallel": "none"})
+        partials.extend(
+            {**as_stored, "parallel": f"{rows}1", "reduction": how} for how in ("private", "atomic")
+        )
     for height, width in ((2, 2), (4, 4), (2, 1), (4, 1), (8, 1), (1, 4), (8, 8), (1, 8)):
         partials.extend(_blocks(space, workload, rows, columns, height, width))
     for width in (1024, 8192):

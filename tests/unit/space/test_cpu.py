@@ -158,11 +158,33 @@ def test_the_default_stores_rows_and_runs_them_in_parallel(
             {"levels_follow_loops": False, "order": ("k1", "i1", "j1"), "levels": ("i1", "k1"), "parallel": "none"},
             "(i,k) -> U(i) C(k); reorder(k,i,j)",
         ),
+        (
+            {
+                "layout": "slots", "rows": "length4096", "split_i": 8, "order": ("i1", "i0", "k1", "j1"),
+                "levels_follow_loops": False, "levels": ("i1", "k1", "i0"), "kind_i1": "U", "kind_i0": "U",
+            },
+            "(i:length4096,k) -> U(i1) P(k#) U(i0:8) S16(k); split(i,8) reorder(i1,i0,k#,j)",
+        ),
+        (
+            {
+                "layout": "diagonals", "split_i": 16, "order": ("i1", "i0", "k1", "j1"), "levels_follow_loops": False,
+                "levels": ("i1", "k1", "i0"), "kind_i1": "U", "kind_k1": "C", "kind_i0": "U",
+            },
+            "(i,k) -> U(i1) C(k-i) U(i0:16); split(i,16) reorder(i1,i0,k-i,j)",
+        ),
+        ({"layout": "list", "short": False}, "(i,k) -> N(i) S(k); reorder(i,j,k)"),
+        ({"rows": "cluster", "kind_k1": "C16"}, "(i:cluster,k) -> U(i) C16(k); reorder(i,j,k)"),
+        (
+            {"split_i": 4, "order": ("i1", "k1", "i0", "j1"), "kind_i1": "U", "kind_k1": "C", "kind_i0": "B"},
+            "(i,k) -> U(i1) C(k) B(i0:4); split(i,4) reorder(i1,k,i0,j)",
+        ),
+        ({"tile": "j1", "bound": True}, "bound(j,64)"),
         ({"split_j": 16, "order": ("j1", "i1", "k1", "j0"), "parallel": "j1"}, "split(j,16) reorder(j1,i,k,j0) parallel(j1"),
     ],
 )  # fmt: skip
 def test_known_formats_are_in_the_space(given: dict[str, object], name: str) -> None:
-    """DCSR, CSC, BCSR, sparse blocks of columns, rows searched along columns, strips of the dense matrix."""
+    """DCSR, CSC, BCSR, sparse blocks of columns, rows searched along columns, SELL, DIA, COO, similar rows together,
+    masked blocks, an extent compiled in, strips of the dense matrix."""
     work = works()["spmm"]
     config = space_of(work).complete(given, work, strict=True)
     assert {key: config[key] for key in given} == given
@@ -268,3 +290,18 @@ def test_the_portfolio_is_valid_and_starts_with_the_default(name: str) -> None:
         formats = {str(space.program(work, config).formats["A"]) for config in configs}
         assert len(configs) >= 15
         assert len(formats) >= 4
+
+
+def test_transposed_use_needs_no_transposed_matrix() -> None:
+    """The portfolio of y = A^T x holds A as it is and transposed; the tuner decides."""
+    work = workload("spmv_t", entries((300, 200), 2000))
+    space = space_of(work)
+    found = {str(space.program(work, config).formats["A"]) for config in portfolio(space, work)}
+    assert {"(i,k) -> U(k) C(i)", "(i,k) -> U(i) C(k)"} <= found
+
+
+def test_no_lanes_where_padding_has_no_place_in_the_output() -> None:
+    work = workload("spmv_t", entries((300, 200), 2000))
+    space, rng = space_of(work), np.random.default_rng(0)
+    tiles = [space.complete({"layout": "slots"}, work, rng)["tile"] for _ in range(40)]
+    assert set(tiles) == {"none"}

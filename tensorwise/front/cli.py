@@ -23,7 +23,7 @@ app.add_typer(cache_app, name="cache")
 app.add_typer(store_app, name="store")
 app.command()(devices)
 
-OPS = "spmv, spmm, sddmm, mttkrp, ttv or ttm"
+OPS = "spmv, spmm, spmv_t, spmm_t (A transposed), sddmm, mttkrp, ttv or ttm"
 STRATEGIES = "genetic, random or exhaustive"
 
 FilePath = Annotated[

@@ -113,7 +113,7 @@ def _description(operator: "Operator") -> dict[str, Any]:
             for name, entries in work.sparse.items()
         },
         "kernel": operator.kernel,
-        "formats": {name: str(format) for name, format in program.formats.items()} if program else {},
+        "formats": program.format_texts if program else {},
         "schedule": operator.schedule,
         "threads": operator.threads,
         "machine": {"host": host().cpu, "host_id": host().id, "compiler_id": compiler},

@@ -189,7 +189,7 @@ class Accumulation(Nest, abc.ABC):
                 f"{self.monoid.name} needs all reduced loops inside the output's; "
                 f"move {', '.join(self.assignment.reduced)} inwards (got {self.schedule})"
             )
-        if partial:
+        if partial or self.plan.accumulate:
             self.initial = self.monoid.components[0].identity
             buffer = self.output
             atomic = env.shared_output

@@ -63,13 +63,13 @@ class _Lowering(Accumulation):
                     e,
                     total,
                     (
-                        Reg(merged, identity),
+                        Reg(merged, self.output[e] if self.plan.accumulate else identity),
                         For(t, Const(0), ir.THREADS, 1, (step,)),
                         Store(self.output, e, merged),
                     ),
                 )
             )
-        elif self.initial is not None:
+        elif self.initial is not None and not self.plan.accumulate:
             e = Var("e")
             value = Const(self.initial, Type(self.output.elem))
             before.append(self._even(e, total, (Store(self.output, e, value),)))
@@ -263,6 +263,7 @@ class _Lowering(Accumulation):
             and not env.reduced_outside
             and not env.shared_output
             and not self.plan.keep_pattern
+            and not self.plan.accumulate
             and self.accumulates(rest)
         )
 

@@ -23,6 +23,7 @@ class Plan:
         keep_pattern: the output holds one value an entry of the first sparse operand.
         masked: consult the source map before a stored position contributes.
         exact: indices whose extent is a multiple of their constant split, so that no guard is needed.
+        accumulate: results are added to what the output holds, which other parts of a hybrid share.
     """
 
     assignment: Assignment
@@ -35,6 +36,7 @@ class Plan:
     masked: bool
     exact: frozenset[str]
     source_elem: str = "i32"
+    accumulate: bool = False
 
     @property
     def padded(self) -> bool:
@@ -45,9 +47,8 @@ class Plan:
         """Whether the kernel reads the source map of ``operand``."""
         if self.masked and self.formats[operand].padded:
             return True
-        return (
-            self.keep_pattern and operand == next(iter(self.formats)) and not self.formats[operand].order_kept
-        )
+        own_order = self.formats[operand].order_kept and not self.accumulate
+        return self.keep_pattern and operand == next(iter(self.formats)) and not own_order
 
     @property
     def stored(self) -> frozenset[str]:
@@ -70,6 +71,11 @@ class Plan:
                     f"format of {name} has the modes ({','.join(format.modes)}), but it is read as "
                     f"{self.assignment.access(name)}; name them ({','.join(indices)}), in this order"
                 )
+        if self.accumulate and self.assignment.monoid.name != "sum":
+            raise ScheduleError(
+                f"the parts of a hybrid are added up, but {self.assignment} reduces by "
+                f"{self.assignment.monoid.name}; store the operand in one format"
+            )
         tile, parallel = self.schedule.tile, self.schedule.parallel
         if (
             tile

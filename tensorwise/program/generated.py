@@ -137,10 +137,10 @@ class BoundProgram(BoundKernel):
         self._parts[0].finish(out)
 
     def _run(self, calls: Sequence[_Call], held: Sequence[np.ndarray]) -> bool:
-        """Run all parts on the operands and the output; return whether one raised its flag."""
+        """Run the parts on the operands and the output, up to one that raises its flag; return whether one did."""
         if self._parts[0].program.accumulate:
             held[-1].fill(0)
-        return any([self._invoke(call, held) for call in calls])
+        return any(self._invoke(call, held) for call in calls)
 
     def _run_masked(self, held: Sequence[np.ndarray]) -> None:
         """Compute again: a NaN came out, and padding may have met an Inf, which only the masked program can tell."""

@@ -45,11 +45,11 @@ class BoundInterpreted(BoundKernel):
         self.parts[0].finish(out)
 
     def _run(self, kernels: Sequence[ir.Kernel], operands: Sequence[np.ndarray], out: np.ndarray) -> bool:
-        """Run all parts; return whether the result must be computed again, masked."""
+        """Run the parts, up to one that raises its flag; return whether one did."""
         if self.parts[0].program.accumulate:
             out.fill(0)
         pairs = zip(kernels, self.parts, strict=True)
-        return any([self._interpret(kernel, packed, operands, out) for kernel, packed in pairs])
+        return any(self._interpret(kernel, packed, operands, out) for kernel, packed in pairs)
 
     def _interpret(
         self, kernel: ir.Kernel, packed: PackedOperands, operands: Sequence[np.ndarray], out: np.ndarray

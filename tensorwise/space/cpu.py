@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, final
-from weakref import WeakKeyDictionary
 
 from tensorwise.errors import InputError
 from tensorwise.program.accumulate import MAX_COPIES
@@ -33,15 +32,14 @@ from tensorwise.program.schedule import (
 )
 from tensorwise.program.work import work_bound
 from tensorwise.program.workload import Workload
+from tensorwise.space.apart import APART, GROUP, long_rows, rule, worth
 from tensorwise.space.config import Config, Value
 from tensorwise.space.domain import Domain, orders
 from tensorwise.space.param import Param, powers
 from tensorwise.space.params import Choice, Flag, Permutation, PowerOfTwo
 from tensorwise.space.space import Rule, Space
-from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.levels import LEVELS, Level, Repeated, ShortSingle, Single, Slots
-from tensorwise.tensor.partition import Partition
 from tensorwise.tensor.remap import Axis, Part
 from tensorwise.toolchain.processor import vector_bytes
 
@@ -52,14 +50,6 @@ MOST_UNROLLED: Final = 64
 """Copies of the innermost body, beyond which a kernel overflows registers and instruction cache."""
 PREFETCHED_BYTES: Final = 4 * 2**20
 """Operands above this many bytes miss the second-level cache often enough to be asked for ahead."""
-APART: Final = ("none", "rows8", "rows64", "columns")
-"""What a hybrid may set apart: rows above 8 or 64 times the mean length, or dense groups of columns."""
-GROUP: Final = 8
-"""Rows of a dense group of columns: as many accumulators as leave registers for the operands."""
-SHORTEST_APART: Final = 64
-"""No row up to this length is set apart as a long one."""
-LEAST_APART: Final = 1 / 64
-"""Share of the entries that has to be set apart to pay for a second pass over the output."""
 MOST_STEPS_A_TERM: Final = 16
 """Iterations of discordant search that are tried for each term; more have never paid."""
 
@@ -122,12 +112,12 @@ class CpuSpace(Space):
         ((name, entries),) = workload.sparse.items()
         rows, *_, columns = workload.assignment.access(name).indices
         if kind == "columns":
-            wide = {"vectors": vector_bytes() // VECTOR_BYTES[1]}  # eight accumulators of each vector
+            wide = {"vectors": max(1, vector_bytes() // VECTOR_BYTES[1])}  # eight accumulators of each vector
             partial = {**wide, **_blocks(self, workload, rows, columns, GROUP, 1)[-1], f"kind_{rows}1": "C"}
         else:
-            partial = _long_rows(workload.assignment, rows, columns)
+            partial = long_rows(workload.assignment, rows, columns)
         program = self.program(workload, self.complete({**partial, "apart": "none"}, workload))
-        return Apart(_rule(kind, entries), program.formats[name], program.schedule)
+        return Apart(rule(kind, entries), program.formats[name], program.schedule)
 
 
 @lru_cache(maxsize=64)
@@ -222,15 +212,15 @@ def cpu_space(assignment: Assignment, sparse: str = "A") -> CpuSpace:
             doc="Entries kept in a second format, whose results are added: rows above 8 or 64 times the mean length, cut "
             "into blocks of columns, so that they neither pad nor hold up the others; or columns that most of 8 rows "
             "share, as dense pieces (ASpT)",
-            narrow=_apart_domain(stored),
+            narrow=lambda earlier, w: worth(w) if matrix else None,
         )
     )  # fmt: skip
-    rule = Rule(
+    work = Rule(
         "work",
         f"it takes more than {MOST_STEPS_A_TERM} loop iterations a term, so that searching dominates",
         _affordable,
     )
-    return CpuSpace("cpu", tuple(params), (rule,), assignment)
+    return CpuSpace("cpu", tuple(params), (work,), assignment)
 
 
 def _execution(
@@ -605,55 +595,6 @@ def _prefetched(assignment: Assignment, sparse: str, config: Earlier) -> str:
     return next(a.tensor for a in assignment.accesses if a.tensor != sparse and loop[:-1] in a.indices)
 
 
-def _apart_domain(stored: tuple[str, ...]) -> Callable[[Earlier, Workload], tuple[Value, ...] | None]:
-    """Of matrices whose results are sums, where a rule sets a share of the entries apart that is worth it."""
-
-    def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
-        if len(stored) != 2 or w.assignment.monoid.name != "sum":
-            return None
-        tall = w.sizes[stored[0]] >= 2 * GROUP
-        able = [kind for kind in APART[1:] if (tall or kind != "columns") and _pays(kind, w.entries)]
-        return ("none", *able)
-
-    return narrow
-
-
-_SHARES: Final[WeakKeyDictionary[Entries, dict[str, float]]] = WeakKeyDictionary()
-
-
-def _pays(kind: str, entries: Entries) -> bool:
-    """Whether enough entries are set apart, and not all; asked once for each operand."""
-    shares = _SHARES.setdefault(entries, {})
-    if kind not in shares:
-        shares[kind] = float(_rule(kind, entries).apart(entries).mean()) if entries.nnz else 0.0
-    return LEAST_APART <= shares[kind] < 1
-
-
-def _rule(kind: str, entries: Entries) -> Partition:
-    if kind == "columns":
-        return Partition("columns", GROUP // 2, GROUP)
-    mean = -(-entries.nnz // max(1, entries.shape[0]))
-    return Partition("rows", max(SHORTEST_APART, int(kind.removeprefix("rows")) * mean))
-
-
-def _long_rows(assignment: Assignment, rows: str, columns: str) -> dict[str, object]:
-    """Blocks of columns in which a few long rows are walked together; threads share the blocks, not the rows."""
-    output = assignment.output.indices
-    free = [f"{index}1" for index in assignment.indices if index not in (rows, columns)]
-    kept = [loop for loop in free if loop[:-1] in output]
-    reduced = [loop for loop in free if loop[:-1] not in output]
-    inner = [f"{columns}0", *kept] if columns in output else [*kept, f"{columns}0"]
-    return {
-        f"split_{columns}": 4096,
-        "order": (f"{columns}1", f"{rows}1", *inner, *reduced),
-        **{f"kind_{loop}": "C" for loop in (f"{columns}1", f"{rows}1", f"{columns}0")},
-        "parallel": f"{columns}1",
-        "policy": "dynamic",
-        "chunk": 1,
-        "reduction": "atomic",
-    }
-
-
 def _affordable(config: Earlier, workload: Workload) -> bool:
     space = cpu_space(workload.assignment, next(iter(workload.sparse)))
     steps = work_bound(space.program(workload, config), workload)
@@ -758,7 +699,7 @@ def portfolio(space: Space, workload: Workload) -> list[Config]:
     )
     if len(stored) == 2 and f"kind_{start['tile']}" in start:
         partials.extend(_slices(workload, rows, columns))
-        partials.extend({**_slices(workload, rows, columns)[1], "apart": kind} for kind in APART[1:3])
+        partials.extend({**_slices(workload, rows, columns)[1], "apart": kind} for kind in APART[1:])
     partials.extend({"apart": kind} for kind in APART[1:])
     found: dict[Config, None] = {}
     for partial in partials:

@@ -11,6 +11,7 @@ from tensorwise.tensor.canonical import pointers_fit, pointers_of
 from tensorwise.tensor.entries import Entries
 
 _TEXT: Final = re.compile(r"\s*(rows|columns)\s*>\s*([0-9]{1,9})\s*(?:/\s*([0-9]{1,9})\s*)?")
+_MOST_KEYS: Final = 2**63 - 1
 
 
 @final
@@ -73,8 +74,12 @@ class Partition:
         lines, across = (0, -1) if self.lines == "rows" else (-1, 0)
         key, size = entries.coordinates[lines], entries.shape[lines]
         if self.panel is not None:
-            key = entries.coordinates[across].astype(np.int64) // self.panel * size + key
-            size *= -(-entries.shape[across] // self.panel)
+            panels = entries.coordinates[across].astype(np.int64) // self.panel
+            count = -(-entries.shape[across] // self.panel)
+            if size * count > _MOST_KEYS:  # number what occurs
+                (_, key), (_, panels) = (np.unique(a, return_inverse=True) for a in (key, panels))
+                size = count = entries.nnz
+            key, size = panels * size + key, size * count
         if size <= 8 * entries.nnz + 2**16:
             dense: np.ndarray = (np.bincount(key, minlength=size) > self.most)[key]
             return dense

@@ -20,7 +20,15 @@ def drawn(shape: tuple[int, ...], nnz: int) -> Entries:
     "text", ["rows>0", "rows>7", "columns>3", "columns>2/8", "rows>2/5", "columns>1/1000"]
 )
 @pytest.mark.parametrize(
-    ("shape", "nnz"), [((60, 50), 700), ((20, 3_000_000), 300), ((9, 30, 20), 400), ((5, 6), 0), ((0, 4), 0)]
+    ("shape", "nnz"),
+    [
+        ((60, 50), 700),
+        ((20, 3_000_000), 300),
+        ((2**50, 2**50), 500),
+        ((9, 30, 20), 400),
+        ((5, 6), 0),
+        ((0, 4), 0),
+    ],
 )
 def test_lines_are_counted_as_the_rule_says(text: str, shape: tuple[int, ...], nnz: int) -> None:
     entries, rule = drawn(shape, nnz) if nnz else entries_from((shape, ([], []), [])), Partition.parse(text)

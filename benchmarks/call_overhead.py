@@ -34,7 +34,7 @@ def bare(operator: Operator, operand: np.ndarray, out: np.ndarray) -> Any:
     """Return the C call alone, its arguments laid out."""
     bound = operator._bound
     assert isinstance(bound, BoundProgram)
-    call = bound._main
+    (call,) = bound._main
     pointers = (ctypes.c_void_p * len(call.pointers))(*call.pointers)
     for place, array in zip(call.places, (operand, out), strict=True):
         pointers[place] = array.ctypes.data

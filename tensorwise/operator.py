@@ -278,13 +278,13 @@ class Operator:
 
     @property
     def format(self) -> str:
-        """Storage format of the sparse operand as text; empty for a library kernel."""
-        return str(next(iter(self.program.formats.values()))) if self.program else ""
+        """Storage format of the sparse operand as text, both parts of a hybrid; empty for a library kernel."""
+        return self.program.format_text if self.program else ""
 
     @property
     def schedule(self) -> str:
-        """Schedule as text; empty for a library kernel."""
-        return str(self.program.schedule) if self.program else ""
+        """Schedule as text, that of a hybrid's part set apart behind a semicolon; empty for a library kernel."""
+        return self.program.schedule_text if self.program else ""
 
     @property
     def bytes_held(self) -> int:
@@ -299,7 +299,7 @@ class Operator:
     @property
     def tensors(self) -> Mapping[str, Tensor]:
         """The packed sparse operands by name; empty for a library kernel."""
-        return self._bound.packed.tensors if isinstance(self._bound, BoundProgram) else {}
+        return self._bound.tensors if isinstance(self._bound, BoundProgram) else {}
 
     def source(self) -> str:
         """Return the C text of generated code; empty for a library kernel."""

@@ -116,7 +116,7 @@ def _description(operator: "Operator") -> dict[str, Any]:
         },
         "dtypes": {name: dtype.name for name, dtype in work.dtypes.items()},
         "kernel": operator.kernel,
-        "formats": {name: str(format) for name, format in program.formats.items()} if program else {},
+        "formats": program.format_texts if program else {},
         "schedule": operator.schedule,
         "threads": operator.threads,
         "machine": {"host": host().cpu, "host_id": host().id, "compiler_id": compiler},

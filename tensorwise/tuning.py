@@ -521,8 +521,8 @@ class _Tuning:
             known = facts.get(name, {})
             return Standing(
                 "tensorwise" if program else name,
-                str(next(iter(program.formats.values()))) if program else "",
-                str(program.schedule) if program else "",
+                program.format_text if program else "",
+                program.schedule_text if program else "",
                 table.median(name) if timed and table else (measurement.seconds if measurement else math.inf),
                 table.spread(name) if timed and table else (measurement.spread_s if measurement else 0.0),
                 len(table.rounds) if timed and table else 0,

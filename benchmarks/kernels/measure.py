@@ -80,7 +80,7 @@ def measure(path: Path, op: str, n: int | None, device: CpuDevice, settings: Set
     told: dict[str, Any] = {
         "shape": list(work.entries.shape),
         "nonzeros": work.entries.nnz,
-        "program": {"format": str(found.best.formats["A"]), "schedule": str(found.best.schedule)},
+        "program": {"format": found.best.format_text, "schedule": found.best.schedule_text},
         "search": {"tried": found.tried, "timed": found.timed, "seconds": round(found.seconds, 2)},
         "roof": _roof(work, device.threads),
     }

@@ -155,19 +155,20 @@ class CpuDevice(Device):
 
     def compile(self, workload: Workload, kernels: Sequence[Program | str]) -> dict[int, Measurement]:
         """Compile the programs among ``kernels`` into the cache; return how those that fail ended."""
-        texts: dict[int, str] = {}
+        texts: dict[int, tuple[str, ...]] = {}
         refused: dict[int, Measurement] = {}
         for place, program in enumerate(kernels):
             if isinstance(program, str):
                 continue
             try:
                 check_work(program, workload)
-                text = GeneratedKernel(program).text(workload)
-                if len(text) > MOST_TEXT:
+                parts = GeneratedKernel(program).texts(workload)
+                length = sum(map(len, parts))
+                if length > MOST_TEXT:
                     raise ScheduleError(
-                        f"{program.name}: {len(text)} characters of C, more than {MOST_TEXT}; unroll less"
+                        f"{program.name}: {length} characters of C, more than {MOST_TEXT}; unroll less"
                     )
-                texts[place] = text
+                texts[place] = parts
             except ScheduleError as error:
                 refused[place] = Measurement.failed("refused", str(error))
         if not texts:
@@ -175,12 +176,13 @@ class CpuDevice(Device):
         start = time.perf_counter()
         try:
             load_runtime()  # or the first candidate would compile it, in its own time
-            loaded = default_cache().get(list(texts.values()), on_error="none")
+            wanted = list(dict.fromkeys(text for parts in texts.values() for text in parts))
+            loaded = dict(zip(wanted, default_cache().get(wanted, on_error="none"), strict=True))
         except CompilerError as error:
             return refused | {place: Measurement.failed("refused", str(error)) for place in texts}
         self.compile_s += time.perf_counter() - start
-        for place, kernel in zip(texts, loaded, strict=True):
-            if kernel is None:
+        for place, parts in texts.items():
+            if any(loaded[text] is None for text in parts):
                 refused[place] = Measurement.failed("crash", "the compiler refused it or ran out of time")
         return refused
 
@@ -369,6 +371,6 @@ def _described(kernel: Program | str) -> dict[str, Any]:
     if isinstance(kernel, str):
         return {"library": kernel}
     return {
-        "formats": {name: str(format) for name, format in kernel.formats.items()},
-        "schedule": str(kernel.schedule),
+        "formats": kernel.format_texts,
+        "schedule": kernel.schedule_text,
     }

@@ -104,7 +104,8 @@ def compile(
             give a `Cascade`; each needs a sparse operand, and what goes from one to the next is dense.
         schedule: such as ``parallel(i,dynamic,64) tile(j,4x8)``; left out together with formats, the
             default program is used; left out with a format, plain loops on one thread.
-        format: storage of the first sparse operand, such as ``(i,k) -> U(i) C(k)``; formats: by name
+        format: storage of the first sparse operand, such as ``(i,k) -> U(i) C(k)``, or a hybrid such as
+            ``(i,k) -> U(i) C(k); rows>64: (i,k) -> C(i) C(k)`` (then the schedule has two parts as well); formats: by name
             for several. A sparse operand without one is stored as CSR, or CSF from order 3.
         sizes: extents of indices that no operand tells.
         threads: threads of a call (default: what this process may use).

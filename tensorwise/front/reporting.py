@@ -70,7 +70,7 @@ def report_data(operator: Operator, name: str) -> ReportData:
     tensors = operator.tensors
     if not tensors and shown is not None:  # a library won: pack for the picture of the best generated kernel
         with contextlib.suppress(tensorwise.errors.TensorwiseError, MemoryError):
-            tensors = GeneratedKernel(shown).bind(work, 1).packed.tensors
+            tensors = GeneratedKernel(shown).bind(work, 1).tensors
     tensor = next(iter(tensors.values()), None)
     free = [
         i for i in work.assignment.indices if i not in work.assignment.access(next(iter(work.sparse))).indices
@@ -143,7 +143,7 @@ def _candidates(result: TuneResult) -> list[Candidate]:
     known = {(c.format, c.schedule) for c in found}
     for number, trial in enumerate(result.trials, 1):
         program, measurement = trial.program, trial.measurement
-        format, schedule = str(next(iter(program.formats.values()))), str(program.schedule)
+        format, schedule = program.format_text, program.schedule_text
         if (format, schedule) not in known:
             found.append(
                 Candidate(
@@ -173,7 +173,7 @@ def _shown_program(operator: Operator, result: TuneResult) -> Program | None:
         return operator.program
     chosen = result.best_generated.format, result.best_generated.schedule
     for trial in result.trials:
-        if (str(next(iter(trial.program.formats.values()))), str(trial.program.schedule)) == chosen:
+        if (trial.program.format_text, trial.program.schedule_text) == chosen:
             return trial.program
     return None
 
@@ -190,7 +190,7 @@ def _block(program: Program | None) -> tuple[int, int]:
 
 def _source(program: Program, operator: Operator) -> str:
     with contextlib.suppress(tensorwise.errors.TensorwiseError):
-        return GeneratedKernel(program).text(operator.workload)
+        return "\n".join(GeneratedKernel(program).texts(operator.workload))
     return ""
 
 

@@ -43,7 +43,7 @@ def texts(
         space = cpu_space(work.assignment, "A")
         for config in portfolio(space, work):
             try:
-                found[GeneratedKernel(space.program(work, config)).text(work)] = None
+                found |= dict.fromkeys(GeneratedKernel(space.program(work, config)).texts(work))
             except TensorwiseError:
                 continue  # it does not fit this problem; a tuning would skip it as well
     return found

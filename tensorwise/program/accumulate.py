@@ -222,7 +222,7 @@ class Accumulation(Nest, abc.ABC):
                 f"{self.monoid.name} needs all reduced loops inside the output's; "
                 f"move {', '.join(self.assignment.reduced)} inwards (got {self.schedule})"
             )
-        if partial:
+        if partial or self.plan.accumulate:
             self.initial = self.monoid.components[0].identity
             self.rounds_partial = self.output.elem in ir.HALVES and not (self.private or self.waits)
             buffer = self.work if self.waits else self.output

@@ -2,17 +2,17 @@
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any, final
 
 import numpy as np
 
-from tensorwise.errors import InputError
+from tensorwise.errors import InputError, MeasurementError
 from tensorwise.program.kernel import BoundKernel, Kernel, address
-from tensorwise.program.packed import PackedOperands, arranged
+from tensorwise.program.packed import PackedOperands, arranged, packed_parts
+from tensorwise.program.plan import Plan
 from tensorwise.program.program import PlanKey, Program, kernel_text
-from tensorwise.program.schedule import Bound, Schedule
 from tensorwise.program.workload import Workload
 from tensorwise.tensor.elements import as_bits
 from tensorwise.tensor.fibertree import Tensor
@@ -39,10 +39,13 @@ class GeneratedKernel(Kernel):
         """
         return BoundProgram(self.program, workload, threads)
 
-    def text(self, workload: Workload) -> str:
-        """Return the C text for 32-bit indices: what can be compiled before anything is packed."""
-        plan = self.program.plan(workload.elem, sizes=workload.sizes, halves=workload.halves)
-        return kernel_text(PlanKey(plan))[0]
+    def texts(self, workload: Workload) -> tuple[str, ...]:
+        """Return the C text of each part for 32-bit indices: what can be compiled before anything is packed."""
+        plans = [
+            part.plan(workload.elem, sizes=workload.sizes, halves=workload.halves)
+            for part in self.program.parts
+        ]
+        return tuple(kernel_text(PlanKey(plan))[0] for plan in plans)
 
 
 @dataclass(frozen=True)
@@ -62,49 +65,55 @@ class _Call:
 
 @final
 class BoundProgram(BoundKernel):
-    """A compiled program with packed operands.
+    """A compiled program with packed operands; a hybrid is a kernel for each part.
 
     Attributes:
-        compile_s: seconds spent compiling (0 when the kernel was in the cache).
+        compile_s: seconds spent compiling (0 when the kernels were in the cache).
         source: the C text.
     """
 
     def __init__(
-        self, program: Program, workload: Workload, threads: int, tensors: dict[str, Tensor] | None = None
+        self,
+        program: Program,
+        workload: Workload,
+        threads: int,
+        packed: Sequence[PackedOperands] | None = None,
     ) -> None:
         self.program, self.workload, self.threads = program, workload, threads
-        self.packed = PackedOperands(program, workload, threads, tensors)
-        self.conversion_s = self.packed.conversion_s
+        self.conversion_s = 0.0
+        if packed is None:
+            packed, self.conversion_s = packed_parts(program, workload, threads)
+        self._parts = packed
         self.compile_s = 0.0
-        self.source = ""
-        self._masked: _Call | None = None
+        self._masked: list[_Call] | None = None
         # Asked once: a small kernel runs in the time that these answers take.
         self._out = workload.output_shape, workload.output_dtype
         self._column_major = tuple(workload.column_major(name) for name in workload.dense)
         self._lock = Lock()
-        self._main = self._call(program, None)
+        plans = [packed.plan(packed.program, None) for packed in self._parts]
+        self.source = "\n".join(kernel_text(PlanKey(plan))[0] for plan in plans)
+        self._main = [self._call(packed, plan) for packed, plan in zip(self._parts, plans, strict=True)]
 
-    def _call(self, program: Program, masked: bool | None) -> _Call:
-        """Compile ``program`` and lay out its arguments."""
-        text, buffer_names, size_names = kernel_text(PlanKey(self.packed.plan(program, masked)))
+    def _call(self, packed: PackedOperands, plan: Plan) -> _Call:
+        """Compile a plan of one part and lay out its arguments."""
+        text, buffer_names, size_names = kernel_text(PlanKey(plan))
         (loaded,) = default_cache().get([text])
         self.compile_s += loaded.compile_s
-        self.source = self.source or text
-        bounds = self.packed.bounds()
+        bounds = packed.bounds()
         keep = [] if bounds is None else [bounds]
         pointers = [driver_address(), 0 if bounds is None else bounds.ctypes.data]
         places: dict[str, int] = {}
         for name in buffer_names:
-            array = self.packed.array(name)
+            array = packed.array(name)
             if array is None:
                 places[name] = len(pointers)
             else:
                 keep.append(array)
             pointers.append(0 if array is None else array.ctypes.data)
-        parallel = program.schedule.parallel
+        parallel = plan.schedule.parallel
         sizes = [self.threads, parallel.chunk if parallel else 1, 0 if bounds is None else len(bounds) - 1]
-        sizes.extend(self.packed.size(name) for name in size_names)
-        self.bytes_held = self.packed.bytes_held
+        sizes.extend(packed.size(name) for name in size_names)
+        self.bytes_held = sum(packed.bytes_held for packed in self._parts)
         return _Call(
             loaded.function,
             tuple(pointers),
@@ -127,33 +136,52 @@ class BoundProgram(BoundKernel):
             for operand, by_columns in zip(operands, self._column_major, strict=True)
         ]
         held.append(out)
-        if self._invoke(self._main, held):
+        if self._run(self._main, held):
             self._run_masked(held)
-        self.packed.finish(out)
+        self._parts[0].finish(out)
+
+    def _run(self, calls: Sequence[_Call], held: Sequence[np.ndarray]) -> bool:
+        """Run the parts on the operands and the output, up to one that raises its flag; return whether one did."""
+        if self._parts[0].program.accumulate:
+            held[-1].fill(0)
+        return any(self._invoke(call, held) for call in calls)
 
     def _run_masked(self, held: Sequence[np.ndarray]) -> None:
         """Compute again: a NaN came out, and padding may have met an Inf, which only the masked program can tell."""
         if self._masked is None:
-            self._masked = self._call(self.program.masked(), True)
-        self._invoke(self._masked, held)
+            self._masked = [
+                self._call(packed, packed.plan(packed.program.masked(), True)) for packed in self._parts
+            ]
+        self._run(self._masked, held)
 
     def resized(self, workload: Workload) -> "BoundProgram":
         """Return the same program and packed operands for a workload that differs in dense-only extents."""
-        directives = self.program.schedule.directives
-        fitting = tuple(
-            d for d in directives if not isinstance(d, Bound) or workload.sizes[d.index] == d.size
-        )
-        program = replace(self.program, schedule=Schedule(fitting))
-        return BoundProgram(program, workload, self.threads, self.packed.tensors)
+        parts = [
+            PackedOperands(
+                packed.program.fitting(workload), workload, self.threads, packed.tensors, packed.part
+            )
+            for packed in self._parts
+        ]
+        return BoundProgram(self.program.fitting(workload), workload, self.threads, parts)
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """The packed operands by name; what a hybrid sets apart is named with the rule, as in ``A rows>64``."""
+        found = dict(self._parts[0].tensors)
+        if self.program.apart is not None:
+            found |= {f"{name} {self.program.apart.rule}": t for name, t in self._parts[1].tensors.items()}
+        return found
 
     def fast_call(self) -> Callable[[np.ndarray], np.ndarray | None] | None:
-        """Return the shortest way to call a program with one dense operand, None where there is none.
+        """Return the shortest way to call a single kernel with one dense operand, None where there is none.
 
         It returns a new output array, or None for an operand that needs ``run`` (other shape, dtype or
         layout). Argument arrays are laid out once and handed from call to call, one a thread at a time.
         """
-        workload, call = self.workload, self._main
-        if len(workload.dense) != 1 or call.exclusive or self.packed.unreached is not None:
+        workload, call = self.workload, self._main[0]
+        if len(self._main) > 1 or call.exclusive:
+            return None
+        if len(workload.dense) != 1 or self._parts[0].unreached is not None:
             return None
         if workload.column_major(workload.dense[0]) or workload.keeps_pattern:
             return None
@@ -179,13 +207,14 @@ class BoundProgram(BoundKernel):
             try:  # another thread may have taken the last one since we looked
                 pointers = free.pop()
             except IndexError:
-                pointers = layout(*keep._main.pointers)
+                pointers = layout(*call.pointers)
             # Through the buffer protocol an address costs 0.4 us, by ndarray.ctypes 1.4, by the interface 3.
             pointers[place] = addressof(at(operand)) if operand.flags.writeable else operand.ctypes.data
             pointers[out_place] = addressof(at(out))
             flag = function(pointers, sizes)
             free.append(pointers)
             if flag:
+                keep._check_flag(flag)
                 keep._run_masked([operand, out])
             return out
 
@@ -205,4 +234,9 @@ class BoundProgram(BoundKernel):
         else:
             flag = call.function(pointers, call.sizes)
         call.free.append(pointers)
+        self._check_flag(flag)
         return bool(flag)
+
+    def _check_flag(self, flag: int) -> None:
+        if flag not in (0, 1):
+            raise MeasurementError(f"the kernel of {self.program.name} returned error {flag}")

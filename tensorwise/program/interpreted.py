@@ -5,10 +5,11 @@ from typing import final
 
 import numpy as np
 
+from tensorwise.codegen import ir
 from tensorwise.codegen.interpret import IMAGINARY_THREADS, interpret
 from tensorwise.program.kernel import BoundKernel, Kernel
 from tensorwise.program.lower import lower
-from tensorwise.program.packed import PackedOperands, arranged
+from tensorwise.program.packed import PackedOperands, arranged, packed_parts
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload
 
@@ -33,27 +34,36 @@ class BoundInterpreted(BoundKernel):
 
     def __init__(self, program: Program, workload: Workload, rng: np.random.Generator) -> None:
         self.program, self.workload, self.rng = program, workload, rng
-        self.packed = PackedOperands(program, workload, IMAGINARY_THREADS)
-        self.kernel = lower(self.packed.plan(program, None))
+        self.parts, self.conversion_s = packed_parts(program, workload, IMAGINARY_THREADS)
+        self.kernels = [lower(packed.plan(packed.program, None)) for packed in self.parts]
 
     def run(self, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
         """Compute into ``out``; raise RaceError or IndexError on an incorrect program."""
-        if self._interpret(False, operands, out):
-            self._interpret(True, operands, out)
-        self.packed.finish(out)
+        if self._run(self.kernels, operands, out):
+            masked = [lower(packed.plan(packed.program.masked(), True)) for packed in self.parts]
+            self._run(masked, operands, out)
+        self.parts[0].finish(out)
 
-    def _interpret(self, masked: bool, operands: Sequence[np.ndarray], out: np.ndarray) -> bool:
-        """Run the program; return whether its result must be computed again, masked."""
-        kernel = lower(self.packed.plan(self.program.masked(), True)) if masked else self.kernel
+    def _run(self, kernels: Sequence[ir.Kernel], operands: Sequence[np.ndarray], out: np.ndarray) -> bool:
+        """Run the parts, up to one that raises its flag; return whether one did."""
+        if self.parts[0].program.accumulate:
+            out.fill(0)
+        pairs = zip(kernels, self.parts, strict=True)
+        return any(self._interpret(kernel, packed, operands, out) for kernel, packed in pairs)
+
+    def _interpret(
+        self, kernel: ir.Kernel, packed: PackedOperands, operands: Sequence[np.ndarray], out: np.ndarray
+    ) -> bool:
+        """Run one part; return whether it raised its flag."""
         given = dict(zip(self.workload.dense, operands, strict=True))
         buffers: dict[str, np.ndarray] = {}
         for buffer in kernel.buffers:
-            array = self.packed.array(buffer.name)
+            array = packed.array(buffer.name)
             if buffer.name == "out":
                 array = out.reshape(-1)
             elif array is None:
                 name = buffer.name.removesuffix("_values")
                 array = arranged(given[name], self.workload.column_major(name)).ravel(order="K")
             buffers[buffer.name] = array
-        sizes = {size.name: self.packed.size(size.name) for size in kernel.sizes}
-        return interpret(kernel, buffers, sizes, self.rng, self.packed.bounds())
+        sizes = {size.name: packed.size(size.name) for size in kernel.sizes}
+        return interpret(kernel, buffers, sizes, self.rng, packed.bounds())

@@ -66,9 +66,10 @@ class _Lowering(Accumulation):
                 merged = Var("merged", self.elem)
                 step = Set(merged, ir.compute(self.monoid.combine, merged, self.work[t * total + e]))
                 loop = For(t, Const(0), ir.THREADS, 1, (step,))
-                finish = (Reg(merged, identity), loop, Store(self.output, e, merged))
+                start = self.output[e] if self.plan.accumulate else identity
+                finish = (Reg(merged, start), loop, Store(self.output, e, merged))
             after.append(self._even(e, total, finish))
-        elif self.initial is not None:
+        elif self.initial is not None and not self.plan.accumulate:
             e = Var("e")
             value = Const(self.initial, self.output[e].type)
             before.append(self._even(e, total, (Store(self.output, e, value),)))
@@ -262,6 +263,7 @@ class _Lowering(Accumulation):
             and not env.reduced_outside
             and not env.shared_output
             and not self.plan.keep_pattern
+            and not self.plan.accumulate
             and self.accumulates(rest)
         )
 

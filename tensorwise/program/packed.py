@@ -10,6 +10,7 @@ from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload
 from tensorwise.tensor.fibertree import Tensor
 from tensorwise.tensor.pack import pack, source_map
+from tensorwise.tensor.partition import Part
 
 ROW_COST = 1
 """A row costs about as much as this many entries, when parts are balanced."""
@@ -19,14 +20,20 @@ class PackedOperands:
     """Packed sparse operands of one workload in the formats of one program.
 
     Attributes:
+        program: the program, or one part of a hybrid.
         tensors: operand -> packed tensor.
         conversion_s: seconds that packing took.
     """
 
     def __init__(
-        self, program: Program, workload: Workload, threads: int, tensors: dict[str, Tensor] | None = None
+        self,
+        program: Program,
+        workload: Workload,
+        threads: int,
+        tensors: dict[str, Tensor] | None = None,
+        part: Part | None = None,
     ) -> None:
-        """Pack, unless ``tensors`` are packed already.
+        """Pack, unless ``tensors`` are packed already; ``part`` is what a hybrid's part stores of the operand.
 
         Raises:
             FormatError: a format would store far more than the entries.
@@ -50,10 +57,11 @@ class PackedOperands:
             raise ScheduleError(
                 f"{workload.assignment.monoid.name} over several sparse operands is not supported"
             )
-        self.program, self.workload, self.threads = program, workload, threads
+        self.program, self.workload, self.threads, self.part = program, workload, threads, part
         start = time.perf_counter()
+        self._entries = {name: part.entries if part else e for name, e in workload.sparse.items()}
         self.tensors: dict[str, Tensor] = tensors or {
-            name: pack(entries, program.formats[name]) for name, entries in workload.sparse.items()
+            name: pack(entries, program.formats[name]) for name, entries in self._entries.items()
         }
         self.unreached = _unreached(workload)
         self.conversion_s = time.perf_counter() - start
@@ -91,7 +99,7 @@ class PackedOperands:
         elif operand in self.tensors and kind == "values":
             made = self.tensors[operand].values
         elif operand in self.tensors and kind == "source":
-            made = source_map(self.workload.sparse[operand], self.program.formats[operand])
+            made = self._source(operand)
         elif kind == "order":
             owner, _, mode = operand.rpartition("_")
             made = self.tensors[owner].permutations[mode]
@@ -101,6 +109,17 @@ class PackedOperands:
         if made is not None:
             self._made[name] = made
         return made
+
+    def _source(self, operand: str) -> np.ndarray:
+        """Source map of ``operand``; that of a part names the entries as the whole operand does."""
+        made = source_map(self._entries[operand], self.program.formats[operand])
+        if self.part is None:
+            return made
+        wide = self.workload.entries.nnz >= 2**31
+        numbers = np.zeros(len(self.part.places) + 1, np.int64 if wide else np.int32)
+        numbers[1:] = self.part.places + 1
+        source: np.ndarray = numbers[made]
+        return source
 
     def size(self, name: str) -> int:
         """Return the number behind a kernel's size."""
@@ -130,6 +149,22 @@ class PackedOperands:
         """Give outputs that no entry reaches their value, where it is not the reduction's identity."""
         if self.unreached is not None:
             np.copyto(out, 0, where=self.unreached)
+
+
+def packed_parts(program: Program, workload: Workload, threads: int) -> tuple[list[PackedOperands], float]:
+    """Return the packed operands of each part of ``program``, and the seconds that all of it took.
+
+    Raises what :class:`PackedOperands` raises.
+    """
+    start = time.perf_counter()
+    parts: tuple[Part | None, ...] = (None,)
+    if program.apart is not None:
+        parts = program.apart.rule.divide(workload.entries)
+    packed = [
+        PackedOperands(one, workload, threads, None, part)
+        for one, part in zip(program.parts, parts, strict=True)
+    ]
+    return packed, time.perf_counter() - start
 
 
 def arranged(operand: np.ndarray, by_columns: bool) -> np.ndarray:

@@ -24,6 +24,7 @@ class Plan:
         masked: consult the source map before a stored position contributes.
         exact: indices whose extent is a multiple of their constant split, so that no guard is needed.
         halves: operands, and the output, that are kept in ``f16`` or ``bf16``.
+        accumulate: results are added to what the output holds, which other parts of a hybrid share.
     """
 
     assignment: Assignment
@@ -37,6 +38,7 @@ class Plan:
     exact: frozenset[str]
     source_elem: str = "i32"
     halves: Mapping[str, str] = field(default_factory=dict)
+    accumulate: bool = False
 
     @property
     def padded(self) -> bool:
@@ -47,9 +49,8 @@ class Plan:
         """Whether the kernel reads the source map of ``operand``."""
         if self.masked and self.formats[operand].padded:
             return True
-        return (
-            self.keep_pattern and operand == next(iter(self.formats)) and not self.formats[operand].order_kept
-        )
+        own_order = self.formats[operand].order_kept and not self.accumulate
+        return self.keep_pattern and operand == next(iter(self.formats)) and not own_order
 
     @property
     def stored(self) -> frozenset[str]:
@@ -72,6 +73,15 @@ class Plan:
                     f"format of {name} has the modes ({','.join(format.modes)}), but it is read as "
                     f"{self.assignment.access(name)}; name them ({','.join(indices)}), in this order"
                 )
+        if self.accumulate and self.assignment.monoid.name != "sum":
+            raise ScheduleError(
+                f"the parts of a hybrid are added up, but {self.assignment} reduces by "
+                f"{self.assignment.monoid.name}; store the operand in one format"
+            )
+        if self.accumulate and self.assignment.output.tensor in self.halves:
+            raise ScheduleError(
+                "the parts of a hybrid add to one output, which would round in between; it is kept in 16 bits here"
+            )
         tile, parallel = self.schedule.tile, self.schedule.parallel
         if (
             tile

@@ -12,13 +12,26 @@ from tensorwise.errors import ScheduleError
 from tensorwise.program.einsum import Assignment
 from tensorwise.program.lower import lower
 from tensorwise.program.plan import Plan
-from tensorwise.program.schedule import CONSTANT_SPLIT, Parallel, Reorder, Schedule, Split, Tile
+from tensorwise.program.schedule import CONSTANT_SPLIT, Bound, Parallel, Reorder, Schedule, Split, Tile
 from tensorwise.program.workload import Workload
 from tensorwise.tensor.fibertree import Tensor
 from tensorwise.tensor.format import Format
+from tensorwise.tensor.partition import Partition
 from tensorwise.tensor.remap import Axis
 
 INDEX = np.dtype(np.int32)
+
+
+@dataclass(frozen=True)
+class Apart:
+    """The entries that a hybrid sets apart by a rule, with a format and a schedule of their own."""
+
+    rule: Partition
+    format: Format
+    schedule: Schedule
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.format}"
 
 
 @dataclass(frozen=True)
@@ -42,22 +55,67 @@ class Program:
         av = A_values[ap]
         acc := (acc + (av * B_values[k]))
       out[i] = acc
+
+    With ``apart`` it is a hybrid: formats and schedule are those of the rest, and both parts run one after
+    the other. ``accumulate`` says that a part adds to what the output holds.
     """
 
     assignment: Assignment
     formats: Mapping[str, Format]
     schedule: Schedule
+    apart: Apart | None = None
+    accumulate: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise ScheduleError for a hybrid of several sparse operands."""
+        if self.apart is not None and len(self.formats) > 1:
+            raise ScheduleError(
+                f"a hybrid divides the only sparse operand, but {self.assignment} has {', '.join(self.formats)}"
+            )
 
     def __str__(self) -> str:
-        formats = [f"{name}: {format}" for name, format in self.formats.items()]
-        return "\n".join(
-            [str(self.assignment), *formats, str(self.schedule), ir.printed(self.lowered()).split("\n", 1)[1]]
+        rules = ["", f" ({self.apart.rule})" if self.apart else ""]
+        lines = [str(self.assignment)]
+        for part, rule in zip(self.parts, rules, strict=False):
+            lines += [f"{name}{rule}: {format}" for name, format in part.formats.items()]
+            lines += [str(part.schedule), ir.printed(part.lowered()).split("\n", 1)[1]]
+        return "\n".join(lines)
+
+    @property
+    def parts(self) -> "tuple[Program, ...]":
+        """What is packed and run, in this order: the program itself, or a hybrid's rest and its part set apart.
+
+        The rest writes the output and the other part adds to it. Where the output has a value for each
+        entry, both write to their own entries, and the output is zeroed before.
+        """
+        if self.apart is None:
+            return (self,)
+        (name,) = self.formats
+        rest = replace(self, apart=None, accumulate=self.keeps_pattern)
+        return rest, replace(
+            rest, formats={name: self.apart.format}, schedule=self.apart.schedule, accumulate=True
         )
 
     @property
     def name(self) -> str:
         """Formats and schedule on one line: what tells programs for the same einsum apart."""
-        return "; ".join([*map(str, self.formats.values()), str(self.schedule)])
+        return "; ".join([*self.format_texts.values(), self.schedule_text])
+
+    @property
+    def format_texts(self) -> dict[str, str]:
+        """Operand -> its format as :func:`program_for` reads it, that of a hybrid's part set apart behind a semicolon."""
+        apart = f"; {self.apart}" if self.apart else ""
+        return {name: f"{format}{apart}" for name, format in self.formats.items()}
+
+    @property
+    def format_text(self) -> str:
+        """The format of the first sparse operand, as in ``format_texts``."""
+        return next(iter(self.format_texts.values()))
+
+    @property
+    def schedule_text(self) -> str:
+        """The schedule as :func:`program_for` reads it, that of a hybrid's part set apart behind a semicolon."""
+        return f"{self.schedule}; {self.apart.schedule}" if self.apart else str(self.schedule)
 
     @property
     def keeps_pattern(self) -> bool:
@@ -81,9 +139,23 @@ class Program:
         follows |= {level.axis.mode for level in format.levels if level.single}
         return bool(follows & set(output)) and set(format.modes) <= set(output)
 
+    def fitting(self, workload: Workload) -> "Program":
+        """Return the program without extents compiled in that are not those of ``workload``."""
+
+        def fit(schedule: Schedule) -> Schedule:
+            kept = (
+                d
+                for d in schedule.directives
+                if not isinstance(d, Bound) or workload.sizes[d.index] == d.size
+            )
+            return Schedule(tuple(kept))
+
+        apart = self.apart and replace(self.apart, schedule=fit(self.apart.schedule))
+        return replace(self, schedule=fit(self.schedule), apart=apart)
+
     def masked(self) -> "Program":
         """Return the program in a form that can consult the source map at every stored position."""
-        tile = self.schedule.tile
+        tile = self.schedule.tile if self._padded else None
         stored = {index for name in self.formats for index in self.assignment.access(name).indices}
         if tile is None or Axis.named(tile.loop).mode not in stored:  # type: ignore[union-attr]
             return self
@@ -100,7 +172,7 @@ class Program:
         source_elem: str = "i32",
         halves: Mapping[str, str] | None = None,
     ) -> Plan:
-        """Return all that lowering needs.
+        """Return all that lowering needs; that of a hybrid is in its parts.
 
         Args:
             tensors: packed operands, whose index widths the kernel is made for (default 32 bits).
@@ -140,10 +212,10 @@ class Program:
         )
         padded = any(format.padded for format in self.formats.values())
         if masked is None:
-            masked = padded and not self.can_multiply_padding()
+            masked = not self.can_multiply_padding()
         return Plan(
             self.assignment, self.formats, widths, self.schedule, elem, columns,  # type: ignore[arg-type]
-            self.keeps_pattern, masked, exact, source_elem, halves or {},
+            self.keeps_pattern, masked and padded, exact, source_elem, halves or {}, self.accumulate,
         )  # fmt: skip
 
     def lowered(self, elem: str = "f32") -> ir.Kernel:
@@ -156,8 +228,8 @@ class Program:
         return any(format.padded for format in self.formats.values())
 
     def source(self, elem: str = "f32") -> str:
-        """Return the C text for 32-bit indices."""
-        return print_c(self.lowered(elem))
+        """Return the C text for 32-bit indices, of a hybrid both parts'."""
+        return "\n".join(print_c(part.lowered(elem)) for part in self.parts)
 
 
 def _elem(dtype: np.dtype) -> str:
@@ -170,7 +242,9 @@ def program_for(
     """Build a program for ``workload`` from formats and a schedule, given as objects or text.
 
     A single format is that of the first sparse operand. Formats may use any mode names; they are
-    renamed to the operand's indices. Splits that a format has are added to the schedule.
+    renamed to the operand's indices. Splits that a format has are added to the schedule. A hybrid's texts
+    have a second part behind a semicolon: ``FORMAT; RULE: FORMAT`` and ``SCHEDULE; SCHEDULE`` (see
+    :class:`tensorwise.tensor.partition.Partition`).
 
     Raises:
         FormatError, ScheduleError: they do not parse or do not fit; the message says where.
@@ -181,14 +255,31 @@ def program_for(
         raise ScheduleError(
             f"formats are given for {sorted(formats)}, but the sparse operands are {sorted(workload.sparse)}"
         )
-    renamed = {}
+    assignment = workload.assignment
+
+    def read(name: str, given: Format | str) -> Format:
+        format = Format.parse(given, name) if isinstance(given, str) else given
+        return format.renamed(assignment.access(name).indices)
+
+    renamed, apart, second = {}, dict[str, str](), ""
     for name in workload.sparse:
         given = formats[name]
-        format = Format.parse(given, name) if isinstance(given, str) else given
-        renamed[name] = format.renamed(workload.assignment.access(name).indices)
+        if isinstance(given, str) and ";" in given:
+            given, _, apart[name] = given.partition(";")
+        renamed[name] = read(name, given)
     if isinstance(schedule, str):
-        schedule = Schedule.parse(schedule)
-    return Program(workload.assignment, renamed, fitted(schedule, workload.assignment, renamed))
+        first, _, second = schedule.partition(";")
+        schedule = Schedule.parse(first)
+    program = Program(assignment, renamed, fitted(schedule, assignment, renamed))
+    if not apart:
+        if second:
+            raise ScheduleError(f"a second schedule is given ({second.strip()}), but the format has one part")
+        return program
+    (name, text), *_ = apart.items()
+    rule, _, text = text.partition(":")
+    partition, format = Partition.parse(rule), read(name, text)
+    own = fitted(Schedule.parse(second), assignment, {name: format})
+    return replace(program, apart=Apart(partition, format, own))
 
 
 def fitted(schedule: Schedule, assignment: Assignment, formats: Mapping[str, Format]) -> Schedule:
@@ -240,7 +331,7 @@ class PlanKey:
         self.key = (
             str(plan.assignment), formats, tuple(sorted(plan.widths.items())), tuple(sorted(splits.items())),
             tuple(rest), plan.elem, plan.column_major, plan.keep_pattern, plan.masked, plan.exact,
-            plan.source_elem, tuple(sorted(plan.halves.items())),
+            plan.source_elem, tuple(sorted(plan.halves.items())), plan.accumulate,
         )  # fmt: skip
 
     def __hash__(self) -> int:

@@ -14,11 +14,15 @@ MOST_STEPS = 2**36
 
 
 def work_bound(program: Program, workload: Workload) -> int:
-    """Return an upper bound on the number of loop iterations, counted over all loops of the nest.
+    """Return an upper bound on the number of loop iterations, counted over all loops of all parts.
 
     Positions of a compressed level are bounded by the number of entries and by its parents times
     its extent. Vector lanes count as iterations.
     """
+    return sum(_bound(part, workload) for part in program.parts)
+
+
+def _bound(program: Program, workload: Workload) -> int:
     followed = {level.axis for format in program.formats.values() for level in format.levels if level.single}
     loops = [axis for axis in program.schedule.loops(workload.assignment.indices) if axis not in followed]
     bound: set[str] = set()

@@ -2,7 +2,8 @@
 
 From the paper: split sizes, loop order, level order and level kinds of the sparse operand, the
 parallel loop and its chunk. Ours: register tile, unrolling, prefetch, balanced parts, serial runs, rows in
-an order of their own, slots (SELL), diagonals, coordinate lists, short coordinates and bit masks.
+an order of their own, slots (SELL), diagonals, coordinate lists, short coordinates, bit masks, and hybrids that
+set long rows or dense groups of columns apart.
 Loops are named i1 and i0 throughout; an index split by 1 has the loop i1 only. Where the operand is kept by
 slots or diagonals, the loop over its last index stands for them.
 """
@@ -10,7 +11,7 @@ slots or diagonals, the loop over its last index stands for them.
 import contextlib
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, final
 
@@ -18,7 +19,7 @@ from tensorwise.errors import InputError
 from tensorwise.program.accumulate import MAX_COPIES
 from tensorwise.program.einsum import Assignment
 from tensorwise.program.lower import MAX_STRIPS
-from tensorwise.program.program import Program
+from tensorwise.program.program import Apart, Program
 from tensorwise.program.schedule import (
     CONSTANT_SPLIT,
     Bound,
@@ -33,6 +34,7 @@ from tensorwise.program.schedule import (
 )
 from tensorwise.program.work import work_bound
 from tensorwise.program.workload import Workload
+from tensorwise.space.apart import APART, GROUP, long_rows, rule, worth
 from tensorwise.space.config import Config, Value
 from tensorwise.space.domain import Domain, orders
 from tensorwise.space.param import Param, powers
@@ -107,7 +109,21 @@ class CpuSpace(Space):
             directives.append(
                 Prefetch(_prefetched(workload.assignment, name, config), _number(config["prefetch"]))
             )
-        return Program(workload.assignment, {name: format}, Schedule(tuple(directives)))
+        program = Program(workload.assignment, {name: format}, Schedule(tuple(directives)))
+        apart = str(config["apart"] or "none")
+        return program if apart == "none" else replace(program, apart=self._apart(workload, apart))
+
+    def _apart(self, workload: Workload, kind: str) -> Apart:
+        """The part that a hybrid sets apart, stored and run in one way that suits it: a config of this space."""
+        ((name, entries),) = workload.sparse.items()
+        rows, *_, columns = workload.assignment.access(name).indices
+        if kind == "columns":
+            wide = {"vectors": max(1, vector_bytes() // VECTOR_BYTES[1])}  # eight accumulators of each vector
+            partial = {**wide, **_blocks(self, workload, rows, columns, GROUP, 1)[-1], f"kind_{rows}1": "C"}
+        else:
+            partial = long_rows(workload.assignment, rows, columns)
+        program = self.program(workload, self.complete({**partial, "apart": "none"}, workload))
+        return Apart(rule(kind, entries), program.formats[name], program.schedule)
 
 
 @lru_cache(maxsize=64)
@@ -196,12 +212,21 @@ def cpu_space(assignment: Assignment, sparse: str = "A") -> CpuSpace:
         )
     )  # fmt: skip
     params.extend(_execution(assignment, sparse, loops, dense_only))
-    rule = Rule(
+    params.append(
+        Choice(
+            "apart", APART, binds="pack", prefer="none",
+            doc="Entries kept in a second format, whose results are added: rows above 8 or 64 times the mean length, cut "
+            "into blocks of columns, so that they neither pad nor hold up the others; or columns that most of 8 rows "
+            "share, as dense pieces (ASpT)",
+            narrow=lambda earlier, w: worth(w) if matrix else None,
+        )
+    )  # fmt: skip
+    work = Rule(
         "work",
         f"it takes more than {MOST_STEPS_A_TERM} loop iterations a term, so that searching dominates",
         _affordable,
     )
-    return CpuSpace("cpu", tuple(params), (rule,), assignment)
+    return CpuSpace("cpu", tuple(params), (work,), assignment)
 
 
 def _execution(
@@ -709,6 +734,8 @@ def portfolio(space: Space, workload: Workload) -> list[Config]:
     )
     if len(stored) == 2 and f"kind_{start['tile']}" in start:
         partials.extend(_slices(workload, rows, columns))
+        partials.extend({**_slices(workload, rows, columns)[1], "apart": kind} for kind in APART[1:])
+    partials.extend({"apart": kind} for kind in APART[1:])
     found: dict[Config, None] = {}
     for partial in partials:
         with contextlib.suppress(InputError):

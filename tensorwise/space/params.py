@@ -40,7 +40,11 @@ class Choice(ListedParam):
         return Listed(self.values)
 
     def nearest(self, value: Value, domain: Domain) -> Value:
-        return value if value in domain else next(iter(domain))
+        """The allowed value that is listed next to ``value``, the earlier one of two: like stands beside like."""
+        if value in domain or value not in self.values:
+            return value if value in domain else next(iter(domain))
+        place = self.values.index(value)
+        return min(domain, key=lambda other: abs(self.values.index(other) - place))
 
     def neighbours(self, value: Value, domain: Domain) -> list[Value]:
         return _others(value, domain)

@@ -85,7 +85,7 @@ def program(work: Workload, schedule: str = SERIAL, format: str = CSR) -> Progra
 def poison(work: Workload, victim: Program, body: str, tmp_path: Path) -> None:
     """Put a kernel that does ``body`` where the worker will look for ``victim``'s."""
     cache = default_cache()
-    text = GeneratedKernel(victim).text(work)
+    (text,) = GeneratedKernel(victim).texts(work)
     key = cache.key(text)
     source, out = tmp_path / f"{key}.c", tmp_path / f"{key}.so"
     source.write_text(

@@ -1,4 +1,4 @@
-"""Random programs: einsum x format x schedule x shape x values."""
+"""Random programs: einsum x format x schedule x shape x values, some of them hybrids of two formats."""
 
 from dataclasses import dataclass, replace
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from tensorwise.errors import ScheduleError
 from tensorwise.program.einsum import Einsum
-from tensorwise.program.program import PlanKey, Program, kernel_text, program_for
+from tensorwise.program.program import Apart, PlanKey, Program, kernel_text, program_for
 from tensorwise.program.schedule import (
     CONSTANT_SPLIT,
     Bound,
@@ -21,9 +21,10 @@ from tensorwise.program.schedule import (
 )
 from tensorwise.program.workload import Workload
 from tensorwise.tensor.elements import value_dtype
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.entries import Entries, entries_from
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.levels import LEVELS, Bitmask, Compressed, Level, Repeated, ShortSingle, Single, Slots
+from tensorwise.tensor.partition import Partition
 from tensorwise.tensor.remap import Axis
 
 EINSUMS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -104,15 +105,41 @@ def draw(seed: int) -> Case:
     dense = tuple(
         _dense(rng, workload.shape(operand), dtypes[operand], special, features) for operand in workload.dense
     )
+    program = _program(rng, workload)
+    rounds = einsum.single.output.tensor in workload.halves  # parts of a hybrid add to one output
+    if len(sparse) == 1 and einsum.single.monoid.name == "sum" and not rounds and rng.random() < 0.3:
+        other = _program(rng, workload)
+        rule = _rule(rng, workload.entries)
+        program = replace(program, apart=Apart(rule, other.formats[sparse[0]], other.schedule))
+        sides = {bool(side) for side in rule.apart(workload.entries)}
+        features.add("hybrid" if len(sides) == 2 else "hybrid with an empty part")
+    return Case(name, seed, program, workload, dense, frozenset(features))
+
+
+def _program(rng: np.random.Generator, workload: Workload) -> Program:
+    """Formats and schedule, simple enough for a text that compiles quickly."""
+    sizes = dict(workload.sizes)
     splits = {index: int(rng.choice(SPLITS)) for index in sizes if rng.random() < 0.35}
     formats = {
-        operand: _format(rng, einsum.single.access(operand).indices, sizes, splits) for operand in sparse
+        operand: _format(rng, workload.assignment.access(operand).indices, sizes, splits)
+        for operand in workload.sparse
     }
     _agree(formats, splits)
     program = program_for(workload, formats, _schedule(rng, workload, formats, splits))
     while not _short(program, workload):
         program = replace(program, schedule=_simpler(program.schedule))
-    return Case(name, seed, program, workload, dense, frozenset(features))
+    return program
+
+
+def _rule(rng: np.random.Generator, entries: Entries) -> Partition:
+    """Lines above a number that mostly some reach and others do not."""
+    for _ in range(4):
+        lines = ("rows", "columns")[int(rng.integers(2))]
+        panel = int(rng.choice([2, 8, 100])) if rng.random() < 0.5 else None
+        rule = Partition(lines, int(rng.integers(1, 8)), panel)
+        if len(set(rule.apart(entries).tolist())) == 2:
+            break
+    return rule
 
 
 def _dtypes(rng: np.random.Generator, names: tuple[str, ...]) -> dict[str, np.dtype]:

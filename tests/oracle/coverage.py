@@ -22,6 +22,7 @@ FEATURES = (
     *(f"order {order}" for order in ORDERS), "stored by slot", "stored by diagonal",
     "lanes over stored levels", "lanes along a compressed level", "overlapping strips",
     "masked", "watched", "watched, then masked",
+    "hybrid", "hybrid with an empty part", "hybrid in a kept pattern", "hybrid of watched and plain",
 )  # fmt: skip
 """What must come up in every run."""
 
@@ -40,14 +41,14 @@ class Coverage:
         """Count a case that ran."""
         self.executed += 1
         self.features.update({*case.features, *features})
-        letters = {level.letter for format in case.program.formats.values() for level in format.levels}
-        orders = {
-            order.rstrip("0123456789") for f in case.program.formats.values() for order in f.orders.values()
-        }
-        parts = {axis.part for format in case.program.formats.values() for axis in format.axes}
+        formats = [format for part in case.program.parts for format in part.formats.values()]
+        letters = {level.letter for format in formats for level in format.levels}
+        orders = {order.rstrip("0123456789") for format in formats for order in format.orders.values()}
+        parts = {axis.part for format in formats for axis in format.axes}
         self.features.update(f"order {order}" for order in orders)
         self.features.update(f"stored by {part}" for part in parts & {"slot", "diagonal"})
-        directives = {type(d).__name__.lower() for d in case.program.schedule.directives}
+        schedules = [part.schedule for part in case.program.parts]
+        directives = {type(d).__name__.lower() for schedule in schedules for d in schedule.directives}
         self.seen.update((case.name, letter, d) for letter in letters for d in directives)
 
     def refuse(self, error: TensorwiseError) -> None:

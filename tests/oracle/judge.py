@@ -12,7 +12,7 @@ from tensorwise.errors import FormatError, ScheduleError
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.interpreted import InterpretedKernel
 from tensorwise.program.kernel import Kernel
-from tensorwise.program.packed import PackedOperands
+from tensorwise.program.packed import packed_parts
 from tensorwise.program.plan import Plan
 from tensorwise.program.program import PlanKey, kernel_text
 from tensorwise.tensor.elements import is_float
@@ -79,12 +79,19 @@ def judge(seeds: Iterable[int], diary: Path | None = None) -> Outcome:
 
 def prepare(case: Case) -> Prepared:
     """Lower a case; raises FormatError or ScheduleError when its program is refused."""
-    packed = PackedOperands(case.program, case.workload, THREADS)
-    plan = packed.plan(case.program, None)
-    watches = plan.padded and not plan.masked
-    plans = [plan, packed.plan(case.program.masked(), True)] if watches else [plan]
-    texts = tuple(kernel_text(PlanKey(plan))[0] for plan in plans)
-    return Prepared(case, texts, frozenset(_features(plan, texts[0])))
+    parts, _ = packed_parts(case.program, case.workload, THREADS)
+    plans = [packed.plan(packed.program, None) for packed in parts]
+    texts = [kernel_text(PlanKey(plan))[0] for plan in plans]
+    features = {feature for plan, text in zip(plans, texts, strict=True) for feature in _features(plan, text)}
+    watching = [plan.padded and not plan.masked for plan in plans]
+    if any(watching):
+        masked = [packed.plan(packed.program.masked(), True) for packed in parts]
+        texts.extend(kernel_text(PlanKey(plan))[0] for plan in masked)
+    if len(parts) > 1 and plans[0].keep_pattern:
+        features.add("hybrid in a kept pattern")
+    if any(watching) and not all(watching):
+        features.add("hybrid of watched and plain")
+    return Prepared(case, tuple(texts), frozenset(features))
 
 
 def verdict(one: Prepared, features: set[str]) -> str | None:

@@ -69,7 +69,7 @@ def test_sums_are_rounded_once(half: str, schedule: str, rng: np.random.Generato
         assert result.dtype == value_dtype(half)
         right(op.workload, [b], result)
     if by_columns:
-        work = op._bound.packed.array("work")  # type: ignore[attr-defined]
+        work = op._bound._parts[0].array("work")  # type: ignore[attr-defined]
         assert work.dtype == np.float32
         assert work.size == (3 if "private" in schedule else 1) * 60 * 21
 

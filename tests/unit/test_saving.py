@@ -68,6 +68,18 @@ def test_round_trip(op: str, order: int, kernel: str, tmp_path: Path) -> None:
     same(before, after)
 
 
+def test_hybrids(tmp_path: Path) -> None:
+    made = tw.compile(
+        "y[i] += M[i,k] * x[k]", M=entries((12, 9)), format="(i,k) -> U(i) C(k); columns>2/4: (i,k) -> C(i1) C(k) U(i0:4)",
+        schedule="parallel(i,balanced,2); reorder(i1,k,i0) unroll(i0)",
+    )  # fmt: skip
+    made.save(tmp_path / "o.tw")
+    after = tw.load(tmp_path / "o.tw")
+    assert after.program == made.program
+    assert "columns>2/4" in after.format
+    same(made, after)
+
+
 def test_by_hand_with_blocks(tmp_path: Path) -> None:
     made = tw.compile(
         "y[i] max= M[i,k] * x[k]", M=entries((12, 9)), format="(i,k) -> U(i1) C(k1) U(i0:2) U(k0:4)",

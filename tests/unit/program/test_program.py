@@ -93,7 +93,7 @@ def test_the_text_before_packing_is_that_after_it() -> None:
         ("U(i1) C(k) U(i0:4)", "unroll(i0) reorder(i1,k,i0,j)"),
     ):
         program = program_for(SPMM, f"(i,k) -> {format}", schedule)
-        assert GeneratedKernel(program).text(SPMM) == text(SPMM, f"(i,k) -> {format}", schedule)
+        assert GeneratedKernel(program).texts(SPMM) == (text(SPMM, f"(i,k) -> {format}", schedule),)
 
 
 # -- padding ----------------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ def test_kernels_for_wide_arrays(format: str, schedule: str) -> None:
     assert "int32_t" not in text
     assert "const int64_t *restrict const A" in text
     operands, out = work.operands(np.random.default_rng(0)), np.full(30, np.nan)
-    BoundProgram(program, work, 2, tensors).run(operands, out)
+    BoundProgram(program, work, 2, [packed]).run(operands, out)
     assert work.reference(operands).mismatch(out) is None
 
 

@@ -95,7 +95,12 @@ def test_what_an_id_depends_on() -> None:
 @pytest.mark.parametrize(
     ("op", "a", "arguments", "message"),
     [
-        ("gemm", MATRIX, {}, "unknown operation 'gemm'; known: spmv, spmm, spmv_t, spmm_t, sddmm, ttv, ttm, mttkrp"),
+        (
+            "gemm",
+            MATRIX,
+            {},
+            "unknown operation 'gemm'; known: spmv, spmm, spmv_t, spmm_t, sddmm, ttv, ttm, mttkrp",
+        ),
         ("spmv", CUBE, {}, "spmv needs a tensor of order 2, got order 3 with shape (4, 3, 2)"),
         ("mttkrp", MATRIX, {}, "mttkrp needs a tensor of order 3 to 5, got order 2 with shape (4, 3)"),
         ("mttkrp", CUBE, {"mode": 3}, "mttkrp mode must lie in 0..2, got 3"),

@@ -233,6 +233,61 @@ def test_refusals_can_be_read(change: dict[str, object], words: list[str]) -> No
         space.check({**space.default(work), **change}, work)
 
 
+def uneven() -> Entries:
+    """200 x 900: two rows of 700, groups of eight rows with the same six columns, and a few entries elsewhere."""
+    rng = np.random.default_rng(4)
+    rows, columns = [rng.integers(0, 200, 300)], [rng.integers(0, 900, 300)]
+    for row in (17, 90):
+        rows.append(np.full(700, row))
+        columns.append(rng.permutation(900)[:700])
+    for start in range(96, 160, 8):
+        rows.append(np.repeat(np.arange(start, start + 8), 6))
+        columns.append(np.tile(rng.permutation(900)[:6], 8))
+    places = (np.concatenate(rows), np.concatenate(columns))
+    return entries_from(((200, 900), places, rng.standard_normal(len(places[0]))))
+
+
+SUMS = {
+    "spmv": "C[i] += A[i,k] * B[k]",
+    "spmm": "C[i,j] += A[i,k] * B[k,j]",
+    "sddmm": "C[i,k] += A[i,k] * B[i,j] * D[j,k]",
+    "transposed": EINSUMS["transposed"],
+    "scale": "C[i,k] = B[i] * A[i,k] * D[k]",
+    "outer": "C[i,k,j] = A[i,k] * D[j]",
+    "no product": "C[i] += max(A[i,k], B[k])",
+}
+
+
+@pytest.mark.parametrize("kind", ["rows8", "columns"])
+@pytest.mark.parametrize("name", SUMS)
+def test_hybrids_of_sums_are_in_the_space(name: str, kind: str) -> None:
+    work = einsum_workload(SUMS[name], {"A": uneven()}, {"j": 20} if "j" in SUMS[name] else {})
+    space, rng = space_of(work), np.random.default_rng(5)
+    assert space.default(work)["apart"] == "none"
+    for rest in (space.default(work), space.sample(work, rng), space.sample(work, rng)):
+        config = space.complete({**rest, "apart": kind}, work, strict=True)
+        program = space.program(work, config)
+        assert program.apart is not None
+        part = program.apart.rule.divide(work.entries)[1].entries
+        assert set(np.unique(part.coordinates[0])) == ({17, 90} if kind == "rows8" else {*range(96, 160)})
+        assert program.parts[0].formats == space.program(work, {**config, "apart": "none"}).formats
+        for one in program.parts:
+            lower(one.plan(work.elem, sizes=work.sizes))
+    assert any(config["apart"] == kind for config in portfolio(space, work))
+
+
+@pytest.mark.parametrize("name", ["spmv", "max", "mean", "mttkrp3", "no entries", "no rows"])
+def test_nothing_is_set_apart_where_it_cannot_pay_or_add_up(name: str) -> None:
+    work = works()[name]
+    if name in ("max", "mean"):
+        work = einsum_workload(EINSUMS[name], {"A": uneven()}, {"j": 20})
+    space = space_of(work)
+    for kind in ("rows8", "rows64", "columns"):
+        problem = space.why_not({**space.default(work), "apart": kind}, work)
+        assert problem is not None
+        assert problem.startswith("apart: ")
+
+
 def test_hopeless_searches_are_refused() -> None:
     work = works()["long"]
     space = space_of(work)

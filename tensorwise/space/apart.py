@@ -1,0 +1,60 @@
+"""What hybrids set apart on a CPU: long rows, or dense groups of columns, and when either is worth it."""
+
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from tensorwise.program.einsum import Assignment
+from tensorwise.program.workload import Workload
+from tensorwise.tensor.entries import Entries
+from tensorwise.tensor.partition import Partition
+
+APART: Final = ("none", "rows8", "rows64", "columns")
+"""Rows above 8 or 64 times the mean length, or dense groups of columns."""
+GROUP: Final = 8
+"""Rows of a dense group of columns: as many accumulators as leave registers for the operands."""
+SHORTEST: Final = 64
+"""No row up to this length is set apart as a long one."""
+LEAST: Final = 1 / 64
+"""Share of the entries that has to be set apart to pay for a second pass over the output."""
+_SHARES: Final[WeakKeyDictionary[Entries, dict[str, float]]] = WeakKeyDictionary()
+
+
+def worth(workload: Workload) -> tuple[str, ...]:
+    """Return which of ``APART`` apply to a workload: results are sums, and enough entries are set apart, but not all."""
+    entries = workload.entries
+    if workload.assignment.output.tensor in workload.halves:
+        return ("none",)
+    if entries.order != 2 or workload.assignment.monoid.name != "sum" or not entries.nnz:
+        return ("none",)
+    if entries not in _SHARES:  # asked for every config, counted once
+        _SHARES[entries] = {kind: float(rule(kind, entries).apart(entries).mean()) for kind in APART[1:]}
+    shares = _SHARES[entries]
+    tall = entries.shape[0] >= 2 * GROUP
+    able = [kind for kind in APART[1:] if LEAST <= shares[kind] < 1 and (tall or kind != "columns")]
+    return ("none", *able)
+
+
+def rule(kind: str, entries: Entries) -> Partition:
+    """Return the rule of one of ``APART`` for these entries."""
+    if kind == "columns":
+        return Partition("columns", GROUP // 2, GROUP)
+    mean = -(-entries.nnz // max(1, entries.shape[0]))
+    return Partition("rows", max(SHORTEST, int(kind.removeprefix("rows")) * mean))
+
+
+def long_rows(assignment: Assignment, rows: str, columns: str) -> dict[str, object]:
+    """Return choices for a few long rows: walked together in blocks of columns, which threads share."""
+    output = assignment.output.indices
+    free = [f"{index}1" for index in assignment.indices if index not in (rows, columns)]
+    kept = [loop for loop in free if loop[:-1] in output]
+    reduced = [loop for loop in free if loop[:-1] not in output]
+    inner = [f"{columns}0", *kept] if columns in output else [*kept, f"{columns}0"]
+    return {
+        f"split_{columns}": 4096,
+        "order": (f"{columns}1", f"{rows}1", *inner, *reduced),
+        **{f"kind_{loop}": "C" for loop in (f"{columns}1", f"{rows}1", f"{columns}0")},
+        "parallel": f"{columns}1",
+        "policy": "dynamic",
+        "chunk": 1,
+        "reduction": "atomic",
+    }

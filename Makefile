@@ -49,7 +49,7 @@ docs: $(STAMPS)/docs
 clean:
 	rm -rf .venv .venv-ci site build dist demo-report.html *.egg-info
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	find tensorwise tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find tensorwise tests examples benchmarks experiments -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One stamp an extra; a change of pyproject.toml installs again, into the same environment.
 $(STAMPS)/venv:

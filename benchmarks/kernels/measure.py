@@ -7,7 +7,7 @@ process, in fresh rounds, with all baselines at once. Every kernel is verified b
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from benchmarks.baselines import BASELINES
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.host import host
 from tensorwise.device.machine import roofline
-from tensorwise.device.rounds import MIN_ROUNDS
+from tensorwise.device.rounds import MIN_ROUNDS, RoundTable
 from tensorwise.device.timing import interleave, measuring_slot
 from tensorwise.device.verify import Checker, poison
 from tensorwise.errors import TensorwiseError
@@ -28,7 +28,7 @@ from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload, workload
 from tensorwise.search import STRATEGIES
 from tensorwise.space.config import Config
-from tensorwise.space.cpu import cpu_space, portfolio
+from tensorwise.space.cpu import CpuSpace, cpu_space, portfolio
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.files import read
 from tensorwise.tuning import BATCH, FINALISTS
@@ -69,13 +69,26 @@ class Found:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Explored:
+    """What a search tried: seconds of the configs that ran right, how many were tried, seconds it took."""
+
+    times: Mapping[Config, float]
+    tried: int
+    seconds: float
+
+    def fastest(self, count: int) -> list[Config]:
+        """Return the fastest ``count`` configs."""
+        return sorted(self.times, key=lambda config: self.times[config])[:count]
+
+
 def measure(path: Path, op: str, n: int | None, device: CpuDevice, settings: Settings) -> dict[str, Any]:
     """Search and compare on the device's number of threads; return figures for a result file.
 
     ``speedup`` holds time of the baseline over time of our best kernel: median of in-round ratios, and the
     bounds of its 95 % interval; ``default`` the medians for our untuned kernel.
     """
-    work = workload(op, _entries(path), n=n)
+    work = workload(op, entries_of(path), n=n)
     found = search(work, device, settings)
     told: dict[str, Any] = {
         "shape": list(work.entries.shape),
@@ -92,14 +105,11 @@ def measure_here(path: Path, op: str, n: int | None, threads: int, settings: Set
     return measure(path, op, n, _device(threads, settings.seed), settings)
 
 
-def search(work: Workload, device: CpuDevice, settings: Settings) -> Found:
-    """Find the fastest generated program for ``work``."""
+def explore(space: CpuSpace, work: Workload, device: CpuDevice, settings: Settings) -> Explored:
+    """Try configs of ``space``: its portfolio, then random and bred ones."""
     start = time.perf_counter()
-    space = cpu_space(work.assignment, "A")
-    rng = np.random.default_rng(settings.seed)
     known = portfolio(space, work)
-    strategy = STRATEGIES["genetic"](space, work, rng, seeds=known)
-    default = space.default(work)
+    strategy = STRATEGIES["genetic"](space, work, np.random.default_rng(settings.seed), seeds=known)
     times: dict[Config, float] = {}
     tried = 0
     while tried < settings.trials:
@@ -115,7 +125,16 @@ def search(work: Workload, device: CpuDevice, settings: Settings) -> Found:
         tried += len(measured)
         strategy.tell(configs[: len(measured)], [m.cost for m in measured])
         times |= {config: m.seconds for config, m in zip(configs, measured, strict=False) if m.ok}
-    finalists = [*sorted(times, key=lambda config: times[config])[:FINALISTS], default]
+    return Explored(times, tried, time.perf_counter() - start)
+
+
+def search(work: Workload, device: CpuDevice, settings: Settings) -> Found:
+    """Find the fastest generated program for ``work``."""
+    start = time.perf_counter()
+    space = cpu_space(work.assignment, "A")
+    default = space.default(work)
+    explored = explore(space, work, device, settings)
+    finalists = [*explored.fastest(FINALISTS), default]
     entered = {
         str(place): space.program(work, config) for place, config in enumerate(dict.fromkeys(finalists))
     }
@@ -126,7 +145,7 @@ def search(work: Workload, device: CpuDevice, settings: Settings) -> Found:
     chosen = untuned
     if rounds.table is not None and rounds.table.best() not in rounds.failed:
         chosen = entered[rounds.table.best()]
-    return Found(chosen, untuned, tried, len(times), time.perf_counter() - start)
+    return Found(chosen, untuned, explored.tried, len(explored.times), time.perf_counter() - start)
 
 
 def compare(work: Workload, found: Found, threads: int, settings: Settings) -> dict[str, Any]:
@@ -137,23 +156,28 @@ def compare(work: Workload, found: Found, threads: int, settings: Settings) -> d
         **{name: cls() for name, cls in BASELINES.items() if cls.installed() and cls().why_not(work) is None},
     }
     with measuring_slot() as slot:
-        bench = _Bench(work, threads, settings)
+        contest = Contest(work, threads, settings.seed)
         for name, kernel in kernels.items():
-            bench.enter(name, kernel)
-        told = bench.run()
+            contest.enter(name, kernel)
+        told = _compared(contest, settings)
     told["note"] = "; ".join(filter(None, (slot.note, told["note"])))
     return told
 
 
-class _Bench:
-    """Bound kernels of one workload, and what they took."""
+class Contest:
+    """Bound kernels of one workload that are timed against each other, and what they took.
 
-    def __init__(self, work: Workload, threads: int, settings: Settings) -> None:
-        rng = np.random.default_rng(settings.seed)
-        self.work, self.threads, self.settings, self.rng = work, threads, settings, rng
-        self.operands = work.operands(rng)
+    Attributes:
+        bound: the kernels that run and are right, by name.
+        took: seconds of one call of each.
+        failed: why the others are not among them.
+    """
+
+    def __init__(self, work: Workload, threads: int, seed: int) -> None:
+        self.work, self.threads, self.rng = work, threads, np.random.default_rng(seed)
+        self.operands = work.operands(self.rng)
         self.out = np.empty(work.output_shape, work.output_dtype)
-        self.checker = Checker(work, self.operands, rng)
+        self.checker = Checker(work, self.operands, self.rng)
         self.bound: dict[str, BoundKernel] = {}
         self.took: dict[str, float] = {}
         self.failed: dict[str, str] = {}
@@ -179,46 +203,55 @@ class _Bench:
         bound.run(self.operands, self.out)
         return self.checker.check(self.out)
 
-    def run(self) -> dict[str, Any]:
-        """Run the rounds, verify again and return the figures."""
-        limit = SLOW * min(self.took.values(), default=0.0)
-        slow = [name for name in self.bound if name not in OURS and self.took[name] > limit]
-        settings = self.settings
-        groups = [([name for name in self.bound if name not in slow], settings.rounds, settings.rounds_s)]
-        if slow and "best" in self.bound:
-            mine = [name for name in OURS if name in self.bound]
-            groups.append(([*mine, *slow], MIN_ROUNDS, settings.rounds_s / 2))
-        tables = []
-        for names, rounds, budget_s in groups:
-            calls = {name: self._call(self.bound[name]) for name in names}
-            enough_s = 2 * MIN_ROUNDS * sum(self.took[name] for name in names)
-            tables.append(interleave(calls, rounds, max(budget_s, enough_s), self.rng, max_s=LONGEST_S))
+    def time(self, names: Sequence[str], rounds: int, budget_s: float) -> RoundTable:
+        """Time the named kernels in interleaved rounds; seconds that are too few for three rounds are raised."""
+        calls = {name: self._call(self.bound[name]) for name in names}
+        enough_s = 2 * MIN_ROUNDS * sum(self.took[name] for name in names)
+        return interleave(calls, rounds, max(budget_s, enough_s), self.rng, max_s=LONGEST_S)
+
+    def check(self) -> None:
+        """Verify all again, after timing; what is wrong now has failed."""
         for name, bound in self.bound.items():
             if wrong := self._wrong(bound):
                 self.failed[name] = f"wrong after timing: {wrong}"[:200]
-        told: dict[str, Any] = {"seconds": {}, "speedup": {}, "default": {}, "failed": self.failed}
-        for table in tables:
-            right = [name for name in table.names if name not in self.failed]
-            told["seconds"] |= {
-                name: _short(table.median(name)) for name in right if name not in told["seconds"]
-            }
-            for name in right:
-                if name not in OURS and "best" in right:
-                    ratio = table.ratio(name, "best")
-                    told["speedup"][name] = [_short(r) for r in (ratio.median, ratio.low, ratio.high)]
-                if name not in OURS and "default" in right:
-                    told["default"][name] = _short(table.ratio(name, "default").median)
-        if "best" in self.bound:
-            best = self.bound["best"]
-            told |= {"conversion_s": _short(best.conversion_s), "bytes_held": best.bytes_held}
-        told["rounds"] = len(tables[0].rounds)
-        told["note"] = "; ".join(dict.fromkeys(table.note for table in tables[:1] if table.note))
+
+    def close(self) -> None:
+        """Release what the kernels hold."""
         for bound in self.bound.values():
             bound.close()
-        return told
 
     def _call(self, bound: BoundKernel) -> Callable[[], None]:
         return lambda: bound.run(self.operands, self.out)
+
+
+def _compared(contest: Contest, settings: Settings) -> dict[str, Any]:
+    """Run the rounds, verify again and return the figures."""
+    bound, took = contest.bound, contest.took
+    limit = SLOW * min(took.values(), default=0.0)
+    slow = [name for name in bound if name not in OURS and took[name] > limit]
+    groups = [([name for name in bound if name not in slow], settings.rounds, settings.rounds_s)]
+    if slow and "best" in bound:
+        mine = [name for name in OURS if name in bound]
+        groups.append(([*mine, *slow], MIN_ROUNDS, settings.rounds_s / 2))
+    tables = [contest.time(names, rounds, budget_s) for names, rounds, budget_s in groups]
+    contest.check()
+    told: dict[str, Any] = {"seconds": {}, "speedup": {}, "default": {}, "failed": contest.failed}
+    for table in tables:
+        right = [name for name in table.names if name not in contest.failed]
+        told["seconds"] |= {name: short(table.median(name)) for name in right if name not in told["seconds"]}
+        for name in right:
+            if name not in OURS and "best" in right:
+                ratio = table.ratio(name, "best")
+                told["speedup"][name] = [short(r) for r in (ratio.median, ratio.low, ratio.high)]
+            if name not in OURS and "default" in right:
+                told["default"][name] = short(table.ratio(name, "default").median)
+    if "best" in bound:
+        best = bound["best"]
+        told |= {"conversion_s": short(best.conversion_s), "bytes_held": best.bytes_held}
+    told["rounds"] = len(tables[0].rounds)
+    told["note"] = "; ".join(dict.fromkeys(table.note for table in tables[:1] if table.note))
+    contest.close()
+    return told
 
 
 def _roof(work: Workload, threads: int) -> Mapping[str, Any]:
@@ -239,14 +272,15 @@ def _roof(work: Workload, threads: int) -> Mapping[str, Any]:
     peak = roofline(threads)
     return {
         "level": level,
-        "bytes_per_s": _short(peak.bandwidth[level]),
-        "flop_per_s": _short(peak.flops[work.dtype.name]),
+        "bytes_per_s": short(peak.bandwidth[level]),
+        "flop_per_s": short(peak.flops[work.dtype.name]),
         "flop": 2 * int(work.terms),
         "bytes": int(work.compulsory_bytes),
     }
 
 
-def _short(number: float) -> float:
+def short(number: float) -> float:
+    """Return ``number`` with four significant digits."""
     return float(f"{number:.4g}")
 
 
@@ -256,7 +290,7 @@ def _device(threads: int, seed: int) -> CpuDevice:
 
 
 @functools.lru_cache(maxsize=1)
-def _entries(path: Path) -> Entries:
+def entries_of(path: Path) -> Entries:
     """Read in float32; of complex matrices the real part."""
     try:
         return read(path, "float32")

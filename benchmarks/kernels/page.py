@@ -12,7 +12,6 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-import tensorwise.front
 from benchmarks.corpus import RESULTS
 from benchmarks.kernels.draw import LEVELS, Point, curve_key, roofline_plot, sorted_curves
 from benchmarks.kernels.targets import (
@@ -28,6 +27,7 @@ from benchmarks.kernels.targets import (
     speedups,
     threads_name,
 )
+from benchmarks.pages import card, document, table
 from tensorwise.front.svg import element, escape
 
 STYLE = """
@@ -65,7 +65,7 @@ def page(held: Mapping[str, Any]) -> str:
         element("p", escape(count), class_="verdict"),
         element("p", escape(method), class_="soft"),
         element("p", escape(facts), class_="soft"),
-        _card("Targets", _table(head, [_target(row) for row in reached(runs)])),
+        card("Targets", table(head, [_target(row) for row in reached(runs)])),
     ]
     parts += [_case(of_case(runs, case), case) for case in cases(runs)]
     parts.append(_families(runs))
@@ -77,15 +77,9 @@ def page(held: Mapping[str, Any]) -> str:
         for name, why in run["failed"].items()
     ]
     parts.append(
-        _card(
-            "What failed", "".join(element("p", escape(note)) for note in notes) or element("p", "Nothing.")
-        )
+        card("What failed", "".join(element("p", escape(note)) for note in notes) or element("p", "Nothing."))
     )
-    style = (Path(tensorwise.front.__path__[0]) / "report.css").read_text() + STYLE
-    title = "<title>Kernels against their peers</title>"
-    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">' + title
-    top = f'<!doctype html><html lang="en"><head>{head}<style>{style}</style></head>'
-    return top + element("body", element("main", "\n".join(parts))) + "</html>\n"
+    return document("Kernels against their peers", "\n".join(parts), STYLE)
 
 
 def _target(row: Reached) -> list[str]:
@@ -111,7 +105,7 @@ def _case(runs: Sequence[Run], case: tuple[str, int | None, int]) -> str:
     found = {name: one for name, one in found.items() if one.ratios}
     title = f"{case_name(*case[:2])}, {threads_name(case[2])}"
     if not found:
-        return _card(title, element("p", "Every run failed."))
+        return card(title, element("p", "Every run failed."))
     rows = []
     for name, one in found.items():
         untuned = speedups(runs, name, "default")
@@ -130,11 +124,11 @@ def _case(runs: Sequence[Run], case: tuple[str, int | None, int]) -> str:
         "default",
         f"default below {FLOOR:g}x",
     )
-    return _card(
+    return card(
         title,
         element("div", curves + roofs, class_="pair")
         + curve_key(list(found))
-        + _table(head, rows)
+        + table(head, rows)
         + _roofs(points),
     )
 
@@ -181,19 +175,7 @@ def _families(runs: Sequence[Run]) -> str:
     words = (
         f"Geometric mean of the speed-up over the best baseline; in brackets the matrices below {FLOOR:g}x."
     )
-    return _card("By family", element("p", words) + _table(head, rows))
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    top = element("tr", "".join(element("th", escape(cell)) for cell in head))
-    body = "".join(element("tr", "".join(element("td", escape(cell)) for cell in row)) for row in rows)
-    return element("div", element("table", top + body), class_="scroll")
-
-
-def _card(title: str, content: str) -> str:
-    return element(
-        "section", element("h2", escape(title)) + content, class_="card wide", style="margin-top:20px"
-    )
+    return card("By family", element("p", words) + table(head, rows))
 
 
 def main() -> None:

@@ -1,0 +1,1 @@
+"""WACO's motivation and sources of speed-ups, repeated: restricted tuning spaces, measured steps, a page."""

@@ -28,7 +28,8 @@ from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload, workload
 from tensorwise.search import STRATEGIES
 from tensorwise.space.config import Config
-from tensorwise.space.cpu import CpuSpace, cpu_space, portfolio
+from tensorwise.space.cpu import CpuSpace, cpu_space
+from tensorwise.space.portfolio import portfolio
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.files import read
 from tensorwise.tuning import BATCH, FINALISTS

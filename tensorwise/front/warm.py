@@ -14,7 +14,8 @@ import numpy as np
 from tensorwise.errors import TensorwiseError
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.workload import Workload, workload
-from tensorwise.space.cpu import cpu_space, portfolio
+from tensorwise.space.cpu import cpu_space
+from tensorwise.space.portfolio import portfolio
 from tensorwise.tensor.entries import Entries, entries_from
 from tensorwise.toolchain.cache import default_cache
 

@@ -8,14 +8,12 @@ Loops are named i1 and i0 throughout; an index split by 1 has the loop i1 only. 
 slots or diagonals, the loop over its last index stands for them.
 """
 
-import contextlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, final
 
-from tensorwise.errors import InputError
 from tensorwise.program.accumulate import MAX_COPIES
 from tensorwise.program.einsum import Assignment
 from tensorwise.program.lower import MAX_STRIPS
@@ -35,7 +33,7 @@ from tensorwise.program.schedule import (
 from tensorwise.program.work import work_bound
 from tensorwise.program.workload import Workload
 from tensorwise.space.apart import APART, GROUP, long_rows, rule, worth
-from tensorwise.space.config import Config, Value
+from tensorwise.space.config import Value
 from tensorwise.space.domain import Domain, orders
 from tensorwise.space.param import Param, powers
 from tensorwise.space.params import Choice, Flag, Permutation, PowerOfTwo
@@ -119,7 +117,7 @@ class CpuSpace(Space):
         rows, *_, columns = workload.assignment.access(name).indices
         if kind == "columns":
             wide = {"vectors": max(1, vector_bytes() // VECTOR_BYTES[1])}  # eight accumulators of each vector
-            partial = {**wide, **_blocks(self, workload, rows, columns, GROUP, 1)[-1], f"kind_{rows}1": "C"}
+            partial = {**wide, **blocks(self, workload, rows, columns, GROUP, 1)[-1], f"kind_{rows}1": "C"}
         else:
             partial = long_rows(workload.assignment, rows, columns)
         program = self.program(workload, self.complete({**partial, "apart": "none"}, workload))
@@ -678,104 +676,7 @@ def _number(value: Value) -> int:
     return value
 
 
-def portfolio(space: Space, workload: Workload) -> list[Config]:
-    """Return the configs worth trying first: known good structures, the space's default at the head.
-
-    Their kernels are what ``tensorwise cache warm`` compiles. Blocks, sparse blocks of columns,
-    doubly compressed rows, the column-major format, serial runs, tile and prefetch variants.
-    """
-    (name,) = workload.sparse
-    stored = workload.assignment.access(name).indices
-    rows, columns = stored[0], stored[-1]
-    start = dict(space.default(workload))
-    partials: list[dict[str, object]] = [{}]
-    partials.extend({"policy": "dynamic", "chunk": chunk} for chunk in (8, 64))
-    partials.append({"parallel": "none"})
-    partials.extend({"vectors": vectors} for vectors in (1, 2, 4, 12) if start["tile"] != "none")
-    partials.extend({"unroll": factor} for factor in (1, 2, 8))
-    if start["bound"] is not None:
-        partials.extend(
-            {"bound": flag, "vectors": vectors} for flag in (True, False) for vectors in (1, 2, 4, 8)
-        )
-    partials.extend({"prefetch": distance} for distance in (8, 16))
-    if start["tile"] != "none" and f"kind_{start['tile']}" in start:
-        partials.extend({"tile": "none", "unroll": factor} for factor in (1, 2, 4, 8))
-        partials.extend({"vector_bytes": width, "vectors": 1} for width in VECTOR_BYTES[:2])
-    partials.append({f"kind_{rows}1": "C"})
-    if rows not in workload.assignment.output.indices:
-        # Transposed use of the matrix as it is: threads split the rows and meet in the output.
-        inner = [loop for loop in _strings(start["order"]) if loop not in (f"{rows}1", f"{columns}1")]
-        as_stored: dict[str, object] = {
-            "order": (f"{rows}1", f"{columns}1", *inner),
-            "levels_follow_loops": True,
-        }
-        partials.append({**as_stored, "parallel": "none"})
-        partials.extend(
-            {**as_stored, "parallel": f"{rows}1", "reduction": how} for how in ("private", "atomic")
-        )
-    for height, width in ((2, 2), (4, 4), (2, 1), (4, 1), (8, 1), (1, 4), (8, 8), (1, 8)):
-        partials.extend(_blocks(space, workload, rows, columns, height, width))
-    for width in (1024, 8192):
-        if workload.sizes[columns] >= 2 * width:
-            loops = [loop for loop in _strings(start["order"]) if loop != f"{columns}1"]
-            order = (f"{columns}1", *loops, f"{columns}0")
-            kinds = {f"kind_{columns}1": "U", f"kind_{rows}1": "U", f"kind_{columns}0": "C"}
-            partials.append(
-                {
-                    f"split_{columns}": width,
-                    "order": order,
-                    **kinds,
-                    "parallel": f"{rows}1",
-                    "policy": "dynamic",
-                }
-            )
-    partials.extend(
-        {f"kind_{columns}1": "C16", "rows": order} for order in ("own", "length", "rcm", "cluster")
-    )
-    if len(stored) == 2 and f"kind_{start['tile']}" in start:
-        partials.extend(_slices(workload, rows, columns))
-        partials.extend({**_slices(workload, rows, columns)[1], "apart": kind} for kind in APART[1:])
-    partials.extend({"apart": kind} for kind in APART[1:])
-    found: dict[Config, None] = {}
-    for partial in partials:
-        with contextlib.suppress(InputError):
-            config = space.complete(partial, workload)
-            # What a domain or rule does not allow for this workload was replaced: then it is no longer the idea.
-            if all(config[name] == value for name, value in partial.items() if value is not None):
-                found[config] = None
-    return list(found)
-
-
-def _slices(workload: Workload, rows: str, columns: str) -> list[dict[str, object]]:
-    """Slots and diagonals with neighbouring rows in the lanes of one vector, or of several."""
-    widest = vector_bytes()
-    lanes = widest // workload.dtype.itemsize
-    nest: dict[str, object] = {
-        "order": (f"{rows}1", f"{rows}0", f"{columns}1"),
-        "levels_follow_loops": False,
-        "levels": (f"{rows}1", f"{columns}1", f"{rows}0"),
-        f"kind_{rows}1": "U",
-        f"kind_{rows}0": "U",
-        "tile": f"{rows}0",
-        "vector_bytes": widest,
-    }
-    found: list[dict[str, object]] = []
-    for vectors in (1, 2, 4):
-        slices: dict[str, object] = {
-            **nest,
-            "layout": "slots",
-            f"split_{rows}": vectors * lanes,
-            "vectors": vectors,
-        }
-        found.extend({**slices, "rows": order, "unroll": 1} for order in ("own", "length4096", "length"))
-        found.append({**slices, "rows": "length4096", "unroll": 2})
-    for vectors in (2, 8):
-        height: dict[str, object] = {f"split_{rows}": vectors * lanes, "vectors": vectors}
-        found.append({**nest, **height, "layout": "diagonals", f"kind_{columns}1": "C"})
-    return found
-
-
-def _blocks(
+def blocks(
     space: Space, workload: Workload, rows: str, columns: str, height: int, width: int
 ) -> list[dict[str, object]]:
     """Dense blocks below compressed block columns: unrolled, and column-major with a column in a vector."""

@@ -41,10 +41,11 @@ class Choice(ListedParam):
 
     def nearest(self, value: Value, domain: Domain) -> Value:
         """The allowed value that is listed next to ``value``, the earlier one of two: like stands beside like."""
-        if value in domain or value not in self.values:
+        known = [other for other in domain if other in self.values]
+        if value in domain or value not in self.values or not known:
             return value if value in domain else next(iter(domain))
         place = self.values.index(value)
-        return min(domain, key=lambda other: abs(self.values.index(other) - place))
+        return min(known, key=lambda other: abs(self.values.index(other) - place))
 
     def neighbours(self, value: Value, domain: Domain) -> list[Value]:
         return _others(value, domain)

@@ -21,7 +21,8 @@ from tensorwise.errors import InputError, MeasurementError
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.program import Program, program_for
 from tensorwise.program.workload import Workload, workload
-from tensorwise.space.cpu import cpu_space, portfolio
+from tensorwise.space.cpu import cpu_space
+from tensorwise.space.portfolio import portfolio
 from tensorwise.tensor.entries import entries_from
 from tensorwise.toolchain.cache import PRELUDE, default_cache
 from tensorwise.toolchain.shelf import Shelf

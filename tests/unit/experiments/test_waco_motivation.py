@@ -28,7 +28,7 @@ from benchmarks.corpus import Item
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.errors import InputError
 from tensorwise.program.workload import Workload, workload
-from tensorwise.space.cpu import portfolio
+from tensorwise.space.portfolio import portfolio
 from tensorwise.tensor.entries import entries_from
 
 HERE = Path(__file__).parents[3] / "experiments" / "waco-motivation"

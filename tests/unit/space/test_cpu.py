@@ -12,7 +12,8 @@ from tensorwise.program.lower import lower
 from tensorwise.program.ops import mttkrp
 from tensorwise.program.work import work_bound
 from tensorwise.program.workload import Workload, einsum_workload, workload
-from tensorwise.space.cpu import MOST_STEPS_A_TERM, CpuSpace, cpu_space, portfolio
+from tensorwise.space.cpu import MOST_STEPS_A_TERM, CpuSpace, cpu_space
+from tensorwise.space.portfolio import portfolio
 from tensorwise.tensor.entries import Entries, entries_from
 
 SAMPLES = 300

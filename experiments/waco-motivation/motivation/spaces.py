@@ -22,12 +22,13 @@ from tensorwise.space.params import Choice, Permutation, PowerOfTwo
 
 FACTORS: Final[Mapping[str, tuple[str, ...]]] = {
     "layout": ("layout", "short"),
+    "hybrid": ("apart",),
     "row order": ("rows",),
     "blocks": ("split_",),
     "level kinds": ("kind_",),
     "order": ("order", "levels"),
     "load balance": ("parallel", "policy", "chunk", "parts", "reduction"),
-    "vector code": ("tile", "vector"),
+    "vector code": ("tile", "vector", "bound"),
     "unrolling": ("unroll",),
     "prefetch": ("prefetch",),
     "dense strips": (),

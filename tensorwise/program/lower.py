@@ -175,7 +175,7 @@ class _Lowering(Accumulation):
         lo, hi = level.bounds(arrays, state.position)
         if loop.mode in self.assignment.output.indices:
             env = replace(env, skips_output=True)
-        if not level.unique and not self.plan.keep_pattern:
+        if not level.unique and not self.keeps(name):
             env = replace(env, reduced_outside=True, skips_output=True)
         env = self.shared(env, loop)
         cursor = self.cursor(level.cursor(arrays, state.position), loop)

@@ -235,9 +235,16 @@ class Nest(abc.ABC):
         """Whether iterations of ``loop`` meet at the same output elements."""
         if loop.mode not in self.assignment.output.indices:
             return True
-        levels = (level for format in self.plan.formats.values() for level in format.levels)
-        repeats = any(level.axis == loop and not level.unique for level in levels)
-        return (repeats or loop.part in ("slot", "diagonal")) and not self.plan.keep_pattern
+        return any(
+            level.axis == loop and (not level.unique or loop.part in ("slot", "diagonal"))
+            for name, format in self.plan.formats.items()
+            for level in format.levels
+            if not self.keeps(name)
+        )
+
+    def keeps(self, operand: str) -> bool:
+        """Whether the output holds one element for each position of ``operand``, which thus never meet."""
+        return self.plan.keep_pattern and operand == next(iter(self.plan.formats))
 
     def range_end(self, env: Env, axis: Axis) -> Expr:
         """End of the dense range of ``axis``, tightened by the other part where that is bound.

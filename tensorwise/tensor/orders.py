@@ -79,6 +79,8 @@ def reverse_cuthill_mckee(entries: Entries, mode: int, window: int) -> np.ndarra
     from scipy.sparse import block_array
     from scipy.sparse.csgraph import reverse_cuthill_mckee as order_of
 
+    if not entries.nnz:  # SciPy refuses a graph without vertices
+        return np.arange(entries.shape[mode])
     matrix = _pattern(entries)
     rows, columns = entries.shape
     if rows == columns and (abs(matrix - matrix.T)).nnz == 0:

@@ -105,7 +105,7 @@ def test_slots_and_diagonals_that_blow_up_are_refused() -> None:
 @pytest.mark.parametrize("order", [*ORDERS, "length7"])
 @pytest.mark.parametrize("mode", [0, 1])
 def test_orders_are_permutations(order: str, mode: int) -> None:
-    for entries in (matrix(40, 30), matrix(30, 30, 0.05), matrix(5, 0), matrix(0, 5)):
+    for entries in (matrix(40, 30), matrix(30, 30, 0.05), matrix(5, 0), matrix(0, 5), matrix(0, 0)):
         found = permutation(entries, mode, order)
         assert sorted(found.tolist()) == list(range(entries.shape[mode]))
 

@@ -70,8 +70,7 @@ class Coverage:
             *(
                 (name, letter, "reorder")
                 for name, text, sparse in EINSUMS
-                for letter in LEVELS
-                if letter != "P" or any(len(Einsum.parse(text).single.access(a).indices) == 2 for a in sparse)
+                for letter in _letters(text, sparse)
             ),
             *((name, "", d) for name, text, sparse in EINSUMS for d in _directives(text, sparse)),
             *(("", letter, d) for letter in LEVELS for d in DIRECTIVES),
@@ -105,3 +104,12 @@ def _directives(text: str, sparse: tuple[str, ...]) -> list[str]:
     if assignment.access(sparse[0]).indices == assignment.output.indices == assignment.indices:
         able.remove("tile")
     return sorted(able)
+
+
+def _letters(text: str, sparse: tuple[str, ...]) -> list[str]:
+    """Levels that apply to an einsum: slots are for matrices, lists need partial results that can wait in memory."""
+    assignment = Einsum.parse(text).single
+    unable = set() if assignment.monoid.single else {"N", "P", "S", "S16"}
+    if all(len(assignment.access(name).indices) != 2 for name in sparse):
+        unable.add("P")
+    return [letter for letter in LEVELS if letter not in unable]

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +89,17 @@ class _Bound(BoundKernel):
         for place, matrix in enumerate(matrices, 1):
             self._pointers[place] = address(matrix)
         self._function(self._sizes, self._pointers)
+
+    def ready(self, operands: Sequence[np.ndarray], out: np.ndarray) -> Callable[[], object]:
+        """Return ``run`` with its pointers in place."""
+        matrices = self._rows.matrices(operands)
+        if not self._rows.shares(operands, matrices):
+            return lambda: self.run(operands, out)
+        pointers = type(self._pointers)(*self._pointers)
+        for place, array in enumerate((out, *matrices)):
+            pointers[place] = address(array)
+        function, sizes = self._function, self._sizes
+        return lambda: function(sizes, pointers)
 
 
 @functools.cache

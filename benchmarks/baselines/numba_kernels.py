@@ -64,13 +64,24 @@ class _Bound(BoundKernel):
         import numba
 
         numba.set_num_threads(self._threads)
+        self._loop(*self._arguments(self._rows.matrices(operands), out))
+
+    def ready(self, operands: Sequence[np.ndarray], out: np.ndarray) -> Callable[[], object]:
+        """Return ``run`` with its arguments in place."""
+        import numba
+
+        matrices = self._rows.matrices(operands)
+        if not self._rows.shares(operands, matrices):
+            return lambda: self.run(operands, out)
+        numba.set_num_threads(self._threads)
+        return functools.partial(self._loop, *self._arguments(matrices, out))
+
+    def _arguments(self, matrices: Sequence[np.ndarray], out: np.ndarray) -> tuple[np.ndarray, ...]:
         rows = self._rows
-        matrices = rows.matrices(operands)
         if rows.kind == "spmm" and rows.width == 1:
-            self._loop(rows.pointers, rows.columns[0], rows.values, matrices[0].reshape(-1), out.reshape(-1))
-            return
+            return rows.pointers, rows.columns[0], rows.values, matrices[0].reshape(-1), out.reshape(-1)
         target = out if rows.kind == "sddmm" else out.reshape(len(rows.pointers) - 1, rows.width)
-        self._loop(rows.pointers, *rows.columns, rows.values, *matrices, target)
+        return rows.pointers, *rows.columns, rows.values, *matrices, target
 
 
 def _loop_name(rows: Rows) -> str:

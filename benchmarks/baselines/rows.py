@@ -33,6 +33,11 @@ class Rows:
         """The operands as C-contiguous matrices (a vector stays one); a copy where their strides ask for one."""
         return [_matrix(factor, operands[factor.operand]) for factor in self.factors]
 
+    def shares(self, operands: Sequence[np.ndarray], matrices: Sequence[np.ndarray]) -> bool:
+        """Whether ``matrices`` are the operands themselves, none of them a copy."""
+        pairs = zip(self.factors, matrices, strict=True)
+        return all(np.shares_memory(operands[factor.operand], matrix) for factor, matrix in pairs)
+
     @property
     def held_bytes(self) -> int:
         """Bytes of the sorted arrays."""

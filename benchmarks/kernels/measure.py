@@ -7,7 +7,7 @@ process, in fresh rounds, with all baselines at once. Every kernel is verified b
 
 import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -206,7 +206,7 @@ class Contest:
 
     def time(self, names: Sequence[str], rounds: int, budget_s: float) -> RoundTable:
         """Time the named kernels in interleaved rounds; seconds that are too few for three rounds are raised."""
-        calls = {name: self._call(self.bound[name]) for name in names}
+        calls = {name: self.bound[name].ready(self.operands, self.out) for name in names}
         enough_s = 2 * MIN_ROUNDS * sum(self.took[name] for name in names)
         return interleave(calls, rounds, max(budget_s, enough_s), self.rng, max_s=LONGEST_S)
 
@@ -220,9 +220,6 @@ class Contest:
         """Release what the kernels hold."""
         for bound in self.bound.values():
             bound.close()
-
-    def _call(self, bound: BoundKernel) -> Callable[[], None]:
-        return lambda: bound.run(self.operands, self.out)
 
 
 def _compared(contest: Contest, settings: Settings) -> dict[str, Any]:

@@ -378,7 +378,7 @@ def _one(
             return Measurement.of([first_s], "too slow to be timed more than once"), facts
         send({"timing": True, "limit_s": first_run_s})
         samples = time_calls(
-            lambda: bound.run(bench.operands, bench.out), min_s=SCREEN_S, min_calls=3, max_s=SCREEN_MOST_S
+            bound.ready(bench.operands, bench.out), min_s=SCREEN_S, min_calls=3, max_s=SCREEN_MOST_S
         )
         measurement = Measurement.of(samples)
         if measurement.seconds < plausible_s:
@@ -418,7 +418,7 @@ def _rounds_child(bench: _Bench, request: Json, which: tuple[int, ...], send: Ca
         )
     if not bound:
         return
-    calls = {name: (lambda k=kernel: k.run(bench.operands, bench.out)) for name, kernel in bound.items()}
+    calls = {name: kernel.ready(bench.operands, bench.out) for name, kernel in bound.items()}
     if request.get("same_twice"):
         # The A/A check: the first kernel under a second name shows what this machine cannot resolve.
         calls["again"] = next(iter(calls.values()))

@@ -140,6 +140,30 @@ class BoundProgram(BoundKernel):
             self._run_masked(held)
         self._parts[0].finish(out)
 
+    def ready(self, operands: Sequence[np.ndarray], out: np.ndarray) -> Callable[[], object]:
+        """Return ``run`` with its pointers in place; see :class:`BoundKernel`."""
+        held = [*operands, out]
+        call, first = self._main[0], self._parts[0]
+        copied = any(
+            arranged(operand, by_columns) is not operand
+            for operand, by_columns in zip(operands, self._column_major, strict=True)
+        )
+        several = len(self._main) > 1 or call.exclusive or first.program.accumulate
+        if copied or several or first.unreached is not None or not out.flags.c_contiguous:
+            return lambda: self.run(operands, out)
+        pointers = (ctypes.c_void_p * len(call.pointers))(*call.pointers)
+        for place, array in zip(call.places, held, strict=True):
+            pointers[place] = address(array)
+        function, sizes = call.function, call.sizes
+
+        def again() -> None:
+            flag = function(pointers, sizes)
+            if flag:
+                self._check_flag(flag)
+                self._run_masked(held)
+
+        return again
+
     def _run(self, calls: Sequence[_Call], held: Sequence[np.ndarray]) -> bool:
         """Run the parts on the operands and the output, up to one that raises its flag; return whether one did."""
         if self._parts[0].program.accumulate:

@@ -107,8 +107,10 @@ class _Bound(BoundKernel):
         )
         self.bytes_held = sum(array.nbytes for array in self._arrays)
         self._closer: Callable[[], object] = lambda: None
+        self._product: Any = None
+        self._between: tuple[Any, ...] = ()
+        self._after: tuple[Any, ...] = ()
         if 0 in (*entries.shape, entries.nnz, self._width):
-            self._call: Callable[[int, int], int] | None = None
             return
         pointers, columns, values = (array.ctypes.data for array in self._arrays)
         create = _routine(library, f"mkl_sparse_{letter}_create_csr")
@@ -118,15 +120,24 @@ class _Bound(BoundKernel):
         _check(status, "create_csr")
         self._closer = weakref.finalize(self, library.mkl_sparse_destroy, self._handle)
         self._inspect(library)
-        one, zero, width = real(1.0), real(0.0), self._width
-        if width == 1:
-            product = _routine(library, f"mkl_sparse_{letter}_mv")
-            self._call = lambda x, y: product(_PLAIN, one, self._handle, _GENERAL, x, zero, y)
+        one, zero, plain, width = real(1.0), real(0.0), ctypes.c_int(_PLAIN), ctypes.c_int(self._width)
+        self._before: tuple[Any, ...] = (plain, one, self._handle, _GENERAL)
+        if self._width == 1:
+            self._product = _routine(library, f"mkl_sparse_{letter}_mv")
+            self._between = (zero,)
         else:
-            product = _routine(library, f"mkl_sparse_{letter}_mm")
-            self._call = lambda x, y: product(
-                _PLAIN, one, self._handle, _GENERAL, _ROW_MAJOR, x, width, width, zero, y, width
-            )
+            self._product = _routine(library, f"mkl_sparse_{letter}_mm")
+            self._before = (*self._before, ctypes.c_int(_ROW_MAJOR))
+            self._between, self._after = (width, width, zero), (width,)
+
+    def _arguments(self, operand: np.ndarray, out: np.ndarray) -> tuple[Any, ...]:
+        return (
+            *self._before,
+            ctypes.c_void_p(address(operand)),
+            *self._between,
+            ctypes.c_void_p(address(out)),
+            *self._after,
+        )
 
     def _inspect(self, library: ctypes.CDLL) -> None:
         previous = self._set_threads(self._threads)
@@ -145,7 +156,7 @@ class _Bound(BoundKernel):
 
     def run(self, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
         """Multiply; MeasurementError carries MKL's status when it refuses."""
-        if self._call is None:
+        if self._product is None:
             out.fill(0)
             return
         if not self._handle:
@@ -154,13 +165,28 @@ class _Bound(BoundKernel):
         if not (self._plain and operand.flags.c_contiguous):
             operand = self._factor.matrix(operand)
         if self._default_threads:
-            status = self._call(address(operand), address(out))
+            status = self._product(*self._arguments(operand, out))
         else:
             previous = self._set_threads(self._threads)
-            status = self._call(address(operand), address(out))
+            status = self._product(*self._arguments(operand, out))
             self._set_threads(previous)
         if status:
             _check(status, "product")
+
+    def ready(self, operands: Sequence[np.ndarray], out: np.ndarray) -> Callable[[], object]:
+        """Return ``run`` with its pointers in place."""
+        operand = operands[self._factor.operand]
+        ready = self._plain and operand.flags.c_contiguous and self._default_threads
+        if self._product is None or not ready:
+            return lambda: self.run(operands, out)
+        product = functools.partial(self._product, *self._arguments(operand, out))
+
+        def again() -> None:
+            status = product()
+            if status:
+                _check(status, "product")
+
+        return again
 
     def close(self) -> None:
         """Destroy the handle; further runs are refused."""

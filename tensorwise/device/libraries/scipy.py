@@ -82,6 +82,28 @@ class _Product(BoundKernel):
             structure = (*self._shape, self._width, self._pointers, self._columns)
             self._multiply(*structure, self._values, dense.ravel(), out.ravel())
 
+    def ready(self, operands: Sequence[np.ndarray], out: np.ndarray) -> Callable[[], object]:
+        """Return ``run`` with its arguments in place."""
+        operand = operands[self._factor.operand]
+        dense = self._factor.matrix(operand).ravel()
+        if not (self._values.size and out.size and np.shares_memory(dense, operand)):
+            return lambda: self.run(operands, out)
+        arguments = (
+            *self._shape,
+            self._width,
+            self._pointers,
+            self._columns,
+            self._values,
+            dense,
+            out.ravel(),
+        )
+
+        def again() -> None:
+            out.fill(0)
+            self._multiply(*arguments)
+
+        return again
+
 
 @dataclass(frozen=True)
 class _Chunk:

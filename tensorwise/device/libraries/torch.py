@@ -6,7 +6,7 @@ to MKL, which would otherwise convert them at every call.
 
 import importlib.util
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -65,17 +65,31 @@ class _Product(BoundKernel):
         if self._empty:
             out.fill(0)
             return
-        operand = operands[self._factor.operand]
-        target = out
-        if len(self._columns) == 0:
-            dense = np.ascontiguousarray(operand)
-        elif len(self._columns) == 1 and self._factor.axes == (0, 1) and operand.flags.forc:
-            dense = operand
-        else:
-            dense = self._factor.matrix(operand)
-            target = out.reshape(out.shape[0], -1)
+        dense, target = self._arranged(operands[self._factor.operand], out)
         with _threads(self._threads):
             self._multiply(self._matrix, _tensor(dense), out=_tensor(target))
+
+    def ready(self, operands: Sequence[np.ndarray], out: np.ndarray) -> Callable[[], object]:
+        """Return ``run`` on tensors that share the arrays' memory."""
+        operand = operands[self._factor.operand]
+        dense, target = self._arranged(operand, out) if not self._empty else (out, out)
+        if self._empty or not np.shares_memory(dense, operand):
+            return lambda: self.run(operands, out)
+        matrix, multiply, right, result = self._matrix, self._multiply, _tensor(dense), _tensor(target)
+
+        def again() -> None:
+            with _threads(self._threads):
+                multiply(matrix, right, out=result)
+
+        return again
+
+    def _arranged(self, operand: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the operand and the output as torch multiplies them."""
+        if len(self._columns) == 0:
+            return np.ascontiguousarray(operand), out
+        if len(self._columns) == 1 and self._factor.axes == (0, 1) and operand.flags.forc:
+            return operand, out
+        return self._factor.matrix(operand), out.reshape(out.shape[0], -1)
 
 
 class _Sampled(BoundKernel):

@@ -246,12 +246,20 @@ class _Printer:
                 kept = f"tw_u16x{lanes}" if half else vector
                 if isinstance(index, ir.Ramp):
                     bits = f"*(const {kept}u *)&{buffer.name}[{self.scalar(index.base)}]"
+                elif isinstance(index, ir.Load) and isinstance(index.index, ir.Ramp) and not half:
+                    where = f"&{index.buffer.name}[{self.scalar(index.index.base)}]"
+                    name = f"tw_gather_{buffer.elem}x{lanes}_{index.buffer.elem}"
+                    bits = f"{name}({buffer.name}, {where})"
                 else:
                     parts = [f"{buffer.name}[{self.scalar(index, lane)}]" for lane in range(lanes)]
                     bits = self.list_of(kept, parts)
                 return f"tw_widen_{buffer.elem}x{lanes}({bits})" if half else bits
             case ir.Op(name=name, args=args, type=type):
                 return self.operation(name, [self.value(argument) for argument in args], type)
+            case ir.Folds(operator=operator, vectors=vectors):
+                kind = vectors[0].type
+                values = ", ".join(map(self.value, vectors))
+                return f"tw_folds_{operator}_{kind.elem}x{kind.lanes}({values})"
         raise TypeError(f"no vector form of {expr}")
 
     def list_of(self, vector: str, parts: Iterable[str]) -> str:
@@ -282,6 +290,7 @@ class _Printer:
                 return f"tw_search_{buffer.elem}({buffer.name}, {bounds})"
             case ir.Fold(operator=operator, vector=vector):
                 return f"tw_fold_{operator}_{vector.type.elem}x{vector.type.lanes}({self.value(vector)})"
+        raise TypeError(f"no scalar form of {expr}")
 
     def operation(self, name: str, arguments: list[str], type: ir.Type) -> str:
         """C text of an operator on C texts."""

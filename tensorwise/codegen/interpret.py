@@ -209,15 +209,11 @@ class _Machine:
                 a, ramp = self.value(base), np.arange(lanes)
                 return lambda: a() + ramp
             case ir.Fold(operator=name, vector=vector):
-                apply, a = OPERATORS[name], self.value(vector)
-
-                def fold() -> Any:
-                    first, *others = a()
-                    for lane in others:
-                        first = apply(first, lane)
-                    return first
-
-                return fold
+                a = self.value(vector)
+                return lambda: _folded(name, a())
+            case ir.Folds(operator=name, vectors=vectors):
+                values = [self.value(vector) for vector in vectors]
+                return lambda: np.array([_folded(name, value()) for value in values])
         raise TypeError(expr)
 
     def load(self, expr: ir.Load) -> Value:
@@ -250,6 +246,13 @@ class _Machine:
                 return -1
 
         return run
+
+
+def _folded(name: str, vector: np.ndarray) -> Any:
+    first, *others = vector
+    for lane in others:
+        first = OPERATORS[name](first, lane)
+    return first
 
 
 OPERATORS: Final[dict[str, Callable[..., Any]]] = {

@@ -9,7 +9,7 @@
            | Reduce(buffer, index, operator, expr, atomic) | Prefetch(buffer, index) | Flag
     bind   = None (serial) | Workers(policy)
     expr   = Const(value, type) | Var(name, type) | Load(buffer, index) | Op(name, expr*, type)
-           | Splat(expr, lanes) | Ramp(base, lanes) | Fold(operator, vector)
+           | Splat(expr, lanes) | Ramp(base, lanes) | Fold(operator, vector) | Folds(operator, vector*)
     type   = elem x lanes;  elem = f32 | f64 | i64        (of a buffer also f16 | bf16 | i32 | u16 | u32)
 
 Indices and loop variables are i64. A Load or Store whose index is a Ramp moves ``lanes`` neighbours;
@@ -17,8 +17,8 @@ one whose index is any other vector gathers. Lowering unrolls; printers never do
 """
 
 import operator
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 
@@ -189,7 +189,20 @@ class Fold(_Arithmetic):
         return Type(self.vector.type.elem)
 
 
-Expr: TypeAlias = Const | Var | Load | Op | Search | Splat | Ramp | Fold
+@dataclass(frozen=True)
+class Folds(_Arithmetic):
+    """The folds of several vectors side by side: lane l is Fold(operator, vectors[l])."""
+
+    operator: str
+    vectors: "tuple[Expr, ...]"
+
+    @property
+    def type(self) -> Type:  # type: ignore[override]
+        """The vectors' element type, a lane for each."""
+        return Type(self.vectors[0].type.elem, len(self.vectors))
+
+
+Expr: TypeAlias = Const | Var | Load | Op | Search | Splat | Ramp | Fold | Folds
 
 
 @dataclass(frozen=True)
@@ -408,7 +421,48 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (base,)
         case Fold(vector=vector):
             return (vector,)
+        case Folds(vectors=vectors):
+            return vectors
     return ()
+
+
+def substituted(expr: Expr, known: Mapping[Expr, Expr]) -> Expr:
+    """Return ``expr`` with each part that ``known`` has replaced by what it says."""
+    if expr in known:
+        return known[expr]
+
+    def inside(part: Expr) -> Expr:
+        return substituted(part, known)
+
+    match expr:
+        case Load(index=index):
+            return replace(expr, index=inside(index))
+        case Op(args=args):
+            return replace(expr, args=tuple(map(inside, args)))
+        case Search(lo=lo, hi=hi, coordinate=coordinate):
+            return replace(expr, lo=inside(lo), hi=inside(hi), coordinate=inside(coordinate))
+        case Splat(value=value):
+            return replace(expr, value=inside(value))
+        case Ramp(base=base):
+            return replace(expr, base=inside(base))
+        case Fold(vector=vector):
+            return replace(expr, vector=inside(vector))
+        case Folds(vectors=vectors):
+            return replace(expr, vectors=tuple(map(inside, vectors)))
+    return expr
+
+
+def rewritten(statement: Stmt, known: Mapping[Expr, Expr]) -> Stmt:
+    """Return a statement with the expressions that it evaluates itself substituted (bodies excluded)."""
+    match statement:
+        case Let(value=value) | Set(value=value):
+            return replace(statement, value=substituted(value, known))
+        case Reg(init=init):
+            return replace(statement, init=substituted(init, known))
+        case Store(value=value) | Reduce(value=value):
+            index = substituted(statement.index, known)
+            return replace(statement, index=index, value=substituted(value, known))
+    return statement
 
 
 def variables(expr: Expr) -> Iterator[Var]:
@@ -463,6 +517,8 @@ def text(expr: Expr) -> str:
             return f"{text(base)}:+{lanes}"
         case Fold(operator=operator, vector=vector):
             return f"fold_{operator}({text(vector)})"
+        case Folds(operator=operator, vectors=vectors):
+            return f"folds_{operator}({', '.join(map(text, vectors))})"
 
 
 def _lines(block: Block, depth: int) -> Iterator[str]:

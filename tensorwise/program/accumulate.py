@@ -10,8 +10,9 @@ from tensorwise.codegen import ir
 from tensorwise.codegen.ir import Const, Expr, If, Ramp, Reg, Set, Store, Type, Var
 from tensorwise.errors import ScheduleError
 from tensorwise.program import monoids
-from tensorwise.program.einsum import Access, Call, Constant, Expression
+from tensorwise.program.einsum import Access, Call, Constant, Expression, product_of
 from tensorwise.program.nest import Accumulators, Env, Lanes, Loop, Nest
+from tensorwise.tensor.levels import Compressed
 from tensorwise.tensor.remap import Axis
 
 MAX_ACCUMULATORS: Final = 64
@@ -51,8 +52,61 @@ class Accumulation(Nest, abc.ABC):
         axis = loops[0].axis if isinstance(loops[0], Lanes) else loops[0]
         return not self.meets(axis) and self.accumulates(loops[1:])
 
-    def accumulate(self, env: Env, loops: tuple[Loop, ...]) -> None:
-        """Open accumulators, emit the loops and write the results."""
+    def factors(self, env: Env, loops: tuple[Loop, ...]) -> bool:
+        """Whether the schedule wants the sum over these loops by itself."""
+        directive = self.schedule.factor
+        at = loops[0] if loops else None
+        return (
+            directive is not None and env.term is None and isinstance(at, Axis) and at.name == directive.loop
+        )
+
+    def factor(self, env: Env, loops: tuple[Loop, ...]) -> None:
+        """Sum the factors that change in the loops, and multiply the sum by the others."""
+        directive, factors = self.schedule.factor, self.assignment.factors
+        assert directive is not None
+        inside = [factor for factor in factors if self.changes(factor, env)]
+        outside = [factor for factor in factors if factor not in inside]
+        if self.monoid.name != "sum" or not inside or not outside or not self.opens(loops):
+            raise ScheduleError(
+                f"{directive}: it takes a loop in which some factors of a sum of products change and others do not, "
+                f"and which leaves room for accumulators (got {self.assignment}; {self.schedule})"
+            )
+        if self.may_be_empty(env, loops):
+            raise ScheduleError(
+                f"{directive}: a sum of no terms must not meet the other factors, which may be infinite; what is "
+                f"stored along {directive.loop} and inside has to be compressed below a compressed level, as in C(k) C(l)"
+            )
+        self.accumulate(replace(env, term=product_of(inside)), loops, product_of(outside))
+
+    def may_be_empty(self, env: Env, loops: tuple[Loop, ...]) -> bool:
+        """Whether it cannot be told beforehand that the loops meet an entry (extents of 0 have no such program)."""
+        led = [loop for loop in loops if isinstance(loop, Axis)]
+        for name, format in self.plan.formats.items():
+            above, left = env.states[name].levels - 1, format.levels[env.states[name].levels :]
+            if not left:
+                continue
+            levels = (*format.levels[above : above + 1], *left)
+            if above < 0 or not all(isinstance(level, Compressed) for level in levels):
+                return True
+            if [level.axis for level in left] != [loop for loop in led if any(loop == a.axis for a in left)]:
+                return True
+        return sum(env.states[name].levels < len(f.levels) for name, f in self.plan.formats.items()) > 1
+
+    def changes(self, factor: Expression, env: Env) -> bool:
+        """Whether a factor is not the same throughout what is left of the reduced loops."""
+        match factor:
+            case Access(tensor=name, indices=indices):
+                if name in self.plan.formats:
+                    return env.states[name].value is None
+                return any(
+                    index in self.assignment.reduced and index not in env.coordinates for index in indices
+                )
+            case Call(arguments=arguments):
+                return any(self.changes(argument, env) for argument in arguments)
+        return False
+
+    def accumulate(self, env: Env, loops: tuple[Loop, ...], outside: Expression | None = None) -> None:
+        """Open accumulators, emit the loops and write the results, multiplied by ``outside``."""
         accumulators = Accumulators(self.block)
         local: list[list[tuple[Axis, Expr, tuple[object, ...]]]] = []
         for loop in loops:
@@ -83,10 +137,10 @@ class Accumulation(Nest, abc.ABC):
         if self.monoid.single:
             self.begin(accumulators)
         results = {slot: self.merged(accumulators, tuple(key for _, _, key in slot)) for slot in slots}
-        if self.watch:
+        if self.watch and outside is None:
             self.watched([result[0] for result in results.values()])
         for slot, result in results.items():
-            self.write_slot(env, slot, result)
+            self.write_slot(env, slot, result, outside)
 
     def registers(
         self, accumulators: Accumulators, slot: tuple[object, ...], replica: tuple[object, ...], lanes: int
@@ -162,15 +216,30 @@ class Accumulation(Nest, abc.ABC):
         self.block.append(If(found, (ir.Flag(),)))
 
     def write_slot(
-        self, env: Env, slot: tuple[tuple[Axis, Expr, tuple[object, ...]], ...], result: tuple[Expr, ...]
+        self,
+        env: Env,
+        slot: tuple[tuple[Axis, Expr, tuple[object, ...]], ...],
+        result: tuple[Expr, ...],
+        outside: Expression | None,
     ) -> None:
         """Bind the coordinates of a slot again, outside the loops that filled it, and write it."""
-        if not slot:
-            self.write(env, result)
+        if slot:
+            (axis, value, key), rest = slot[0], slot[1:]
+            guard = isinstance(value, Const)
+            env = replace(env, slot=(*env.slot, key))
+            self.bind(
+                env, axis, value, lambda inner: self.write_slot(inner, rest, result, outside), guard=guard
+            )
             return
-        (axis, value, _), rest = slot[0], slot[1:]
-        guard = isinstance(value, Const)
-        self.bind(env, axis, value, lambda inner: self.write_slot(inner, rest, result), guard=guard)
+        if outside is not None:
+            product = ir.compute("mul", result[0], self.evaluate(outside, env))
+            if env.accumulators is not None:
+                self.gather(env, (product,))
+                return
+            result = (self.let("total", product),)
+            if self.watch:
+                self.watched([result[0]])
+        self.write(env, result)
 
     def leaf(self, env: Env) -> None:
         """Evaluate the term and reduce it into its accumulator or into memory."""
@@ -180,20 +249,10 @@ class Accumulation(Nest, abc.ABC):
                 f"{self.schedule} makes more than {MAX_COPIES} copies of the innermost statement; "
                 "unroll less, or use a smaller tile"
             )
-        term = self.evaluate(self.assignment.expression, env)
+        term = self.evaluate(env.term or self.assignment.expression, env)
         state = monoids.lift(self.monoid, term, self.reduced_coordinate(env))
         if env.accumulators is not None:
-            lanes = max(
-                term.type.lanes,
-                next(
-                    iter(
-                        r[0].type.lanes for (s, _), r in env.accumulators.registers.items() if s == env.slot
-                    ),
-                    1,
-                ),
-            )
-            registers = self.registers(env.accumulators, env.slot, env.replica, lanes)
-            self.block.extend(monoids.combine(self.monoid, registers, state))
+            self.gather(env, state)
             return
         lane = max(
             (c.type.lanes for i, c in env.coordinates.items() if i in self.assignment.reduced), default=1
@@ -206,6 +265,15 @@ class Accumulation(Nest, abc.ABC):
         if self.watch:
             self.watched([state[0]])
         self.write(env, state)
+
+    def gather(self, env: Env, state: tuple[Expr, ...]) -> None:
+        """Reduce a state into the open accumulators."""
+        assert env.accumulators is not None
+        known = env.accumulators.registers.items()
+        widths = [registers[0].type.lanes for (slot, _), registers in known if slot == env.slot]
+        lanes = max([state[0].type.lanes, *widths[:1]])
+        registers = self.registers(env.accumulators, env.slot, env.replica, lanes)
+        self.block.extend(monoids.combine(self.monoid, registers, state))
 
     def reduced_coordinate(self, env: Env) -> Expr:
         """Coordinate of the reduced index, for reductions that keep it."""

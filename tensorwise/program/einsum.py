@@ -14,7 +14,7 @@ entries, whatever operator it stands under. Output elements that no entry reache
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -105,6 +105,11 @@ class Assignment:
         """All indices: the output's first, then the reduced ones in order of appearance."""
         reduced = [index for access in self.accesses for index in access.indices]
         return tuple(dict.fromkeys([*self.output.indices, *reduced]))
+
+    @cached_property
+    def factors(self) -> tuple[Expression, ...]:
+        """What the right-hand side multiplies; itself where it is no product."""
+        return tuple(_factors(self.expression))
 
     @property
     def reduced(self) -> tuple[str, ...]:
@@ -282,6 +287,22 @@ def _accesses(expression: Expression) -> Iterator[Access]:
         case Call(arguments=arguments):
             for argument in arguments:
                 yield from _accesses(argument)
+
+
+def product_of(factors: Sequence[Expression]) -> Expression:
+    """Return the product of ``factors``, one at least, from left to right."""
+    product, *others = factors
+    for factor in others:
+        product = Call("mul", (product, factor))
+    return product
+
+
+def _factors(expression: Expression) -> Iterator[Expression]:
+    if isinstance(expression, Call) and expression.operator == "mul":
+        for argument in expression.arguments:
+            yield from _factors(argument)
+    else:
+        yield expression
 
 
 def _zero_if_zero(expression: Expression, tensor: str) -> bool:

@@ -20,7 +20,9 @@ from dataclasses import replace
 from typing import Final, final
 
 from tensorwise.codegen import ir
+from tensorwise.codegen.hoist import hoist
 from tensorwise.codegen.ir import Const, Expr, For, If, Let, Ramp, Reg, Set, Stmt, Store, Var
+from tensorwise.codegen.together import fold_together
 from tensorwise.errors import ScheduleError
 from tensorwise.program.accumulate import Accumulation
 from tensorwise.program.nest import Env, Lanes, Loop, State
@@ -43,7 +45,8 @@ def lower(plan: Plan) -> ir.Kernel:
     lowering = _Lowering(plan)
     kernel = lowering.run()
     # Known only now: whether partial results wait depends on where accumulators open.
-    return _Lowering(plan, waits=True).run() if lowering.rounds_partial else kernel
+    kernel = _Lowering(plan, waits=True).run() if lowering.rounds_partial else kernel
+    return hoist(fold_together(kernel))
 
 
 @final
@@ -85,6 +88,9 @@ class _Lowering(Accumulation):
 
     def emit(self, env: Env, loops: tuple[Loop, ...]) -> None:
         """Emit the nest of ``loops`` at this point."""
+        if self.factors(env, loops):
+            self.factor(env, loops)
+            return
         if env.accumulators is None and self.opens(loops):
             self.accumulate(env, loops)
             return
@@ -179,6 +185,9 @@ class _Lowering(Accumulation):
             env = replace(env, reduced_outside=True, skips_output=True)
         env = self.shared(env, loop)
         cursor = self.cursor(level.cursor(arrays, state.position), loop)
+        # Bound by a loop of its own, the other part meets coordinates that no entry has together with it.
+        above = [other.axis for other in self.plan.formats[name].levels[: state.levels]]
+        guard = Axis(loop.mode, "inner" if loop.part == "outer" else "outer") not in above
 
         def body(inner: Env, position: Expr) -> None:
             self.prefetch(inner, loop, rest, name, position)
@@ -186,9 +195,8 @@ class _Lowering(Accumulation):
             if cursor is not None:
                 self.block.append(Set(cursor, level.advance(cursor)))
             states = {**inner.states, name: State(state.levels + 1, position)}
-            # The other part, if bound already, ran over its whole range, also where this one ends early.
             self.bind(
-                replace(inner, states=states), loop, coordinate, lambda e: self.emit(e, rest), guard=True
+                replace(inner, states=states), loop, coordinate, lambda e: self.emit(e, rest), guard=guard
             )
 
         self.repeat(env, loop, self.fresh(f"{name.lower()}p"), lo, hi, body)

@@ -14,6 +14,7 @@ from typing import Final
 from tensorwise.codegen import ir
 from tensorwise.codegen.ir import Buffer, Const, Expr, If, Let, Stmt, Type, Var
 from tensorwise.errors import ScheduleError
+from tensorwise.program.einsum import Expression
 from tensorwise.program.plan import Plan
 from tensorwise.program.schedule import CONSTANT_SPLIT
 from tensorwise.tensor.remap import Axis, join, off_diagonal
@@ -74,6 +75,8 @@ class Env:
     shared_output: bool = False
     inside: bool = False
     """Lanes along a diagonal are known to stay inside the matrix."""
+    term: Expression | None = None
+    """What is summed here, where other factors are multiplied later; None: the whole right-hand side."""
 
 
 Loop = Axis | Lanes

@@ -12,7 +12,16 @@ from tensorwise.errors import ScheduleError
 from tensorwise.program.einsum import Assignment
 from tensorwise.program.lower import lower
 from tensorwise.program.plan import Plan
-from tensorwise.program.schedule import CONSTANT_SPLIT, Bound, Parallel, Reorder, Schedule, Split, Tile
+from tensorwise.program.schedule import (
+    CONSTANT_SPLIT,
+    Bound,
+    Factor,
+    Parallel,
+    Reorder,
+    Schedule,
+    Split,
+    Tile,
+)
 from tensorwise.program.workload import Workload
 from tensorwise.tensor.fibertree import Tensor
 from tensorwise.tensor.format import Format
@@ -210,11 +219,15 @@ class Program:
             for a in dense
             if len(a.indices) == 2 and a.indices[0] not in stored and a.indices[1] in stored
         )
+        schedule = self.schedule
+        if sizes is not None and any(sizes[index] == 0 for index in self.assignment.reduced):
+            # sums of no terms are 0, whatever other factors are
+            schedule = Schedule(tuple(d for d in schedule.directives if not isinstance(d, Factor)))
         padded = any(format.padded for format in self.formats.values())
         if masked is None:
             masked = not self.can_multiply_padding()
         return Plan(
-            self.assignment, self.formats, widths, self.schedule, elem, columns,  # type: ignore[arg-type]
+            self.assignment, self.formats, widths, schedule, elem, columns,  # type: ignore[arg-type]
             self.keeps_pattern, masked and padded, exact, source_elem, halves or {}, self.accumulate,
         )  # fmt: skip
 

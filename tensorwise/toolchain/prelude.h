@@ -6,9 +6,10 @@
  *   tw_TxN, tw_IxN          vectors, aligned to their size        tw_TxNu, tw_IxNu   the same, at any address
  *   tw_load_TxN(p)  tw_store_TxN(p, v)  tw_splat_TxN(s)           tw_select_TxN(mask, a, b)   mask: lanes 0 or -1
  *   tw_loadn_TxN(p, n)  tw_storen_TxN(p, v, n)                    the first n < N lanes; other lanes load as 0
- *   tw_gather_TxN_i32(base, index)  tw_gather_TxN_i64             lane l is base[index[l]]
+ *   tw_gather_TxN_K(base, index)                                  lane l is base[index[l]]   K: i32, u16 or i64
  *   tw_fmin_TxN(a, b)  tw_fmax_TxN(a, b)                          by lane, NaN propagates
  *   tw_fold_add_TxN(v)  _mul_  _min_  _max_                       all lanes to one value, as a tree of halves
+ *   tw_folds_add_TxN(a, b, c, d)                                  lane l: all lanes of the l-th vector added (N from 4)
  *   tw_fold_nan_TxN(v)                                            not 0 where a lane is NaN
  *
  * Halves H, f16 or bf16, are uint16_t in memory and floats in registers (TW_F16_LANES: 0 is none, 1 scalars only):
@@ -102,9 +103,24 @@ TW_SCALAR(f64, double, uint64_t)
 #define TW_FOR8(x, k) TW_FOR4(x, k), TW_FOR4(x, k + 4)
 #define TW_FOR16(x, k) TW_FOR8(x, k), TW_FOR8(x, k + 8)
 #define TW_LANE(k) k
-#define TW_AT(k) base[index[k]]
 #define TW_ONE(k) s
 
+/* Short indices are read several in a word: the processor loads one word and two elements in a cycle, not one index
+ * less. They are not negative. */
+typedef uint64_t __attribute__((may_alias, aligned(2))) tw_word64;
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define TW_AT_i32(k) base[(uint32_t)(((const tw_word64 *)index)[(k) / 2] >> (k) % 2 * 32)]
+#define TW_AT_u16(k) base[(uint16_t)(((const tw_word64 *)index)[(k) / 4] >> (k) % 4 * 16)]
+#else
+#define TW_AT_i32(k) base[index[k]]
+#define TW_AT_u16(k) base[index[k]]
+#endif
+#define TW_AT_i64(k) base[index[k]]
+#define TW_GATHER(T, C, N, K, I)                                                                   \
+    TW_INLINE tw_##T##x##N tw_gather_##T##x##N##_##K(const C *base, const I *index)                \
+    {                                                                                              \
+        return (tw_##T##x##N){TW_FOR##N(TW_AT_##K, 0)};                                            \
+    }
 #define TW_TYPE(T, C, N)                                                                           \
     typedef C tw_##T##x##N __attribute__((vector_size(N * sizeof(C)), may_alias));                 \
     typedef C tw_##T##x##N##u __attribute__((vector_size(N * sizeof(C)), aligned(sizeof(C)), may_alias));
@@ -114,14 +130,8 @@ TW_SCALAR(f64, double, uint64_t)
     TW_INLINE tw_##T##x##N tw_load_##T##x##N(const C *p) { return *(const tw_##T##x##N##u *)p; }   \
     TW_INLINE void tw_store_##T##x##N(C *p, tw_##T##x##N v) { *(tw_##T##x##N##u *)p = v; }         \
     TW_INLINE tw_##T##x##N tw_splat_##T##x##N(C s) { return (tw_##T##x##N){TW_FOR##N(TW_ONE, 0)}; } \
-    TW_INLINE tw_##T##x##N tw_gather_##T##x##N##_i32(const C *base, const int32_t *index)          \
-    {                                                                                              \
-        return (tw_##T##x##N){TW_FOR##N(TW_AT, 0)};                                                \
-    }                                                                                              \
-    TW_INLINE tw_##T##x##N tw_gather_##T##x##N##_i64(const C *base, const int64_t *index)          \
-    {                                                                                              \
-        return (tw_##T##x##N){TW_FOR##N(TW_AT, 0)};                                                \
-    }                                                                                              \
+    TW_GATHER(T, C, N, i32, int32_t)                                                               \
+    TW_GATHER(T, C, N, i64, int64_t)                                                               \
     TW_INLINE tw_##T##x##N tw_select_##T##x##N(tw_##I##x##N mask, tw_##T##x##N a, tw_##T##x##N b)  \
     {                                                                                              \
         return (tw_##T##x##N)((mask & (tw_##I##x##N)a) | (~mask & (tw_##I##x##N)b));               \
@@ -150,6 +160,28 @@ TW_SCALAR(f64, double, uint64_t)
         b = __builtin_shufflevector(a, a, 1, 1, 3, 3);                                             \
         a = combined;                                                                              \
         return a[0];                                                                               \
+    }
+/* Four vectors transposed and added take half the shuffles of four folds. */
+#define TW_PAIRED(a, b, low, high) (__builtin_shufflevector(a, b, low) + __builtin_shufflevector(a, b, high))
+#define TW_LIST(...) __VA_ARGS__
+#define TW_TOGETHER_OF(T, N, first_low, first_high, second_low, second_high, whole)              \
+    TW_INLINE tw_##T##x4 tw_folds_add_##T##x##N(tw_##T##x##N a, tw_##T##x##N b, tw_##T##x##N c, tw_##T##x##N d) \
+    {                                                                                              \
+        const tw_##T##x##N ab = TW_PAIRED(a, b, TW_LIST first_low, TW_LIST first_high);            \
+        const tw_##T##x##N cd = TW_PAIRED(c, d, TW_LIST first_low, TW_LIST first_high);            \
+        const tw_##T##x##N r = TW_PAIRED(ab, cd, TW_LIST second_low, TW_LIST second_high);         \
+        return whole;                                                                              \
+    }
+#define TW_TOGETHER_BY_HALVES(T, N, H)                                                             \
+    TW_INLINE tw_##T##x##H tw_halved_##T##x##N(tw_##T##x##N v)                                     \
+    {                                                                                              \
+        union { tw_##T##x##N whole; tw_##T##x##H half[2]; } u = {v};                               \
+        return u.half[0] + u.half[1];                                                              \
+    }                                                                                              \
+    TW_INLINE tw_##T##x4 tw_folds_add_##T##x##N(tw_##T##x##N a, tw_##T##x##N b, tw_##T##x##N c, tw_##T##x##N d) \
+    {                                                                                              \
+        return tw_folds_add_##T##x##H(tw_halved_##T##x##N(a), tw_halved_##T##x##N(b),              \
+                                      tw_halved_##T##x##N(c), tw_halved_##T##x##N(d));             \
     }
 /* loadn and storen never touch memory from lane n on: it may lie beyond the array */
 #define TW_TAIL_BY_HALVES(T, C, I, K, N, H)                                                        \
@@ -223,6 +255,10 @@ TW_SCALAR(f64, double, uint64_t)
 
 #define TW_FAMILY_OF_2(T, C, I, K)                                                                 \
     TW_VECTOR(T, C, I, K, 2)                                                                       \
+    TW_INLINE tw_##T##x2 tw_gather_##T##x2_u16(const C *base, const uint16_t *index)               \
+    {                                                                                              \
+        return (tw_##T##x2){base[index[0]], base[index[1]]};                                       \
+    }                                                                                              \
     TW_INLINE C tw_fold_add_##T##x2(tw_##T##x2 v) { return v[0] + v[1]; }                          \
     TW_INLINE C tw_fold_mul_##T##x2(tw_##T##x2 v) { return v[0] * v[1]; }                          \
     TW_INLINE C tw_fold_min_##T##x2(tw_##T##x2 v) { return tw_fmin_##T(v[0], v[1]); }              \
@@ -254,6 +290,7 @@ TW_SCALAR(f64, double, uint64_t)
 #define TW_FOLDS_f64x16 TW_FOLDS
 #define TW_FAMILY(T, C, I, K, N, H)                                                                \
     TW_VECTOR(T, C, I, K, N)                                                                       \
+    TW_GATHER(T, C, N, u16, uint16_t)                                                              \
     TW_FOLDS_##T##x##N(T, C, N, H)                                                                 \
     TW_NAN_##T##x##N(T, C, N, H)                                                                   \
     TW_TAIL_##T##x##N(T, C, I, K, N, H)
@@ -263,12 +300,17 @@ TW_FAMILY_OF_2(f32, float, i32, int32_t)
 #endif
 #if TW_F32_LANES >= 4
 TW_FAMILY(f32, float, i32, int32_t, 4, 2)
+TW_TOGETHER_OF(f32, 4, (0, 1, 4, 5), (2, 3, 6, 7), (0, 2, 4, 6), (1, 3, 5, 7), r)
 #endif
 #if TW_F32_LANES >= 8
 TW_FAMILY(f32, float, i32, int32_t, 8, 4)
+TW_TOGETHER_OF(f32, 8, (0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15), (0, 2, 8, 10, 4, 6, 12, 14),
+               (1, 3, 9, 11, 5, 7, 13, 15),
+               __builtin_shufflevector(r, r, 0, 1, 2, 3) + __builtin_shufflevector(r, r, 4, 5, 6, 7))
 #endif
 #if TW_F32_LANES >= 16
 TW_FAMILY(f32, float, i32, int32_t, 16, 8)
+TW_TOGETHER_BY_HALVES(f32, 16, 8)
 #endif
 /* ---- halves ---- */
 #ifndef TW_F16_LANES
@@ -449,11 +491,14 @@ TW_FAMILY_OF_2(f64, double, i64, int64_t)
 #endif
 #if TW_F64_LANES >= 4
 TW_FAMILY(f64, double, i64, int64_t, 4, 2)
+TW_TOGETHER_OF(f64, 4, (0, 4, 2, 6), (1, 5, 3, 7), (0, 1, 4, 5), (2, 3, 6, 7), r)
 #endif
 #if TW_F64_LANES >= 8
 TW_FAMILY(f64, double, i64, int64_t, 8, 4)
+TW_TOGETHER_BY_HALVES(f64, 8, 4)
 #endif
 #if TW_F64_LANES >= 16
 TW_FAMILY(f64, double, i64, int64_t, 16, 8)
+TW_TOGETHER_BY_HALVES(f64, 16, 8)
 #endif
 #endif

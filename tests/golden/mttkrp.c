@@ -19,11 +19,13 @@ static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t th
             tw_f32x8 acc_1 = tw_splat_f32x8(0.0f);
             for (int64_t ap = A1_pos[i], end0_ = A1_pos[(i + 1)]; ap < end0_; ++ap) {
                 const int64_t k = A1_crd[ap];
+                const tw_f32x8 held0_ = *(const tw_f32x8u *)&B_values[((k * N_r) + r)];
+                const tw_f32x8 held1_ = *(const tw_f32x8u *)&B_values[((k * N_r) + (r + 8))];
                 for (int64_t ap_1 = A2_pos[ap], end1_ = A2_pos[(ap + 1)]; ap_1 < end1_; ++ap_1) {
                     const int64_t l = A2_crd[ap_1];
                     const float av = A_values[ap_1];
-                    acc = (acc + ((tw_splat_f32x8(av) * *(const tw_f32x8u *)&B_values[((k * N_r) + r)]) * *(const tw_f32x8u *)&D_values[((l * N_r) + r)]));
-                    acc_1 = (acc_1 + ((tw_splat_f32x8(av) * *(const tw_f32x8u *)&B_values[((k * N_r) + (r + 8))]) * *(const tw_f32x8u *)&D_values[((l * N_r) + (r + 8))]));
+                    acc = (acc + ((tw_splat_f32x8(av) * held0_) * *(const tw_f32x8u *)&D_values[((l * N_r) + r)]));
+                    acc_1 = (acc_1 + ((tw_splat_f32x8(av) * held1_) * *(const tw_f32x8u *)&D_values[((l * N_r) + (r + 8))]));
                 }
             }
             *(tw_f32x8u *)&out[((i * N_r) + r)] = acc;
@@ -34,10 +36,11 @@ static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t th
             tw_f32x8 acc_2 = tw_splat_f32x8(0.0f);
             for (int64_t ap_2 = A1_pos[i], end2_ = A1_pos[(i + 1)]; ap_2 < end2_; ++ap_2) {
                 const int64_t k_1 = A1_crd[ap_2];
+                const tw_f32x8 held2_ = *(const tw_f32x8u *)&B_values[((k_1 * N_r) + r_1)];
                 for (int64_t ap_3 = A2_pos[ap_2], end3_ = A2_pos[(ap_2 + 1)]; ap_3 < end3_; ++ap_3) {
                     const int64_t l_1 = A2_crd[ap_3];
                     const float av_1 = A_values[ap_3];
-                    acc_2 = (acc_2 + ((tw_splat_f32x8(av_1) * *(const tw_f32x8u *)&B_values[((k_1 * N_r) + r_1)]) * *(const tw_f32x8u *)&D_values[((l_1 * N_r) + r_1)]));
+                    acc_2 = (acc_2 + ((tw_splat_f32x8(av_1) * held2_) * *(const tw_f32x8u *)&D_values[((l_1 * N_r) + r_1)]));
                 }
             }
             *(tw_f32x8u *)&out[((i * N_r) + r_1)] = acc_2;
@@ -48,10 +51,11 @@ static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t th
                     tw_f32x8 acc_3 = tw_splat_f32x8(0.0f);
                     for (int64_t ap_4 = A1_pos[i], end4_ = A1_pos[(i + 1)]; ap_4 < end4_; ++ap_4) {
                         const int64_t k_2 = A1_crd[ap_4];
+                        const tw_f32x8 held3_ = *(const tw_f32x8u *)&B_values[((k_2 * N_r) + r_2)];
                         for (int64_t ap_5 = A2_pos[ap_4], end5_ = A2_pos[(ap_4 + 1)]; ap_5 < end5_; ++ap_5) {
                             const int64_t l_2 = A2_crd[ap_5];
                             const float av_2 = A_values[ap_5];
-                            acc_3 = (acc_3 + ((tw_splat_f32x8(av_2) * *(const tw_f32x8u *)&B_values[((k_2 * N_r) + r_2)]) * *(const tw_f32x8u *)&D_values[((l_2 * N_r) + r_2)]));
+                            acc_3 = (acc_3 + ((tw_splat_f32x8(av_2) * held3_) * *(const tw_f32x8u *)&D_values[((l_2 * N_r) + r_2)]));
                         }
                     }
                     *(tw_f32x8u *)&out[((i * N_r) + r_2)] = acc_3;
@@ -64,10 +68,11 @@ static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t th
             tw_f32x4 acc_4 = tw_splat_f32x4(0.0f);
             for (int64_t ap_6 = A1_pos[i], end6_ = A1_pos[(i + 1)]; ap_6 < end6_; ++ap_6) {
                 const int64_t k_3 = A1_crd[ap_6];
+                const tw_f32x4 held4_ = *(const tw_f32x4u *)&B_values[((k_3 * N_r) + r_3)];
                 for (int64_t ap_7 = A2_pos[ap_6], end7_ = A2_pos[(ap_6 + 1)]; ap_7 < end7_; ++ap_7) {
                     const int64_t l_3 = A2_crd[ap_7];
                     const float av_3 = A_values[ap_7];
-                    acc_4 = (acc_4 + ((tw_splat_f32x4(av_3) * *(const tw_f32x4u *)&B_values[((k_3 * N_r) + r_3)]) * *(const tw_f32x4u *)&D_values[((l_3 * N_r) + r_3)]));
+                    acc_4 = (acc_4 + ((tw_splat_f32x4(av_3) * held4_) * *(const tw_f32x4u *)&D_values[((l_3 * N_r) + r_3)]));
                 }
             }
             *(tw_f32x4u *)&out[((i * N_r) + r_3)] = acc_4;

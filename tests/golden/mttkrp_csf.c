@@ -30,11 +30,13 @@ static void TW_SYMBOL_body1(void *context_, int64_t lo_, int64_t hi_, int64_t th
             for (int64_t r = 0; r < stop; r += 16) {
                 tw_f32x8 acc = tw_splat_f32x8(0.0f);
                 tw_f32x8 acc_1 = tw_splat_f32x8(0.0f);
+                const tw_f32x8 held0_ = *(const tw_f32x8u *)&B_values[((i * N_r) + r)];
+                const tw_f32x8 held1_ = *(const tw_f32x8u *)&B_values[((i * N_r) + (r + 8))];
                 for (int64_t ap_2 = A2_pos[ap_1], end1_ = A2_pos[(ap_1 + 1)]; ap_2 < end1_; ++ap_2) {
                     const int64_t l = A2_crd[ap_2];
                     const float av = A_values[ap_2];
-                    acc = (acc + ((tw_splat_f32x8(av) * *(const tw_f32x8u *)&B_values[((i * N_r) + r)]) * *(const tw_f32x8u *)&D_values[((l * N_r) + r)]));
-                    acc_1 = (acc_1 + ((tw_splat_f32x8(av) * *(const tw_f32x8u *)&B_values[((i * N_r) + (r + 8))]) * *(const tw_f32x8u *)&D_values[((l * N_r) + (r + 8))]));
+                    acc = (acc + ((tw_splat_f32x8(av) * held0_) * *(const tw_f32x8u *)&D_values[((l * N_r) + r)]));
+                    acc_1 = (acc_1 + ((tw_splat_f32x8(av) * held1_) * *(const tw_f32x8u *)&D_values[((l * N_r) + (r + 8))]));
                 }
                 *(tw_f32x8u *)&out[((k * N_r) + r)] = (*(const tw_f32x8u *)&out[((k * N_r) + r)] + acc);
                 *(tw_f32x8u *)&out[((k * N_r) + (r + 8))] = (*(const tw_f32x8u *)&out[((k * N_r) + (r + 8))] + acc_1);
@@ -42,20 +44,22 @@ static void TW_SYMBOL_body1(void *context_, int64_t lo_, int64_t hi_, int64_t th
             const int64_t stop_1 = (stop + (((N_r - stop) / 8) * 8));
             for (int64_t r_1 = stop; r_1 < stop_1; r_1 += 8) {
                 tw_f32x8 acc_2 = tw_splat_f32x8(0.0f);
+                const tw_f32x8 held2_ = *(const tw_f32x8u *)&B_values[((i * N_r) + r_1)];
                 for (int64_t ap_3 = A2_pos[ap_1], end2_ = A2_pos[(ap_1 + 1)]; ap_3 < end2_; ++ap_3) {
                     const int64_t l_1 = A2_crd[ap_3];
                     const float av_1 = A_values[ap_3];
-                    acc_2 = (acc_2 + ((tw_splat_f32x8(av_1) * *(const tw_f32x8u *)&B_values[((i * N_r) + r_1)]) * *(const tw_f32x8u *)&D_values[((l_1 * N_r) + r_1)]));
+                    acc_2 = (acc_2 + ((tw_splat_f32x8(av_1) * held2_) * *(const tw_f32x8u *)&D_values[((l_1 * N_r) + r_1)]));
                 }
                 *(tw_f32x8u *)&out[((k * N_r) + r_1)] = (*(const tw_f32x8u *)&out[((k * N_r) + r_1)] + acc_2);
             }
             const int64_t stop_2 = (stop_1 + (((N_r - stop_1) / 4) * 4));
             for (int64_t r_2 = stop_1; r_2 < stop_2; r_2 += 4) {
                 tw_f32x4 acc_3 = tw_splat_f32x4(0.0f);
+                const tw_f32x4 held3_ = *(const tw_f32x4u *)&B_values[((i * N_r) + r_2)];
                 for (int64_t ap_4 = A2_pos[ap_1], end3_ = A2_pos[(ap_1 + 1)]; ap_4 < end3_; ++ap_4) {
                     const int64_t l_2 = A2_crd[ap_4];
                     const float av_2 = A_values[ap_4];
-                    acc_3 = (acc_3 + ((tw_splat_f32x4(av_2) * *(const tw_f32x4u *)&B_values[((i * N_r) + r_2)]) * *(const tw_f32x4u *)&D_values[((l_2 * N_r) + r_2)]));
+                    acc_3 = (acc_3 + ((tw_splat_f32x4(av_2) * held3_) * *(const tw_f32x4u *)&D_values[((l_2 * N_r) + r_2)]));
                 }
                 *(tw_f32x4u *)&out[((k * N_r) + r_2)] = (*(const tw_f32x4u *)&out[((k * N_r) + r_2)] + acc_3);
             }

@@ -19,7 +19,6 @@ static void TW_SYMBOL_body1(void *context_, int64_t lo_, int64_t hi_, int64_t th
     const float *restrict const B_values = (const float *)given_->buffers[6];
     const int64_t N_i = given_->sizes[3];
     const int64_t N_j = given_->sizes[4];
-    const int64_t N_k = given_->sizes[5];
     const int64_t s_k = given_->sizes[6];
     const int64_t k1 = given_->k1;
     for (int64_t i = lo_; i < hi_; ++i) {
@@ -33,13 +32,11 @@ static void TW_SYMBOL_body1(void *context_, int64_t lo_, int64_t hi_, int64_t th
             for (int64_t ap_1 = A2_pos[ap], end1_ = A2_pos[(ap + 1)]; ap_1 < end1_; ++ap_1) {
                 const int64_t k0 = A2_crd[ap_1];
                 const int64_t k = ((k1 * s_k) + k0);
-                if ((k < N_k)) {
-                    const float av = A_values[ap_1];
-                    acc = (acc + (tw_splat_f32x8(av) * *(const tw_f32x8u *)&B_values[((k * N_j) + j)]));
-                    acc_1 = (acc_1 + (tw_splat_f32x8(av) * *(const tw_f32x8u *)&B_values[((k * N_j) + (j + 8))]));
-                    acc_2 = (acc_2 + (tw_splat_f32x8(av) * *(const tw_f32x8u *)&B_values[((k * N_j) + (j + 16))]));
-                    acc_3 = (acc_3 + (tw_splat_f32x8(av) * *(const tw_f32x8u *)&B_values[((k * N_j) + (j + 24))]));
-                }
+                const float av = A_values[ap_1];
+                acc = (acc + (tw_splat_f32x8(av) * *(const tw_f32x8u *)&B_values[((k * N_j) + j)]));
+                acc_1 = (acc_1 + (tw_splat_f32x8(av) * *(const tw_f32x8u *)&B_values[((k * N_j) + (j + 8))]));
+                acc_2 = (acc_2 + (tw_splat_f32x8(av) * *(const tw_f32x8u *)&B_values[((k * N_j) + (j + 16))]));
+                acc_3 = (acc_3 + (tw_splat_f32x8(av) * *(const tw_f32x8u *)&B_values[((k * N_j) + (j + 24))]));
             }
             *(tw_f32x8u *)&out[((i * N_j) + j)] = (*(const tw_f32x8u *)&out[((i * N_j) + j)] + acc);
             *(tw_f32x8u *)&out[((i * N_j) + (j + 8))] = (*(const tw_f32x8u *)&out[((i * N_j) + (j + 8))] + acc_1);
@@ -53,11 +50,9 @@ static void TW_SYMBOL_body1(void *context_, int64_t lo_, int64_t hi_, int64_t th
             for (int64_t ap_2 = A2_pos[ap], end2_ = A2_pos[(ap + 1)]; ap_2 < end2_; ++ap_2) {
                 const int64_t k0_1 = A2_crd[ap_2];
                 const int64_t k_1 = ((k1 * s_k) + k0_1);
-                if ((k_1 < N_k)) {
-                    const float av_1 = A_values[ap_2];
-                    acc_4 = (acc_4 + (tw_splat_f32x8(av_1) * *(const tw_f32x8u *)&B_values[((k_1 * N_j) + j_1)]));
-                    acc_5 = (acc_5 + (tw_splat_f32x8(av_1) * *(const tw_f32x8u *)&B_values[((k_1 * N_j) + (j_1 + 8))]));
-                }
+                const float av_1 = A_values[ap_2];
+                acc_4 = (acc_4 + (tw_splat_f32x8(av_1) * *(const tw_f32x8u *)&B_values[((k_1 * N_j) + j_1)]));
+                acc_5 = (acc_5 + (tw_splat_f32x8(av_1) * *(const tw_f32x8u *)&B_values[((k_1 * N_j) + (j_1 + 8))]));
             }
             *(tw_f32x8u *)&out[((i * N_j) + j_1)] = (*(const tw_f32x8u *)&out[((i * N_j) + j_1)] + acc_4);
             *(tw_f32x8u *)&out[((i * N_j) + (j_1 + 8))] = (*(const tw_f32x8u *)&out[((i * N_j) + (j_1 + 8))] + acc_5);
@@ -68,10 +63,8 @@ static void TW_SYMBOL_body1(void *context_, int64_t lo_, int64_t hi_, int64_t th
             for (int64_t ap_3 = A2_pos[ap], end3_ = A2_pos[(ap + 1)]; ap_3 < end3_; ++ap_3) {
                 const int64_t k0_2 = A2_crd[ap_3];
                 const int64_t k_2 = ((k1 * s_k) + k0_2);
-                if ((k_2 < N_k)) {
-                    const float av_2 = A_values[ap_3];
-                    acc_6 = (acc_6 + (tw_splat_f32x8(av_2) * *(const tw_f32x8u *)&B_values[((k_2 * N_j) + j_2)]));
-                }
+                const float av_2 = A_values[ap_3];
+                acc_6 = (acc_6 + (tw_splat_f32x8(av_2) * *(const tw_f32x8u *)&B_values[((k_2 * N_j) + j_2)]));
             }
             *(tw_f32x8u *)&out[((i * N_j) + j_2)] = (*(const tw_f32x8u *)&out[((i * N_j) + j_2)] + acc_6);
         }
@@ -81,10 +74,8 @@ static void TW_SYMBOL_body1(void *context_, int64_t lo_, int64_t hi_, int64_t th
             for (int64_t ap_4 = A2_pos[ap], end4_ = A2_pos[(ap + 1)]; ap_4 < end4_; ++ap_4) {
                 const int64_t k0_3 = A2_crd[ap_4];
                 const int64_t k_3 = ((k1 * s_k) + k0_3);
-                if ((k_3 < N_k)) {
-                    const float av_3 = A_values[ap_4];
-                    acc_7 = (acc_7 + (tw_splat_f32x4(av_3) * *(const tw_f32x4u *)&B_values[((k_3 * N_j) + j_3)]));
-                }
+                const float av_3 = A_values[ap_4];
+                acc_7 = (acc_7 + (tw_splat_f32x4(av_3) * *(const tw_f32x4u *)&B_values[((k_3 * N_j) + j_3)]));
             }
             *(tw_f32x4u *)&out[((i * N_j) + j_3)] = (*(const tw_f32x4u *)&out[((i * N_j) + j_3)] + acc_7);
         }
@@ -93,10 +84,8 @@ static void TW_SYMBOL_body1(void *context_, int64_t lo_, int64_t hi_, int64_t th
             for (int64_t ap_5 = A2_pos[ap], end5_ = A2_pos[(ap + 1)]; ap_5 < end5_; ++ap_5) {
                 const int64_t k0_4 = A2_crd[ap_5];
                 const int64_t k_4 = ((k1 * s_k) + k0_4);
-                if ((k_4 < N_k)) {
-                    const float av_4 = A_values[ap_5];
-                    acc_8 = (acc_8 + (av_4 * B_values[((k_4 * N_j) + j_4)]));
-                }
+                const float av_4 = A_values[ap_5];
+                acc_8 = (acc_8 + (av_4 * B_values[((k_4 * N_j) + j_4)]));
             }
             out[((i * N_j) + j_4)] = (out[((i * N_j) + j_4)] + acc_8);
         }

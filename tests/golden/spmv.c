@@ -15,7 +15,7 @@ static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t th
         const int64_t stop = (lo + (((end - lo) / 4) * 4));
         tw_f32x4 acc_1 = tw_splat_f32x4(0.0f);
         for (int64_t k = lo; k < stop; k += 4) {
-            acc_1 = (acc_1 + (*(const tw_f32x4u *)&A_values[k] * (tw_f32x4){B_values[A1_crd[(k + 0)]], B_values[A1_crd[(k + 1)]], B_values[A1_crd[(k + 2)]], B_values[A1_crd[(k + 3)]]}));
+            acc_1 = (acc_1 + (*(const tw_f32x4u *)&A_values[k] * tw_gather_f32x4_i32(B_values, &A1_crd[k])));
         }
         float acc_2 = 0.0f;
         for (int64_t k_1 = stop; k_1 < end; ++k_1) {

@@ -11,6 +11,7 @@ from tensorwise.program.schedule import (
     CONSTANT_SPLIT,
     Bound,
     Directive,
+    Factor,
     Parallel,
     Prefetch,
     Reorder,
@@ -357,6 +358,10 @@ def _schedule(
         index = whole_indices[int(rng.integers(len(whole_indices)))]
         if workload.sizes[index] > 0:
             directives.append(Bound(index, workload.sizes[index]))
+    summed = [axis for axis in loops if axis.mode in workload.assignment.reduced]
+    product = workload.assignment.reduction == "sum" and len(workload.assignment.factors) > 2
+    if summed and product and rng.random() < 0.4:
+        directives.append(Factor(summed[-1 if rng.random() < 0.7 else 0].name))
     return Schedule(tuple(directives))
 
 

@@ -11,7 +11,7 @@ from tensorwise.tensor.levels import LEVELS
 from tensorwise.tensor.orders import ORDERS
 from tests.oracle.cases import EINSUMS, Case
 
-DIRECTIVES = ("split", "reorder", "parallel", "unroll", "tile", "prefetch", "bound")
+DIRECTIVES = ("split", "reorder", "parallel", "unroll", "tile", "prefetch", "bound", "factor")
 FEATURES = (
     "float32", "float64", "float16", "bfloat16", "mixed float32", "mixed float16", "mixed bfloat16",
     "extent 0", "extent 1", "no entries", "empty rows", "dense row", "duplicates",
@@ -20,6 +20,7 @@ FEATURES = (
     "dynamic", "balanced", "atomic", "private", "partial results of halves",
     "searched", "unrolled completely", "unrolled in copies",
     *(f"order {order}" for order in ORDERS), "stored by slot", "stored by diagonal",
+    "vectors held before a loop", "gathered by words",
     "lanes over stored levels", "lanes along a compressed level", "overlapping strips",
     "masked", "watched", "watched, then masked",
     "hybrid", "hybrid with an empty part", "hybrid in a kept pattern", "hybrid of watched and plain",
@@ -99,6 +100,8 @@ def _directives(text: str, sparse: tuple[str, ...]) -> list[str]:
     """Directives that apply to an einsum: a prefetch needs a dense operand, lanes a loop that may touch padding."""
     assignment = Einsum.parse(text).single
     able = set(DIRECTIVES)
+    if assignment.reduction != "sum" or len(assignment.factors) < 3 or not assignment.reduced:
+        able.remove("factor")
     if set(assignment.operands) == set(sparse):
         able.remove("prefetch")
     if assignment.access(sparse[0]).indices == assignment.output.indices == assignment.indices:

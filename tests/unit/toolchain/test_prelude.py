@@ -28,6 +28,7 @@ int TW_SYMBOL(void *const *buffers, const int64_t *sizes)
     KEEP(tw_select_TxN(x < y, x, y));
     KEEP(tw_gather_TxN_i32(a, buffers[3]));
     KEEP(tw_gather_TxN_i64(a, buffers[4]));
+    KEEP(tw_gather_TxN_u16(a, buffers[5]));
     KEEP(tw_loadn_TxN(a, n));
     tw_storen_TxN(out + N * at++, x, n);
     out += N * at;
@@ -38,6 +39,10 @@ int TW_SYMBOL(void *const *buffers, const int64_t *sizes)
     tw_IxN mask = x == x;
     const tw_TxNu *anywhere = (const tw_TxNu *)(a + 1);
     const tw_IxNu *there = (const tw_IxNu *)buffers[3];
+#if N > 2
+    tw_Tx4 sums = tw_folds_add_TxN(y, tw_load_TxN(b + 1), tw_load_TxN(b + 2), tw_load_TxN(b + 3));
+    for (int lane = 0; lane < 4; ++lane) out[lane + 1] = sums[lane];
+#endif
     *out++ = mask[0] + (*anywhere)[0] + (C)(sizeof *there == sizeof mask);
     return 0;
 }
@@ -109,7 +114,9 @@ def any_cache(
 
 
 def fill(text: str, kind: str, lanes: int = 0) -> str:
-    names = {"TxN": f"{kind}x{lanes}", "IxN": f"{TYPES[kind][1]}x{lanes}"}
+    names = {
+        "TxN": f"{kind}x{lanes}", "IxN": f"{TYPES[kind][1]}x{lanes}", "Tx4": f"{kind}x4", "#if N": f"#if {lanes}",
+    }  # fmt: skip
     for name, value in names.items():
         text = text.replace(name, value)
     text = text.replace("const C ", f"const {TYPES[kind][0]} ").replace("    C ", f"    {TYPES[kind][0]} ")
@@ -127,25 +134,30 @@ def test_vectors(kind: str, any_cache: KernelCache) -> None:
             a, b = rng.uniform(0.5, 2.0, (2, 40)).astype(dtype)
             a[n % lanes] = np.nan if n % 3 == 0 else np.inf if n % 3 == 1 else 1.0
             b[(n + 1) % lanes] = np.nan
-            i32, i64 = (rng.integers(0, 39, lanes).astype(width) for width in (np.int32, np.int64))
-            out = np.full(8 * lanes + 5, -7, dtype)
+            i32, i64, u16 = (
+                rng.integers(0, 39, lanes + 1).astype(width)[1:] for width in (np.int32, np.int64, np.uint16)
+            )
+            out = np.full(9 * lanes + 9, -7, dtype)
             # unaligned on purpose
-            assert call(kernel, [out, a[1:], b[1:], i32, i64], [n]) == 0
+            assert call(kernel, [out, a[1:], b[1:], i32, i64, u16], [n]) == 0
             a, b = a[1:], b[1:]
             x, y, kept = a[:lanes], b[:lanes], max(0, min(n, lanes))
             lane = np.arange(lanes)
             expected = [
                 np.full(lanes, a[1]), np.minimum(x, y), np.maximum(x, y), np.where(x < y, x, y),
-                a[i32], a[i64],
+                a[i32], a[i64], a[u16],
                 np.where(lane < kept, x, 0), np.where(lane < kept, x, -7),
             ]  # fmt: skip
             for row, values in enumerate(expected):
                 np.testing.assert_array_equal(
                     out[row * lanes : (row + 1) * lanes], values, f"{lanes=} {n=} {row=}"
                 )
-            folds = out[8 * lanes :]
+            folds = out[9 * lanes :]
             np.testing.assert_allclose(folds[:2], [x.sum(), x.prod()], rtol=1e-5)
             np.testing.assert_array_equal(folds[2:4], [x.min(), x.max()])
+            if lanes > 2:
+                sums = [b[first : first + lanes].sum() for first in range(4)]
+                np.testing.assert_allclose(folds[5:9], sums, rtol=1e-5)
             np.testing.assert_array_equal(folds[4], dtype(0 if np.isnan(x[0]) else -1) + a[1] + 1)
 
 

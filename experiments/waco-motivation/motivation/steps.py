@@ -236,7 +236,7 @@ def _chosen(runs: Runs, op: str, matrix: str, space: str) -> Config:
 
 
 def _told(program: Program) -> dict[str, str]:
-    return {"format": str(program.formats["A"]), "schedule": str(program.schedule)}
+    return {"format": program.format_text, "schedule": program.schedule_text}
 
 
 def _character(work: Workload) -> dict[str, Any]:

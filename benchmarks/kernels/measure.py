@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.baselines import BASELINES
+from benchmarks.corpus import entries_of
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.host import host
 from tensorwise.device.machine import roofline
@@ -30,8 +31,6 @@ from tensorwise.search import STRATEGIES
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import CpuSpace, cpu_space
 from tensorwise.space.portfolio import portfolio
-from tensorwise.tensor.entries import Entries
-from tensorwise.tensor.files import read
 from tensorwise.tuning import BATCH, FINALISTS
 
 OURS = ("best", "default")
@@ -288,14 +287,3 @@ def short(number: float) -> float:
 @functools.cache
 def _device(threads: int, seed: int) -> CpuDevice:
     return CpuDevice(threads, seed=seed)
-
-
-@functools.lru_cache(maxsize=1)
-def entries_of(path: Path) -> Entries:
-    """Read in float32; of complex matrices the real part."""
-    try:
-        return read(path, "float32")
-    except TensorwiseError as error:
-        if "complex" not in str(error):
-            raise
-        return read(path, "float32", part="real")

@@ -17,8 +17,7 @@ import numpy as np
 from benchmarks.baselines import BASELINES
 from benchmarks.corpus import entries_of
 from tensorwise.device.cpu import CpuDevice
-from tensorwise.device.host import host
-from tensorwise.device.machine import roofline
+from tensorwise.device.machine import level_holding, roofline
 from tensorwise.device.rounds import MIN_ROUNDS, RoundTable
 from tensorwise.device.timing import interleave, measuring_slot
 from tensorwise.device.verify import Checker, poison
@@ -259,16 +258,7 @@ def _roof(work: Workload, threads: int) -> Mapping[str, Any]:
 
     A multiply-add a term is counted, and the bytes of each operand and of the output once.
     """
-    known = host()
-    level = "DRAM"
-    for name, capacity in (
-        ("L1", threads * known.l1d_bytes),
-        ("L2", threads * known.l2_bytes),
-        ("L3", known.l3_bytes),
-    ):
-        if work.compulsory_bytes <= capacity:
-            level = name
-            break
+    level = level_holding(work.compulsory_bytes, threads)
     peak = roofline(threads)
     return {
         "level": level,

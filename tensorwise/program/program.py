@@ -136,7 +136,7 @@ class Program:
         """Whether padding would be written over a result: it stands at no coordinate of its own."""
         output = self.assignment.output.indices
         follows = {a.mode for a in format.axes if a.part == "diagonal"}
-        follows |= {level.axis.mode for level in format.levels if level.single}
+        follows |= {axis.mode for axis in format.followed}
         return bool(follows & set(output)) and set(format.modes) <= set(output)
 
     def fitting(self, workload: Workload) -> "Program":

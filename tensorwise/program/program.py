@@ -156,8 +156,7 @@ class Program:
     def masked(self) -> "Program":
         """Return the program in a form that can consult the source map at every stored position."""
         tile = self.schedule.tile if self._padded else None
-        stored = {index for name in self.formats for index in self.assignment.access(name).indices}
-        if tile is None or Axis.named(tile.loop).mode not in stored:  # type: ignore[union-attr]
+        if tile is None or Axis.named(tile.loop).mode not in self._stored:  # type: ignore[union-attr]
             return self
         kept = tuple(d for d in self.schedule.directives if not isinstance(d, Tile))
         return replace(self, schedule=Schedule(kept))
@@ -200,7 +199,6 @@ class Program:
         }
         constant = {i: s for i, s in self.schedule.splits.items() if s <= CONSTANT_SPLIT}
         exact = frozenset(i for i, s in constant.items() if sizes is not None and sizes[i] % s == 0)
-        stored = {index for name in self.formats for index in self.assignment.access(name).indices}
         # As Workload.column_major: D[k,j] of SDDMM is read along k.
         dense = [
             self.assignment.access(name) for name in self.assignment.operands if name not in self.formats
@@ -208,24 +206,27 @@ class Program:
         columns = frozenset(
             a.tensor
             for a in dense
-            if len(a.indices) == 2 and a.indices[0] not in stored and a.indices[1] in stored
+            if len(a.indices) == 2 and a.indices[0] not in self._stored and a.indices[1] in self._stored
         )
-        padded = any(format.padded for format in self.formats.values())
         if masked is None:
             masked = not self.can_multiply_padding()
         return Plan(
             self.assignment, self.formats, widths, self.schedule, elem, columns,  # type: ignore[arg-type]
-            self.keeps_pattern, masked and padded, exact, source_elem, halves or {}, self.accumulate,
+            self.keeps_pattern, masked and self._padded, exact, source_elem, halves or {}, self.accumulate,
         )  # fmt: skip
 
     def lowered(self, elem: str = "f32") -> ir.Kernel:
         """Return the loop IR for 32-bit indices."""
-        program = self if self.can_multiply_padding() or not self._padded else self.masked()
+        program = self if self.can_multiply_padding() else self.masked()
         return lower(program.plan(elem))
 
     @property
     def _padded(self) -> bool:
         return any(format.padded for format in self.formats.values())
+
+    @property
+    def _stored(self) -> set[str]:
+        return {index for name in self.formats for index in self.assignment.access(name).indices}
 
     def source(self, elem: str = "f32") -> str:
         """Return the C text for 32-bit indices, of a hybrid both parts'."""

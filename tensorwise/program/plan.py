@@ -55,7 +55,7 @@ class Plan:
     @property
     def stored(self) -> frozenset[str]:
         """Indices of the sparse operands."""
-        return frozenset(i for name in self.formats for i in self.assignment.access(name).indices)
+        return self.assignment.indices_of(self.formats)
 
     def check(self) -> None:
         """Raise ScheduleError when a directive does not fit the einsum and formats."""

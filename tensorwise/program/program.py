@@ -156,7 +156,8 @@ class Program:
     def masked(self) -> "Program":
         """Return the program in a form that can consult the source map at every stored position."""
         tile = self.schedule.tile if self._padded else None
-        if tile is None or Axis.named(tile.loop).mode not in self._stored:  # type: ignore[union-attr]
+        stored = self.assignment.indices_of(self.formats)
+        if tile is None or Axis.named(tile.loop).mode not in stored:  # type: ignore[union-attr]
             return self
         kept = tuple(d for d in self.schedule.directives if not isinstance(d, Tile))
         return replace(self, schedule=Schedule(kept))
@@ -199,14 +200,10 @@ class Program:
         }
         constant = {i: s for i, s in self.schedule.splits.items() if s <= CONSTANT_SPLIT}
         exact = frozenset(i for i, s in constant.items() if sizes is not None and sizes[i] % s == 0)
-        # As Workload.column_major: D[k,j] of SDDMM is read along k.
-        dense = [
-            self.assignment.access(name) for name in self.assignment.operands if name not in self.formats
-        ]
         columns = frozenset(
-            a.tensor
-            for a in dense
-            if len(a.indices) == 2 and a.indices[0] not in self._stored and a.indices[1] in self._stored
+            name
+            for name in self.assignment.operands
+            if name not in self.formats and self.assignment.column_major(name, self.formats)
         )
         if masked is None:
             masked = not self.can_multiply_padding()
@@ -223,10 +220,6 @@ class Program:
     @property
     def _padded(self) -> bool:
         return any(format.padded for format in self.formats.values())
-
-    @property
-    def _stored(self) -> set[str]:
-        return {index for name in self.formats for index in self.assignment.access(name).indices}
 
     def source(self, elem: str = "f32") -> str:
         """Return the C text for 32-bit indices, of a hybrid both parts'."""

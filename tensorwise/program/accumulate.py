@@ -211,6 +211,7 @@ class Accumulation(Nest, abc.ABC):
         index = self.output_index(env)
         partial = env.reduced_outside or env.shared_output
         lanes = index.type.lanes
+        buffer = self.work if self.waits else self.output
         if partial and not self.monoid.single:
             raise ScheduleError(
                 f"{self.monoid.name} needs all reduced loops inside the output's; "
@@ -219,7 +220,6 @@ class Accumulation(Nest, abc.ABC):
         if partial or self.plan.accumulate:
             self.initial = self.monoid.components[0].identity
             self.rounds_partial = self.output.elem in ir.HALVES and not (self.private or self.waits)
-            buffer = self.work if self.waits else self.output
             atomic = env.shared_output
             if env.shared_output and self.private:
                 buffer, atomic = self.work, False
@@ -230,7 +230,6 @@ class Accumulation(Nest, abc.ABC):
         skips = env.skips_output and not (self.plan.keep_pattern and len(self.plan.formats) == 1)
         if skips and self.initial is None:  # wider strips may have asked for the identity
             self.initial = -1.0 if self.output.elem == "i64" else 0.0
-        buffer = self.work if self.waits else self.output
         self.block.append(Store(buffer, index, ir.widen(monoids.finish(self.monoid, state), lanes)))
 
     def output_index(self, env: Env) -> Expr:

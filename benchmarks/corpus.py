@@ -4,15 +4,20 @@ The corpus lies in ``../shared/corpus`` or where ``TENSORWISE_CORPUS`` says.
 """
 
 import csv
+import functools
 import json
 import math
 import os
 import platform
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tensorwise.errors import TensorwiseError
+from tensorwise.tensor.entries import Entries
+from tensorwise.tensor.files import read
+from tensorwise.writing import replacing
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -68,6 +73,17 @@ def items(order: int | None = None, core: bool = False, least: int = 0) -> list[
     return sorted(found, key=lambda item: (item.nonzeros, item.name))
 
 
+@functools.lru_cache(maxsize=1)
+def entries_of(path: Path) -> Entries:
+    """Read a matrix or tensor in float32, of complex ones the real part; the last one read is kept."""
+    try:
+        return read(path, "float32")
+    except TensorwiseError as error:
+        if "complex" not in str(error):
+            raise
+        return read(path, "float32", part="real")
+
+
 class Results:
     """A JSON file of runs by key, written after each run, so that a benchmark goes on where it was stopped.
 
@@ -111,11 +127,8 @@ class Results:
             "runs": self.runs,
         }
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}")
-        with os.fdopen(handle, "w") as file:
-            file.write(json.dumps(document, indent=1) + "\n")
-        os.chmod(name, 0o644)
-        os.replace(name, self.path)
+        with replacing(self.path) as file:
+            file.write(f"{json.dumps(document, indent=1)}\n".encode())
 
 
 def machine() -> dict[str, Any]:

@@ -45,6 +45,8 @@ def run(item: Item, op: str, options: argparse.Namespace) -> dict[str, Any]:
         status, out, err = done.returncode, done.stdout, done.stderr
     except subprocess.TimeoutExpired as late:
         status, out, err = -1, _text(late.stdout), f"hang: {_text(late.stderr)}"
+    # Where the corpus lies is this machine's affair and no part of a result.
+    out, err = (text.replace(str(item.path), item.path.name) for text in (out, err))
     found: dict[str, Any] = {
         "status": status,
         "seconds": round(time.perf_counter() - start, 2),

@@ -13,25 +13,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from corpus import RESULTS, Results, items, speedups
+from corpus import RESULTS, Results, entries_of, geometric_mean, items, speedups
 
 from tensorwise.device.cpu import CpuDevice
-from tensorwise.errors import TensorwiseError
 from tensorwise.program.workload import workload
 from tensorwise.space.cpu import cpu_space
-from tensorwise.tensor.files import read
 
 COLUMNS, LEAST, TARGET, FLOOR, SHARE = 256, 10_000, 1.5, 0.9, 0.05
 
 
 def measure(path: Path, device: CpuDevice, options: argparse.Namespace) -> dict[str, Any]:
     """Return medians, and the speedups over each library with their 95 % intervals."""
-    try:
-        entries = read(path, "float32")
-    except TensorwiseError as error:
-        if "complex" not in str(error):
-            raise
-        entries = read(path, "float32", part="real")
+    entries = entries_of(path)
     work = workload("spmm", entries, n=COLUMNS)
     space = cpu_space(work.assignment, "A")
     program = space.program(work, space.default(work))
@@ -77,14 +70,8 @@ def summary(runs: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], bool]:
             lines.append(f"{threads} against {library}: {speedups(ratios, FLOOR, 8)}")
             if library == "mkl" and ratios:
                 below = sum(ratio < FLOOR for ratio in ratios.values()) / len(ratios)
-                holds &= _mean(ratios) >= TARGET and below <= SHARE
+                holds &= geometric_mean(ratios.values()) >= TARGET and below <= SHARE
     return lines, holds
-
-
-def _mean(ratios: Mapping[str, float]) -> float:
-    from corpus import geometric_mean
-
-    return geometric_mean(ratios.values())
 
 
 def main() -> None:

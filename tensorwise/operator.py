@@ -164,7 +164,7 @@ class Operator:
             return self._others[key]
 
     def _free(self) -> tuple[str, ...]:
-        stored = {i for name in self.workload.sparse for i in self.workload.assignment.access(name).indices}
+        stored = self.workload.assignment.indices_of(self.workload.sparse)
         return tuple(i for i in self.workload.assignment.indices if i not in stored)
 
     # -- standing in for the matrix -----------------------------------------------------------------------

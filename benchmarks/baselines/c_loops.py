@@ -22,7 +22,7 @@ from tensorwise.errors import CompilerError
 from tensorwise.program.kernel import BoundKernel, address
 from tensorwise.program.workload import Workload
 
-from .rows import Rows, kind_of
+from .rows import Rows, kind_of, rows_of
 
 _REAL = {"float32": "float", "float64": "double"}
 
@@ -47,34 +47,35 @@ class CLoops(LibraryKernel):
         return None if kind_of(workload) else "there is no C loop for it"
 
     @abc.abstractmethod
-    def function(self, workload: Workload) -> Any:
-        """Compile, or find in memory, the function for ``workload``."""
+    def function(self, rows: Rows, dtype: str) -> Any:
+        """Compile, or find in memory, the function for ``rows`` of a dtype."""
 
     @abc.abstractmethod
-    def layout(self, workload: Workload, threads: int) -> tuple[Rows, Sequence[int], Sequence[np.ndarray]]:
-        """Return the rows, the sizes, and the arrays behind the dense operands."""
+    def layout(self, rows: Rows, threads: int) -> tuple[Sequence[int], Sequence[np.ndarray]]:
+        """Return the sizes, and the arrays behind the dense operands."""
 
     def bind(self, workload: Workload, threads: int) -> BoundKernel:
-        """Compile apart, so that ``conversion_s`` is conversion only."""
-        start = time.perf_counter()
-        if self.installed() and self.why_not(workload) is None:
-            self.function(workload)
-        compile_s = time.perf_counter() - start
+        """Tell compilation apart, so that ``conversion_s`` is conversion only."""
         bound = super().bind(workload, threads)
         assert isinstance(bound, _Bound)
-        bound.compile_s = compile_s
+        bound.conversion_s -= bound.compile_s
         return bound
 
     def convert(self, workload: Workload, threads: int) -> BoundKernel:
         """Sort the entries by output row and lay out the arguments."""
-        return _Bound(self.function(workload), *self.layout(workload, threads))
+        rows = rows_of(workload)
+        start = time.perf_counter()
+        function = self.function(rows, workload.dtype.name)
+        compile_s = time.perf_counter() - start
+        return _Bound(function, rows, *self.layout(rows, threads), compile_s)
 
 
 class _Bound(BoundKernel):
-    compile_s = 0.0
-
-    def __init__(self, function: Any, rows: Rows, sizes: Sequence[int], arrays: Sequence[np.ndarray]) -> None:
+    def __init__(
+        self, function: Any, rows: Rows, sizes: Sequence[int], arrays: Sequence[np.ndarray], compile_s: float
+    ) -> None:
         self._function, self._rows, self._arrays = function, rows, tuple(arrays)
+        self.compile_s = compile_s
         self.bytes_held = sum(array.nbytes for array in arrays)
         self._sizes = (ctypes.c_int64 * len(sizes))(*sizes)
         dense = [0] * (1 + len(rows.factors))

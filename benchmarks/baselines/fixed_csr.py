@@ -9,7 +9,7 @@ import numpy as np
 from tensorwise.program.workload import Workload
 
 from .c_loops import CLoops, compiled
-from .rows import Rows, rows_of, width_of
+from .rows import Rows, width_of
 
 FLAGS = ("-O3", "-ffast-math", "-march=native", "-mtune=native", "-fopenmp")
 _SOURCE = Path(__file__).with_name("fixed_csr.c")
@@ -29,18 +29,16 @@ class FixedCsr(CLoops):
                 return "its 32-bit positions need dense operands below 2**31 elements"
         return reason
 
-    def function(self, workload: Workload) -> Any:
-        """Compile for the workload's dtype and extent of the dense index."""
-        rows = rows_of(workload)
+    def function(self, rows: Rows, dtype: str) -> Any:
+        """Compile for the dtype and the extent of the dense index."""
         name = {"spmm": "spmm", "sddmm": "sddmm", "mttkrp": f"mttkrp{1 + len(rows.factors)}"}[rows.kind]
         if rows.kind == "spmm" and rows.width == 1:
             name = "spmv"
         flags = (*FLAGS, f"-DWIDTH={rows.width}")
-        return compiled(_SOURCE.read_text(), name, workload.dtype.name, flags)
+        return compiled(_SOURCE.read_text(), name, dtype, flags)
 
-    def layout(self, workload: Workload, threads: int) -> tuple[Rows, Sequence[int], Sequence[np.ndarray]]:
+    def layout(self, rows: Rows, threads: int) -> tuple[Sequence[int], Sequence[np.ndarray]]:
         """CSR for matrices, CSF with compressed levels only for tensors."""
-        rows = rows_of(workload)
         count = len(rows.pointers) - 1
         if rows.kind == "mttkrp":
             leading = np.repeat(np.arange(count), np.diff(rows.pointers))
@@ -48,7 +46,7 @@ class FixedCsr(CLoops):
         else:
             levels = [rows.pointers, *rows.columns]
         levels = [np.ascontiguousarray(level, np.int32) for level in levels]
-        return rows, (count, threads), [rows.values, *levels]
+        return (count, threads), [rows.values, *levels]
 
 
 def compressed_levels(coordinates: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -5,10 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from tensorwise.program.workload import Workload
-
 from .c_loops import CLoops, compiled
-from .rows import Rows, rows_of
+from .rows import Rows
 
 FLAGS = ("-O3", "-march=native", "-fopenmp")
 _HEAD = """
@@ -81,17 +79,15 @@ class PlainCKernel(CLoops):
 
     name = "plain_c"
 
-    def function(self, workload: Workload) -> Any:
-        """Compile the loop for the workload's dtype and index type."""
-        rows = rows_of(workload)
+    def function(self, rows: Rows, dtype: str) -> Any:
+        """Compile the loop for the dtype and the columns' type."""
         kind = "spmv" if rows.kind == "spmm" and rows.width == 1 else rows.kind
         body = _mttkrp(len(rows.factors)) if kind == "mttkrp" else _BODY[kind]
         index = {4: "int32_t", 8: "int64_t"}[rows.columns[0].itemsize]
         flags = (*FLAGS, f"-DINDEX={index}", f"-DFACTORS={len(rows.factors)}")
-        return compiled(_HEAD + body + _TAIL, "run", workload.dtype.name, flags)
+        return compiled(_HEAD + body + _TAIL, "run", dtype, flags)
 
-    def layout(self, workload: Workload, threads: int) -> tuple[Rows, Sequence[int], Sequence[np.ndarray]]:
+    def layout(self, rows: Rows, threads: int) -> tuple[Sequence[int], Sequence[np.ndarray]]:
         """Pointers by row and columns, as they are."""
-        rows = rows_of(workload)
         arrays = [rows.values, rows.pointers, *(np.ascontiguousarray(column) for column in rows.columns)]
-        return rows, (len(rows.pointers) - 1, rows.width, threads), arrays
+        return (len(rows.pointers) - 1, rows.width, threads), arrays

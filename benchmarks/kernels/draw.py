@@ -4,9 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tensorwise.device.machine import LEVELS
 from tensorwise.front.svg import Scale, drawing, element, escape, gridline, label, number_text
-
-LEVELS = ("L1", "L2", "L3", "DRAM")
 
 
 def sorted_curves(curves: Mapping[str, Sequence[float]]) -> str:

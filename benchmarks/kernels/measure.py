@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.baselines import BASELINES
+from benchmarks.corpus import entries_of
 from tensorwise.device.cpu import CpuDevice
-from tensorwise.device.host import host
-from tensorwise.device.machine import roofline
+from tensorwise.device.machine import level_holding, roofline
 from tensorwise.device.rounds import MIN_ROUNDS, RoundTable
 from tensorwise.device.timing import interleave, measuring_slot
 from tensorwise.device.verify import Checker, poison
@@ -30,8 +30,6 @@ from tensorwise.search import STRATEGIES
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import CpuSpace, cpu_space
 from tensorwise.space.portfolio import portfolio
-from tensorwise.tensor.entries import Entries
-from tensorwise.tensor.files import read
 from tensorwise.tuning import BATCH, FINALISTS
 
 OURS = ("best", "default")
@@ -257,16 +255,7 @@ def _roof(work: Workload, threads: int) -> Mapping[str, Any]:
 
     A multiply-add a term is counted, and the bytes of each operand and of the output once.
     """
-    known = host()
-    level = "DRAM"
-    for name, capacity in (
-        ("L1", threads * known.l1d_bytes),
-        ("L2", threads * known.l2_bytes),
-        ("L3", known.l3_bytes),
-    ):
-        if work.compulsory_bytes <= capacity:
-            level = name
-            break
+    level = level_holding(work.compulsory_bytes, threads)
     peak = roofline(threads)
     return {
         "level": level,
@@ -285,14 +274,3 @@ def short(number: float) -> float:
 @functools.cache
 def _device(threads: int, seed: int) -> CpuDevice:
     return CpuDevice(threads, seed=seed)
-
-
-@functools.lru_cache(maxsize=1)
-def entries_of(path: Path) -> Entries:
-    """Read in float32; of complex matrices the real part."""
-    try:
-        return read(path, "float32")
-    except TensorwiseError as error:
-        if "complex" not in str(error):
-            raise
-        return read(path, "float32", part="real")

@@ -13,7 +13,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.corpus import RESULTS
-from benchmarks.kernels.draw import LEVELS, Point, curve_key, roofline_plot, sorted_curves
+from benchmarks.kernels.draw import Point, curve_key, roofline_plot, sorted_curves
 from benchmarks.kernels.targets import (
     BEST_BASELINE,
     FLOOR,
@@ -28,6 +28,7 @@ from benchmarks.kernels.targets import (
     threads_name,
 )
 from benchmarks.pages import card, document, table
+from tensorwise.device.machine import LEVELS
 from tensorwise.front.svg import element, escape
 
 STYLE = """

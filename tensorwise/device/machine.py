@@ -43,6 +43,7 @@ __all__ = [
     "cpu_time",
     "foreign_load",
     "host",
+    "level_holding",
     "measured_bandwidth",
     "measured_flops",
     "plausible_s",
@@ -234,6 +235,11 @@ def _capacities(threads: int) -> dict[str, int]:
     known = {"L1": host().l1d_bytes, "L2": host().l2_bytes, "L3": host().l3_bytes}
     size = {level: known[level] or assumed for level, assumed in _ASSUMED.items()}
     return {"L1": size["L1"] * threads, "L2": size["L2"] * threads, "L3": size["L3"]}
+
+
+def level_holding(size: int, threads: int) -> str:
+    """Return the nearest of ``LEVELS`` that holds ``size`` bytes for ``threads`` threads."""
+    return next((level for level, capacity in _capacities(threads).items() if size <= capacity), LEVELS[-1])
 
 
 def _aligned(size: int) -> np.ndarray:

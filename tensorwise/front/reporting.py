@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 
 import tensorwise
-from tensorwise.device.machine import LEVELS, host, roofline
+from tensorwise.device.machine import host, level_holding, roofline
 from tensorwise.errors import CompilerError, InputError
 from tensorwise.front.draw_pattern import spy_of
 from tensorwise.front.report import render
@@ -200,14 +200,7 @@ def _roof(operator: Operator) -> tuple[float | None, float | None, str]:
         peak = roofline(operator.threads)
     except CompilerError:
         return None, None, ""
-    facts = host()
-    sizes = {
-        "L1": facts.l1d_bytes * operator.threads,
-        "L2": facts.l2_bytes * operator.threads,
-        "L3": facts.l3_bytes,
-    }
-    moved = operator.workload.compulsory_bytes
-    level = next((level for level in LEVELS if moved <= sizes.get(level, math.inf)), LEVELS[-1])
+    level = level_holding(operator.workload.compulsory_bytes, operator.threads)
     return peak.flops[str(operator.workload.dtype)], peak.bandwidth[level], level
 
 

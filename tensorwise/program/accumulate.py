@@ -152,8 +152,7 @@ class Accumulation(Nest, abc.ABC):
             for component in self.monoid.components:
                 type = Type("i64" if component.holds == "coordinate" else self.plan.elem, lanes)
                 var = self.fresh("acc" if component.name == "value" else component.name, type)
-                zero = Const(component.identity, Type(type.elem))
-                accumulators.declarations.append(Reg(var, ir.widen(zero, lanes)))
+                accumulators.declarations.append(_start(var, component.identity))
                 registers.append(var)
             accumulators.registers[key] = tuple(registers)
         return accumulators.registers[key]
@@ -176,22 +175,17 @@ class Accumulation(Nest, abc.ABC):
             results.append(tuple(folded))
         untouched = not any(isinstance(s, Set) and s.var == main[0] for s in ir.walk(tuple(self.block)))
         if self.monoid.single and untouched and len(results) == 1:
-            accumulators.declarations.remove(self.identity(main[0]))
+            accumulators.declarations.remove(_start(main[0], self.monoid.components[0].identity))
             return (self.let("total", results[0][0]),)
         for result in results:
             self.block.extend(monoids.combine(self.monoid, main, result))
         return main
 
-    def identity(self, register: Var) -> Reg:
-        """Return the declaration of an accumulator for values."""
-        zero = Const(self.monoid.components[0].identity, Type(self.plan.elem))
-        return Reg(register, ir.widen(zero, register.type.lanes))
-
     def begin(self, accumulators: Accumulators) -> None:
         """Let accumulators start with their first term where it is certain to come first: 0 + x costs an addition."""
-        block = accumulators.declarations
+        block, identity = accumulators.declarations, self.monoid.components[0].identity
         for register, *_ in accumulators.registers.values():
-            declared = block.index(self.identity(register))
+            declared = block.index(_start(register, identity))
             for place in range(declared + 1, len(block)):
                 statement = block[place]
                 if isinstance(statement, Set) and statement.var == register:
@@ -285,6 +279,7 @@ class Accumulation(Nest, abc.ABC):
         index = self.output_index(env)
         partial = env.reduced_outside or env.shared_output
         lanes = index.type.lanes
+        buffer = self.work if self.waits else self.output
         if partial and not self.monoid.single:
             raise ScheduleError(
                 f"{self.monoid.name} needs all reduced loops inside the output's; "
@@ -293,7 +288,6 @@ class Accumulation(Nest, abc.ABC):
         if partial or self.plan.accumulate:
             self.initial = self.monoid.components[0].identity
             self.rounds_partial = self.output.elem in ir.HALVES and not (self.private or self.waits)
-            buffer = self.work if self.waits else self.output
             atomic = env.shared_output
             if env.shared_output and self.private:
                 buffer, atomic = self.work, False
@@ -304,7 +298,6 @@ class Accumulation(Nest, abc.ABC):
         skips = env.skips_output and not (self.plan.keep_pattern and len(self.plan.formats) == 1)
         if skips and self.initial is None:  # wider strips may have asked for the identity
             self.initial = -1.0 if self.output.elem == "i64" else 0.0
-        buffer = self.work if self.waits else self.output
         self.block.append(Store(buffer, index, ir.widen(monoids.finish(self.monoid, state), lanes)))
 
     def output_index(self, env: Env) -> Expr:
@@ -343,3 +336,8 @@ class Accumulation(Nest, abc.ABC):
             case Call(operator=operator, arguments=arguments):
                 return ir.compute(operator, *(self.evaluate(argument, env) for argument in arguments))
         raise TypeError(expression)
+
+
+def _start(register: Var, identity: float) -> Reg:
+    """Return the declaration of an accumulator that starts with the identity."""
+    return Reg(register, ir.widen(Const(identity, Type(register.type.elem)), register.type.lanes))

@@ -14,7 +14,7 @@ entries, whatever operator it stands under. Output elements that no entry reache
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -124,6 +124,19 @@ class Assignment:
         raise InputError(
             f"{self} has no tensor {tensor!r}; it has {', '.join((self.output.tensor, *self.operands))}"
         )
+
+    def indices_of(self, tensors: Iterable[str]) -> frozenset[str]:
+        """Return the indices of all ``tensors``."""
+        return frozenset(index for tensor in tensors for index in self.access(tensor).indices)
+
+    def column_major(self, tensor: str, sparse: Iterable[str]) -> bool:
+        """Whether kernels for these ``sparse`` operands expect a dense ``tensor`` with its first index contiguous.
+
+        So is a matrix whose first index is reduced over densely while its second is not (D[k,j] of
+        SDDMM): a kernel reads it along k.
+        """
+        indices, stored = self.access(tensor).indices, self.indices_of(sparse)
+        return len(indices) == 2 and indices[0] not in stored and indices[1] in stored
 
     def annihilated_by(self, tensor: str) -> bool:
         """Whether a zero of ``tensor`` makes the term the identity of the reduction, given finite others.

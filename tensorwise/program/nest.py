@@ -93,7 +93,7 @@ class Nest(abc.ABC):
         self.assignment = plan.assignment
         self.schedule = plan.schedule
         self.monoid = plan.assignment.monoid
-        followed = {level.axis for format in plan.formats.values() for level in format.levels if level.single}
+        followed = {axis for format in plan.formats.values() for axis in format.followed}
         every = plan.schedule.loops(plan.assignment.indices)
         self.loops = tuple(axis for axis in every if axis not in followed)
         self.waited_for = {

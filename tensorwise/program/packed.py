@@ -22,7 +22,6 @@ class PackedOperands:
     Attributes:
         program: the program, or one part of a hybrid.
         tensors: operand -> packed tensor.
-        conversion_s: seconds that packing took.
     """
 
     def __init__(
@@ -58,13 +57,11 @@ class PackedOperands:
                 f"{workload.assignment.monoid.name} over several sparse operands is not supported"
             )
         self.program, self.workload, self.threads, self.part = program, workload, threads, part
-        start = time.perf_counter()
         self._entries = {name: part.entries if part else e for name, e in workload.sparse.items()}
         self.tensors: dict[str, Tensor] = tensors or {
             name: pack(entries, program.formats[name]) for name, entries in self._entries.items()
         }
         self.unreached = _unreached(workload)
-        self.conversion_s = time.perf_counter() - start
         self._made: dict[str, np.ndarray] = {}
         self._levels = {
             f"{name}{place}": (name, place)

@@ -55,7 +55,7 @@ class Plan:
     @property
     def stored(self) -> frozenset[str]:
         """Indices of the sparse operands."""
-        return frozenset(i for name in self.formats for i in self.assignment.access(name).indices)
+        return self.assignment.indices_of(self.formats)
 
     def check(self) -> None:
         """Raise ScheduleError when a directive does not fit the einsum and formats."""
@@ -130,24 +130,21 @@ class Plan:
         for loop in loops:
             if loop.part in special and not any(loop in other.loops for other in self.formats.values()):
                 raise ScheduleError(f"no operand is stored by {loop.name}, which {self.schedule} runs over")
-        directives = self.schedule.directives
-        for level in format.levels:
-            names = (level.axis.name, f"{level.axis.mode}1", f"{level.axis.mode}0")
+        for axis in format.followed:
+            names = (axis.name, f"{axis.mode}1", f"{axis.mode}0")
             named = [
                 d
-                for d in directives
-                if level.single and (getattr(d, "loop", None) in names or getattr(d, "index", None) in names)
+                for d in self.schedule.directives
+                if getattr(d, "loop", None) in names or getattr(d, "index", None) in names
             ]
             if named:
                 raise ScheduleError(
-                    f"{named[0]}: {level.axis.name} follows from the position in {name} ({format}); it has no loop"
+                    f"{named[0]}: {axis.name} follows from the position in {name} ({format}); it has no loop"
                 )
         diagonals = [axis for axis in format.axes if axis.part == "diagonal"]
         for axis in diagonals:
             for other, stored in self.formats.items():
-                if other != name and any(
-                    level.single and level.axis.mode == axis.mode for level in stored.levels
-                ):
+                if other != name and axis.mode in [followed.mode for followed in stored.followed]:
                     raise ScheduleError(
                         f"{axis.mode} follows from the diagonals of {name} and from positions in {other}"
                     )

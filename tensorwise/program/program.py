@@ -145,7 +145,7 @@ class Program:
         """Whether padding would be written over a result: it stands at no coordinate of its own."""
         output = self.assignment.output.indices
         follows = {a.mode for a in format.axes if a.part == "diagonal"}
-        follows |= {level.axis.mode for level in format.levels if level.single}
+        follows |= {axis.mode for axis in format.followed}
         return bool(follows & set(output)) and set(format.modes) <= set(output)
 
     def fitting(self, workload: Workload) -> "Program":
@@ -165,7 +165,7 @@ class Program:
     def masked(self) -> "Program":
         """Return the program in a form that can consult the source map at every stored position."""
         tile = self.schedule.tile if self._padded else None
-        stored = {index for name in self.formats for index in self.assignment.access(name).indices}
+        stored = self.assignment.indices_of(self.formats)
         if tile is None or Axis.named(tile.loop).mode not in stored:  # type: ignore[union-attr]
             return self
         kept = tuple(d for d in self.schedule.directives if not isinstance(d, Tile))
@@ -209,31 +209,25 @@ class Program:
         }
         constant = {i: s for i, s in self.schedule.splits.items() if s <= CONSTANT_SPLIT}
         exact = frozenset(i for i, s in constant.items() if sizes is not None and sizes[i] % s == 0)
-        stored = {index for name in self.formats for index in self.assignment.access(name).indices}
-        # As Workload.column_major: D[k,j] of SDDMM is read along k.
-        dense = [
-            self.assignment.access(name) for name in self.assignment.operands if name not in self.formats
-        ]
         columns = frozenset(
-            a.tensor
-            for a in dense
-            if len(a.indices) == 2 and a.indices[0] not in stored and a.indices[1] in stored
+            name
+            for name in self.assignment.operands
+            if name not in self.formats and self.assignment.column_major(name, self.formats)
         )
         schedule = self.schedule
         if sizes is not None and any(sizes[index] == 0 for index in self.assignment.reduced):
             # sums of no terms are 0, whatever other factors are
             schedule = Schedule(tuple(d for d in schedule.directives if not isinstance(d, Factor)))
-        padded = any(format.padded for format in self.formats.values())
         if masked is None:
             masked = not self.can_multiply_padding()
         return Plan(
             self.assignment, self.formats, widths, schedule, elem, columns,  # type: ignore[arg-type]
-            self.keeps_pattern, masked and padded, exact, source_elem, halves or {}, self.accumulate,
+            self.keeps_pattern, masked and self._padded, exact, source_elem, halves or {}, self.accumulate,
         )  # fmt: skip
 
     def lowered(self, elem: str = "f32") -> ir.Kernel:
         """Return the loop IR for 32-bit indices."""
-        program = self if self.can_multiply_padding() or not self._padded else self.masked()
+        program = self if self.can_multiply_padding() else self.masked()
         return lower(program.plan(elem))
 
     @property

@@ -121,6 +121,7 @@ def reference(
 
     single = assignment.reduction in (None, "sum", "prod", "max", "min", "mean")
     ufunc = assignment.monoid.ufunc
+    of_sizes: np.ufunc = ufunc if ufunc in (np.add, np.multiply) else np.maximum
     value = np.full((rows, *kept_shape), float(assignment.monoid.components[0].identity))
     magnitude = np.zeros((rows, *kept_shape))
     terms = np.zeros((rows, *kept_shape))
@@ -149,21 +150,11 @@ def reference(
         repeats = int(np.prod([free_shape[p - 1] for p in reduced_free], dtype=np.int64))
         with np.errstate(all="ignore"):
             term_kept = ufunc.reduce(term, axis=reduced_free) if reduced_free else term
-            size_kept = (
-                size
-                if not reduced_free
-                else (
-                    np.add if ufunc is np.add else np.multiply if ufunc is np.multiply else np.maximum
-                ).reduce(size, axis=reduced_free)
-            )
+            size_kept = of_sizes.reduce(size, axis=reduced_free) if reduced_free else size
             ufunc.at(value, target, term_kept)
             if ufunc is np.multiply:
                 magnitude[target] = np.where(terms[target] == 0, 1.0, magnitude[target])
-                np.multiply.at(magnitude, target, size_kept)
-            elif ufunc is np.add:
-                np.add.at(magnitude, target, size_kept)
-            else:
-                np.maximum.at(magnitude, target, size_kept)
+            of_sizes.at(magnitude, target, size_kept)
             np.add.at(terms, target, float(repeats))
     if not single:
         value = np.where(terms == 0, -1.0, best.argument)
@@ -176,13 +167,12 @@ def reference(
             magnitude = magnitude / np.maximum(terms, 1)
     else:
         value = np.where(terms == 0, 0.0, value)
-    shape = (rows,) if keep_pattern else tuple(sizes[i] for i in (*out_sparse, *(free[p] for p in out_free)))
-    shape = (rows, *kept_shape) if keep_pattern else shape
-    arrays = [np.asarray(array).reshape(shape) for array in (value, magnitude, terms)]
+    arrays = [value, magnitude, terms]
     if not keep_pattern:
         have = [*out_sparse, *(free[p] for p in out_free)]
         order = [have.index(index) for index in assignment.output.indices]
-        arrays = [array.transpose(order) for array in arrays]
+        shape = tuple(sizes[index] for index in have)
+        arrays = [array.reshape(shape).transpose(order) for array in arrays]
     finite = all_finite([*(entries.values for entries in sparse.values()), *dense.values()])
     return Reference(arrays[0], arrays[1], arrays[2], factors, finite)
 

@@ -23,7 +23,7 @@ def work_bound(program: Program, workload: Workload) -> int:
 
 
 def _bound(program: Program, workload: Workload) -> int:
-    followed = {level.axis for format in program.formats.values() for level in format.levels if level.single}
+    followed = {axis for format in program.formats.values() for axis in format.followed}
     loops = [axis for axis in program.schedule.loops(workload.assignment.indices) if axis not in followed]
     bound: set[str] = set()
     done = dict.fromkeys(program.formats, 0)

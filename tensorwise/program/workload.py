@@ -38,10 +38,9 @@ class Workload:
     def __post_init__(self) -> None:
         """Raise InputError where dtypes do not go together, or a tensor that is read twice cannot be the same
         tensor both times."""
-        kinds = {name: self.dtype_of(name) for name in self.einsum.operands}
-        if len({dtype == np.float64 for dtype in kinds.values()}) > 1:
+        if len({dtype == np.float64 for dtype in self._dtypes.values()}) > 1:
             raise InputError(
-                f"the operands are {_listed(kinds)}: float64 goes with float64 only, while float32, float16 and "
+                f"the operands are {_listed(self._dtypes)}: float64 goes with float64 only, while float32, float16 and "
                 "bfloat16 may be mixed; convert some of them"
             )
         for access in self.assignment.accesses:
@@ -86,22 +85,25 @@ class Workload:
         return self.dtypes.get(operand, self.entries.dtype)
 
     @cached_property
+    def _dtypes(self) -> dict[str, np.dtype]:
+        """dtype of every operand."""
+        return {name: self.dtype_of(name) for name in self.einsum.operands}
+
+    @cached_property
     def value_dtype(self) -> np.dtype:
         """dtype of the values that come out: the operands' where they share one, else float32."""
-        kinds = {self.dtype_of(name) for name in self.einsum.operands}
+        kinds = set(self._dtypes.values())
         return kinds.pop() if len(kinds) == 1 else np.dtype(np.float32)
 
     @property
     def dtype_text(self) -> str:
         """The dtype of all operands, or that of each: ``bfloat16`` or ``A bfloat16, B float32``."""
-        kinds = {name: self.dtype_of(name) for name in self.einsum.operands}
-        return _listed(kinds) if len(set(kinds.values())) > 1 else str(self.value_dtype)
+        return _listed(self._dtypes) if len(set(self._dtypes.values())) > 1 else str(self.value_dtype)
 
     @property
     def halves(self) -> dict[str, str]:
         """Tensors kept in 16 bits, the output among them -> ``f16`` or ``bf16``."""
-        kinds = {name: self.dtype_of(name) for name in self.einsum.operands}
-        kinds[self.assignment.output.tensor] = self.output_dtype
+        kinds = {**self._dtypes, self.assignment.output.tensor: self.output_dtype}
         return {name: ELEMS[dtype.name] for name, dtype in kinds.items() if is_half(dtype)}
 
     @property
@@ -114,8 +116,7 @@ class Workload:
         """Content id: einsum, sizes, dtypes and sparsity patterns (values do not change the cost)."""
         patterns = [part for name, e in self.sparse.items() for part in (name, e.pattern_id)]
         sizes = ",".join(f"{index}={extent}" for index, extent in sorted(self.sizes.items()))
-        kinds = {self.dtype_of(name) for name in self.einsum.operands}
-        dtypes = self.value_dtype.str if len(kinds) == 1 else self.dtype_text
+        dtypes = self.value_dtype.str if len(set(self._dtypes.values())) == 1 else self.dtype_text
         return content_id([str(self.einsum), sizes, dtypes, *patterns])
 
     @property
@@ -144,7 +145,7 @@ class Workload:
     @property
     def terms(self) -> int:
         """Number of evaluations of the right-hand side: nnz times the extents of dense-only indices."""
-        bound = {i for name in self.sparse for i in self.assignment.access(name).indices}
+        bound = self.assignment.indices_of(self.sparse)
         free = [self.sizes[i] for i in self.assignment.indices if i not in bound]
         return self.entries.nnz * int(np.prod(free, dtype=object)) if free else self.entries.nnz
 
@@ -172,14 +173,11 @@ class Workload:
         return drawn
 
     def column_major(self, tensor: str) -> bool:
-        """Whether operand ``tensor`` is expected with its first index contiguous.
+        """Whether operand ``tensor`` is expected with its first index contiguous (see ``Assignment.column_major``).
 
-        So is a matrix whose first index is reduced over densely while its second is not (D[k,j] of
-        SDDMM): a kernel reads it along k. Either layout is accepted by a call; the other one is copied.
+        Either layout is accepted by a call; the other one is copied.
         """
-        indices = self.assignment.access(tensor).indices
-        stored = {i for name in self.sparse for i in self.assignment.access(name).indices}
-        return len(indices) == 2 and indices[0] not in stored and indices[1] in stored
+        return self.assignment.column_major(tensor, self.sparse)
 
     def check_operands(self, operands: Sequence[np.ndarray]) -> None:
         """Raise InputError unless ``operands`` are arrays of the right number, shape and dtype."""

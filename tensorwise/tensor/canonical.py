@@ -187,6 +187,11 @@ def pointers_of(rows: np.ndarray, count: int) -> np.ndarray:
     return pointers
 
 
+def matrix_pointers(shape: Sequence[int], rows: np.ndarray) -> np.ndarray | None:
+    """Row pointers of a matrix from its sorted, valid row indices; None for a tensor, and where they do not fit."""
+    return pointers_of(rows, shape[0]) if len(shape) == 2 and pointers_fit(shape[0], len(rows)) else None
+
+
 def is_strict(rows: np.ndarray, columns: np.ndarray) -> bool:
     """Whether columns rise strictly in every row (rows never fall): sorted and free of duplicates."""
     return not ((columns[1:] <= columns[:-1]) & (rows[1:] == rows[:-1])).any()

@@ -20,6 +20,7 @@ from tensorwise.tensor.canonical import (
     checked_values,
     coordinate_dtype,
     is_strict,
+    matrix_pointers,
     pointers_fit,
     pointers_of,
     refuse_entry,
@@ -283,10 +284,7 @@ def sorted_entries(
 ) -> Entries:
     """Entries of valid coordinate arrays of the right dtype, in any order; see `row_major` for duplicates."""
     coords, merged = row_major(shape, coordinates, values, logical)
-    pointers = None
-    if len(shape) == 2 and pointers_fit(shape[0], len(merged)):
-        pointers = pointers_of(coords[0], shape[0])
-    return Entries(shape, coords, merged, pointers)
+    return Entries(shape, coords, merged, matrix_pointers(shape, coords[0]))
 
 
 def _from_tuple(obj: tuple[Any, ...], dtype: np.dtype | None) -> Entries:

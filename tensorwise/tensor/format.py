@@ -114,8 +114,17 @@ class Format:
 
     @property
     def loops(self) -> tuple[Axis, ...]:
-        """The axes that a program runs over: a single level follows its parent and has no loop."""
+        """The axes that a program runs over: all but those that are followed."""
         return tuple(level.axis for level in self.levels if not level.single)
+
+    @property
+    def followed(self) -> tuple[Axis, ...]:
+        """The axes without a loop: a single level's coordinate follows from the position above.
+
+        >>> [axis.name for axis in Format.parse("U(i1) P(k#) U(i0:8) S(k)").followed]
+        ['k']
+        """
+        return tuple(level.axis for level in self.levels if level.single)
 
     def renamed(self, modes: Sequence[str]) -> Self:
         """Return the same format with the modes called ``modes``, in the same order."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from tensorwise.errors import FormatError, InputError
 from tensorwise.tensor import primitives
+from tensorwise.tensor.canonical import coordinate_dtype, matrix_pointers
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.fibertree import Tensor
 from tensorwise.tensor.format import Format, row_major
@@ -110,13 +111,10 @@ def unpack(tensor: Tensor, source: np.ndarray | None = None) -> Entries:
     if source is None:
         order = np.lexsort(coordinates[::-1])
         positions, coordinates = positions[order], [array[order] for array in coordinates]
-    pointers = None
-    if len(tensor.shape) == 2 and tensor.shape[0] <= 32 * len(positions) + 2**20:
-        counts = np.bincount(coordinates[0], minlength=tensor.shape[0])
-        pointers = np.concatenate([[0], np.cumsum(counts)]).astype(primitives.index_dtype(len(positions)))
-    index = primitives.index_dtype(max(tensor.shape))
+    index = coordinate_dtype(tensor.shape)
+    rows, *others = (array.astype(index) for array in coordinates)
     return Entries(
-        tensor.shape, tuple(array.astype(index) for array in coordinates), tensor.values[positions], pointers
+        tensor.shape, (rows, *others), tensor.values[positions], matrix_pointers(tensor.shape, rows)
     )
 
 

@@ -7,7 +7,7 @@ from typing import Final, Self, final
 import numpy as np
 
 from tensorwise.errors import FormatError
-from tensorwise.tensor.canonical import pointers_fit, pointers_of
+from tensorwise.tensor.canonical import matrix_pointers
 from tensorwise.tensor.entries import Entries
 
 _TEXT: Final = re.compile(r"\s*(rows|columns)\s*>\s*([0-9]{1,9})\s*(?:/\s*([0-9]{1,9})\s*)?")
@@ -98,7 +98,5 @@ class Partition:
 
 def _part(entries: Entries, places: np.ndarray) -> Part:
     coordinates = tuple(array[places] for array in entries.coordinates)
-    pointers = None
-    if entries.order == 2 and pointers_fit(entries.shape[0], len(places)):
-        pointers = pointers_of(coordinates[0], entries.shape[0])
+    pointers = matrix_pointers(entries.shape, coordinates[0])
     return Part(Entries(entries.shape, coordinates, entries.values[places], pointers), places)

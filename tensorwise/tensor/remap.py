@@ -70,19 +70,13 @@ class Axis:
             return (size + split - 1) // split
         return size + along - 1 if self.part == "diagonal" else size
 
-    def coordinate(self, coordinate: Any, split: Any) -> Any:
-        """Return the storage coordinate of the tensor's ``coordinate``: i, i // s or i % s.
-
-        >>> Axis("i", "outer").coordinate(9, 4), Axis("i", "inner").coordinate(9, 4)
-        (2, 1)
-        """
-        if self.part == "whole":
-            return coordinate
-        return coordinate % split if self.part == "inner" else coordinate // split
-
 
 def join(outer: Any, inner: Any, split: Any) -> Any:
-    """Return the tensor's coordinate from both parts of a split mode; the inverse of a split."""
+    """Return the tensor's coordinate from both parts of a split mode; the inverse of ``//`` and ``%``.
+
+    >>> join(9 // 4, 9 % 4, 4)
+    9
+    """
     return outer * split + inner
 
 

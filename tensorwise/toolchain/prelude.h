@@ -5,7 +5,6 @@
  * T is f32 or f64, N is 2, 4, 8 or 16 lanes, I is i32 (beside f32) or i64 (beside f64):
  *   tw_TxN, tw_IxN          vectors, aligned to their size        tw_TxNu, tw_IxNu   the same, at any address
  *   tw_load_TxN(p)  tw_store_TxN(p, v)  tw_splat_TxN(s)           tw_select_TxN(mask, a, b)   mask: lanes 0 or -1
- *   tw_loadn_TxN(p, n)  tw_storen_TxN(p, v, n)                    the first n < N lanes; other lanes load as 0
  *   tw_gather_TxN_K(base, index)                                  lane l is base[index[l]]   K: i32, u16 or i64
  *   tw_fmin_TxN(a, b)  tw_fmax_TxN(a, b)                          by lane, NaN propagates
  *   tw_fold_add_TxN(v)  _mul_  _min_  _max_                       all lanes to one value, as a tree of halves
@@ -22,12 +21,6 @@
 #include <stdint.h>
 
 #define TW_INLINE static inline __attribute__((always_inline, unused))
-#define TW_NOINLINE __attribute__((noinline))
-#define TW_RESTRICT __restrict__
-#define TW_LIKELY(x) __builtin_expect(!!(x), 1)
-#define TW_UNLIKELY(x) __builtin_expect(!!(x), 0)
-#define TW_PREFETCH(p) __builtin_prefetch((p), 0, 3)
-#define TW_PREFETCH_STREAM(p) __builtin_prefetch((p), 0, 0)
 
 /* ---- parallel loops (the driver is runtime.c's; a kernel gets its address as buffers[0]) ---- */
 typedef void (*tw_body)(void *context, int64_t lo, int64_t hi, int64_t thread);
@@ -102,7 +95,6 @@ TW_SCALAR(f64, double, uint64_t)
 #define TW_FOR4(x, k) TW_FOR2(x, k), TW_FOR2(x, k + 2)
 #define TW_FOR8(x, k) TW_FOR4(x, k), TW_FOR4(x, k + 4)
 #define TW_FOR16(x, k) TW_FOR8(x, k), TW_FOR8(x, k + 8)
-#define TW_LANE(k) k
 #define TW_ONE(k) s
 
 /* Short indices are read several in a word: the processor loads one word and two elements in a cycle, not one index
@@ -183,50 +175,6 @@ typedef uint64_t __attribute__((may_alias, aligned(2))) tw_word64;
         return tw_folds_add_##T##x##H(tw_halved_##T##x##N(a), tw_halved_##T##x##N(b),              \
                                       tw_halved_##T##x##N(c), tw_halved_##T##x##N(d));             \
     }
-/* loadn and storen never touch memory from lane n on: it may lie beyond the array */
-#define TW_TAIL_BY_HALVES(T, C, I, K, N, H)                                                        \
-    TW_INLINE tw_##T##x##N tw_loadn_##T##x##N(const C *p, int64_t n)                               \
-    {                                                                                              \
-        union { tw_##T##x##N whole; tw_##T##x##H half[2]; } u = {{0}};                             \
-        u.half[0] = n < H ? tw_loadn_##T##x##H(p, n) : tw_load_##T##x##H(p);                       \
-        if (n > H) u.half[1] = tw_loadn_##T##x##H(p + H, n - H);                                   \
-        return u.whole;                                                                            \
-    }                                                                                              \
-    TW_INLINE void tw_storen_##T##x##N(C *p, tw_##T##x##N v, int64_t n)                            \
-    {                                                                                              \
-        union { tw_##T##x##N whole; tw_##T##x##H half[2]; } u = {v};                               \
-        if (n < H) tw_storen_##T##x##H(p, u.half[0], n);                                           \
-        else tw_store_##T##x##H(p, u.half[0]);                                                     \
-        if (n > H) tw_storen_##T##x##H(p + H, u.half[1], n - H);                                   \
-    }
-#ifdef __AVX2__ /* a lane is moved when the sign bit of its mask is set */
-#define TW_TAIL_BY_MASK(T, C, I, K, N, builtin, V, M)                                              \
-    typedef V tw_v##builtin __attribute__((vector_size(N * sizeof(C))));                           \
-    typedef M tw_m##builtin __attribute__((vector_size(N * sizeof(C))));                           \
-    TW_INLINE tw_##T##x##N tw_loadn_##T##x##N(const C *p, int64_t n)                               \
-    {                                                                                              \
-        const tw_##I##x##N lane = {TW_FOR##N(TW_LANE, 0)};                                         \
-        const K count = n < N ? n : N;                                                             \
-        return (tw_##T##x##N)__builtin_ia32_maskload##builtin((const tw_v##builtin *)p, (tw_m##builtin)(lane < count)); \
-    }                                                                                              \
-    TW_INLINE void tw_storen_##T##x##N(C *p, tw_##T##x##N v, int64_t n)                            \
-    {                                                                                              \
-        const tw_##I##x##N lane = {TW_FOR##N(TW_LANE, 0)};                                         \
-        const K count = n < N ? n : N;                                                             \
-        __builtin_ia32_maskstore##builtin((tw_v##builtin *)p, (tw_m##builtin)(lane < count), (tw_v##builtin)v); \
-    }
-#define TW_TAIL_f32x4(T, C, I, K, N, H) TW_TAIL_BY_MASK(T, C, I, K, N, ps, float, int)
-#define TW_TAIL_f32x8(T, C, I, K, N, H) TW_TAIL_BY_MASK(T, C, I, K, N, ps256, float, int)
-#define TW_TAIL_f64x4(T, C, I, K, N, H) TW_TAIL_BY_MASK(T, C, I, K, N, pd256, double, long long)
-#else
-#define TW_TAIL_f32x4 TW_TAIL_BY_HALVES
-#define TW_TAIL_f32x8 TW_TAIL_BY_HALVES
-#define TW_TAIL_f64x4 TW_TAIL_BY_HALVES
-#endif
-#define TW_TAIL_f64x8 TW_TAIL_BY_HALVES
-#define TW_TAIL_f32x16 TW_TAIL_BY_HALVES
-#define TW_TAIL_f64x16 TW_TAIL_BY_HALVES
-
 /* Whether any lane is NaN. */
 #define TW_NAN_BY_HALVES(T, C, N, H)                                                               \
     TW_INLINE int tw_fold_nan_##T##x##N(tw_##T##x##N v)                                            \
@@ -263,16 +211,7 @@ typedef uint64_t __attribute__((may_alias, aligned(2))) tw_word64;
     TW_INLINE C tw_fold_mul_##T##x2(tw_##T##x2 v) { return v[0] * v[1]; }                          \
     TW_INLINE C tw_fold_min_##T##x2(tw_##T##x2 v) { return tw_fmin_##T(v[0], v[1]); }              \
     TW_INLINE C tw_fold_max_##T##x2(tw_##T##x2 v) { return tw_fmax_##T(v[0], v[1]); }              \
-    TW_INLINE int tw_fold_nan_##T##x2(tw_##T##x2 v) { return v[0] != v[0] || v[1] != v[1]; }       \
-    TW_INLINE tw_##T##x2 tw_loadn_##T##x2(const C *p, int64_t n)                                   \
-    {                                                                                              \
-        return (tw_##T##x2){n > 0 ? p[0] : 0, n > 1 ? p[1] : 0};                                   \
-    }                                                                                              \
-    TW_INLINE void tw_storen_##T##x2(C *p, tw_##T##x2 v, int64_t n)                                \
-    {                                                                                              \
-        if (n > 0) p[0] = v[0];                                                                    \
-        if (n > 1) p[1] = v[1];                                                                    \
-    }
+    TW_INLINE int tw_fold_nan_##T##x2(tw_##T##x2 v) { return v[0] != v[0] || v[1] != v[1]; }
 #define TW_FOLDS(T, C, N, H)                                                                       \
     TW_FOLD(T, C, N, H, add, a + b)                                                                \
     TW_FOLD(T, C, N, H, mul, a * b)                                                                \
@@ -292,8 +231,7 @@ typedef uint64_t __attribute__((may_alias, aligned(2))) tw_word64;
     TW_VECTOR(T, C, I, K, N)                                                                       \
     TW_GATHER(T, C, N, u16, uint16_t)                                                              \
     TW_FOLDS_##T##x##N(T, C, N, H)                                                                 \
-    TW_NAN_##T##x##N(T, C, N, H)                                                                   \
-    TW_TAIL_##T##x##N(T, C, I, K, N, H)
+    TW_NAN_##T##x##N(T, C, N, H)
 
 #if TW_F32_LANES >= 2
 TW_FAMILY_OF_2(f32, float, i32, int32_t)

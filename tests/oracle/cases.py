@@ -316,8 +316,7 @@ def _schedule(
     directives: list[Directive] = [Split(index, size) for index, size in splits.items()]
     directives.append(Reorder(tuple(axis.name for axis in loops)))
     whole = workload.assignment.monoid.single  # else reductions stay inside an iteration
-    taken: set[Axis] = set()
-    taken.update(level.axis for format in formats.values() for level in format.levels if level.single)
+    taken = {axis for format in formats.values() for axis in format.followed}
     shared = [axis for axis in loops if whole or axis.mode in workload.assignment.output.indices]
     masks = {
         level.axis for format in formats.values() for level in format.levels if isinstance(level, Bitmask)

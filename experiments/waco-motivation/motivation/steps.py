@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.baselines.fixed_csr import FixedCsr
-from benchmarks.corpus import Item
+from benchmarks.corpus import Item, entries_of
 from benchmarks.kernels import measure
-from benchmarks.kernels.measure import Contest, entries_of, explore, short
+from benchmarks.kernels.measure import Contest, explore, short
 from motivation.spaces import FACTORS, SPACES, class_of, factors, joint, moved
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.timing import measuring_slot
@@ -236,7 +236,7 @@ def _chosen(runs: Runs, op: str, matrix: str, space: str) -> Config:
 
 
 def _told(program: Program) -> dict[str, str]:
-    return {"format": str(program.formats["A"]), "schedule": str(program.schedule)}
+    return {"format": program.format_text, "schedule": program.schedule_text}
 
 
 def _character(work: Workload) -> dict[str, Any]:

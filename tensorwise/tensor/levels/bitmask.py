@@ -8,13 +8,14 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from tensorwise.tensor import primitives
-from tensorwise.tensor.levels.level import Level, Stage
+from tensorwise.tensor.levels.level import Stage
+from tensorwise.tensor.levels.pointed import Pointed
 from tensorwise.tensor.primitives import Form, Term
 
 
 @final
 @dataclass(frozen=True)
-class Bitmask(Level):
+class Bitmask(Pointed):
     """Bit c of ``mask[p]`` says whether coordinate c stands below parent p; ``pos[p]`` is its first position.
 
     Values are stored without padding, yet a coordinate is found by counting bits.
@@ -31,10 +32,6 @@ class Bitmask(Level):
         present = (mask >> coordinate) & 1
         before = (mask & ((present << coordinate) - present)).bit_count()
         return present * (arrays["pos"][parent] + before + 1) - 1
-
-    def bounds(self, arrays: Mapping[str, Any], parent: Any) -> tuple[Any, Any]:
-        """Return ``pos[parent]`` and ``pos[parent + 1]``."""
-        return arrays["pos"][parent], arrays["pos"][parent + 1]
 
     def cursor(self, arrays: Mapping[str, Any], parent: Any) -> Any:
         """Return the bits that are still to come."""

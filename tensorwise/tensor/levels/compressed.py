@@ -1,44 +1,23 @@
 """The levels C and C16: the coordinates that occur, ascending, behind one pointer a parent."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 
 from tensorwise.tensor import primitives
-from tensorwise.tensor.levels.level import Level, Stage
+from tensorwise.tensor.levels.level import Stage
+from tensorwise.tensor.levels.pointed import Listed
 from tensorwise.tensor.primitives import Form, Term
 
 
 @dataclass(frozen=True)
-class Compressed(Level):
+class Compressed(Listed):
     """``pos[p] .. pos[p + 1]`` are the positions below parent p, ``crd`` holds their coordinates."""
 
     letter: ClassVar[str] = "C"
-    arrays: ClassVar[tuple[str, ...]] = ("pos", "crd")
-
-    def bounds(self, arrays: Mapping[str, Any], parent: Any) -> tuple[Any, Any]:
-        """Return ``pos[parent]`` and ``pos[parent + 1]``."""
-        return arrays["pos"][parent], arrays["pos"][parent + 1]
-
-    def coordinate(self, arrays: Mapping[str, Any], position: Any, cursor: Any = None) -> Any:
-        """Return ``crd[position]``."""
-        return arrays["crd"][position]
-
-    def children(self, arrays: Mapping[str, Any], parent: int, extent: int) -> Iterator[tuple[int, int]]:
-        """Yield the stored coordinates below ``parent`` with their positions."""
-        low, high = self.bounds(arrays, parent)
-        for position in range(int(low), int(high)):
-            yield int(self.coordinate(arrays, position)), position
-
-    def ascend(
-        self, arrays: Mapping[str, np.ndarray], positions: np.ndarray, extent: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Search the pointers."""
-        parents = np.searchsorted(arrays["pos"], positions, side="right") - 1
-        return parents, arrays["crd"][positions].astype(np.int64)
 
     def build(self, stage: Stage) -> tuple[dict[str, np.ndarray], Form]:
         """Number the distinct coordinates below each parent."""

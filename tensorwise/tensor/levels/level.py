@@ -52,8 +52,6 @@ class Level(ABC):
     """Every coordinate below the extent is present."""
     single: ClassVar[bool] = False
     """One coordinate a parent, at the same position."""
-    ordered: ClassVar[bool] = True
-    """Coordinates below a parent ascend."""
     unique: ClassVar[bool] = True
     """A coordinate occurs at most once below a parent."""
     pads: ClassVar[bool] = False

@@ -7,13 +7,14 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from tensorwise.tensor import primitives
-from tensorwise.tensor.levels.level import Level, Stage
+from tensorwise.tensor.levels.level import Stage
+from tensorwise.tensor.levels.pointed import Pointed
 from tensorwise.tensor.primitives import Form, Term
 
 
 @final
 @dataclass(frozen=True)
-class Slots(Level):
+class Slots(Pointed):
     """``pos[p] .. pos[p + 1]`` are the slots below parent p, numbered from 0; what they lack is padding.
 
     Below the outer part of a split mode and above its inner part this is the slice of SELL-C-sigma
@@ -24,10 +25,6 @@ class Slots(Level):
     pads: ClassVar[bool] = True
     sorts: ClassVar[bool] = False
     arrays: ClassVar[tuple[str, ...]] = ("pos",)
-
-    def bounds(self, arrays: Mapping[str, Any], parent: Any) -> tuple[Any, Any]:
-        """Return ``pos[parent]`` and ``pos[parent + 1]``."""
-        return arrays["pos"][parent], arrays["pos"][parent + 1]
 
     def coordinate(self, arrays: Mapping[str, Any], position: Any, cursor: Any = None) -> Any:
         """Return the position: it tells slots apart, and nothing in a program asks for their numbers."""
@@ -42,7 +39,7 @@ class Slots(Level):
         self, arrays: Mapping[str, np.ndarray], positions: np.ndarray, extent: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Search the pointers."""
-        parents = np.searchsorted(arrays["pos"], positions, side="right") - 1
+        parents = self.parents(arrays, positions)
         return parents, positions - arrays["pos"][parents]
 
     def build(self, stage: Stage) -> tuple[dict[str, np.ndarray], Form]:

@@ -20,6 +20,7 @@ from tensorwise.device.library import available
 from tensorwise.device.machine import (
     LEVELS,
     Roofline,
+    level_holding,
     measured_bandwidth,
     measured_flops,
     plausible_s,
@@ -207,6 +208,16 @@ def test_bound_counts_what_cannot_be_avoided(monkeypatch: pytest.MonkeyPatch) ->
     provisional = replace(machine.roofline(1), provisional=True)
     monkeypatch.setattr(machine, "roofline", lambda threads: provisional)
     assert plausible_s(work, 1) == pytest.approx(0.25 * roofline_bound_s(work, 1))
+
+
+def test_the_level_that_holds_some_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = replace(host(), l1d_bytes=1000, l2_bytes=5000, l3_bytes=9000)
+    monkeypatch.setattr(machine, "host", lambda: facts)
+    sizes = (0, 1000, 1001, 5001, 9001)
+    assert [level_holding(size, 1) for size in sizes] == ["L1", "L1", "L2", "L3", "DRAM"]
+    assert [level_holding(size, 2) for size in sizes] == ["L1", "L1", "L1", "L2", "L2"]
+    monkeypatch.setattr(machine, "host", lambda: replace(facts, l3_bytes=0))
+    assert level_holding(9001, 1) == "L3"  # not known: the size that the probes take it to have
 
 
 def test_bytes_of_other_operations() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse as sp
-from motivation.page import page
+from motivation.page import _case, page
 from motivation.spaces import (
     SPACES,
     block_fill,
@@ -21,12 +21,13 @@ from motivation.spaces import (
     moved,
     schedule_only,
 )
-from motivation.steps import Settings, Steps
+from motivation.steps import Settings, Steps, _told
 
 from benchmarks.baselines.fixed_csr import FixedCsr
 from benchmarks.corpus import Item
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.errors import InputError
+from tensorwise.program.program import program_for
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.portfolio import portfolio
 from tensorwise.tensor.entries import entries_from
@@ -125,6 +126,27 @@ def test_blocks_are_told_by_how_full_they_are() -> None:
     assert class_of("blocks", config, thin) == "Dense block < 50 % filled"
     config = joint(thin).complete({"split_k": 64, "kind_k0": "C"}, thin)
     assert class_of("blocks", config, thin) == "Sparse block"
+
+
+def test_both_parts_of_a_hybrid_reach_the_page() -> None:
+    program = program_for(
+        work("spmm"), "(i,k) -> U(i) C(k); rows>5: (i,k) -> C(i) C(k)", "parallel(i,dynamic,32); "
+    )
+    told = _told(program)
+    bounds = [1.0, 1.0, 1.0]
+    run = {
+        **told,
+        "shape": [300, 200],
+        "nonzeros": 9,
+        "longest_row": 7,
+        "empty_rows": 1,
+        "speedup": {base: {"best": bounds} for base in ("fixed_csr", "default")},
+        "config": "{}",
+        "loss": {},
+    }
+    text = _case("x", ("spmm", "m"), run, "")
+    assert "rows&gt;5" in text
+    assert text.count("C(i) C(k)") == 2  # in the format's text and above the loops of the part set apart
 
 
 @pytest.mark.skipif(not FixedCsr.installed(), reason="Fixed CSR is compiled with gcc")

@@ -5,7 +5,7 @@ import pytest
 from tensorwise.errors import FormatError
 from tensorwise.tensor.format import Format, bcsr, csc, csf, csr, dcsr, dense
 from tensorwise.tensor.levels import LEVELS, Compressed, Dense
-from tensorwise.tensor.remap import Axis, join
+from tensorwise.tensor.remap import Axis
 
 TEXTS = [
     "(i,k) -> U(i) C(k)",
@@ -163,8 +163,3 @@ def test_level_arithmetic_is_symbolic() -> None:
     assert Compressed(Axis("i")).coordinate(arrays, p) == "crd[p]"
     with pytest.raises(NotImplementedError):
         Compressed(Axis("i")).locate(arrays, p, p, p)
-
-
-def test_split_and_join_are_inverse() -> None:
-    outer, inner = Axis("i", "outer"), Axis("i", "inner")
-    assert all(join(outer.coordinate(c, 3), inner.coordinate(c, 3), 3) == c for c in range(20))

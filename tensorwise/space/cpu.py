@@ -11,8 +11,9 @@ slots or diagonals, the loop over its last index stands for them.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final, final
+from weakref import WeakKeyDictionary
 
 from tensorwise.program.accumulate import MAX_COPIES
 from tensorwise.program.einsum import Assignment
@@ -111,8 +112,19 @@ class CpuSpace(Space):
         apart = str(config["apart"] or "none")
         return program if apart == "none" else replace(program, apart=self._apart(workload, apart))
 
+    @cached_property
+    def _parts(self) -> "WeakKeyDictionary[Workload, dict[str, Apart]]":
+        """What hybrids set apart: the work rule asks for every config, and each answer walks the whole table."""
+        return WeakKeyDictionary()
+
     def _apart(self, workload: Workload, kind: str) -> Apart:
         """The part that a hybrid sets apart, stored and run in one way that suits it: a config of this space."""
+        known = self._parts.setdefault(workload, {})
+        if kind not in known:
+            known[kind] = self._set_apart(workload, kind)
+        return known[kind]
+
+    def _set_apart(self, workload: Workload, kind: str) -> Apart:
         ((name, entries),) = workload.sparse.items()
         rows, *_, columns = workload.assignment.access(name).indices
         if kind == "columns":

@@ -17,7 +17,6 @@ from weakref import WeakKeyDictionary
 
 from tensorwise.program.accumulate import MAX_COPIES
 from tensorwise.program.einsum import Assignment
-from tensorwise.program.lower import MAX_STRIPS
 from tensorwise.program.program import Apart, Program
 from tensorwise.program.schedule import (
     CONSTANT_SPLIT,
@@ -36,23 +35,46 @@ from tensorwise.program.workload import Workload
 from tensorwise.space.apart import APART, GROUP, long_rows, rule, worth
 from tensorwise.space.config import Value
 from tensorwise.space.domain import Domain, orders
-from tensorwise.space.param import Param, powers
+from tensorwise.space.param import Earlier, Param, powers
 from tensorwise.space.params import Choice, Flag, Permutation, PowerOfTwo
+from tensorwise.space.readings import (
+    block_copies,
+    block_loops,
+    compressed,
+    constant,
+    gathers,
+    innermost_stored,
+    levels,
+    loop_axes,
+    nest,
+    number,
+    operand,
+    prefetched,
+    present,
+    split,
+    splits,
+    stored_format,
+    stored_loops,
+    strings,
+    strips,
+    tile_extent,
+)
 from tensorwise.space.space import Rule, Space
-from tensorwise.tensor.format import Format
-from tensorwise.tensor.levels import LEVELS, Level, Repeated, ShortSingle, Single, Slots
-from tensorwise.tensor.remap import Axis, Part
+from tensorwise.tensor.levels import LEVELS
 from tensorwise.toolchain.processor import vector_bytes
 
-Earlier = Mapping[str, Value]
 VECTOR_BYTES: Final = (16, 32, 64)
 """Vector widths of SSE and NEON, AVX2, AVX-512."""
 MOST_UNROLLED: Final = 64
 """Copies of the innermost body, beyond which a kernel overflows registers and instruction cache."""
 PREFETCHED_BYTES: Final = 4 * 2**20
 """Operands above this many bytes miss the second-level cache often enough to be asked for ahead."""
+KINDS: Final = ("U", "C", "C16", "B")
+"""Kinds of levels that hold coordinates; lists and slots have kinds of their own."""
 LONGEST_BOUND: Final = 512
 """Extents up to this are worth compiling in; for longer ones a loop over strips costs nothing."""
+MOST_PRIVATE_BYTES: Final = 2**28
+"""Outputs up to this size are copied for each thread that adds to them."""
 MOST_STEPS_A_TERM: Final = 16
 """Iterations of discordant search that are tried for each term; more have never paid."""
 
@@ -66,49 +88,31 @@ class CpuSpace(Space):
 
     def program(self, workload: Workload, config: Mapping[str, Value]) -> Program:
         """Return the program that ``config`` stands for."""
-        (name,) = workload.sparse
-        splits = _splits(self.params, config)
-        order = _strings(config["order"])
-        modes = workload.assignment.access(name).indices
-        axes = {loop: _axis(loop, splits) for loop in order}
-        layout, last = config["layout"], f"{modes[-1]}1"
-        if layout in ("slots", "diagonals"):
-            part: Part = "slot" if layout == "slots" else "diagonal"
-            axes[last] = Axis(modes[-1], part, modes[0] if part == "diagonal" else "")
-        format = Format(
-            modes,
-            _stored_levels(config, modes, axes),
-            {mode: size for mode, size in splits.items() if mode in modes},
-            {} if config["rows"] == "own" else {modes[0]: str(config["rows"])},
-        )
-        directives: list[Directive] = [Split(mode, size) for mode, size in splits.items()]
-        directives.append(Reorder(tuple(axes[loop].name for loop in order)))
+        name, modes = operand(workload).tensor, operand(workload).indices
+        axes = loop_axes(config, modes)
+        directives: list[Directive] = [Split(mode, size) for mode, size in splits(config).items()]
+        directives.append(Reorder(tuple(axis.name for axis in axes.values())))
         if config["parallel"] != "none":
             reduction = str(config["reduction"] or "atomic")
-            chunk = _number(config["chunk"] if config["policy"] == "dynamic" else config["parts"])
+            chunk = number(config["chunk"] if config["policy"] == "dynamic" else config["parts"])
             directives.append(
                 Parallel(axes[str(config["parallel"])].name, str(config["policy"]), chunk, reduction)
             )
         tile = str(config["tile"])
         if tile != "none":
-            lanes = _number(config["vector_bytes"]) // workload.dtype.itemsize
-            directives.append(Tile(axes[tile].name, _number(config["vectors"]), lanes))
+            lanes = number(config["vector_bytes"]) // workload.dtype.itemsize
+            directives.append(Tile(axes[tile].name, number(config["vectors"]), lanes))
         if config["bound"]:
             directives.append(Bound(tile[:-1], workload.sizes[tile[:-1]]))
         if config["unroll_blocks"]:
-            directives.extend(
-                Unroll(axes[loop].name)
-                for loop in order
-                if loop != tile and loop != config["parallel"] and _is_block(loop, splits, config)
-            )
+            directives.extend(Unroll(axes[loop].name) for loop in block_loops(config))
         factor = config["unroll"]
         if factor is not None and factor != 1:
-            directives.append(Unroll(axes[_innermost_stored(config)].name, _number(factor)))
+            directives.append(Unroll(axes[innermost_stored(config)].name, number(factor)))
         if config["prefetch"]:
-            directives.append(
-                Prefetch(_prefetched(workload.assignment, name, config), _number(config["prefetch"]))
-            )
-        program = Program(workload.assignment, {name: format}, Schedule(tuple(directives)))
+            directives.append(Prefetch(prefetched(config, workload), number(config["prefetch"])))
+        formats = {name: stored_format(config, modes)}
+        program = Program(workload.assignment, formats, Schedule(tuple(directives)))
         apart = str(config["apart"] or "none")
         return program if apart == "none" else replace(program, apart=self._apart(workload, apart))
 
@@ -172,7 +176,7 @@ def cpu_space(assignment: Assignment, sparse: str = "A") -> CpuSpace:
             "order", loops, binds="compile", before=nested, beside=beside,
             doc="Loops from outermost to innermost; an inner part outside its outer one only permutes addresses, "
             "as the published generators also assume; a mean or argmax has no partial result to keep in memory",
-            narrow=lambda earlier, w: orders(_present(loops, earlier), nested), prefer=_default_order(assignment, stored),
+            narrow=lambda earlier, w: orders(present(loops, earlier), nested), prefer=_default_order(assignment, stored),
         )
     )  # fmt: skip
     row_orders = (
@@ -207,7 +211,7 @@ def cpu_space(assignment: Assignment, sparse: str = "A") -> CpuSpace:
     )  # fmt: skip
     params.extend(
         Choice(
-            f"kind_{loop}", ("U", "C", "C16", "B"), binds="pack",
+            f"kind_{loop}", KINDS, binds="pack",
             doc=f"How level {loop} is kept: U every coordinate, C those that occur (Table 4.1), C16 with short "
             "coordinates, B as bits",
             narrow=_kind_domain(loop, stored), prefer=_default_kind(loop, stored),
@@ -244,10 +248,6 @@ def _execution(
 ) -> list[Param]:
     """Params that say how the nest runs."""
     stored = assignment.access(sparse).indices
-    gathered = [
-        access.tensor for access in assignment.accesses
-        if access.tensor != sparse and set(access.indices) & set(assignment.access(sparse).indices)
-    ]  # fmt: skip
     return [
         Choice(
             "parallel", ("none", *loops), binds="compile",
@@ -292,7 +292,7 @@ def _execution(
         ),
         Choice(
             "vector_bytes", VECTOR_BYTES, binds="compile",
-            prefer=lambda earlier, w: 4 * w.dtype.itemsize if _gathers(earlier) else vector_bytes(),
+            prefer=lambda earlier, w: 4 * w.dtype.itemsize if gathers(earlier) else vector_bytes(),
             doc="Bytes of a vector: SSE and NEON, AVX2, AVX-512; not wider than the machine's registers",
             narrow=lambda earlier, w: None if earlier["tile"] == "none" else _vector_widths(earlier, w),
         ),
@@ -315,7 +315,7 @@ def _execution(
         Choice(
             "prefetch", (0, 4, 8, 16, 32), binds="compile", prefer=_default_prefetch(sparse),
             doc="Entries ahead of which rows of a dense operand are asked for; a row must be worth a cache line",
-            narrow=_prefetch_domain(bool(gathered), sparse),
+            narrow=_prefetch_domain(sparse),
         ),
     ]  # fmt: skip
 
@@ -349,13 +349,9 @@ def _reductions_inside(assignment: Assignment) -> tuple[tuple[str, str], ...]:
 
 def _shareable(earlier: Earlier, assignment: Assignment) -> tuple[str, ...]:
     """The outer two loops, without reduced ones where partial results cannot be shared."""
-    outer = [loop for loop in _loops(earlier) if earlier.get(f"kind_{loop}") != "B"][:2]
+    outer = [loop for loop in nest(earlier) if earlier.get(f"kind_{loop}") != "B"][:2]
     single = assignment.monoid.single
     return tuple(loop for loop in outer if single or loop[:-1] not in assignment.reduced) or ("none",)
-
-
-def _present(loops: tuple[str, ...], earlier: Earlier) -> tuple[str, ...]:
-    return tuple(loop for loop in loops if loop[-1] == "1" or _number(earlier[f"split_{loop[:-1]}"]) > 1)
 
 
 def _default_order(assignment: Assignment, stored: tuple[str, ...]) -> Callable[[Earlier, Workload], Value]:
@@ -369,7 +365,7 @@ def _default_order(assignment: Assignment, stored: tuple[str, ...]) -> Callable[
         order = [*kept, *(i for i in free if i in output), *reduced, *(i for i in free if i not in output)]
         outer = [f"{i}1" for i in order]
         inner = [f"{i}0" for i in (*stored, *free)]
-        return tuple(loop for loop in (*outer, *inner) if loop in _present((*outer, *inner), earlier))
+        return tuple(loop for loop in (*outer, *inner) if loop in present((*outer, *inner), earlier))
 
     return prefer
 
@@ -382,13 +378,13 @@ def _levels_domain(
     def narrow(earlier: Earlier, w: Workload) -> Domain | None:
         if earlier["levels_follow_loops"]:
             return None
-        present = _present(own, earlier)
+        own_present = present(own, earlier)
         if earlier["layout"] != "slots":
-            return orders(present, nested)
+            return orders(own_present, nested)
         last = f"{stored[-1]}1"
-        order = [loop for loop in _strings(earlier["order"]) if loop in present]
+        order = [loop for loop in strings(earlier["order"]) if loop in own_present]
         inside = [(last, loop) for loop in order[order.index(last) + 1 :]]
-        return orders(present, (*nested, *inside))
+        return orders(own_present, (*nested, *inside))
 
     return narrow
 
@@ -397,17 +393,16 @@ def _kind_domain(
     loop: str, stored: tuple[str, ...]
 ) -> Callable[[Earlier, Workload], tuple[Value, ...] | None]:
     def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
-        if loop not in _strings(earlier["order"]) or earlier["layout"] == "list":
+        if loop not in strings(earlier["order"]) or earlier["layout"] == "list":
             return None
         last = loop == f"{stored[-1]}1"
         if last and earlier["layout"] == "slots":
             return None
-        split = _number(earlier[f"split_{loop[:-1]}"])
-        size = w.sizes[loop[:-1]]
-        extent = split if loop[-1] == "0" else -(-size // split)
+        size, inner = w.sizes[loop[:-1]], split(earlier, loop[:-1])
+        extent = inner if loop[-1] == "0" else -(-size // inner)
         if last and earlier["layout"] == "diagonals":
             extent = size + w.sizes[stored[0]] - 1
-        able = [kind for kind in ("U", "C", "C16", "B") if extent <= (LEVELS[kind].largest_extent or extent)]
+        able = [kind for kind in KINDS if extent <= (LEVELS[kind].largest_extent or extent)]
         if loop[-1] == "1":
             able = [kind for kind in able if kind != "B"]
         return tuple(able)
@@ -429,8 +424,8 @@ def _default_kind(loop: str, stored: tuple[str, ...]) -> Callable[[Earlier, Work
     """Outermost level and blocks uncompressed, the others compressed: CSR, BCSR, CSF below a dense root."""
 
     def prefer(earlier: Earlier, w: Workload) -> Value:
-        order = [o for o in _levels(earlier) if o[:-1] in stored]
-        small = loop[-1] == "0" and _number(earlier[f"split_{loop[:-1]}"]) <= CONSTANT_SPLIT
+        order = [o for o in levels(earlier) if o[:-1] in stored]
+        small = loop[-1] == "0" and split(earlier, loop[:-1]) <= CONSTANT_SPLIT
         return "U" if (order and loop == order[0]) or small else "C"
 
     return prefer
@@ -438,9 +433,8 @@ def _default_kind(loop: str, stored: tuple[str, ...]) -> Callable[[Earlier, Work
 
 def _balanceable(earlier: Earlier) -> bool:
     """Whether the parallel loop is the outermost one and the operand's outermost level."""
-    order = _loops(earlier)
-    levels = [loop for loop in _levels(earlier) if f"kind_{loop}" in earlier]
-    return earlier["parallel"] == order[0] == levels[0]
+    order = nest(earlier)
+    return earlier["parallel"] == order[0] == stored_loops(earlier)[0]
 
 
 def _reduction_domain(
@@ -448,17 +442,17 @@ def _reduction_domain(
 ) -> Callable[[Earlier, Workload], tuple[Value, ...] | None]:
     def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
         parallel = str(earlier["parallel"])
-        kept = stored == assignment.output.indices
-        stands = earlier["layout"] in ("slots", "diagonals") and parallel == f"{stored[-1]}1"
-        lists = earlier["layout"] == "list" and parallel[:-1] in stored
-        if parallel == "none" or (
-            parallel[:-1] in assignment.output.indices and not (not kept and (stands or lists))
-        ):
+        index = parallel[:-1]
+        reduced = index not in assignment.output.indices
+        # One iteration over slots, diagonals or a list meets many coordinates, also those that others meet.
+        several = (earlier["layout"] in ("slots", "diagonals") and parallel == f"{stored[-1]}1") or (
+            earlier["layout"] == "list" and index in stored
+        )
+        kept = stored == assignment.output.indices  # then every entry has a place of its own
+        if parallel == "none" or not (reduced or (several and not kept)):
             return None
-        size = 1
-        for extent in w.output_shape:
-            size *= extent
-        return ("private", "atomic") if size * w.dtype.itemsize <= 2**28 else ("atomic",)
+        fits = math.prod(w.output_shape) * w.dtype.itemsize <= MOST_PRIVATE_BYTES
+        return ("private", "atomic") if fits else ("atomic",)
 
     return narrow
 
@@ -469,27 +463,24 @@ def _tile_domain(assignment: Assignment, sparse: str) -> Callable[[Earlier, Work
 
     def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...]:
         allowed: list[Value] = ["none"]
-        levels = [loop for loop in _levels(earlier) if f"kind_{loop}" in earlier]
+        own = stored_loops(earlier)
         layout, last = earlier["layout"], f"{stored[-1]}1"
-        for loop in _loops(earlier):
+        for loop in nest(earlier):
             if loop == earlier["parallel"] or (layout != "coordinates" and loop == last):
                 continue
-            if layout == "list" and loop in levels:
+            if layout == "list" and loop in own:
                 continue
-            if layout != "coordinates" and loop in levels and stored[-1] in assignment.output.indices:
+            if layout != "coordinates" and loop in own and stored[-1] in assignment.output.indices:
                 continue  # lanes that are padding would have no place of their own in the output
-            split = _number(earlier[f"split_{loop[:-1]}"])
-            if loop[-1] == "1" and split > 1:
+            if loop[-1] == "1" and split(earlier, loop[:-1]) > 1:
                 continue  # strided lanes
-            if loop not in levels:
+            if loop not in own:
                 allowed.append(loop)
                 continue
-            dense_below = all(earlier[f"kind_{below}"] == "U" for below in levels[levels.index(loop) :])
+            dense_below = all(earlier[f"kind_{below}"] == "U" for below in own[own.index(loop) :])
             # Strips along a compressed level gather; it has to be the last one and the innermost loop.
-            innermost = layout == "coordinates" and loop == levels[-1] == _strings(earlier["order"])[-1]
-            gathers = (
-                earlier[f"kind_{loop}"] in ("C", "C16") and innermost and loop[:-1] in assignment.reduced
-            )
+            innermost = layout == "coordinates" and loop == own[-1] == strings(earlier["order"])[-1]
+            gathers = compressed(earlier, loop) and innermost and loop[:-1] in assignment.reduced
             # A masked program cannot run in lanes.
             if gathers or (dense_below and not kept and assignment.annihilated_by(sparse)):
                 allowed.append(loop)
@@ -500,7 +491,7 @@ def _tile_domain(assignment: Assignment, sparse: str) -> Callable[[Earlier, Work
 
 def _default_tile(earlier: Earlier, dense_only: list[str], w: Workload) -> Value:
     """The innermost loop over a dense-only index, else the innermost loop: gathered loads beat scalar ones."""
-    order = _loops(earlier)
+    order = nest(earlier)
     loops = [loop for loop in order if loop[:-1] in dense_only]
     if dense_only:
         return loops[-1]
@@ -512,96 +503,51 @@ def _default_tile(earlier: Earlier, dense_only: list[str], w: Workload) -> Value
 def _boundable(earlier: Earlier, dense_only: list[str], w: Workload) -> bool:
     """Whether the tile runs over a short dense index in one piece."""
     index = str(earlier["tile"])[:-1]
-    return index in dense_only and earlier[f"split_{index}"] == 1 and w.sizes[index] <= LONGEST_BOUND
-
-
-def _gathers(earlier: Earlier) -> bool:
-    """Whether the tile runs along a compressed level."""
-    return earlier.get(f"kind_{earlier['tile']}") in ("C", "C16")
-
-
-def _tile_extent(earlier: Earlier, w: Workload) -> int:
-    tile = str(earlier["tile"])
-    split = _number(earlier[f"split_{tile[:-1]}"])
-    return w.sizes[tile[:-1]] if split == 1 else min(split, w.sizes[tile[:-1]])
+    return index in dense_only and split(earlier, index) == 1 and w.sizes[index] <= LONGEST_BOUND
 
 
 def _vector_counts(earlier: Earlier, w: Workload) -> tuple[Value, ...]:
-    elements = max(1, _tile_extent(earlier, w) * w.dtype.itemsize // VECTOR_BYTES[0])
+    elements = max(1, tile_extent(earlier, w) * w.dtype.itemsize // VECTOR_BYTES[0])
     return tuple(count for count in (1, 2, 4, 8, 12, 16) if count <= elements)
 
 
 def _default_vectors(earlier: Earlier, w: Workload) -> Value:
     """As many registers as the output tile fills, up to half of those that AVX2 has; one where it gathers."""
-    if _gathers(earlier):
+    if gathers(earlier):
         return 1
     if str(earlier["tile"])[:-1] not in w.assignment.output.indices:
         return 2
-    return max(1, min(8, _tile_extent(earlier, w) * w.dtype.itemsize // 32))
+    return max(1, min(8, tile_extent(earlier, w) * w.dtype.itemsize // 32))
 
 
 def _vector_widths(earlier: Earlier, w: Workload) -> tuple[Value, ...]:
-    extent = _tile_extent(earlier, w) * w.dtype.itemsize
+    extent = tile_extent(earlier, w) * w.dtype.itemsize
     widest = min(extent, vector_bytes())  # compilers keep wider types in memory
     return tuple(width for width in VECTOR_BYTES if width == VECTOR_BYTES[0] or width <= widest)
 
 
-def _is_block(loop: str, splits: Mapping[str, int], earlier: Earlier) -> bool:
-    """Whether a loop is the dense inner part of a small split."""
-    small = loop[-1] == "0" and 1 < splits.get(loop[:-1], 1) <= CONSTANT_SPLIT
-    return small and earlier.get(f"kind_{loop}", "U") == "U"
-
-
-def _block_copies(earlier: Earlier) -> int:
-    """Copies of the innermost body that unrolled blocks make."""
-    splits = {name[6:]: _number(size) for name, size in earlier.items() if name.startswith("split_")}
-    copies = 1
-    for loop in _strings(earlier["order"]):
-        if loop not in (earlier["tile"], earlier["parallel"]) and _is_block(loop, splits, earlier):
-            copies *= splits[loop[:-1]]
-    return copies
-
-
-def _strips(earlier: Earlier) -> int:
-    """Copies that a tile makes: full strips, their halves, an overlapping one, narrower ones."""
-    if earlier["tile"] == "none":
-        return 1
-    if earlier["bound"]:
-        return MAX_STRIPS * _number(earlier["vectors"]) + 4
-    vectors, copies = _number(earlier["vectors"]), 0
-    while vectors:
-        vectors, copies = vectors // 2, copies + vectors
-    return copies + 4
-
-
 def _blocks_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
-    copies = _block_copies(earlier)
+    copies = block_copies(earlier)
     if copies == 1:
         return None
-    return (True, False) if copies <= MOST_UNROLLED and copies * _strips(earlier) <= MAX_COPIES else (False,)
-
-
-def _innermost_stored(earlier: Earlier) -> str:
-    return [loop for loop in _loops(earlier) if f"kind_{loop}" in earlier][-1]
+    return (True, False) if copies <= MOST_UNROLLED and copies * strips(earlier) <= MAX_COPIES else (False,)
 
 
 def _unroll_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
-    loop = _innermost_stored(earlier)
-    splits = {name[6:]: _number(size) for name, size in earlier.items() if name.startswith("split_")}
-    constant = loop[-1] == "0" and splits[loop[:-1]] <= CONSTANT_SPLIT
-    if loop in (earlier["tile"], earlier["parallel"]) or constant:
+    loop = innermost_stored(earlier)
+    if loop in (earlier["tile"], earlier["parallel"]) or constant(earlier, loop):
         return None
-    body = _strips(earlier) * (_block_copies(earlier) if earlier["unroll_blocks"] else 1)
+    body = strips(earlier) * (block_copies(earlier) if earlier["unroll_blocks"] else 1)
     return tuple(factor for factor in (1, 2, 4, 8) if factor == 1 or (factor + 1) * body <= MAX_COPIES)
 
 
-def _prefetch_domain(gathers: bool, sparse: str) -> Callable[[Earlier, Workload], tuple[Value, ...] | None]:
+def _prefetch_domain(sparse: str) -> Callable[[Earlier, Workload], tuple[Value, ...] | None]:
     def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
-        loop = _innermost_stored(earlier)
-        whole = loop[-1] == "1" and earlier[f"split_{loop[:-1]}"] == 1
+        loop = innermost_stored(earlier)
+        whole = loop[-1] == "1" and split(earlier, loop[:-1]) == 1
         row = any(loop[:-1] in a.indices for a in w.assignment.accesses if a.tensor != sparse)
-        able = earlier["layout"] == "coordinates" and earlier[f"kind_{loop}"] in ("C", "C16")
-        return (0, 4, 8, 16, 32) if gathers and whole and row and able else None
+        able = earlier["layout"] == "coordinates" and compressed(earlier, loop)
+        return (0, 4, 8, 16, 32) if whole and row and able else None
 
     return narrow
 
@@ -611,81 +557,19 @@ def _default_prefetch(sparse: str) -> Callable[[Earlier, Workload], Value]:
 
     def prefer(earlier: Earlier, w: Workload) -> Value:
         in_registers = str(earlier["tile"])[:-1] in w.assignment.output.indices
-        if not in_registers or _prefetch_domain(True, sparse)(earlier, w) is None:
+        if not in_registers or _prefetch_domain(sparse)(earlier, w) is None:
             return 0
-        access = w.assignment.access(_prefetched(w.assignment, sparse, earlier))
+        access = w.assignment.access(prefetched(earlier, w))
         extent = math.prod(w.sizes[index] for index in access.indices)
         return 8 if extent * w.dtype_of(access.tensor).itemsize > PREFETCHED_BYTES else 0
 
     return prefer
 
 
-def _prefetched(assignment: Assignment, sparse: str, config: Earlier) -> str:
-    loop = _innermost_stored(config)
-    return next(a.tensor for a in assignment.accesses if a.tensor != sparse and loop[:-1] in a.indices)
-
-
 def _affordable(config: Earlier, workload: Workload) -> bool:
     space = cpu_space(workload.assignment, next(iter(workload.sparse)))
     steps = work_bound(space.program(workload, config), workload)
     return steps <= MOST_STEPS_A_TERM * max(workload.terms, 1) + 2**20
-
-
-# -- readings of a config ------------------------------------------------------------------------------
-
-
-def _splits(params: tuple[Param, ...], config: Earlier) -> dict[str, int]:
-    return {
-        name[6:]: _number(size)
-        for name, size in config.items()
-        if name.startswith("split_") and _number(size) > 1
-    }
-
-
-def _stored_levels(config: Earlier, modes: tuple[str, ...], axes: Mapping[str, Axis]) -> tuple[Level, ...]:
-    """Return the levels of the operand, from the root down."""
-    stored = [loop for loop in _levels(config) if f"kind_{loop}" in config]
-    single = ShortSingle if config["short"] else Single
-    if config["layout"] == "list":
-        first, *others = stored
-        return (Repeated(axes[first]), *(single(axes[loop]) for loop in others))
-    levels: list[Level] = [
-        Slots(axes[loop]) if axes[loop].part == "slot" else LEVELS[str(config[f"kind_{loop}"])](axes[loop])
-        for loop in stored
-    ]
-    if config["layout"] == "slots":
-        levels.append(single(Axis(modes[-1])))
-    return tuple(levels)
-
-
-def _loops(earlier: Earlier) -> tuple[str, ...]:
-    """The loops of the nest in their order: of a list's indices only the outermost one has a loop."""
-    order = _strings(earlier["order"])
-    if earlier["layout"] != "list":
-        return order
-    stored = [loop for loop in order if f"kind_{loop}" in earlier]
-    return tuple(loop for loop in order if loop not in stored[1:])
-
-
-def _axis(loop: str, splits: Mapping[str, int]) -> Axis:
-    mode = loop[:-1]
-    if mode not in splits:
-        return Axis(mode)
-    return Axis(mode, "outer" if loop[-1] == "1" else "inner")
-
-
-def _levels(earlier: Earlier) -> tuple[str, ...]:
-    return _strings(earlier["order"] if earlier["levels_follow_loops"] else earlier["levels"])
-
-
-def _strings(value: Value) -> tuple[str, ...]:
-    assert isinstance(value, tuple)
-    return value
-
-
-def _number(value: Value) -> int:
-    assert isinstance(value, int)
-    return value
 
 
 def blocks(
@@ -699,7 +583,7 @@ def blocks(
     shape: dict[str, object] = {
         name: block[name] for name in ("order", *sizes, *(k for k in block if k.startswith("kind_")))
     }
-    order = _strings(block["order"])
+    order = strings(block["order"])
     row = f"{rows}0"
     if str(block["tile"])[:-1] not in (rows, columns):
         return [shape]
@@ -707,13 +591,13 @@ def blocks(
     if row in order and height * workload.dtype.itemsize in VECTOR_BYTES:
         outside = [loop for loop in order if loop != row]
         outside.insert(outside.index(f"{rows}1") + 1, row)
-        levels = (*(loop for loop in order if loop != row), row)
+        stored = (*(loop for loop in order if loop != row), row)
         vector: dict[str, object] = {
             "tile": row,
             "vectors": 1,
             "vector_bytes": height * workload.dtype.itemsize,
         }
         found.append(
-            {**shape, "order": tuple(outside), "levels_follow_loops": False, "levels": levels, **vector}
+            {**shape, "order": tuple(outside), "levels_follow_loops": False, "levels": stored, **vector}
         )
     return found

@@ -5,6 +5,8 @@ from weakref import WeakKeyDictionary
 
 from tensorwise.program.einsum import Assignment
 from tensorwise.program.workload import Workload
+from tensorwise.space.param import Param
+from tensorwise.space.params import Choice
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.partition import Partition
 
@@ -17,6 +19,17 @@ SHORTEST: Final = 64
 LEAST: Final = 1 / 64
 """Share of the entries that has to be set apart to pay for a second pass over the output."""
 _SHARES: Final[WeakKeyDictionary[Entries, dict[str, float]]] = WeakKeyDictionary()
+
+
+def setting_apart() -> Param:
+    """Return the Param that makes a hybrid. It applies to matrices."""
+    return Choice(
+        "apart", APART, binds="pack", prefer="none",
+        doc="Entries kept in a second format, whose results are added: rows above 8 or 64 times the mean length, cut "
+        "into blocks of columns, so that they neither pad nor hold up the others; or columns that most of 8 rows "
+        "share, as dense pieces (ASpT)",
+        narrow=lambda earlier, w: worth(w) if w.entries.order == 2 else None,
+    )  # fmt: skip
 
 
 def worth(workload: Workload) -> tuple[str, ...]:

@@ -6,7 +6,8 @@ from tensorwise.errors import InputError
 from tensorwise.program.workload import Workload
 from tensorwise.space.apart import APART
 from tensorwise.space.config import Config, Value
-from tensorwise.space.cpu import VECTOR_BYTES, blocks
+from tensorwise.space.cpu import blocks
+from tensorwise.space.running import VECTOR_BYTES
 from tensorwise.space.space import Space
 from tensorwise.toolchain.processor import vector_bytes
 

@@ -3,7 +3,6 @@
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from tensorwise.program.einsum import Assignment
 from tensorwise.program.workload import Workload
 from tensorwise.space.param import Param
 from tensorwise.space.params import Choice
@@ -53,21 +52,3 @@ def rule(kind: str, entries: Entries) -> Partition:
         return Partition("columns", GROUP // 2, GROUP)
     mean = -(-entries.nnz // max(1, entries.shape[0]))
     return Partition("rows", max(SHORTEST, int(kind.removeprefix("rows")) * mean))
-
-
-def long_rows(assignment: Assignment, rows: str, columns: str) -> dict[str, object]:
-    """Return choices for a few long rows: walked together in blocks of columns, which threads share."""
-    output = assignment.output.indices
-    free = [f"{index}1" for index in assignment.indices if index not in (rows, columns)]
-    kept = [loop for loop in free if loop[:-1] in output]
-    reduced = [loop for loop in free if loop[:-1] not in output]
-    inner = [f"{columns}0", *kept] if columns in output else [*kept, f"{columns}0"]
-    return {
-        f"split_{columns}": 4096,
-        "order": (f"{columns}1", f"{rows}1", *inner, *reduced),
-        **{f"kind_{loop}": "C" for loop in (f"{columns}1", f"{rows}1", f"{columns}0")},
-        "parallel": f"{columns}1",
-        "policy": "dynamic",
-        "chunk": 1,
-        "reduction": "atomic",
-    }

@@ -1,7 +1,7 @@
 """The CPU's space: WACO's SuperSchedule (Table 4.1) for any einsum with one sparse operand, and our own Params.
 
 How the operand is stored is in ``storing.py``, how the nest runs in ``running.py``, and hybrids, which set long
-rows or dense groups of columns apart, in ``apart.py``. Here a config becomes a program.
+rows or dense groups of columns apart, in ``apart.py``. Here a config, as ``readings.py`` reads it, becomes a program.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from tensorwise.program.schedule import (
 )
 from tensorwise.program.work import work_bound
 from tensorwise.program.workload import Workload
-from tensorwise.space.apart import GROUP, long_rows, rule, setting_apart
+from tensorwise.space.apart import rule, setting_apart
 from tensorwise.space.config import Value
 from tensorwise.space.readings import (
     block_loops,
@@ -36,12 +36,11 @@ from tensorwise.space.readings import (
     prefetched,
     splits,
     stored_format,
-    strings,
 )
-from tensorwise.space.running import VECTOR_BYTES, running
+from tensorwise.space.running import running
 from tensorwise.space.space import Rule, Space
 from tensorwise.space.storing import storing
-from tensorwise.toolchain.processor import vector_bytes
+from tensorwise.space.structures import dense_columns, long_rows
 
 MOST_STEPS_A_TERM: Final = 16
 """Iterations of discordant search that are tried for each term; more have never paid."""
@@ -97,15 +96,10 @@ class CpuSpace(Space):
         return known[kind]
 
     def _set_apart(self, workload: Workload, kind: str) -> Apart:
-        ((name, entries),) = workload.sparse.items()
-        rows, *_, columns = workload.assignment.access(name).indices
-        if kind == "columns":
-            wide = {"vectors": max(1, vector_bytes() // VECTOR_BYTES[1])}  # eight accumulators of each vector
-            partial = {**wide, **blocks(self, workload, rows, columns, GROUP, 1)[-1], f"kind_{rows}1": "C"}
-        else:
-            partial = long_rows(workload.assignment, rows, columns)
+        partial = dense_columns(self, workload) if kind == "columns" else long_rows(workload)
         program = self.program(workload, self.complete({**partial, "apart": "none"}, workload))
-        return Apart(rule(kind, entries), program.formats[name], program.schedule)
+        format = program.formats[operand(workload).tensor]
+        return Apart(rule(kind, workload.entries), format, program.schedule)
 
 
 @lru_cache(maxsize=64)
@@ -124,34 +118,3 @@ def _affordable(config: Mapping[str, Value], workload: Workload) -> bool:
     space = cpu_space(workload.assignment, next(iter(workload.sparse)))
     steps = work_bound(space.program(workload, config), workload)
     return steps <= MOST_STEPS_A_TERM * max(workload.terms, 1) + 2**20
-
-
-def blocks(
-    space: Space, workload: Workload, rows: str, columns: str, height: int, width: int
-) -> list[dict[str, object]]:
-    """Dense blocks below compressed block columns: unrolled, and column-major with a column in a vector."""
-    sizes: dict[str, object] = {f"split_{rows}": height, f"split_{columns}": width}
-    block = dict(space.complete(sizes, workload))
-    if any(block[name] != size for name, size in sizes.items()):
-        return []  # too much fill-in for this operand: a rule put something else in its place
-    shape: dict[str, object] = {
-        name: block[name] for name in ("order", *sizes, *(k for k in block if k.startswith("kind_")))
-    }
-    order = strings(block["order"])
-    row = f"{rows}0"
-    if str(block["tile"])[:-1] not in (rows, columns):
-        return [shape]
-    found: list[dict[str, object]] = [{**shape, "tile": "none"}]
-    if row in order and height * workload.dtype.itemsize in VECTOR_BYTES:
-        outside = [loop for loop in order if loop != row]
-        outside.insert(outside.index(f"{rows}1") + 1, row)
-        stored = (*(loop for loop in order if loop != row), row)
-        vector: dict[str, object] = {
-            "tile": row,
-            "vectors": 1,
-            "vector_bytes": height * workload.dtype.itemsize,
-        }
-        found.append(
-            {**shape, "order": tuple(outside), "levels_follow_loops": False, "levels": stored, **vector}
-        )
-    return found

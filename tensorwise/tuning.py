@@ -8,6 +8,7 @@ the answer is the fastest verified kernel, possibly a library's.
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import accumulate
 from typing import Any, Final
 
@@ -153,6 +154,14 @@ class _Tuning:
             self.notes.append(f"measurements are not remembered: {error}")
             return None
 
+    @cached_property
+    def _default(self) -> Config:
+        return self.space.default(self.work)
+
+    @cached_property
+    def _untuned(self) -> Program:
+        return self.space.program(self.work, self._default)
+
     def spent(self) -> float:
         """Seconds since the start."""
         return time.perf_counter() - self.start
@@ -268,7 +277,7 @@ class _Tuning:
         """Time the best against the libraries and return the fastest verified kernel."""
         ranked = sorted((t for t in self.trials if t.measurement.ok), key=lambda t: self._cost(t.measurement))
         winner = ranked[0] if ranked else None
-        rounds: Rounds | None = None
+        rounds = Rounds(None, {}, {})  # until some were run
         if not self.interrupted and not self.worker_lost:
             try:
                 winner, rounds = self._rounds(ranked)
@@ -276,7 +285,7 @@ class _Tuning:
                 self._interrupt()
             except MeasurementError as error:
                 self.notes.append(str(error))
-        return self._answer(winner, rounds, rounds.table if rounds else None)
+        return self._answer(winner, rounds)
 
     def _rounds(self, ranked: Sequence[Trial]) -> tuple[Trial | None, Rounds]:
         """Choose a winner in rounds and confirm it in others; one that fails there makes room for the next."""
@@ -293,9 +302,8 @@ class _Tuning:
 
     def _choose(self, ranked: Sequence[Trial]) -> Trial | None:
         """Let the finalists of the search run against each other."""
-        default = self.space.default(self.work)
         # The untuned kernel is always among them: an answer that it beats would be no answer.
-        finalists = [*ranked[:FINALISTS], *(t for t in ranked[FINALISTS:] if t.config == default)]
+        finalists = [*ranked[:FINALISTS], *(t for t in ranked[FINALISTS:] if t.config == self._default)]
         share = max(0.3, 0.25 * (self.budget_s - self.spent())) if math.isfinite(self.budget_s) else 3.0
         costs = accumulate(RUNS * trial.measurement.seconds for trial in finalists)
         finalists = [t for t, cost in zip(finalists, costs, strict=True) if cost < share] or finalists[:1]
@@ -333,10 +341,9 @@ class _Tuning:
         always = {"tensorwise", min(wanted, key=lambda name: wanted[name][1], default="")}
         if winner is not None:
             wanted["tensorwise"] = (winner.program, winner.measurement.seconds)
-            default = self.space.program(self.work, self.space.default(self.work))
-            known = [t.measurement for t in self.trials if t.program == default]
-            if default != winner.program and all(m.ok for m in known):
-                wanted["untuned"] = (default, max((m.seconds for m in known), default=0.0))
+            known = [t.measurement for t in self.trials if t.program == self._untuned]
+            if winner.program != self._untuned and all(m.ok for m in known):
+                wanted["untuned"] = (self._untuned, max((m.seconds for m in known), default=0.0))
         kernels: dict[str, Program | str] = {}
         cost = 0.0
         for name in sorted(wanted, key=lambda name: (name not in always, wanted[name][1])):
@@ -346,47 +353,16 @@ class _Tuning:
                 kernels[name] = kernel
         return self.device.rounds(self.work, kernels, budget_s=left, max_rounds=25)
 
-    def _answer(self, winner: Trial | None, rounds: Rounds | None, table: RoundTable | None) -> Operator:
-        standings: dict[str, Standing] = {}
-        facts = rounds.facts if rounds else {}
-        failed = rounds.failed if rounds else {}
-        default = self.space.program(self.work, self.space.default(self.work))
-        programs = {"tensorwise": winner.program if winner else None, "untuned": default}
-
-        def standing(name: str, measurement: Measurement | None) -> Standing | None:
-            timed = table is not None and name in table.names
-            if name in failed or (not timed and (measurement is None or not measurement.ok)):
-                return None
-            program = programs.get(name)
-            known = facts.get(name, {})
-            return Standing(
-                "tensorwise" if program else name,
-                program.format_text if program else "",
-                program.schedule_text if program else "",
-                table.median(name) if timed and table else (measurement.seconds if measurement else math.inf),
-                table.spread(name) if timed and table else (measurement.spread_s if measurement else 0.0),
-                len(table.rounds) if timed and table else 0,
-                known.get("conversion_s", measurement.conversion_s if measurement else 0.0),
-                int(known.get("bytes_held", measurement.bytes_held if measurement else 0)),
-            )
-
-        for name, measurement in self.libraries.items():
-            found = standing(name, measurement)
-            if found is not None:
-                standings[name] = found
-        generated = standing("tensorwise", winner.measurement if winner else None)
-        untuned = standing("untuned", None)
-        if table is not None and table.note:
-            self.notes.append(table.note)
-        for name, why in failed.items():
-            if name != "tensorwise":  # noted already
-                self.notes.append(f"{name} dropped out of the rounds: {why}")
-        wrong = [t for t in self.trials if t.measurement.status == "wrong"]
-        if wrong:
-            self.notes.append(
-                f"{len(wrong)} candidates gave wrong numbers, such as {wrong[0].program.name}: {wrong[0].measurement.note}"
-            )
-        best, ratio = self._best(generated, standings, table)
+    def _answer(self, winner: Trial | None, rounds: Rounds) -> Operator:
+        """Bind the fastest kernel, and say what was found."""
+        generated = (
+            self._standing("tensorwise", rounds, winner.measurement, winner.program) if winner else None
+        )
+        untuned = self._standing("untuned", rounds, None, self._untuned)
+        found = {name: self._standing(name, rounds, known) for name, known in self.libraries.items()}
+        libraries = {name: standing for name, standing in found.items() if standing is not None}
+        self._note_failures(rounds)
+        best, ratio = self._best(generated, libraries, rounds.table)
         kernel: Kernel
         if best is None:
             kernel = default_kernel(self.work)
@@ -398,20 +374,52 @@ class _Tuning:
         operator = self._bound(kernel)
         if best is None:
             best = Standing(
-                kernel.name,
-                operator.format,
-                operator.schedule,
-                math.inf,
-                0.0,
-                0,
-                operator.conversion_s,
-                operator.bytes_held,
-            )
+                kernel.name, operator.format, operator.schedule, seconds=math.inf, spread_s=0.0, rounds=0,
+                conversion_s=operator.conversion_s, bytes_held=operator.bytes_held,
+            )  # fmt: skip
         operator.result = TuneResult(
-            self.work, self.device.threads, best, generated, standings, untuned, ratio, tuple(self.trials),
-            self.spent(), self.device.compile_s, math.isfinite(best.seconds), table, self.notes,
+            self.work, self.device.threads, best, generated, libraries, untuned, ratio, tuple(self.trials),
+            self.spent(), self.device.compile_s, math.isfinite(best.seconds), rounds.table, self.notes,
         )  # fmt: skip
         return operator
+
+    def _standing(
+        self, name: str, rounds: Rounds, searched: Measurement | None, program: Program | None = None
+    ) -> Standing | None:
+        """Where a kernel stands: as timed in the rounds, else in the search; None where it failed or was in neither."""
+        if name in rounds.failed:
+            return None
+        table = rounds.table
+        if table is not None and name in table.names:
+            seconds, spread_s, count = table.median(name), table.spread(name), len(table.rounds)
+        elif searched is not None and searched.ok:
+            seconds, spread_s, count = searched.seconds, searched.spread_s, 0
+        else:
+            return None
+        facts = rounds.facts.get(name, {})
+        return Standing(
+            name="tensorwise" if program else name,
+            format=program.format_text if program else "",
+            schedule=program.schedule_text if program else "",
+            seconds=seconds,
+            spread_s=spread_s,
+            rounds=count,
+            conversion_s=facts.get("conversion_s", searched.conversion_s if searched else 0.0),
+            bytes_held=int(facts.get("bytes_held", searched.bytes_held if searched else 0)),
+        )
+
+    def _note_failures(self, rounds: Rounds) -> None:
+        """Note what disturbed the rounds, who dropped out of them, and which candidates were wrong."""
+        if rounds.table is not None and rounds.table.note:
+            self.notes.append(rounds.table.note)
+        for name, why in rounds.failed.items():
+            if name != "tensorwise":  # noted already
+                self.notes.append(f"{name} dropped out of the rounds: {why}")
+        wrong = [t for t in self.trials if t.measurement.status == "wrong"]
+        if wrong:
+            self.notes.append(
+                f"{len(wrong)} candidates gave wrong numbers, such as {wrong[0].program.name}: {wrong[0].measurement.note}"
+            )
 
     def _best(
         self, generated: Standing | None, libraries: Mapping[str, Standing], table: RoundTable | None

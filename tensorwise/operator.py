@@ -5,7 +5,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 
@@ -15,13 +15,11 @@ from tensorwise.program.generated import BoundProgram, GeneratedKernel
 from tensorwise.program.kernel import BoundKernel, Kernel
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload, workload
+from tensorwise.result import TuneResult
 from tensorwise.saving import read, save
 from tensorwise.space.cpu import cpu_space
 from tensorwise.tensor.entries import from_coordinates
 from tensorwise.tensor.fibertree import Tensor
-
-if TYPE_CHECKING:
-    from tensorwise.tuning import TuneResult
 
 MOST_WIDTHS = 8
 """Widths of the dense operand besides the tuned one, whose call layouts are kept."""

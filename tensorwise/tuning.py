@@ -8,9 +8,9 @@ the answer is the fastest verified kernel, possibly a library's.
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate
-from typing import Any, Final, final
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,13 +19,14 @@ from tensorwise.data.store import Store
 from tensorwise.device.cpu import CpuDevice, Rounds
 from tensorwise.device.device import Measurement
 from tensorwise.device.library import LIBRARY, available
-from tensorwise.device.rounds import Ratio, RoundTable
+from tensorwise.device.rounds import RoundTable
 from tensorwise.errors import CompilerError, InputError, MeasurementError, StoreError, TensorwiseError
 from tensorwise.operator import Operator, bind, default_kernel
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.kernel import Kernel
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload, workload
+from tensorwise.result import Standing, Trial, TuneResult
 from tensorwise.search import STRATEGIES
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
@@ -33,7 +34,6 @@ from tensorwise.space.portfolio import portfolio
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.tensor.entries import entries_from
 from tensorwise.toolchain.compiler import find_compiler
-from tensorwise.units import time_text
 
 SEARCH_SHARE: Final = 0.65
 """Share of the budget for the search; the rest is for rounds, which decide."""
@@ -45,171 +45,11 @@ RUNS: Final = 8
 """Runs of a slow kernel in rounds: one before and one after to see that it is right, two in each of three rounds."""
 CLEARLY: Final = 1.0
 """A generated kernel is the answer when its time over the best library's is below this in the last rounds."""
-HAD: Final = "scipy"
-"""What the user had: break-even is counted against it."""
 
 Progress = Callable[[str, float], None]
 """Called with what is going on and the share of the budget spent (0 to 1)."""
-
-
-@final
-@dataclass(frozen=True)
-class Trial:
-    """One candidate that was tried in the search."""
-
-    config: Config
-    program: Program
-    measurement: Measurement
-
-
 Observe = Callable[[Trial], None]
 """Called with each candidate that was tried."""
-
-
-@final
-@dataclass(frozen=True)
-class Standing:
-    """A kernel in the last rounds.
-
-    Attributes:
-        name: ``tensorwise`` or a library's name.
-        format, schedule: of generated code; empty for a library.
-        seconds: median of a call; spread_s: interquartile range.
-        rounds: how many rounds it was timed in; 0 means that it was too slow for the rounds and the
-            time is that of the screening.
-    """
-
-    name: str
-    format: str
-    schedule: str
-    seconds: float
-    spread_s: float
-    rounds: int
-    conversion_s: float
-    bytes_held: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the documented keys of the command line's answer."""
-        return {"name": self.name, "format": self.format, "schedule": self.schedule, "seconds": self.seconds}
-
-
-@final
-@dataclass
-class TuneResult:
-    """What a tuning found, and its price.
-
-    Attributes:
-        best: what the operator calls; best_generated: the fastest generated kernel, None if none ran.
-        baselines: library name -> its standing, in the same rounds as ``best`` and ``best_generated``.
-        default: the untuned generated kernel in the same rounds, where it is not ``best_generated``.
-        ratio: time of best over time of the best library, median of in-round ratios (1 for a library).
-        trials: every candidate of the search.
-        tuning_s: wall seconds of the whole tuning, compilation included; compile_s: of compilation.
-        verified: the winner's numbers were right, before and after timing.
-        notes: what a reader should know: interruption, disturbed rounds, failures.
-    """
-
-    workload: Workload
-    threads: int
-    best: Standing
-    best_generated: Standing | None
-    baselines: Mapping[str, Standing]
-    default: Standing | None
-    ratio: float
-    trials: Sequence[Trial]
-    tuning_s: float
-    compile_s: float
-    verified: bool
-    table: RoundTable | None
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def candidates_measured(self) -> int:
-        """Generated candidates that ran, gave right numbers and were timed."""
-        return sum(trial.measurement.status in ("ok", "censored") for trial in self.trials)
-
-    @property
-    def generated_ratio(self) -> Ratio | None:
-        """Time of ``best_generated`` over that of the fastest library of the same rounds; None where one was in none."""
-        timed = [standing for standing in self.baselines.values() if standing.rounds]
-        if self.table is None or self.best_generated is None or not self.best_generated.rounds or not timed:
-            return None
-        return self.table.ratio("tensorwise", min(timed, key=lambda standing: standing.seconds).name)
-
-    @property
-    def break_even_calls(self) -> float:
-        """Calls after which tuning and conversion are paid for, against what the user had; inf if never."""
-        had = self.baselines.get(HAD)
-        if had is None or had.seconds <= self.best.seconds or self.best.name == HAD:
-            return math.inf
-        return math.ceil((self.tuning_s + self.best.conversion_s) / (had.seconds - self.best.seconds))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the answer as JSON; the keys are documented and stable (docs/command-line.md)."""
-        calls = self.break_even_calls
-        generated = self.best_generated.to_json() if self.best_generated else None
-        if generated is not None:
-            ratio = self.generated_ratio
-            generated |= {
-                "ratio_to_best_library": ratio.median if ratio else None,
-                "ratio_spread": ratio.spread if ratio else None,
-            }
-        return {
-            "op": self.workload.op,
-            "threads": self.threads,
-            "sizes": dict(self.workload.sizes),
-            "nnz": self.workload.entries.nnz,
-            "dtype": self.workload.dtype_text,
-            "best": self.best.to_json(),
-            "best_generated": generated,
-            "baselines": {name: standing.seconds for name, standing in self.baselines.items()},
-            "ratio_to_best_library": self.ratio,
-            "candidates_measured": self.candidates_measured,
-            "conversion_s": self.best.conversion_s,
-            "compile_s": self.compile_s,
-            "tuning_s": self.tuning_s,
-            "break_even_calls": None if math.isinf(calls) else int(calls),
-            "bytes_held": self.best.bytes_held,
-            "verified": self.verified,
-            "notes": list(self.notes),
-        }
-
-    def text(self) -> str:
-        """Return the answer for people: a table of times and the costs."""
-        rows = [self.best, *([self.best_generated] if self.best_generated else [])]
-        rows += [*([self.default] if self.default else []), *self.baselines.values()]
-        seen: dict[tuple[str, str, str], Standing] = {}
-        for row in rows:
-            seen.setdefault((row.name, row.format, row.schedule), row)
-        lines = [
-            f"{self.workload.op} on {' x '.join(map(str, self.workload.entries.shape))}, "
-            f"{self.workload.entries.nnz} entries, {self.workload.dtype_text}, "
-            f"{self.threads} thread{'s'[: self.threads > 1]}",
-            f"{'kernel':<12} {'time':>10} {'spread':>9} {'x best':>7}  format; schedule",
-        ]
-        for row in sorted(seen.values(), key=lambda row: row.seconds):
-            what = f"{row.format}; {row.schedule}" if row.format else ""
-            if row == self.default:
-                what += "  (untuned)"
-            if row.rounds == 0 and self.table is not None:
-                what += "  (too slow for the rounds)"
-            marker = "*" if row == self.best else " "
-            lines.append(
-                f"{row.name:<11}{marker} {time_text(row.seconds):>10} {time_text(row.spread_s):>9} "
-                f"{row.seconds / self.best.seconds:>6.2f}x  {what}".rstrip()
-            )
-        calls = self.break_even_calls
-        lines.append(
-            f"{len(self.trials)} candidates tried, {self.candidates_measured} measured; tuning {self.tuning_s:.1f} s "
-            f"(compiling {self.compile_s:.1f} s), conversion {time_text(self.best.conversion_s)}, "
-            f"{self.best.bytes_held / 1e6:.2f} MB held"
-        )
-        lines.append(
-            "breaks even "
-            + (f"after {int(calls)} calls against SciPy" if math.isfinite(calls) else "never against SciPy")
-        )
-        lines.extend(f"note: {note}" for note in self.notes)
-        return "\n".join(lines)
 
 
 def tune(
@@ -234,7 +74,7 @@ def tune(
     Args:
         A: SciPy sparse array or matrix, NumPy array, torch sparse tensor, path of a .mtx, .tns or .npz
             file, or ``Entries``.
-        op: ``spmv``, ``spmm``, ``sddmm``, ``mttkrp``, ``ttv`` or ``ttm``.
+        op: ``spmv``, ``spmm``, ``spmv_t``, ``spmm_t`` (A transposed), ``sddmm``, ``mttkrp``, ``ttv`` or ``ttm``.
         n: extent of the dense-only index (columns of B, inner dimension of SDDMM, rank).
         mode: output mode of MTTKRP.
         budget_s: wall seconds for all of it (default 30, unlimited when ``trials`` is given).
@@ -313,6 +153,14 @@ class _Tuning:
         except StoreError as error:
             self.notes.append(f"measurements are not remembered: {error}")
             return None
+
+    @cached_property
+    def _default(self) -> Config:
+        return self.space.default(self.work)
+
+    @cached_property
+    def _untuned(self) -> Program:
+        return self.space.program(self.work, self._default)
 
     def spent(self) -> float:
         """Seconds since the start."""
@@ -429,7 +277,7 @@ class _Tuning:
         """Time the best against the libraries and return the fastest verified kernel."""
         ranked = sorted((t for t in self.trials if t.measurement.ok), key=lambda t: self._cost(t.measurement))
         winner = ranked[0] if ranked else None
-        rounds: Rounds | None = None
+        rounds = Rounds(None, {}, {})  # until some were run
         if not self.interrupted and not self.worker_lost:
             try:
                 winner, rounds = self._rounds(ranked)
@@ -437,7 +285,7 @@ class _Tuning:
                 self._interrupt()
             except MeasurementError as error:
                 self.notes.append(str(error))
-        return self._answer(winner, rounds, rounds.table if rounds else None)
+        return self._answer(winner, rounds)
 
     def _rounds(self, ranked: Sequence[Trial]) -> tuple[Trial | None, Rounds]:
         """Choose a winner in rounds and confirm it in others; one that fails there makes room for the next."""
@@ -454,9 +302,8 @@ class _Tuning:
 
     def _choose(self, ranked: Sequence[Trial]) -> Trial | None:
         """Let the finalists of the search run against each other."""
-        default = self.space.default(self.work)
         # The untuned kernel is always among them: an answer that it beats would be no answer.
-        finalists = [*ranked[:FINALISTS], *(t for t in ranked[FINALISTS:] if t.config == default)]
+        finalists = [*ranked[:FINALISTS], *(t for t in ranked[FINALISTS:] if t.config == self._default)]
         share = max(0.3, 0.25 * (self.budget_s - self.spent())) if math.isfinite(self.budget_s) else 3.0
         costs = accumulate(RUNS * trial.measurement.seconds for trial in finalists)
         finalists = [t for t, cost in zip(finalists, costs, strict=True) if cost < share] or finalists[:1]
@@ -494,10 +341,9 @@ class _Tuning:
         always = {"tensorwise", min(wanted, key=lambda name: wanted[name][1], default="")}
         if winner is not None:
             wanted["tensorwise"] = (winner.program, winner.measurement.seconds)
-            default = self.space.program(self.work, self.space.default(self.work))
-            known = [t.measurement for t in self.trials if t.program == default]
-            if default != winner.program and all(m.ok for m in known):
-                wanted["untuned"] = (default, max((m.seconds for m in known), default=0.0))
+            known = [t.measurement for t in self.trials if t.program == self._untuned]
+            if winner.program != self._untuned and all(m.ok for m in known):
+                wanted["untuned"] = (self._untuned, max((m.seconds for m in known), default=0.0))
         kernels: dict[str, Program | str] = {}
         cost = 0.0
         for name in sorted(wanted, key=lambda name: (name not in always, wanted[name][1])):
@@ -507,47 +353,16 @@ class _Tuning:
                 kernels[name] = kernel
         return self.device.rounds(self.work, kernels, budget_s=left, max_rounds=25)
 
-    def _answer(self, winner: Trial | None, rounds: Rounds | None, table: RoundTable | None) -> Operator:
-        standings: dict[str, Standing] = {}
-        facts = rounds.facts if rounds else {}
-        failed = rounds.failed if rounds else {}
-        default = self.space.program(self.work, self.space.default(self.work))
-        programs = {"tensorwise": winner.program if winner else None, "untuned": default}
-
-        def standing(name: str, measurement: Measurement | None) -> Standing | None:
-            timed = table is not None and name in table.names
-            if name in failed or (not timed and (measurement is None or not measurement.ok)):
-                return None
-            program = programs.get(name)
-            known = facts.get(name, {})
-            return Standing(
-                "tensorwise" if program else name,
-                program.format_text if program else "",
-                program.schedule_text if program else "",
-                table.median(name) if timed and table else (measurement.seconds if measurement else math.inf),
-                table.spread(name) if timed and table else (measurement.spread_s if measurement else 0.0),
-                len(table.rounds) if timed and table else 0,
-                known.get("conversion_s", measurement.conversion_s if measurement else 0.0),
-                int(known.get("bytes_held", measurement.bytes_held if measurement else 0)),
-            )
-
-        for name, measurement in self.libraries.items():
-            found = standing(name, measurement)
-            if found is not None:
-                standings[name] = found
-        generated = standing("tensorwise", winner.measurement if winner else None)
-        untuned = standing("untuned", None)
-        if table is not None and table.note:
-            self.notes.append(table.note)
-        for name, why in failed.items():
-            if name != "tensorwise":  # noted already
-                self.notes.append(f"{name} dropped out of the rounds: {why}")
-        wrong = [t for t in self.trials if t.measurement.status == "wrong"]
-        if wrong:
-            self.notes.append(
-                f"{len(wrong)} candidates gave wrong numbers, such as {wrong[0].program.name}: {wrong[0].measurement.note}"
-            )
-        best, ratio = self._best(generated, standings, table)
+    def _answer(self, winner: Trial | None, rounds: Rounds) -> Operator:
+        """Bind the fastest kernel, and say what was found."""
+        generated = (
+            self._standing("tensorwise", rounds, winner.measurement, winner.program) if winner else None
+        )
+        untuned = self._standing("untuned", rounds, None, self._untuned)
+        found = {name: self._standing(name, rounds, known) for name, known in self.libraries.items()}
+        libraries = {name: standing for name, standing in found.items() if standing is not None}
+        self._note_failures(rounds)
+        best, ratio = self._best(generated, libraries, rounds.table)
         kernel: Kernel
         if best is None:
             kernel = default_kernel(self.work)
@@ -559,20 +374,52 @@ class _Tuning:
         operator = self._bound(kernel)
         if best is None:
             best = Standing(
-                kernel.name,
-                operator.format,
-                operator.schedule,
-                math.inf,
-                0.0,
-                0,
-                operator.conversion_s,
-                operator.bytes_held,
-            )
+                kernel.name, operator.format, operator.schedule, seconds=math.inf, spread_s=0.0, rounds=0,
+                conversion_s=operator.conversion_s, bytes_held=operator.bytes_held,
+            )  # fmt: skip
         operator.result = TuneResult(
-            self.work, self.device.threads, best, generated, standings, untuned, ratio, tuple(self.trials),
-            self.spent(), self.device.compile_s, math.isfinite(best.seconds), table, self.notes,
+            self.work, self.device.threads, best, generated, libraries, untuned, ratio, tuple(self.trials),
+            self.spent(), self.device.compile_s, math.isfinite(best.seconds), rounds.table, self.notes,
         )  # fmt: skip
         return operator
+
+    def _standing(
+        self, name: str, rounds: Rounds, searched: Measurement | None, program: Program | None = None
+    ) -> Standing | None:
+        """Where a kernel stands: as timed in the rounds, else in the search; None where it failed or was in neither."""
+        if name in rounds.failed:
+            return None
+        table = rounds.table
+        if table is not None and name in table.names:
+            seconds, spread_s, count = table.median(name), table.spread(name), len(table.rounds)
+        elif searched is not None and searched.ok:
+            seconds, spread_s, count = searched.seconds, searched.spread_s, 0
+        else:
+            return None
+        facts = rounds.facts.get(name, {})
+        return Standing(
+            name="tensorwise" if program else name,
+            format=program.format_text if program else "",
+            schedule=program.schedule_text if program else "",
+            seconds=seconds,
+            spread_s=spread_s,
+            rounds=count,
+            conversion_s=facts.get("conversion_s", searched.conversion_s if searched else 0.0),
+            bytes_held=int(facts.get("bytes_held", searched.bytes_held if searched else 0)),
+        )
+
+    def _note_failures(self, rounds: Rounds) -> None:
+        """Note what disturbed the rounds, who dropped out of them, and which candidates were wrong."""
+        if rounds.table is not None and rounds.table.note:
+            self.notes.append(rounds.table.note)
+        for name, why in rounds.failed.items():
+            if name != "tensorwise":  # noted already
+                self.notes.append(f"{name} dropped out of the rounds: {why}")
+        wrong = [t for t in self.trials if t.measurement.status == "wrong"]
+        if wrong:
+            self.notes.append(
+                f"{len(wrong)} candidates gave wrong numbers, such as {wrong[0].program.name}: {wrong[0].measurement.note}"
+            )
 
     def _best(
         self, generated: Standing | None, libraries: Mapping[str, Standing], table: RoundTable | None

@@ -45,7 +45,7 @@ def tune(
     Args:
         A: SciPy sparse array or matrix, NumPy array, torch sparse tensor, path of a .mtx, .tns or .npz
             file, or ``Entries``.
-        op: ``spmv``, ``spmm``, ``sddmm``, ``mttkrp``, ``ttv`` or ``ttm``.
+        op: ``spmv``, ``spmm``, ``spmv_t``, ``spmm_t`` (A transposed), ``sddmm``, ``mttkrp``, ``ttv`` or ``ttm``.
         n: extent of the dense-only index (columns of B, inner dimension of SDDMM, rank).
         mode: output mode of MTTKRP.
         budget_s: wall seconds for all of it (default 30, unlimited when ``trials`` is given).

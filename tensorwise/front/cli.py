@@ -10,8 +10,8 @@ from tensorwise.front.cli_machine import cache_app, devices, store_app
 from tensorwise.front.terminal import INTERRUPTED, command, emit, fail, progress_bar, warn
 
 if TYPE_CHECKING:
+    from tensorwise.result import Trial, TuneResult
     from tensorwise.tensor.entries import Entries
-    from tensorwise.tuning import Trial, TuneResult
 
 app = typer.Typer(
     help="Make sparse tensor programs fast by choosing storage format, loop schedule and code.",

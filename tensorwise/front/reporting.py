@@ -18,8 +18,8 @@ from tensorwise.front.report_data import Candidate, ReportData
 from tensorwise.operator import Operator
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.program import Program
+from tensorwise.result import Standing, TuneResult
 from tensorwise.toolchain.compiler import find_compiler
-from tensorwise.tuning import Standing, TuneResult
 from tensorwise.writing import replacing
 
 UNTUNED = "tensorwise (untuned)"

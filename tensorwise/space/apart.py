@@ -3,8 +3,9 @@
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from tensorwise.program.einsum import Assignment
 from tensorwise.program.workload import Workload
+from tensorwise.space.param import Param
+from tensorwise.space.params import Choice
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.partition import Partition
 
@@ -17,6 +18,17 @@ SHORTEST: Final = 64
 LEAST: Final = 1 / 64
 """Share of the entries that has to be set apart to pay for a second pass over the output."""
 _SHARES: Final[WeakKeyDictionary[Entries, dict[str, float]]] = WeakKeyDictionary()
+
+
+def setting_apart() -> Param:
+    """Return the Param that makes a hybrid. It applies to matrices."""
+    return Choice(
+        "apart", APART, binds="pack", prefer="none",
+        doc="Entries kept in a second format, whose results are added: rows above 8 or 64 times the mean length, cut "
+        "into blocks of columns, so that they neither pad nor hold up the others; or columns that most of 8 rows "
+        "share, as dense pieces (ASpT)",
+        narrow=lambda earlier, w: worth(w) if w.entries.order == 2 else None,
+    )  # fmt: skip
 
 
 def worth(workload: Workload) -> tuple[str, ...]:
@@ -40,21 +52,3 @@ def rule(kind: str, entries: Entries) -> Partition:
         return Partition("columns", GROUP // 2, GROUP)
     mean = -(-entries.nnz // max(1, entries.shape[0]))
     return Partition("rows", max(SHORTEST, int(kind.removeprefix("rows")) * mean))
-
-
-def long_rows(assignment: Assignment, rows: str, columns: str) -> dict[str, object]:
-    """Return choices for a few long rows: walked together in blocks of columns, which threads share."""
-    output = assignment.output.indices
-    free = [f"{index}1" for index in assignment.indices if index not in (rows, columns)]
-    kept = [loop for loop in free if loop[:-1] in output]
-    reduced = [loop for loop in free if loop[:-1] not in output]
-    inner = [f"{columns}0", *kept] if columns in output else [*kept, f"{columns}0"]
-    return {
-        f"split_{columns}": 4096,
-        "order": (f"{columns}1", f"{rows}1", *inner, *reduced),
-        **{f"kind_{loop}": "C" for loop in (f"{columns}1", f"{rows}1", f"{columns}0")},
-        "parallel": f"{columns}1",
-        "policy": "dynamic",
-        "chunk": 1,
-        "reduction": "atomic",
-    }

@@ -1,25 +1,18 @@
 """The CPU's space: WACO's SuperSchedule (Table 4.1) for any einsum with one sparse operand, and our own Params.
 
-From the paper: split sizes, loop order, level order and level kinds of the sparse operand, the
-parallel loop and its chunk. Ours: register tile, unrolling, prefetch, balanced parts, serial runs, rows in
-an order of their own, slots (SELL), diagonals, coordinate lists, short coordinates, bit masks, and hybrids that
-set long rows or dense groups of columns apart.
-Loops are named i1 and i0 throughout; an index split by 1 has the loop i1 only. Where the operand is kept by
-slots or diagonals, the loop over its last index stands for them.
+How the operand is stored is in ``storing.py``, how the nest runs in ``running.py``, and hybrids, which set long
+rows or dense groups of columns apart, in ``apart.py``. Here a config, as ``readings.py`` reads it, becomes a program.
 """
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final, final
+from weakref import WeakKeyDictionary
 
-from tensorwise.program.accumulate import MAX_COPIES
 from tensorwise.program.einsum import Assignment
-from tensorwise.program.lower import MAX_STRIPS
 from tensorwise.program.program import Apart, Program
 from tensorwise.program.schedule import (
-    CONSTANT_SPLIT,
     Bound,
     Directive,
     Parallel,
@@ -32,26 +25,23 @@ from tensorwise.program.schedule import (
 )
 from tensorwise.program.work import work_bound
 from tensorwise.program.workload import Workload
-from tensorwise.space.apart import APART, GROUP, long_rows, rule, worth
+from tensorwise.space.apart import rule, setting_apart
 from tensorwise.space.config import Value
-from tensorwise.space.domain import Domain, orders
-from tensorwise.space.param import Param, powers
-from tensorwise.space.params import Choice, Flag, Permutation, PowerOfTwo
+from tensorwise.space.readings import (
+    block_loops,
+    innermost_stored,
+    loop_axes,
+    number,
+    operand,
+    prefetched,
+    splits,
+    stored_format,
+)
+from tensorwise.space.running import running
 from tensorwise.space.space import Rule, Space
-from tensorwise.tensor.format import Format
-from tensorwise.tensor.levels import LEVELS, Level, Repeated, ShortSingle, Single, Slots
-from tensorwise.tensor.remap import Axis, Part
-from tensorwise.toolchain.processor import vector_bytes
+from tensorwise.space.storing import storing
+from tensorwise.space.structures import dense_columns, long_rows
 
-Earlier = Mapping[str, Value]
-VECTOR_BYTES: Final = (16, 32, 64)
-"""Vector widths of SSE and NEON, AVX2, AVX-512."""
-MOST_UNROLLED: Final = 64
-"""Copies of the innermost body, beyond which a kernel overflows registers and instruction cache."""
-PREFETCHED_BYTES: Final = 4 * 2**20
-"""Operands above this many bytes miss the second-level cache often enough to be asked for ahead."""
-LONGEST_BOUND: Final = 512
-"""Extents up to this are worth compiling in; for longer ones a loop over strips costs nothing."""
 MOST_STEPS_A_TERM: Final = 16
 """Iterations of discordant search that are tried for each term; more have never paid."""
 
@@ -65,643 +55,66 @@ class CpuSpace(Space):
 
     def program(self, workload: Workload, config: Mapping[str, Value]) -> Program:
         """Return the program that ``config`` stands for."""
-        (name,) = workload.sparse
-        splits = _splits(self.params, config)
-        order = _strings(config["order"])
-        modes = workload.assignment.access(name).indices
-        axes = {loop: _axis(loop, splits) for loop in order}
-        layout, last = config["layout"], f"{modes[-1]}1"
-        if layout in ("slots", "diagonals"):
-            part: Part = "slot" if layout == "slots" else "diagonal"
-            axes[last] = Axis(modes[-1], part, modes[0] if part == "diagonal" else "")
-        format = Format(
-            modes,
-            _stored_levels(config, modes, axes),
-            {mode: size for mode, size in splits.items() if mode in modes},
-            {} if config["rows"] == "own" else {modes[0]: str(config["rows"])},
-        )
-        directives: list[Directive] = [Split(mode, size) for mode, size in splits.items()]
-        directives.append(Reorder(tuple(axes[loop].name for loop in order)))
+        name, modes = operand(workload).tensor, operand(workload).indices
+        axes = loop_axes(config, modes)
+        directives: list[Directive] = [Split(mode, size) for mode, size in splits(config).items()]
+        directives.append(Reorder(tuple(axis.name for axis in axes.values())))
         if config["parallel"] != "none":
             reduction = str(config["reduction"] or "atomic")
-            chunk = _number(config["chunk"] if config["policy"] == "dynamic" else config["parts"])
+            chunk = number(config["chunk"] if config["policy"] == "dynamic" else config["parts"])
             directives.append(
                 Parallel(axes[str(config["parallel"])].name, str(config["policy"]), chunk, reduction)
             )
         tile = str(config["tile"])
         if tile != "none":
-            lanes = _number(config["vector_bytes"]) // workload.dtype.itemsize
-            directives.append(Tile(axes[tile].name, _number(config["vectors"]), lanes))
+            lanes = number(config["vector_bytes"]) // workload.dtype.itemsize
+            directives.append(Tile(axes[tile].name, number(config["vectors"]), lanes))
         if config["bound"]:
             directives.append(Bound(tile[:-1], workload.sizes[tile[:-1]]))
         if config["unroll_blocks"]:
-            directives.extend(
-                Unroll(axes[loop].name)
-                for loop in order
-                if loop != tile and loop != config["parallel"] and _is_block(loop, splits, config)
-            )
+            directives.extend(Unroll(axes[loop].name) for loop in block_loops(config))
         factor = config["unroll"]
         if factor is not None and factor != 1:
-            directives.append(Unroll(axes[_innermost_stored(config)].name, _number(factor)))
+            directives.append(Unroll(axes[innermost_stored(config)].name, number(factor)))
         if config["prefetch"]:
-            directives.append(
-                Prefetch(_prefetched(workload.assignment, name, config), _number(config["prefetch"]))
-            )
-        program = Program(workload.assignment, {name: format}, Schedule(tuple(directives)))
+            directives.append(Prefetch(prefetched(config, workload), number(config["prefetch"])))
+        formats = {name: stored_format(config, modes)}
+        program = Program(workload.assignment, formats, Schedule(tuple(directives)))
         apart = str(config["apart"] or "none")
         return program if apart == "none" else replace(program, apart=self._apart(workload, apart))
 
+    @cached_property
+    def _parts(self) -> "WeakKeyDictionary[Workload, dict[str, Apart]]":
+        """What hybrids set apart: the work rule asks for every config, and each answer walks the whole table."""
+        return WeakKeyDictionary()
+
     def _apart(self, workload: Workload, kind: str) -> Apart:
         """The part that a hybrid sets apart, stored and run in one way that suits it: a config of this space."""
-        ((name, entries),) = workload.sparse.items()
-        rows, *_, columns = workload.assignment.access(name).indices
-        if kind == "columns":
-            wide = {"vectors": max(1, vector_bytes() // VECTOR_BYTES[1])}  # eight accumulators of each vector
-            partial = {**wide, **blocks(self, workload, rows, columns, GROUP, 1)[-1], f"kind_{rows}1": "C"}
-        else:
-            partial = long_rows(workload.assignment, rows, columns)
+        known = self._parts.setdefault(workload, {})
+        if kind not in known:
+            known[kind] = self._set_apart(workload, kind)
+        return known[kind]
+
+    def _set_apart(self, workload: Workload, kind: str) -> Apart:
+        partial = dense_columns(self, workload) if kind == "columns" else long_rows(workload)
         program = self.program(workload, self.complete({**partial, "apart": "none"}, workload))
-        return Apart(rule(kind, entries), program.formats[name], program.schedule)
+        format = program.formats[operand(workload).tensor]
+        return Apart(rule(kind, workload.entries), format, program.schedule)
 
 
 @lru_cache(maxsize=64)
 def cpu_space(assignment: Assignment, sparse: str = "A") -> CpuSpace:
     """Return the space of ``assignment`` whose only sparse operand is ``sparse``."""
-    stored = assignment.access(sparse).indices
-    loops = tuple(f"{index}{part}" for index in assignment.indices for part in "10")
-    own = tuple(f"{index}{part}" for index in stored for part in "10")
-    nested = tuple((f"{index}1", f"{index}0") for index in assignment.indices) + _reductions_inside(
-        assignment
-    )
-    own_nested = tuple((f"{index}1", f"{index}0") for index in stored)
-    matrix = len(stored) == 2
-    beside = {f"{index}0": f"{index}1" for index in assignment.indices}
-    dense_only = [index for index in assignment.indices if index not in stored]
-    layouts = ("coordinates", "slots", "diagonals", "list") if matrix else ("coordinates", "list")
-    params: list[Param] = [
-        Choice(
-            "layout", layouts, binds="pack", prefer="coordinates",
-            doc="How a row knows its entries: by coordinates in levels; in slots as long as the longest row of a slice "
-            "(SELL-C-sigma); by pieces of diagonals (DIA); or as a list of all coordinates (COO)",
-            narrow=lambda earlier, w: layouts if w.assignment.monoid.single else ("coordinates",),
-        )
-    ]  # fmt: skip
-    params.extend(
-        PowerOfTwo(
-            f"split_{index}", 1, 32768 if index in stored else 256, binds="pack" if index in stored else "call",
-            doc=f"Extent of the inner part of index {index}, shared by loops and storage; WACO splits each index "
-            "once, up to 32768, since further splits gained little (section 4.1.2)",
-            narrow=_split_domain(index, stored), prefer=1, extent=index,
-        )
-        for index in assignment.indices
-    )  # fmt: skip
-    params.append(
-        Permutation(
-            "order", loops, binds="compile", before=nested, beside=beside,
-            doc="Loops from outermost to innermost; an inner part outside its outer one only permutes addresses, "
-            "as the published generators also assume; a mean or argmax has no partial result to keep in memory",
-            narrow=lambda earlier, w: orders(_present(loops, earlier), nested), prefer=_default_order(assignment, stored),
-        )
-    )  # fmt: skip
-    row_orders = (
-        "own",
-        "length256",
-        "length4096",
-        "length",
-        "degree",
-        *(("rcm", "cluster") if matrix else ()),
-    )
-    params.append(
-        Choice(
-            "rows", row_orders, binds="pack", prefer="own",
-            doc="Order in which rows are stored: by length so that neighbours need little padding and even work, by "
-            "degree, reverse Cuthill-McKee or similarity so that neighbours gather the same operands",
-            narrow=lambda earlier, w: ("own",) if earlier["layout"] == "diagonals" else row_orders,
-        )
-    )  # fmt: skip
-    params.append(
-        Flag(
-            "levels_follow_loops", binds="pack", prefer=True,
-            narrow=lambda earlier, w: (True,) if earlier["layout"] == "list" else (True, False),
-            doc="Store the operand's levels in the order of the loops, so that no coordinate is searched for",
-        )
-    )  # fmt: skip
-    params.append(
-        Permutation(
-            "levels", own, binds="pack", before=own_nested, beside={f"{index}0": f"{index}1" for index in stored},
-            doc="Order of the stored levels where it differs from the loops' (coordinates are then searched for)",
-            narrow=_levels_domain(own, own_nested, stored),
-        )
-    )  # fmt: skip
-    params.extend(
-        Choice(
-            f"kind_{loop}", ("U", "C", "C16", "B"), binds="pack",
-            doc=f"How level {loop} is kept: U every coordinate, C those that occur (Table 4.1), C16 with short "
-            "coordinates, B as bits",
-            narrow=_kind_domain(loop, stored), prefer=_default_kind(loop, stored),
-        )
-        for loop in own
-    )  # fmt: skip
-    params.append(
-        Flag(
-            "short", binds="pack", prefer=True,
-            doc="Keep the coordinates of slots and lists in 16 bits",
-            narrow=_short_domain(stored),
-        )
-    )  # fmt: skip
-    params.extend(_execution(assignment, sparse, loops, dense_only))
-    params.append(
-        Choice(
-            "apart", APART, binds="pack", prefer="none",
-            doc="Entries kept in a second format, whose results are added: rows above 8 or 64 times the mean length, cut "
-            "into blocks of columns, so that they neither pad nor hold up the others; or columns that most of 8 rows "
-            "share, as dense pieces (ASpT)",
-            narrow=lambda earlier, w: worth(w) if matrix else None,
-        )
-    )  # fmt: skip
+    params = (*storing(assignment, sparse), *running(assignment), setting_apart())
     work = Rule(
         "work",
         f"it takes more than {MOST_STEPS_A_TERM} loop iterations a term, so that searching dominates",
         _affordable,
     )
-    return CpuSpace("cpu", tuple(params), (work,), assignment)
+    return CpuSpace("cpu", params, (work,), assignment)
 
 
-def _execution(
-    assignment: Assignment, sparse: str, loops: tuple[str, ...], dense_only: list[str]
-) -> list[Param]:
-    """Params that say how the nest runs."""
-    stored = assignment.access(sparse).indices
-    gathered = [
-        access.tensor for access in assignment.accesses
-        if access.tensor != sparse and set(access.indices) & set(assignment.access(sparse).indices)
-    ]  # fmt: skip
-    return [
-        Choice(
-            "parallel", ("none", *loops), binds="compile",
-            doc="Loop whose iterations are handed to threads; inner loops are entered too often to share",
-            narrow=lambda earlier, w: ("none", *_shareable(earlier, assignment)),
-            prefer=lambda earlier, w: _shareable(earlier, assignment)[0],
-        ),
-        Choice(
-            "policy", ("dynamic", "balanced"), binds="compile",
-            doc="Chunks handed out as threads get free, or parts with equal numbers of entries; parts can be "
-            "computed for the operand's outermost level only",
-            narrow=lambda earlier, w: None if earlier["parallel"] == "none" else
-            (("dynamic", "balanced") if _balanceable(earlier) else ("dynamic",)),
-            prefer="balanced",
-        ),
-        PowerOfTwo(
-            "chunk", 1, 256, binds="call", prefer=32,
-            doc="Iterations that a thread takes at a time; past 256 threads run out of chunks (Table 4.1)",
-            narrow=lambda earlier, w: powers(1, 256) if earlier["policy"] == "dynamic" else None,
-        ),
-        PowerOfTwo(
-            "parts", 1, 16, binds="call", prefer=4,
-            doc="Balanced parts a thread; more even out other load, fewer keep neighbours together",
-            narrow=lambda earlier, w: powers(1, 16) if earlier["policy"] == "balanced" else None,
-        ),
-        Choice(
-            "reduction", ("atomic", "private"), binds="compile", prefer="private",
-            doc="How threads share outputs when they split a reduced index; a private copy a thread must fit",
-            narrow=_reduction_domain(assignment, stored),
-        ),
-        Choice(
-            "tile", ("none", *loops), binds="compile",
-            doc="Dense loop that runs in vector registers; lanes cannot be searched for, so every level of the "
-            "operand that they reach must be uncompressed",
-            narrow=_tile_domain(assignment, sparse),
-            prefer=lambda earlier, w: _default_tile(earlier, dense_only, w),
-        ),
-        Choice(
-            "vectors", (1, 2, 4, 8, 12, 16), binds="compile", prefer=_default_vectors,
-            doc="Vectors of a tile; machines have 16 to 32 vector registers, and one is needed for operands",
-            narrow=lambda earlier, w: None if earlier["tile"] == "none" else _vector_counts(earlier, w),
-        ),
-        Choice(
-            "vector_bytes", VECTOR_BYTES, binds="compile",
-            prefer=lambda earlier, w: 4 * w.dtype.itemsize if _gathers(earlier) else vector_bytes(),
-            doc="Bytes of a vector: SSE and NEON, AVX2, AVX-512; not wider than the machine's registers",
-            narrow=lambda earlier, w: None if earlier["tile"] == "none" else _vector_widths(earlier, w),
-        ),
-        Flag(
-            "bound", binds="compile", prefer=lambda earlier, w: str(earlier["tile"])[:-1] in assignment.reduced,
-            doc="Compile the extent of the tiled dense index in: no loops over strips, no rest; worth a kernel of its "
-            "own where strips are entered for each entry, as in SDDMM",
-            narrow=lambda earlier, w: (True, False) if _boundable(earlier, dense_only, w) else None,
-        ),
-        Flag(
-            "unroll_blocks", binds="compile", prefer=True,
-            doc=f"Unroll dense inner loops of splits up to {CONSTANT_SPLIT} completely, at most {MOST_UNROLLED} copies",
-            narrow=_blocks_domain,
-        ),
-        Choice(
-            "unroll", (1, 2, 4, 8), binds="compile", prefer=lambda earlier, w: 1 if earlier["tile"] != "none" else 4,
-            doc="Copies of the innermost stored loop with accumulators of their own, to overlap latencies",
-            narrow=_unroll_domain,
-        ),
-        Choice(
-            "prefetch", (0, 4, 8, 16, 32), binds="compile", prefer=_default_prefetch(sparse),
-            doc="Entries ahead of which rows of a dense operand are asked for; a row must be worth a cache line",
-            narrow=_prefetch_domain(bool(gathered), sparse),
-        ),
-    ]  # fmt: skip
-
-
-# -- domains ------------------------------------------------------------------------------------------
-
-
-def _split_domain(index: str, stored: tuple[str, ...]) -> Callable[[Earlier, Workload], tuple[Value, ...]]:
-    """Slots and diagonals stand for an index that is not split, lists for all."""
-    whole = {"coordinates": (), "slots": stored[-1:], "diagonals": stored[-1:], "list": stored}
-
-    def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...]:
-        most = 1 if index in whole[str(earlier["layout"])] else min(32768, w.sizes[index] // 2)
-        return powers(1, max(1, most))
-
-    return narrow
-
-
-def _reductions_inside(assignment: Assignment) -> tuple[tuple[str, str], ...]:
-    """Pairs (loop of the output, reduced loop) where partial results cannot wait in memory."""
-    if assignment.monoid.single:
-        return ()
-    return tuple(
-        (f"{kept}{part}", f"{reduced}{other}")
-        for kept in assignment.output.indices
-        for reduced in assignment.reduced
-        for part in "10"
-        for other in "10"
-    )
-
-
-def _shareable(earlier: Earlier, assignment: Assignment) -> tuple[str, ...]:
-    """The outer two loops, without reduced ones where partial results cannot be shared."""
-    outer = [loop for loop in _loops(earlier) if earlier.get(f"kind_{loop}") != "B"][:2]
-    single = assignment.monoid.single
-    return tuple(loop for loop in outer if single or loop[:-1] not in assignment.reduced) or ("none",)
-
-
-def _present(loops: tuple[str, ...], earlier: Earlier) -> tuple[str, ...]:
-    return tuple(loop for loop in loops if loop[-1] == "1" or _number(earlier[f"split_{loop[:-1]}"]) > 1)
-
-
-def _default_order(assignment: Assignment, stored: tuple[str, ...]) -> Callable[[Earlier, Workload], Value]:
-    """Stored loops as they are stored; dense output loops just outside the reduced ones, reduced dense ones last."""
-    output = assignment.output.indices
-
-    def prefer(earlier: Earlier, w: Workload) -> Value:
-        kept = [i for i in stored if i in output]
-        reduced = [i for i in stored if i not in output]
-        free = [i for i in assignment.indices if i not in stored]
-        order = [*kept, *(i for i in free if i in output), *reduced, *(i for i in free if i not in output)]
-        outer = [f"{i}1" for i in order]
-        inner = [f"{i}0" for i in (*stored, *free)]
-        return tuple(loop for loop in (*outer, *inner) if loop in _present((*outer, *inner), earlier))
-
-    return prefer
-
-
-def _levels_domain(
-    own: tuple[str, ...], nested: tuple[tuple[str, str], ...], stored: tuple[str, ...]
-) -> Callable[[Earlier, Workload], Domain | None]:
-    """Slots cannot be searched: what is stored above them has its loop outside theirs."""
-
-    def narrow(earlier: Earlier, w: Workload) -> Domain | None:
-        if earlier["levels_follow_loops"]:
-            return None
-        present = _present(own, earlier)
-        if earlier["layout"] != "slots":
-            return orders(present, nested)
-        last = f"{stored[-1]}1"
-        order = [loop for loop in _strings(earlier["order"]) if loop in present]
-        inside = [(last, loop) for loop in order[order.index(last) + 1 :]]
-        return orders(present, (*nested, *inside))
-
-    return narrow
-
-
-def _kind_domain(
-    loop: str, stored: tuple[str, ...]
-) -> Callable[[Earlier, Workload], tuple[Value, ...] | None]:
-    def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
-        if loop not in _strings(earlier["order"]) or earlier["layout"] == "list":
-            return None
-        last = loop == f"{stored[-1]}1"
-        if last and earlier["layout"] == "slots":
-            return None
-        split = _number(earlier[f"split_{loop[:-1]}"])
-        size = w.sizes[loop[:-1]]
-        extent = split if loop[-1] == "0" else -(-size // split)
-        if last and earlier["layout"] == "diagonals":
-            extent = size + w.sizes[stored[0]] - 1
-        able = [kind for kind in ("U", "C", "C16", "B") if extent <= (LEVELS[kind].largest_extent or extent)]
-        if loop[-1] == "1":
-            able = [kind for kind in able if kind != "B"]
-        return tuple(able)
-
-    return narrow
-
-
-def _short_domain(stored: tuple[str, ...]) -> Callable[[Earlier, Workload], tuple[Value, ...] | None]:
-    def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
-        if earlier["layout"] not in ("slots", "list"):
-            return None
-        follow = stored[-1:] if earlier["layout"] == "slots" else stored
-        return (True, False) if all(w.sizes[index] <= 2**16 for index in follow) else (False,)
-
-    return narrow
-
-
-def _default_kind(loop: str, stored: tuple[str, ...]) -> Callable[[Earlier, Workload], Value]:
-    """Outermost level and blocks uncompressed, the others compressed: CSR, BCSR, CSF below a dense root."""
-
-    def prefer(earlier: Earlier, w: Workload) -> Value:
-        order = [o for o in _levels(earlier) if o[:-1] in stored]
-        small = loop[-1] == "0" and _number(earlier[f"split_{loop[:-1]}"]) <= CONSTANT_SPLIT
-        return "U" if (order and loop == order[0]) or small else "C"
-
-    return prefer
-
-
-def _balanceable(earlier: Earlier) -> bool:
-    """Whether the parallel loop is the outermost one and the operand's outermost level."""
-    order = _loops(earlier)
-    levels = [loop for loop in _levels(earlier) if f"kind_{loop}" in earlier]
-    return earlier["parallel"] == order[0] == levels[0]
-
-
-def _reduction_domain(
-    assignment: Assignment, stored: tuple[str, ...]
-) -> Callable[[Earlier, Workload], tuple[Value, ...] | None]:
-    def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
-        parallel = str(earlier["parallel"])
-        kept = stored == assignment.output.indices
-        stands = earlier["layout"] in ("slots", "diagonals") and parallel == f"{stored[-1]}1"
-        lists = earlier["layout"] == "list" and parallel[:-1] in stored
-        if parallel == "none" or (
-            parallel[:-1] in assignment.output.indices and not (not kept and (stands or lists))
-        ):
-            return None
-        size = 1
-        for extent in w.output_shape:
-            size *= extent
-        return ("private", "atomic") if size * w.dtype.itemsize <= 2**28 else ("atomic",)
-
-    return narrow
-
-
-def _tile_domain(assignment: Assignment, sparse: str) -> Callable[[Earlier, Workload], tuple[Value, ...]]:
-    stored = assignment.access(sparse).indices
-    kept = stored == assignment.output.indices
-
-    def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...]:
-        allowed: list[Value] = ["none"]
-        levels = [loop for loop in _levels(earlier) if f"kind_{loop}" in earlier]
-        layout, last = earlier["layout"], f"{stored[-1]}1"
-        for loop in _loops(earlier):
-            if loop == earlier["parallel"] or (layout != "coordinates" and loop == last):
-                continue
-            if layout == "list" and loop in levels:
-                continue
-            if layout != "coordinates" and loop in levels and stored[-1] in assignment.output.indices:
-                continue  # lanes that are padding would have no place of their own in the output
-            split = _number(earlier[f"split_{loop[:-1]}"])
-            if loop[-1] == "1" and split > 1:
-                continue  # strided lanes
-            if loop not in levels:
-                allowed.append(loop)
-                continue
-            dense_below = all(earlier[f"kind_{below}"] == "U" for below in levels[levels.index(loop) :])
-            # Strips along a compressed level gather; it has to be the last one and the innermost loop.
-            innermost = layout == "coordinates" and loop == levels[-1] == _strings(earlier["order"])[-1]
-            gathers = (
-                earlier[f"kind_{loop}"] in ("C", "C16") and innermost and loop[:-1] in assignment.reduced
-            )
-            # A masked program cannot run in lanes.
-            if gathers or (dense_below and not kept and assignment.annihilated_by(sparse)):
-                allowed.append(loop)
-        return tuple(allowed) if assignment.monoid.single else ("none",)
-
-    return narrow
-
-
-def _default_tile(earlier: Earlier, dense_only: list[str], w: Workload) -> Value:
-    """The innermost loop over a dense-only index, else the innermost loop: gathered loads beat scalar ones."""
-    order = _loops(earlier)
-    loops = [loop for loop in order if loop[:-1] in dense_only]
-    if dense_only:
-        return loops[-1]
-    if earlier["layout"] in ("slots", "diagonals"):
-        return next((loop for loop in order if loop[-1] == "0"), "none")
-    return order[-1] if order[-1] != earlier["parallel"] else "none"
-
-
-def _boundable(earlier: Earlier, dense_only: list[str], w: Workload) -> bool:
-    """Whether the tile runs over a short dense index in one piece."""
-    index = str(earlier["tile"])[:-1]
-    return index in dense_only and earlier[f"split_{index}"] == 1 and w.sizes[index] <= LONGEST_BOUND
-
-
-def _gathers(earlier: Earlier) -> bool:
-    """Whether the tile runs along a compressed level."""
-    return earlier.get(f"kind_{earlier['tile']}") in ("C", "C16")
-
-
-def _tile_extent(earlier: Earlier, w: Workload) -> int:
-    tile = str(earlier["tile"])
-    split = _number(earlier[f"split_{tile[:-1]}"])
-    return w.sizes[tile[:-1]] if split == 1 else min(split, w.sizes[tile[:-1]])
-
-
-def _vector_counts(earlier: Earlier, w: Workload) -> tuple[Value, ...]:
-    elements = max(1, _tile_extent(earlier, w) * w.dtype.itemsize // VECTOR_BYTES[0])
-    return tuple(count for count in (1, 2, 4, 8, 12, 16) if count <= elements)
-
-
-def _default_vectors(earlier: Earlier, w: Workload) -> Value:
-    """As many registers as the output tile fills, up to half of those that AVX2 has; one where it gathers."""
-    if _gathers(earlier):
-        return 1
-    if str(earlier["tile"])[:-1] not in w.assignment.output.indices:
-        return 2
-    return max(1, min(8, _tile_extent(earlier, w) * w.dtype.itemsize // 32))
-
-
-def _vector_widths(earlier: Earlier, w: Workload) -> tuple[Value, ...]:
-    extent = _tile_extent(earlier, w) * w.dtype.itemsize
-    widest = min(extent, vector_bytes())  # compilers keep wider types in memory
-    return tuple(width for width in VECTOR_BYTES if width == VECTOR_BYTES[0] or width <= widest)
-
-
-def _is_block(loop: str, splits: Mapping[str, int], earlier: Earlier) -> bool:
-    """Whether a loop is the dense inner part of a small split."""
-    small = loop[-1] == "0" and 1 < splits.get(loop[:-1], 1) <= CONSTANT_SPLIT
-    return small and earlier.get(f"kind_{loop}", "U") == "U"
-
-
-def _block_copies(earlier: Earlier) -> int:
-    """Copies of the innermost body that unrolled blocks make."""
-    splits = {name[6:]: _number(size) for name, size in earlier.items() if name.startswith("split_")}
-    copies = 1
-    for loop in _strings(earlier["order"]):
-        if loop not in (earlier["tile"], earlier["parallel"]) and _is_block(loop, splits, earlier):
-            copies *= splits[loop[:-1]]
-    return copies
-
-
-def _strips(earlier: Earlier) -> int:
-    """Copies that a tile makes: full strips, their halves, an overlapping one, narrower ones."""
-    if earlier["tile"] == "none":
-        return 1
-    if earlier["bound"]:
-        return MAX_STRIPS * _number(earlier["vectors"]) + 4
-    vectors, copies = _number(earlier["vectors"]), 0
-    while vectors:
-        vectors, copies = vectors // 2, copies + vectors
-    return copies + 4
-
-
-def _blocks_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
-    copies = _block_copies(earlier)
-    if copies == 1:
-        return None
-    return (True, False) if copies <= MOST_UNROLLED and copies * _strips(earlier) <= MAX_COPIES else (False,)
-
-
-def _innermost_stored(earlier: Earlier) -> str:
-    return [loop for loop in _loops(earlier) if f"kind_{loop}" in earlier][-1]
-
-
-def _unroll_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
-    loop = _innermost_stored(earlier)
-    splits = {name[6:]: _number(size) for name, size in earlier.items() if name.startswith("split_")}
-    constant = loop[-1] == "0" and splits[loop[:-1]] <= CONSTANT_SPLIT
-    if loop in (earlier["tile"], earlier["parallel"]) or constant:
-        return None
-    body = _strips(earlier) * (_block_copies(earlier) if earlier["unroll_blocks"] else 1)
-    return tuple(factor for factor in (1, 2, 4, 8) if factor == 1 or (factor + 1) * body <= MAX_COPIES)
-
-
-def _prefetch_domain(gathers: bool, sparse: str) -> Callable[[Earlier, Workload], tuple[Value, ...] | None]:
-    def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
-        loop = _innermost_stored(earlier)
-        whole = loop[-1] == "1" and earlier[f"split_{loop[:-1]}"] == 1
-        row = any(loop[:-1] in a.indices for a in w.assignment.accesses if a.tensor != sparse)
-        able = earlier["layout"] == "coordinates" and earlier[f"kind_{loop}"] in ("C", "C16")
-        return (0, 4, 8, 16, 32) if gathers and whole and row and able else None
-
-    return narrow
-
-
-def _default_prefetch(sparse: str) -> Callable[[Earlier, Workload], Value]:
-    """Prefetch rows of an operand that does not stay in a core's own cache; one that does only pays for it."""
-
-    def prefer(earlier: Earlier, w: Workload) -> Value:
-        in_registers = str(earlier["tile"])[:-1] in w.assignment.output.indices
-        if not in_registers or _prefetch_domain(True, sparse)(earlier, w) is None:
-            return 0
-        access = w.assignment.access(_prefetched(w.assignment, sparse, earlier))
-        extent = math.prod(w.sizes[index] for index in access.indices)
-        return 8 if extent * w.dtype_of(access.tensor).itemsize > PREFETCHED_BYTES else 0
-
-    return prefer
-
-
-def _prefetched(assignment: Assignment, sparse: str, config: Earlier) -> str:
-    loop = _innermost_stored(config)
-    return next(a.tensor for a in assignment.accesses if a.tensor != sparse and loop[:-1] in a.indices)
-
-
-def _affordable(config: Earlier, workload: Workload) -> bool:
+def _affordable(config: Mapping[str, Value], workload: Workload) -> bool:
     space = cpu_space(workload.assignment, next(iter(workload.sparse)))
     steps = work_bound(space.program(workload, config), workload)
     return steps <= MOST_STEPS_A_TERM * max(workload.terms, 1) + 2**20
-
-
-# -- readings of a config ------------------------------------------------------------------------------
-
-
-def _splits(params: tuple[Param, ...], config: Earlier) -> dict[str, int]:
-    return {
-        name[6:]: _number(size)
-        for name, size in config.items()
-        if name.startswith("split_") and _number(size) > 1
-    }
-
-
-def _stored_levels(config: Earlier, modes: tuple[str, ...], axes: Mapping[str, Axis]) -> tuple[Level, ...]:
-    """Return the levels of the operand, from the root down."""
-    stored = [loop for loop in _levels(config) if f"kind_{loop}" in config]
-    single = ShortSingle if config["short"] else Single
-    if config["layout"] == "list":
-        first, *others = stored
-        return (Repeated(axes[first]), *(single(axes[loop]) for loop in others))
-    levels: list[Level] = [
-        Slots(axes[loop]) if axes[loop].part == "slot" else LEVELS[str(config[f"kind_{loop}"])](axes[loop])
-        for loop in stored
-    ]
-    if config["layout"] == "slots":
-        levels.append(single(Axis(modes[-1])))
-    return tuple(levels)
-
-
-def _loops(earlier: Earlier) -> tuple[str, ...]:
-    """The loops of the nest in their order: of a list's indices only the outermost one has a loop."""
-    order = _strings(earlier["order"])
-    if earlier["layout"] != "list":
-        return order
-    stored = [loop for loop in order if f"kind_{loop}" in earlier]
-    return tuple(loop for loop in order if loop not in stored[1:])
-
-
-def _axis(loop: str, splits: Mapping[str, int]) -> Axis:
-    mode = loop[:-1]
-    if mode not in splits:
-        return Axis(mode)
-    return Axis(mode, "outer" if loop[-1] == "1" else "inner")
-
-
-def _levels(earlier: Earlier) -> tuple[str, ...]:
-    return _strings(earlier["order"] if earlier["levels_follow_loops"] else earlier["levels"])
-
-
-def _strings(value: Value) -> tuple[str, ...]:
-    assert isinstance(value, tuple)
-    return value
-
-
-def _number(value: Value) -> int:
-    assert isinstance(value, int)
-    return value
-
-
-def blocks(
-    space: Space, workload: Workload, rows: str, columns: str, height: int, width: int
-) -> list[dict[str, object]]:
-    """Dense blocks below compressed block columns: unrolled, and column-major with a column in a vector."""
-    sizes: dict[str, object] = {f"split_{rows}": height, f"split_{columns}": width}
-    block = dict(space.complete(sizes, workload))
-    if any(block[name] != size for name, size in sizes.items()):
-        return []  # too much fill-in for this operand: a rule put something else in its place
-    shape: dict[str, object] = {
-        name: block[name] for name in ("order", *sizes, *(k for k in block if k.startswith("kind_")))
-    }
-    order = _strings(block["order"])
-    row = f"{rows}0"
-    if str(block["tile"])[:-1] not in (rows, columns):
-        return [shape]
-    found: list[dict[str, object]] = [{**shape, "tile": "none"}]
-    if row in order and height * workload.dtype.itemsize in VECTOR_BYTES:
-        outside = [loop for loop in order if loop != row]
-        outside.insert(outside.index(f"{rows}1") + 1, row)
-        levels = (*(loop for loop in order if loop != row), row)
-        vector: dict[str, object] = {
-            "tile": row,
-            "vectors": 1,
-            "vector_bytes": height * workload.dtype.itemsize,
-        }
-        found.append(
-            {**shape, "order": tuple(outside), "levels_follow_loops": False, "levels": levels, **vector}
-        )
-    return found

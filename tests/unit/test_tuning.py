@@ -19,8 +19,9 @@ from tensorwise.data.store import Store
 from tensorwise.device.cpu import CpuDevice, Rounds
 from tensorwise.errors import InputError, MeasurementError, StoreError
 from tensorwise.operator import Operator
+from tensorwise.result import Trial, TuneResult
 from tensorwise.space.cpu import cpu_space
-from tensorwise.tuning import Trial, TuneResult, tune
+from tensorwise.tuning import tune
 from tests.unit.device.cases import tensor
 
 pytestmark = pytest.mark.usefixtures("_compiler")

@@ -1,5 +1,6 @@
 """The CPU's space: every sample is a program, the known formats are in it, and refusals can be read."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -275,6 +276,16 @@ def test_hybrids_of_sums_are_in_the_space(name: str, kind: str) -> None:
         for one in program.parts:
             lower(one.plan(work.elem, sizes=work.sizes))
     assert any(config["apart"] == kind for config in portfolio(space, work))
+
+
+def test_what_a_hybrid_sets_apart_is_kept_by_space_and_workload() -> None:
+    work, other = (workload("spmm", uneven(), n=n) for n in (20, 40))
+    space = space_of(work)
+    config = space.complete({"apart": "columns"}, work, strict=True)
+    part = space.program(work, config).apart
+    assert space.program(work, config).apart is part
+    assert replace(space).program(work, config).apart is not part  # another space may allow other programs
+    assert space.program(other, space.complete(config, other)).apart is not part
 
 
 @pytest.mark.parametrize("name", ["spmv", "max", "mean", "mttkrp3", "no entries", "no rows"])

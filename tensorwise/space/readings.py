@@ -1,0 +1,204 @@
+"""What a config of the CPU's space says; most can be asked while later choices are still open.
+
+Loops are named i1 and i0 throughout: i0 runs inside the parts of index i, i1 over them. An index split by 1 has
+the loop i1 only.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from tensorwise.program.einsum import Access
+from tensorwise.program.lower import MAX_STRIPS
+from tensorwise.program.schedule import CONSTANT_SPLIT
+from tensorwise.program.workload import Workload
+from tensorwise.space.config import Value
+from tensorwise.space.param import Earlier
+from tensorwise.tensor.format import Format
+from tensorwise.tensor.levels import LEVELS, Level, Repeated, ShortSingle, Single, Slots
+from tensorwise.tensor.remap import Axis
+
+COMPRESSED: Final = ("C", "C16")
+"""Kinds of levels that keep a list of the coordinates that occur."""
+
+
+def strings(value: Value) -> tuple[str, ...]:
+    """Return a value that is known to be an order."""
+    assert isinstance(value, tuple)
+    return value
+
+
+def number(value: Value) -> int:
+    """Return a value that is known to be a number."""
+    assert isinstance(value, int)
+    return value
+
+
+# -- the operand and its loops -------------------------------------------------------------------------
+
+
+def operand(workload: Workload) -> Access:
+    """Return the access of the sparse operand."""
+    (name,) = workload.sparse
+    return workload.assignment.access(name)
+
+
+def loops_of(indices: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of all loops over ``indices``.
+
+    >>> loops_of(("i", "k"))
+    ('i1', 'i0', 'k1', 'k0')
+    """
+    return tuple(f"{index}{part}" for index in indices for part in "10")
+
+
+def split(config: Earlier, index: str) -> int:
+    """Return the extent of the inner part of ``index``."""
+    return number(config[f"split_{index}"])
+
+
+def splits(config: Earlier) -> dict[str, int]:
+    """Return the extent of the inner part of each index that is split.
+
+    >>> splits({"split_i": 4, "split_k": 1, "chunk": 32})
+    {'i': 4}
+    """
+    sizes = {name.removeprefix("split_"): size for name, size in config.items() if name.startswith("split_")}
+    return {index: number(size) for index, size in sizes.items() if number(size) > 1}
+
+
+def present(loops: tuple[str, ...], config: Earlier) -> tuple[str, ...]:
+    """Return those of ``loops`` that the splits leave."""
+    return tuple(loop for loop in loops if loop[-1] == "1" or split(config, loop[:-1]) > 1)
+
+
+def nest(config: Earlier) -> tuple[str, ...]:
+    """Return the loops of the nest in their order: of a list's indices only the outermost one has a loop."""
+    order = strings(config["order"])
+    if config["layout"] != "list":
+        return order
+    stored = [loop for loop in order if f"kind_{loop}" in config]
+    return tuple(loop for loop in order if loop not in stored[1:])
+
+
+def constant(config: Earlier, loop: str) -> bool:
+    """Whether a loop is the inner part of a split so small that it is compiled in."""
+    return loop[-1] == "0" and 1 < split(config, loop[:-1]) <= CONSTANT_SPLIT
+
+
+def block_loops(config: Earlier) -> list[str]:
+    """Return the loops over dense blocks, which can be unrolled: neither shared by threads nor run in lanes."""
+    taken = (config["tile"], config["parallel"])
+    return [
+        loop
+        for loop in strings(config["order"])
+        if loop not in taken and constant(config, loop) and config.get(f"kind_{loop}", "U") == "U"
+    ]
+
+
+# -- levels --------------------------------------------------------------------------------------------
+
+
+def levels(config: Earlier) -> tuple[str, ...]:
+    """Return the operand's loops in the order of its levels, perhaps with dense loops between them."""
+    return strings(config["order"] if config["levels_follow_loops"] else config["levels"])
+
+
+def stored_loops(config: Earlier) -> list[str]:
+    """Return the operand's loops in the order of its levels; all kinds of levels must be chosen."""
+    return [loop for loop in levels(config) if f"kind_{loop}" in config]
+
+
+def innermost_stored(config: Earlier) -> str:
+    """Return the innermost loop of the nest that runs over a level of the operand."""
+    return [loop for loop in nest(config) if f"kind_{loop}" in config][-1]
+
+
+def compressed(config: Earlier, loop: str) -> bool:
+    """Whether a loop runs over the coordinates that occur."""
+    return config.get(f"kind_{loop}") in COMPRESSED
+
+
+def loop_axes(config: Earlier, modes: tuple[str, ...]) -> dict[str, Axis]:
+    """Return the axis that each loop runs over: where rows have slots or diagonals, the last index stands for them."""
+    sizes = splits(config)
+    axes = {loop: _axis(loop, sizes) for loop in strings(config["order"])}
+    last = f"{modes[-1]}1"
+    if config["layout"] == "slots":
+        axes[last] = Axis(modes[-1], "slot")
+    if config["layout"] == "diagonals":
+        axes[last] = Axis(modes[-1], "diagonal", modes[0])
+    return axes
+
+
+def _axis(loop: str, sizes: Mapping[str, int]) -> Axis:
+    mode = loop[:-1]
+    if mode not in sizes:
+        return Axis(mode)
+    return Axis(mode, "outer" if loop[-1] == "1" else "inner")
+
+
+def stored_format(config: Earlier, modes: tuple[str, ...]) -> Format:
+    """Return the format of the operand, whose indices are ``modes``."""
+    sizes = {mode: size for mode, size in splits(config).items() if mode in modes}
+    row_order = {} if config["rows"] == "own" else {modes[0]: str(config["rows"])}
+    return Format(modes, _stored_levels(config, modes), sizes, row_order)
+
+
+def _stored_levels(config: Earlier, modes: tuple[str, ...]) -> tuple[Level, ...]:
+    """Return the levels of the operand, from the root down."""
+    axes, stored = loop_axes(config, modes), stored_loops(config)
+    single = ShortSingle if config["short"] else Single
+    if config["layout"] == "list":
+        first, *others = stored
+        return (Repeated(axes[first]), *(single(axes[loop]) for loop in others))
+    found: list[Level] = [
+        Slots(axes[loop]) if axes[loop].part == "slot" else LEVELS[str(config[f"kind_{loop}"])](axes[loop])
+        for loop in stored
+    ]
+    if config["layout"] == "slots":
+        found.append(single(Axis(modes[-1])))
+    return tuple(found)
+
+
+# -- the tile and the size of the code -----------------------------------------------------------------
+
+
+def gathers(config: Earlier) -> bool:
+    """Whether the tile runs along a compressed level."""
+    return compressed(config, str(config["tile"]))
+
+
+def tile_extent(config: Earlier, workload: Workload) -> int:
+    """Return the number of iterations of the tiled loop."""
+    index = str(config["tile"])[:-1]
+    size, inner = workload.sizes[index], split(config, index)
+    return size if inner == 1 else min(inner, size)
+
+
+def block_copies(config: Earlier) -> int:
+    """Return how many copies of the innermost body unrolled blocks make."""
+    return math.prod(split(config, loop[:-1]) for loop in block_loops(config))
+
+
+def strips(config: Earlier) -> int:
+    """Return how many copies a tile makes: full strips, their halves, an overlapping one, narrower ones."""
+    if config["tile"] == "none":
+        return 1
+    vectors = number(config["vectors"])
+    if config["bound"]:
+        return MAX_STRIPS * vectors + 4
+    copies = 0
+    while vectors:
+        vectors, copies = vectors // 2, copies + vectors
+    return copies + 4
+
+
+def prefetched(config: Earlier, workload: Workload) -> str:
+    """Return the dense operand whose rows the innermost stored loop reaches."""
+    index, sparse = innermost_stored(config)[:-1], operand(workload).tensor
+    return next(
+        access.tensor
+        for access in workload.assignment.accesses
+        if access.tensor != sparse and index in access.indices
+    )

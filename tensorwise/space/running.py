@@ -1,0 +1,277 @@
+"""The Params that say how the nest runs on a CPU: threads, vector registers, copies of the body, prefetches.
+
+From WACO's SuperSchedule (Table 4.1): the parallel loop and its chunk. Ours: register tile, unrolling, prefetch,
+balanced parts and serial runs.
+"""
+
+import math
+from typing import Final
+
+from tensorwise.program.accumulate import MAX_COPIES
+from tensorwise.program.einsum import Assignment
+from tensorwise.program.schedule import CONSTANT_SPLIT
+from tensorwise.program.workload import Workload
+from tensorwise.space.config import Value
+from tensorwise.space.param import Earlier, Param, powers
+from tensorwise.space.params import Choice, Flag, PowerOfTwo
+from tensorwise.space.readings import (
+    block_copies,
+    compressed,
+    constant,
+    gathers,
+    innermost_stored,
+    loops_of,
+    nest,
+    operand,
+    prefetched,
+    split,
+    stored_loops,
+    strings,
+    strips,
+    tile_extent,
+)
+from tensorwise.toolchain.processor import vector_bytes
+
+VECTOR_BYTES: Final = (16, 32, 64)
+"""Vector widths of SSE and NEON, AVX2, AVX-512."""
+VECTORS: Final = (1, 2, 4, 8, 12, 16)
+"""Vectors of a tile."""
+UNROLLED: Final = (1, 2, 4, 8)
+"""Copies of the innermost stored loop."""
+MOST_UNROLLED: Final = 64
+"""Copies of the innermost body, beyond which a kernel overflows registers and instruction cache."""
+PREFETCHED_BYTES: Final = 4 * 2**20
+"""Operands above this many bytes miss the second-level cache often enough to be asked for ahead."""
+LONGEST_BOUND: Final = 512
+"""Extents up to this are worth compiling in; for longer ones a loop over strips costs nothing."""
+MOST_PRIVATE_BYTES: Final = 2**28
+"""Outputs up to this size are copied for each thread that adds to them."""
+
+
+def running(assignment: Assignment) -> list[Param]:
+    """Return the Params in the order in which they are chosen."""
+    loops = loops_of(assignment.indices)
+    return [
+        Choice(
+            "parallel", ("none", *loops), binds="compile",
+            doc="Loop whose iterations are handed to threads; inner loops are entered too often to share",
+            narrow=lambda earlier, w: ("none", *_shareable(earlier, w)),
+            prefer=lambda earlier, w: _shareable(earlier, w)[0],
+        ),
+        Choice(
+            "policy", ("dynamic", "balanced"), binds="compile", prefer="balanced",
+            doc="Chunks handed out as threads get free, or parts with equal numbers of entries; parts can be "
+            "computed for the operand's outermost level only",
+            narrow=_policy_domain,
+        ),
+        PowerOfTwo(
+            "chunk", 1, 256, binds="call", prefer=32,
+            doc="Iterations that a thread takes at a time; past 256 threads run out of chunks (Table 4.1)",
+            narrow=lambda earlier, w: powers(1, 256) if earlier["policy"] == "dynamic" else None,
+        ),
+        PowerOfTwo(
+            "parts", 1, 16, binds="call", prefer=4,
+            doc="Balanced parts a thread; more even out other load, fewer keep neighbours together",
+            narrow=lambda earlier, w: powers(1, 16) if earlier["policy"] == "balanced" else None,
+        ),
+        Choice(
+            "reduction", ("atomic", "private"), binds="compile", prefer="private",
+            doc="How threads share outputs when they split a reduced index; a private copy a thread must fit",
+            narrow=_reduction_domain,
+        ),
+        Choice(
+            "tile", ("none", *loops), binds="compile",
+            doc="Dense loop that runs in vector registers; lanes cannot be searched for, so every level of the "
+            "operand that they reach must be uncompressed",
+            narrow=_tile_domain, prefer=_default_tile,
+        ),
+        Choice(
+            "vectors", VECTORS, binds="compile",
+            doc="Vectors of a tile; machines have 16 to 32 vector registers, and one is needed for operands",
+            narrow=_vectors_domain, prefer=_default_vectors,
+        ),
+        Choice(
+            "vector_bytes", VECTOR_BYTES, binds="compile",
+            doc="Bytes of a vector: SSE and NEON, AVX2, AVX-512; not wider than the machine's registers",
+            narrow=_vector_bytes_domain,
+            prefer=lambda earlier, w: 4 * w.dtype.itemsize if gathers(earlier) else vector_bytes(),
+        ),
+        Flag(
+            "bound", binds="compile",
+            doc="Compile the extent of the tiled dense index in: no loops over strips, no rest; worth a kernel of its "
+            "own where strips are entered for each entry, as in SDDMM",
+            narrow=_bound_domain,
+            prefer=lambda earlier, w: _tiled(earlier) in w.assignment.reduced,
+        ),
+        Flag(
+            "unroll_blocks", binds="compile", prefer=True,
+            doc=f"Unroll dense inner loops of splits up to {CONSTANT_SPLIT} completely, at most {MOST_UNROLLED} copies",
+            narrow=_blocks_domain,
+        ),
+        Choice(
+            "unroll", UNROLLED, binds="compile",
+            doc="Copies of the innermost stored loop with accumulators of their own, to overlap latencies",
+            narrow=_unroll_domain, prefer=lambda earlier, w: 1 if earlier["tile"] != "none" else 4,
+        ),
+        Choice(
+            "prefetch", (0, 4, 8, 16, 32), binds="compile",
+            doc="Entries ahead of which rows of a dense operand are asked for; a row must be worth a cache line",
+            narrow=_prefetch_domain, prefer=_default_prefetch,
+        ),
+    ]  # fmt: skip
+
+
+# -- threads -------------------------------------------------------------------------------------------
+
+
+def _shareable(earlier: Earlier, w: Workload) -> tuple[str, ...]:
+    """The outer two loops, without reduced ones where partial results cannot be shared."""
+    outer = [loop for loop in nest(earlier) if earlier.get(f"kind_{loop}") != "B"][:2]
+    single, reduced = w.assignment.monoid.single, w.assignment.reduced
+    return tuple(loop for loop in outer if single or loop[:-1] not in reduced) or ("none",)
+
+
+def _policy_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
+    """Parts are balanced where the parallel loop is the outermost one and the operand's outermost level."""
+    if earlier["parallel"] == "none":
+        return None
+    balanceable = earlier["parallel"] == nest(earlier)[0] == stored_loops(earlier)[0]
+    return ("dynamic", "balanced") if balanceable else ("dynamic",)
+
+
+def _reduction_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
+    """It applies where two threads can meet in one element of the output."""
+    parallel, layout, stored = str(earlier["parallel"]), earlier["layout"], operand(w).indices
+    if parallel == "none":
+        return None
+    reduced = parallel[:-1] not in w.assignment.output.indices
+    # Different iterations over slots, diagonals or a list meet the same coordinates.
+    repeated = (layout in ("slots", "diagonals") and parallel == f"{stored[-1]}1") or (
+        layout == "list" and parallel[:-1] in stored
+    )
+    if not reduced and (not repeated or w.keeps_pattern):
+        return None
+    fits = math.prod(w.output_shape) * w.dtype.itemsize <= MOST_PRIVATE_BYTES
+    return ("private", "atomic") if fits else ("atomic",)
+
+
+# -- vector registers ----------------------------------------------------------------------------------
+
+
+def _tiled(earlier: Earlier) -> str:
+    """The index whose loop runs in vector registers."""
+    return str(earlier["tile"])[:-1]
+
+
+def _dense_indices(w: Workload) -> list[str]:
+    """Indices that only dense operands and the output have."""
+    return [index for index in w.assignment.indices if index not in operand(w).indices]
+
+
+def _tile_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...]:
+    if not w.assignment.monoid.single:
+        return ("none",)
+    return ("none", *(loop for loop in nest(earlier) if _runs_in_lanes(loop, earlier, w)))
+
+
+def _runs_in_lanes(loop: str, earlier: Earlier, w: Workload) -> bool:
+    """Whether neighbouring iterations of a loop can be the lanes of vectors."""
+    assignment, sparse = w.assignment, operand(w)
+    layout, own, last = earlier["layout"], stored_loops(earlier), f"{sparse.indices[-1]}1"
+    if loop == earlier["parallel"] or (loop[-1] == "1" and split(earlier, loop[:-1]) > 1):
+        return False  # lanes of an outer part would be strided
+    if layout != "coordinates" and loop == last:
+        return False
+    if loop not in own:
+        return True
+    if layout == "list":
+        return False
+    if layout != "coordinates" and sparse.indices[-1] in assignment.output.indices:
+        return False  # lanes that are padding would have no place of their own in the output
+    if compressed(earlier, loop):
+        # Strips along a compressed level gather; it has to be the last one and the innermost loop.
+        innermost = layout == "coordinates" and loop == own[-1] == strings(earlier["order"])[-1]
+        return innermost and loop[:-1] in assignment.reduced
+    dense_below = all(earlier[f"kind_{below}"] == "U" for below in own[own.index(loop) :])
+    # A masked program cannot run in lanes.
+    return dense_below and not w.keeps_pattern and assignment.annihilated_by(sparse.tensor)
+
+
+def _default_tile(earlier: Earlier, w: Workload) -> Value:
+    """The innermost loop over a dense-only index, else the innermost loop: gathered loads beat scalar ones."""
+    order, dense = nest(earlier), _dense_indices(w)
+    if dense:
+        return [loop for loop in order if loop[:-1] in dense][-1]
+    if earlier["layout"] in ("slots", "diagonals"):
+        return next((loop for loop in order if loop[-1] == "0"), "none")
+    return order[-1] if order[-1] != earlier["parallel"] else "none"
+
+
+def _vectors_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
+    if earlier["tile"] == "none":
+        return None
+    most = max(1, tile_extent(earlier, w) * w.dtype.itemsize // VECTOR_BYTES[0])
+    return tuple(count for count in VECTORS if count <= most)
+
+
+def _default_vectors(earlier: Earlier, w: Workload) -> Value:
+    """As many registers as the output tile fills, up to half of those that AVX2 has; one where it gathers."""
+    if gathers(earlier):
+        return 1
+    if _tiled(earlier) not in w.assignment.output.indices:
+        return 2
+    return max(1, min(8, tile_extent(earlier, w) * w.dtype.itemsize // VECTOR_BYTES[1]))
+
+
+def _vector_bytes_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
+    if earlier["tile"] == "none":
+        return None
+    widest = min(
+        tile_extent(earlier, w) * w.dtype.itemsize, vector_bytes()
+    )  # compilers keep wider types in memory
+    return tuple(width for width in VECTOR_BYTES if width == VECTOR_BYTES[0] or width <= widest)
+
+
+def _bound_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
+    """It applies where the tile runs over a short dense index in one piece."""
+    index = _tiled(earlier)
+    whole = index in _dense_indices(w) and split(earlier, index) == 1
+    return (True, False) if whole and w.sizes[index] <= LONGEST_BOUND else None
+
+
+# -- copies of the body, and prefetches ----------------------------------------------------------------
+
+
+def _blocks_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
+    copies = block_copies(earlier)
+    if copies == 1:
+        return None
+    return (True, False) if copies <= MOST_UNROLLED and copies * strips(earlier) <= MAX_COPIES else (False,)
+
+
+def _unroll_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
+    loop = innermost_stored(earlier)
+    if loop in (earlier["tile"], earlier["parallel"]) or constant(earlier, loop):
+        return None
+    body = strips(earlier) * (block_copies(earlier) if earlier["unroll_blocks"] else 1)
+    return tuple(factor for factor in UNROLLED if factor == 1 or (factor + 1) * body <= MAX_COPIES)
+
+
+def _prefetch_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
+    """It applies where the innermost stored loop jumps about in a dense operand."""
+    loop, sparse = innermost_stored(earlier), operand(w).tensor
+    whole = loop[-1] == "1" and split(earlier, loop[:-1]) == 1
+    jumps = earlier["layout"] == "coordinates" and compressed(earlier, loop)
+    dense = [access for access in w.assignment.accesses if access.tensor != sparse]
+    reached = any(loop[:-1] in access.indices for access in dense)
+    return (0, 4, 8, 16, 32) if whole and jumps and reached else None
+
+
+def _default_prefetch(earlier: Earlier, w: Workload) -> Value:
+    """Prefetch rows of an operand that does not stay in a core's own cache; one that does only pays for it."""
+    in_registers = _tiled(earlier) in w.assignment.output.indices
+    if not in_registers or _prefetch_domain(earlier, w) is None:
+        return 0
+    access = w.assignment.access(prefetched(earlier, w))
+    extent = math.prod(w.sizes[index] for index in access.indices)
+    return 8 if extent * w.dtype_of(access.tensor).itemsize > PREFETCHED_BYTES else 0

@@ -15,6 +15,7 @@ from tensorwise.program.program import Apart, Program
 from tensorwise.program.schedule import (
     Bound,
     Directive,
+    Factor,
     Parallel,
     Prefetch,
     Reorder,
@@ -36,6 +37,7 @@ from tensorwise.space.readings import (
     prefetched,
     splits,
     stored_format,
+    summed_apart,
 )
 from tensorwise.space.running import running
 from tensorwise.space.space import Rule, Space
@@ -73,9 +75,11 @@ class CpuSpace(Space):
             directives.append(Bound(tile[:-1], workload.sizes[tile[:-1]]))
         if config["unroll_blocks"]:
             directives.extend(Unroll(axes[loop].name) for loop in block_loops(config))
-        factor = config["unroll"]
-        if factor is not None and factor != 1:
-            directives.append(Unroll(axes[innermost_stored(config)].name, number(factor)))
+        copies = config["unroll"]
+        if copies is not None and copies != 1:
+            directives.append(Unroll(axes[innermost_stored(config)].name, number(copies)))
+        if config["factor"]:
+            directives.append(Factor(axes[str(summed_apart(config, workload))].name))
         if config["prefetch"]:
             directives.append(Prefetch(prefetched(config, workload), number(config["prefetch"])))
         formats = {name: stored_format(config, modes)}

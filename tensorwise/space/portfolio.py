@@ -6,7 +6,7 @@ from tensorwise.errors import InputError
 from tensorwise.program.workload import Workload
 from tensorwise.space.apart import APART
 from tensorwise.space.config import Config
-from tensorwise.space.running import VECTOR_BYTES
+from tensorwise.space.running import UNROLLED, VECTOR_BYTES
 from tensorwise.space.space import Space
 from tensorwise.space.structures import (
     Partial,
@@ -20,6 +20,9 @@ from tensorwise.space.structures import (
 
 BLOCKS = ((2, 2), (4, 4), (2, 1), (4, 1), (8, 1), (1, 4), (8, 8), (1, 8))
 """Heights and widths of dense blocks."""
+
+STRIPS = (64, 128, 256, 1024, 8192)
+"""Widths of strips of columns: rows of a dense operand that stay in a core's first cache, its second, the shared one."""
 
 
 def portfolio(space: Space, workload: Workload) -> list[Config]:
@@ -47,11 +50,13 @@ def _partials(space: Space, workload: Workload) -> list[Partial]:
     partials.append({"parallel": "none"})
     if start["tile"] != "none":
         partials.extend({"vectors": vectors} for vectors in (1, 2, 4, 12))
-    partials.extend({"unroll": factor} for factor in (1, 2, 8))
+    partials.extend({"unroll": copies} for copies in UNROLLED)
+    partials.append({"factor": not start["factor"]})
     if start["bound"] is not None:
         partials.extend(
             {"bound": flag, "vectors": vectors} for flag in (True, False) for vectors in (1, 2, 4, 8)
         )
+        partials.append({"bound": True, "unroll": 2})
     partials.extend({"prefetch": distance} for distance in (8, 16))
     if along:
         partials.extend({"tile": "none", "unroll": factor} for factor in (1, 2, 4, 8))
@@ -60,7 +65,7 @@ def _partials(space: Space, workload: Workload) -> list[Partial]:
     partials.extend(as_stored(start, workload))
     for height, width in BLOCKS:
         partials.extend(blocks(space, workload, height, width))
-    for width in (1024, 8192):
+    for width in STRIPS:
         partials.extend(column_strips(start, workload, width))
     kind = "C16" if workload.sizes[columns] <= 2**16 else "C"
     partials.extend(

@@ -161,6 +161,38 @@ def _stored_levels(config: Earlier, modes: tuple[str, ...]) -> tuple[Level, ...]
     return tuple(found)
 
 
+def summed_apart(config: Earlier, workload: Workload) -> str | None:
+    """Return the loop from which on a sum has factors of its own that the others can be multiplied with later.
+
+    From there on only one reduced index has loops: what else the term holds does not change. None where all of it
+    does, or where a sum could be empty and 0 meet an infinite factor: below levels that store every coordinate.
+    """
+    assignment, sparse, order = workload.assignment, operand(workload), nest(config)
+    summed = [place for place, loop in enumerate(order) if loop[:-1] in assignment.reduced]
+    if assignment.reduction != "sum" or len(assignment.factors) < 2 or not summed:
+        return None
+    index, first = order[summed[-1]][:-1], summed[-1]
+    for place in reversed(summed):
+        if order[place][:-1] != index:
+            break
+        first = place
+    inside = order[first:]
+    stays = [
+        access for access in assignment.accesses
+        if (set(inside).isdisjoint(stored_loops(config)) if access == sparse else index not in access.indices)
+    ]  # fmt: skip
+    kept = any(loop[:-1] in assignment.output.indices for loop in inside)
+    if not stays or len(stays) == len(assignment.accesses) or kept or config["parallel"] in inside:
+        return None
+    own = stored_loops(config)
+    below = [loop for loop in own if loop in inside]
+    if not below:
+        return order[first]
+    above = own[max(0, len(own) - len(below) - 1) :]
+    known = config["layout"] == "coordinates" and config["levels_follow_loops"] and len(above) > len(below)
+    return order[first] if known and all(compressed(config, loop) for loop in above) else None
+
+
 # -- the tile and the size of the code -----------------------------------------------------------------
 
 

@@ -28,6 +28,7 @@ from tensorwise.space.readings import (
     stored_loops,
     strings,
     strips,
+    summed_apart,
     tile_extent,
 )
 from tensorwise.toolchain.processor import vector_bytes
@@ -44,6 +45,8 @@ PREFETCHED_BYTES: Final = 4 * 2**20
 """Operands above this many bytes miss the second-level cache often enough to be asked for ahead."""
 LONGEST_BOUND: Final = 512
 """Extents up to this are worth compiling in; for longer ones a loop over strips costs nothing."""
+SHORT_SUM_BYTES: Final = 256
+"""Sums over dense indices up to this size keep one accumulator, and copies of the loop around them pay."""
 MOST_PRIVATE_BYTES: Final = 2**28
 """Outputs up to this size are copied for each thread that adds to them."""
 
@@ -104,6 +107,13 @@ def running(assignment: Assignment) -> list[Param]:
             prefer=lambda earlier, w: _tiled(earlier) in w.assignment.reduced,
         ),
         Flag(
+            "factor", binds="compile",
+            doc="Sum the factors that change in the innermost reduced index's loops, and multiply the sum by the others: "
+            "SDDMM's values once an entry, a factor of MTTKRP once a fibre, which pays for fibres of some length",
+            narrow=lambda earlier, w: (True, False) if summed_apart(earlier, w) else None,
+            prefer=lambda earlier, w: summed_apart(earlier, w) not in stored_loops(earlier),
+        ),
+        Flag(
             "unroll_blocks", binds="compile", prefer=True,
             doc=f"Unroll dense inner loops of splits up to {CONSTANT_SPLIT} completely, at most {MOST_UNROLLED} copies",
             narrow=_blocks_domain,
@@ -111,7 +121,7 @@ def running(assignment: Assignment) -> list[Param]:
         Choice(
             "unroll", UNROLLED, binds="compile",
             doc="Copies of the innermost stored loop with accumulators of their own, to overlap latencies",
-            narrow=_unroll_domain, prefer=lambda earlier, w: 1 if earlier["tile"] != "none" else 4,
+            narrow=_unroll_domain, prefer=_default_unroll,
         ),
         Choice(
             "prefetch", (0, 4, 8, 16, 32), binds="compile",
@@ -219,8 +229,15 @@ def _default_vectors(earlier: Earlier, w: Workload) -> Value:
     if gathers(earlier):
         return 1
     if _tiled(earlier) not in w.assignment.output.indices:
-        return 2
+        return 1 if _sums_little(earlier, w) else 4 if _tiled(earlier) in _dense_indices(w) else 2
     return max(1, min(8, tile_extent(earlier, w) * w.dtype.itemsize // VECTOR_BYTES[1]))
+
+
+def _sums_little(earlier: Earlier, w: Workload) -> bool:
+    """Whether the tile sums so few vectors of dense operands that folding them costs as much."""
+    index = _tiled(earlier)
+    dense = index in w.assignment.reduced and index in _dense_indices(w)
+    return dense and tile_extent(earlier, w) * w.dtype.itemsize <= SHORT_SUM_BYTES
 
 
 def _vector_bytes_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
@@ -255,6 +272,11 @@ def _unroll_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
         return None
     body = strips(earlier) * (block_copies(earlier) if earlier["unroll_blocks"] else 1)
     return tuple(factor for factor in UNROLLED if factor == 1 or (factor + 1) * body <= MAX_COPIES)
+
+
+def _default_unroll(earlier: Earlier, w: Workload) -> Value:
+    """Copies overlap latencies where nothing else does, and fold short sums together."""
+    return 4 if earlier["tile"] == "none" or (earlier["bound"] and _sums_little(earlier, w)) else 1
 
 
 def _prefetch_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:

@@ -14,6 +14,9 @@ from tensorwise.toolchain.processor import vector_bytes
 Partial: TypeAlias = dict[str, Value]
 """Some choices of a config; the space completes them."""
 
+MEETINGS = 0.5
+"""Entries that a row has in a strip of columns on average, below which walking the strips costs more than it saves."""
+
 
 def rows_and_columns(workload: Workload) -> tuple[str, str]:
     """Return the first and the last index of the operand."""
@@ -21,11 +24,13 @@ def rows_and_columns(workload: Workload) -> tuple[str, str]:
     return indices[0], indices[-1]
 
 
-def blocks(space: Space, workload: Workload, height: int, width: int) -> list[Partial]:
+def blocks(
+    space: Space, workload: Workload, height: int, width: int, given: Partial | None = None
+) -> list[Partial]:
     """Dense blocks below compressed block columns: unrolled, and column-major with a column in a vector."""
     rows, columns = rows_and_columns(workload)
     sizes: Partial = {f"split_{rows}": height, f"split_{columns}": width}
-    block = space.complete(sizes, workload)
+    block = space.complete({**(given or {}), **sizes}, workload)
     if any(block[name] != size for name, size in sizes.items()):
         return []  # too much fill-in for this operand: a rule put something else in its place
     kinds = [name for name in block if name.startswith("kind_")]
@@ -52,7 +57,8 @@ def blocks(space: Space, workload: Workload, height: int, width: int) -> list[Pa
 def column_strips(start: Earlier, workload: Workload, width: int) -> list[Partial]:
     """Compressed rows of strips of columns, so that what they gather stays in a cache; none in a narrow operand."""
     rows, columns = rows_and_columns(workload)
-    if workload.sizes[columns] < 2 * width:
+    strips = -(-workload.sizes[columns] // width)
+    if strips < 2 or workload.entries.nnz < MEETINGS * strips * workload.sizes[rows]:
         return []
     loops = [loop for loop in strings(start["order"]) if loop != f"{columns}1"]
     strip: Partial = {
@@ -64,7 +70,9 @@ def column_strips(start: Earlier, workload: Workload, width: int) -> list[Partia
         "parallel": f"{rows}1",
         "policy": "dynamic",
     }
-    return [strip]
+    if start["bound"] is None:
+        return [strip]
+    return [strip, *({**strip, "bound": True, "unroll": copies} for copies in (1, 2))]
 
 
 def as_stored(start: Earlier, workload: Workload) -> list[Partial]:
@@ -122,10 +130,10 @@ def _rows_in_lanes(workload: Workload, vectors: int) -> Partial:
 def dense_columns(space: Space, workload: Workload) -> Partial:
     """Columns that a group of rows shares: dense pieces as high as the group, below rows that have any."""
     rows, _ = rows_and_columns(workload)
-    wide: Partial = {
-        "vectors": max(1, vector_bytes() // VECTOR_BYTES[1])
-    }  # eight accumulators of each vector
-    return {**wide, **blocks(space, workload, GROUP, 1)[-1], f"kind_{rows}1": "C"}
+    # eight accumulators of each vector
+    wide: Partial = {"vectors": max(1, vector_bytes() // VECTOR_BYTES[1])}
+    found = blocks(space, workload, GROUP, 1, {f"kind_{rows}1": "C"})
+    return {**wide, **(found[-1] if found else {}), f"kind_{rows}1": "C"}
 
 
 def long_rows(workload: Workload) -> Partial:

@@ -9,7 +9,7 @@ from typing import final
 
 import numpy as np
 
-from tensorwise.errors import InputError
+from tensorwise.errors import InputError, ScheduleError
 from tensorwise.program.kernel import BoundKernel, Kernel, address
 from tensorwise.program.packed import Kernels, PackedOperands, arranged, compute, packed_parts
 from tensorwise.program.plan import Plan
@@ -177,13 +177,19 @@ class BoundProgram(BoundKernel):
 
     def resized(self, workload: Workload) -> "BoundProgram":
         """Return the same program and packed operands for a workload that differs in dense-only extents."""
-        parts = [
-            PackedOperands(
-                packed.program.fitting(workload), workload, self.threads, packed.tensors, packed.part
+        return self.over(self.program.fitting(workload), workload)
+
+    def over(self, program: Program, workload: Workload) -> "BoundProgram":
+        """Return another program that stores its operands alike, on these packed ones; ScheduleError if it does not."""
+        if program.format_texts != self.program.format_texts:
+            raise ScheduleError(
+                f"the operands are packed as {self.program.format_text}, the program wants {program.format_text}"
             )
-            for packed in self._parts
+        parts = [
+            PackedOperands(part, workload, self.threads, packed.tensors, packed.part)
+            for part, packed in zip(program.parts, self._parts, strict=True)
         ]
-        return BoundProgram(self.program.fitting(workload), workload, self.threads, parts)
+        return BoundProgram(program, workload, self.threads, parts)
 
     @property
     def tensors(self) -> dict[str, Tensor]:

@@ -10,7 +10,22 @@ from itertools import count
 from typing import Final
 
 from tensorwise.codegen import ir
-from tensorwise.codegen.ir import Const, Expr, Fold, For, If, Let, Load, Op, Reg, Set, Stmt, Store, Var
+from tensorwise.codegen.ir import (
+    Const,
+    Expr,
+    Fold,
+    For,
+    If,
+    Let,
+    Load,
+    Op,
+    Reduce,
+    Reg,
+    Set,
+    Stmt,
+    Store,
+    Var,
+)
 
 COUNT: Final = 4
 """Vectors folded together: as many as lanes of the shortest vectors, so that the last step needs no shuffle more."""
@@ -51,12 +66,12 @@ class _Body:
 
     def rewritten(self) -> ir.Block:
         """Return the body with as many groups of four as it has."""
-        if not all(isinstance(s, Let | Reg | Set | Store) for s in self.body):
+        if not all(isinstance(s, Let | Reg | Set | Store | Reduce) for s in self.body):
             return self.body
-        written = {s.buffer for s in self.body if isinstance(s, Store)}
+        written = {s.buffer for s in self.body if isinstance(s, Store | Reduce)}
         if any(_reads(expr, written) for s in self.body for expr in ir.expressions(s)):
             return self.body
-        stores = [(place, s) for place, s in enumerate(self.body) if isinstance(s, Store)]
+        stores = [(place, s) for place, s in enumerate(self.body) if isinstance(s, Store | Reduce)]
         gone: set[int] = set()
         after: list[Stmt] = []
         for first in range(0, len(stores) - COUNT + 1, COUNT):
@@ -70,13 +85,13 @@ class _Body:
         kept = [s for place, s in enumerate(self.body) if place not in gone]
         return tuple([*_used(kept, after), *after])
 
-    def group(self, stores: Sequence[Store]) -> list[Stmt] | None:
-        """Return the statements that take the place of four stores, where each holds one fold."""
+    def group(self, stores: Sequence[Store | Reduce]) -> list[Stmt] | None:
+        """Return the statements that take the place of four stores or updates, where each holds one fold."""
         folds = [self.fold(store.value) for store in stores]
         found = [fold for fold in folds if fold is not None]
         if (
             len(found) < COUNT
-            or len({s.buffer for s in stores}) > 1
+            or len({_target(s) for s in stores}) > 1
             or len({f.vector.type for f in found}) > 1
         ):
             return None
@@ -90,7 +105,7 @@ class _Body:
             return None
         return [
             Let(var, ir.Folds("add", tuple(f.vector for f in found))),
-            Store(stores[0].buffer, index, value),
+            replace(stores[0], index=index, value=value),
         ]
 
     def fold(self, expr: Expr) -> Fold | None:
@@ -128,6 +143,11 @@ class _Body:
         if len(whole) < len(inside):
             return None
         return Load(first.buffer, whole[0]) if isinstance(first, Load) else ir.compute(first.name, *whole)
+
+
+def _target(statement: Store | Reduce) -> tuple[object, ...]:
+    how = (statement.operator, statement.atomic) if isinstance(statement, Reduce) else ()
+    return (statement.buffer, *how)
 
 
 def _apart(start: Expr, expr: Expr) -> int | None:

@@ -63,6 +63,7 @@ class _Body:
     def __init__(self, body: ir.Block, names: Iterator[int]) -> None:
         self.body, self.names = body, names
         self.lets: Mapping[Expr, Expr] = {s.var: s.value for s in body if isinstance(s, Let)}
+        self.last_set = {s.var: place for place, s in enumerate(body) if isinstance(s, Set)}
 
     def rewritten(self) -> ir.Block:
         """Return the body with as many groups of four as it has."""
@@ -89,6 +90,8 @@ class _Body:
         """Return the statements that take the place of four stores or updates, where each holds one fold."""
         folds = [self.fold(store.value) for store in stores]
         found = [fold for fold in folds if fold is not None]
+        if any(self.sets_after(store, fold) for store, fold in zip(stores, folds, strict=True) if fold):
+            return None
         if (
             len(found) < COUNT
             or len({_target(s) for s in stores}) > 1
@@ -108,6 +111,11 @@ class _Body:
             replace(stores[0], index=index, value=value),
         ]
 
+    def sets_after(self, store: Store | Reduce, fold: Fold) -> bool:
+        """Whether a register that is folded is used again behind its copy, so that the fold cannot wait."""
+        place = self.body.index(store)
+        return any(self.last_set.get(var, -1) > place for var in ir.variables(fold.vector))
+
     def fold(self, expr: Expr) -> Fold | None:
         """Return the only fold in an expression, looking behind names; None where there is none, or several."""
         if isinstance(expr, Fold):
@@ -121,11 +129,12 @@ class _Body:
         first = parts[0]
         if all(part in known for part in parts):
             return known[first]
-        if all(part == first for part in parts) and not isinstance(first, Fold):
-            return ir.widen(first, COUNT)
         if all(part in self.lets for part in parts):
             return self.packed([self.lets[part] for part in parts], known)
-        if all(_apart(first, part) == number for number, part in enumerate(parts)):
+        fixed = self.last_set.keys().isdisjoint(v for part in parts for v in ir.variables(part))
+        if fixed and all(part == first for part in parts) and not isinstance(first, Fold):
+            return ir.widen(first, COUNT)
+        if fixed and all(_apart(first, part) == number for number, part in enumerate(parts)):
             return ir.Ramp(first, COUNT)
         if any(part.type.lanes > 1 for part in parts):
             return None

@@ -91,6 +91,15 @@ def test_copies_that_do_not_line_up_stay() -> None:
         assert fold_together(given) == given
 
 
+def test_copies_that_share_a_register_stay() -> None:
+    vector, body = Var("v", ir.Type("f32", 8)), []
+    for n in range(COUNT):
+        body.append(Set(vector, Load(A, Ramp((P + n) * 8, 8))))
+        body.append(Store(OUT, P + n, Fold("add", vector)))
+    given = kernel(Reg(vector, ir.widen(Const(0.0, ir.Type("f32")), 8)), loop(*body, step=COUNT))
+    assert fold_together(given) == given
+
+
 @pytest.mark.parametrize("elem", ["float32", "float64", "float16"])
 @pytest.mark.parametrize("lanes", [2, 4, 8, 16])
 @pytest.mark.parametrize(

@@ -92,7 +92,8 @@ def test_copies_that_do_not_line_up_stay() -> None:
 
 
 def test_copies_that_share_a_register_stay() -> None:
-    vector, body = Var("v", ir.Type("f32", 8)), []
+    vector = Var("v", ir.Type("f32", 8))
+    body: list[ir.Stmt] = []
     for n in range(COUNT):
         body.append(Set(vector, Load(A, Ramp((P + n) * 8, 8))))
         body.append(Store(OUT, P + n, Fold("add", vector)))

@@ -49,7 +49,7 @@ class Spool:
         self.results.mkdir(parents=True, exist_ok=True)
         (self.folder / "patterns").mkdir(exist_ok=True)
         self.damaged = 0
-        """Lines that were not whole: of workers that were killed while they wrote."""
+        """Lines that were not whole, as of workers that were killed while they wrote; their jobs are still to be done."""
         self.claims: dict[str, set[str]] = {}
         """Job id -> workers that said they would run it."""
         self.done: dict[str, str | None] = {}
@@ -69,7 +69,7 @@ class Spool:
         new = [job for job in jobs if job.id not in self._planned]
         if not new:
             return 0
-        for job in {job.digest: job for job in new}.values():
+        for job in {_kept(job): job for job in new}.values():
             target = self.folder / _kept(job)
             try:
                 if not target.exists():
@@ -105,7 +105,7 @@ class Spool:
             self._grew[worker] = time.monotonic()
             if "claim" in line:
                 self.claims.setdefault(str(line["claim"]), set()).add(worker)
-            elif "job" in line:
+            elif "error" in line or ("records" in line and self.results_of(line)):
                 self.done.setdefault(str(line["job"]), line.get("error"))
 
     def lines(self, read: dict[str, int] | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -128,8 +128,12 @@ class Spool:
                         self.damaged += 1
 
     def results_of(self, line: dict[str, Any]) -> list[Record]:
-        """Return the records in a line, each checked against its content id."""
-        return [Record.from_json(str(text)) for text in line["records"]]
+        """Return the records in a line; none, and one more damaged line, if one has not the content its id stands for."""
+        try:
+            return [Record.from_json(str(text)) for text in line["records"]]
+        except (InputError, TypeError):
+            self.damaged += 1
+            return []
 
     def rivals(self, job: str, worker: str, lease_s: float) -> set[str]:
         """Return the other workers that have claimed ``job`` and still show life."""
@@ -203,24 +207,21 @@ def gather(spool: Spool, store: Store) -> tuple[int, int]:
     """Append the results of all workers to ``store``; return how many jobs and records were new.
 
     May be done at any time and again: a job's records are appended in one transaction, and once, whichever of
-    several workers measured it. ``spool.done`` says afterwards what cannot be run, ``spool.damaged`` how many lines were
-    not whole; their jobs are still to be done.
+    several workers measured it. ``spool.done`` says afterwards what is done and what cannot be run.
     """
+    spool.refresh()
+    files = Spool(spool.folder)  # read from the beginning, and what is damaged is not counted again
     stored = store.jobs()
     finished = {
-        str(line["job"]) for _, line in spool.lines() if (line.get("job"), line.get("device")) in stored
+        str(line["job"]) for _, line in files.lines() if (line.get("job"), line.get("device")) in stored
     }
     jobs = new = 0
-    spool.damaged = 0
-    for _, line in spool.lines():
+    for _, line in files.lines():
         job = str(line.get("job"))
-        if "records" in line and job not in finished:
-            new += store.append(spool.results_of(line))
+        if "records" in line and job not in finished and (records := files.results_of(line)):
+            new += store.append(records)
             finished.add(job)
             jobs += 1
-    damaged = spool.damaged
-    spool.refresh()
-    spool.damaged = damaged
     return jobs, new
 
 
@@ -240,7 +241,7 @@ class SpoolExecutor(Executor):
         self._waiting: dict[str, Future[list[Record]]] = {}
         self._ended = threading.Event()
         self._read: dict[str, int] = {}
-        self._early: dict[str, dict[str, Any]] = {}
+        self._early: dict[str, list[Record] | MeasurementError] = {}
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
@@ -262,25 +263,23 @@ class SpoolExecutor(Executor):
     def _watch(self) -> None:
         while not self._ended.wait(_POLL_S / 5):
             for _, line in self._spool.lines(self._read):
-                if "job" in line:
-                    self._early.setdefault(str(line["job"]), line)
+                if "error" in line:
+                    self._early.setdefault(str(line["job"]), MeasurementError(str(line["error"])))
+                elif "records" in line and (records := self._spool.results_of(line)):
+                    self._early.setdefault(str(line["job"]), records)
             with self._lock:
                 known = self._early.keys() & self._waiting.keys()
                 ready = [(self._waiting.pop(job), self._early.pop(job)) for job in known]
-            for future, line in ready:
-                try:
-                    if "error" in line:
-                        raise MeasurementError(str(line["error"]))
-                    future.set_result(self._spool.results_of(line))
-                except BaseException as error:
-                    future.set_exception(error)
+            for future, result in ready:
+                if isinstance(result, MeasurementError):
+                    future.set_exception(result)
+                else:
+                    future.set_result(result)
 
 
 def _kept(job: Job) -> str:
     """Where a spool keeps the file of a job; the name ends as the file's does, which tells its kind."""
-    return (
-        f"patterns/{job.digest}-{Path(job.path).name}" if not job.path.startswith("patterns/") else job.path
-    )
+    return f"patterns/{job.digest}-{Path(job.path).name}"
 
 
 def _append(path: Path, text: str) -> None:

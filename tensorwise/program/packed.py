@@ -1,5 +1,6 @@
 """Operands of a program packed into its formats, and everything else that its kernel is handed."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -94,11 +95,8 @@ class PackedOperands:
         operand, _, kind = name.rpartition("_")
         made: np.ndarray | None = None
         if name == "work":
-            parallel = self.program.schedule.parallel
-            copies = self.threads if parallel and parallel.reduction == "private" else 1
-            made = np.empty(
-                copies * int(np.prod(self.workload.output_shape, dtype=np.int64)), self.workload.dtype
-            )
+            length = workspace_length(self.program, self.workload, self.threads)
+            made = np.empty(length, self.workload.dtype)
         elif operand in self.tensors and kind == "values":
             made = self.tensors[operand].values
         elif operand in self.tensors and kind == "source":
@@ -147,6 +145,13 @@ class PackedOperands:
         if parallel is None or parallel.policy != "balanced":
             return None
         return balanced_parts(next(iter(self.tensors.values())), self.threads * parallel.chunk)
+
+
+def workspace_length(program: Program, workload: Workload, threads: int) -> int:
+    """Return how many partial results a workspace holds, where a kernel has one: one output, or one a thread."""
+    parallel = program.schedule.parallel
+    copies = threads if parallel and parallel.reduction == "private" else 1
+    return copies * math.prod(workload.output_shape)
 
 
 def packed_parts(program: Program, workload: Workload, threads: int) -> tuple[list[PackedOperands], float]:

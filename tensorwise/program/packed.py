@@ -2,6 +2,8 @@
 
 import math
 import time
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,6 +17,10 @@ from tensorwise.tensor.partition import Part
 
 ROW_COST = 1
 """A row costs about as much as this many entries, when parts are balanced."""
+
+
+Kernels: TypeAlias = Sequence[Callable[[], int]]
+"""The kernel of each part, its arguments laid out; it returns its flag."""
 
 
 class PackedOperands:
@@ -140,11 +146,6 @@ class PackedOperands:
             return None
         return balanced_parts(next(iter(self.tensors.values())), self.threads * parallel.chunk)
 
-    def finish(self, out: np.ndarray) -> None:
-        """Give outputs that no entry reaches their value, where it is not the reduction's identity."""
-        if self.unreached is not None:
-            np.copyto(out, 0, where=self.unreached)
-
 
 def workspace_length(program: Program, workload: Workload, threads: int) -> int:
     """Return how many partial results a workspace holds, where a kernel has one: one output, or one a thread."""
@@ -167,6 +168,28 @@ def packed_parts(program: Program, workload: Workload, threads: int) -> tuple[li
         for one, part in zip(program.parts, parts, strict=True)
     ]
     return packed, time.perf_counter() - start
+
+
+def compute(
+    parts: Sequence[PackedOperands],
+    kernels: Kernels,
+    masked: Callable[[Sequence[np.ndarray]], Kernels],
+    held: Sequence[np.ndarray],
+) -> None:
+    """Run the parts' kernels on the dense operands and the output ``held``, for which they are laid out.
+
+    A kernel that raises its flag got a NaN, and padding may have met an Inf. Only the kernels that ``masked``
+    returns for ``held`` can tell, which raise none: they compute everything again.
+    """
+    first, out = parts[0], held[-1]
+    if first.program.accumulate:
+        out.fill(0)
+    for kernel in kernels:
+        if kernel():
+            compute(parts, masked(held), masked, held)
+            return
+    if first.unreached is not None:  # no entry gives these a value, and 0 is not the reduction's identity
+        np.copyto(out, 0, where=first.unreached)
 
 
 def arranged(operand: np.ndarray, by_columns: bool) -> np.ndarray:

@@ -107,7 +107,11 @@ class Tile:
 
 @dataclass(frozen=True)
 class Prefetch:
-    """Ask for the row of a dense operand that the sparse loop reaches ``distance`` entries later."""
+    """Ask for the row of a dense operand that the sparse loop reaches ``distance`` entries later.
+
+    That is the part of the row which a strip covers, or all of it where its extent is compiled in and a loop inside
+    walks it; else its first cache line.
+    """
 
     tensor: str
     distance: int

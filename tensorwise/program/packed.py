@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tensorwise.errors import ScheduleError
+from tensorwise.errors import MeasurementError, ScheduleError
 from tensorwise.program.plan import Plan
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload
@@ -182,14 +182,23 @@ def compute(
     returns for ``held`` can tell, which raise none: they compute everything again.
     """
     first, out = parts[0], held[-1]
-    if first.program.accumulate:
-        out.fill(0)
-    for kernel in kernels:
-        if kernel():
-            compute(parts, masked(held), masked, held)
-            return
+    if _flagged(first.program, kernels, out):
+        _flagged(first.program, masked(held), out)
     if first.unreached is not None:  # no entry gives these a value, and 0 is not the reduction's identity
         np.copyto(out, 0, where=first.unreached)
+
+
+def _flagged(program: Program, kernels: Kernels, out: np.ndarray) -> bool:
+    """Run the kernels up to one that raises its flag; return whether one did."""
+    if program.accumulate:
+        out.fill(0)
+    for kernel in kernels:
+        flag = kernel()
+        if flag:
+            if flag != 1:
+                raise MeasurementError(f"the kernel of {program.name} returned error {flag}")
+            return True
+    return False
 
 
 def arranged(operand: np.ndarray, by_columns: bool) -> np.ndarray:

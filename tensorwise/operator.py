@@ -19,7 +19,7 @@ from tensorwise.result import TuneResult
 from tensorwise.saving import read, save
 from tensorwise.space.cpu import cpu_space
 from tensorwise.tensor.fibertree import Tensor
-from tensorwise.transposed import sharing, transposed
+from tensorwise.transposed import over, transposed
 
 TRANSPOSED: Final = {"spmv": "spmv_t", "spmm": "spmm_t", "spmv_t": "spmv", "spmm_t": "spmm"}
 """Product with a matrix -> that with the matrix transposed."""
@@ -175,7 +175,7 @@ class Operator:
     def shape(self) -> tuple[int, ...]:
         """Shape of the matrix that it stands in for; of other operations, of the sparse operand."""
         shape = self.workload.entries.shape
-        return shape[::-1] if self.workload.op in ("spmv_t", "spmm_t") else shape
+        return shape[::-1] if self.workload.op.endswith("_t") else shape
 
     @property
     def dtype(self) -> np.dtype:
@@ -216,7 +216,11 @@ class Operator:
         return made if np.ndim(x) == 1 else made.reshape(-1, 1)
 
     def matmat(self, X: np.ndarray) -> np.ndarray:
-        """Return A X for X of shape (k, n); an operator for one vector takes the default schedule for n of them."""
+        """Return A X for X of shape (k, n).
+
+        An operator for one vector takes the default kernel for n of them, and stores what that wants once for all n,
+        unless it is stored already.
+        """
         self._as_matrix("matmat")
         X = self._converted(X)
         if X.ndim != 2 or X.shape[0] != self.shape[1]:
@@ -231,7 +235,7 @@ class Operator:
                 other = self._related(SEVERAL[self.workload.op], X.shape[1])
                 kernel = default_kernel(other)
                 packed = (self._bound, *(bound for _, bound in self._others.values()))
-                alike = filter(None, (sharing(bound, kernel, other) for bound in packed))
+                alike = filter(None, (over(bound, kernel, other) for bound in packed))
                 self._others[key] = other, next(alike, None) or kernel.bind(other, self.threads)
                 if len(self._others) > MOST_WIDTHS:
                     self._others.popitem(last=False)
@@ -263,22 +267,21 @@ class Operator:
         Args:
             copy: whether a copy is stored. None: where the matrix is small, where a few timed calls say that it is
                 faster, or where nothing else is possible. False: never, even if calls then take longer: it saves
-                memory, and conversion where there are few calls. True: unless the default format is stored already.
+                memory, and conversion where there are few calls (but see ``matmat`` on operators for one vector). True:
+            unless the default format is stored already.
 
         Raises:
             InputError: this is no product with a matrix; or no copy is wanted, but what is stored cannot serve.
         """
-        if self._transposed is not None and copy is None:
-            return self._transposed
         self._as_matrix("the transpose")
-        n = self.workload.sizes.get("j") if self.workload.op not in SEVERAL else None
-        work = self._related(TRANSPOSED[self.workload.op], n)
-        work.check_memory(work.assignment.output.tensor)
         with self._lock:
-            kernel, bound = transposed(self._bound, default_kernel(work), work, self.threads, copy)
-            self._transposed = Operator(bound, work, self.threads, kernel)
-            self._transposed._transposed = self
-        return self._transposed
+            if self._transposed is None or copy is not None:
+                work = self._related(TRANSPOSED[self.workload.op], self.workload.sizes.get("j"))
+                work.check_memory(work.assignment.output.tensor)
+                kernel, bound = transposed(self._bound, default_kernel(work), work, self.threads, copy)
+                self._transposed = Operator(bound, work, self.threads, kernel)
+                self._transposed._transposed = self
+            return self._transposed
 
     def _related(self, op: str, n: int | None) -> Workload:
         """Another product with the same matrix."""

@@ -2,8 +2,8 @@
 
 Walked in the order in which it is stored, a matrix serves its transpose as well: an entry adds to the output where
 it read the operand before. That takes no memory and no conversion, but the output is scattered, and threads need
-outputs of their own. For dense blocks, diagonals and matrices with few rows it is often the faster way, for others
-the slower one, by factors. Where a copy is large enough to matter, both are timed once.
+outputs of their own: it may be the faster way or the slower one. Where a copy is large enough to matter, both are
+timed once.
 """
 
 import math
@@ -32,12 +32,12 @@ ROUNDS_S: Final = 0.1
 Bound = tuple[Kernel, BoundKernel]
 
 
-def sharing(bound: BoundKernel, kernel: Kernel, work: Workload) -> BoundProgram | None:
+def over(bound: BoundKernel, kernel: Kernel, work: Workload) -> BoundProgram | None:
     """Return ``kernel`` over the operands that ``bound`` has packed, None where it wants them stored in another way."""
     if not isinstance(bound, BoundProgram) or not isinstance(kernel, GeneratedKernel):
         return None
     alike = kernel.program.format_texts == bound.program.format_texts
-    return bound.over(kernel.program, work) if alike else None
+    return bound.sharing(kernel.program, work) if alike else None
 
 
 def transposed(bound: BoundKernel, usual: Kernel, work: Workload, threads: int, copy: bool | None) -> Bound:
@@ -46,12 +46,12 @@ def transposed(bound: BoundKernel, usual: Kernel, work: Workload, threads: int, 
     Args:
         usual: the kernel that would be taken if nothing were stored yet.
         copy: whether to store what ``usual`` wants. None: where nothing is stored that can be walked, where the
-            copy is small, and where it is faster.
+            copy is small, and where rounds show it to be faster.
 
     Raises:
         InputError: no copy is wanted, but what is stored cannot be walked.
     """
-    shared = sharing(bound, usual, work)
+    shared = over(bound, usual, work)
     if shared is not None:
         return usual, shared
     walked = None
@@ -62,26 +62,27 @@ def transposed(bound: BoundKernel, usual: Kernel, work: Workload, threads: int, 
             raise InputError("what is stored cannot serve the transposed product; leave copy=False out")
         return walked
     copied = usual, usual.bind(work, threads)
-    return copied if walked is None else _faster(walked, copied, work)
+    return walked if walked is not None and _as_fast(walked[1], copied[1], work) else copied
 
 
-def _faster(a: Bound, b: Bound, work: Workload) -> Bound:
+def _as_fast(walked: BoundKernel, copied: BoundKernel, work: Workload) -> bool:
+    """Whether a few rounds do not show that the copy is faster."""
     rng = np.random.default_rng(0)
     operands, out = work.operands(rng), np.empty(work.output_shape, work.output_dtype)
-    calls = {"a": a[1].ready(operands, out), "b": b[1].ready(operands, out)}
+    calls = {"walked": walked.ready(operands, out), "copied": copied.ready(operands, out)}
     table = interleave(calls, ROUNDS, ROUNDS_S, rng, min_s=0.001)
-    return a if table.best() == "a" else b
+    return table.ratio("walked", "copied").low <= 1
 
 
 def _walked(bound: BoundKernel, work: Workload, threads: int) -> Bound | None:
     """Return a kernel of ``work`` over the operands that ``bound`` has packed, None where none fits."""
     out_bytes = math.prod(work.output_shape) * work.dtype.itemsize
-    if not isinstance(bound, BoundProgram) or out_bytes > MOST_PRIVATE_BYTES:
+    if not isinstance(bound, BoundProgram) or (threads > 1 and out_bytes > MOST_PRIVATE_BYTES):
         return None
     for program in _walks(bound.program, work, threads):
         try:
             check_work(program, work)
-            return GeneratedKernel(program), bound.over(program, work)
+            return GeneratedKernel(program), bound.sharing(program, work)
         except TensorwiseError:  # such as lanes that would be scattered
             continue
     return None

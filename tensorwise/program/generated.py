@@ -11,7 +11,14 @@ import numpy as np
 
 from tensorwise.errors import InputError, ScheduleError
 from tensorwise.program.kernel import BoundKernel, Kernel, address
-from tensorwise.program.packed import Kernels, PackedOperands, arranged, compute, packed_parts
+from tensorwise.program.packed import (
+    Kernels,
+    PackedOperands,
+    arranged,
+    compute,
+    packed_parts,
+    workspace_length,
+)
 from tensorwise.program.plan import Plan
 from tensorwise.program.program import PlanKey, Program, kernel_text
 from tensorwise.program.workload import Workload
@@ -41,11 +48,22 @@ class GeneratedKernel(Kernel):
 
     def texts(self, workload: Workload) -> tuple[str, ...]:
         """Return the C text of each part for 32-bit indices: what can be compiled before anything is packed."""
-        plans = [
+        return tuple(kernel_text(PlanKey(plan))[0] for plan in self._plans(workload))
+
+    def workspace_bytes(self, workload: Workload, threads: int) -> int:
+        """Return the bytes that a bound kernel holds for partial results, besides its packed operands."""
+        return sum(
+            workspace_length(part, workload, threads) * workload.dtype.itemsize
+            for part, plan in zip(self.program.parts, self._plans(workload), strict=True)
+            if "work" in kernel_text(PlanKey(plan))[1]
+        )
+
+    def _plans(self, workload: Workload) -> list[Plan]:
+        """The plan of each part for 32-bit indices."""
+        return [
             part.plan(workload.elem, sizes=workload.sizes, halves=workload.halves)
             for part in self.program.parts
         ]
-        return tuple(kernel_text(PlanKey(plan))[0] for plan in plans)
 
 
 @dataclass(frozen=True)
@@ -177,17 +195,30 @@ class BoundProgram(BoundKernel):
 
     def resized(self, workload: Workload) -> "BoundProgram":
         """Return the same program and packed operands for a workload that differs in dense-only extents."""
-        return self.over(self.program.fitting(workload), workload)
+        return self.sharing(self.program.fitting(workload), workload)
 
-    def over(self, program: Program, workload: Workload) -> "BoundProgram":
-        """Return another program that stores its operands alike, on these packed ones; ScheduleError if it does not."""
+    def sharing(self, program: Program, workload: Workload) -> "BoundProgram":
+        """Return another program on the same packed operands: nothing is packed or copied.
+
+        Args:
+            program: what is to be run; its formats are those of this program.
+            workload: what it computes, from the same stored entries.
+
+        Raises:
+            ScheduleError: the formats or the stored entries differ; and what ``GeneratedKernel.bind`` raises.
+        """
         if program.format_texts != self.program.format_texts:
             raise ScheduleError(
-                f"the operands are packed as {self.program.format_text}, the program wants {program.format_text}"
+                f"a program that reads {'; '.join(program.format_texts.values())} cannot share the operands packed as "
+                f"{'; '.join(self.program.format_texts.values())}; pack them anew"
+            )
+        if any(workload.sparse.get(name) is not entries for name, entries in self.workload.sparse.items()):
+            raise ScheduleError(
+                "packed operands are shared by workloads of the same Entries; pack these anew"
             )
         parts = [
-            PackedOperands(part, workload, self.threads, packed.tensors, packed.part)
-            for part, packed in zip(program.parts, self._parts, strict=True)
+            PackedOperands(one, workload, self.threads, packed.tensors, packed.part)
+            for one, packed in zip(program.parts, self._parts, strict=True)
         ]
         return BoundProgram(program, workload, self.threads, parts)
 

@@ -1,12 +1,13 @@
 """Operands of a program packed into its formats, and everything else that its kernel is handed."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
-from tensorwise.errors import ScheduleError
+from tensorwise.errors import MeasurementError, ScheduleError
 from tensorwise.program.plan import Plan
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload
@@ -94,11 +95,8 @@ class PackedOperands:
         operand, _, kind = name.rpartition("_")
         made: np.ndarray | None = None
         if name == "work":
-            parallel = self.program.schedule.parallel
-            copies = self.threads if parallel and parallel.reduction == "private" else 1
-            made = np.empty(
-                copies * int(np.prod(self.workload.output_shape, dtype=np.int64)), self.workload.dtype
-            )
+            length = workspace_length(self.program, self.workload, self.threads)
+            made = np.empty(length, self.workload.dtype)
         elif operand in self.tensors and kind == "values":
             made = self.tensors[operand].values
         elif operand in self.tensors and kind == "source":
@@ -149,6 +147,13 @@ class PackedOperands:
         return balanced_parts(next(iter(self.tensors.values())), self.threads * parallel.chunk)
 
 
+def workspace_length(program: Program, workload: Workload, threads: int) -> int:
+    """Return how many partial results a workspace holds, where a kernel has one: one output, or one a thread."""
+    parallel = program.schedule.parallel
+    copies = threads if parallel and parallel.reduction == "private" else 1
+    return copies * math.prod(workload.output_shape)
+
+
 def packed_parts(program: Program, workload: Workload, threads: int) -> tuple[list[PackedOperands], float]:
     """Return the packed operands of each part of ``program``, and the seconds that all of it took.
 
@@ -177,14 +182,23 @@ def compute(
     returns for ``held`` can tell, which raise none: they compute everything again.
     """
     first, out = parts[0], held[-1]
-    if first.program.accumulate:
-        out.fill(0)
-    for kernel in kernels:
-        if kernel():
-            compute(parts, masked(held), masked, held)
-            return
+    if _flagged(first.program, kernels, out):
+        _flagged(first.program, masked(held), out)
     if first.unreached is not None:  # no entry gives these a value, and 0 is not the reduction's identity
         np.copyto(out, 0, where=first.unreached)
+
+
+def _flagged(program: Program, kernels: Kernels, out: np.ndarray) -> bool:
+    """Run the kernels up to one that raises its flag; return whether one did."""
+    if program.accumulate:
+        out.fill(0)
+    for kernel in kernels:
+        flag = kernel()
+        if flag:
+            if flag != 1:
+                raise MeasurementError(f"the kernel of {program.name} returned error {flag}")
+            return True
+    return False
 
 
 def arranged(operand: np.ndarray, by_columns: bool) -> np.ndarray:

@@ -8,18 +8,21 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import scipy.sparse.linalg as sla
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tensorwise as tw
 from tensorwise import transposed
 from tensorwise.device.library import LIBRARY
 from tensorwise.device.rounds import RoundTable
-from tensorwise.errors import CompilerError, InputError, ScheduleError
+from tensorwise.errors import CompilerError, InputError
 from tensorwise.operator import Operator, bind, default_kernel
 from tensorwise.program.generated import BoundProgram, GeneratedKernel
 from tensorwise.program.program import program_for
 from tensorwise.program.workload import workload
 from tensorwise.tensor.entries import entries_from
 from tensorwise.toolchain.compiler import find_compiler
+from tests.unit.device.cases import PATTERNS, matrix
 
 CSR = "(i,k) -> U(i) C(k)"
 CSC = "(i,k) -> U(k) C(i)"
@@ -134,11 +137,61 @@ def test_a_library_stores_what_it_wants(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(one.T @ np.ones(45), A.T @ np.ones(45))
 
 
-def test_only_programs_that_store_alike_run_over_what_is_packed(rng: np.random.Generator) -> None:
-    one = operator(a_matrix(rng))
-    assert isinstance(one._bound, BoundProgram)
-    with pytest.raises(ScheduleError, match=r"packed as .*U\(i\) C\(k\), the program wants .*U\(k\) C\(i\)"):
-        one._bound.over(program_for(one.workload, CSC, "reorder(k,i)"), one.workload)
+# -- numbers -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_every_path_gives_the_numbers_that_scipy_gives(
+    pattern: str, dtype: str, rng: np.random.Generator
+) -> None:
+    """Within the bound of the reference, which holds for every order of summation."""
+    a = matrix(pattern, rng, dtype)
+    rows, columns = a.shape
+    turned = a.to_scipy().T
+    x, X = rng.standard_normal(rows).astype(dtype), rng.standard_normal((rows, 5)).astype(dtype)
+    vector, vectors = workload("spmv_t", a), workload("spmm_t", a, n=5)
+    expected = {1: vector.reference([x]), 2: vectors.reference([X])}
+
+    def is_right(found: np.ndarray) -> None:
+        assert found.dtype == dtype
+        assert expected[found.ndim].mismatch(found) is None
+
+    is_right(turned @ x)
+    is_right(turned @ X)
+    for work in (workload("spmv", a), workload("spmm", a, n=5), vector, vectors):
+        for kernel in (default_kernel(work), LIBRARY["scipy"]()):
+            for copy in (None, True, False):
+                one = bind(kernel, work, 2)
+                if copy is False and kernel.name == "scipy":
+                    continue
+                other = one.transpose(copy)
+                straight, back = (other, one) if one.shape == (rows, columns) else (one, other)
+                assert (straight.shape, back.shape) == ((columns, rows), (rows, columns))
+                for found in (
+                    straight @ x, straight.matvec(x[:, None])[:, 0], back.rmatvec(x), x @ back,
+                    straight @ X, straight.matmat(X), back.rmatmat(X), (X.T @ back).T,
+                    sla.aslinearoperator(back).adjoint() @ X,
+                ):  # fmt: skip
+                    is_right(found)
+
+
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_random_matrices_through_everything_that_is_stored(data: st.DataObject) -> None:
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    shape = data.draw(st.tuples(st.integers(1, 40), st.integers(1, 40)))
+    filled = rng.random(shape) < data.draw(st.sampled_from([0.0, 0.02, 0.2, 1.0])) * rng.random((shape[0], 1))
+    one = operator(
+        sp.csr_array(np.where(filled, rng.standard_normal(shape), 0)),
+        "spmv",
+        data.draw(st.sampled_from(sorted(STORED))),
+        data.draw(st.integers(1, 3)),
+    )
+    y = rng.standard_normal(shape[0])
+    other = one.transpose(copy=False)
+    assert all(other.tensors[name] is tensor for name, tensor in one.tensors.items())
+    assert other.workload.reference([y]).mismatch(other @ y) is None
 
 
 # -- or over a copy ----------------------------------------------------------------------------------------

@@ -33,13 +33,14 @@ from tensorwise.errors import InputError, MeasurementError
 from tensorwise.operator import Operator, default_kernel
 from tensorwise.program.generated import BoundProgram, GeneratedKernel
 from tensorwise.program.workload import Workload, workload
+from tensorwise.searching import SEARCH_SHARE, Observe, Progress, Search, check_limits
 from tensorwise.sharing import common, keeping, starts
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import CpuSpace, cpu_space
 from tensorwise.sweep import Sweep, SweepResult, bind_all, bytes_held, time_sweeps
 from tensorwise.tensor.entries import entries_from
 from tensorwise.tensor.memory import available_bytes
-from tensorwise.tuning import RUNS, SEARCH_SHARE, Observe, Progress, Tuning, check_limits
+from tensorwise.tuning import RUNS
 
 MODE_S: Final = 30.0
 """Seconds for each mode where no budget is given."""
@@ -194,20 +195,20 @@ class _Modes:
         now = time.perf_counter()
         most = self.trials if space is None or self.trials is not None else SHARED_TRIALS
         left_s = max(1e-3, until - now) / SEARCH_SHARE  # all of it is for searching
-        run = Tuning(
+        search = Search(
             self.works[mode], self.device, now, left_s, most, self.calls, self.store, self._telling(mode),
             self.observe, space,
         )  # fmt: skip
-        self.store = False if run.store is None else run.store
-        run.search(self.strategy, np.random.default_rng(self.seed), libraries=space is None, starts=first)
-        self.stopped = run.interrupted or run.worker_lost
-        self.notes |= dict.fromkeys(run.notes)
-        self.candidates += len(run.trials)
-        for name, measurement in run.libraries.items():
+        self.store = False if search.store is None else search.store
+        search.run(self.strategy, np.random.default_rng(self.seed), libraries=space is None, starts=first)
+        self.stopped = search.interrupted or search.worker_lost
+        self.notes |= dict.fromkeys(search.notes)
+        self.candidates += len(search.trials)
+        for name, measurement in search.libraries.items():
             if measurement.ok:
                 held = Stored(f"{name}, mode {mode}", measurement.bytes_held, measurement.conversion_s)
                 self.ways[mode][name] = Way(name, held, measurement.seconds, measurement.spread_s)
-        ranked = sorted((t for t in run.trials if t.measurement.ok), key=lambda t: t.measurement.seconds)
+        ranked = sorted((t for t in search.trials if t.measurement.ok), key=lambda t: t.measurement.seconds)
         for trial in ranked:
             found, format = trial.measurement, trial.program.format_text
             workspace = GeneratedKernel(trial.program).workspace_bytes(self.works[mode], self.device.threads)

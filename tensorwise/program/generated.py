@@ -185,7 +185,12 @@ class BoundProgram(BoundKernel):
 
     def _laid_out(self, held: Sequence[np.ndarray]) -> Callable[[], None]:
         """Return the call on these operands and this output."""
-        parts, direct, kernels, masked = self._parts, self._direct, _Frame(self._main).on(held), self._masked_on
+        parts, direct, kernels, masked = (
+            self._parts,
+            self._direct,
+            _Frame(self._main).on(held),
+            self._masked_on,
+        )
 
         def call() -> None:
             if not direct or kernels[0]():  # a flag is rare: all is computed again then

@@ -265,10 +265,10 @@ class Operator:
         tells, and counts what is shared as well.
 
         Args:
-            copy: whether a copy is stored. None: where the matrix is small, where a few timed calls say that it is
+            copy: whether a copy is stored. None: where the matrix is small, where a few timed calls show that it is
                 faster, or where nothing else is possible. False: never, even if calls then take longer: it saves
-                memory, and conversion where there are few calls (but see ``matmat`` on operators for one vector). True:
-            unless the default format is stored already.
+                memory, and conversion where there are few calls (but see ``matmat`` of operators for one vector).
+                True: unless the default format is stored already.
 
         Raises:
             InputError: this is no product with a matrix; or no copy is wanted, but what is stored cannot serve.

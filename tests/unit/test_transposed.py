@@ -258,6 +258,8 @@ def test_what_was_tuned_for_the_transpose_stands_for_it(op: str, rng: np.random.
         np.testing.assert_allclose(left, right, rtol=1e-11, atol=1e-13)
     with pytest.raises(InputError, match=r"shape \(45,\) or \(45, 1\), got \(32,\)"):
         tuned.matvec(Y[:, 0])
+    nearest = sla.lsqr(tuned, Y[:, 0], atol=1e-12, btol=1e-12)[0]
+    np.testing.assert_allclose(A.T @ nearest, A.T @ np.linalg.pinv(A.T.toarray()) @ Y[:, 0], atol=1e-6)
     exact = np.linalg.svd(A.toarray(), compute_uv=False)
     found = sla.svds(tuned, k=3, return_singular_vectors=False, rng=rng)
     np.testing.assert_allclose(np.sort(found), np.sort(exact[:3]), rtol=1e-6)

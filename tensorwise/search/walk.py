@@ -165,6 +165,5 @@ class GraphWalk(Strategy):
             rows = self.walk.take(n - len(chosen))
             if not len(rows):
                 return chosen + self._draw(n - len(chosen))
-            found = (self.space.parse(self._pool[row]) for row in rows.tolist())
-            chosen += [config for config in found if self._claim(config)]
+            chosen += [config for row in rows.tolist() if self._claim(config := self._pool[row])]
         return chosen

@@ -68,6 +68,8 @@ def judge(runs: Mapping[str, Run], expected: Mapping[str, Any]) -> tuple[list[st
                 f"limit {form.format(limit)}"
             )
             holds &= found[worst] <= limit
+    if shares := [run["checking_share"] for run in timed.values()]:
+        lines.append(f"of that time {statistics.median(shares):.0%} goes into asking the space what is valid")
     for method in METHODS:
         behind = [matrix for matrix in walks if _ahead(runs, matrix, method, expected["tolerance"])]
         against = [matrix for matrix in walks if method in searches(runs)[matrix]]

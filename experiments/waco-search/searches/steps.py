@@ -141,7 +141,7 @@ class Steps:
     def time(self, matrix: str) -> dict[str, Any]:
         """Time the walk as tuning would use it: from an embedded pattern to the best valid configs."""
         problem = self.problem(matrix)
-        taken, scoring = [], []
+        taken, scoring, checking = [], [], []
 
         def score(rows: np.ndarray) -> np.ndarray:
             begin = time.perf_counter()
@@ -149,9 +149,15 @@ class Steps:
             scoring.append(time.perf_counter() - begin)
             return costs
 
+        def allowed(row: int) -> bool:
+            begin = time.perf_counter()
+            answer = problem.allowed(row)
+            checking.append(time.perf_counter() - begin)
+            return answer
+
         for _ in range(self.settings.timings):
             start = time.perf_counter()
-            walk = Walk(problem.graph, score, problem.allowed)
+            walk = Walk(problem.graph, score, allowed)
             configs = [problem.graph.pool[row] for row in walk.take(self.settings.best).tolist()]
             taken.append(time.perf_counter() - start)
         return {
@@ -159,6 +165,8 @@ class Steps:
             "fastest_s": min(taken),
             "slowest_s": max(taken),
             "scoring_share": round(sum(scoring) / sum(taken), 4),
+            "checking_share": round(sum(checking) / sum(taken), 4),
+            "checked": len(checking) // self.settings.timings,
             "evaluated": walk.evaluated,
             "hops": walk.hops,
             "configs": [config.text for config in configs],

@@ -111,7 +111,7 @@ def results(**changes: dict[str, Any]) -> dict[str, Any]:
     runs = {
         "build": {"configs": 20_000},
         "pool m": pool,
-        "time m": {"seconds": 0.006},
+        "time m": {"seconds": 0.006, "checking_share": 0.8},
         "search m walk 0": told(-1.0),
         "search m random 0": told(-0.5),
         "search m random 1": told(-1.5),
@@ -125,7 +125,7 @@ def results(**changes: dict[str, Any]) -> dict[str, Any]:
         ({}, True),
         ({"search_m_walk_0": told(-1.0, evaluated=1001)}, False),
         ({"search_m_walk_0": told(-1.0, cheaper=0.002)}, False),
-        ({"time_m": {"seconds": 0.011}}, False),
+        ({"time_m": {"seconds": 0.011, "checking_share": 0.8}}, False),
         ({"search_m_random_0": told(-1.03)}, False),  # two seeds: the median is -1.265
         ({"search_m_random_1": told(-1.03)}, True),
         ({"search_m_walk_0": {"error": "lost"}}, None),

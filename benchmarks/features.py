@@ -44,9 +44,7 @@ def measure(item: Item, rounds: int) -> dict[str, Any]:
     columns = entries.coordinates[-1]
     taken: list[tuple[float, float]] = []
     for _ in range(rounds + 1):
-        taken.append(
-            (seconds(lambda: pattern.features(entries)), seconds(lambda: np.bincount(columns)))
-        )
+        taken.append((seconds(lambda: pattern.features(entries)), seconds(lambda: np.bincount(columns))))
     ours, theirs = zip(*taken[1:], strict=True)  # the first round warms up
     scale = 1e9 / entries.nnz
     found = {
@@ -97,9 +95,7 @@ def main() -> None:
     parser.add_argument("--fresh", action="store_true")
     args = parser.parse_args()
     small = next(item for item in items(2) if item.nonzeros >= SMALL)
-    wanted = {
-        item.name: item for item in (small, *largest(2, args.least), *largest(3, args.least))
-    }
+    wanted = {item.name: item for item in (small, *largest(2, args.least), *largest(3, args.least))}
     results = Results(
         RESULTS / "features.json",
         __doc__ or "",
@@ -108,7 +104,10 @@ def main() -> None:
     )
     for name in results.left(wanted):
         run = measure(wanted[name], args.rounds)
-        print(f"{run['ms_per_million']:.2f} ms a million, NumPy {run.get('numpy_ms_per_million', '-')}", flush=True)
+        print(
+            f"{run['ms_per_million']:.2f} ms a million, NumPy {run.get('numpy_ms_per_million', '-')}",
+            flush=True,
+        )
         results.add(name, run)
     lines, holds = summary(results.runs, args.least)
     results.write(lines, holds)

@@ -31,10 +31,13 @@ from benchmarks.pages import card, document, table
 from tensorwise.device.machine import LEVELS
 from tensorwise.front.svg import element, escape
 
+LARGEST = 10
 STYLE = """
 .curve { fill: none; stroke-width: 1.6; } .the_best_baseline.curve { stroke: var(--ink); stroke-width: 2.4; }
 circle { stroke: none; } .key { margin-bottom: 10px; } i.the_best_baseline { background: var(--ink); }
 circle.the_best_baseline { fill: var(--ink); }
+section:first-of-type td:nth-child(2) { min-width: 17em; }
+section:first-of-type td:last-child { max-width: 22em; overflow-wrap: anywhere; }
 """ + "".join(
     f".curve.{name} {{ stroke: {colour}; }} circle.{name} {{ fill: {colour}; }} .key i.{name} {{ background: {colour}; }}\n"
     for name, colour in {
@@ -70,6 +73,7 @@ def page(held: Mapping[str, Any]) -> str:
     ]
     parts += [_case(of_case(runs, case), case) for case in cases(runs)]
     parts.append(_families(runs))
+    parts.append(_largest(runs))
     notes = [f"{run['name']} {case_name(run['op'], run['n'])}: {run['failed']}" for run in failed]
     notes += [
         f"{name} on {run['name']}: {why}"
@@ -177,6 +181,35 @@ def _families(runs: Sequence[Run]) -> str:
         f"Geometric mean of the speed-up over the best baseline; in brackets the matrices below {FLOOR:g}x."
     )
     return card("By family", element("p", words) + table(head, rows))
+
+
+def _largest(runs: Sequence[Run]) -> str:
+    """Show how near its bounds our best kernel is on the ten largest matrices, and how fast it gathers."""
+    sizes = {run["name"]: run["nonzeros"] for run in runs if run["op"] != "mttkrp"}
+    names = sorted(sizes, key=lambda name: -sizes[name])[:LARGEST]
+    columns = [case for case in cases(runs) if case[0] != "mttkrp"]
+    rows = []
+    for name in names:
+        row = [name, f"{sizes[name]:,}"]
+        for case in columns:
+            some = [
+                run for run in of_case(runs, case) if run["name"] == name and "best" in run.get("seconds", {})
+            ]
+            row.append(_bounds(some[0]) if some else "")
+        rows.append(row)
+    words = (
+        "Share of the roof (the memory that holds all data, each byte moved once, or multiply-adds) that our best kernel "
+        "reaches; then the bytes that it gathers from the dense operand in a second, one element a term: what the "
+        "cache that holds that operand has to deliver, whichever memory holds the rest."
+    )
+    head = ["matrix", "nonzeros", *(f"{case_name(*case[:2])}, {case[2]}t" for case in columns)]
+    return card("The ten largest matrices", element("p", words) + table(head, rows))
+
+
+def _bounds(run: Run) -> str:
+    (point,) = _points([run])
+    gathered = run["roof"]["flop"] / 2 * 4 / run["seconds"]["best"]
+    return f"{point.level} {100 * point.flop_per_s / point.roof:.0f} %, {gathered / 1e9:.0f} GB/s"
 
 
 def main() -> None:

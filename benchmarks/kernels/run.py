@@ -4,14 +4,15 @@ generated kernel is in geometric mean 1.5x (SpMV), 2x (SpMM, 32 and 256 columns;
 at most 3 %, 1 % (none) and 1 % of them; MTTKRP of rank 16 and 64 is 1.5x as fast as Fixed CSF and 2x as fast as Numba
 loops, slower on at most 5 %.
 
-    python benchmarks/kernels/run.py [--ops spmv,spmm] [--part core] [--threads 1,2] [--trials 64] [--budget 5] [--seed 0]
+    python benchmarks/kernels/run.py [--ops spmv,spmm] [--part core] [--every 10] [--threads 1,2] [--trials 64] [--seed 0]
 
 Baselines: SciPy, MKL's inspector-executor (which takes its generic path on AMD processors), torch.sparse, C
 loops by gcc, Numba loops, pydata/sparse, and Fixed CSR: the frozen kernels that TACO generates
 (``benchmarks/baselines/fixed_csr.c``). For each matrix the best generated kernel is searched (portfolio, random and
 bred candidates) and chosen in rounds of its own; then it is timed again in fresh interleaved rounds with the default
 kernel and all baselines. A speed-up is the median of ratios within a round. ``--part`` is ``all``, ``core``, a
-family of the corpus, a matrix, or the beginning of names (``dlmc``), several by commas. Runs that are in the
+family of the corpus, a matrix, or the beginning of names (``dlmc``), several by commas; ``--every 10`` takes every
+tenth of it by size, so that a share of the corpus has all sizes. Runs that are in the
 result file are not repeated; after Ctrl-C the same command goes on. ``page.py`` draws the figures. Baselines that are
 not installed are left out and named: ``pip install -e '.[mkl,torch,numba]' sparse`` brings all but gcc.
 """
@@ -102,10 +103,13 @@ def wanted_runs(options: argparse.Namespace) -> list[Wanted]:
     parts, ops = options.part.split(","), options.ops.split(",")
     sizes = {"spmv": [None], "mttkrp": [int(rank) for rank in options.ranks.split(",")]}
     chosen = [item for item in items(least=LEAST) if any(item.belongs_to(part) for part in parts)]
+    orders = [[item for item in chosen if (item.order > 2) == tensor] for tensor in (False, True)]
+    some = [item for group in orders for item in group[(options.every - 1) // 2 :: options.every]]
+    some.sort(key=lambda item: item.nonzeros)
     return [
         Wanted(item, op, n, int(threads))
         for threads in options.threads.split(",")
-        for item in chosen[: options.limit]
+        for item in some[: options.limit]
         for op in OPS
         if op in ops and (op == "mttkrp") == (item.order > 2)
         for n in sizes.get(op, [int(size) for size in options.sizes.split(",")])
@@ -133,6 +137,7 @@ def main() -> None:
     parser.add_argument("--ranks", default="16,64", help="ranks of MTTKRP")
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--part", default="all")
+    parser.add_argument("--every", type=int, default=1, help="take every so many of the part, by size")
     parser.add_argument("--limit", type=int, help="the smallest so many of the part")
     parser.add_argument("--trials", type=int, default=default.trials, help="most candidates of a search")
     parser.add_argument("--budget", type=float, default=default.budget_s, help="most seconds of a search")

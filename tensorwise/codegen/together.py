@@ -10,7 +10,22 @@ from itertools import count
 from typing import Final
 
 from tensorwise.codegen import ir
-from tensorwise.codegen.ir import Const, Expr, Fold, For, If, Let, Load, Op, Reg, Set, Stmt, Store, Var
+from tensorwise.codegen.ir import (
+    Const,
+    Expr,
+    Fold,
+    For,
+    If,
+    Let,
+    Load,
+    Op,
+    Reduce,
+    Reg,
+    Set,
+    Stmt,
+    Store,
+    Var,
+)
 
 COUNT: Final = 4
 """Vectors folded together: as many as lanes of the shortest vectors, so that the last step needs no shuffle more."""
@@ -48,15 +63,16 @@ class _Body:
     def __init__(self, body: ir.Block, names: Iterator[int]) -> None:
         self.body, self.names = body, names
         self.lets: Mapping[Expr, Expr] = {s.var: s.value for s in body if isinstance(s, Let)}
+        self.last_set = {s.var: place for place, s in enumerate(body) if isinstance(s, Set)}
 
     def rewritten(self) -> ir.Block:
         """Return the body with as many groups of four as it has."""
-        if not all(isinstance(s, Let | Reg | Set | Store) for s in self.body):
+        if not all(isinstance(s, Let | Reg | Set | Store | Reduce) for s in self.body):
             return self.body
-        written = {s.buffer for s in self.body if isinstance(s, Store)}
+        written = {s.buffer for s in self.body if isinstance(s, Store | Reduce)}
         if any(_reads(expr, written) for s in self.body for expr in ir.expressions(s)):
             return self.body
-        stores = [(place, s) for place, s in enumerate(self.body) if isinstance(s, Store)]
+        stores = [(place, s) for place, s in enumerate(self.body) if isinstance(s, Store | Reduce)]
         gone: set[int] = set()
         after: list[Stmt] = []
         for first in range(0, len(stores) - COUNT + 1, COUNT):
@@ -70,13 +86,15 @@ class _Body:
         kept = [s for place, s in enumerate(self.body) if place not in gone]
         return tuple([*_used(kept, after), *after])
 
-    def group(self, stores: Sequence[Store]) -> list[Stmt] | None:
-        """Return the statements that take the place of four stores, where each holds one fold."""
+    def group(self, stores: Sequence[Store | Reduce]) -> list[Stmt] | None:
+        """Return the statements that take the place of four stores or updates, where each holds one fold."""
         folds = [self.fold(store.value) for store in stores]
         found = [fold for fold in folds if fold is not None]
+        if any(self.sets_after(store, fold) for store, fold in zip(stores, folds, strict=True) if fold):
+            return None
         if (
             len(found) < COUNT
-            or len({s.buffer for s in stores}) > 1
+            or len({_target(s) for s in stores}) > 1
             or len({f.vector.type for f in found}) > 1
         ):
             return None
@@ -90,8 +108,13 @@ class _Body:
             return None
         return [
             Let(var, ir.Folds("add", tuple(f.vector for f in found))),
-            Store(stores[0].buffer, index, value),
+            replace(stores[0], index=index, value=value),
         ]
+
+    def sets_after(self, store: Store | Reduce, fold: Fold) -> bool:
+        """Whether a register that is folded is used again behind its copy, so that the fold cannot wait."""
+        place = self.body.index(store)
+        return any(self.last_set.get(var, -1) > place for var in ir.variables(fold.vector))
 
     def fold(self, expr: Expr) -> Fold | None:
         """Return the only fold in an expression, looking behind names; None where there is none, or several."""
@@ -106,11 +129,12 @@ class _Body:
         first = parts[0]
         if all(part in known for part in parts):
             return known[first]
-        if all(part == first for part in parts) and not isinstance(first, Fold):
-            return ir.widen(first, COUNT)
         if all(part in self.lets for part in parts):
             return self.packed([self.lets[part] for part in parts], known)
-        if all(_apart(first, part) == number for number, part in enumerate(parts)):
+        fixed = self.last_set.keys().isdisjoint(v for part in parts for v in ir.variables(part))
+        if fixed and all(part == first for part in parts) and not isinstance(first, Fold):
+            return ir.widen(first, COUNT)
+        if fixed and all(_apart(first, part) == number for number, part in enumerate(parts)):
             return ir.Ramp(first, COUNT)
         if any(part.type.lanes > 1 for part in parts):
             return None
@@ -128,6 +152,11 @@ class _Body:
         if len(whole) < len(inside):
             return None
         return Load(first.buffer, whole[0]) if isinstance(first, Load) else ir.compute(first.name, *whole)
+
+
+def _target(statement: Store | Reduce) -> tuple[object, ...]:
+    how = (statement.operator, statement.atomic) if isinstance(statement, Reduce) else ()
+    return (statement.buffer, *how)
 
 
 def _apart(start: Expr, expr: Expr) -> int | None:

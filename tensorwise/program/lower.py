@@ -339,6 +339,11 @@ class _Lowering(Accumulation):
                 whole = lanes.base if outer is None else join(outer, lanes.base, self.split(lanes.axis.mode))
                 coordinates[lanes.axis.mode] = whole
                 width = lanes.vectors * lanes.lanes
+            elif lanes is None:  # the row is walked further inside
+                extents = [
+                    self.extents[a.mode] for a in rest if isinstance(a, Axis) and a.mode in access.indices
+                ]
+                width = max([1, *(int(extent.value) for extent in extents if isinstance(extent, Const))])
             where = {index: coordinates.get(index, Const(0)) for index in access.indices}
             base = self.let("ahead", self.linear(access, where))
             asked = self.values[directive.tensor]

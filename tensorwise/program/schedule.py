@@ -107,7 +107,11 @@ class Tile:
 
 @dataclass(frozen=True)
 class Prefetch:
-    """Ask for the row of a dense operand that the sparse loop reaches ``distance`` entries later."""
+    """Ask for the row of a dense operand that the sparse loop reaches ``distance`` entries later.
+
+    That is the part of the row which a strip covers, or all of it where its extent is compiled in and a loop inside
+    walks it; else its first cache line.
+    """
 
     tensor: str
     distance: int
@@ -139,7 +143,7 @@ class Factor:
         for k: acc += A * B[k] * D[k]   ->   for k: acc += B[k] * D[k];   acc *= A
 
     A product of three factors then costs as much as one of two wherever the loop is entered. Infinities that the
-    plain sum would cancel to NaN may come out as infinities.
+    plain sum would cancel to NaN may come out as infinities, and products overflow and underflow elsewhere.
     """
 
     loop: str

@@ -57,7 +57,8 @@ def _partials(space: Space, workload: Workload) -> list[Partial]:
             {"bound": flag, "vectors": vectors} for flag in (True, False) for vectors in (1, 2, 4, 8)
         )
         partials.append({"bound": True, "unroll": 2})
-    partials.extend({"prefetch": distance} for distance in (8, 16))
+        partials.extend({"bound": True, "prefetch": distance} for distance in (4, 8))
+    partials.extend({"prefetch": distance} for distance in (0, 2, 8, 16))
     if along:
         partials.extend({"tile": "none", "unroll": factor} for factor in (1, 2, 4, 8))
         partials.extend({"vector_bytes": width, "vectors": 1} for width in VECTOR_BYTES[:2])

@@ -41,8 +41,12 @@ UNROLLED: Final = (1, 2, 4, 8)
 """Copies of the innermost stored loop."""
 MOST_UNROLLED: Final = 64
 """Copies of the innermost body, beyond which a kernel overflows registers and instruction cache."""
+PREFETCHES: Final = (0, 2, 4, 8, 16, 32)
+"""Entries between asking for a row and reaching it; 0 does not ask."""
 PREFETCHED_BYTES: Final = 4 * 2**20
 """Operands above this many bytes miss the second-level cache often enough to be asked for ahead."""
+PREFETCHED_ROW_BYTES: Final = 512
+"""Rows from this length on that are summed at once are asked for ahead wherever they lie: the sum takes long enough."""
 LONGEST_BOUND: Final = 512
 """Extents up to this are worth compiling in; for longer ones a loop over strips costs nothing."""
 SHORT_SUM_BYTES: Final = 256
@@ -124,7 +128,7 @@ def running(assignment: Assignment) -> list[Param]:
             narrow=_unroll_domain, prefer=_default_unroll,
         ),
         Choice(
-            "prefetch", (0, 4, 8, 16, 32), binds="compile",
+            "prefetch", PREFETCHES, binds="compile",
             doc="Entries ahead of which rows of a dense operand are asked for; a row must be worth a cache line",
             narrow=_prefetch_domain, prefer=_default_prefetch,
         ),
@@ -286,14 +290,18 @@ def _prefetch_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
     jumps = earlier["layout"] == "coordinates" and compressed(earlier, loop)
     dense = [access for access in w.assignment.accesses if access.tensor != sparse]
     reached = any(loop[:-1] in access.indices for access in dense)
-    return (0, 4, 8, 16, 32) if whole and jumps and reached else None
+    return PREFETCHES if whole and jumps and reached else None
 
 
 def _default_prefetch(earlier: Earlier, w: Workload) -> Value:
     """Prefetch rows of an operand that does not stay in a core's own cache; one that does only pays for it."""
     in_registers = _tiled(earlier) in w.assignment.output.indices
-    if not in_registers or _prefetch_domain(earlier, w) is None:
+    if _prefetch_domain(earlier, w) is None:
         return 0
+    if not in_registers:
+        summed = earlier["bound"] and _tiled(earlier) in w.assignment.reduced
+        long = summed and tile_extent(earlier, w) * w.dtype.itemsize >= PREFETCHED_ROW_BYTES
+        return 4 if long else 0
     access = w.assignment.access(prefetched(earlier, w))
     extent = math.prod(w.sizes[index] for index in access.indices)
     return 8 if extent * w.dtype_of(access.tensor).itemsize > PREFETCHED_BYTES else 0

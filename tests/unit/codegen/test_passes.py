@@ -1,7 +1,5 @@
 """Passes over the loop IR: vectors held before a loop, folds of unrolled copies made together."""
 
-from itertools import product
-
 import numpy as np
 import pytest
 
@@ -93,26 +91,40 @@ def test_copies_that_do_not_line_up_stay() -> None:
         assert fold_together(given) == given
 
 
+def test_copies_that_share_a_register_stay() -> None:
+    vector = Var("v", ir.Type("f32", 8))
+    body: list[ir.Stmt] = []
+    for n in range(COUNT):
+        body.append(Set(vector, Load(A, Ramp((P + n) * 8, 8))))
+        body.append(Store(OUT, P + n, Fold("add", vector)))
+    given = kernel(Reg(vector, ir.widen(Const(0.0, ir.Type("f32")), 8)), loop(*body, step=COUNT))
+    assert fold_together(given) == given
+
+
 @pytest.mark.parametrize("elem", ["float32", "float64", "float16"])
 @pytest.mark.parametrize("lanes", [2, 4, 8, 16])
 @pytest.mark.parametrize(
-    ("format", "loops", "unrolled"),
+    ("format", "schedule"),
     [
-        ("(i,j) -> U(i) C(j)", "reorder(i,j,k)", "unroll(j,4)"),
-        ("(i,j) -> U(i) C16(j)", "reorder(i,j,k)", "unroll(j,8)"),
-        ("(i,j) -> U(j1) U(i) C(j0:32)", "split(j,32) reorder(j1,i,j0,k)", "unroll(j0,4)"),
+        ("(i,j) -> U(i) C(j)", "reorder(i,j,k) tile(k,1x{lanes}) bound(k,{n}) unroll(j,4)"),
+        ("(i,j) -> U(i) C16(j)", "reorder(i,j,k) tile(k,1x{lanes}) bound(k,{n}) unroll(j,8) factor(k)"),
+        (
+            "(i,j) -> U(j1) U(i) C(j0:32)",
+            "split(j,32) reorder(j1,i,j0,k) tile(k,1x{lanes}) bound(k,{n}) unroll(j0,4) factor(k)",
+        ),
+        ("(i,j) -> U(i) C(j)", "split(k,16) reorder(k1,i,j,k0) tile(k0,1x{lanes}) unroll(j,4) factor(k0)"),
     ],
 )
-def test_sampled_products_in_groups(elem: str, lanes: int, format: str, loops: str, unrolled: str) -> None:
+def test_sampled_products_in_groups(elem: str, lanes: int, format: str, schedule: str) -> None:
     rng = np.random.default_rng(lanes)
     matrix = np.where(rng.random((37, 70)) < 0.3, rng.normal(size=(37, 70)), 0).astype(elem)
-    for n, factor in product((32, 21), ("", " factor(k)")):
+    for n in (32, 21):
         work = workload("sddmm", entries_from(matrix), n=n)
         operands = work.operands(rng)
         expected = work.reference(operands)
-        program = program_for(work, format, f"{loops} tile(k,1x{lanes}) bound(k,{n}) {unrolled}{factor}")
+        program = program_for(work, format, schedule.format(n=n, lanes=lanes))
         (text,) = GeneratedKernel(program).texts(work)
-        if n == 32:
+        if n == 32:  # no rest that is summed apart
             assert ("tw_folds_add" in text) == (lanes > 2)
         for one in (InterpretedKernel(program, rng), GeneratedKernel(program)):
             out = np.empty(work.output_shape, work.output_dtype)

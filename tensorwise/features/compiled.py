@@ -11,11 +11,15 @@ from typing import Final
 import numpy as np
 
 from tensorwise.features.counts import (
+    BANDS,
     GRIDS,
-    KEPT,
-    LEVELS,
+    HEIGHTS,
     NARROW,
+    OFFSETS,
+    PIECES,
     SLICES,
+    STRIPS,
+    WINDOWS,
     MatrixCounts,
     ModeCounts,
     fold_bits,
@@ -25,7 +29,25 @@ from tensorwise.tensor.entries import Entries
 from tensorwise.toolchain.runtime import load_runtime
 
 _SHORT: Final = 1024
-_SCALARS: Final = ["sampled", "dense", "span", "runs", "below", "above", "distance", "adjacent", "mirrored"]
+_MEETINGS: Final = (len(HEIGHTS) + len(BANDS),)
+_ARRAYS: Final[dict[str, tuple[int, ...]]] = {
+    "own_slots": (len(SLICES),),
+    "sorted_slots": (len(SLICES),),
+    "crossings": (1 + len(STRIPS),),
+    "offsets": (len(OFFSETS),),
+    "column_meetings": _MEETINGS,
+    "line_meetings": _MEETINGS,
+    "block_meetings": (len(NARROW), len(HEIGHTS)),
+    "diagonal_meetings": (len(PIECES),),
+    "scalars": (7,),
+    "filled": (len(GRIDS),),
+    "bands": (2, GRIDS[0]),
+    "rows": (_SHORT + 1,),
+    "columns": (_SHORT + 1,),
+}
+"""``counts`` of pattern.c: arrays of int64, one after the other."""
+_SCALARS: Final = ("sampled", "dense", "span", "runs", "below", "above", "distance")
+_ENDS: Final = np.cumsum([0, *(int(np.prod(shape)) for shape in _ARRAYS.values())]).tolist()
 
 
 def matrix(entries: Entries, skip: int) -> MatrixCounts:
@@ -33,41 +55,33 @@ def matrix(entries: Entries, skip: int) -> MatrixCounts:
     rows, columns = entries.shape
     row, column = (_narrow(array) for array in entries.coordinates)
     pointers = None if entries.pointers is None else _narrow(entries.pointers)
-    out = _Counts()
-    lengths = [_Lengths(entries, one) for one in (out.row_lengths, out.column_lengths, out.diagonal_lengths)]
+    out, lengthy = np.zeros(_ENDS[-1], np.int64), _lengthy(entries, 2)
     _call(
         "matrix", entries.nnz, row.ctypes.data, column.ctypes.data, None if pointers is None else pointers.ctypes.data,
-        rows, columns, fold_bits(entries.nnz), skip, ctypes.byref(out),
+        rows, columns, fold_bits(entries.nnz), skip, fold_bits(entries.nnz // skip), lengthy.ctypes.data, out.ctypes.data,
     )  # fmt: skip
+    found = {
+        name: out[start:end].reshape(shape)
+        for (name, shape), start, end in zip(_ARRAYS.items(), _ENDS, _ENDS[1:], strict=False)
+    }
     return MatrixCounts(
         shape=(rows, columns),
-        rows=lengths[0].spectrum(rows),
-        columns=lengths[1].spectrum(columns),
-        diagonals=lengths[2].spectrum(rows + columns - 1),
-        own_slots=np.array(out.own),
-        sorted_slots=np.array(out.sorted),
-        crossings=np.array(out.crossings),
-        offsets=np.array(out.offsets),
-        column_meetings=np.array(out.columns),
-        line_meetings=np.array(out.lines),
-        block_meetings=np.array(out.blocks).reshape(len(NARROW), LEVELS),
-        diagonal_meetings=np.array(out.pieces),
-        filled=np.array(out.filled),
-        grid=np.array(out.grid).reshape(KEPT, KEPT),
-        **{name: getattr(out, name) for name in _SCALARS},
+        rows=_spectrum(found.pop("rows"), lengthy[0], rows),
+        columns=_spectrum(found.pop("columns"), lengthy[1], columns),
+        **dict(zip(_SCALARS, found.pop("scalars").tolist(), strict=True)),
+        **found,
     )
 
 
 def mode(entries: Entries, mode: int) -> ModeCounts:
     """Count in one mode of a tensor. Raises MemoryError."""
-    size, coordinate, out = entries.shape[mode], _narrow(entries.coordinates[mode]), _Spectrum()
-    lengths = _Lengths(entries, out)
-    jumps, meetings = (np.zeros(LEVELS, np.int64) for _ in range(2))
-    _call(
-        "mode", entries.nnz, coordinate.ctypes.data, size, fold_bits(entries.nnz), jumps.ctypes.data,
-        meetings.ctypes.data, ctypes.byref(out),
+    size, coordinate, lengthy = entries.shape[mode], _narrow(entries.coordinates[mode]), _lengthy(entries, 1)
+    meetings, lengths = np.zeros(len(WINDOWS), np.int64), np.zeros(_SHORT + 1, np.int64)
+    repeats = _call(
+        "mode", entries.nnz, coordinate.ctypes.data, size, fold_bits(entries.nnz), meetings.ctypes.data,
+        lengths.ctypes.data, lengthy.ctypes.data,
     )  # fmt: skip
-    return ModeCounts(lengths.spectrum(size), jumps, meetings)
+    return ModeCounts(_spectrum(lengths, lengthy[0], size), repeats, meetings)
 
 
 def pairs(entries: Entries, first: int, second: int, shift: int, bits: int, hashed: bool) -> int:
@@ -77,45 +91,19 @@ def pairs(entries: Entries, first: int, second: int, shift: int, bits: int, hash
     return _call("pairs", entries.nnz, a.ctypes.data, b.ctypes.data, *sizes, shift, bits, hashed)
 
 
-class _Spectrum(ctypes.Structure):
-    """``tw_pattern_spectrum`` of pattern.c."""
-
-    _fields_ = (
-        ("brief", ctypes.c_int64 * _SHORT),
-        ("listed", ctypes.c_int64),
-        ("lengthy", ctypes.c_void_p),
-    )
+def _lengthy(entries: Entries, spectra: int) -> np.ndarray:
+    """Room for the lengths of lines of ``_SHORT`` entries and more."""
+    return np.empty((spectra, entries.nnz // _SHORT + 1), np.int64)
 
 
-class _Counts(ctypes.Structure):
-    """``tw_pattern_counts`` of pattern.c."""
-
-    _fields_ = (
-        *((name, ctypes.c_int64 * len(SLICES)) for name in ("own", "sorted")),
-        *((name, ctypes.c_int64 * LEVELS) for name in ("crossings", "offsets", "columns", "lines")),
-        ("blocks", ctypes.c_int64 * (len(NARROW) * LEVELS)),
-        ("pieces", ctypes.c_int64 * LEVELS),
-        *((name, ctypes.c_int64) for name in _SCALARS),
-        *((name, _Spectrum) for name in ("row_lengths", "column_lengths", "diagonal_lengths")),
-        ("filled", ctypes.c_int64 * len(GRIDS)),
-        ("grid", ctypes.c_int64 * KEPT**2),
-    )
-
-
-class _Lengths:
-    """Room for a spectrum: C counts lengths below ``_SHORT`` in place and lists the others, which are few."""
-
-    def __init__(self, entries: Entries, out: _Spectrum) -> None:
-        self._out, self._lengthy = out, np.empty(entries.nnz // _SHORT + 1, np.int64)
-        out.lengthy = self._lengthy.ctypes.data
-
-    def spectrum(self, size: int) -> Spectrum:
-        """Return what was counted of ``size`` lines."""
-        brief = np.array(self._out.brief)
-        lengths, longer = np.flatnonzero(brief), Spectrum.of(self._lengthy[: self._out.listed])
-        return Spectrum(
-            np.concatenate([lengths, longer.lengths]), np.concatenate([brief[lengths], longer.lines]), size
-        )
+def _spectrum(counted: np.ndarray, lengthy: np.ndarray, size: int) -> Spectrum:
+    """Return what was counted of ``size`` lines: lengths below ``_SHORT`` in place, the others listed."""
+    brief, listed = counted[:-1], int(counted[-1])
+    lengths = np.flatnonzero(brief)
+    if not listed:
+        return Spectrum.of_lengths(lengths, brief[lengths], size)
+    longer, lines = np.unique(lengthy[:listed], return_counts=True)
+    return Spectrum.of_lengths(np.append(lengths, longer), np.append(brief[lengths], lines), size)
 
 
 def _narrow(array: np.ndarray) -> np.ndarray:
@@ -124,7 +112,7 @@ def _narrow(array: np.ndarray) -> np.ndarray:
 
 _POINTER, _SIZE = ctypes.c_void_p, ctypes.c_int64
 _ARGUMENTS: Final = {
-    "matrix": (_SIZE, *(_POINTER,) * 3, *(_SIZE,) * 4, _POINTER),
+    "matrix": (_SIZE, *(_POINTER,) * 3, *(_SIZE,) * 5, *(_POINTER,) * 2),
     "mode": (_SIZE, _POINTER, *(_SIZE,) * 2, *(_POINTER,) * 3),
     "pairs": (_SIZE, *(_POINTER,) * 2, *(_SIZE,) * 5),
 }

@@ -8,36 +8,41 @@ import numpy as np
 from tensorwise.features.spectrum import Spectrum
 
 # ``toolchain/pattern.c`` has these numbers, too.
-LEVELS: Final = 15
-"""Counts "by level" are numbers (LEVELS,): how many of what is counted are at least 2^0, 2^1, ... 2^14."""
-NEVER: Final = 2**30
-"""How far back a slot was met that was not met before."""
-GRIDS: Final = (256, 128, 64, 32, 16, 8)
-"""Cells in a row, and in a column, of the grids that are laid over a matrix."""
-KEPT: Final = 64
-"""The grid whose cells are kept."""
+HEIGHTS: Final = (1, 2, 4, 8, 16)
+"""Rows of blocks: those whose kernels keep a row each in a register."""
+NARROW: Final = (2, 4, 8)
+"""Columns of blocks, beside 1 and LINE."""
+LINE: Final = 16
+"""Columns that share a cache line, as floats do."""
+BANDS: Final = (64, 256, 1024, 4096, 16384)
+"""Rows in whose reach operands are gathered again."""
+PIECES: Final = (16, 32, 64)
+"""Rows of pieces of diagonals."""
+STRIPS: Final = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
+"""Columns of strips."""
+OFFSETS: Final = (1, 16, 256, 4096)
+"""Columns between an entry and the main diagonal."""
 SLICES: Final = (4, 8, 16, 32, 64)
 """Rows of slices: lanes of a vector, or of several."""
 WINDOW: Final = 4096
 """Rows that are sorted together; the order ``length4096``."""
+GROUP: Final = 8
+"""Rows that share dense columns, as in the partition ``columns>4/8``."""
+MOST: Final = 4
+"""Rows of a group that a column may meet before it counts as dense."""
+GRIDS: Final = (64, 32, 16, 8)
+"""Cells in a row, and in a column, of the grids that are laid over a matrix."""
+WINDOWS: Final = (64, 1024, 16384)
+"""Entries of a tensor in whose reach a factor's row is gathered again."""
 PANEL: Final = 64
 """Rows of a panel: in large matrices blocks and diagonals are counted in some panels only."""
+
 EXACT: Final = 2**16
 """Up to so many entries, blocks and diagonals are counted in all panels."""
 LEAST_SKIP: Final = 4
 """Beyond, in one of so many panels, drawn by a hash of their number,"""
 ENOUGH: Final = 2**18
 """or in fewer, where that leaves so many entries."""
-GROUP: Final = 8
-"""Rows that share dense columns, as in the partition ``columns>4/8``."""
-MOST: Final = 4
-"""Rows of a group that a column may meet before it counts as dense."""
-NARROW: Final = (2, 4, 8)
-"""Widths of blocks, beside 1 and LINE."""
-MIRRORED: Final = 1024
-"""Entries whose mirror image is looked for."""
-LINE: Final = 16
-"""Columns that share a cache line, as floats do."""
 
 
 @final
@@ -45,35 +50,33 @@ LINE: Final = 16
 class MatrixCounts:
     """What is counted in a matrix.
 
-    A *meeting* is an entry at a slot (a column, a group of columns, a diagonal); it is counted at level a when the
-    slot was not met before by a row in the same 2^a rows. So there are as many as nonempty pairs of a slot and 2^a rows.
+    A slot is a column, a group of columns or a diagonal. The *meetings* of slots by 2^a rows are the pairs of a slot and
+    2^a aligned rows that have an entry in common: blocks that are not empty, operands that are gathered.
 
     Attributes:
         shape: rows and columns.
-        rows, columns, diagonals: how long they are.
-        own_slots, sorted_slots: for each of SLICES, the slots of slices as wide as their longest row, with rows in their
+        rows, columns: how long they are.
+        own_slots, sorted_slots: for each of SLICES, the places of slices as wide as their longest row, with rows in their
             own order and sorted by length within each WINDOW.
-        crossings: by level, entries of a row by (column ^ column before it in the row).
-        offsets: by level, entries by |row - column|.
-        column_meetings, line_meetings: by level, all meetings of columns, and of groups of LINE columns.
-        block_meetings: (len(NARROW), LEVELS), meetings of groups of columns in the sampled panels.
-        diagonal_meetings: by level, meetings of diagonals in the sampled panels.
+        crossings: for LINE and each of STRIPS, how many entries have the entry before them in the row in another group
+            of so many columns.
+        offsets: for each of OFFSETS, how many entries are at least so far from the main diagonal.
+        column_meetings, line_meetings: meetings of columns, and of groups of LINE columns, by each of HEIGHTS and BANDS.
+        block_meetings: (len(NARROW), len(HEIGHTS)), meetings of groups of columns in the sampled panels.
+        diagonal_meetings: meetings of diagonals by each of PIECES, in the sampled panels.
         sampled: entries in the sampled panels.
         dense: of these, entries in columns that a group of rows meets more than MOST times.
         span: sum of column - column before it in the row.
         runs: how many of these differences are 1.
         below, above: the largest row - column and column - row.
         distance: sum of |row - column|.
-        adjacent: entries whose column has one in the row before, too.
-        mirrored: of MIRRORED evenly spread entries (or of all) those whose mirror image is an entry, too.
         filled: for each of GRIDS, the cells with entries.
-        grid: (KEPT, KEPT) int64, entries in each cell of one of them.
+        bands: (2, GRIDS[0]), entries in each row and in each column of cells of the finest one.
     """
 
     shape: tuple[int, int]
     rows: Spectrum
     columns: Spectrum
-    diagonals: Spectrum
     own_slots: np.ndarray
     sorted_slots: np.ndarray
     crossings: np.ndarray
@@ -89,10 +92,8 @@ class MatrixCounts:
     below: int
     above: int
     distance: float
-    adjacent: int
-    mirrored: int
     filled: np.ndarray
-    grid: np.ndarray
+    bands: np.ndarray
 
 
 @final
@@ -102,12 +103,12 @@ class ModeCounts:
 
     Attributes:
         lines: how many entries each coordinate has.
-        jumps: by level, entries by |coordinate - coordinate of the entry before|.
-        meetings: by level, entries whose coordinate was not met before among the same 2^a entries.
+        repeats: entries with the same coordinate as the entry before.
+        meetings: for each of WINDOWS, pairs of a coordinate and so many aligned entries that have one in common.
     """
 
     lines: Spectrum
-    jumps: np.ndarray
+    repeats: int
     meetings: np.ndarray
 
 

@@ -8,41 +8,34 @@ import numpy as np
 from tensorwise.errors import InputError
 from tensorwise.features.counting import count_matrix
 from tensorwise.features.counts import (
+    BANDS,
     GRIDS,
     GROUP,
-    KEPT,
-    LEVELS,
+    HEIGHTS,
     LINE,
-    MIRRORED,
     MOST,
     NARROW,
+    OFFSETS,
+    PIECES,
     SLICES,
+    STRIPS,
     WINDOW,
     MatrixCounts,
 )
 from tensorwise.features.featurizer import Featurizer, Field
-from tensorwise.features.spectrum import line_fields, line_values, log
+from tensorwise.features.spectrum import line_fields, line_numbers
 from tensorwise.tensor.entries import Entries
 
 Numbers: TypeAlias = Callable[[MatrixCounts], Iterable[float]]
-
-HEIGHTS: Final = (1, 2, 4, 8, 16)
-"""Rows of blocks: those whose kernels keep a row each in a register."""
-STRIPS: Final = tuple(2**bits for bits in range(6, 14))
-"""Columns of strips."""
-BANDS: Final = (64, 256, 1024, 4096, 16384)
-"""Rows in whose reach operands are gathered again."""
-PIECES: Final = (16, 32, 64)
-"""Rows of pieces of diagonals."""
 
 
 @final
 class MatrixPattern(Featurizer[Entries]):
     """Statistics of the pattern of a matrix, counted in one pass over its entries.
 
-    Values do not enter. Of matrices of more than 2**16 entries, blocks and pieces of diagonals are counted in one panel
-    of 64 rows in four, and the symmetry of 1024 entries; all else is exact, up to hash collisions in matrices of far more
-    rows or columns than entries.
+    Values do not enter. Of matrices of more than 2**16 entries, blocks, pieces of diagonals and dense columns are counted
+    in one panel of 64 rows in four (in fewer beyond 2**20); all else is exact, up to hash collisions in matrices of far more
+    columns than entries.
     """
 
     name: ClassVar[str] = "matrix-pattern"
@@ -71,10 +64,9 @@ class MatrixPattern(Featurizer[Entries]):
 
 
 def _size(counts: MatrixCounts) -> Iterable[float]:
-    rows, columns = counts.shape
-    nnz = counts.rows.entries
-    density = np.log2(max(nnz, 1)) - np.log2(float(max(rows, 1))) - np.log2(float(max(columns, 1)))
-    return log(rows), log(columns), log(nnz), density
+    rows, columns, nnz = (float(count) for count in (*counts.shape, counts.rows.entries))
+    yield from np.log2([1 + rows, 1 + columns, 1 + nnz])
+    yield np.log2(max(nnz, 1)) - np.log2(max(rows, 1)) - np.log2(max(columns, 1))
 
 
 _SIZE: Final = (
@@ -85,13 +77,14 @@ _SIZE: Final = (
 )
 
 
-def _above(counts: MatrixCounts) -> Iterable[float]:
+def _apart(counts: MatrixCounts) -> Iterable[float]:
     mean = -(-counts.rows.entries // max(counts.rows.size, 1))
-    long = (counts.rows.share_above(max(64, times * mean)) for times in (8, 64))
-    return *long, counts.dense / max(counts.sampled, 1)
+    for times in (8, 64):
+        yield counts.rows.share_above(max(64, times * mean))
+    yield counts.dense / max(counts.sampled, 1)
 
 
-_ABOVE: Final = (
+_APART: Final = (
     *(
         Field(
             f"apart.rows{times}",
@@ -108,12 +101,12 @@ _ABOVE: Final = (
 )
 
 
-def _slots(counts: MatrixCounts) -> Iterable[float]:
-    whole = np.array([counts.rows.slots(height) for height in SLICES])
-    return _logs(np.concatenate([counts.own_slots, counts.sorted_slots, whole]), counts.rows.entries)
+def _slices(counts: MatrixCounts) -> Iterable[float]:
+    slots = (counts.own_slots, counts.sorted_slots, counts.rows.slots(SLICES))
+    return _per_entry(np.concatenate(slots), counts.rows.entries)
 
 
-_SLOTS: Final = tuple(
+_SLICES: Final = tuple(
     Field(
         f"slices.{name}{height}",
         "log2(slots / entries)",
@@ -129,29 +122,28 @@ _SLOTS: Final = tuple(
 
 
 def _blocks(counts: MatrixCounts) -> Iterable[float]:
-    nnz = counts.rows.entries
-    levels = [height.bit_length() - 1 for height in HEIGHTS]
-    yield from _logs(counts.column_meetings[levels] * HEIGHTS, nnz)[1:]  # blocks of one entry are full
-    for width, met in zip(NARROW, counts.block_meetings, strict=True):
-        yield from _logs(met[levels] * HEIGHTS * width, counts.sampled)
-    yield from _logs(counts.line_meetings[levels] * HEIGHTS * LINE, nnz)
+    nnz, tall, heights = counts.rows.entries, len(HEIGHTS), np.array(HEIGHTS)
+    narrow = counts.block_meetings * (np.array(NARROW)[:, None] * heights)
+    yield from _per_entry(counts.column_meetings[1:tall] * heights[1:], nnz)
+    yield from _per_entry(narrow.ravel(), counts.sampled)
+    yield from _per_entry(counts.line_meetings[:tall] * heights * LINE, nnz)
 
 
 _BLOCKS: Final = tuple(
     Field(
         f"blocks.{height}x{width}",
         "log2(places / entries)",
-        f"the places an entry takes in dense blocks of {height} rows by {width} columns",
+        f"the places an entry takes in dense blocks of {height} by {width} (rows by columns)",
     )
     for width in (1, *NARROW, LINE)
     for height in HEIGHTS
-    if height * width > 1
+    if height * width > 1  # blocks of one entry are full
 )
 
 
 def _strips(counts: MatrixCounts) -> Iterable[float]:
-    levels = [width.bit_length() - 1 for width in STRIPS]
-    return _logs(counts.rows.filled + counts.crossings[levels], counts.rows.entries)
+    rows = counts.rows
+    return _per_entry(rows.size - rows.empty + counts.crossings[1:], rows.entries)
 
 
 _STRIPS: Final = tuple(
@@ -165,47 +157,30 @@ _STRIPS: Final = tuple(
 
 
 def _gathers(counts: MatrixCounts) -> Iterable[float]:
-    levels = [band.bit_length() - 1 for band in BANDS]
-    yield from _logs(counts.column_meetings[levels], counts.rows.entries)
-    yield from _logs(counts.line_meetings[levels], counts.rows.entries)
+    tall = len(HEIGHTS)
+    met = np.concatenate([counts.column_meetings[tall:], counts.line_meetings[tall:]])
+    return _per_entry(met, counts.rows.entries)
 
 
 _GATHERS: Final = tuple(
     Field(
         f"gathers.{name}{band}",
         f"log2({name} / entries)",
-        f"how many distinct {name} each {band} rows meet: what they read anew where a cache holds as much",
+        f"how many distinct {what} each {band} rows meet: what they read anew where a cache holds as much",
     )
-    for name in ("columns", "lines")
+    for name, what in (("columns", "columns"), ("lines", f"cache lines of {LINE} columns"))
     for band in BANDS
 )
 
 
 def _diagonals(counts: MatrixCounts) -> Iterable[float]:
-    diagonals, nnz = counts.diagonals, counts.rows.entries
-    levels = [height.bit_length() - 1 for height in PIECES]
-    pairs = max(nnz, 1)
-    return (
-        log(diagonals.filled),
-        diagonals.filled / max(diagonals.size, 1),
-        *(diagonals.share_of_longest(many) for many in (1, 8, 64)),
-        *_logs(counts.diagonal_meetings[levels] * PIECES, counts.sampled),
-        log(max(counts.below, 0)),
-        log(max(counts.above, 0)),
-        log(counts.distance / pairs),
-        *(1 - counts.offsets[level] / pairs if nnz else 0.0 for level in (0, 4, 8, 12)),
-    )
+    pairs = max(counts.rows.entries, 1)
+    yield from _per_entry(counts.diagonal_meetings * PIECES, counts.sampled)
+    yield from np.log2(1.0 + np.maximum([counts.below, counts.above, counts.distance / pairs], 0))
+    yield from (counts.rows.entries - counts.offsets) / pairs
 
 
 _DIAGONALS: Final = (
-    Field("diagonals.filled", "log2(1 + diagonals)", "the number of diagonals with entries"),
-    Field("diagonals.share", "share of diagonals", "how many diagonals have entries"),
-    *(
-        Field(
-            f"diagonals.densest{many}", "share of entries", f"what the densest {many} of the diagonals hold"
-        )
-        for many in (1, 8, 64)
-    ),
     *(
         Field(
             f"diagonals.pieces{height}",
@@ -217,32 +192,23 @@ _DIAGONALS: Final = (
     Field("diagonals.below", "log2(1 + rows)", "how far entries reach below the main diagonal"),
     Field("diagonals.above", "log2(1 + columns)", "how far entries reach above the main diagonal"),
     Field("diagonals.distance", "log2(1 + columns)", "the mean distance of an entry from the main diagonal"),
-    Field("diagonals.main", "share of entries", "what the main diagonal holds"),
     *(
         Field(
             f"diagonals.within{far}",
             "share of entries",
-            f"what lies fewer than {far} columns off the main diagonal",
+            f"what lies fewer than {far} columns off the main diagonal" if far > 1 else "what the main diagonal holds",
         )
-        for far in (16, 256, 4096)
+        for far in OFFSETS
     ),
 )
 
 
 def _neighbours(counts: MatrixCounts) -> Iterable[float]:
-    nnz, rows = counts.rows.entries, counts.rows.filled
-    pairs = nnz - rows
-    after = max(pairs, 1)
-    line = LINE.bit_length() - 1
-    return (
-        counts.runs / max(nnz, 1),
-        (pairs - counts.crossings[line]) / max(nnz, 1),
-        counts.adjacent / max(nnz, 1),
-        log(counts.span / after),
-        float(counts.crossings.sum()) / after,
-        counts.span / max(rows, 1) / max(counts.shape[1], 1),
-        counts.mirrored / max(min(nnz, MIRRORED), 1),
-    )
+    rows, nnz = counts.rows, max(counts.rows.entries, 1)
+    pairs = rows.entries - (rows.size - rows.empty)
+    yield counts.runs / nnz
+    yield (pairs - int(counts.crossings[0])) / nnz
+    yield float(np.log2(1 + counts.span / max(pairs, 1)))
 
 
 _NEIGHBOURS: Final = (
@@ -256,88 +222,60 @@ _NEIGHBOURS: Final = (
         "share of entries",
         f"how many share a cache line of {LINE} columns with the entry before in the row",
     ),
-    Field("neighbours.above", "share of entries", "how many have an entry right above, in the row before"),
     Field("neighbours.gap", "log2(1 + columns)", "the mean distance of neighbours in a row"),
+)
+
+
+def _bands(counts: MatrixCounts) -> Iterable[float]:
+    eighths = counts.bands.reshape(2, 8, -1).sum(axis=2)
+    fullest = np.stack([counts.bands.max(axis=1), eighths.max(axis=1)], axis=1)
+    lines = np.array([[min(many, size) for many in (GRIDS[0], 8)] for size in counts.shape])
+    return _per_entry((fullest * lines).ravel(), counts.rows.entries)
+
+
+_BANDS: Final = tuple(
     Field(
-        "neighbours.bits",
-        f"bits, up to {LEVELS}",
-        "the mean bit length of (column ^ column before it in the row): small where columns cluster",
-    ),
-    Field(
-        "neighbours.span",
-        "share of columns",
-        "how much of the columns lies between the first and the last entry of a row, in the mean",
-    ),
-    Field(
-        "neighbours.mirrored",
-        "share of entries",
-        f"how many (i, k) have (k, i) as an entry, too, of {MIRRORED} that are looked at",
-    ),
+        f"bands.{lines}{many}",
+        "log2(ratio)",
+        f"the entries of the fullest of {many} equal bands of {lines} over the mean: how uneven equal shares are",
+    )
+    for lines in ("rows", "columns")
+    for many in (GRIDS[0], 8)
 )
 
 
 def _grids(counts: MatrixCounts) -> Iterable[float]:
-    nnz, (rows, columns), grid = counts.rows.entries, counts.shape, counts.grid
-    for axis, lines in ((1, rows), (0, columns)):
-        bands = grid.sum(axis=axis)
-        for many in (KEPT, 8):
-            fullest = bands.reshape(many, -1).sum(axis=1).max()
-            yield float(np.log2(fullest * min(many, lines) / nnz)) if nnz else 0.0
-    for side, filled in zip(GRIDS, counts.filled, strict=True):
-        yield filled / max(min(side, rows) * min(side, columns), 1)
-    while len(grid) >= 8:
-        shares = grid[grid > 0] / max(nnz, 1)
-        possible = min(len(grid), rows) * min(len(grid), columns)
-        yield float(-(shares @ np.log2(shares)) / np.log2(possible)) if possible > 1 else 0.0
-        grid = grid.reshape(len(grid) // 2, 2, -1, 2).sum(axis=(1, 3))
+    rows, columns = counts.shape
+    return counts.filled / [max(min(side, rows) * min(side, columns), 1) for side in GRIDS]
 
 
-_GRIDS: Final = (
-    *(
-        Field(
-            f"bands.{lines}{many}",
-            "log2(ratio)",
-            f"the entries of the fullest of {many} equal bands of {lines} over the mean: how uneven equal shares are",
-        )
-        for lines in ("rows", "columns")
-        for many in (KEPT, 8)
-    ),
-    *(
-        Field(
-            f"grid.filled{side}",
-            "share of cells",
-            f"how many cells of a {side} by {side} grid over the matrix have entries",
-        )
-        for side in GRIDS
-    ),
-    *(
-        Field(
-            f"grid.entropy{side}",
-            "0 to 1",
-            f"the entropy of the entries over the cells of a {side} by {side} grid, over that of even ones",
-        )
-        for side in GRIDS
-        if side <= KEPT
-    ),
+_GRIDS: Final = tuple(
+    Field(
+        f"grid.filled{side}",
+        "share of cells",
+        f"how many cells of a grid of {side} by {side} over the matrix have entries",
+    )
+    for side in GRIDS
 )
 
 
-def _logs(numbers: np.ndarray, entries: int) -> np.ndarray:
+def _per_entry(numbers: np.ndarray, entries: int) -> np.ndarray:
     """Return log2(numbers / entries), zeros without entries."""
     return np.log2(numbers / entries) if entries else np.zeros(len(numbers))
 
 
 _GROUPS: Final[tuple[tuple[tuple[Field, ...], Numbers], ...]] = (
     (_SIZE, _size),
-    (line_fields("rows", "row"), lambda counts: line_values(counts.rows)),
-    (line_fields("columns", "column"), lambda counts: line_values(counts.columns)),
-    (_ABOVE, _above),
-    (_SLOTS, _slots),
+    (line_fields("rows", "row", "rows"), lambda counts: line_numbers(counts.rows)),
+    (line_fields("columns", "column", "columns"), lambda counts: line_numbers(counts.columns)),
+    (_APART, _apart),
+    (_SLICES, _slices),
     (_BLOCKS, _blocks),
     (_STRIPS, _strips),
     (_GATHERS, _gathers),
     (_DIAGONALS, _diagonals),
     (_NEIGHBOURS, _neighbours),
+    (_BANDS, _bands),
     (_GRIDS, _grids),
 )
 _FIELDS: Final = tuple(field for fields, _ in _GROUPS for field in fields)

@@ -3,21 +3,26 @@
 It also counts in patterns of 2**31 rows, columns or entries and more. Names are those of the C file.
 """
 
+from collections.abc import Sequence
+from typing import Final
+
 import numpy as np
 
 from tensorwise.features.counts import (
+    BANDS,
     GRIDS,
     GROUP,
-    KEPT,
-    LEVELS,
+    HEIGHTS,
     LINE,
-    MIRRORED,
     MOST,
     NARROW,
-    NEVER,
+    OFFSETS,
     PANEL,
+    PIECES,
     SLICES,
+    STRIPS,
     WINDOW,
+    WINDOWS,
     MatrixCounts,
     ModeCounts,
     fold_bits,
@@ -25,47 +30,47 @@ from tensorwise.features.counts import (
 from tensorwise.features.spectrum import Spectrum
 from tensorwise.tensor.entries import Entries
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 def matrix(entries: Entries, skip: int) -> MatrixCounts:
-    """Count in a matrix; blocks in one of ``skip`` panels."""
+    """Count in a matrix; blocks and diagonals in one of ``skip`` panels."""
     r, c = (array.astype(np.int64) for array in entries.coordinates)
     rows, columns = entries.shape
-    fold = fold_bits(entries.nnz)
+    fold, sample_fold = fold_bits(entries.nnz), fold_bits(entries.nnz // skip)
     same = r[1:] == r[:-1]
     gaps = (c[1:] - c[:-1])[same]
     far = np.abs(c - r)
-    sampled = _sampled(r, rows, skip)
+    sampled = _sampled(r, skip)
     some_r, some_c = r[sampled], c[sampled]
-    diagonals = rows + columns - 1
     diagonal = (some_c - some_r).astype(np.uint64) + np.uint64(max(rows - 1, 0))
-    column_slots = _slots(c, columns, 1, fold)
-    diagonal_slots = _slots(diagonal, diagonals, 1, fold)
     ids, lengths = np.unique(r, return_counts=True)
-    met = _Meetings(column_slots, r)
+    column_slots = _slots(c, columns, 1, fold)
+    own, by_length = _slices(ids, lengths)
+    filled, bands = _grids(r, c, rows, columns)
     return MatrixCounts(
-        (rows, columns),
-        Spectrum.of(lengths, rows),
-        Spectrum.of(np.unique(column_slots, return_counts=True)[1], columns),
-        Spectrum.of(np.unique(diagonal_slots, return_counts=True)[1], max(diagonals, 0)),
-        *_slices(ids, lengths),
-        _levels((c[1:] ^ c[:-1])[same]),
-        _levels(far),
-        met.levels,
-        _Meetings(_slots(c, columns, LINE, fold), r).levels,
-        np.array([_Meetings(_slots(some_c, columns, width, fold), some_r).levels for width in NARROW]),
-        _Meetings(diagonal_slots, some_r).levels,
-        len(some_r),
-        _dense(column_slots[sampled], some_r),
-        _total(gaps),
-        int((gaps == 1).sum()),
-        int((r - c).max()) if entries.nnz else 0,
-        int((c - r).max()) if entries.nnz else 0,
-        _total(far),
-        met.adjacent,
-        _mirrored(r, c),
-        *_grids(r, c, rows, columns),
+        shape=(rows, columns),
+        rows=Spectrum.of(lengths, rows),
+        columns=Spectrum.of(np.unique(column_slots, return_counts=True)[1], columns),
+        own_slots=own,
+        sorted_slots=by_length,
+        crossings=_at_least((c[1:] ^ c[:-1])[same], (LINE, *STRIPS)),
+        offsets=_at_least(far, OFFSETS),
+        column_meetings=_meetings(column_slots, r, (*HEIGHTS, *BANDS)),
+        line_meetings=_meetings(_slots(c, columns, LINE, fold), r, (*HEIGHTS, *BANDS)),
+        block_meetings=np.array(
+            [_meetings(_slots(some_c, columns, width, sample_fold), some_r, HEIGHTS) for width in NARROW]
+        ),
+        diagonal_meetings=_meetings(_slots(diagonal, rows + columns - 1, 1, sample_fold), some_r, PIECES),
+        sampled=len(some_r),
+        dense=_dense(_slots(some_c, columns, 1, sample_fold), some_r),
+        span=_total(gaps),
+        runs=int((gaps == 1).sum()),
+        below=int((r - c).max()) if entries.nnz else 0,
+        above=int((c - r).max()) if entries.nnz else 0,
+        distance=_total(far),
+        filled=filled,
+        bands=bands,
     )
 
 
@@ -74,9 +79,9 @@ def mode(entries: Entries, mode: int) -> ModeCounts:
     coordinate, size = entries.coordinates[mode].astype(np.int64), entries.shape[mode]
     slots = _slots(coordinate, size, 1, fold_bits(entries.nnz))
     return ModeCounts(
-        Spectrum.of(np.unique(slots, return_counts=True)[1], size),
-        _levels(np.abs(np.diff(coordinate))),
-        _Meetings(slots, np.arange(entries.nnz)).levels,
+        lines=Spectrum.of(np.unique(slots, return_counts=True)[1], size),
+        repeats=int((coordinate[1:] == coordinate[:-1]).sum()),
+        meetings=_meetings(slots, np.arange(entries.nnz), WINDOWS),
     )
 
 
@@ -91,21 +96,17 @@ def pairs(entries: Entries, first: int, second: int, shift: int, bits: int, hash
     return len(np.unique(_hash(keys, bits) if hashed else keys))
 
 
-class _Meetings:
-    """Meetings of ``slots`` at ``times``, which ascend."""
-
-    def __init__(self, slots: np.ndarray, times: np.ndarray) -> None:
-        order = np.argsort(slots, kind="stable")
-        same = slots[order[1:]] == slots[order[:-1]]
-        before, after = times[order[:-1]][same], times[order[1:]][same]
-        first = len(slots) - len(before)
-        self.levels = _levels(np.minimum(before ^ after, NEVER)) + first
-        self.adjacent = int((after - before == 1).sum())
+def _meetings(slots: np.ndarray, times: np.ndarray, windows: Sequence[int]) -> np.ndarray:
+    """Pairs of a slot and one of the windows of so many times; ``times`` ascend, windows are powers of two."""
+    order = np.argsort(slots, kind="stable")
+    same = slots[order[1:]] == slots[order[:-1]]
+    before, after = times[order[:-1]][same], times[order[1:]][same]
+    return _at_least(before ^ after, windows) + (len(slots) - len(before))
 
 
-def _levels(numbers: np.ndarray) -> np.ndarray:
-    """How many ``numbers`` are at least 2^0, 2^1, ...; (LEVELS,) int64."""
-    return np.array([np.count_nonzero(numbers >= 2**level) for level in range(LEVELS)], np.int64)
+def _at_least(numbers: np.ndarray, bounds: Sequence[int]) -> np.ndarray:
+    """How many ``numbers`` are at least as large as each of ``bounds``; (len(bounds),) int64."""
+    return np.array([np.count_nonzero(numbers >= bound) for bound in bounds], np.int64)
 
 
 def _slots(keys: np.ndarray, count: int, width: int, fold: int) -> np.ndarray:
@@ -119,13 +120,11 @@ def _hash(keys: np.ndarray, bits: int) -> np.ndarray:
     return (keys * _GOLDEN) >> np.uint64(64 - bits)
 
 
-def _sampled(r: np.ndarray, rows: int, skip: int) -> np.ndarray:
-    """Whether each entry is in a sampled panel: of each ``skip`` panels one, drawn by a hash of their number."""
-    panel = r // PANEL
-    first = panel // skip * skip
-    among = np.minimum((rows - 1) // PANEL + 1 - first, skip)
-    drawn: np.ndarray = panel == first + _hash((panel // skip).astype(np.uint64), 16).astype(np.int64) % among
-    return drawn
+def _sampled(r: np.ndarray, skip: int) -> np.ndarray:
+    """Whether each entry is in a sampled panel: of each ``skip`` panels with entries one, drawn by a hash."""
+    panel = np.cumsum(np.diff(r // PANEL, prepend=r[:1] // PANEL) != 0)
+    sampled: np.ndarray = panel % skip == _hash((panel // skip).astype(np.uint64), 16).astype(np.int64) % skip
+    return sampled
 
 
 def _dense(slots: np.ndarray, r: np.ndarray) -> int:
@@ -152,30 +151,11 @@ def _slices(ids: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return own, by_length
 
 
-def _mirrored(r: np.ndarray, c: np.ndarray) -> int:
-    """Of evenly spread entries (i, k) those for which (k, i) is an entry, too."""
-    looked = min(len(r), MIRRORED)
-    some = np.arange(looked) * len(r) // max(looked, 1)
-    row, column = c[some], r[some]  # of the mirror image
-    low, end = np.searchsorted(r, row), np.searchsorted(r, row, side="right")
-    high = end
-    for _ in range(int((high - low).max(initial=0)).bit_length()):  # all searches halve their rows together
-        middle = (low + high) // 2
-        right = (low < high) & (c[np.minimum(middle, len(c) - 1)] < column)
-        low, high = np.where(right, middle + 1, low), np.where(right, high, middle)
-    return int(((low < end) & (c[np.minimum(low, len(c) - 1)] == column)).sum())
-
-
 def _grids(r: np.ndarray, c: np.ndarray, rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """How many cells of each grid have entries, and the entries in each cell of the one that is kept."""
-    grids = {
-        side: np.bincount(
-            _cells(r, rows) * side // GRIDS[0] * side + _cells(c, columns) * side // GRIDS[0],
-            minlength=side**2,
-        )
-        for side in GRIDS
-    }
-    return np.array([np.count_nonzero(grid) for grid in grids.values()]), grids[KEPT].reshape(KEPT, KEPT)
+    """How many cells of each grid have entries, and the entries in each row and column of cells of the finest."""
+    tall, wide = _cells(r, rows), _cells(c, columns)
+    filled = [len(np.unique(tall * side // GRIDS[0] * side + wide * side // GRIDS[0])) for side in GRIDS]
+    return np.array(filled), np.array([np.bincount(cells, minlength=GRIDS[0]) for cells in (tall, wide)])
 
 
 def _cells(keys: np.ndarray, count: int) -> np.ndarray:

@@ -8,16 +8,15 @@ import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.features.counting import count_mode, count_pairs
+from tensorwise.features.counts import WINDOWS
 from tensorwise.features.featurizer import Featurizer, Field
-from tensorwise.features.spectrum import line_fields, line_values, log
+from tensorwise.features.spectrum import line_fields, line_numbers
 from tensorwise.tensor.entries import Entries
 
 ORDERS: Final = (3, 4, 5)
 """Orders of tensors that have numbers."""
 MODES: Final = range(max(ORDERS))
 PAIRS: Final = tuple(combinations(MODES, 2))
-WINDOWS: Final = (64, 1024, 16384)
-"""Entries in whose reach a factor's row is gathered again."""
 BLOCKS: Final = (1, 8, 64)
 """Coordinates of a block, in both modes of a pair."""
 
@@ -68,7 +67,7 @@ def _whole(entries: Entries) -> Iterable[float]:
     for depth, coordinates in enumerate(entries.coordinates[:-1]):
         fresh |= coordinates[1:] != coordinates[:-1]
         nodes[depth] = _per_entry(1 + int(fresh.sum()), nnz)
-    return entries.order, log(nnz), density, *nodes
+    return entries.order, np.log2(1.0 + nnz), density, *nodes
 
 
 _WHOLE: Final = (
@@ -88,12 +87,9 @@ _WHOLE: Final = (
 
 def _mode(entries: Entries, mode: int) -> Iterable[float]:
     counts = count_mode(entries, mode)
-    pairs = max(entries.nnz - 1, 0)
-    levels = [window.bit_length() - 1 for window in WINDOWS]
-    yield from (1.0, log(entries.shape[mode]), *line_values(counts.lines))
-    yield (pairs - counts.jumps[0]) / max(pairs, 1)
-    yield float(counts.jumps.sum()) / max(pairs, 1)
-    yield from (_per_entry(met, entries.nnz) for met in counts.meetings[levels])
+    yield from (1.0, np.log2(1.0 + entries.shape[mode]), *line_numbers(counts.lines))
+    yield counts.repeats / max(entries.nnz, 1)
+    yield from (_per_entry(met, entries.nnz) for met in counts.meetings)
 
 
 def _mode_fields(mode: int) -> tuple[Field, ...]:
@@ -101,13 +97,8 @@ def _mode_fields(mode: int) -> tuple[Field, ...]:
     return (
         Field(f"{name}.present", "0 or 1", f"whether the tensor has a mode {mode}"),
         Field(f"{name}.size", "log2(1 + coordinates)", f"the size of mode {mode}"),
-        *line_fields(name, f"slice of mode {mode}"),
+        *line_fields(name, f"slice of mode {mode}", f"slices of mode {mode}"),
         Field(f"{name}.repeat", "share of entries", "how many have the same coordinate as the entry before"),
-        Field(
-            f"{name}.jump",
-            "bits, up to 15",
-            "the mean bit length of the distance from the coordinate of the entry before",
-        ),
         *(
             Field(
                 f"{name}.gathers{window}",

@@ -22,42 +22,53 @@
 
 #define CHUNK 1024
 #define INLINE static inline __attribute__((always_inline))
-#define LEVELS 15     /* numbers are compared with 2^0, 2^1, ... 2^14 */
+#define WAYS 4        /* tables that are incremented in turn: an increment would wait for the one before it; */
+#define APART 16      /* numbers between them: a load seems to wait for a store 4096 bytes away */
 #define NEVER (1 << 30) /* how far back a slot was met that was not met before */
-#define SIDE 256      /* cells of the finest grid in a row */
-#define GRIDS 6       /* grids of 256, 128, 64, 32, 16 and 8 cells in a row */
-#define KEPT 64       /* cells of the grid in a row that is kept */
+#define SIDE 64       /* cells of the finest grid in a row */
+#define GRID (SIDE * SIDE + APART)
+#define GRIDS 4       /* grids of 64, 32, 16 and 8 cells in a row */
 #define SHORT 1024    /* lengths below this are counted, longer ones are listed */
 #define HEIGHTS 5     /* slices of 4, 8, 16, 32 and 64 rows */
 #define PANEL 6       /* log2 of the rows of a panel, in which blocks are counted or not */
 #define GROUP 3       /* log2 of the rows that share dense columns */
 #define MOST 4        /* rows of a group that a column may meet before it counts as dense */
 #define NARROW 3      /* groups of 2, 4 and 8 columns are met in panels */
-#define MIRRORED 1024 /* entries whose mirror image is looked for */
 #define LINE 4        /* log2 of the columns that share a cache line, as floats do */
 
-/* Zeros; NULL: no memory. Large tables, which are accessed at random, lie in large pages where the system has them. */
-static void *zeroed(int64_t count, size_t item)
+/* Which levels are counted of what: how many numbers are at least 2^a. Blocks: 1 to 16 rows; meetings: these, and bands of
+   64 to 16384 rows; pieces of diagonals: 16 to 64 rows; crossings: a cache line, and strips of 64 to 8192 columns;
+   offsets: 1, 16, 256 and 4096 columns; windows: 64, 1024 and 16384 entries. */
+#define BLOCKS 5
+#define MEETINGS 10
+#define PIECES 3
+#define CROSSINGS 9
+#define OFFSETS 4
+#define WINDOWS 3
+static const uint8_t meetings[] = {0, 1, 2, 3, 4, 6, 8, 10, 12, 14}, pieces[] = {4, 5, 6},
+                     crossings[] = {4, 6, 7, 8, 9, 10, 11, 12, 13}, offsets[] = {0, 4, 8, 12}, windows[] = {6, 10, 14};
+
+/* NULL: no memory. A large table, which is accessed at random, lies in large pages where the system has them. */
+static void *allocate(int64_t size)
 {
 #if defined(MADV_HUGEPAGE)
-    const size_t page = (size_t)1 << 21, bytes = ((size_t)count * item + page - 1) / page * page;
+    const size_t page = (size_t)1 << 21, bytes = ((size_t)size + page - 1) / page * page;
     if (bytes >= 4 * page) {
         void *table = aligned_alloc(page, bytes);
-        if (!table) return NULL;
-        madvise(table, bytes, MADV_HUGEPAGE);
-        return memset(table, 0, bytes);
+        if (table) madvise(table, bytes, MADV_HUGEPAGE);
+        return table;
     }
 #endif
-    return calloc((size_t)count, item);
+    return malloc((size_t)size);
 }
 
 /* ---- levels ---- */
 
 typedef uint8_t bytes __attribute__((vector_size(32)));
 
-/* out[a] += how many of x, which are not negative, are at least 2^a. A float's exponent is the bit length, exact below
-   2^24; as bytes, many fit in a vector. Overwrites x from m to the end of the chunk. */
-static void count_levels(int32_t *x, int64_t m, int64_t *out)
+/* out[l] += how many of x, which are not negative, are at least 2^level[l]. A float's exponent is the bit length, exact
+   below 2^24; as bytes, many fit in a vector. Overwrites x from m to the end of the chunk. */
+static void count_levels(int32_t *x, int64_t m, const uint8_t *level, int many, int64_t *out)
 {
     uint8_t length[CHUNK];
     for (int64_t e = m; e < CHUNK; e++) x[e] = 0;
@@ -65,8 +76,8 @@ static void count_levels(int32_t *x, int64_t m, int64_t *out)
         const union { float number; int32_t word; } as = {.number = (float)x[e]};
         length[e] = (uint8_t)(as.word >> 23); /* 127 for 1, 128 for 2 and 3, ... */
     }
-    for (int a = 0; a < LEVELS; a++) {
-        const bytes least = (bytes){0} + (uint8_t)(127 + a);
+    for (int l = 0; l < many; l++) {
+        const bytes least = (bytes){0} + (uint8_t)(127 + level[l]);
         bytes reached = {0};
         uint8_t lanes[32];
         int64_t total = 0;
@@ -76,8 +87,8 @@ static void count_levels(int32_t *x, int64_t m, int64_t *out)
             reached -= (bytes)(some >= least);
         }
         memcpy(lanes, &reached, sizeof lanes);
-        for (int l = 0; l < 32; l++) total += lanes[l];
-        out[a] += total;
+        for (int k = 0; k < 32; k++) total += lanes[k];
+        out[l] += total;
     }
 }
 
@@ -104,55 +115,52 @@ static void place(slots s, const uint32_t *restrict key, int64_t m, uint32_t *re
 /* ---- meetings. A slot keeps the stamp of the last one, which is its time plus one; zero: never met ---- */
 
 /* From what the slots kept: how far back they were met, by exclusive or; counts the levels. */
-static void look_back(uint32_t *restrict kept, const uint32_t *restrict stamp, int64_t m, int64_t *levels)
+static void look_back(uint32_t *restrict kept, const uint32_t *restrict stamp, int64_t m, const uint8_t *level, int many,
+                      int64_t *out)
 {
     for (int64_t e = 0; e < m; e++) {
         const uint32_t back = (stamp[e] - 1) ^ (kept[e] - 1);
         kept[e] = back < NEVER ? back : NEVER;
     }
-    count_levels((int32_t *)kept, m, levels);
+    count_levels((int32_t *)kept, m, level, many, out);
 }
 
 static void meet(const uint32_t *restrict slot, const uint32_t *restrict stamp, int64_t m, uint32_t *restrict last,
-                 int64_t *levels)
+                 const uint8_t *level, int many, int64_t *out)
 {
     uint32_t kept[CHUNK];
     for (int64_t e = 0; e < m; e++) {
         kept[e] = last[slot[e]];
         last[slot[e]] = stamp[e];
     }
-    look_back(kept, stamp, m, levels);
+    look_back(kept, stamp, m, level, many, out);
 }
 
-/* The same, with the number of meetings in the upper half. Returns how many were of a slot met one time before. */
-static int64_t meet_and_count(const uint32_t *restrict slot, const uint32_t *restrict stamp, int64_t m,
-                              uint64_t *restrict state, int64_t *levels)
+/* The same, with the number of meetings in the upper half. */
+static void meet_and_count(const uint32_t *restrict slot, const uint32_t *restrict stamp, int64_t m,
+                           uint64_t *restrict state, const uint8_t *level, int many, int64_t *out)
 {
     uint32_t kept[CHUNK];
-    int32_t adjacent = 0;
     for (int64_t e = 0; e < m; e++) {
         __builtin_prefetch(&state[slot[e + 24 < m ? e + 24 : m - 1]], 1); /* wide matrices do not fit the caches */
         const uint64_t s = state[slot[e]];
         kept[e] = (uint32_t)s;
         state[slot[e]] = (s >> 32 << 32) + ((uint64_t)1 << 32 | stamp[e]);
     }
-    for (int64_t e = 0; e < m; e++) adjacent += (kept[e] + 1 == stamp[e]) & (kept[e] != 0);
-    look_back(kept, stamp, m, levels);
-    return adjacent;
+    look_back(kept, stamp, m, level, many, out);
 }
 
-/* Meetings of slots that are met more than MOST times by a group of rows. A slot keeps the number of the group, plus
-   one, and in three bits how often that group met it. */
+/* Meetings of slots that are met more than MOST times by a group of rows. A slot keeps the number of the last group, and
+   in four bits how often that group met it. */
 static int64_t meet_in_groups(const uint32_t *restrict slot, const uint32_t *restrict row, int64_t m,
                               uint32_t *restrict state)
 {
     uint32_t met[CHUNK];
     int32_t dense = 0;
-    for (int64_t e = 0; e < m; e++) {
-        const uint32_t s = state[slot[e]], group = ((row[e] >> GROUP) + 1) << 3;
-        const uint32_t now = (s & ~7u) == group ? s + ((s & 7) < MOST + 2) : group + 1;
-        met[e] = now & 7;
-        state[slot[e]] = now;
+    for (int64_t e = 0; e < m; e++) { /* no branches: which group it was cannot be foreseen */
+        const uint32_t group = row[e] >> GROUP << 4, s = state[slot[e]], before = s > group ? s : group;
+        met[e] = (before & 15) + 1;
+        state[slot[e]] = before + ((before & 15) < 15);
     }
     for (int64_t e = 0; e < m; e++) dense += met[e] == MOST + 1 ? MOST + 1 : met[e] > MOST;
     return dense;
@@ -163,14 +171,14 @@ static int64_t meet_in_groups(const uint32_t *restrict slot, const uint32_t *res
 typedef struct {
     int64_t brief[SHORT]; /* how many lines have each length; those without entries are left out */
     int64_t listed;       /* how many are longer */
-    int64_t *lengthy;     /* the lengths of those; there is room for n / SHORT + 1 */
-} tw_pattern_spectrum;
+} spectrum;
 
-/* `wide`: the lengths are the upper halves of 64 bits, and most may be zero */
-INLINE void spectrum(const void *lengths, int wide, int64_t count, tw_pattern_spectrum *out)
+/* Counts lines by length, lists those of SHORT and more in `lengthy`. `wide`: lengths are the upper halves of 64 bits, and
+   most may be zero. */
+INLINE void count_lengths(const void *lengths, int wide, int64_t count, spectrum *out, int64_t *lengthy)
 {
     const uint64_t *upper = lengths;
-    int64_t ways[4][SHORT] = {{0}}; /* in turn: an increment would wait for the one before it */
+    int64_t ways[WAYS][SHORT + APART] = {{0}};
     for (int64_t lo = 0, hi; lo < count; lo = hi) {
         uint64_t any = 1;
         hi = count - lo < 16 ? count : lo + 16;
@@ -180,10 +188,10 @@ INLINE void spectrum(const void *lengths, int wide, int64_t count, tw_pattern_sp
         }
         for (int64_t s = lo; any && s < hi; s++) {
             const uint32_t l = wide ? (uint32_t)(upper[s] >> 32) : ((const uint32_t *)lengths)[s];
-            if (l < SHORT) ways[s & 3][l]++; else out->lengthy[out->listed++] = l;
+            if (l < SHORT) ways[s & (WAYS - 1)][l]++; else lengthy[out->listed++] = l;
         }
     }
-    for (int w = 0; w < 4; w++) for (int l = 1; l < SHORT; l++) out->brief[l] += ways[w][l];
+    for (int w = 0; w < WAYS; w++) for (int l = 1; l < SHORT; l++) out->brief[l] += ways[w][l];
 }
 
 /* The rows that have entries, ascending, and their lengths; returns how many they are. `pointers` may be NULL. */
@@ -212,27 +220,30 @@ static int64_t nonempty(int64_t n, const uint32_t *row, const uint32_t *pointers
 
 void tw_pattern_slices(int64_t rows, uint32_t *id, uint32_t *length, int64_t *own, int64_t *sorted); /* pattern_slices.c */
 
-typedef struct {
+typedef struct { /* features/compiled.py has the same */
     int64_t own[HEIGHTS], sorted[HEIGHTS]; /* see tw_pattern_slices */
-    int64_t crossings[LEVELS];  /* entries whose column ^ the column before it in the row is at least 2^b */
-    int64_t offsets[LEVELS];    /* entries whose |row - column| is at least 2^a */
-    int64_t columns[LEVELS], lines[LEVELS]; /* meetings of columns, and of cache lines of columns */
-    int64_t blocks[NARROW][LEVELS];         /* meetings of groups of 2, 4 and 8 columns, in the sampled panels */
-    int64_t pieces[LEVELS];     /* meetings of diagonals, there, too */
-    int64_t sampled, dense;     /* entries in the sampled panels, and of these see meet_in_groups */
-    int64_t span, runs;         /* sum of column - column before it in the row, and how many of these are 1 */
-    int64_t below, above;       /* largest row - column and column - row */
-    int64_t distance;           /* sum of |row - column| */
-    int64_t adjacent;           /* entries whose column is in the row before, too */
-    int64_t mirrored;           /* of MIRRORED entries (or all) those whose mirror image is an entry, too */
-    tw_pattern_spectrum row_lengths, column_lengths, diagonal_lengths;
-    int64_t filled[GRIDS];      /* how many cells of each grid have entries */
-    int64_t grid[KEPT * KEPT];  /* entries in each cell of one grid */
-} tw_pattern_counts;
+    int64_t crossings[CROSSINGS];          /* levels of column ^ the column before it in the row */
+    int64_t offsets[OFFSETS];              /* levels of |row - column| */
+    int64_t columns[MEETINGS], lines[MEETINGS]; /* meetings of columns, and of cache lines of columns */
+    int64_t blocks[NARROW][BLOCKS];        /* meetings of groups of 2, 4 and 8 columns, in the sampled panels */
+    int64_t pieces[PIECES];                /* meetings of diagonals, there, too */
+    int64_t sampled, dense; /* entries in the sampled panels, and of these see meet_in_groups */
+    int64_t span, runs;     /* sum of column - column before it in the row, and how many of these are 1 */
+    int64_t below, above;   /* largest row - column and column - row */
+    int64_t distance;       /* sum of |row - column| */
+    int64_t filled[GRIDS];  /* how many cells of each grid have entries */
+    int64_t bands[2][SIDE]; /* entries in each row and in each column of cells of the finest grid */
+    spectrum row_lengths, column_lengths;
+} counts;
 
-typedef struct { int64_t n, rows, columns, fold, skip; const uint32_t *row, *column; } matrix;
+typedef struct {
+    int64_t n, rows, columns, skip;
+    const uint32_t *row, *column;
+    slots single, lines;                   /* of all entries: columns, and cache lines of them */
+    slots groups[NARROW + 1], diagonals;   /* of the sampled ones: groups of 1, 2, 4 and 8 columns, and diagonals */
+} matrix;
 
-static void neighbours(const uint32_t *r, const uint32_t *c, int64_t m, int first, tw_pattern_counts *out)
+static void neighbours(const uint32_t *r, const uint32_t *c, int64_t m, int first, counts *out)
 {
     uint32_t crossing[CHUNK];
     int64_t span = 0;
@@ -244,12 +255,12 @@ static void neighbours(const uint32_t *r, const uint32_t *c, int64_t m, int firs
         runs += gap == 1;
         span += gap;
     }
-    count_levels((int32_t *)crossing, m, out->crossings);
+    count_levels((int32_t *)crossing, m, crossings, CROSSINGS, out->crossings);
     out->span += span;
     out->runs += runs;
 }
 
-static void distances(const uint32_t *r, const uint32_t *c, int64_t m, tw_pattern_counts *out)
+static void distances(const uint32_t *r, const uint32_t *c, int64_t m, counts *out)
 {
     int32_t below = INT32_MIN, above = INT32_MIN, far[CHUNK];
     int64_t total = 0;
@@ -260,7 +271,7 @@ static void distances(const uint32_t *r, const uint32_t *c, int64_t m, tw_patter
         far[e] = x < 0 ? -x : x;
     }
     for (int64_t e = 0; e < m; e++) total += far[e];
-    count_levels(far, m, out->offsets);
+    count_levels(far, m, offsets, OFFSETS, out->offsets);
     out->distance += total;
     out->above = above > out->above ? above : out->above;
     out->below = below > out->below ? below : out->below;
@@ -278,101 +289,93 @@ static scale scale_for(int64_t keys)
 
 INLINE int32_t cell(scale s, uint32_t key) { return (int32_t)(((float)(int32_t)(key >> s.shift) + 0.5f) * s.factor); }
 
-/* Counts the filled cells of the finest grid and those of which one covers four of the one before; overwrites cells. */
-static void coarsen(uint32_t *cells, tw_pattern_counts *out)
+/* Counts the entries in each row and column of cells, and the filled cells of grids ever coarser; overwrites cells. */
+static void coarsen(uint32_t *cells, counts *out)
 {
+    for (int r = 0; r < SIDE; r++)
+        for (int c = 0; c < SIDE; c++) {
+            out->bands[0][r] += cells[r * SIDE + c];
+            out->bands[1][c] += cells[r * SIDE + c];
+        }
     for (int g = 0, side = SIDE; g < GRIDS; g++, side /= 2) {
         int32_t filled = 0;
         for (int at = 0; at < side * side; at++) filled += cells[at] != 0;
         out->filled[g] = filled;
-        if (side == KEPT) for (int at = 0; at < KEPT * KEPT; at++) out->grid[at] = cells[at];
-        for (int r = 0; r < side / 2; r++) {
+        for (int r = 0; r < side / 2; r++) { /* a cell covers four of the grid before */
             const uint32_t *here = cells + 2 * r * side, *below = here + side;
             for (int c = 0; c < side / 2; c++)
-                cells[r * (side / 2) + c] = here[2 * c] + here[2 * c + 1] + below[2 * c] + below[2 * c + 1];
+                cells[r * (side / 2) + c] = here[2 * c] | here[2 * c + 1] | below[2 * c] | below[2 * c + 1];
         }
     }
 }
 
-static int all_entries(const matrix *a, tw_pattern_counts *out)
+/* Words of the tables of `all_entries`. */
+static int64_t all_words(const matrix *a) { return 2 * a->single.count + a->lines.count + WAYS * GRID; }
+
+static void all_entries(const matrix *a, uint32_t *tables, int64_t *lengthy, counts *out)
 {
-    const slots single = slots_for(a->columns, 0, a->fold), lines = slots_for(a->columns, LINE, a->fold);
     const scale tall = scale_for(a->rows), wide = scale_for(a->columns);
-    uint64_t *by_column = zeroed(single.count, sizeof *by_column);
-    uint32_t *by_line = zeroed(lines.count, sizeof *by_line);
-    uint32_t *cells = calloc(2 * SIDE * SIDE, sizeof *cells); /* in turn, as in `spectrum` */
-    const int able = by_column && by_line && cells;
-    for (int64_t lo = 0; able && lo < a->n; lo += CHUNK) {
+    uint64_t *by_column = memset(tables, 0, (size_t)all_words(a) * sizeof *tables);
+    uint32_t *by_line = tables + 2 * a->single.count;
+    uint32_t *cells = by_line + a->lines.count; /* a grid each way, as in `count_lengths` */
+    for (int64_t lo = 0; lo < a->n; lo += CHUNK) {
         const int64_t m = a->n - lo < CHUNK ? a->n - lo : CHUNK;
         const uint32_t *r = a->row + lo, *c = a->column + lo;
         uint32_t slot[CHUNK], stamp[CHUNK];
         neighbours(r, c, m, lo == 0, out);
         distances(r, c, m, out);
         for (int64_t e = 0; e < m; e++) stamp[e] = r[e] + 1;
-        place(single, c, m, slot);
-        out->adjacent += meet_and_count(slot, stamp, m, by_column, out->columns);
-        place(lines, c, m, slot);
-        meet(slot, stamp, m, by_line, out->lines);
+        place(a->single, c, m, slot);
+        meet_and_count(slot, stamp, m, by_column, meetings, MEETINGS, out->columns);
+        place(a->lines, c, m, slot);
+        meet(slot, stamp, m, by_line, meetings, MEETINGS, out->lines);
         for (int64_t e = 0; e < m; e++) slot[e] = (uint32_t)(cell(tall, r[e]) * SIDE + cell(wide, c[e]));
-        for (int64_t e = 0; e < m; e++) cells[(e & 1) * SIDE * SIDE + slot[e]]++;
+        for (int64_t e = 0; e < m; e++) cells[(e & (WAYS - 1)) * GRID + slot[e]]++;
     }
-    if (able) {
-        spectrum(by_column, 1, single.count, &out->column_lengths);
-        for (int64_t g = 0; g < SIDE * SIDE; g++) cells[g] += cells[SIDE * SIDE + g];
-        coarsen(cells, out);
-    }
-    free(by_column);
-    free(by_line);
-    free(cells);
-    return able;
-}
-
-/* Of each `skip` panels one, drawn by a hash of their number. */
-static int is_sampled(const matrix *a, uint32_t panel)
-{
-    const int64_t panels = ((a->rows - 1) >> PANEL) + 1, first = panel / a->skip * a->skip;
-    const int64_t among = panels - first < a->skip ? panels - first : a->skip;
-    return panel == first + hash((uint64_t)(first / a->skip), 16) % among;
+    count_lengths(by_column, 1, a->single.count, &out->column_lengths, lengthy);
+    for (int w = 1; w < WAYS; w++) for (int g = 0; g < SIDE * SIDE; g++) cells[g] += cells[w * GRID + g];
+    coarsen(cells, out);
 }
 
 /* Gathers the entries of sampled panels, so that chunks are full, and counts in them. */
-typedef struct {
-    slots groups[NARROW + 1], diagonals;
-    uint32_t *state[NARROW + 1], row[CHUNK], column[CHUNK];
-    uint64_t *by_diagonal;
-    int64_t m;
-} sample;
+typedef struct { uint32_t *by_group[NARROW + 1], *by_diagonal, row[CHUNK], column[CHUNK]; int64_t m; } sample;
 
-static void count_sample(const matrix *a, sample *s, tw_pattern_counts *out)
+/* Words of the tables of `some_panels`. */
+static int64_t sample_words(const matrix *a)
+{
+    int64_t words = a->diagonals.count;
+    for (int b = 0; b <= NARROW; b++) words += a->groups[b].count;
+    return words;
+}
+
+static void count_sample(const matrix *a, sample *s, counts *out)
 {
     uint32_t slot[CHUNK], stamp[CHUNK], diagonal[CHUNK];
-    place(s->groups[0], s->column, s->m, slot);
-    out->dense += meet_in_groups(slot, s->row, s->m, s->state[0]);
+    place(a->groups[0], s->column, s->m, slot);
+    out->dense += meet_in_groups(slot, s->row, s->m, s->by_group[0]);
     for (int64_t e = 0; e < s->m; e++) stamp[e] = s->row[e] + 1;
     for (int b = 1; b <= NARROW; b++) {
-        place(s->groups[b], s->column, s->m, slot);
-        meet(slot, stamp, s->m, s->state[b], out->blocks[b - 1]);
+        place(a->groups[b], s->column, s->m, slot);
+        meet(slot, stamp, s->m, s->by_group[b], meetings, BLOCKS, out->blocks[b - 1]);
     }
     for (int64_t e = 0; e < s->m; e++) diagonal[e] = s->column[e] - s->row[e] + (uint32_t)(a->rows - 1);
-    place(s->diagonals, diagonal, s->m, slot);
-    meet_and_count(slot, stamp, s->m, s->by_diagonal, out->pieces);
+    place(a->diagonals, diagonal, s->m, slot);
+    meet(slot, stamp, s->m, s->by_diagonal, pieces, PIECES, out->pieces);
     out->sampled += s->m;
     s->m = 0;
 }
 
-static int some_panels(const matrix *a, int64_t rows, const uint32_t *id, const uint32_t *length,
-                       tw_pattern_counts *out)
+/* Counts in one of each `skip` panels that have entries, drawn by a hash; always in the first one. */
+static void some_panels(const matrix *a, uint32_t *tables, int64_t rows, const uint32_t *id, const uint32_t *length,
+                        counts *out)
 {
-    sample s = {.diagonals = slots_for(a->rows + a->columns - 1, 0, a->fold), .m = 0};
-    int able = (s.by_diagonal = zeroed(s.diagonals.count, sizeof *s.by_diagonal)) != NULL;
-    for (int b = 0; b <= NARROW; b++) {
-        s.groups[b] = slots_for(a->columns, b, a->fold);
-        able &= (s.state[b] = zeroed(s.groups[b].count, sizeof **s.state)) != NULL;
-    }
-    for (int64_t q = 0, e = 0, end = 0; able && q < rows; e = end) {
-        const uint32_t panel = id[q] >> PANEL;
-        for (; q < rows && id[q] >> PANEL == panel; q++) end += length[q];
-        if (!is_sampled(a, panel)) continue;
+    sample s = {.by_diagonal = memset(tables, 0, (size_t)sample_words(a) * sizeof *tables), .m = 0};
+    tables += a->diagonals.count;
+    for (int b = 0; b <= NARROW; tables += a->groups[b++].count) s.by_group[b] = tables;
+    for (int64_t q = 0, e = 0, end = 0, panel = 0; q < rows; e = end, panel++) {
+        const uint32_t here = id[q] >> PANEL;
+        for (; q < rows && id[q] >> PANEL == here; q++) end += length[q];
+        if (panel % a->skip != hash((uint64_t)(panel / a->skip), 16) % a->skip) continue;
         for (int64_t some; e < end; e += some) {
             some = end - e < CHUNK - s.m ? end - e : CHUNK - s.m;
             memcpy(s.row + s.m, a->row + e, (size_t)some * sizeof *s.row);
@@ -381,82 +384,56 @@ static int some_panels(const matrix *a, int64_t rows, const uint32_t *id, const 
             if (s.m == CHUNK) count_sample(a, &s, out);
         }
     }
-    if (able) {
-        count_sample(a, &s, out);
-        spectrum(s.by_diagonal, 1, s.diagonals.count, &out->diagonal_lengths);
-    }
-    free(s.by_diagonal);
-    for (int b = 0; b <= NARROW; b++) free(s.state[b]);
-    return able;
+    count_sample(a, &s, out);
 }
 
-static int64_t mirrored(const matrix *a)
-{
-    const int64_t looked = a->n < MIRRORED ? a->n : MIRRORED;
-    int64_t found = 0;
-    for (int64_t s = 0; s < looked; s++) {
-        const int64_t e = s * a->n / looked;
-        const uint64_t image = (uint64_t)a->column[e] << 32 | a->row[e];
-        int64_t low = 0, high = a->n; /* the image is in [low, high), or nowhere */
-        while (high - low > 1) {
-            const int64_t middle = low + (high - low) / 2;
-            const int right = ((uint64_t)a->row[middle] << 32 | a->column[middle]) <= image;
-            low = right ? middle : low;
-            high = right ? high : middle;
-        }
-        found += ((uint64_t)a->row[low] << 32 | a->column[low]) == image;
-    }
-    return found;
-}
-
-/* Counts in n > 0 entries of a rows x columns matrix; `pointers` may be NULL, blocks are counted in one of `skip` panels,
-   `out` is zero but for its addresses. Returns 0, or -1: no memory. */
+/* Counts in n > 0 entries of a rows x columns matrix. `pointers` may be NULL; blocks are counted in one of `skip` panels;
+   2^fold and 2^sample_fold slots are told apart, of all entries and of those; `lengthy` has room for 2 (n / SHORT + 1)
+   lengths, of rows and from the middle of columns; `out` is zero. Returns 0, or -1: no memory. */
 int64_t tw_pattern_matrix(int64_t n, const uint32_t *row, const uint32_t *column, const uint32_t *pointers, int64_t rows,
-                      int64_t columns, int64_t fold, int64_t skip, tw_pattern_counts *out)
+                          int64_t columns, int64_t fold, int64_t skip, int64_t sample_fold, int64_t *lengthy, counts *out)
 {
-    const matrix a = {n, rows, columns, fold, skip, row, column};
-    const size_t most = (size_t)(rows < n ? rows : n) + 1;
-    uint32_t *id = malloc(most * sizeof *id), *length = malloc(most * sizeof *length);
-    int able = id && length;
-    if (able) {
-        const int64_t filled = nonempty(n, row, pointers, rows, id, length);
-        spectrum(length, 0, filled, &out->row_lengths);
-        out->below = out->above = INT32_MIN;
-        able = some_panels(&a, filled, id, length, out) && all_entries(&a, out);
-        out->mirrored = mirrored(&a);
-        tw_pattern_slices(filled, id, length, out->own, out->sorted);
-    }
-    free(id);
-    free(length);
-    return able ? 0 : -1;
+    matrix a = {n, rows, columns, skip, row, column, slots_for(columns, 0, fold), slots_for(columns, LINE, fold)};
+    for (int b = 0; b <= NARROW; b++) a.groups[b] = slots_for(columns, b, sample_fold);
+    a.diagonals = slots_for(rows + columns - 1, 0, sample_fold);
+    const int64_t all = all_words(&a), some = sample_words(&a), most = (rows < n ? rows : n) + 1;
+    /* one piece of memory, used by one stage after the other: a fresh page costs as much as a hundred entries */
+    uint32_t *tables = allocate((2 * most + (all > some ? all : some)) * (int64_t)sizeof *tables);
+    if (!tables) return -1;
+    uint32_t *id = tables + (all > some ? all : some), *length = id + most;
+    const int64_t filled = nonempty(n, row, pointers, rows, id, length);
+    count_lengths(length, 0, filled, &out->row_lengths, lengthy);
+    out->below = out->above = INT32_MIN;
+    some_panels(&a, tables, filled, id, length, out);
+    all_entries(&a, tables, lengthy + n / SHORT + 1, out);
+    tw_pattern_slices(filled, id, length, out->own, out->sorted);
+    free(tables);
+    return 0;
 }
 
 /* ---- tensors ---- */
 
-/* One mode of n > 0 entries: jumps are |coordinate - the one before|, times the numbers of the entries. -1: no memory */
-int64_t tw_pattern_mode(int64_t n, const uint32_t *coordinate, int64_t size, int64_t fold, int64_t *jumps, int64_t *meetings,
-                    tw_pattern_spectrum *out)
+/* Windows of n > 0 entries meet coordinates of one mode; `lengthy` has room for n / SHORT + 1 lengths. Returns how many
+   entries repeat the coordinate before them, or -1: no memory. */
+int64_t tw_pattern_mode(int64_t n, const uint32_t *coordinate, int64_t size, int64_t fold, int64_t *met, spectrum *out,
+                        int64_t *lengthy)
 {
     const slots single = slots_for(size, 0, fold);
-    uint64_t *state = zeroed(single.count, sizeof *state);
-    for (int64_t lo = 0; state && lo < n; lo += CHUNK) {
+    uint64_t *state = allocate(single.count * (int64_t)sizeof *state);
+    int64_t repeats = 0;
+    if (!state) return -1;
+    memset(state, 0, (size_t)single.count * sizeof *state);
+    for (int64_t e = 1; e < n; e++) repeats += coordinate[e] == coordinate[e - 1];
+    for (int64_t lo = 0; lo < n; lo += CHUNK) {
         const int64_t m = n - lo < CHUNK ? n - lo : CHUNK;
-        const uint32_t *c = coordinate + lo;
         uint32_t slot[CHUNK], stamp[CHUNK];
-        int32_t jump[CHUNK];
-        jump[0] = 0;
-        for (int64_t e = lo == 0; e < m; e++) {
-            const int32_t x = (int32_t)(c[e] - c[e - 1]);
-            jump[e] = x < 0 ? -x : x;
-        }
-        count_levels(jump, m, jumps);
         for (int64_t e = 0; e < m; e++) stamp[e] = (uint32_t)(lo + e) + 1;
-        place(single, c, m, slot);
-        meet_and_count(slot, stamp, m, state, meetings);
+        place(single, coordinate + lo, m, slot);
+        meet_and_count(slot, stamp, m, state, windows, WINDOWS, met);
     }
-    if (state) spectrum(state, 1, single.count, out);
+    count_lengths(state, 1, single.count, out, lengthy);
     free(state);
-    return state ? 0 : -1;
+    return repeats;
 }
 
 /* How many slots are met by pairs (a, b), both divided by 2^shift: 2^bits slots that a hash chooses, or one for each of

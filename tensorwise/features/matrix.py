@@ -196,7 +196,9 @@ _DIAGONALS: Final = (
         Field(
             f"diagonals.within{far}",
             "share of entries",
-            f"what lies fewer than {far} columns off the main diagonal" if far > 1 else "what the main diagonal holds",
+            f"what lies fewer than {far} columns off the main diagonal"
+            if far > 1
+            else "what the main diagonal holds",
         )
         for far in OFFSETS
     ),

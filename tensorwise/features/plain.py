@@ -163,7 +163,7 @@ def _cells(keys: np.ndarray, count: int) -> np.ndarray:
     last = max(count - 1, 0)
     shift = max(last.bit_length() - 20, 0)
     factor = np.float32(GRIDS[0]) / np.float32((last >> shift) + 1)
-    return (((keys >> shift).astype(np.float32) + np.float32(0.5)) * factor).astype(np.int64)
+    return (((keys >> shift).astype(np.float32) + np.float32(2**-7)) * factor).astype(np.int64)
 
 
 def _total(numbers: np.ndarray) -> float:

@@ -92,7 +92,9 @@ class Spectrum:
         if not self.entries:
             return 0.0
         twice = self._held + self._held  # the area below Lorenz's curve, trapezium by trapezium
-        area = float((twice - self.lengths * self.lines).astype(float) @ self.lines) / self.entries / self.size
+        area = (
+            float((twice - self.lengths * self.lines).astype(float) @ self.lines) / self.entries / self.size
+        )
         return max(1 - area, 0.0)
 
     def quantiles(self, shares: Sequence[float]) -> np.ndarray:
@@ -131,7 +133,11 @@ def line_fields(group: str, line: str, lines: str) -> tuple[Field, ...]:
         Field(f"{group}.mean", _ENTRIES, f"the mean number of entries of a {line}, empty ones included"),
         Field(f"{group}.longest", _ENTRIES, f"the number of entries of the longest {line}"),
         *(
-            Field(f"{group}.p{percent}", _ENTRIES, f"the length that {percent} in 100 of all {lines} do not exceed")
+            Field(
+                f"{group}.p{percent}",
+                _ENTRIES,
+                f"the length that {percent} in 100 of all {lines} do not exceed",
+            )
             for percent in (50, 90, 99)
         ),
         Field(
@@ -140,8 +146,12 @@ def line_fields(group: str, line: str, lines: str) -> tuple[Field, ...]:
             f"the standard deviation of the entries of a {line} over the mean",
         ),
         Field(f"{group}.empty", f"share of {lines}", f"how many {lines} have no entry"),
-        Field(f"{group}.longest_1pct", "share of entries", f"what the longest hundredth of the {lines} holds"),
-        Field(f"{group}.gini", "0 to 1", f"the Gini coefficient of the entries of a {line}: how uneven they are"),
+        Field(
+            f"{group}.longest_1pct", "share of entries", f"what the longest hundredth of the {lines} holds"
+        ),
+        Field(
+            f"{group}.gini", "0 to 1", f"the Gini coefficient of the entries of a {line}: how uneven they are"
+        ),
     )
 
 

@@ -277,7 +277,8 @@ static void distances(const uint32_t *r, const uint32_t *c, int64_t m, counts *o
     out->below = below > out->below ? below : out->below;
 }
 
-/* The cell that the middle of a key lies in, for keys shortened to 20 bits. */
+/* Cell key * SIDE / keys: exact for up to 2^16 keys, for more of them but for rounding at the edges of cells. Keys are cut
+   to 20 bits; the hundredth keeps those at an edge from being rounded below it. */
 typedef struct { int shift; float factor; } scale;
 
 static scale scale_for(int64_t keys)
@@ -287,7 +288,7 @@ static scale scale_for(int64_t keys)
     return (scale){shift, (float)SIDE / (float)(((keys - 1) >> shift) + 1)};
 }
 
-INLINE int32_t cell(scale s, uint32_t key) { return (int32_t)(((float)(int32_t)(key >> s.shift) + 0.5f) * s.factor); }
+INLINE int32_t cell(scale s, uint32_t key) { return (int32_t)(((float)(int32_t)(key >> s.shift) + 0x1p-7f) * s.factor); }
 
 /* Counts the entries in each row and column of cells, and the filled cells of grids ever coarser; overwrites cells. */
 static void coarsen(uint32_t *cells, counts *out)

@@ -1,74 +1,96 @@
-"""What is counted: by hand, and the same by compiled code and by NumPy."""
+"""What is counted: against sets of places, and the same by compiled code and by NumPy."""
 
 import dataclasses
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tensorwise.errors import CompilerError
 from tensorwise.features import compiled, counting, plain
-from tensorwise.features.counts import LEVELS, MatrixCounts, ModeCounts
+from tensorwise.features.counts import MatrixCounts, ModeCounts
 from tensorwise.features.spectrum import Spectrum
-from tensorwise.tensor.entries import Entries
+from tensorwise.tensor.entries import Entries, entries_from
+from tests.unit.features import brute
 from tests.unit.features.cases import ODD, SMALL, drawn, matrix
 
 WAYS = {"compiled": compiled, "plain": plain}
+KINDS = ("uniform", "banded", "skewed")
 
 
-def assert_same(ours: MatrixCounts | ModeCounts, theirs: MatrixCounts | ModeCounts) -> None:
+def assert_same(
+    ours: MatrixCounts | ModeCounts | Spectrum, theirs: MatrixCounts | ModeCounts | Spectrum
+) -> None:
     for field in dataclasses.fields(ours):
         one, other = getattr(ours, field.name), getattr(theirs, field.name)
         if isinstance(one, Spectrum):
-            np.testing.assert_array_equal(one.lengths, other.lengths, field.name)
-            np.testing.assert_array_equal(one.lines, other.lines, field.name)
-            one, other = one.size, other.size
+            assert_same(one, other)
+            continue
         np.testing.assert_array_equal(one, other, field.name)
-
-
-def levels(*counts: int) -> list[int]:
-    """The first counts by level; the last one stays as it is."""
-    return [*counts, *[counts[-1]] * (LEVELS - len(counts))]
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_a_small_matrix_by_hand(way) -> None:
     counts = way.matrix(SMALL, 1)
-    assert counts.shape == (4, 6)
-    for lines, lengths, many, size in (
-        (counts.rows, [1, 3], [1, 2], 4),
-        (counts.columns, [1, 2, 3], [2, 1, 1], 6),
-        (counts.diagonals, [1, 2], [5, 1], 9),
-    ):
-        assert (lines.lengths.tolist(), lines.lines.tolist(), lines.size) == (lengths, many, size)
+    assert (counts.rows.lengths.tolist(), counts.rows.lines.tolist()) == ([0, 1, 3], [1, 1, 2])
+    assert (counts.columns.lengths.tolist(), counts.columns.lines.tolist()) == ([0, 1, 2, 3], [2, 2, 1, 1])
     assert counts.own_slots.tolist() == counts.sorted_slots.tolist() == [12, 24, 48, 96, 192]
-    assert counts.crossings.tolist() == levels(4, 2, 2, 0)
-    assert counts.offsets.tolist() == levels(5, 4, 1, 0)
-    assert counts.column_meetings.tolist() == levels(7, 6, 4)
-    assert counts.line_meetings.tolist() == levels(3, 2, 1)
-    assert counts.block_meetings.tolist() == [levels(5, 4, 2), levels(5, 4, 2), levels(3, 2, 1)]
-    assert counts.diagonal_meetings.tolist() == levels(7, 6, 6)
+    assert counts.crossings.tolist() == [0] * 9
+    assert counts.offsets.tolist() == [5, 0, 0, 0]
+    assert counts.column_meetings.tolist() == [7, 6, 4, 4, 4, 4, 4, 4, 4, 4]
+    assert counts.line_meetings.tolist() == [3, 2, 1, 1, 1, 1, 1, 1, 1, 1]
+    assert counts.block_meetings.tolist() == [[5, 4, 2, 2, 2], [5, 4, 2, 2, 2], [3, 2, 1, 1, 1]]
+    assert counts.diagonal_meetings.tolist() == [6, 6, 6]
     assert (counts.sampled, counts.dense, counts.span, counts.runs) == (7, 0, 9, 2)
     assert (counts.below, counts.above, counts.distance) == (3, 4, 12)
-    assert (counts.adjacent, counts.mirrored) == (1, 2)
-    assert counts.filled.tolist() == [7] * 6
-    assert (counts.grid.sum(), counts.grid[56, 5], counts.grid[56, 58]) == (7, 1, 1)
+    assert counts.filled.tolist() == [7] * 4
+    assert np.flatnonzero(counts.bands[0]).tolist() == [0, 16, 48]
+    assert counts.bands[1][[0, 10, 42, 53]].tolist() == [2, 3, 1, 1]
+
+
+@st.composite
+def matrices(draw: st.DrawFn) -> Entries:
+    """Matrices of one row or column, of many, and of those that end just behind a block, slice or window."""
+    size = st.integers(1, 70) | st.sampled_from([127, 128, 129, 1000, 4096, 4097, 9000])
+    shape, nnz = (draw(size), draw(size)), draw(st.integers(0, 40) | st.sampled_from([300, 1023, 1024, 1025]))
+    entries = drawn(shape, nnz, draw(st.integers(0, 2**32)), draw(st.sampled_from(KINDS)))
+    return entries if draw(st.booleans()) else dataclasses.replace(entries, pointers=None)
+
+
+@given(matrices())
+def test_counts_are_those_of_sets_of_places(entries: Entries) -> None:
+    expected = brute.matrix(entries)
+    assert_same(plain.matrix(entries, 1), expected)
+    assert_same(counting.count_matrix(entries), expected)
+    if entries.nnz:
+        assert_same(compiled.matrix(entries, 1), expected)
+
+
+@given(st.lists(st.integers(1, 300), min_size=3, max_size=5), st.integers(1, 1200), st.sampled_from(KINDS))
+def test_counts_of_modes_are_those_of_sets_of_coordinates(shape: list[int], nnz: int, kind: str) -> None:
+    entries = drawn(tuple(shape), nnz, kind=kind)
+    for mode in range(entries.order):
+        expected = brute.mode(entries, mode)
+        assert_same(compiled.mode(entries, mode), expected)
+        assert_same(plain.mode(entries, mode), expected)
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_dense_columns_and_slices_by_hand(way) -> None:
-    # rows 8 to 15: column 3 five times, column 4 four times; row 16: column 3 once more; row 5000 has three entries
-    places = [(8 + i, 3) for i in range(5)] + [(12 + i, 4) for i in range(4)] + [(16, 3)]
-    counts = way.matrix(matrix(5001, 9, [*places, (5000, 0), (5000, 1), (5000, 8)]), 1)
-    assert (counts.sampled, counts.dense) == (13, 5)
-    # row 12 has two entries; slices of 4 begin at rows 8, 12, 16 and 5000
-    assert counts.own_slots.tolist() == [4 * 7, 8 * 6, 16 * 6, 32 * 5, 64 * 5]
-    # the first 4096 rows, sorted: 2 1 1 1 1 1 1 1 1
-    assert counts.sorted_slots.tolist() == [4 * (2 + 1 + 1 + 3), 8 * (2 + 1 + 3), 16 * 5, 32 * 5, 64 * 5]
+def test_long_lines_are_counted_like_others(way) -> None:
+    lengths = [1023, 0, 1024, 3000, 1024]
+    entries = matrix(
+        5, 3000, [(row, column) for row, length in enumerate(lengths) for column in range(length)]
+    )
+    counts = way.matrix(entries, 1)
+    assert (counts.rows.lengths.tolist(), counts.rows.lines.tolist()) == ([0, 1023, 1024, 3000], [1, 1, 2, 1])
+    turned = entries_from(((3000, 5), entries.coordinates[::-1], None))
+    assert_same(way.matrix(turned, 1).columns, counts.rows)
 
 
 @pytest.mark.parametrize("skip", [1, 3])
-@pytest.mark.parametrize("kind", ["uniform", "banded", "skewed"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("shape", "nnz"),
     [
@@ -91,7 +113,7 @@ def test_compiled_and_plain_agree_at_the_ends(name: str) -> None:
     assert_same(compiled.matrix(ODD[name], 1), plain.matrix(ODD[name], 1))
 
 
-@pytest.mark.parametrize("kind", ["uniform", "banded", "skewed"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", [(30, 40, 50), (10, 400_000, 7, 30), (5, 6, 7, 8, 2**31 - 1)])
 def test_compiled_and_plain_count_the_same_in_tensors(shape: tuple[int, ...], kind: str) -> None:
     entries = drawn(shape, 3000, kind=kind)
@@ -100,34 +122,17 @@ def test_compiled_and_plain_count_the_same_in_tensors(shape: tuple[int, ...], ki
     for first, second in ((0, 1), (1, entries.order - 1)):
         for shift, hashed in ((0, True), (3, True), (12, False)):
             if hashed or shape[first] * shape[second] >> 2 * shift < 2**20:
-                given = (entries, first, second, shift, 20, hashed)
-                assert compiled.pairs(*given) == plain.pairs(*given)
+                asked = (entries, first, second, shift, 20, hashed)
+                assert compiled.pairs(*asked) == plain.pairs(*asked)
 
 
-def test_rows_are_found_without_pointers() -> None:
-    entries = drawn((500, 400), 900)
-    without = Entries(entries.shape, entries.coordinates, entries.values, None)
-    assert_same(compiled.matrix(without, 2), compiled.matrix(entries, 2))
-
-
-def test_meetings_are_pairs_of_a_column_and_a_band_of_rows() -> None:
-    entries = drawn((300, 200), 2000, kind="skewed")
-    rows, columns = (array.astype(int) for array in entries.coordinates)
-    counts = counting.count_matrix(entries)
-    for level in range(LEVELS):
-        for met, width in (
-            (counts.column_meetings, 1),
-            (counts.block_meetings[0], 2),
-            (counts.block_meetings[2], 8),
-            (counts.line_meetings, 16),
-        ):
-            assert met[level] == len(set(zip(rows >> level, columns // width, strict=True)))
-
-
-def test_mirror_images_are_found() -> None:
-    entries = drawn((90, 80), 1000)
-    places = set(zip(*(array.tolist() for array in entries.coordinates), strict=True))
-    assert counting.count_matrix(entries).mirrored == sum((k, i) in places for i, k in places)
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_of_panels_with_entries_some_are_sampled_always_the_first(way) -> None:
+    one = matrix(10**6, 3, [(999_000, 0), (999_001, 1)])
+    assert way.matrix(one, 7).sampled == 2
+    dense = matrix(64 * 100, 1, [(row, 0) for row in range(64 * 100)])
+    for skip in (1, 4, 10):
+        assert way.matrix(dense, skip).sampled == 6400 // skip
 
 
 @pytest.mark.parametrize("shape", [(40, 30, 20), (3000, 2500, 9), (2**40, 2**61, 7)])

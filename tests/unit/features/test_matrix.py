@@ -7,7 +7,11 @@ from tensorwise.errors import InputError
 from tensorwise.features.counts import EXACT
 from tensorwise.features.matrix import MatrixPattern
 from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.format import Format, bcsr, dia, sell
+from tensorwise.tensor.pack import MOST_FILL, pack
 from tests.unit.features.cases import ODD, SMALL, drawn
+
+parse = Format.parse
 
 
 def named(entries: Entries) -> dict[str, float]:
@@ -52,28 +56,19 @@ def test_a_small_matrix_by_hand() -> None:
         "strips.8192": np.log2(3 / 7),
         "gathers.columns64": np.log2(4 / 7),
         "gathers.lines64": np.log2(1 / 7),
-        "diagonals.filled": np.log2(7),
-        "diagonals.share": 6 / 9,
-        "diagonals.densest1": 2 / 7,
-        "diagonals.densest8": 1,
         "diagonals.pieces16": np.log2(6 * 16 / 7),
         "diagonals.below": 2,
         "diagonals.above": np.log2(5),
         "diagonals.distance": np.log2(1 + 12 / 7),
-        "diagonals.main": 2 / 7,
+        "diagonals.within1": 2 / 7,
         "diagonals.within16": 1,
         "neighbours.run": 2 / 7,
         "neighbours.line": 4 / 7,
-        "neighbours.above": 1 / 7,
         "neighbours.gap": np.log2(1 + 9 / 4),
-        "neighbours.bits": (4 + 2 + 2) / 4,
-        "neighbours.span": 9 / 3 / 6,
-        "neighbours.mirrored": 2 / 7,
         "bands.rows8": np.log2(3 * 4 / 7),
         "bands.columns8": np.log2(3 * 6 / 7),
-        "grid.filled256": 7 / 24,
+        "grid.filled64": 7 / 24,
         "grid.filled8": 7 / 24,
-        "grid.entropy8": np.log2(7) / np.log2(24),
     }
     numbers = named(SMALL)
     assert {name: numbers[name] for name in expected} == pytest.approx(expected, rel=1e-6)
@@ -107,7 +102,30 @@ def test_full_blocks_slices_and_diagonals_hold_no_padding() -> None:
     band = entries_from(np.eye(512) + np.eye(512, k=64))
     numbers = named(band)
     assert numbers["diagonals.pieces64"] == 0
-    assert numbers["diagonals.densest8"] == 1
+
+
+@pytest.mark.parametrize("kind", ["uniform", "banded", "skewed"])
+@pytest.mark.parametrize("shape", [(300, 450), (5000, 64), (7, 2000)])
+def test_numbers_are_what_formats_store(shape: tuple[int, int], kind: str) -> None:
+    entries = drawn(shape, 3000, kind=kind)
+    numbers = named(entries)
+    stored = {
+        **{f"blocks.{height}x{width}": bcsr(height, width) for height in (2, 8) for width in (1, 2, 4, 16)},
+        **{f"slices.own{height}": parse(f"(i,k) -> U(i1) P(k#) U(i0:{height}) S(k)") for height in (4, 32)},
+        **{f"slices.window{height}": sell(height, 4096) for height in (4, 32)},
+        **{f"slices.sorted{height}": sell(height) for height in (4, 32)},
+        **{f"diagonals.pieces{height}": dia(height) for height in (16, 64)},
+    }
+    for name, format in stored.items():
+        if numbers[name] < np.log2(MOST_FILL):
+            positions = len(pack(entries, format).values)
+            assert numbers[name] == pytest.approx(np.log2(positions / entries.nnz), abs=1e-5), name
+    for width in (64, 512):
+        pieces = pack(entries, parse(f"(i,k) -> C(k1) C(i) C(k0:{width})")).counts[1]
+        assert numbers[f"strips.{width}"] == pytest.approx(np.log2(pieces / entries.nnz), abs=1e-5)
+    for height in (8, 16):
+        masks = pack(entries, parse(f"(i,k) -> U(i1) C(k) B(i0:{height})")).counts[1]
+        assert numbers[f"blocks.{height}x1"] == pytest.approx(np.log2(height * masks / entries.nnz), abs=1e-5)
 
 
 def test_turning_a_matrix_swaps_rows_and_columns() -> None:
@@ -119,10 +137,7 @@ def test_turning_a_matrix_swaps_rows_and_columns() -> None:
         assert group(after, other) == pytest.approx(swapped, rel=1e-6)
     same = (
         "grid.",
-        "diagonals.filled",
-        "diagonals.densest",
         "diagonals.within",
-        "neighbours.mirrored",
         "size.density",
     )
     assert group(after, *same) == pytest.approx(group(before, *same), rel=1e-5)

@@ -4,9 +4,9 @@ each family of the corpus that has one of 200,000 entries and more.
     python benchmarks/features.py [--rounds 21] [--least 200000] [--fresh]
 
 Median over the rounds of `MatrixPattern.features`, from entries in memory to the vector; nothing is kept from one round
-to the next. A yardstick runs in the same rounds: what NumPy's ``bincount`` of the columns takes. Counting by NumPy, as without a
-compiler, is timed once. Tensors and a small matrix are measured, too; nothing is claimed about them. A matrix that is in
-the result file is not repeated.
+to the next. A yardstick runs in the same rounds: what NumPy's ``bincount`` of the columns takes. Counting by NumPy, as
+without a compiler, is timed once. Tensors and a small matrix are measured, too; nothing is claimed about them. A matrix
+that is in the result file is not repeated.
 """
 
 import argparse

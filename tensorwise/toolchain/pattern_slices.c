@@ -49,7 +49,8 @@ void tw_pattern_slices(int64_t rows, uint32_t *id, uint32_t *length, int64_t *ow
             const uint32_t slice = id[q] >> shift, fresh = slice != last, l = length[q];
             at += fresh;
             last = id[at] = slice;
-            length[at] = fresh || l > length[at] ? l : length[at];
+            const uint32_t held = length[at] & (fresh - 1); /* no branch: where slices begin cannot be foreseen */
+            length[at] = l > held ? l : held;
         }
         rows = at + 1;
         for (int64_t q = 0; q < rows; q++) total += length[q];

@@ -51,7 +51,7 @@ _ENDS: Final = np.cumsum([0, *(int(np.prod(shape)) for shape in _ARRAYS.values()
 
 
 def matrix(entries: Entries, skip: int) -> MatrixCounts:
-    """Count in a matrix; blocks and diagonals in one of ``skip`` panels. Raises MemoryError."""
+    """Count in a matrix; blocks and diagonals in one of ``skip`` panels or strips. Raises MemoryError."""
     rows, columns = entries.shape
     row, column = (_narrow(array) for array in entries.coordinates)
     # where most rows are empty, entries are walked faster than pointers

@@ -35,12 +35,13 @@ GRIDS: Final = (64, 32, 16, 8)
 WINDOWS: Final = (64, 1024, 16384)
 """Entries of a tensor in whose reach a factor's row is gathered again."""
 PANEL: Final = 64
-"""Rows of a panel: in large matrices blocks and diagonals are counted in some panels only."""
-
+"""Rows of a panel: in large matrices blocks, diagonals and dense columns are counted in some panels only."""
+STRIP: Final = 1024
+"""Columns of a strip: where panels are fewer than are skipped, in some strips."""
 EXACT: Final = 2**16
-"""Up to so many entries, blocks and diagonals are counted in all panels."""
+"""Up to so many entries, they are counted in all panels."""
 LEAST_SKIP: Final = 4
-"""Beyond, in one of so many panels, drawn by a hash of their number,"""
+"""Beyond, in one of so many panels that have entries, drawn by a hash of their number,"""
 ENOUGH: Final = 2**18
 """or in fewer, where that leaves so many entries."""
 
@@ -62,9 +63,9 @@ class MatrixCounts:
             of so many columns.
         offsets: for each of OFFSETS, how many entries are at least so far from the main diagonal.
         column_meetings, line_meetings: meetings of columns, and of groups of LINE columns, by each of HEIGHTS and BANDS.
-        block_meetings: (len(NARROW), len(HEIGHTS)), meetings of groups of columns in the sampled panels.
-        diagonal_meetings: meetings of diagonals by each of PIECES, in the sampled panels.
-        sampled: entries in the sampled panels.
+        block_meetings: (len(NARROW), len(HEIGHTS)), meetings of groups of columns in the sample.
+        diagonal_meetings: meetings of diagonals by each of PIECES, in the sample.
+        sampled: entries in the sample.
         dense: of these, entries in columns that a group of rows meets more than MOST times.
         span: sum of column - column before it in the row.
         runs: how many of these differences are 1.
@@ -113,7 +114,7 @@ class ModeCounts:
 
 
 def skip(nnz: int) -> int:
-    """Return of how many panels one is looked at."""
+    """Return of how many panels or strips one is sampled."""
     return 1 if nnz <= EXACT else max(LEAST_SKIP, nnz // ENOUGH)
 
 

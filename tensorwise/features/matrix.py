@@ -34,8 +34,8 @@ class MatrixPattern(Featurizer[Entries]):
     """Statistics of the pattern of a matrix, counted in one pass over its entries.
 
     Values do not enter. Of matrices of more than 2**16 entries, blocks, pieces of diagonals and dense columns are counted
-    in one panel of 64 rows in four (in fewer beyond 2**20); all else is exact, up to hash collisions in matrices of far more
-    columns than entries.
+    in one panel of 64 rows in four, or in one strip of 1024 columns in four where rows are few; beyond 2**20 entries in
+    fewer. All else is exact, up to hash collisions in matrices of far more columns than entries.
     """
 
     name: ClassVar[str] = "matrix-pattern"

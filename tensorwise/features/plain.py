@@ -20,6 +20,7 @@ from tensorwise.features.counts import (
     PANEL,
     PIECES,
     SLICES,
+    STRIP,
     STRIPS,
     WINDOW,
     WINDOWS,
@@ -34,17 +35,17 @@ _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 def matrix(entries: Entries, skip: int) -> MatrixCounts:
-    """Count in a matrix; blocks and diagonals in one of ``skip`` panels."""
+    """Count in a matrix; blocks and diagonals in one of ``skip`` panels or strips."""
     r, c = (array.astype(np.int64) for array in entries.coordinates)
     rows, columns = entries.shape
     fold, sample_fold = fold_bits(entries.nnz), fold_bits(entries.nnz // skip)
     same = r[1:] == r[:-1]
     gaps = (c[1:] - c[:-1])[same]
     far = np.abs(c - r)
-    sampled = _sampled(r, skip)
+    ids, lengths = np.unique(r, return_counts=True)
+    sampled = _sampled(r, c, len(ids), skip)
     some_r, some_c = r[sampled], c[sampled]
     diagonal = (some_c - some_r).astype(np.uint64) + np.uint64(max(rows - 1, 0))
-    ids, lengths = np.unique(r, return_counts=True)
     column_slots = _slots(c, columns, 1, fold)
     own, by_length = _slices(ids, lengths)
     filled, bands = _grids(r, c, rows, columns)
@@ -120,10 +121,13 @@ def _hash(keys: np.ndarray, bits: int) -> np.ndarray:
     return (keys * _GOLDEN) >> np.uint64(64 - bits)
 
 
-def _sampled(r: np.ndarray, skip: int) -> np.ndarray:
-    """Whether each entry is in a sampled panel: of each ``skip`` panels with entries one, drawn by a hash."""
-    panel = np.cumsum(np.diff(r // PANEL, prepend=r[:1] // PANEL) != 0)
-    sampled: np.ndarray = panel % skip == _hash((panel // skip).astype(np.uint64), 16).astype(np.int64) % skip
+def _sampled(r: np.ndarray, c: np.ndarray, filled: int, skip: int) -> np.ndarray:
+    """Whether each entry is in the sample: of each ``skip`` panels with entries one, drawn by a hash; or of strips."""
+    few = filled <= skip * PANEL
+    number = c // STRIP if few else np.cumsum(np.diff(r // PANEL, prepend=r[:1] // PANEL) != 0)
+    sampled: np.ndarray = (
+        number % skip == _hash((number // skip).astype(np.uint64), 16).astype(np.int64) % skip
+    )
     return sampled
 
 

@@ -30,10 +30,11 @@
 #define GRIDS 4       /* grids of 64, 32, 16 and 8 cells in a row */
 #define SHORT 1024    /* lengths below this are counted, longer ones are listed */
 #define HEIGHTS 5     /* slices of 4, 8, 16, 32 and 64 rows */
-#define PANEL 6       /* log2 of the rows of a panel, in which blocks are counted or not */
+#define PANEL 6       /* log2 of the rows of a panel, in which blocks and diagonals are counted or not */
+#define STRIP 10      /* log2 of the columns of a strip; the same, where rows are few */
 #define GROUP 3       /* log2 of the rows that share dense columns */
 #define MOST 4        /* rows of a group that a column may meet before it counts as dense */
-#define NARROW 3      /* groups of 2, 4 and 8 columns are met in panels */
+#define NARROW 3      /* groups of 2, 4 and 8 columns are met in the sample */
 #define LINE 4        /* log2 of the columns that share a cache line, as floats do */
 
 /* Which levels are counted of what: how many numbers are at least 2^a. Blocks: 1 to 16 rows; meetings: these, and bands of
@@ -225,9 +226,9 @@ typedef struct { /* features/compiled.py has the same */
     int64_t crossings[CROSSINGS];          /* levels of column ^ the column before it in the row */
     int64_t offsets[OFFSETS];              /* levels of |row - column| */
     int64_t columns[MEETINGS], lines[MEETINGS]; /* meetings of columns, and of cache lines of columns */
-    int64_t blocks[NARROW][BLOCKS];        /* meetings of groups of 2, 4 and 8 columns, in the sampled panels */
+    int64_t blocks[NARROW][BLOCKS];        /* meetings of groups of 2, 4 and 8 columns, in the sample */
     int64_t pieces[PIECES];                /* meetings of diagonals, there, too */
-    int64_t sampled, dense; /* entries in the sampled panels, and of these see meet_in_groups */
+    int64_t sampled, dense; /* entries in the sample, and of these see meet_in_groups */
     int64_t span, runs;     /* sum of column - column before it in the row, and how many of these are 1 */
     int64_t below, above;   /* largest row - column and column - row */
     int64_t distance;       /* sum of |row - column| */
@@ -338,7 +339,7 @@ static void all_entries(const matrix *a, uint32_t *tables, int64_t *lengthy, cou
     coarsen(cells, out);
 }
 
-/* Gathers the entries of sampled panels, so that chunks are full, and counts in them. */
+/* Gathers the sampled entries, so that chunks are full, and counts in them. */
 typedef struct { uint32_t *by_group[NARROW + 1], *by_diagonal, row[CHUNK], column[CHUNK]; int64_t m; } sample;
 
 /* Words of the tables of `some_panels`. */
@@ -366,17 +367,22 @@ static void count_sample(const matrix *a, sample *s, counts *out)
     s->m = 0;
 }
 
-/* Counts in one of each `skip` panels that have entries, drawn by a hash; always in the first one. */
+/* One number in each `skip`, drawn by a hash; always 0. */
+static int is_drawn(int64_t number, int64_t skip) { return number % skip == hash((uint64_t)(number / skip), 16) % skip; }
+
+/* Counts in one of each `skip` panels that have entries, or, where there are hardly as many, strips. */
 static void some_panels(const matrix *a, uint32_t *tables, int64_t rows, const uint32_t *id, const uint32_t *length,
                         counts *out)
 {
+    const int few = rows <= a->skip << PANEL;
     sample s = {.by_diagonal = memset(tables, 0, (size_t)sample_words(a) * sizeof *tables), .m = 0};
     tables += a->diagonals.count;
     for (int b = 0; b <= NARROW; tables += a->groups[b++].count) s.by_group[b] = tables;
-    for (int64_t q = 0, e = 0, end = 0, panel = 0; q < rows; e = end, panel++) {
-        const uint32_t here = id[q] >> PANEL;
-        for (; q < rows && id[q] >> PANEL == here; q++) end += length[q];
-        if (panel % a->skip != hash((uint64_t)(panel / a->skip), 16) % a->skip) continue;
+    for (int64_t q = 0, e = 0, end = 0, panel = 0; e < a->n; e = end) {
+        const uint32_t here = few ? a->column[e] >> STRIP : id[q] >> PANEL;
+        if (few) while (end < a->n && a->column[end] >> STRIP == here) end++;
+        else while (q < rows && id[q] >> PANEL == here) end += length[q++];
+        if (!is_drawn(few ? here : panel++, a->skip)) continue;
         for (int64_t some; e < end; e += some) {
             some = end - e < CHUNK - s.m ? end - e : CHUNK - s.m;
             memcpy(s.row + s.m, a->row + e, (size_t)some * sizeof *s.row);
@@ -388,7 +394,7 @@ static void some_panels(const matrix *a, uint32_t *tables, int64_t rows, const u
     count_sample(a, &s, out);
 }
 
-/* Counts in n > 0 entries of a rows x columns matrix. `pointers` may be NULL; blocks are counted in one of `skip` panels;
+/* Counts in n > 0 entries of a rows x columns matrix. `pointers` may be NULL; blocks are counted in one of `skip` panels or strips;
    2^fold and 2^sample_fold slots are told apart, of all entries and of those; `lengthy` has room for 2 (n / SHORT + 1)
    lengths, of rows and from the middle of columns; `out` is zero. Returns 0, or -1: no memory. */
 int64_t tw_pattern_matrix(int64_t n, const uint32_t *row, const uint32_t *column, const uint32_t *pointers, int64_t rows,

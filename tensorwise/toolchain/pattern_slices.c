@@ -44,13 +44,13 @@ void tw_pattern_slices(int64_t rows, uint32_t *id, uint32_t *length, int64_t *ow
     for (int h = 0; h < HEIGHTS; h++) { /* slices twice as high, from the longest rows of those before */
         const int shift = h ? 1 : 2;
         int64_t at = -1, total = 0;
-        uint32_t last = UINT32_MAX;
-        for (int64_t q = 0; q < rows; q++) {
-            const uint32_t slice = id[q] >> shift, fresh = slice != last, l = length[q];
+        uint32_t last = UINT32_MAX, longest = 0;
+        for (int64_t q = 0; q < rows; q++) { /* no branches: where slices begin cannot be foreseen */
+            const uint32_t slice = id[q] >> shift, fresh = slice != last, l = length[q], held = longest & (fresh - 1);
             at += fresh;
+            longest = l > held ? l : held;
             last = id[at] = slice;
-            const uint32_t held = length[at] & (fresh - 1); /* no branch: where slices begin cannot be foreseen */
-            length[at] = l > held ? l : held;
+            length[at] = longest;
         }
         rows = at + 1;
         for (int64_t q = 0; q < rows; q++) total += length[q];

@@ -127,12 +127,13 @@ def test_compiled_and_plain_count_the_same_in_tensors(shape: tuple[int, ...], ki
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_of_panels_with_entries_some_are_sampled_always_the_first(way) -> None:
-    one = matrix(10**6, 3, [(999_000, 0), (999_001, 1)])
-    assert way.matrix(one, 7).sampled == 2
-    dense = matrix(64 * 100, 1, [(row, 0) for row in range(64 * 100)])
+def test_some_panels_are_sampled_or_strips(way) -> None:
+    tall = matrix(10**6, 1, [(64 * 7 * panel + row, 0) for panel in range(100) for row in range(64)])
+    wide = matrix(3, 1024 * 100, [(2, column) for column in range(1024 * 100)])
     for skip in (1, 4, 10):
-        assert way.matrix(dense, skip).sampled == 6400 // skip
+        assert way.matrix(tall, skip).sampled == 6400 // skip
+        assert way.matrix(wide, skip).sampled == 1024 * 100 // skip
+    assert way.matrix(matrix(9, 9, [(8, 8)]), 7).sampled == 1
 
 
 @pytest.mark.parametrize("shape", [(40, 30, 20), (3000, 2500, 9), (2**40, 2**61, 7)])

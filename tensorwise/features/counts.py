@@ -40,7 +40,7 @@ STRIP: Final = 1024
 """Columns of a strip: where panels are fewer than are skipped, in some strips."""
 EXACT: Final = 2**16
 """Up to so many entries, they are counted in all panels."""
-LEAST_SKIP: Final = 4
+LEAST_SKIP: Final = 8
 """Beyond, in one of so many panels that have entries, drawn by a hash of their number,"""
 ENOUGH: Final = 2**18
 """or in fewer, where that leaves so many entries."""

@@ -34,7 +34,7 @@ class MatrixPattern(Featurizer[Entries]):
     """Statistics of the pattern of a matrix, counted in one pass over its entries.
 
     Values do not enter. Of matrices of more than 2**16 entries, blocks, pieces of diagonals and dense columns are counted
-    in one panel of 64 rows in four, or in one strip of 1024 columns in four where rows are few; beyond 2**20 entries in
+    in one panel of 64 rows in eight, or in one strip of 1024 columns in eight where rows are few; beyond 2**21 entries in
     fewer. All else is exact, up to hash collisions in matrices of far more columns than entries.
     """
 

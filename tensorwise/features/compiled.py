@@ -6,7 +6,7 @@ For at least one entry and fewer than 2**31, in coordinates of 32 bits.
 import ctypes
 from collections.abc import Callable
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -61,7 +61,7 @@ def matrix(entries: Entries, skip: int) -> MatrixCounts:
         "matrix", entries.nnz, row.ctypes.data, column.ctypes.data, None if pointers is None else pointers.ctypes.data,
         rows, columns, fold_bits(entries.nnz), skip, fold_bits(entries.nnz // skip), lengthy.ctypes.data, out.ctypes.data,
     )  # fmt: skip
-    found = {
+    found: dict[str, Any] = {
         name: out[start:end].reshape(shape)
         for (name, shape), start, end in zip(_ARRAYS.items(), _ENDS, _ENDS[1:], strict=False)
     }

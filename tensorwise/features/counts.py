@@ -36,8 +36,10 @@ WINDOWS: Final = (64, 1024, 16384)
 """Entries of a tensor in whose reach a factor's row is gathered again."""
 PANEL: Final = 64
 """Rows of a panel: in large matrices blocks, diagonals and dense columns are counted in some panels only."""
+HEAVY: Final = 8192
+"""Entries above which a panel is not counted as a whole, but"""
 STRIP: Final = 1024
-"""Columns of a strip: where panels are fewer than are skipped, in some strips."""
+"""some strips of it, of so many columns."""
 EXACT: Final = 2**16
 """Up to so many entries, they are counted in all panels."""
 LEAST_SKIP: Final = 8

@@ -34,8 +34,8 @@ class MatrixPattern(Featurizer[Entries]):
     """Statistics of the pattern of a matrix, counted in one pass over its entries.
 
     Values do not enter. Of matrices of more than 2**16 entries, blocks, pieces of diagonals and dense columns are counted
-    in one panel of 64 rows in eight, or in one strip of 1024 columns in eight where rows are few; beyond 2**21 entries in
-    fewer. All else is exact, up to hash collisions in matrices of far more columns than entries.
+    in one panel of 64 rows in eight, of panels of more than 8192 entries in one strip of 1024 columns in eight; beyond 2**21
+    entries in fewer. All else is exact, up to hash collisions in matrices of far more columns than entries.
     """
 
     name: ClassVar[str] = "matrix-pattern"
@@ -56,8 +56,12 @@ class MatrixPattern(Featurizer[Entries]):
             raise InputError(
                 f"{self.name} describes matrices, got a tensor of order {described.order}; use tensor-pattern"
             )
-        counts = count_matrix(described)
-        return np.array([number for _, group in _GROUPS for number in group(counts)], np.float32)
+        return numbers(count_matrix(described))
+
+
+def numbers(counts: MatrixCounts) -> np.ndarray:
+    """Return the numbers that were counted: float32, shape (fields,)."""
+    return np.array([number for _, group in _GROUPS for number in group(counts)], np.float32)
 
 
 # -- the fields, a group at a time: what they are, and the function that gives the numbers ---------------------

@@ -12,6 +12,7 @@ from tensorwise.features.counts import (
     BANDS,
     GRIDS,
     GROUP,
+    HEAVY,
     HEIGHTS,
     LINE,
     MOST,
@@ -43,7 +44,7 @@ def matrix(entries: Entries, skip: int) -> MatrixCounts:
     gaps = (c[1:] - c[:-1])[same]
     far = np.abs(c - r)
     ids, lengths = np.unique(r, return_counts=True)
-    sampled = _sampled(r, c, len(ids), skip)
+    sampled = _sampled(r, c, skip)
     some_r, some_c = r[sampled], c[sampled]
     diagonal = (some_c - some_r).astype(np.uint64) + np.uint64(max(rows - 1, 0))
     column_slots = _slots(c, columns, 1, fold)
@@ -121,10 +122,10 @@ def _hash(keys: np.ndarray, bits: int) -> np.ndarray:
     return (keys * _GOLDEN) >> np.uint64(64 - bits)
 
 
-def _sampled(r: np.ndarray, c: np.ndarray, filled: int, skip: int) -> np.ndarray:
-    """Whether each entry is in the sample: of each ``skip`` panels with entries one, drawn by a hash; or of strips."""
-    few = filled <= skip * PANEL
-    number = c // STRIP if few else np.cumsum(np.diff(r // PANEL, prepend=r[:1] // PANEL) != 0)
+def _sampled(r: np.ndarray, c: np.ndarray, skip: int) -> np.ndarray:
+    """Whether each entry is sampled: of each ``skip`` panels with entries one, drawn by a hash; of heavy ones, strips."""
+    panel = np.cumsum(np.diff(r // PANEL, prepend=r[:1] // PANEL) != 0)
+    number = panel + c // STRIP * (np.bincount(panel) > HEAVY)[panel] if len(r) else panel
     sampled: np.ndarray = (
         number % skip == _hash((number // skip).astype(np.uint64), 16).astype(np.int64) % skip
     )

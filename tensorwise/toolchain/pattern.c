@@ -31,7 +31,8 @@
 #define SHORT 1024    /* lengths below this are counted, longer ones are listed */
 #define HEIGHTS 5     /* slices of 4, 8, 16, 32 and 64 rows */
 #define PANEL 6       /* log2 of the rows of a panel, in which blocks and diagonals are counted or not */
-#define STRIP 10      /* log2 of the columns of a strip; the same, where rows are few */
+#define HEAVY 8192    /* entries above which a panel is not counted as a whole, but */
+#define STRIP 10      /* some strips of it, of so many columns (log2) */
 #define GROUP 3       /* log2 of the rows that share dense columns */
 #define MOST 4        /* rows of a group that a column may meet before it counts as dense */
 #define NARROW 3      /* groups of 2, 4 and 8 columns are met in the sample */
@@ -370,25 +371,29 @@ static void count_sample(const matrix *a, sample *s, counts *out)
 /* One number in each `skip`, drawn by a hash; always 0. */
 static int is_drawn(int64_t number, int64_t skip) { return number % skip == hash((uint64_t)(number / skip), 16) % skip; }
 
-/* Counts in one of each `skip` panels that have entries, or, where there are hardly as many, strips. */
+/* Counts in one of each `skip` panels that have entries; of heavy ones, in one of each `skip` strips. */
 static void some_panels(const matrix *a, uint32_t *tables, int64_t rows, const uint32_t *id, const uint32_t *length,
                         counts *out)
 {
-    const int few = rows <= a->skip << PANEL;
     sample s = {.by_diagonal = memset(tables, 0, (size_t)sample_words(a) * sizeof *tables), .m = 0};
     tables += a->diagonals.count;
     for (int b = 0; b <= NARROW; tables += a->groups[b++].count) s.by_group[b] = tables;
-    for (int64_t q = 0, e = 0, end = 0, panel = 0; e < a->n; e = end) {
-        const uint32_t here = few ? a->column[e] >> STRIP : id[q] >> PANEL;
-        if (few) while (end < a->n && a->column[end] >> STRIP == here) end++;
-        else while (q < rows && id[q] >> PANEL == here) end += length[q++];
-        if (!is_drawn(few ? here : panel++, a->skip)) continue;
-        for (int64_t some; e < end; e += some) {
-            some = end - e < CHUNK - s.m ? end - e : CHUNK - s.m;
-            memcpy(s.row + s.m, a->row + e, (size_t)some * sizeof *s.row);
-            memcpy(s.column + s.m, a->column + e, (size_t)some * sizeof *s.column);
-            s.m += some;
-            if (s.m == CHUNK) count_sample(a, &s, out);
+    for (int64_t q = 0, e = 0, last = 0, panel = 0; e < a->n; panel++) {
+        const uint32_t here = id[q] >> PANEL;
+        while (q < rows && id[q] >> PANEL == here) last += length[q++];
+        const int heavy = last - e > HEAVY;
+        for (int64_t end; e < last; e = end) { /* a panel, or a row's entries in a strip */
+            const uint32_t strip = heavy ? a->column[e] >> STRIP : 0;
+            end = heavy ? e + 1 : last;
+            while (end < last && a->column[end] >> STRIP == strip) end++;
+            if (!is_drawn(panel + strip, a->skip)) continue;
+            for (int64_t from = e, some; from < end; from += some) {
+                some = end - from < CHUNK - s.m ? end - from : CHUNK - s.m;
+                memcpy(s.row + s.m, a->row + from, (size_t)some * sizeof *s.row);
+                memcpy(s.column + s.m, a->column + from, (size_t)some * sizeof *s.column);
+                s.m += some;
+                if (s.m == CHUNK) count_sample(a, &s, out);
+            }
         }
     }
     count_sample(a, &s, out);

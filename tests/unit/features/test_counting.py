@@ -99,6 +99,7 @@ def test_long_lines_are_counted_like_others(way) -> None:
         ((9000, 50), 1023),
         ((50, 9000), 1024),
         ((700, 800), 1025),
+        ((90, 30_000), 60_000),  # heavy panels
         ((30_000, 20_000), 50_000),
         ((2_000_000, 3_000_000), 5000),  # more columns than slots: hashed
     ],

@@ -293,15 +293,14 @@ class Accumulation(MergePath, abc.ABC):
                 buffer, atomic = self.work, False
                 index = ir.THREAD * self.output_size() + index
             value = ir.widen(state[0], lanes)
-            self.block.extend(
-                self.placed_in(env, ir.Reduce(buffer, index, self.monoid.combine, value, atomic))
-            )
+            reduced = ir.Reduce(buffer, index, self.monoid.combine, value, atomic)
+            self.block.append(self.placed_in(env, reduced))
             return
         skips = env.skips_output and not (self.plan.keep_pattern and len(self.plan.formats) == 1)
         if skips and self.initial is None:  # wider strips may have asked for the identity
             self.initial = -1.0 if self.output.elem == "i64" else 0.0
         result = ir.widen(monoids.finish(self.monoid, state), lanes)
-        self.block.extend(self.placed_in(env, Store(buffer, index, result)))
+        self.block.append(self.placed_in(env, Store(buffer, index, result)))
 
     def output_index(self, env: Env) -> Expr:
         """Where the output element of this point lies."""

@@ -59,38 +59,40 @@ class MergePath(Nest, abc.ABC):
         return (*super().sizes(), *([PARTS] if self.cuts else []))
 
     def cut(self, env: Env, var: Var, body: Callable[[Env, Expr], None]) -> None:
-        """Emit the parallel loop over parts, and ``body`` for each row that a part has to do with."""
+        """Emit the parallel loop over parts, and ``body`` for the row that a part goes on with and those that it starts.
+
+        The row that it goes on with is a nest of its own, so that the others pay for no questions.
+        """
         part = self.fresh("part")
         with self.scope(lambda block: For(part, Const(0), PARTS, 1, block, ir.Workers("dynamic"))):
-            first, begin, goes_on = self.start_of(part)
+            first, begin, stop = self.start_of(part)
             last, end = self.let("last", CUTS[part * 2 + 2]), self.let("end", CUTS[part * 2 + 3])
-            if self.carries:
-                e = Var("e")
-                identity = Const(self.monoid.components[0].identity, self.elem)
-                cleared = Store(self.carries, part * self.carry_size() + e, identity)
-                self.block.append(If(goes_on, (For(e, Const(0), self.carry_size(), 1, (cleared,)),)))
-            piece = Piece(part, var, first, begin, end)
-            with self.scope(lambda block: For(var, first - goes_on, last, 1, block)):
-                body(replace(env, piece=piece), var)
+            with self.scope(lambda block: If(ir.compare("lt", begin, stop), block)):
+                if self.carries:
+                    e = Var("e")
+                    cleared = Store(
+                        self.carries,
+                        part * self.carry_size() + e,
+                        Const(self.monoid.components[0].identity, self.elem),
+                    )
+                    self.block.append(For(e, Const(0), self.carry_size(), 1, (cleared,)))
+                body(replace(env, piece=Piece(stop, begin, part)), self.let(var.name, first - 1))
+            self.copies = 0  # counted nest by nest
+            with self.scope(lambda block: For(var, first, last, 1, block)):
+                body(replace(env, piece=Piece(end)), var)
 
     def start_of(self, part: Expr) -> tuple[Expr, Expr, Expr]:
-        """Name the first row that a part starts, its first position, and whether that belongs to the row before."""
+        """Name the first row that a part starts, its first position, and where those of the row before it stop."""
         name, format = next(iter(self.plan.formats.items()))
         first, begin = self.let("first", CUTS[part * 2]), self.let("begin", CUTS[part * 2 + 1])
-        row_ends, _ = format.levels[1].bounds(self.arrays[name][1], first)
-        ends = ir.smaller(row_ends, CUTS[part * 2 + 3])
-        return first, begin, self.let("goes_on", ir.compare("lt", begin, ends))
+        ends, _ = format.levels[1].bounds(self.arrays[name][1], first)
+        return first, begin, self.let("stop", ir.smaller(ends, CUTS[part * 2 + 3]))
 
-    def placed_in(self, env: Env, statement: Store | Reduce) -> list[Stmt]:
+    def placed_in(self, env: Env, statement: Store | Reduce) -> Stmt:
         """Return what writes to the output, or to the part's carry where an earlier part has started the row."""
-        piece = env.piece
-        if piece is None or self.carries is None:
-            return [statement]
-        apart = replace(statement, buffer=self.carries, index=self.carry_index(env, piece.part))
-        return [
-            If(ir.compare("le", piece.first, piece.row), (statement,)),
-            If(ir.compare("lt", piece.row, piece.first), (apart,)),
-        ]
+        if self.carries is None or env.piece is None or env.piece.part is None:
+            return statement
+        return replace(statement, buffer=self.carries, index=self.carry_index(env, env.piece.part))
 
     @property
     def carried_extents(self) -> dict[str, Expr]:
@@ -139,8 +141,8 @@ class MergePath(Nest, abc.ABC):
                 self.bind(env, axis, var, lambda e: over(e, rest), guard=True)
 
         with self.scope(lambda block: For(part, Const(1), PARTS, 1, block)):
-            first, _, goes_on = self.start_of(part)
-            with self.scope(lambda block: If(goes_on, block)):
+            first, begin, stop = self.start_of(part)
+            with self.scope(lambda block: If(ir.compare("lt", begin, stop), block)):
                 row = first - 1
                 coordinate = row if rows.full else rows.coordinate(self.arrays[name][0], row)
                 self.bind(

@@ -55,17 +55,15 @@ class Lanes:
 
 @dataclass(frozen=True)
 class Piece:
-    """The outer iteration that runs, and what of it belongs to the part of a merge path.
+    """What a part of a merge path has of the outer iteration that runs: positions of the level below.
 
-    ``row`` is its position; the part starts those from ``first`` on, and has the positions of the level below
-    from ``begin`` to ``end``.
+    ``part`` is the part that goes on with an iteration, from ``begin`` on, that an earlier one has started; None:
+    it has started the iteration itself, from its first position on.
     """
 
-    part: Expr
-    row: Expr
-    first: Expr
-    begin: Expr
     end: Expr
+    begin: Expr | None = None
+    part: Expr | None = None
 
 
 @dataclass
@@ -284,7 +282,8 @@ class Nest(abc.ABC):
         level, arrays = self.plan.formats[name].levels[state.levels], self.arrays[name][state.levels]
         lo, hi = level.bounds(arrays, state.position)
         if env.piece is not None and state.levels == 1 and name == next(iter(self.plan.formats)):
-            return ir.compute("max", lo, env.piece.begin), ir.smaller(hi, env.piece.end)
+            begin, end = env.piece.begin, env.piece.end
+            return (lo, ir.smaller(hi, end)) if begin is None else (begin, end)
         return lo, hi
 
     def range_end(self, env: Env, axis: Axis) -> Expr:

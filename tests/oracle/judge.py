@@ -153,8 +153,6 @@ def _features(plan: Plan, text: str) -> set[str]:
         found.add("lanes along a compressed level" if tile.loop in last else "lanes over stored levels")
     if "restrict const work" in text and plan.assignment.output.tensor in plan.halves:
         found.add("partial results of halves")
-    if "restrict const carries" in text and plan.assignment.output.tensor in plan.halves:
-        found.add("carries of halves")
     marks = {
         "tw_search": "searched",
         "restrict const carries": "carries",

@@ -2,6 +2,8 @@
 
 import json
 import math
+from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +14,41 @@ from tensorwise.data.record import Record
 from tensorwise.device.device import Measurement
 from tensorwise.device.null import NullDevice, smooth_cost
 from tensorwise.errors import InputError
-from tensorwise.model import MODELS, CostModel, load_model
+from tensorwise.model import MODELS, CostModel, RankingModel, load_model
 from tensorwise.model.model import ARRAYS, DESCRIPTION
+from tensorwise.model.ranking import Training
 from tests.contract.toys import GARDEN, ToyWorkload, draw_many
 
 W: Any = ToyWorkload()
 DEVICE = NullDevice()
 CONFIGS = draw_many(GARDEN, W, 0, 30)
 
-LEARNS: set[str] = set()
+LEARNS: set[str] = {"ranking"}
 """Models whose predictions follow the costs of the configs they were fitted on; add yours."""
 
-pytestmark = pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
+FAST = Training(epochs=40, learning_rate=1e-3)
+MAKING: dict[str, Callable[[], CostModel]] = {
+    "ranking": lambda: RankingModel(GARDEN, lambda workload_id: W.entries, training=FAST)
+}
+"""How models are made that need arguments; add yours."""
+
+NEEDS_TORCH = {"ranking"}
+without_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+
+pytestmark = [
+    pytest.mark.usefixtures("one_torch_thread"),
+    pytest.mark.parametrize(
+        "make",
+        [
+            pytest.param(model, id=kind, marks=[without_torch] if kind in NEEDS_TORCH else [])
+            for kind, model in MODELS.items()
+        ],
+    ),
+]
+
+
+def new(make: type[CostModel]) -> CostModel:
+    return MAKING.get(make.kind, make)()
 
 
 def records() -> list[Record]:
@@ -36,7 +61,7 @@ def records() -> list[Record]:
 
 
 def fitted(make: type[CostModel]) -> CostModel:
-    model = make()
+    model = new(make)
     model.fit(records())
     return model
 
@@ -103,7 +128,7 @@ def test_fitting_again_replaces_what_was_learned(make: type[CostModel]) -> None:
 
 
 def test_nothing_to_learn_from_is_said_or_survived(make: type[CostModel]) -> None:
-    model = make()
+    model = new(make)
     try:
         model.fit([])
     except InputError:

@@ -14,6 +14,8 @@ from tensorwise.model import sparse_convolution  # noqa: E402  (needs torch)
 from tensorwise.model.sites import Sites, offsets  # noqa: E402
 from tensorwise.model.sparse_convolution import SparseConvolution, convolve, mean_by_pattern  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+
 
 def pattern(shape: tuple[int, ...], nnz: int, seed: int = 0) -> Entries:
     rng = np.random.default_rng(seed)

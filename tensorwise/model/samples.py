@@ -1,0 +1,216 @@
+"""Records as a ranking learns from them: one group a workload and device, within which configs are compared."""
+
+import math
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final, final
+
+import numpy as np
+
+from tensorwise.data.record import Record
+from tensorwise.errors import InputError
+from tensorwise.ids import content_id
+from tensorwise.model.table import Encoded, Table
+from tensorwise.space.config import Config
+
+
+@final
+@dataclass(frozen=True)
+class Training:
+    """How a ranking is trained. The defaults are WACO's (section 4.1.3) where it says something.
+
+    Attributes:
+        epochs: passes over the workloads, at most.
+        batch: configs of a workload that are compared in a step, drawn anew each epoch.
+        learning_rate: Adam's.
+        margin: by how much the score of a slower config should exceed that of a faster one.
+        validation: share of the families that are kept back to decide when to stop; 0 keeps none back. With a single
+            family none is.
+        patience: epochs without a lower validation loss after which training stops.
+        seed: draws first weights, validation families, the order of workloads and their batches.
+        checkpoint_s: seconds between two checkpoints; one is written after each epoch besides.
+        kept_bytes: prepared patterns up to this size are kept from one epoch to the next.
+    """
+
+    epochs: int = 80
+    batch: int = 32
+    learning_rate: float = 1e-4
+    margin: float = 1.0
+    validation: float = 0.2
+    patience: int = 10
+    seed: int = 0
+    checkpoint_s: float = 300.0
+    kept_bytes: int = 2 * 2**30
+
+    def __post_init__(self) -> None:
+        for name, least in (("epochs", 1), ("batch", 2), ("patience", 1), ("seed", 0)):
+            if getattr(self, name) < least:
+                raise InputError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if not (self.learning_rate > 0 and self.margin > 0 and 0 <= self.validation < 1):
+            raise InputError(
+                "learning rate and margin must be positive, and validation a share below 1; got "
+                f"{self.learning_rate}, {self.margin} and {self.validation}"
+            )
+
+
+LATER: Final = ("epochs", "patience", "checkpoint_s", "kept_bytes")
+"""What may differ when a training is taken up again: it changes when to stop, not what is learned before."""
+
+
+@final
+@dataclass(frozen=True)
+class Epoch:
+    """What one pass over the workloads came to.
+
+    Attributes:
+        number: from 1.
+        training_loss, validation_loss: mean hinge loss of a pair; NaN without validation.
+        validation_spearman: mean rank correlation over validation workloads; NaN without.
+        seconds: that it took; those of runs that were killed within it are not counted.
+    """
+
+    number: int
+    training_loss: float
+    validation_loss: float
+    validation_spearman: float
+    seconds: float
+
+    def __str__(self) -> str:
+        text = f"epoch {self.number}: loss {self.training_loss:.4f}"
+        if not math.isnan(self.validation_loss):
+            text += f", validation {self.validation_loss:.4f} (Spearman {self.validation_spearman:.3f})"
+        return f"{text}, {self.seconds:.1f} s"
+
+    def to_json(self) -> list[float | None]:
+        """Return a JSON-able row; NaN becomes None."""
+        row = (self.training_loss, self.validation_loss, self.validation_spearman, self.seconds)
+        return [self.number, *(None if math.isnan(value) else value for value in row)]
+
+    @classmethod
+    def from_json(cls, row: Any) -> "Epoch":
+        """Read back what ``to_json`` returned."""
+        number, *rest = row
+        return cls(int(number), *(math.nan if value is None else float(value) for value in rest))
+
+
+@final
+@dataclass(frozen=True)
+class Group:
+    """The configs of one workload that one device timed; there are at least two that can be compared.
+
+    Attributes:
+        workload_id: whose pattern is looked at.
+        family: patterns of one family are never divided between training and validation.
+        numbers: what ``shape_numbers`` says of the workload: float64.
+        configs: n encoded configs.
+        seconds: float64, (n,); a lower bound where not ``exact``.
+        exact: bool, (n,).
+    """
+
+    workload_id: str
+    family: str
+    numbers: np.ndarray
+    configs: Encoded
+    seconds: np.ndarray
+    exact: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    def take(self, rows: np.ndarray) -> "Group":
+        """Return the group with some of its configs."""
+        chosen = {
+            "configs": self.configs.take(rows),
+            "seconds": self.seconds[rows],
+            "exact": self.exact[rows],
+        }
+        return replace(self, **chosen)
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """For each pair of configs 1 where the first is known to be slower, -1 where faster, 0 otherwise: (n, n) float32.
+
+        A time that is a lower bound is only known to be slower than faster ones.
+        """
+        slower = (self.seconds[:, None] > self.seconds[None, :]) & self.exact[None, :]
+        signs: np.ndarray = slower.astype(np.float32) - slower.T.astype(np.float32)
+        return signs
+
+    @cached_property
+    def id(self) -> str:
+        """Content id."""
+        return content_id(
+            [self.workload_id, self.configs.values, *self.configs.orders, self.seconds, self.exact]
+        )
+
+
+def shape_numbers(description: Mapping[str, Any]) -> np.ndarray:
+    """Return numbers about a workload's shape, from a Record's description of it: float64, (order + 2,).
+
+    log2(1 + x) of the extent of each mode of the sparse operand, of its entries, and of the product of the dense indices'
+    extents. WACO takes extents and entries as they are; they span six decades, of which it is the ratios that matter.
+    """
+    shape = [float(extent) for extent in description["shape"]]
+    dense = math.prod(float(extent) for extent in description["sizes"].values()) / max(1.0, math.prod(shape))
+    numbers: np.ndarray = np.log2(1 + np.array([*shape, float(description["nnz"]), dense]))
+    return numbers
+
+
+def groups_of(records: Iterable[Record], space: str | None, table: Table) -> list[Group]:
+    """Return the groups of those records that can be learned from, in the order of their workloads' first record.
+
+    These are timed (or given up as too slow), and of configs that the table reads; of a config measured twice the last
+    record counts. The family is the one that collection noted, else the workload itself.
+
+    Raises:
+        InputError: no two configs of any workload can be compared, or the patterns are of several orders.
+    """
+    found: dict[tuple[str, str], dict[Config, Record]] = {}
+    fitting: dict[Config, bool] = {}
+    for record in records:
+        if record.status in ("ok", "censored") and space in (None, record.space):
+            if record.config not in fitting:
+                fitting[record.config] = table.fits(record.config)
+            if fitting[record.config]:
+                found.setdefault((record.workload_id, record.device_id), {})[record.config] = record
+    groups = [_group(list(of_one.values()), table) for of_one in found.values()]
+    groups = [group for group in groups if group.order.any()]
+    if not groups:
+        raise InputError(
+            f"no two records{f' of space {space!r}' if space else ''} compare configs of one workload on one device; "
+            "measure more configs, or fit the model of the space that they belong to"
+        )
+    if len({len(group.numbers) for group in groups}) > 1:
+        raise InputError("the records are of matrices and of tensors; fit one model for each order")
+    return groups
+
+
+def _group(records: Sequence[Record], table: Table) -> Group:
+    first = records[0]
+    return Group(
+        first.workload_id,
+        str(first.provenance.get("family") or first.workload_id),
+        shape_numbers(first.workload),
+        table.encode([record.config for record in records]),
+        np.array([record.seconds for record in records], float),
+        np.array([record.ok for record in records], bool),
+    )
+
+
+def divide(groups: Sequence[Group], share: float, seed: int) -> tuple[list[Group], list[Group]]:
+    """Return groups to train and to validate with, whole families each.
+
+    Families are kept back in the order of their names' checksums until they have at least ``share`` of the groups, so that
+    more records of the same families hardly change the division; one family is always left to train with.
+    """
+    names = {group.family for group in groups}
+    drawn = sorted(names, key=lambda family: zlib.crc32(f"{seed} {family}".encode()))
+    kept_back: set[str] = set()
+    for family in drawn[:-1]:
+        if sum(group.family in kept_back for group in groups) >= share * len(groups):
+            break
+        kept_back.add(family)
+    training = [group for group in groups if group.family not in kept_back]
+    return training, [group for group in groups if group.family in kept_back]

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from tensorwise.errors import TensorwiseError as TensorwiseError
     from tensorwise.front.api import compile as compile
     from tensorwise.front.api import tune as tune
+    from tensorwise.modes import tune_modes as tune_modes
     from tensorwise.operator import Operator as Operator
     from tensorwise.operator import load as load
     from tensorwise.tensor.entries import Entries as Entries
@@ -26,6 +27,7 @@ _HOMES = {
     "load": "tensorwise.operator",
     "read": "tensorwise.tensor.files",
     "tune": "tensorwise.front.api",
+    "tune_modes": "tensorwise.modes",
     "write": "tensorwise.tensor.files",
 }
 """Public name -> module. They are imported when first used, so that ``import tensorwise`` is quick."""

@@ -29,7 +29,7 @@ from tensorwise.program.workload import Workload, workload
 from tensorwise.result import Standing, Trial, TuneResult
 from tensorwise.search import STRATEGIES
 from tensorwise.space.config import Config
-from tensorwise.space.cpu import cpu_space
+from tensorwise.space.cpu import CpuSpace, cpu_space
 from tensorwise.space.portfolio import portfolio
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.tensor.entries import entries_from
@@ -97,6 +97,21 @@ def tune(
         InputError: the operand, the operation or an argument is not usable, or the dense operands and the
             output do not fit into memory.
     """
+    check_limits(budget_s, trials, calls, strategy)
+    start = time.perf_counter()
+    dtypes = dict(dtype) if isinstance(dtype, Mapping) else {"A": dtype}
+    entries = entries_from(A, dtypes.pop("A", None))
+    work = workload(op, entries, n=n, mode=mode, dtypes={name: value_dtype(d) for name, d in dtypes.items()})
+    work.check_memory(*work.dense, work.assignment.output.tensor)
+    budget = budget_s if budget_s is not None else (30.0 if trials is None else math.inf)
+    with CpuDevice(threads, seed=seed) as device:
+        run = Tuning(work, device, start, budget, trials, calls, store, progress, observe)
+        run.search(strategy, np.random.default_rng(seed))
+        return run.decide()
+
+
+def check_limits(budget_s: float | None, trials: int | None, calls: float | None, strategy: str) -> None:
+    """Raise InputError for a budget, a number of trials or calls, or a strategy that makes no sense."""
     if budget_s is not None and not budget_s > 0:
         raise InputError(f"budget_s must be positive, got {budget_s}")
     if trials is not None and trials < 0:
@@ -105,20 +120,18 @@ def tune(
         raise InputError(f"unknown strategy {strategy!r}; known: {', '.join(STRATEGIES)}")
     if calls is not None and not calls > 0:
         raise InputError(f"calls must be positive, got {calls}")
-    start = time.perf_counter()
-    dtypes = dict(dtype) if isinstance(dtype, Mapping) else {"A": dtype}
-    entries = entries_from(A, dtypes.pop("A", None))
-    work = workload(op, entries, n=n, mode=mode, dtypes={name: value_dtype(d) for name, d in dtypes.items()})
-    work.check_memory(*work.dense, work.assignment.output.tensor)
-    budget = budget_s if budget_s is not None else (30.0 if trials is None else math.inf)
-    with CpuDevice(threads, seed=seed) as device:
-        run = _Tuning(work, device, start, budget, trials, calls, store, progress, observe)
-        run.search(strategy, np.random.default_rng(seed))
-        return run.decide()
 
 
-class _Tuning:
-    """The state of one tuning."""
+class Tuning:
+    """The state of one tuning.
+
+    Attributes:
+        space: where candidates come from; by default all that the CPU's space has for the workload.
+        trials: every candidate that was tried.
+        libraries: what each library took.
+        notes: what a reader of the result should know.
+        interrupted, worker_lost: why nothing more can be measured.
+    """
 
     def __init__(
         self,
@@ -131,11 +144,12 @@ class _Tuning:
         store: Store | bool,
         progress: Progress | None,
         observe: Observe | None = None,
+        space: CpuSpace | None = None,
     ) -> None:
         self.work, self.device, self.start, self.budget_s = work, device, start, budget_s
         self.most_trials, self.calls = trials, calls
         self.progress, self.observe = progress, observe
-        self.space = cpu_space(work.assignment, next(iter(work.sparse)))
+        self.space = space or cpu_space(work.assignment, next(iter(work.sparse)))
         self.trials: list[Trial] = []
         self.notes: list[str] = []
         self.interrupted = False
@@ -176,11 +190,18 @@ class _Tuning:
 
     # -- searching ----------------------------------------------------------------------------------------
 
-    def search(self, strategy: str, rng: np.random.Generator) -> None:
-        """Measure libraries, then candidates until the search's share of the budget is spent."""
+    def search(
+        self,
+        strategy: str,
+        rng: np.random.Generator,
+        *,
+        libraries: bool = True,
+        starts: Sequence[Config] = (),
+    ) -> None:
+        """Measure libraries, then candidates until the search's share of the budget is spent; ``starts`` first."""
         try:
             self.say("libraries")
-            names = [kernel.name for kernel in available(self.work)]
+            names = [kernel.name for kernel in available(self.work)] if libraries else []
             for name, measurement in zip(names, self.device.measure_kernels(self.work, names), strict=True):
                 self.libraries[name] = measurement
             if self.work.halves and any(measurement.ok for measurement in self.libraries.values()):
@@ -189,7 +210,7 @@ class _Tuning:
                     "include converting dense operands and results at every call"
                 )
             find_compiler()
-            seeds = [*self._remembered(), *portfolio(self.space, self.work)]
+            seeds = [*starts, *self._remembered(), *portfolio(self.space, self.work)]
             search = STRATEGIES[strategy](self.space, self.work, rng, seeds=list(dict.fromkeys(seeds)))
             while not self._search_is_over():
                 left = BATCH if self.most_trials is None else min(BATCH, self.most_trials - len(self.trials))

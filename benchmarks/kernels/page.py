@@ -36,6 +36,8 @@ STYLE = """
 .curve { fill: none; stroke-width: 1.6; } .the_best_baseline.curve { stroke: var(--ink); stroke-width: 2.4; }
 circle { stroke: none; } .key { margin-bottom: 10px; } i.the_best_baseline { background: var(--ink); }
 circle.the_best_baseline { fill: var(--ink); }
+section:first-of-type td:nth-child(2) { min-width: 17em; }
+section:first-of-type td:last-child { max-width: 22em; overflow-wrap: anywhere; }
 """ + "".join(
     f".curve.{name} {{ stroke: {colour}; }} circle.{name} {{ fill: {colour}; }} .key i.{name} {{ background: {colour}; }}\n"
     for name, colour in {

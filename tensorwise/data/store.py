@@ -71,7 +71,7 @@ class Store:
         with contextlib.suppress(CorruptStoreError):
             return cls._checked(path)
         damaged = Path(os.path.abspath(Path(path).expanduser() if path is not None else default_path()))
-        with _exclusive(damaged.with_name(damaged.name + ".lock")):
+        with exclusive(damaged.with_name(damaged.name + ".lock")):
             with contextlib.suppress(CorruptStoreError):
                 return cls._checked(path)  # another process was faster
             aside = damaged.with_name(f"{damaged.name}.broken-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
@@ -147,6 +147,14 @@ class Store:
         where, values = _where(workload_id, device_id, space, status)
         rows = self._database.read(f"SELECT count(*) FROM records WHERE n > 0 {where}", values)
         return int(str(rows[0][0]))
+
+    def jobs(self) -> set[tuple[str, str]]:
+        """Return (job, device id) of all jobs of collections that have records here (see ``data.job``)."""
+        rows = self._database.read(
+            "SELECT DISTINCT json_extract(provenance, '$.job') AS job, device_id FROM records "
+            "WHERE job IS NOT NULL"
+        )
+        return {(str(job), str(device)) for job, device in rows}
 
     def __iter__(self) -> Iterator[Record]:
         return self.records()
@@ -247,11 +255,15 @@ def _parse(source: Path, number: int, line: str) -> Record:
 
 
 @contextlib.contextmanager
-def _exclusive(path: Path) -> Iterator[None]:
-    """Hold a lock that the system releases when this process ends, however it ends."""
+def exclusive(path: Path, wait_s: float = BUSY_S) -> Iterator[None]:
+    """Hold a lock that the system releases when this process ends, however it ends.
+
+    Raises:
+        StoreError: another process has held it for ``wait_s``.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        deadline = time.monotonic() + BUSY_S
+        deadline = time.monotonic() + wait_s
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -259,7 +271,7 @@ def _exclusive(path: Path) -> Iterator[None]:
             except BlockingIOError as error:
                 if time.monotonic() > deadline:
                     raise StoreError(
-                        f"{path} has been locked by another process for {BUSY_S:.0f} s"
+                        f"{path} has been locked by another process for {wait_s:.0f} s"
                     ) from error
                 time.sleep(0.05)
         yield

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tensorwise.errors import InputError, TensorwiseError
+from tensorwise.front.cli_collect import collect
 from tensorwise.front.cli_machine import cache_app, devices, store_app
 from tensorwise.front.terminal import INTERRUPTED, command, emit, fail, progress_bar, warn
 
@@ -22,6 +23,7 @@ app = typer.Typer(
 app.add_typer(cache_app, name="cache")
 app.add_typer(store_app, name="store")
 app.command()(devices)
+app.command()(collect)
 
 OPS = "spmv, spmm, spmv_t, spmm_t (A transposed), sddmm, mttkrp, ttv or ttm"
 STRATEGIES = "genetic, random or exhaustive"

@@ -1,6 +1,7 @@
 """Interpreted kernels: a Program run by the slow interpreter, with the interface of a compiled one."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import final
 
 import numpy as np
@@ -9,7 +10,7 @@ from tensorwise.codegen import ir
 from tensorwise.codegen.interpret import IMAGINARY_THREADS, interpret
 from tensorwise.program.kernel import BoundKernel, Kernel
 from tensorwise.program.lower import lower
-from tensorwise.program.packed import PackedOperands, arranged, packed_parts
+from tensorwise.program.packed import Kernels, PackedOperands, arranged, compute, packed_parts
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload
 
@@ -35,26 +36,23 @@ class BoundInterpreted(BoundKernel):
     def __init__(self, program: Program, workload: Workload, rng: np.random.Generator) -> None:
         self.program, self.workload, self.rng = program, workload, rng
         self.parts, self.conversion_s = packed_parts(program, workload, IMAGINARY_THREADS)
-        self.kernels = [lower(packed.plan(packed.program, None)) for packed in self.parts]
+        self._plain = [lower(packed.plan(packed.program, None)) for packed in self.parts]
 
     def run(self, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
         """Compute into ``out``; raise RaceError or IndexError on an incorrect program."""
-        if self._run(self.kernels, operands, out):
-            masked = [lower(packed.plan(packed.program.masked(), True)) for packed in self.parts]
-            self._run(masked, operands, out)
-        self.parts[0].finish(out)
+        held = [*operands, out]
+        compute(self.parts, self._on(self._plain, held), self._masked_on, held)
 
-    def _run(self, kernels: Sequence[ir.Kernel], operands: Sequence[np.ndarray], out: np.ndarray) -> bool:
-        """Run the parts, up to one that raises its flag; return whether one did."""
-        if self.parts[0].program.accumulate:
-            out.fill(0)
+    def _masked_on(self, held: Sequence[np.ndarray]) -> Kernels:
+        return self._on([lower(packed.plan(packed.program.masked(), True)) for packed in self.parts], held)
+
+    def _on(self, kernels: Sequence[ir.Kernel], held: Sequence[np.ndarray]) -> Kernels:
         pairs = zip(kernels, self.parts, strict=True)
-        return any(self._interpret(kernel, packed, operands, out) for kernel, packed in pairs)
+        return [partial(self._interpret, kernel, packed, held) for kernel, packed in pairs]
 
-    def _interpret(
-        self, kernel: ir.Kernel, packed: PackedOperands, operands: Sequence[np.ndarray], out: np.ndarray
-    ) -> bool:
+    def _interpret(self, kernel: ir.Kernel, packed: PackedOperands, held: Sequence[np.ndarray]) -> bool:
         """Run one part; return whether it raised its flag."""
+        *operands, out = held
         given = dict(zip(self.workload.dense, operands, strict=True))
         buffers: dict[str, np.ndarray] = {}
         for buffer in kernel.buffers:

@@ -1,10 +1,13 @@
 """Operands of a program packed into its formats, and everything else that its kernel is handed."""
 
+import math
 import time
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
-from tensorwise.errors import ScheduleError
+from tensorwise.errors import MeasurementError, ScheduleError
 from tensorwise.program.plan import Plan
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload
@@ -14,6 +17,10 @@ from tensorwise.tensor.partition import Part
 
 ROW_COST = 1
 """A row costs about as much as this many entries, when parts are balanced."""
+
+
+Kernels: TypeAlias = Sequence[Callable[[], int]]
+"""The kernel of each part, its arguments laid out; it returns its flag."""
 
 
 class PackedOperands:
@@ -88,11 +95,8 @@ class PackedOperands:
         operand, _, kind = name.rpartition("_")
         made: np.ndarray | None = None
         if name == "work":
-            parallel = self.program.schedule.parallel
-            copies = self.threads if parallel and parallel.reduction == "private" else 1
-            made = np.empty(
-                copies * int(np.prod(self.workload.output_shape, dtype=np.int64)), self.workload.dtype
-            )
+            length = workspace_length(self.program, self.workload, self.threads)
+            made = np.empty(length, self.workload.dtype)
         elif operand in self.tensors and kind == "values":
             made = self.tensors[operand].values
         elif operand in self.tensors and kind == "source":
@@ -142,10 +146,12 @@ class PackedOperands:
             return None
         return balanced_parts(next(iter(self.tensors.values())), self.threads * parallel.chunk)
 
-    def finish(self, out: np.ndarray) -> None:
-        """Give outputs that no entry reaches their value, where it is not the reduction's identity."""
-        if self.unreached is not None:
-            np.copyto(out, 0, where=self.unreached)
+
+def workspace_length(program: Program, workload: Workload, threads: int) -> int:
+    """Return how many partial results a workspace holds, where a kernel has one: one output, or one a thread."""
+    parallel = program.schedule.parallel
+    copies = threads if parallel and parallel.reduction == "private" else 1
+    return copies * math.prod(workload.output_shape)
 
 
 def packed_parts(program: Program, workload: Workload, threads: int) -> tuple[list[PackedOperands], float]:
@@ -162,6 +168,37 @@ def packed_parts(program: Program, workload: Workload, threads: int) -> tuple[li
         for one, part in zip(program.parts, parts, strict=True)
     ]
     return packed, time.perf_counter() - start
+
+
+def compute(
+    parts: Sequence[PackedOperands],
+    kernels: Kernels,
+    masked: Callable[[Sequence[np.ndarray]], Kernels],
+    held: Sequence[np.ndarray],
+) -> None:
+    """Run the parts' kernels on the dense operands and the output ``held``, for which they are laid out.
+
+    A kernel that raises its flag got a NaN, and padding may have met an Inf. Only the kernels that ``masked``
+    returns for ``held`` can tell, which raise none: they compute everything again.
+    """
+    first, out = parts[0], held[-1]
+    if _flagged(first.program, kernels, out):
+        _flagged(first.program, masked(held), out)
+    if first.unreached is not None:  # no entry gives these a value, and 0 is not the reduction's identity
+        np.copyto(out, 0, where=first.unreached)
+
+
+def _flagged(program: Program, kernels: Kernels, out: np.ndarray) -> bool:
+    """Run the kernels up to one that raises its flag; return whether one did."""
+    if program.accumulate:
+        out.fill(0)
+    for kernel in kernels:
+        flag = kernel()
+        if flag:
+            if flag != 1:
+                raise MeasurementError(f"the kernel of {program.name} returned error {flag}")
+            return True
+    return False
 
 
 def arranged(operand: np.ndarray, by_columns: bool) -> np.ndarray:

@@ -143,7 +143,7 @@ class Factor:
         for k: acc += A * B[k] * D[k]   ->   for k: acc += B[k] * D[k];   acc *= A
 
     A product of three factors then costs as much as one of two wherever the loop is entered. Infinities that the
-    plain sum would cancel to NaN may come out as infinities.
+    plain sum would cancel to NaN may come out as infinities, and products overflow and underflow elsewhere.
     """
 
     loop: str

@@ -30,6 +30,7 @@ FACTORS: Final[Mapping[str, tuple[str, ...]]] = {
     "load balance": ("parallel", "policy", "chunk", "parts", "reduction"),
     "vector code": ("tile", "vector", "bound"),
     "unrolling": ("unroll",),
+    "factored sums": ("factor",),
     "prefetch": ("prefetch",),
     "dense strips": (),
 }

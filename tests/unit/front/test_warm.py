@@ -35,10 +35,8 @@ def test_about_a_hundred_structures() -> None:
 def test_typical_operands_find_their_kernels(op: str, shape: tuple[int, ...], n: int | None) -> None:
     work = workload(op, tensor(shape, 3000, np.random.default_rng(0)), n=n)
     space = cpu_space(work.assignment, "A")
-    wanted = [
-        text
-        for config in portfolio(space, work)
-        for text in GeneratedKernel(space.program(work, config)).texts(work)
-    ]
+    # an extent that is compiled in makes a kernel for itself: only common ones are compiled beforehand
+    shared = [config for config in portfolio(space, work) if not config["bound"] or n in (16, 64)]
+    wanted = [text for config in shared for text in GeneratedKernel(space.program(work, config)).texts(work)]
     assert wanted[0] in COMMON  # the untuned kernel
     assert sum(text in COMMON for text in wanted) >= 0.8 * len(wanted)

@@ -158,11 +158,30 @@ def test_what_a_bound_hybrid_holds() -> None:
     assert list(bound.tensors) == ["A", "A rows>5"]
     assert len(bound.tensors["A"].values) + len(bound.tensors["A rows>5"].values) == work.entries.nnz
     assert bound.bytes_held >= sum(tensor.values.nbytes for tensor in bound.tensors.values())
-    assert bound.fast_call() is None
     wide = workload("spmm", work.entries, n=9)
     operands, out = wide.operands(np.random.default_rng(0)), np.empty((20, 9))
     bound.resized(wide).run(operands, out)
     assert wide.reference(operands).mismatch(out) is None
+
+
+def test_the_shortest_call_runs_both_parts() -> None:
+    work = workload("spmv", matrix())
+    for format in (f"{CSR}; {LONG}", f"(i,k) -> U(i1) C(k1) U(i0:2) U(k0:2); rows>5: {CSR}"):
+        quick = GeneratedKernel(program_for(work, format, "")).bind(work, 2).fast_call()
+        assert quick is not None
+        operand = np.ones(30)
+        for value in (1, np.nan, np.inf, 2):
+            operand[4] = value
+            made = quick(operand)
+            assert made is not None
+            assert work.reference([operand]).mismatch(made) is None
+        assert quick(operand[::-1]) is None
+        assert quick(operand.astype(np.float32)) is None
+    sampled = workload("sddmm", matrix(), n=4)
+    assert (
+        GeneratedKernel(program_for(sampled, f"{CSR}; rows>5: {CSR}", "")).bind(sampled, 2).fast_call()
+        is None
+    )
 
 
 @pytest.mark.parametrize("reduction", ["max", "prod", "mean", "argmax"])

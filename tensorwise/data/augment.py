@@ -1,0 +1,160 @@
+"""Augmentation: more patterns from real ones, as WACO's data set has them (section 4.1.3).
+
+The paper resizes real matrices arbitrarily and makes each region that has an entry dense with a random block size
+(its published names are ``NAME_RxC_n`` with R and C among 1, 2, 4, 8 and 16). For tensors it refers to another
+paper's construction; here the same two steps run over all modes, whatever the order.
+
+An augmentation is a text such as ``4x2-1000x800-7``: block, shape, seed. Together with the original it gives the same
+pattern on every machine and with every version of NumPy, so that a name is all that has to be kept.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+import numpy as np
+
+from tensorwise.errors import InputError
+from tensorwise.tensor.entries import Entries, entries_from
+
+BLOCKS: Final = (1, 2, 4, 8, 16)
+"""Extents of a dense block along a mode."""
+MOST_EXTENT: Final = 2**17 - 1
+"""Largest extent of a mode; the paper keeps rows below 131,072."""
+MOST_ENTRIES: Final = 10_000_000
+"""Most stored entries of an augmented pattern, as in the paper."""
+FACTOR: Final = 4.0
+"""A mode becomes longer or shorter by at most this factor: what is left of a pattern past it is its outline."""
+
+
+@final
+@dataclass(frozen=True)
+class Augmentation:
+    """What is done to a pattern: resized to a grid of blocks, each block that an entry meets is dense.
+
+    Attributes:
+        block: extent of a dense block along each mode, at least 1.
+        shape: size of each mode afterwards, at least 1.
+        seed: below 2**32; says where an entry goes when its mode becomes longer.
+
+    >>> Augmentation.parse("2x2-4x6-0").shape
+    (4, 6)
+    >>> pattern = entries_from(np.array([[0, 1.0], [0, 0]]))
+    >>> Augmentation.parse("2x2-4x4-0").apply(pattern).to_scipy().toarray().astype(int)
+    array([[0, 0, 1, 1],
+           [0, 0, 1, 1],
+           [0, 0, 0, 0],
+           [0, 0, 0, 0]])
+    """
+
+    block: tuple[int, ...]
+    shape: tuple[int, ...]
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        fits = len(self.block) == len(self.shape) >= 2 and min(*self.block, *self.shape) >= 1
+        if not (fits and 0 <= self.seed < 2**32):
+            raise InputError(
+                "an augmentation has a block and a shape of two or more positive extents, and a seed below 2**32, "
+                f"got {self.block}, {self.shape}, {self.seed}"
+            )
+
+    def __str__(self) -> str:
+        return f"{'x'.join(map(str, self.block))}-{'x'.join(map(str, self.shape))}-{self.seed}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Augmentation":
+        """Read back ``str(augmentation)``.
+
+        Raises:
+            InputError: the text is no augmentation.
+        """
+        if not re.fullmatch(r"\d+(x\d+)+-\d+(x\d+)+-\d+", text, re.ASCII) or len(text) > 200:
+            raise InputError(
+                f"{text[:80]!r} is no augmentation; expected block, shape and seed, such as 4x2-1000x800-7"
+            )
+        block, shape, seed = text.split("-")
+        return cls(tuple(map(int, block.split("x"))), tuple(map(int, shape.split("x"))), int(seed))
+
+    @classmethod
+    def draw(
+        cls,
+        shape: Sequence[int],
+        nnz: int,
+        rng: np.random.Generator,
+        most_entries: int = MOST_ENTRIES,
+    ) -> "Augmentation":
+        """Draw an augmentation for a pattern of ``shape`` with ``nnz`` entries.
+
+        Half of them resize all modes by one factor, so that what is square stays square. The block is the largest
+        of those drawn with which the entries, were they all apart, are no more than ``most_entries``.
+        """
+        common = rng.uniform(-1, 1)
+        own = rng.uniform(-1, 1, len(shape))
+        factors = FACTOR ** (np.full(len(shape), common) if rng.random() < 0.5 else own)
+        block = [int(extent) for extent in rng.choice(BLOCKS, len(shape))]
+        while max(block) > 1 and nnz * math.prod(block) > most_entries:
+            block[block.index(max(block))] //= 2
+        resized = (min(MOST_EXTENT, max(1, round(n * f))) for n, f in zip(shape, factors, strict=True))
+        return cls(tuple(block), tuple(resized), int(rng.integers(2**32)))
+
+    def apply(self, entries: Entries) -> Entries:
+        """Return the augmented pattern: float32 values, all of them ones.
+
+        The grid has one cell a block. A mode that has more indices than cells loses detail, entries that fall into one
+        cell become one; where it has fewer, an entry goes to any of the cells that its index covers.
+
+        Raises:
+            InputError: the order is another one, or there are more than MOST_ENTRIES entries afterwards.
+        """
+        if entries.order != len(self.shape):
+            raise InputError(
+                f"the augmentation {self} is for order {len(self.shape)}; this pattern has order {entries.order} "
+                f"and shape {entries.shape}"
+            )
+        grid = [-(-extent // side) for extent, side in zip(self.shape, self.block, strict=True)]
+        noise = _noise(entries.coordinates, self.seed)
+        cells = []
+        for mode, (cells_there, extent) in enumerate(zip(grid, entries.shape, strict=True)):
+            index = entries.coordinates[mode].astype(np.int64)
+            low, end = index * cells_there // extent, (index + 1) * cells_there // extent
+            room = np.maximum(end - low, 1).astype(np.uint64)
+            cells.append(low + (_mixed(noise + np.uint64(mode)) % room).astype(np.int64))
+        met = _ones(grid, cells)
+        if met.nnz * math.prod(self.block) > MOST_ENTRIES:
+            raise InputError(
+                f"the augmentation {self} gives up to {met.nnz * math.prod(self.block)} entries, more than "
+                f"{MOST_ENTRIES}; choose a smaller block"
+            )
+        inside = np.indices(self.block).reshape(len(self.block), 1, -1)
+        spread = [
+            (side * cell.astype(np.int64)[:, None] + offset).ravel()
+            for side, cell, offset in zip(self.block, met.coordinates, inside, strict=True)
+        ]
+        kept = np.logical_and.reduce(
+            [place < extent for place, extent in zip(spread, self.shape, strict=True)]
+        )
+        return _ones(self.shape, [place[kept] for place in spread])
+
+
+def _ones(shape: Sequence[int], coordinates: Sequence[np.ndarray]) -> Entries:
+    merged = entries_from((tuple(shape), tuple(coordinates), np.ones(len(coordinates[0]), np.float32)))
+    return merged.with_values(np.ones(merged.nnz, np.float32))
+
+
+def _noise(coordinates: Sequence[np.ndarray], seed: int) -> np.ndarray:
+    """A number (nnz,) uint64 for each entry, that depends on its place and the seed: no stream that a version may change."""
+    state = np.full(len(coordinates[0]), seed, np.uint64)
+    for array in coordinates:
+        state = _mixed(state + array.astype(np.uint64))
+    return state
+
+
+def _mixed(state: np.ndarray) -> np.ndarray:
+    """One step of the generator SplitMix64; overflow is meant."""
+    state = state + np.uint64(0x9E3779B97F4A7C15)
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(state ^ (state >> np.uint64(31)))

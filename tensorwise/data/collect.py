@@ -1,0 +1,172 @@
+"""Collection: jobs are run by an executor, and each one's records are appended to the store in one transaction.
+
+May be ended in any way at any time. What is in the store stays, what was under way is lost as a whole, and the same
+call goes on with what is left: a job that has records of this device is done.
+"""
+
+import contextlib
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
+from typing import Final, final
+
+from tensorwise.data.executors import Executor, LocalExecutor, explain, outcome
+from tensorwise.data.job import Job
+from tensorwise.data.record import Record
+from tensorwise.data.spool import SpoolExecutor
+from tensorwise.data.store import Store, exclusive
+from tensorwise.errors import StoreError, TensorwiseError
+
+EXECUTORS: Final[dict[str, type[Executor]]] = {"local": LocalExecutor, "spool": SpoolExecutor}
+"""Executors by name."""
+_TICK_S: Final = 0.5
+
+
+@final
+@dataclass
+class Collected:
+    """How a collection stands.
+
+    Attributes:
+        planned: jobs in all; before: those that the store had when this run began.
+        jobs: jobs finished in this run; records: their records; statuses: how those ended.
+        failed: why jobs could not be run; they are tried again by the next run.
+        seconds: since this run began.
+        interrupted: whether it was ended by hand.
+    """
+
+    planned: int
+    before: int
+    jobs: int = 0
+    records: int = 0
+    statuses: Counter[str] = field(default_factory=Counter)
+    failed: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    interrupted: bool = False
+
+    @property
+    def left(self) -> int:
+        """Jobs neither done nor failed."""
+        return self.planned - self.before - self.jobs - len(self.failed)
+
+    @property
+    def left_s(self) -> float:
+        """Seconds that what is left will take at the pace so far; infinite before the first job is done."""
+        ended = self.jobs + len(self.failed)
+        return self.left * self.seconds / ended if ended else math.inf
+
+    @property
+    def per_minute(self) -> float:
+        """Records a minute."""
+        return 60 * self.records / self.seconds if self.seconds else 0.0
+
+    def note(self, records: Sequence[Record]) -> None:
+        """Count a finished job."""
+        self.jobs += 1
+        self.records += len(records)
+        self.statuses.update(record.status for record in records)
+
+    def to_json(self) -> dict[str, object]:
+        """Return a JSON object; numbers may be infinite."""
+        return {
+            "planned": self.planned,
+            "before": self.before,
+            "jobs": self.jobs,
+            "left": self.left,
+            "records": self.records,
+            "statuses": dict(self.statuses.most_common()),
+            "failed": self.failed,
+            "seconds": self.seconds,
+            "records_per_minute": self.per_minute,
+            "left_s": self.left_s,
+        }
+
+
+Observe = Callable[[Job, Collected], None]
+"""Called with each job that ended, and how the collection stands."""
+
+
+def collect(
+    jobs: Sequence[Job],
+    store: Store,
+    executor: Executor,
+    *,
+    budget_s: float = math.inf,
+    anywhere: bool = False,
+    observe: Observe | None = None,
+) -> Collected:
+    """Run the jobs that are left and append their records to ``store``.
+
+    Ctrl-C gives up what is under way and returns. The executor is shut down in the end.
+
+    Args:
+        budget_s: no job is begun after so many seconds.
+        anywhere: a job is done when any device's records are there, not only this machine's.
+        observe: called with each job that ended.
+
+    Raises:
+        StoreError: the store cannot be written, or another collection is writing to it.
+    """
+    start = time.monotonic()
+    pending: dict[Future[list[Record]], Job] = {}
+    clean = False
+    try:
+        with _alone(store):
+            waiting = _left(jobs, store, anywhere)
+            found = Collected(len(jobs), len(jobs) - len(waiting))
+            waiting.reverse()
+            try:
+                while pending or (waiting and time.monotonic() - start < budget_s):
+                    while waiting and len(pending) < executor.slots and time.monotonic() - start < budget_s:
+                        job = waiting.pop()
+                        pending[executor.submit(job)] = job
+                    ended, _ = wait(pending, _TICK_S, FIRST_COMPLETED)
+                    for future in ended:
+                        job = pending.pop(future)
+                        try:
+                            records = outcome(job, future)
+                        except TensorwiseError as error:
+                            found.failed.append(explain(job, error))
+                        else:
+                            store.append(records)
+                            found.note(records)
+                        found.seconds = time.monotonic() - start
+                        if observe is not None:
+                            observe(job, found)
+                clean = True
+            except KeyboardInterrupt:
+                found.interrupted = True
+            found.seconds = time.monotonic() - start
+            return found
+    finally:
+        executor.shutdown(wait=clean, cancel_futures=True)
+
+
+def _left(jobs: Sequence[Job], store: Store, anywhere: bool) -> list[Job]:
+    """Jobs that are not in the store."""
+    done = store.jobs()
+    if anywhere:
+        known = {job for job, _ in done}
+        return [job for job in jobs if job.id not in known]
+    devices: dict[tuple[str, int], str] = {}
+    for job in jobs:
+        if (job.device, job.threads) not in devices:
+            with job.open() as device:
+                devices[job.device, job.threads] = device.id
+    return [job for job in jobs if (job.id, devices[job.device, job.threads]) not in done]
+
+
+@contextlib.contextmanager
+def _alone(store: Store) -> Iterator[None]:
+    """Hold what only one collection may: two with the same plan would measure everything twice."""
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(exclusive(store.path.with_name(f"{store.path.name}.collecting"), 0.0))
+        except StoreError as error:
+            raise StoreError(
+                f"another collection is writing to the store {store.path}; wait for it, or name another file with --store"
+            ) from error
+        yield

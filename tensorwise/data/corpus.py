@@ -1,0 +1,176 @@
+"""Real patterns on disk: a manifest, folders or single files, and their division by family.
+
+A family says where patterns come from: finite elements, pruned networks, social graphs. Patterns of one family resemble
+each other, and an augmented pattern resembles its original; a model that has seen one must not be tested on the other.
+So whole families go into training, validation or test, and an augmented pattern is of its original's family.
+"""
+
+import csv
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final, final
+
+import numpy as np
+
+from tensorwise.data.augment import Augmentation
+from tensorwise.errors import InputError
+from tensorwise.tensor.entries import Entries
+from tensorwise.tensor.files import read
+
+MANIFEST: Final = "MANIFEST.csv"
+"""In a folder, the list that counts instead of the files themselves."""
+KINDS: Final = (".mtx", ".mtx.gz", ".tns", ".tns.gz", ".npz")
+"""Endings of the files taken from a folder without a list."""
+PARTS: Final = {"train": 0.8, "validation": 0.1, "test": 0.1}
+"""Shares of the patterns; WACO holds 20 % back (section 4.1.3)."""
+
+
+@final
+@dataclass(frozen=True)
+class Pattern:
+    """A sparsity pattern in a file.
+
+    Attributes:
+        name: short; in an augmented pattern's name it stands before the ``~``.
+        path: the file.
+        family: patterns of one family are never divided between training and test.
+        order: number of modes.
+        nnz: stored entries; None where only reading the file would tell.
+    """
+
+    name: str
+    path: Path
+    family: str
+    order: int
+    nnz: int | None = None
+
+    @cached_property
+    def digest(self) -> str:
+        """Id of the file's bytes, so that another file of the same name is another pattern."""
+        try:
+            with self.path.open("rb") as file:
+                return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be read ({error.strerror or error})") from error
+
+
+def read_pattern(path: str | os.PathLike[str], change: Augmentation | None = None) -> Entries:
+    """Read the entries of ``path`` in float32 (of complex values the real parts) and augment them.
+
+    Raises:
+        InputError: the file cannot be read, or the augmentation does not fit it.
+    """
+    try:
+        entries = read(path, "float32")
+    except InputError as error:
+        if "complex" not in str(error):
+            raise
+        entries = read(path, "float32", part="real")
+    return entries if change is None else change.apply(entries)
+
+
+def patterns(sources: Sequence[str | os.PathLike[str]]) -> list[Pattern]:
+    """Return the patterns of ``sources``, smallest first where sizes are known, then by name.
+
+    Args:
+        sources: each a manifest (``.csv`` with columns ``name``, ``file``, ``order``, ``nnz`` and ``group``,
+            which is the family; paths are relative to it), a folder (its ``MANIFEST.csv`` if it has one, else all
+            matrix and tensor files in and below it) or a file. The family of a file that no manifest names is
+            the name of its folder.
+
+    Raises:
+        InputError: nothing is there, a manifest lacks a column, or two patterns have one name.
+    """
+    found = [pattern for source in sources for pattern in _patterns_of(Path(source))]
+    if not found:
+        raise InputError(f"no matrix or tensor is in {', '.join(map(str, sources)) or 'no source'}")
+    twice = [name for name, count in Counter(pattern.name for pattern in found).items() if count > 1]
+    if twice:
+        where = ", ".join(str(pattern.path) for pattern in found if pattern.name == twice[0])
+        raise InputError(
+            f"{len(twice)} names are given twice, such as {twice[0]!r} ({where}); rename one, or leave it out"
+        )
+    return sorted(found, key=lambda pattern: (pattern.nnz or 0, pattern.name))
+
+
+def split_families(
+    families: Iterable[str], rng: np.random.Generator, parts: Mapping[str, float] = PARTS
+) -> dict[str, str]:
+    """Divide families: family -> part.
+
+    Families go, in random order, to the part that lacks most of its share of the patterns. Every part gets at least
+    one family while there are families enough.
+
+    Args:
+        families: the family of each pattern, repeated as often as there are patterns of it.
+        rng: decides the order.
+        parts: part -> share of the patterns; shares are positive and add up to 1.
+
+    Raises:
+        InputError: shares that are not positive or do not add up to 1.
+    """
+    if not parts or min(parts.values()) <= 0 or abs(sum(parts.values()) - 1) > 1e-9:
+        raise InputError(f"shares must be positive and add up to 1, got {dict(parts)}")
+    counts = Counter(families)
+    total = counts.total()
+    held = dict.fromkeys(parts, 0)
+    part_of: dict[str, str] = {}
+    names = sorted(counts)
+    for place in rng.permutation(len(names)):
+        name = names[int(place)]
+        part_of[name] = min(parts, key=lambda part: (held[part] > 0, held[part] - parts[part] * total))
+        held[part_of[name]] += counts[name]
+    return part_of
+
+
+def _patterns_of(source: Path) -> Iterator[Pattern]:
+    if source.is_dir():
+        if (source / MANIFEST).is_file():
+            yield from _listed(source / MANIFEST)
+            return
+        for path in sorted(source.rglob("*")):
+            if path.name.lower().endswith(KINDS) and path.is_file():
+                yield _single(path)
+    elif source.suffix == ".csv":
+        yield from _listed(source)
+    elif source.is_file():
+        yield _single(source)
+    else:
+        raise InputError(
+            f"{source}: does not exist; expected a matrix or tensor file, a folder or a manifest (.csv)"
+        )
+
+
+def _single(path: Path) -> Pattern:
+    kind = next((kind for kind in KINDS if path.name.lower().endswith(kind)), "")
+    # A tensor's order is in its first line only; matrices are told by the file's ending.
+    order = read(path).order if kind.startswith(".tns") else 2
+    name = path.name[: len(path.name) - len(kind)] if kind else path.name
+    return Pattern(name, path.resolve(), path.resolve().parent.name, order)
+
+
+def _listed(manifest: Path) -> Iterator[Pattern]:
+    wanted = ("name", "file", "order", "nnz", "group")
+    try:
+        with manifest.open(newline="", encoding="utf-8") as file:
+            table = csv.DictReader(file)
+            if missing := [column for column in wanted if column not in (table.fieldnames or ())]:
+                raise InputError(
+                    f"{manifest}: lacks the columns {', '.join(missing)}; expected {', '.join(wanted)}"
+                )
+            for row in table:
+                path = (manifest.parent / row["file"]).resolve()
+                yield Pattern(row["name"], path, row["group"], int(row["order"]), int(row["nnz"]))
+    except OSError as error:
+        raise InputError(f"{manifest}: cannot be read ({error.strerror or error})") from error
+    except (ValueError, TypeError, csv.Error) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"{manifest}: malformed row ({error}); order and nnz must be whole numbers"
+        ) from error

@@ -1,0 +1,207 @@
+"""Executors: where jobs are run. The smallest thing shaped like ``concurrent.futures``: submit, shutdown, a Future.
+
+``local`` runs them on this machine, in processes of their own. ``spool`` writes them into a folder, from which other
+machines take them (``spool.py``). No port is opened. Another kind is a leaf file and a row of EXECUTORS (``collect.py``).
+"""
+
+import abc
+import contextlib
+import json
+import os
+import queue
+import select
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Final, final
+
+from tensorwise.data.job import Job
+from tensorwise.data.measuring import lost
+from tensorwise.data.record import Record
+from tensorwise.device.device import Status
+from tensorwise.errors import MeasurementError, TensorwiseError
+
+SILENCE_S: Final = 900.0
+"""A worker gives a sign of life after every measurement; one that is silent for longer hangs. Reading a large file and
+the reference of a large workload may take some minutes."""
+ATTEMPTS: Final = 2
+"""A worker may be lost by accident; with the same job twice it is the job."""
+
+
+class WorkerLostError(MeasurementError):
+    """The worker of a job died (``crash``) or hung (``timeout``), ``ATTEMPTS`` times."""
+
+    def __init__(self, status: Status, note: str) -> None:
+        super().__init__(note)
+        self.status = status
+
+
+class Executor(abc.ABC):
+    """Runs jobs. Lifetime: ``submit`` any number, then ``shutdown``, after which nothing is running.
+
+    Attributes:
+        slots: jobs that are run at once; submitting more makes them wait.
+    """
+
+    slots: int
+
+    @abc.abstractmethod
+    def submit(self, job: Job) -> "Future[list[Record]]":
+        """Return the future of the job's records.
+
+        Its exception is WorkerLostError when the job's workers died or hung, else a TensorwiseError that says why the
+        job cannot be run at all.
+        """
+
+    @abc.abstractmethod
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End. Without ``wait`` what is running is given up; ``cancel_futures`` drops what has not begun."""
+
+
+def outcome(job: Job, future: "Future[list[Record]]") -> list[Record]:
+    """Return the records of a finished future; of a job whose workers were lost, the one record that says so.
+
+    Raises:
+        TensorwiseError: the job cannot be run.
+    """
+    try:
+        return future.result()
+    except WorkerLostError as error:
+        return [lost(job, error.status, str(error))]
+
+
+@final
+class LocalExecutor(Executor):
+    """One worker process for each slot, started when it is needed. A worker that dies or hangs costs its job only.
+
+    Devices see to it that only one process of the machine times at once, so that more than one slot is of use
+    only where there are several devices.
+
+    Args:
+        slots: worker processes.
+        silence_s: seconds without a sign of life after which a worker is killed.
+        command: starts a worker (default: ``python -m tensorwise.data.serve``).
+    """
+
+    def __init__(self, slots: int = 1, silence_s: float = SILENCE_S, command: Sequence[str] = ()) -> None:
+        self.slots = slots
+        self._silence_s = silence_s
+        self._command = list(command) or [sys.executable, "-P", "-m", "tensorwise.data.serve"]
+        self._queue: queue.SimpleQueue[tuple[Job, Future[list[Record]]] | None] = queue.SimpleQueue()
+        self._given_up = threading.Event()
+        self._workers: dict[int, subprocess.Popen[bytes]] = {}
+        self._lock = threading.Lock()
+        self._threads = [threading.Thread(target=self._serve, args=(k,), daemon=True) for k in range(slots)]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, job: Job) -> "Future[list[Record]]":
+        future: Future[list[Record]] = Future()
+        self._queue.put((job, future))
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        if cancel_futures or not wait:
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    waiting = self._queue.get_nowait()
+                    if waiting is not None:
+                        waiting[1].cancel()
+        if not wait:
+            self._given_up.set()
+            with self._lock:
+                for worker in self._workers.values():
+                    worker.kill()
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _serve(self, slot: int) -> None:
+        """Run jobs in the worker of ``slot`` until told to end."""
+        while (item := self._queue.get()) is not None:
+            job, future = item
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(self._run(slot, job))
+            except BaseException as error:  # a future that never ends would stop everything
+                future.set_exception(error)
+        self._end(slot)
+
+    def _run(self, slot: int, job: Job) -> list[Record]:
+        why = WorkerLostError("crash", "given up")
+        for _ in range(ATTEMPTS):
+            try:
+                return self._ask(self._worker(slot), job)
+            except WorkerLostError as error:
+                why = error
+                self._end(slot)
+            if self._given_up.is_set():
+                raise MeasurementError("given up: the executor was shut down")
+        raise why
+
+    def _ask(self, worker: subprocess.Popen[bytes], job: Job) -> list[Record]:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        try:
+            worker.stdin.write(json.dumps(job.to_json()).encode() + b"\n")
+            worker.stdin.flush()
+        except OSError as error:
+            raise WorkerLostError("crash", f"the worker is gone: {error}") from error
+        descriptor, pieces = worker.stdout.fileno(), [b""]
+        while True:
+            ready, _, _ = select.select([descriptor], [], [], self._silence_s)
+            data = os.read(descriptor, 1 << 20) if ready else b""
+            if not ready:
+                raise WorkerLostError("timeout", f"the worker gave no sign of life for {self._silence_s:g} s")
+            if not data:
+                raise WorkerLostError("crash", f"the worker ended with status {worker.wait()}")
+            pieces.append(data)
+            if b"\n" not in data:
+                continue
+            *lines, rest = b"".join(pieces).split(b"\n")
+            pieces = [rest]
+            for line in lines:
+                answer: Mapping[str, Any] = json.loads(line)
+                if "error" in answer:
+                    raise MeasurementError(str(answer["error"]))
+                if "records" in answer:
+                    return [Record.from_json(text) for text in answer["records"]]
+
+    def _worker(self, slot: int) -> subprocess.Popen[bytes]:
+        with self._lock:
+            if self._given_up.is_set():
+                raise MeasurementError("given up: the executor was shut down")
+            if slot not in self._workers:
+                self._workers[slot] = subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=None if os.environ.get("TENSORWISE_DEBUG") else subprocess.DEVNULL,
+                    env={
+                        **os.environ,
+                        "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+                    },
+                    process_group=0,  # Ctrl-C is for the process that was started by hand
+                )
+            return self._workers[slot]
+
+    def _end(self, slot: int) -> None:
+        with self._lock:
+            worker = self._workers.pop(slot, None)
+        if worker is None:
+            return
+        worker.kill()
+        for pipe in (worker.stdin, worker.stdout):
+            with contextlib.suppress(OSError):
+                if pipe is not None:
+                    pipe.close()
+        worker.wait()
+
+
+def explain(job: Job, error: TensorwiseError) -> str:
+    """Say in one line why a job could not be run."""
+    return f"{job.label}: {' '.join(str(error).split())}"

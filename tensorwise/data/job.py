@@ -1,0 +1,207 @@
+"""Job: one workload and how many configs to try on it; the plan is a list of them.
+
+Jobs are small, the same JSON on every machine, and known by their content, so that what is done can be told from
+what is left wherever a collection goes on.
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, final
+
+import numpy as np
+
+from tensorwise.data.augment import MOST_ENTRIES, Augmentation
+from tensorwise.data.corpus import Pattern, read_pattern
+from tensorwise.device.cpu import CpuDevice
+from tensorwise.device.device import Device
+from tensorwise.device.null import NullDevice
+from tensorwise.errors import InputError
+from tensorwise.ids import content_id
+from tensorwise.program.einsum import Einsum
+from tensorwise.program.ops import NAMED, mttkrp
+from tensorwise.program.workload import Workload, workload
+
+MOST_TERMS: Final = 30_000_000
+"""Most multiplications of a workload (nnz times n): above it a sample takes a quarter of a second and more."""
+
+
+@final
+@dataclass(frozen=True)
+class Job:
+    """One workload on one device, and how many configs to try. Small, and the same JSON everywhere.
+
+    Attributes:
+        name: of the pattern; path: its file; digest: of the file's bytes; family: see ``corpus``.
+        variant: 0 for the pattern as it is, k for its k-th augmentation.
+        op, n, mode: the operation, as in ``tensorwise.program.workload``.
+        device: a name of DEVICES; threads: of a call.
+        samples: configs to try, besides anchors.
+        seed: of augmentation and configs.
+        sample_s: seconds after which a config that packs or runs for the first time is killed.
+        most_terms: a larger workload is refused.
+    """
+
+    name: str
+    path: str
+    digest: str
+    family: str
+    op: str
+    n: int | None = None
+    mode: int = 0
+    variant: int = 0
+    device: str = "cpu"
+    threads: int = 1
+    samples: int = 100
+    seed: int = 0
+    sample_s: float = 10.0
+    most_terms: int = MOST_TERMS
+
+    def __post_init__(self) -> None:
+        if self.device not in DEVICES:
+            raise InputError(f"unknown device {self.device!r}; known: {', '.join(DEVICES)}")
+        if self.samples < 1 or self.threads < 1 or not self.sample_s > 0:
+            raise InputError(
+                "samples, threads and seconds a sample must be positive, "
+                f"got {self.samples}, {self.threads}, {self.sample_s}"
+            )
+
+    @cached_property
+    def id(self) -> str:
+        """Content id of all that decides what is measured; where the file lies does not."""
+        facts = {name: value for name, value in self.to_json().items() if name not in ("path", "family")}
+        return content_id([json.dumps(facts, sort_keys=True)])
+
+    @property
+    def label(self) -> str:
+        """For people: ``celegans spmm n=32``."""
+        parts = [
+            self.name,
+            self.op,
+            f"n={self.n}" if self.n else "",
+            f"mode={self.mode}" if self.mode else "",
+        ]
+        return " ".join(part for part in [*parts, f"variant {self.variant}" if self.variant else ""] if part)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON object."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Job":
+        """Read back what ``to_json`` returned.
+
+        Raises:
+            InputError: a field is missing, unknown or has the wrong type.
+        """
+        fields = {field.name: field.type for field in dataclasses.fields(cls)}
+        kinds: dict[Any, tuple[type, ...]] = {
+            str: (str,),
+            int: (int,),
+            float: (int, float),
+            int | None: (int, type(None)),
+        }
+        if data.keys() != fields.keys() or not all(
+            isinstance(data[name], kinds[kind]) for name, kind in fields.items()
+        ):
+            raise InputError(
+                f"malformed job {str(dict(data))[:120]}; expected the fields {', '.join(fields)}"
+            )
+        return cls(**data)
+
+    def open(self) -> Device:
+        """Return the device; nothing is started yet."""
+        return DEVICES[self.device](self)
+
+    def load(self) -> tuple[str, Workload]:
+        """Read the pattern, augment it, and return its name (``NAME~AUGMENTATION``) and the workload.
+
+        Raises:
+            InputError: the file cannot be read, the operation does not fit it, or the workload is too large.
+        """
+        entries, name = read_pattern(self.path), self.name
+        if self.variant:
+            rng = np.random.default_rng([int(self.digest, 16), self.variant, self.seed])
+            most = min(MOST_ENTRIES, self.most_terms // (self.n or 1))
+            change = Augmentation.draw(entries.shape, entries.nnz, rng, most)
+            entries, name = change.apply(entries), f"{name}~{change}"
+        work = workload(self.op, entries, n=self.n, mode=self.mode)
+        if work.terms > self.most_terms:
+            raise InputError(
+                f"{name}: {work.terms} multiplications, more than {self.most_terms}; choose a smaller n, or allow more"
+            )
+        work.check_memory(*work.dense, work.assignment.output.tensor)
+        return name, work
+
+
+DEVICES: Final[dict[str, Callable[[Job], Device]]] = {
+    "cpu": lambda job: CpuDevice(job.threads, first_run_s=job.sample_s),
+    "null": lambda job: NullDevice(),
+}
+"""What a job can be measured on; ``null`` answers from a formula, to try out a plan."""
+
+
+def plan(
+    patterns: Iterable[Pattern],
+    ops: Sequence[str],
+    *,
+    n: Sequence[int] = (),
+    threads: Sequence[int] = (1,),
+    variants: int = 0,
+    most_terms: int = MOST_TERMS,
+    seed: int = 0,
+    **settings: Any,
+) -> list[Job]:
+    """Return the jobs, shuffled, so that the first few are as good a sample as any: the same list every time.
+
+    Args:
+        patterns: those whose order does not suit an operation are left out of it.
+        ops: names of operations.
+        n: extents of the dense-only index, for operations that have one; default 64, from order 3 on 16.
+        threads: threads of a call; a job each.
+        variants: augmented patterns made of each.
+        most_terms: larger workloads are left out where the pattern's size is known.
+        seed: of order, augmentation and configs.
+        settings: further fields of :class:`Job`.
+
+    Raises:
+        InputError: unknown operation, or nothing is left to do.
+    """
+    jobs = []
+    for op in dict.fromkeys(ops):
+        if op not in NAMED and op != "mttkrp":
+            raise InputError(f"unknown operation {op!r}; known: {', '.join([*NAMED, 'mttkrp'])}")
+    for pattern in patterns:
+        for op in dict.fromkeys(ops):
+            for extent in _extents(op, pattern.order, n):
+                if (pattern.nnz or 0) * (extent or 1) > most_terms:
+                    continue
+                jobs += [
+                    Job(
+                        pattern.name, str(pattern.path), pattern.digest, pattern.family, op, extent,
+                        variant=variant, threads=count, most_terms=most_terms, seed=seed, **settings,
+                    )
+                    for variant in range(variants + 1)
+                    for count in threads
+                ]  # fmt: skip
+    if not jobs:
+        raise InputError(
+            f"there is nothing to measure: no pattern is of the order that {', '.join(ops) or 'no operation'} takes, "
+            f"with at most {most_terms} multiplications"
+        )
+    return [jobs[int(place)] for place in np.random.default_rng(seed).permutation(len(jobs))]
+
+
+def _extents(op: str, order: int, n: Sequence[int]) -> Sequence[int | None]:
+    """The dense-only extents to try; none where the operation takes tensors of another order."""
+    if op == "mttkrp" and not 3 <= order <= 5:
+        return ()
+    assignment = Einsum.parse(mttkrp(order) if op == "mttkrp" else NAMED[op]).single
+    stored = assignment.access("A").indices
+    if len(stored) != order:
+        return ()
+    if set(stored) == set(assignment.indices):
+        return (None,)
+    return tuple(dict.fromkeys(n)) or (64 if order == 2 else 16,)

@@ -1,0 +1,37 @@
+"""The collecting worker: reads jobs from stdin, a line of JSON each, and answers on stdout.
+
+    JOB  ->  {"beat": n} for each measurement, then {"records": [TEXT...]} or {"error": text}
+
+It ends when stdin does, and when nobody reads its answers any more.
+"""
+
+import itertools
+import json
+import os
+import sys
+
+from tensorwise.data.job import Job
+from tensorwise.data.measuring import measured
+from tensorwise.errors import TensorwiseError
+
+
+def main() -> None:
+    """Serve jobs until stdin ends."""
+    # Results travel on the real stdout; whatever a library prints must not get between them.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        count = itertools.count(1)
+        try:
+            records = measured(
+                Job.from_json(json.loads(line)),
+                lambda count=count: print(json.dumps({"beat": next(count)}), file=answers),  # type: ignore[misc]
+            )
+            answer: dict[str, object] = {"records": [record.to_json() for record in records]}
+        except (TensorwiseError, MemoryError, OSError) as error:
+            answer = {"error": str(error) or type(error).__name__}
+        print(json.dumps(answer), file=answers)
+
+
+if __name__ == "__main__":
+    main()

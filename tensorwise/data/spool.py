@@ -1,0 +1,297 @@
+"""A spool: a folder by which machines that cannot see each other, or only a shared disk, collect together.
+
+    jobs.jsonl            a job a line
+    patterns/             the files that the jobs need
+    results/WORKER.jsonl  one append-only file a worker: {"claim": JOB} before a job,
+                          {"job": JOB, "device": ID, "records": [...]} or {"job": JOB, "error": text} after it
+
+No locks and no clocks: nobody but its worker writes to a file, a line is written at once and counts when it is whole,
+and a job's records are one line. Two workers that claim a job at the same moment may both measure it; gathering takes
+one of the results. The folder may be copied to a machine and its ``results`` copied back.
+"""
+
+import json
+import os
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, final
+
+from tensorwise.data.executors import Executor, explain, outcome
+from tensorwise.data.job import Job
+from tensorwise.data.record import Record
+from tensorwise.data.store import Store
+from tensorwise.errors import InputError, MeasurementError, TensorwiseError
+from tensorwise.ids import content_id
+from tensorwise.writing import replacing
+
+LEASE_S: Final = 3600.0
+"""A worker's claims are void when its file did not grow for so long, as seen by another: no job takes half of it."""
+_POLL_S: Final = 0.5
+
+
+@final
+class Spool:
+    """The files of a spool. Reading goes on where it stopped.
+
+    Args:
+        folder: made if absent.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder).expanduser().absolute()
+        self.results = self.folder / "results"
+        self.results.mkdir(parents=True, exist_ok=True)
+        (self.folder / "patterns").mkdir(exist_ok=True)
+        self.damaged = 0
+        """Lines that were not whole, as of workers that were killed while they wrote; their jobs are still to be done."""
+        self.claims: dict[str, set[str]] = {}
+        """Job id -> workers that said they would run it."""
+        self.done: dict[str, str | None] = {}
+        """Job id -> None, or why it cannot be run."""
+        self._planned: set[str] | None = None
+        self._read: dict[str, int] = {}
+        self._grew: dict[str, float] = {}
+
+    def plan(self, jobs: Iterable[Job]) -> int:
+        """Write down the jobs that are not there yet, with their files; return how many are new.
+
+        Raises:
+            InputError: a file cannot be copied.
+        """
+        if self._planned is None:
+            self._planned = {job.id for job in self.jobs()}
+        new = [job for job in jobs if job.id not in self._planned]
+        if not new:
+            return 0
+        for job in {_kept(job): job for job in new}.values():
+            target = self.folder / _kept(job)
+            try:
+                if not target.exists():
+                    with replacing(target) as file, open(job.path, "rb") as source:
+                        shutil.copyfileobj(source, file)
+            except OSError as error:
+                raise InputError(
+                    f"{job.path}: cannot be copied into the spool ({error.strerror or error})"
+                ) from error
+        lines = [json.dumps(replace(job, path=_kept(job)).to_json()) for job in new]
+        _append(self.folder / "jobs.jsonl", "".join(f"{line}\n" for line in lines))
+        self._planned.update(job.id for job in new)
+        return len(new)
+
+    def jobs(self) -> list[Job]:
+        """Return the jobs in the order planned."""
+        path, found = self.folder / "jobs.jsonl", {}
+        for line in path.read_text().splitlines() if path.exists() else ():
+            try:
+                job = Job.from_json(json.loads(line))
+            except (json.JSONDecodeError, AttributeError):
+                continue  # of a plan that was interrupted; planning again adds it whole
+            found[job.id] = replace(job, path=str(self.folder / job.path))
+        return list(found.values())
+
+    def append(self, worker: str, line: dict[str, Any]) -> None:
+        """Add a line to the worker's file; it is on the disk when this returns."""
+        _append(self.results / f"{worker}.jsonl", json.dumps(line, separators=(",", ":")) + "\n")
+
+    def refresh(self) -> None:
+        """Read what workers have appended: ``claims`` and ``done`` are up to date then."""
+        for worker, line in self.lines(self._read):
+            self._grew[worker] = time.monotonic()
+            if "claim" in line:
+                self.claims.setdefault(str(line["claim"]), set()).add(worker)
+            elif "error" in line or ("records" in line and self.results_of(line)):
+                self.done.setdefault(str(line["job"]), line.get("error"))
+
+    def lines(self, read: dict[str, int] | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield (worker, line) of all whole lines, worker by worker; ``read`` remembers how far, in bytes."""
+        read = {} if read is None else read
+        for path in sorted(self.results.glob("*.jsonl")):
+            with path.open("rb") as file:
+                file.seek(read.get(path.stem, 0))
+                for text in file:
+                    if not text.endswith(b"\n"):
+                        break  # being written, or never finished: its writer, if it returns, ends it
+                    read[path.stem] = read.get(path.stem, 0) + len(text)
+                    try:
+                        line = json.loads(text)
+                    except ValueError:
+                        line = None
+                    if isinstance(line, dict):
+                        yield path.stem, line
+                    elif text.strip():
+                        self.damaged += 1
+
+    def results_of(self, line: dict[str, Any]) -> list[Record]:
+        """Return the records in a line; none, and one more damaged line, if one has not the content its id stands for."""
+        try:
+            return [Record.from_json(str(text)) for text in line["records"]]
+        except (InputError, TypeError):
+            self.damaged += 1
+            return []
+
+    def rivals(self, job: str, worker: str, lease_s: float) -> set[str]:
+        """Return the other workers that have claimed ``job`` and still show life."""
+        oldest = time.monotonic() - lease_s
+        return {other for other in self.claims.get(job, ()) if other != worker and self._grew[other] > oldest}
+
+
+def work(
+    spool: Spool,
+    worker: str,
+    executor: Executor,
+    *,
+    share: tuple[int, int] = (1, 1),
+    lease_s: float = LEASE_S,
+    until: float = float("inf"),
+    observe: Callable[[int, int, str], None] | None = None,
+) -> int:
+    """Run jobs of the spool until all of its share are done; return how many were run here.
+
+    Jobs that others have claimed are left to them, and waited for; those of a worker that shows no life are taken over.
+
+    Args:
+        worker: a name that no other worker of this spool has; one that comes back goes on with its file.
+        share: (k, of): every of-th job, beginning with the k-th, for machines that do not see each other's files.
+        lease_s: see LEASE_S.
+        until: ``time.monotonic()`` after which no job is begun.
+        observe: called with (jobs done, jobs in all, what happened last).
+
+    Raises:
+        InputError: the name is no file's name, or the share is none.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", worker):
+        raise InputError(f"a worker's name is made of letters, digits, '.', '_' and '-', got {worker!r}")
+    if not 1 <= share[0] <= share[1]:
+        raise InputError(f"a share is K/N with 1 <= K <= N, got {share[0]}/{share[1]}")
+    mine = [job for place, job in enumerate(spool.jobs()) if place % share[1] == share[0] - 1]
+    # Workers begin at different places, so that they rarely want the same job.
+    start = int(content_id([worker]), 16) % max(len(mine), 1)
+    mine, ran = mine[start:] + mine[:start], 0
+    while True:
+        spool.refresh()
+        left = [job for job in mine if job.id not in spool.done]
+        free = next((job for job in left if not spool.rivals(job.id, worker, lease_s)), None)
+        if not left or time.monotonic() >= until:
+            return ran
+        if free is None:
+            time.sleep(_POLL_S)
+            continue
+        spool.append(worker, {"claim": free.id})
+        spool.refresh()
+        if any(other < worker for other in spool.rivals(free.id, worker, lease_s)):
+            continue  # claimed at the same moment: the first by name runs it
+        said = _run(spool, worker, executor, free)
+        ran += 1
+        if observe is not None:
+            observe(len(mine) - len(left) + 1, len(mine), said)
+
+
+def _run(spool: Spool, worker: str, executor: Executor, job: Job) -> str:
+    try:
+        records = outcome(job, executor.submit(job))
+    except TensorwiseError as error:
+        spool.append(worker, {"job": job.id, "error": explain(job, error)})
+        return explain(job, error)
+    texts = [record.to_json() for record in records]
+    spool.append(worker, {"job": job.id, "device": records[0].device_id, "records": texts})
+    return f"{job.label}: {len(records)} records"
+
+
+def gather(spool: Spool, store: Store) -> tuple[int, int]:
+    """Append the results of all workers to ``store``; return how many jobs and records were new.
+
+    May be done at any time and again: a job's records are appended in one transaction, and once, whichever of
+    several workers measured it. ``spool.done`` says afterwards what is done and what cannot be run.
+    """
+    spool.refresh()
+    files = Spool(spool.folder)  # read from the beginning, and what is damaged is not counted again
+    stored = store.jobs()
+    finished = {
+        str(line["job"]) for _, line in files.lines() if (line.get("job"), line.get("device")) in stored
+    }
+    jobs = new = 0
+    for _, line in files.lines():
+        job = str(line.get("job"))
+        if "records" in line and job not in finished and (records := files.results_of(line)):
+            new += store.append(records)
+            finished.add(job)
+            jobs += 1
+    return jobs, new
+
+
+@final
+class SpoolExecutor(Executor):
+    """Writes jobs into a spool and waits for workers elsewhere to do them.
+
+    Args:
+        folder: of the spool.
+    """
+
+    slots = 2**31  # the spool takes them all
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._spool = Spool(folder)
+        self._lock = threading.Lock()
+        self._waiting: dict[str, Future[list[Record]]] = {}
+        self._ended = threading.Event()
+        self._read: dict[str, int] = {}
+        self._early: dict[str, list[Record] | MeasurementError] = {}
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Job) -> "Future[list[Record]]":
+        future: Future[list[Record]] = Future()
+        self._spool.plan([job])
+        with self._lock:
+            self._waiting[job.id] = future
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        while wait and not cancel_futures and self._waiting:
+            time.sleep(_POLL_S / 5)
+        self._ended.set()
+        self._thread.join()
+        for future in self._waiting.values():
+            future.cancel()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_POLL_S / 5):
+            for _, line in self._spool.lines(self._read):
+                if "error" in line:
+                    self._early.setdefault(str(line["job"]), MeasurementError(str(line["error"])))
+                elif "records" in line and (records := self._spool.results_of(line)):
+                    self._early.setdefault(str(line["job"]), records)
+            with self._lock:
+                known = self._early.keys() & self._waiting.keys()
+                ready = [(self._waiting.pop(job), self._early.pop(job)) for job in known]
+            for future, result in ready:
+                if isinstance(result, MeasurementError):
+                    future.set_exception(result)
+                else:
+                    future.set_result(result)
+
+
+def _kept(job: Job) -> str:
+    """Where a spool keeps the file of a job; the name ends as the file's does, which tells its kind."""
+    return f"patterns/{job.digest}-{Path(job.path).name}"
+
+
+def _append(path: Path, text: str) -> None:
+    """Append whole lines; what a killed process left unfinished is ended first."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    try:
+        size = os.fstat(descriptor).st_size
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":
+            text = f"\n{text}"
+        data = text.encode()
+        while data:
+            data = data[os.write(descriptor, data) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

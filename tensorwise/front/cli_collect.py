@@ -1,0 +1,270 @@
+"""``tensorwise collect``: measure many matrices and configs into the store, on this machine or on many."""
+
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tensorwise.errors import InputError
+from tensorwise.front.terminal import FAILED, INTERRUPTED, command, emit, progress_bar, warn
+
+if TYPE_CHECKING:
+    from tensorwise.data.collect import Collected
+    from tensorwise.data.job import Job
+    from tensorwise.data.spool import Spool
+
+Progress = Callable[[str, float], None] | None
+"""What a progress bar takes; None where there is no terminal."""
+
+Sources = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="[SOURCE...]",
+        help="Files, folders, or manifests (.csv with name, file, order, nnz and group, the family).",
+    ),
+]
+Ops = Annotated[
+    list[str] | None,
+    typer.Option("--op", help="What to compute: spmv, spmm, sddmm, mttkrp, ...; may be repeated."),
+]
+Extents = Annotated[
+    list[int] | None, typer.Option("--n", min=1, help="Dense extent (64; rank 16); may be repeated.")
+]
+ThreadCounts = Annotated[
+    list[int] | None,
+    typer.Option("--threads", min=1, max=1024, help="Threads of a call; may be repeated; default: all."),
+]
+Samples = Annotated[int, typer.Option("--samples", min=1, help="Configs tried on each pattern.")]
+Variants = Annotated[
+    int, typer.Option("--augment", min=0, help="Resized and densified variants of each pattern.")
+]
+SampleSeconds = Annotated[
+    float, typer.Option("--budget-per-sample", help="Seconds after which one that packs or starts is killed.")
+]
+Hours = Annotated[float | None, typer.Option("--hours", help="Begin nothing more after so many.")]
+MostTerms = Annotated[
+    int | None, typer.Option("--most-terms", min=1, help="Leave out more multiplications a call: 30 million.")
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of order, augmentation and configs.")]
+DeviceName = Annotated[str, typer.Option("--device", help="cpu; or null: a formula, to try out a plan.")]
+StorePath = Annotated[Path | None, typer.Option("--store", help="The store's file; default: the user's.")]
+SpoolFolder = Annotated[
+    Path | None, typer.Option("--spool", help="A folder through which other machines collect.")
+]
+Worker = Annotated[
+    str | None, typer.Option("--worker", metavar="NAME", help="Run the spool's jobs here, under this name.")
+]
+Share = Annotated[
+    str, typer.Option("--share", metavar="K/N", help="With --worker: the K-th of N shares of the jobs only.")
+]
+LostAfter = Annotated[
+    float | None,
+    typer.Option("--lost-after", help="With --worker: take over from one silent for so many seconds; 3600."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]
+
+
+@command
+def collect(
+    sources: Sources = None,
+    op: Ops = None,
+    n: Extents = None,
+    threads: ThreadCounts = None,
+    samples: Samples = 100,
+    augment: Variants = 0,
+    budget_per_sample: SampleSeconds = 10.0,
+    hours: Hours = None,
+    most_terms: MostTerms = None,
+    seed: Seed = 0,
+    device: DeviceName = "cpu",
+    store: StorePath = None,
+    spool: SpoolFolder = None,
+    worker: Worker = None,
+    gather: Annotated[
+        bool, typer.Option("--gather", help="Merge the spool's results into the store.")
+    ] = False,
+    share: Share = "1/1",
+    lost_after: LostAfter = None,
+    json: Json = False,
+) -> None:
+    """Measure formats and schedules on many matrices and tensors, for models to learn from.
+
+    May be ended at any time, and goes on with what is left when the same command is given again. With --spool alone
+    the jobs are written down for other machines; those run them with --worker, and --gather merges what they found.
+    """
+    if (worker is not None or gather) and (spool is None or sources or (worker is not None and gather)):
+        raise typer.BadParameter(
+            "--worker and --gather go with --spool, without sources, and not with each other",
+            param_hint="'--spool'",
+        )
+    if hours is not None and not hours > 0:
+        raise InputError(f"--hours must be positive, got {hours}")
+    budget_s = float("inf") if hours is None else 3600 * hours
+    if spool is not None and worker is not None:
+        _work(spool, worker, share, lost_after, budget_s, json)
+    elif spool is not None and gather:
+        _gather(spool, store, json)
+    else:
+        from tensorwise.data.corpus import patterns
+        from tensorwise.data.job import MOST_TERMS, plan
+        from tensorwise.toolchain.threads import available_threads
+
+        if not sources or not op:
+            raise typer.BadParameter("name at least one source and one --op", param_hint="'SOURCE'")
+        jobs = plan(
+            patterns(sources), op, n=n or (), threads=threads or (available_threads(),), variants=augment,
+            most_terms=most_terms or MOST_TERMS, seed=seed, device=device, samples=samples, sample_s=budget_per_sample,
+        )  # fmt: skip
+        if spool is not None:
+            _plan(spool, jobs, json)
+        else:
+            _here(jobs, store, budget_s, json)
+
+
+def _here(jobs: "list[Job]", path: Path | None, budget_s: float, json: bool) -> None:
+    """Collect on this machine."""
+    from tensorwise.data.collect import EXECUTORS, collect
+    from tensorwise.data.store import Store
+
+    with Store(path) as store, progress_bar("collecting") as progress:
+        found = collect(
+            jobs, store, EXECUTORS["local"](), budget_s=budget_s,
+            observe=lambda job, found: _show(job, found, progress, json),
+        )  # fmt: skip
+        place = store.path
+    if json:
+        emit({"event": "result", **found.to_json(), "store": str(place)})
+    else:
+        print(_summary(found, place))
+    for problem in found.failed:
+        warn(problem)
+    if found.left:
+        warn(f"{found.left} jobs are left; go on with: {shlex.join(['tensorwise', *sys.argv[1:]])}")
+    if found.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    if found.failed:
+        raise typer.Exit(FAILED)
+
+
+def _show(job: "Job", found: "Collected", progress: Progress, json: bool) -> None:
+    if json:
+        emit({"event": "job", "job": job.label, **found.to_json()})
+    if progress is not None:
+        ended = found.planned - found.left
+        progress(
+            f"{ended} of {found.planned} jobs, {found.records} records, {found.per_minute:.0f} a minute, "
+            f"{_duration(found.left_s)} left",
+            ended / found.planned,
+        )
+
+
+def _summary(found: "Collected", place: Path) -> str:
+    total = max(found.records, 1)
+    shares = ", ".join(
+        f"{status} {100 * count / total:.1f} %" for status, count in found.statuses.most_common()
+    )
+    before = f", {found.before} were done before" if found.before else ""
+    return (
+        f"{found.jobs} of {found.planned} jobs in {_duration(found.seconds)}{before}\n"
+        f"{found.records} records, {found.per_minute:.0f} a minute{': ' if shares else ''}{shares}\n"
+        f"in {place}"
+    )
+
+
+def _duration(seconds: float) -> str:
+    """Seconds as a person says them.
+
+    >>> _duration(42.4), _duration(600), _duration(9000)
+    ('42 s', '10 min', '2.5 h')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _plan(folder: Path, jobs: "list[Job]", json: bool) -> None:
+    """Write the jobs down for other machines."""
+    from tensorwise.data.spool import Spool
+
+    new = Spool(folder).plan(jobs)
+    if json:
+        emit({"planned": len(jobs), "new": new, "spool": str(folder)})
+        return
+    print(f"{len(jobs)} jobs are in {folder}, {new} of them new")
+    print(f"on each machine: tensorwise collect --spool {shlex.quote(str(folder))} --worker NAME")
+    print(f"in the end:      tensorwise collect --spool {shlex.quote(str(folder))} --gather")
+
+
+def _work(
+    folder: Path, worker: str, share: str, lost_after: float | None, budget_s: float, json: bool
+) -> None:
+    """Be a worker of a spool."""
+    import time
+
+    from tensorwise.data.executors import LocalExecutor
+    from tensorwise.data.spool import LEASE_S, Spool, work
+
+    spool = _existing(folder)
+    k, _, of = share.partition("/")
+    if not (k.isdecimal() and of.isdecimal()):
+        raise InputError(f"--share must be K/N such as 2/5, got {share!r}")
+    executor = LocalExecutor()
+    clean = False
+    try:
+        with progress_bar("collecting") as progress:
+
+            def observe(done: int, total: int, said: str) -> None:
+                if json:
+                    emit({"event": "job", "job": said, "done": done, "total": total})
+                if progress is not None:
+                    progress(f"{done} of {total} jobs, {said}", done / total)
+
+            ran = work(
+                spool, worker, executor, share=(int(k), int(of)), lease_s=LEASE_S if lost_after is None else lost_after,
+                until=time.monotonic() + budget_s, observe=observe,
+            )  # fmt: skip
+        clean = True
+    finally:
+        executor.shutdown(wait=clean, cancel_futures=True)
+    if json:
+        emit({"event": "result", "jobs": ran, "worker": worker})
+    else:
+        print(f"{ran} jobs were run here; their results are in {Spool(folder).results / worker}.jsonl")
+
+
+def _gather(folder: Path, path: Path | None, json: bool) -> None:
+    """Merge what the workers of a spool have found."""
+    from tensorwise.data.spool import gather
+    from tensorwise.data.store import Store
+
+    spool = _existing(folder)
+    with Store(path) as store:
+        jobs, new = gather(spool, store)
+        place = store.path
+    planned = len(spool.jobs())
+    failed = [why for why in spool.done.values() if why is not None]
+    left = planned - len(spool.done)
+    if json:
+        emit({"jobs": jobs, "records": new, "planned": planned, "left": left, "failed": failed,
+              "damaged": spool.damaged, "store": str(place)})  # fmt: skip
+    else:
+        print(f"{jobs} jobs with {new} new records in {place}; {left} of {planned} are still to be done")
+    for problem in failed:
+        warn(problem)
+    if spool.damaged:
+        warn(
+            f"{spool.damaged} lines of results are not whole, as of workers killed while they wrote; left out"
+        )
+
+
+def _existing(folder: Path) -> "Spool":
+    from tensorwise.data.spool import Spool
+
+    if not (folder / "jobs.jsonl").is_file():
+        raise InputError(
+            f"{folder}: is no spool; make one with: tensorwise collect SOURCE... --op spmm --spool {folder}"
+        )
+    return Spool(folder)

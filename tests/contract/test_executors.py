@@ -1,0 +1,209 @@
+"""What every Executor promises: each job's records once, whatever happens to workers. Add one as a row of RIGS."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tensorwise.data.collect import EXECUTORS, Collected, collect
+from tensorwise.data.corpus import Pattern
+from tensorwise.data.executors import Executor, LocalExecutor
+from tensorwise.data.job import Job, plan
+from tensorwise.data.spool import Spool, SpoolExecutor, gather
+from tensorwise.data.store import Store
+from tensorwise.errors import StoreError
+from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.files import write
+from tests.contract.odd_worker import COMMAND
+
+SAMPLES, SILENCE_S, LEASE_S = 6, 2.0, 6.0
+RECORDS = SAMPLES + 2
+"""Of a job: the samples, in two stages, and an anchor before each."""
+
+
+@contextlib.contextmanager
+def local(folder: Path, jobs: list[Job]) -> Iterator[Executor]:
+    yield LocalExecutor(3, SILENCE_S, COMMAND)
+
+
+@contextlib.contextmanager
+def spool(folder: Path, jobs: list[Job]) -> Iterator[Executor]:
+    """A spool with three nodes."""
+    Spool(folder).plan(jobs)  # a node ends when it finds nothing to do
+    nodes = [node(folder, f"node-{k}") for k in range(3)]
+    yield SpoolExecutor(folder)
+    for process in nodes:
+        assert process.wait(30) == 0
+
+
+def node(folder: Path, name: str) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+    arguments = [str(folder), name, str(SILENCE_S), str(LEASE_S)]
+    return subprocess.Popen([*COMMAND, *arguments], env=environment)
+
+
+Rig = Callable[[Path, list[Job]], "contextlib.AbstractContextManager[Executor]"]
+RIGS: dict[str, Rig] = {"local": local, "spool": spool}
+
+
+@pytest.fixture(params=RIGS.values(), ids=RIGS.keys())
+def rig(request: pytest.FixtureRequest) -> Rig:
+    made: Rig = request.param
+    return made
+
+
+def jobs_of(folder: Path, families: dict[str, str]) -> list[Job]:
+    """One job a name, whose family decides what happens to its worker."""
+    found = []
+    for k, (name, family) in enumerate(families.items()):
+        path = folder / f"{name}.npz"
+        if family == "unreadable":
+            path.write_text("no matrix")
+        else:
+            write(path, entries_from(np.eye(10 + k)))
+        found.append(Pattern(name, path, family, 2))
+    return plan(found, ["spmm"], n=[8], device="null", samples=SAMPLES)
+
+
+def assert_each_once(store: Store, jobs: list[Job]) -> None:
+    """Every job has its records, all of one run, and nothing is there twice."""
+    records = store.query()
+    counts = Counter(str(record.provenance["job"]) for record in records)
+    for job in jobs:
+        assert counts.pop(job.id) == (1 if job.family in ("kills", "hangs") else RECORDS), job.label
+    assert not counts
+    assert len({record.id for record in records}) == len(records)
+
+
+def test_every_executor_is_tested() -> None:
+    assert RIGS.keys() == EXECUTORS.keys()
+
+
+def test_workers_that_die_or_hang_cost_their_job_only(rig: Rig, tmp_path: Path) -> None:
+    well = {f"well-{k}": "well" for k in range(4)}
+    jobs = jobs_of(tmp_path, {"k": "kills", "o": "kills-once", "h": "hangs", "u": "unreadable", **well})
+    readable = [job for job in jobs if job.family != "unreadable"]
+    seen: list[tuple[int, int]] = []
+
+    def observe(job: Job, found: Collected) -> None:
+        seen.append((found.jobs + len(found.failed), found.left))
+
+    with Store(tmp_path / "store.sqlite") as store:
+        with rig(tmp_path / "spool", jobs) as executor:
+            found = collect(jobs, store, executor, observe=observe)
+        assert_each_once(store, readable)
+        assert seen == [(k + 1, 7 - k) for k in range(8)]
+        assert (found.jobs, found.left, len(found.failed)) == (7, 0, 1)
+        assert found.failed[0].startswith("u spmm n=8: ")
+        assert found.records == len(store)
+        lost = {r.provenance["family"]: r for r in store if r.provenance.get("lost")}
+        assert (lost["kills"].status, lost["hangs"].status) == ("crash", "timeout")
+        assert lost.keys() == {"kills", "hangs"}
+        drawn = Counter(r.provenance["drawn"] for r in store if r.provenance["pattern"] == "well-0")
+        assert drawn == {"default": 2, "random": 3, "known": 2, "mutated": 1}
+        # Once more: nothing is left but what cannot be read.
+        again = collect(readable, store, LocalExecutor(1, SILENCE_S, COMMAND))
+        assert (again.before, again.jobs, again.left) == (7, 0, 0)
+
+
+def test_a_collection_that_is_killed_at_any_moment_goes_on(tmp_path: Path) -> None:
+    jobs = jobs_of(tmp_path, {f"{k}": "slow" for k in range(12)})
+    script = (
+        "import json, sys\n"
+        "from tests.contract.odd_worker import COMMAND\n"
+        "from tensorwise.data.collect import collect\n"
+        "from tensorwise.data.executors import LocalExecutor\n"
+        "from tensorwise.data.job import Job\n"
+        "from tensorwise.data.store import Store\n"
+        "jobs = [Job.from_json(one) for one in json.load(open(sys.argv[1]))]\n"
+        "print('begun', flush=True)\n"
+        "collect(jobs, Store(sys.argv[2]), LocalExecutor(2, 10.0, COMMAND))\n"
+    )
+    (tmp_path / "jobs.json").write_text(json.dumps([job.to_json() for job in jobs]))
+    path = tmp_path / "store.sqlite"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        with subprocess.Popen(
+            [sys.executable, "-c", script, tmp_path / "jobs.json", path],
+            env=environment,
+            stdout=subprocess.PIPE,
+        ) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(0.8 + 0.7 * float(rng.random()))
+            process.send_signal(signal.SIGKILL)
+    with Store(path) as store:
+        before = {job for job, _ in store.jobs()}
+        assert_each_once(store, [job for job in jobs if job.id in before])
+        found = collect(jobs, store, LocalExecutor(3, 10.0, COMMAND))
+        assert found.before == len(before)
+        assert_each_once(store, jobs)
+
+
+def test_two_collections_do_not_measure_the_same_twice(tmp_path: Path) -> None:
+    jobs = jobs_of(tmp_path, {"a": "slow", "b": "well"})
+    refused = []
+
+    def observe(job: Job, found: Collected) -> None:
+        with (
+            Store(tmp_path / "s.sqlite") as other,
+            pytest.raises(StoreError, match="another collection") as caught,
+        ):
+            collect(jobs, other, LocalExecutor(1, SILENCE_S, COMMAND))
+        refused.append(caught)
+
+    with Store(tmp_path / "s.sqlite") as store:
+        collect(jobs, store, LocalExecutor(2, SILENCE_S, COMMAND), observe=observe)
+        assert_each_once(store, jobs)
+    assert len(refused) == 2
+
+
+def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
+    jobs = jobs_of(tmp_path, {f"{k}": "slow" for k in range(6)})
+
+    def observe(job: Job, found: Collected) -> None:
+        if found.jobs == 2:
+            raise KeyboardInterrupt
+
+    with Store(tmp_path / "s.sqlite") as store:
+        found = collect(jobs, store, LocalExecutor(1, SILENCE_S, COMMAND), observe=observe)
+        assert (found.interrupted, found.jobs, found.left) == (True, 2, 4)
+        assert collect(jobs, store, LocalExecutor(1, SILENCE_S, COMMAND), budget_s=1e-9).left == 4
+        assert collect(jobs, store, LocalExecutor(2, SILENCE_S, COMMAND)).jobs == 4
+        assert_each_once(store, jobs)
+
+
+def test_a_node_that_is_lost_is_replaced(tmp_path: Path) -> None:
+    jobs = jobs_of(tmp_path, {**{f"{k}": "slow" for k in range(5)}, "h": "hangs"})
+    folder = tmp_path / "spool"
+    made = Spool(folder)
+    assert (made.plan(jobs), made.plan(jobs)) == (6, 0)
+    for path in tmp_path.glob("*.npz"):
+        path.unlink()  # the spool has what it needs
+    first = node(folder, "first")
+    claimed = folder / "results" / "first.jsonl"
+    while not claimed.exists() or claimed.read_bytes().count(b"records") < 2:
+        time.sleep(0.02)
+    first.kill()
+    first.wait()
+    with claimed.open("ab") as file:
+        file.write(b'{"job": "torn, as by a full disk')
+    with Store(tmp_path / "s.sqlite") as store:
+        assert gather(made, store)[0] >= 2
+        others = [node(folder, "second"), node(folder, "third")]
+        assert [process.wait(60) for process in others] == [0, 0]
+        gather(made, store)
+        assert gather(made, store) == (0, 0)
+        assert_each_once(store, jobs)
+    again = node(folder, "first")  # it comes back: nothing is left to do
+    assert again.wait(30) == 0

@@ -1,0 +1,119 @@
+"""Jobs: the plan, and what is measured of one."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tensorwise.data.augment import Augmentation
+from tensorwise.data.corpus import patterns, read_pattern
+from tensorwise.data.job import Job, plan
+from tensorwise.data.measuring import BATCH, measured
+from tensorwise.errors import InputError
+from tensorwise.space.cpu import cpu_space
+from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.files import write
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    for name in "ab":
+        write(tmp_path / f"{name}.mtx", entries_from(rng.random((30, 20)) < 0.2))
+    write(tmp_path / "t.tns", entries_from(np.ones((4, 3, 5))))
+    return tmp_path
+
+
+def test_the_plan_is_the_same_every_time(folder: Path) -> None:
+    def again(**changes: int) -> list[Job]:
+        wanted = {"n": [8, 32], "threads": [1, 2], "variants": 2, **changes}
+        return plan(patterns([folder]), ["spmm", "spmv", "mttkrp", "spmm"], **wanted)  # type: ignore[arg-type]
+
+    jobs = again()
+    assert jobs == again()
+    assert [job.id for job in jobs] != [job.id for job in again(seed=1)]
+    assert len({job.id for job in jobs}) == len(jobs)
+    # Matrices: two extents of spmm and spmv; the tensor: two ranks. Each on two counts of threads, in three variants.
+    assert Counter(job.op for job in jobs) == {"spmm": 2 * 2 * 6, "spmv": 2 * 6, "mttkrp": 2 * 6}
+    assert {(job.op, job.n) for job in jobs} == {
+        ("spmm", 8),
+        ("spmm", 32),
+        ("spmv", None),
+        ("mttkrp", 8),
+        ("mttkrp", 32),
+    }
+    assert {job.family for job in jobs} == {folder.name}
+
+
+def test_a_job_is_known_by_its_content(folder: Path) -> None:
+    job = plan(patterns([folder]), ["spmm"], n=[8])[0]
+    assert Job.from_json(job.to_json()) == job
+    moved = Job.from_json({**job.to_json(), "path": "/elsewhere", "family": "other"})
+    assert moved.id == job.id
+    assert Job.from_json({**job.to_json(), "samples": 7}).id != job.id
+    for bad in (
+        {},
+        {**job.to_json(), "n": "8"},
+        {**job.to_json(), "more": 1},
+        {**job.to_json(), "samples": 0},
+    ):
+        with pytest.raises(InputError):
+            Job.from_json(bad)
+    with pytest.raises(InputError, match="known: cpu, null"):
+        Job.from_json({**job.to_json(), "device": "abacus"})
+
+
+def test_nothing_to_do_is_an_error(folder: Path) -> None:
+    with pytest.raises(InputError, match="unknown operation"):
+        plan(patterns([folder]), ["spmx"])
+    with pytest.raises(InputError, match="nothing to measure"):
+        plan(patterns([folder / "a.mtx"]), ["mttkrp"])
+    manifest = folder / "list.csv"
+    manifest.write_text("name,file,order,nnz,group\na,a.mtx,2,120,x\n")
+    assert len(plan(patterns([manifest]), ["spmm"], n=[8, 1000], most_terms=1000)) == 1
+
+
+@pytest.mark.parametrize(("op", "variant"), [("spmm", 0), ("spmm", 3), ("mttkrp", 1)])
+def test_a_job_is_measured(folder: Path, op: str, variant: int) -> None:
+    jobs = plan(patterns([folder]), [op], n=[8], variants=3, device="null", samples=40)
+    job = next(job for job in jobs if job.variant == variant)
+    beats: list[int] = []
+    records = measured(job, lambda: beats.append(1))
+    assert len(beats) == len(records) + 2  # loading, and a measurement that does not count
+    name, work = job.load()
+    assert {r.workload_id for r in records} == {work.id}
+    assert {r.provenance["pattern"] for r in records} == {name}
+    # The name and the original are enough to have the pattern again.
+    original, _, change = name.partition("~")
+    again = read_pattern(job.path, Augmentation.parse(change) if change else None)
+    assert (original, again.pattern_id) == (job.name, work.entries.pattern_id)
+    drawn = Counter(str(r.provenance["drawn"]) for r in records)
+    batches = -(-30 // BATCH) + -(-10 // BATCH)
+    assert drawn == {"default": batches, "random": 20, "known": 10, "mutated": 10}
+    assert len({r.config for r in records}) == 41
+    space = cpu_space(work.assignment, "A")
+    for record in records:
+        how = record.provenance
+        assert space.why_not(record.config, work) is None
+        assert (how["drawn"] == "random") == ("log_probability" in how)
+        if how["drawn"] == "random":
+            assert how["log_probability"] == space.log_probability(record.config, work)
+    first = {batch: next(r for r in records if r.provenance["batch"] == batch) for batch in range(batches)}
+    assert {r.config for r in first.values()} == {space.default(work)}
+    parents = {r.provenance["parent"] for r in records if "parent" in r.provenance}
+    assert parents <= {r.config.id for r in records}
+
+
+def test_what_is_too_large_is_refused(folder: Path) -> None:
+    job = plan(patterns([folder / "a.mtx"]), ["spmm"], n=[1000], most_terms=5000, device="null")[0]
+    with pytest.raises(InputError, match="more than 5000; choose a smaller n"):
+        measured(job)
+
+
+def test_on_the_real_device(folder: Path) -> None:
+    job = plan(patterns([folder / "a.mtx"]), ["spmm"], n=[8], samples=4)[0]
+    records = measured(job)
+    assert len(records) == 6
+    assert all(r.ok for r in records if r.provenance["drawn"] == "default")
+    assert {"compiler", "flags", "host", "threads", "job", "family"} <= records[0].provenance.keys()

@@ -1,0 +1,122 @@
+"""``tensorwise collect`` as a person or a script meets it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from tensorwise.data.store import Store
+from tensorwise.front.cli import app
+from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.files import write
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TENSORWISE_STORE", str(tmp_path / "records.sqlite"))
+    (tmp_path / "fem").mkdir()
+    for k in range(3):
+        write(tmp_path / "fem" / f"{k}.mtx", entries_from(np.eye(8 + k)))
+    return tmp_path
+
+
+PLAN = ["--op", "spmm", "--n", "4", "--samples", "4", "--device", "null"]
+
+
+def collect(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["collect", *map(str, arguments)])
+
+
+def test_here(folder: Path) -> None:
+    first = collect(folder / "fem", *PLAN, "--augment", 1)
+    assert first.exit_code == 0, first.output
+    assert "6 of 6 jobs" in first.stdout
+    assert "ok 100.0 %" in first.stdout
+    again = collect(folder / "fem", *PLAN, "--augment", 1, "--json")
+    result = json.loads(again.stdout.splitlines()[-1])
+    assert (result["event"], result["before"], result["jobs"], result["left"]) == ("result", 6, 0, 0)
+    with Store() as store:
+        assert {record.provenance["family"] for record in store} == {"fem"}
+        assert len(store.jobs()) == 6
+
+
+def test_what_cannot_be_read_is_named_and_the_others_are_measured(folder: Path) -> None:
+    (folder / "fem" / "bad.mtx").write_text("nothing")
+    result = collect(folder / "fem", *PLAN, "--json")
+    assert result.exit_code == 1
+    assert "bad spmm n=4: " in result.stderr
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [line["event"] for line in lines] == ["job"] * 4 + ["result"]
+    assert (lines[-1]["jobs"], len(lines[-1]["failed"])) == (3, 1)
+
+
+def test_a_budget_leaves_the_rest_and_says_how_to_go_on(folder: Path) -> None:
+    result = collect(folder / "fem", *PLAN, "--hours", "1e-9")
+    assert result.exit_code == 0
+    assert "3 jobs are left; go on with: tensorwise" in result.stderr
+
+
+def test_through_a_spool(folder: Path) -> None:
+    spool = folder / "my spool"
+    planned = collect(folder / "fem", *PLAN, "--spool", spool)
+    assert planned.exit_code == 0, planned.output
+    assert "3 jobs are in" in planned.stdout
+    assert collect("--spool", spool, "--gather").stdout.startswith("0 jobs with 0 new records")
+    ran = collect("--spool", spool, "--worker", "node-1", "--json")
+    assert ran.exit_code == 0, ran.output
+    assert json.loads(ran.stdout.splitlines()[-1])["jobs"] == 3
+    gathered = json.loads(collect("--spool", spool, "--gather", "--json").stdout)
+    assert (gathered["jobs"], gathered["left"], gathered["failed"]) == (3, 0, [])
+    with Store() as store:
+        assert len(store) == gathered["records"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        ([], 2),
+        (["--worker", "x"], 2),
+        (["--gather"], 2),
+        (["--spool", "s", "--worker", "x", "--gather"], 2),
+        (["nowhere", "--op", "spmm"], 1),
+        (["fem", "--op", "spmx"], 1),
+        (["fem", "--op", "spmm", "--hours", "0"], 1),
+        (["fem", "--op", "spmm", "--device", "abacus"], 1),
+        (["--spool", "s", "--worker", "x"], 1),
+        (["--spool", "s", "--gather"], 1),
+    ],
+)
+def test_wrong_usage(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], status: int
+) -> None:
+    monkeypatch.chdir(folder)
+    result = collect(*arguments)
+    assert result.exit_code == status, result.output
+    assert "Traceback" not in result.output
+    assert not (folder / "s").exists()
+
+
+def test_ctrl_c_keeps_what_is_done(folder: Path) -> None:
+    """Ctrl-C reaches the whole foreground group; the workers are not in it."""
+    for k in range(40):
+        write(folder / "fem" / f"more-{k}.mtx", entries_from(np.eye(20 + k)))
+    command = [sys.executable, "-m", "tensorwise", "collect", folder / "fem", *PLAN, "--json"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        os.killpg(process.pid, signal.SIGINT)
+        out, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    result = json.loads(out.splitlines()[-1])
+    assert result["left"] > 0
+    assert "go on with: tensorwise collect" in said
+    with Store() as store:
+        assert len(store.jobs()) == result["jobs"] == 43 - result["left"]

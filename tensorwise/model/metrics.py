@@ -13,6 +13,8 @@ from tensorwise.errors import InputError
 
 FASTEST: Final = 0.25
 """Share of the configs that counts as the fastest quartile: a search has to tell these apart."""
+SLOW: Final = 10.0
+"""A config that takes more than so many times as long as the best is counted apart."""
 TOP: Final = (1, 10, 20)
 """How many of the best predicted are measured: WACO reports 10, and its code measures 20."""
 
@@ -53,8 +55,8 @@ def best_of_top(costs: np.ndarray, predicted: np.ndarray, count: int) -> float:
     Where predictions tie, all ways to take some of the tied configs count alike: the expected ratio is returned, so that
     a model that predicts nothing gains nothing from the order in which configs are listed.
     """
-    _check(costs, predicted)
-    if not len(costs) or count < 1:
+    _check(np.where(np.isposinf(costs), 0.0, costs), predicted)
+    if not np.isfinite(costs).any() or count < 1:
         raise InputError(f"the best of the top {count} of {len(costs)} configs does not exist")
     best = float(costs.min())
     last = np.sort(predicted)[min(count, len(costs)) - 1]
@@ -74,7 +76,7 @@ def best_of_top(costs: np.ndarray, predicted: np.ndarray, count: int) -> float:
     return expected
 
 
-def share_slower(costs: np.ndarray, times: float = 10.0, best: float | None = None) -> float:
+def share_slower(costs: np.ndarray, times: float = SLOW, best: float | None = None) -> float:
     """Return the share of configs that take more than ``times`` as long as the best one (of these, if not given)."""
     costs = np.asarray(costs, float)
     if not len(costs):
@@ -88,9 +90,11 @@ class Quality:
     """How well one workload's configs are ranked, or the mean over workloads.
 
     Attributes:
-        spearman, kendall: rank correlations over all configs.
+        spearman, kendall: rank correlations over all configs with a time.
         fastest_spearman, fastest_kendall: over the fastest quartile.
-        best_of_top: number of best predicted configs that are measured -> best time of all divided by theirs.
+        near_spearman: over those that take at most ten times as long as the best, which are harder to tell apart.
+        best_of_top: number of best predicted configs that are measured -> best time of all divided by theirs. Configs
+            without a time take their places.
         slower_than_10x: share of all configs that take more than ten times as long as the best.
         configs: number of configs.
     """
@@ -99,6 +103,7 @@ class Quality:
     kendall: float
     fastest_spearman: float
     fastest_kendall: float
+    near_spearman: float
     best_of_top: Mapping[int, float]
     slower_than_10x: float
     configs: int
@@ -107,20 +112,26 @@ class Quality:
 def quality(costs: Sequence[float] | np.ndarray, predicted: Sequence[float] | np.ndarray) -> Quality:
     """Return how well ``predicted`` ranks the ``costs`` of one workload's configs, both of shape (configs,).
 
+    An infinite cost is that of a config that failed or was given up, and has no time.
+
     Raises:
-        InputError: there is no config, or costs or predictions are not one finite number a config.
+        InputError: there is no config with a time, or predictions are not one finite number a config.
     """
     a, b = np.asarray(costs, float), np.asarray(predicted, float)
     top = {count: best_of_top(a, b, count) for count in TOP}
+    slower, configs, timed = share_slower(a), len(a), np.isfinite(a)
+    a, b = a[timed], b[timed]
     fastest = np.argsort(a, kind="stable")[: max(1, round(FASTEST * len(a)))]
+    near = a <= SLOW * a.min()
     return Quality(
         spearman(a, b),
         kendall(a, b),
         spearman(a[fastest], b[fastest]),
         kendall(a[fastest], b[fastest]),
+        spearman(a[near], b[near]),
         top,
-        share_slower(a),
-        len(a),
+        slower,
+        configs,
     )
 
 
@@ -143,6 +154,7 @@ def mean_quality(qualities: Iterable[Quality]) -> Quality:
         mean(one.kendall for one in given),
         mean(one.fastest_spearman for one in given),
         mean(one.fastest_kendall for one in given),
+        mean(one.near_spearman for one in given),
         {count: mean(one.best_of_top[count] for one in given) for count in TOP},
         mean(one.slower_than_10x for one in given),
         sum(one.configs for one in given),

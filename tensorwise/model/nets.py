@@ -1,4 +1,4 @@
-"""Networks that look at a sparsity pattern: WACONet, and those that WACO compares it with (section 5.3.2).
+"""Networks that look at a sparsity pattern: WACONet, those that WACO compares it with (section 5.3.2), and a fast one.
 
 They share one interface and differ in what they see: numbers only, an image of the pattern, or its entries.
 """
@@ -32,21 +32,25 @@ class PatternNet(torch.nn.Module, abc.ABC):
 
     Args:
         order: modes of the patterns, 2 or 3.
-        numbers: how many standardised numbers describe a workload's shape.
+        numbers: how many standardised numbers describe a workload.
         width: features that ``pool`` returns for a pattern.
 
     Attributes:
         name: its name in ``NETS``.
+        looks: whether it looks at patterns; one that does not is read by ``scoring.look``, without torch.
+        widths: of the layers that the numbers pass.
     """
 
     name: ClassVar[str]
+    looks: ClassVar[bool] = True
+    widths: ClassVar[tuple[int, int]] = (64, CHANNELS)
 
     def __init__(self, order: int, numbers: int, width: int) -> None:
         super().__init__()
         self.order = order
-        relu, linear = torch.nn.ReLU, torch.nn.Linear
-        self.shape = torch.nn.Sequential(linear(numbers, 64), relu(), linear(64, CHANNELS))
-        self.joined = torch.nn.Sequential(linear(width + CHANNELS, 256), relu(), linear(256, EMBEDDING))
+        relu, linear, (first, second) = torch.nn.ReLU, torch.nn.Linear, self.widths
+        self.shape = torch.nn.Sequential(linear(numbers, first), relu(), linear(first, second))
+        self.joined = torch.nn.Sequential(linear(width + second, 256), relu(), linear(256, EMBEDDING))
 
     @abc.abstractmethod
     def prepare(self, patterns: "Sequence[Entries]", device: str = "cpu") -> Any:
@@ -64,7 +68,7 @@ class PatternNet(torch.nn.Module, abc.ABC):
 
         Args:
             prepared: what ``prepare`` returned for n patterns.
-            numbers: standardised numbers about their shapes: float32, (n, numbers).
+            numbers: standardised numbers about the workloads: float32, (n, numbers).
 
         Returns:
             float32, (n, EMBEDDING).
@@ -100,11 +104,10 @@ class WacoNet(PatternNet):
         return torch.cat(pooled, dim=1)
 
 
-@final
-class NumbersNet(PatternNet):
-    """Sees the numbers only: WACO's HumanFeature (rows, columns, entries)."""
+class _Blind(PatternNet, abc.ABC):
+    """Sees the numbers only."""
 
-    name: ClassVar[str] = "numbers"
+    looks: ClassVar[bool] = False
 
     def __init__(self, order: int, numbers: int) -> None:
         super().__init__(order, numbers, 0)
@@ -114,6 +117,21 @@ class NumbersNet(PatternNet):
 
     def pool(self, prepared: Any) -> Any:
         return prepared
+
+
+@final
+class NumbersNet(_Blind):
+    """Sees the numbers of ``samples.shape_numbers`` only: WACO's HumanFeature (rows, columns, entries)."""
+
+    name: ClassVar[str] = "numbers"
+
+
+@final
+class StatisticsNet(_Blind):
+    """Sees statistics of the pattern among its numbers (``samples.statistics``): fast, since they are counted by C."""
+
+    name: ClassVar[str] = "statistics"
+    widths: ClassVar[tuple[int, int]] = (256, 128)
 
 
 @final
@@ -198,7 +216,7 @@ class _Block(torch.nn.Module):
 
 
 NETS: Final[dict[str, type[PatternNet]]] = {
-    net.name: net for net in (WacoNet, NumbersNet, DenseConvNet, ResNet)
+    net.name: net for net in (WacoNet, StatisticsNet, NumbersNet, DenseConvNet, ResNet)
 }
 """All networks by name: a new one is a class here and a row."""
 

@@ -15,7 +15,7 @@ from tensorwise.data.record import Record, describe
 from tensorwise.device.device import Device
 from tensorwise.errors import InputError
 from tensorwise.model.model import CostModel
-from tensorwise.model.samples import Epoch, Training, groups_of, shape_numbers
+from tensorwise.model.samples import Epoch, Training, groups_of, shape_numbers, standardised
 from tensorwise.model.scoring import EMBEDDING, embed, score, shapes
 from tensorwise.model.table import Table
 from tensorwise.space.config import Config
@@ -43,6 +43,7 @@ class RankingModel(CostModel):
             finished is not repeated.
         progress: told of each epoch of `fit`.
         torch_device: where torch computes: ``cpu``, ``cuda``.
+        heads: predictors of scores that are trained; their mean is predicted, and `spread` says how far they disagree.
 
     Attributes:
         table: how configs are read.
@@ -65,7 +66,10 @@ class RankingModel(CostModel):
         checkpoint: str | os.PathLike[str] | None = None,
         progress: Callable[[Epoch], None] | None = None,
         torch_device: str = "cpu",
+        heads: int = 1,
     ) -> None:
+        if heads < 1:
+            raise InputError(f"a model has at least one head, got {heads}")
         self.table = Table.of(space)
         self.history: tuple[Epoch, ...] = ()
         self.net_name = net
@@ -73,7 +77,7 @@ class RankingModel(CostModel):
         self._patterns, self._training = patterns, training or Training()
         self._checkpoint = None if checkpoint is None else Path(checkpoint)
         self._progress = progress or (lambda epoch: None)
-        self._torch_device = torch_device
+        self._torch_device, self._heads = torch_device, heads
         self._forget({})
 
     def _forget(self, arrays: dict[str, np.ndarray]) -> None:
@@ -91,7 +95,8 @@ class RankingModel(CostModel):
     def fit(self, records: Iterable[Record]) -> None:
         """Learn the order of the configs of each workload.
 
-        Records of other spaces, of other tables of choices, and of configs that failed are ignored.
+        Of censored and failed configs only those that were faster for certain are learned. Records of other spaces and of
+        other tables of choices are ignored.
 
         Raises:
             InputError: nothing can be compared, there is no function for patterns, the loss grew beyond all bounds, or the
@@ -117,6 +122,7 @@ class RankingModel(CostModel):
             self._checkpoint,
             self._progress,
             self._torch_device,
+            self._heads,
         )
         learned = trainer.run()
         self.history = tuple(trainer.history)
@@ -159,6 +165,16 @@ class RankingModel(CostModel):
             pattern: what `embed_pattern` returned, (EMBEDDING,).
             configs: what `embed_configs` returned, or some rows of it: (n, EMBEDDING).
         """
+        mean: np.ndarray = self._scores(pattern, configs).mean(axis=0)
+        return mean
+
+    def spread(self, pattern: np.ndarray, configs: np.ndarray) -> np.ndarray:
+        """Return the standard deviation of the heads' scores: float64, (n,), 0 with a single head. As for `score`."""
+        spread: np.ndarray = self._scores(pattern, configs).std(axis=0)
+        return spread
+
+    def _scores(self, pattern: np.ndarray, configs: np.ndarray) -> np.ndarray:
+        """(heads, n)."""
         self._check_learned()
         scores: np.ndarray = score(self._scoring, pattern.astype(np.float64), configs.astype(np.float64))
         return scores
@@ -174,7 +190,6 @@ class RankingModel(CostModel):
     def _look(self, workload: "Workload") -> np.ndarray:
         from tensorwise.model.nets import new_net
         from tensorwise.model.torch_extra import torch
-        from tensorwise.model.training import standardised
 
         numbers, by = shape_numbers(describe(workload)), self._numbers
         if numbers.shape != by["mean"].shape:
@@ -229,7 +244,8 @@ class RankingModel(CostModel):
         return model
 
     def _check_arrays(self) -> None:
-        wanted = shapes(self.table)
+        self._heads = len(self._scoring["head.0.weight"])
+        wanted = shapes(self.table, self._heads)
         got = {name: array.shape for name, array in self._scoring.items()}
         mean, std = self._numbers["mean"], self._numbers["std"]
         if got != wanted or mean.ndim != 1 or mean.shape != std.shape or not (std > 0).all():

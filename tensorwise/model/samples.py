@@ -1,19 +1,23 @@
-"""Records as a ranking learns from them: one group a workload and device, within which configs are compared."""
+"""Records as a ranking learns from them: one group a job, within which configs are compared."""
 
 import math
-import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, final
+from typing import Any, Final, Literal, final, get_args
 
 import numpy as np
 
+from tensorwise.data.corpus import split_families
 from tensorwise.data.record import Record
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
 from tensorwise.model.table import Encoded, Table
 from tensorwise.space.config import Config
+
+Loss = Literal["hinge", "ratio"]
+"""What a pair of configs is taught; see ``Training``."""
 
 
 @final
@@ -25,7 +29,9 @@ class Training:
         epochs: passes over the workloads, at most.
         batch: configs of a workload that are compared in a step, drawn anew each epoch.
         learning_rate: Adam's.
-        margin: by how much the score of a slower config should exceed that of a faster one.
+        loss: ``hinge``: the score of a slower config should exceed that of a faster one by ``margin``, however much slower
+            it is. ``ratio``: by log2 of the ratio of their times, so that differences of scores mean something.
+        margin: of the hinge; of the ratio, how far off an error ceases to count squared.
         validation: share of the families that are kept back to decide when to stop; 0 keeps none back. With a single
             family none is.
         patience: epochs without a lower validation loss after which training stops.
@@ -37,6 +43,7 @@ class Training:
     epochs: int = 80
     batch: int = 32
     learning_rate: float = 1e-4
+    loss: Loss = "hinge"
     margin: float = 1.0
     validation: float = 0.2
     patience: int = 10
@@ -48,6 +55,8 @@ class Training:
         for name, least in (("epochs", 1), ("batch", 2), ("patience", 1), ("seed", 0)):
             if getattr(self, name) < least:
                 raise InputError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if self.loss not in get_args(Loss):
+            raise InputError(f"loss must be one of {', '.join(get_args(Loss))}, got {self.loss!r}")
         if not (self.learning_rate > 0 and self.margin > 0 and 0 <= self.validation < 1):
             raise InputError(
                 "learning rate and margin must be positive, and validation a share below 1; got "
@@ -55,6 +64,10 @@ class Training:
             )
 
 
+SHORTEST_S: Final = 1e-12
+"""Times count as at least this long, so that their logarithm exists."""
+MOST_DEVIATIONS: Final = 4.0
+"""Standard deviations from the mean beyond which numbers about a workload are drawn in."""
 LATER: Final = ("epochs", "patience", "checkpoint_s", "kept_bytes")
 """What may differ when a training is taken up again: it changes when to stop, not what is learned before."""
 
@@ -66,7 +79,7 @@ class Epoch:
 
     Attributes:
         number: from 1.
-        training_loss, validation_loss: mean hinge loss of a pair; NaN without validation.
+        training_loss, validation_loss: mean loss of a pair; NaN without validation.
         validation_spearman: mean rank correlation over validation workloads; NaN without.
         seconds: that it took; those of runs that were killed within it are not counted.
     """
@@ -98,14 +111,14 @@ class Epoch:
 @final
 @dataclass(frozen=True)
 class Group:
-    """The configs of one workload that one device timed; there are at least two that can be compared.
+    """The configs of one job, at least two of which can be compared.
 
     Attributes:
         workload_id: whose pattern is looked at.
         family: patterns of one family are never divided between training and validation.
         numbers: what ``shape_numbers`` says of the workload: float64.
         configs: n encoded configs.
-        seconds: float64, (n,); a lower bound where not ``exact``.
+        seconds: float64, (n,); a lower bound where not ``exact``, infinite for a config that failed.
         exact: bool, (n,).
     """
 
@@ -132,11 +145,23 @@ class Group:
     def order(self) -> np.ndarray:
         """For each pair of configs 1 where the first is known to be slower, -1 where faster, 0 otherwise: (n, n) float32.
 
-        A time that is a lower bound is only known to be slower than faster ones.
+        A time that is a lower bound is only known to be slower than faster ones; one that failed is slower than all that
+        did not.
         """
         slower = (self.seconds[:, None] > self.seconds[None, :]) & self.exact[None, :]
         signs: np.ndarray = slower.astype(np.float32) - slower.T.astype(np.float32)
         return signs
+
+    @cached_property
+    def gap(self) -> np.ndarray:
+        """For each pair log2 of how many times longer the slower one takes: (n, n) float32.
+
+        A bound where not both are exact. A config that failed counts as no faster than the slowest measured one.
+        """
+        slowest = self.seconds[self.exact].max(initial=SHORTEST_S)
+        logs = np.log2(np.clip(self.seconds, SHORTEST_S, slowest))
+        gaps: np.ndarray = np.abs(logs[:, None] - logs[None, :]).astype(np.float32)
+        return gaps
 
     @cached_property
     def id(self) -> str:
@@ -158,24 +183,37 @@ def shape_numbers(description: Mapping[str, Any]) -> np.ndarray:
     return numbers
 
 
-def groups_of(records: Iterable[Record], space: str | None, table: Table) -> list[Group]:
-    """Return the groups of those records that can be learned from, in the order of their workloads' first record.
+def standardised(numbers: np.ndarray, by: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return numbers with mean 0 and deviation 1 over the training workloads: float32.
 
-    These are timed (or given up as too slow), and of configs that the table reads; of a config measured twice the last
-    record counts. The family is the one that collection noted, else the workload itself.
+    What lies further out than any workload that was learned from is drawn in: networks do not extrapolate.
+    """
+    result: np.ndarray = ((numbers - by["mean"]) / by["std"]).clip(-MOST_DEVIATIONS, MOST_DEVIATIONS)
+    return result.astype(np.float32)
+
+
+def groups_of(records: Iterable[Record], space: str | None, table: Table) -> list[Group]:
+    """Return the groups of those records that can be learned from, in the order of their first records.
+
+    Configs are compared within a job only, where they were measured within minutes. Left out are configs that the table does
+    not read, and jobs that were lost as a whole, which says nothing about a config. The family is the one that collection
+    noted, else the workload itself.
 
     Raises:
-        InputError: no two configs of any workload can be compared, or the patterns are of several orders.
+        InputError: no two configs of any job can be compared, or the patterns are of several orders.
     """
-    found: dict[tuple[str, str], dict[Config, Record]] = {}
+    found: defaultdict[tuple[str, str, object], defaultdict[Config, list[Record]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     fitting: dict[Config, bool] = {}
     for record in records:
-        if record.status in ("ok", "censored") and space in (None, record.space):
+        if space in (None, record.space) and not record.provenance.get("lost"):
             if record.config not in fitting:
                 fitting[record.config] = table.fits(record.config)
             if fitting[record.config]:
-                found.setdefault((record.workload_id, record.device_id), {})[record.config] = record
-    groups = [_group(list(of_one.values()), table) for of_one in found.values()]
+                job = (record.workload_id, record.device_id, record.provenance.get("job"))
+                found[job][record.config].append(record)
+    groups = [_group(of_one, table) for of_one in found.values()]
     groups = [group for group in groups if group.order.any()]
     if not groups:
         raise InputError(
@@ -187,30 +225,33 @@ def groups_of(records: Iterable[Record], space: str | None, table: Table) -> lis
     return groups
 
 
-def _group(records: Sequence[Record], table: Table) -> Group:
-    first = records[0]
+def _group(records: Mapping[Config, Sequence[Record]], table: Table) -> Group:
+    first = next(iter(records.values()))[0]
+    known = [_time(of_config) for of_config in records.values()]
     return Group(
         first.workload_id,
         str(first.provenance.get("family") or first.workload_id),
         shape_numbers(first.workload),
-        table.encode([record.config for record in records]),
-        np.array([record.seconds for record in records], float),
-        np.array([record.ok for record in records], bool),
+        table.encode(list(records)),
+        np.array([seconds for seconds, _ in known]),
+        np.array([exact for _, exact in known]),
     )
 
 
-def divide(groups: Sequence[Group], share: float, seed: int) -> tuple[list[Group], list[Group]]:
-    """Return groups to train and to validate with, whole families each.
+def _time(records: Sequence[Record]) -> tuple[float, bool]:
+    """The median of a config's times, if there are any; else the highest lower bound."""
+    exact = [record.seconds for record in records if record.ok]
+    if exact:
+        return float(np.median(exact)), True
+    return max(record.seconds for record in records), False
 
-    Families are kept back in the order of their names' checksums until they have at least ``share`` of the groups, so that
-    more records of the same families hardly change the division; one family is always left to train with.
-    """
-    names = {group.family for group in groups}
-    drawn = sorted(names, key=lambda family: zlib.crc32(f"{seed} {family}".encode()))
-    kept_back: set[str] = set()
-    for family in drawn[:-1]:
-        if sum(group.family in kept_back for group in groups) >= share * len(groups):
-            break
-        kept_back.add(family)
-    training = [group for group in groups if group.family not in kept_back]
-    return training, [group for group in groups if group.family in kept_back]
+
+def divide(groups: Sequence[Group], share: float, seed: int) -> tuple[list[Group], list[Group]]:
+    """Return groups to train and to validate with, whole families each: all to train with if there is one family only."""
+    families = [group.family for group in groups]
+    if not share or len(set(families)) == 1:
+        return list(groups), []
+    parts = {"training": 1 - share, "validation": share}
+    part_of = split_families(families, np.random.default_rng(seed), parts)
+    training, validation = ([group for group in groups if part_of[group.family] == part] for part in parts)
+    return training, validation

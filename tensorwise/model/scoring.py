@@ -1,5 +1,7 @@
 """From configs and an embedded pattern to scores: WACO's program embedder and runtime predictor (figures 4-1, 4-6).
 
+And from numbers to a pattern's embedding, for networks that see nothing else.
+
 Written once for NumPy and torch: it uses only operators and methods that arrays and tensors share. So training has
 gradients, and searching needs no torch.
 """
@@ -18,32 +20,32 @@ EMBEDDING: Final = 128
 WIDTH: Final = 32
 """Numbers that stand for one choice."""
 HEAD: Final = (2 * EMBEDDING, 128, 64, 1)
-"""Widths of the predictor: both embeddings in, one score out."""
+"""Widths of a predictor: both embeddings in, one score out."""
 
 
-def shapes(table: Table) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each weight by name."""
+def shapes(table: Table, heads: int = 1) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each weight by name, for ``heads`` predictors that share the embeddings."""
     choices = len(table.listed) + len(table.permutations)
     layers = {"program.0": (WIDTH * choices, EMBEDDING), "program.1": (EMBEDDING, EMBEDDING)}
     for k, param in enumerate(table.permutations):
         layers[f"order.{k}"] = (len(param.items) ** 2 + 1, WIDTH)
-    for k, (wide, narrow) in enumerate(itertools.pairwise(HEAD)):
-        layers[f"head.{k}"] = (wide, narrow)
     found: dict[str, tuple[int, ...]] = {"values": (table.lookups, WIDTH)}
     for name, (wide, narrow) in layers.items():
         found |= {f"{name}.weight": (wide, narrow), f"{name}.bias": (narrow,)}
+    for k, (wide, narrow) in enumerate(itertools.pairwise(HEAD)):
+        found |= {f"head.{k}.weight": (heads, wide, narrow), f"head.{k}.bias": (heads, 1, narrow)}
     return found
 
 
-def initial(table: Table, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def initial(table: Table, rng: np.random.Generator, heads: int = 1) -> dict[str, np.ndarray]:
     """Draw float32 weights as torch's layers do: lookups normal, linear layers uniform in 1 / sqrt(inputs)."""
     drawn = {}
     inputs = 1
-    for name, shape in shapes(table).items():
+    for name, shape in shapes(table, heads).items():
         if name == "values":
             array = rng.standard_normal(shape)
         else:
-            inputs = shape[0] if len(shape) == 2 else inputs  # a bias stands behind its weight
+            inputs = shape[-2] if name.endswith("weight") else inputs  # a bias stands behind its weight
             array = rng.uniform(-1, 1, shape) / math.sqrt(inputs)
         drawn[name] = array.astype(np.float32)
     return drawn
@@ -69,7 +71,7 @@ def embed(weights: Mapping[str, Any], configs: Encoded) -> Any:
 
 
 def score(weights: Mapping[str, Any], pattern: Any, configs: Any) -> Any:
-    """Return the scores of n configs on one pattern: (n,), lower is better.
+    """Return the scores that each predictor gives n configs on one pattern: (heads, n), lower is better.
 
     Args:
         weights: as for ``embed``.
@@ -77,6 +79,20 @@ def score(weights: Mapping[str, Any], pattern: Any, configs: Any) -> Any:
         configs: embeddings of the configs, (n, EMBEDDING).
     """
     first = weights["head.0.weight"]
-    hidden = configs @ first[EMBEDDING:] + (pattern @ first[:EMBEDDING] + weights["head.0.bias"])
+    about = (pattern @ first[:, :EMBEDDING])[:, None] + weights["head.0.bias"]
+    hidden = configs @ first[:, EMBEDDING:] + about
     hidden = hidden.clip(min=0) @ weights["head.1.weight"] + weights["head.1.bias"]
-    return (hidden.clip(min=0) @ weights["head.2.weight"] + weights["head.2.bias"])[:, 0]
+    return (hidden.clip(min=0) @ weights["head.2.weight"] + weights["head.2.bias"])[:, :, 0]
+
+
+def look(weights: Mapping[str, Any], numbers: Any) -> Any:
+    """Return the embedding of a workload whose network sees numbers only, as that network does: (EMBEDDING,).
+
+    Args:
+        weights: the network's state by name, as torch names it.
+        numbers: standardised, (numbers,).
+    """
+    for name in ("shape", "joined"):
+        hidden = (numbers @ weights[f"{name}.0.weight"].T + weights[f"{name}.0.bias"]).clip(min=0)
+        numbers = hidden @ weights[f"{name}.2.weight"].T + weights[f"{name}.2.bias"]
+    return numbers

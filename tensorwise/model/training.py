@@ -18,7 +18,7 @@ from tensorwise.errors import InputError
 from tensorwise.ids import content_id
 from tensorwise.model.metrics import spearman
 from tensorwise.model.nets import PatternNet, new_net
-from tensorwise.model.samples import LATER, Epoch, Group, Training, divide
+from tensorwise.model.samples import LATER, Epoch, Group, Training, divide, standardised
 from tensorwise.model.scoring import embed, initial, score
 from tensorwise.model.table import Encoded, Table
 from tensorwise.model.torch_extra import torch
@@ -44,6 +44,8 @@ class Trainer:
         checkpoint: file to go on from and to keep up to date; None keeps none.
         progress: told of each epoch.
         device: torch's name of where to compute: ``cpu``, ``cuda``.
+        heads: predictors that share the embeddings. Each learns from other families (a bootstrap), so that where they
+            disagree little is known.
 
     Attributes:
         history: epochs so far.
@@ -62,18 +64,20 @@ class Trainer:
         checkpoint: Path | None,
         progress: Callable[[Epoch], None],
         device: str,
+        heads: int = 1,
     ) -> None:
         self.settings, self.history = settings, list[Epoch]()
         self._checkpoint, self._progress, self._device = checkpoint, progress, device
         self._training, self._validation = divide(groups, settings.validation, settings.seed)
         first = {key: value for key, value in asdict(settings).items() if key not in LATER}
         ids = [f"{group.id} {group.family}" for group in groups]
-        self._fingerprint = content_id([name, table.id, json.dumps(first, sort_keys=True), *ids])
+        self._fingerprint = content_id([name, str(heads), table.id, json.dumps(first, sort_keys=True), *ids])
+        self._heads, self._shares = heads, dict[str, Any]()
         numbers = np.array([group.numbers for group in self._training])
         spread = numbers.std(axis=0)
         self.numbers = {"mean": numbers.mean(axis=0), "std": np.where(spread > 0, spread, 1.0)}
         self.net = new_net(name, len(groups[0].numbers) - 2, numbers.shape[1], settings.seed).to(device)
-        drawn = initial(table, np.random.default_rng([settings.seed, 1]))
+        drawn = initial(table, np.random.default_rng([settings.seed, 1]), heads)
         self._scoring = {key: torch.nn.Parameter(torch.from_numpy(a).to(device)) for key, a in drawn.items()}
         self._adam = torch.optim.Adam(self._weights.values(), lr=settings.learning_rate)
         self._prepared = _Prepared(self.net, patterns, device, settings.kept_bytes)
@@ -125,7 +129,7 @@ class Trainer:
         if len(group) > self.settings.batch:
             rng = self._rng(len(self.history), self._step)
             batch = group.take(rng.choice(len(group), self.settings.batch, replace=False))
-        loss = self._loss_of(batch, self._scores(batch))
+        loss = (self._losses(batch, self._scores(batch)) * self._share(group.family)).mean()
         self._adam.zero_grad()
         loss.backward()
         self._adam.step()
@@ -136,14 +140,36 @@ class Trainer:
 
     def _scores(self, group: Group) -> Any:
         numbers = torch.from_numpy(standardised(group.numbers, self.numbers)[None]).to(self._device)
-        (pattern,) = self.net(self._prepared.of(group.workload_id), numbers)
+        prepared = (
+            self._prepared.of(group.workload_id)
+            if self.net.looks
+            else torch.empty((1, 0), device=self._device)
+        )
+        (pattern,) = self.net(prepared, numbers)
         return score(self._scoring, pattern, embed(self._scoring, tensors(group.configs, self._device)))
 
-    def _loss_of(self, group: Group, scores: Any) -> Any:
+    def _share(self, family: str) -> Any:
+        """How often each head counts a family: drawn with replacement, as many as there are; once by a single head."""
+        if family not in self._shares:
+            rng = np.random.default_rng([self.settings.seed, 3, int(content_id([family]), 16)])
+            drawn = rng.poisson(1.0, self._heads) if self._heads > 1 else np.ones(1)
+            self._shares[family] = torch.from_numpy(drawn.astype(np.float32)).to(self._device)
+        return self._shares[family]
+
+    def _losses(self, group: Group, scores: Any) -> Any:
+        """The mean loss of a pair, of each row of scores (heads, n): (heads,)."""
         order = torch.from_numpy(np.triu(group.order)).to(self._device)
         known = order.abs()
-        hinges = torch.relu(self.settings.margin - order * (scores[:, None] - scores[None, :]))
-        return (hinges * known).sum() / known.sum().clamp(min=1)
+        apart = order * (scores[:, :, None] - scores[:, None, :])
+        margin = self.settings.margin
+        if self.settings.loss == "hinge":
+            losses = torch.relu(margin - apart)
+        else:
+            missing = torch.from_numpy(group.gap).to(self._device) - apart
+            exact = torch.from_numpy(group.exact).to(self._device)
+            missing = torch.where(exact[:, None] & exact[None, :], missing.abs(), torch.relu(missing))
+            losses = torch.where(missing < margin, missing**2 / (2 * margin), missing - margin / 2)
+        return (losses * known).sum(dim=(1, 2)) / known.sum().clamp(min=1)
 
     def _end_epoch(self, seconds: float) -> None:
         loss, correlation = self._validate()
@@ -162,9 +188,10 @@ class Trainer:
         with torch.no_grad():
             for group in self._validation:
                 part = group.take(np.arange(min(len(group), VALIDATED)))
-                scores = self._scores(part)
-                losses.append(float(self._loss_of(part, scores)))
-                correlations.append(spearman(part.seconds, _array(scores).astype(float)))
+                scores = self._scores(part).mean(dim=0, keepdim=True)
+                losses.append(float(self._losses(part, scores)))
+                timed = part.exact
+                correlations.append(spearman(part.seconds[timed], _array(scores)[0, timed].astype(float)))
         known = [value for value in correlations if not math.isnan(value)]
         return _mean(losses), _mean(known)
 
@@ -267,12 +294,6 @@ class _Prepared:
             self._kept[workload_id] = self._net.prepare([pattern], self._device)
         self._kept.move_to_end(workload_id)
         return self._kept[workload_id]
-
-
-def standardised(numbers: np.ndarray, by: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return numbers about a shape with mean 0 and deviation 1 over the training workloads: float32."""
-    result: np.ndarray = ((numbers - by["mean"]) / by["std"]).astype(np.float32)
-    return result
 
 
 def tensors(configs: Encoded, device: str) -> Encoded:

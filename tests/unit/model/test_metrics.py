@@ -69,10 +69,15 @@ def test_quality_and_its_mean() -> None:
     assert wrong.spearman == -1
     assert wrong.best_of_top[20] < 1
     assert right.slower_than_10x == 0.5
+    late = np.where(costs > 10, 0.0, np.log(costs))  # wrong about the slow ones only
+    assert quality(costs, late).near_spearman == 1 > quality(costs, late).spearman
     mean = mean_quality([right, wrong, quality([1.0, 2.0], [0.0, 0.0])])
     assert mean.spearman == pytest.approx(0)
     assert mean.configs == 82
     nothing = quality(costs, np.zeros(40))
+    failed = quality([1.0, 2.0, math.inf, math.inf], [3.0, 4.0, 1.0, 2.0])
+    assert (failed.spearman, failed.best_of_top[1], failed.best_of_top[10]) == (1, 0, 1)
+    assert (failed.slower_than_10x, failed.configs) == (0.5, 4)
     assert math.isnan(nothing.spearman)
     assert 1 / 100 < nothing.best_of_top[1] < 1
 
@@ -81,7 +86,9 @@ def test_what_cannot_be_judged_is_refused() -> None:
     with pytest.raises(InputError, match="one cost and one prediction"):
         quality([1.0, 2.0], [1.0])
     with pytest.raises(InputError, match="finite"):
-        quality([1.0, math.inf], [1.0, 2.0])
+        quality([1.0, math.nan], [1.0, 2.0])
+    with pytest.raises(InputError, match="does not exist"):
+        quality([math.inf, math.inf], [1.0, 2.0])
     with pytest.raises(InputError, match="does not exist"):
         quality([], [])
     with pytest.raises(InputError, match="no workload"):

@@ -270,6 +270,28 @@ def test_other_networks_train_too(net: str) -> None:
 
 
 @needs_torch
+def test_scores_may_say_how_many_times_slower(tmp_path: Path) -> None:
+    """Taught ratios, scores differ by log2 of the ratio of times, and heads say how sure that is."""
+    records, patterns = garden(12)
+    settings = replace(FAST, loss="ratio", epochs=60)
+    model = RankingModel(TINY, patterns.__getitem__, training=settings, heads=3)
+    model.fit(records)
+    w = toy(blocked(100))
+    configs = list(TINY.enumerate(w))
+    true = np.log2([cost(w, config) for config in configs])
+    pattern, embedded = model.embed_pattern(w), model.embed_configs(configs)
+    error = model.score(pattern, embedded) - true
+    assert np.std(error) < 0.5 * np.std(true)
+    assert (model.spread(pattern, embedded) > 0).all()
+    model.save(tmp_path)
+    again = load_model(tmp_path)
+    assert isinstance(again, RankingModel)
+    np.testing.assert_array_equal(again.spread(pattern, embedded), model.spread(pattern, embedded))
+    with pytest.raises(InputError, match="at least one head"):
+        RankingModel(TINY, heads=0)
+
+
+@needs_torch
 def test_tensors_of_order_3() -> None:
     rng = np.random.default_rng(0)
     entries = entries_from(((20, 30, 10), [rng.integers(0, size, 200) for size in (20, 30, 10)], None))
@@ -298,10 +320,35 @@ def test_groups_and_their_pairs() -> None:
     (group,) = groups_of(given, "tiny", Table.of(TINY))
     assert group.family == "f"
     assert group.order.tolist() == [[0, 1, 0, 1], [-1, 0, -1, -1], [0, 1, 0, 0], [-1, 1, 0, 0]]
+    gap = math.log2(3 / 2)
+    np.testing.assert_allclose(group.gap[0], [0, math.log2(3), gap, gap], rtol=1e-6)
     with pytest.raises(InputError, match="no two records of space 'garden'"):
         groups_of(given, "garden", Table.of(GARDEN))
     with pytest.raises(InputError, match="no two records"):
         groups_of(given[:1], "tiny", Table.of(TINY))
+
+
+def test_what_failed_is_slower_than_what_did_not() -> None:
+    w = toy(scattered(0))
+    records = measured(w, list(TINY.enumerate(w))[:3])
+    times = [1.0, 4.0, math.inf]
+    given = [replace(record, seconds=s) for record, s in zip(records[:2], times, strict=False)]
+    failed = replace(records[2], status="crash", seconds=math.inf)
+    (group,) = groups_of([*given, failed], "tiny", Table.of(TINY))
+    assert group.order.tolist() == [[0, -1, -1], [1, 0, -1], [1, 1, 0]]
+    assert group.gap.tolist() == [[0, 2, 2], [2, 0, 0], [2, 0, 0]]
+    lost = replace(failed, provenance={"lost": True})
+    assert len(groups_of([*given, lost], "tiny", Table.of(TINY))[0]) == 2
+
+
+def test_times_of_different_jobs_are_not_compared() -> None:
+    w = toy(scattered(0))
+    records = measured(w, list(TINY.enumerate(w))[:4])
+    jobs = [replace(record, provenance={"job": str(k // 2)}) for k, record in enumerate(records)]
+    assert [len(group) for group in groups_of(jobs, "tiny", Table.of(TINY))] == [2, 2]
+    again = [replace(record, seconds=2 * record.seconds) for record in records]
+    (group,) = groups_of([*records, *again], "tiny", Table.of(TINY))
+    np.testing.assert_allclose(group.seconds, [1.5 * record.seconds for record in records])
 
 
 def test_families_are_not_divided() -> None:
@@ -317,7 +364,13 @@ def test_families_are_not_divided() -> None:
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:
-    for wrong in ({"epochs": 0}, {"batch": 1}, {"learning_rate": 0.0}, {"validation": 1.0}):
+    for wrong in (
+        {"epochs": 0},
+        {"batch": 1},
+        {"learning_rate": 0.0},
+        {"validation": 1.0},
+        {"loss": "square"},
+    ):
         with pytest.raises(InputError):
             Training(**wrong)  # type: ignore[arg-type]
     records, patterns = garden(2)

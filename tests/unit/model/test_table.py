@@ -75,7 +75,7 @@ def test_no_config_at_all() -> None:
     weights = initial(table, np.random.default_rng(0))
     nothing = embed(weights, table.encode([]))
     assert nothing.shape == (0, EMBEDDING)
-    assert score(weights, np.zeros(EMBEDDING), nothing).shape == (0,)
+    assert score(weights, np.zeros(EMBEDDING), nothing).shape == (1, 0)
 
 
 def test_weights_have_their_shapes_and_seeds() -> None:
@@ -91,9 +91,10 @@ def test_weights_have_their_shapes_and_seeds() -> None:
 def test_the_same_in_torch() -> None:
     torch = pytest.importorskip("torch")
     table = Table.of(GARDEN)
-    weights, encoded = initial(table, np.random.default_rng(0)), table.encode(CONFIGS)
+    weights, encoded = initial(table, np.random.default_rng(0), heads=3), table.encode(CONFIGS)
     pattern = np.random.default_rng(1).standard_normal(EMBEDDING).astype(np.float32)
     expected = score(weights, pattern, embed(weights, encoded))
+    assert expected.shape == (3, len(CONFIGS))
     tensors = {name: torch.from_numpy(array).requires_grad_() for name, array in weights.items()}
     configs = Encoded(torch.from_numpy(encoded.values), tuple(map(torch.from_numpy, encoded.orders)))  # type: ignore[arg-type]
     got = score(tensors, torch.from_numpy(pattern), embed(tensors, configs))

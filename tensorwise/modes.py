@@ -2,7 +2,8 @@
 
 Each mode is searched by itself first. The formats that win, and some that suit all modes, are then tried for every
 mode with the storage decided, and the best meet in interleaved rounds. From the times and sizes follow the
-arrangements that no other one beats in both; the fastest within the memory limit is timed again, and bound.
+arrangements that no other one beats in both. The best of those within the memory limit are bound, and sweeps over all
+modes in turn decide.
 """
 
 import math
@@ -20,6 +21,7 @@ from tensorwise.arrangement import (
     Way,
     arrangements,
     choose,
+    finalists,
     fits,
     promising,
     too_little,
@@ -28,24 +30,28 @@ from tensorwise.arrangement import (
 from tensorwise.data.store import Store
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.errors import InputError, MeasurementError
-from tensorwise.operator import default_kernel
-from tensorwise.program.generated import GeneratedKernel
+from tensorwise.operator import Operator, default_kernel
+from tensorwise.program.generated import BoundProgram, GeneratedKernel
 from tensorwise.program.workload import Workload, workload
+from tensorwise.searching import SEARCH_SHARE, Observe, Progress, Search, check_limits
 from tensorwise.sharing import common, keeping, starts
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import CpuSpace, cpu_space
-from tensorwise.sweep import Sweep, SweepResult, bind_all, bytes_held
+from tensorwise.sweep import Sweep, SweepResult, bind_all, bytes_held, time_sweeps
 from tensorwise.tensor.entries import entries_from
-from tensorwise.tuning import RUNS, SEARCH_SHARE, Observe, Progress, Tuning, check_limits
+from tensorwise.tensor.memory import available_bytes
+from tensorwise.tuning import RUNS
 
 MODE_S: Final = 30.0
 """Seconds for each mode where no budget is given."""
-OWN_SHARE: Final = 0.4
+OWN_SHARE: Final = 0.38
 """Share of the budget for searching each mode by itself ..."""
-SHARED_SHARE: Final = 0.35
+SHARED_SHARE: Final = 0.33
 """... for trying its kernels on tensors that other modes read ..."""
-CHOOSING_SHARE: Final = 0.12
-"""... and for the rounds that choose; the rest is for rounds that confirm."""
+CHOOSING_SHARE: Final = 0.11
+"""... for the rounds that choose kernels ..."""
+CONFIRMING_SHARE: Final = 0.1
+"""... and for those that time the chosen ones again; the rest is for sweeps."""
 SHARED_TRIALS: Final = 32
 """Candidates that are tried for a mode with one stored tensor: what is left to choose is soon known."""
 
@@ -189,20 +195,20 @@ class _Modes:
         now = time.perf_counter()
         most = self.trials if space is None or self.trials is not None else SHARED_TRIALS
         left_s = max(1e-3, until - now) / SEARCH_SHARE  # all of it is for searching
-        run = Tuning(
+        search = Search(
             self.works[mode], self.device, now, left_s, most, self.calls, self.store, self._telling(mode),
             self.observe, space,
         )  # fmt: skip
-        self.store = False if run.store is None else run.store
-        run.search(self.strategy, np.random.default_rng(self.seed), libraries=space is None, starts=first)
-        self.stopped = run.interrupted or run.worker_lost
-        self.notes |= dict.fromkeys(run.notes)
-        self.candidates += len(run.trials)
-        for name, measurement in run.libraries.items():
+        self.store = False if search.store is None else search.store
+        search.run(self.strategy, np.random.default_rng(self.seed), libraries=space is None, starts=first)
+        self.stopped = search.interrupted or search.worker_lost
+        self.notes |= dict.fromkeys(search.notes)
+        self.candidates += len(search.trials)
+        for name, measurement in search.libraries.items():
             if measurement.ok:
                 held = Stored(f"{name}, mode {mode}", measurement.bytes_held, measurement.conversion_s)
                 self.ways[mode][name] = Way(name, held, measurement.seconds, measurement.spread_s)
-        ranked = sorted((t for t in run.trials if t.measurement.ok), key=lambda t: t.measurement.seconds)
+        ranked = sorted((t for t in search.trials if t.measurement.ok), key=lambda t: t.measurement.seconds)
         for trial in ranked:
             found, format = trial.measurement, trial.program.format_text
             workspace = GeneratedKernel(trial.program).workspace_bytes(self.works[mode], self.device.threads)
@@ -331,9 +337,10 @@ class _Modes:
         Returns the ways of each mode that were not among them, and are set aside.
         """
         aside: list[dict[str, Way]] = []
+        end = self._until(OWN_SHARE + SHARED_SHARE + CHOOSING_SHARE + CONFIRMING_SHARE)
         for mode, known in enumerate(self.ways):
             now = time.perf_counter()
-            left = max(0.0, self._until(1.0) - now) / (len(self.ways) - mode)
+            left = max(0.0, end - now) / (len(self.ways) - mode)
             wanted = {one.ways[mode].name for one in found}
             wanted |= {way.name for way in self._libraries(mode)[:1]}
             aside.append({name: way for name, way in known.items() if name not in wanted})
@@ -361,14 +368,16 @@ class _Modes:
 
     def _answer(self, best: Arrangement, found: Sequence[Arrangement]) -> Sweep:
         """Bind what was chosen, and say what was found."""
-        operators = bind_all(self.works, best, self.device.threads, self.notes)
+        best, found, operators = self._swept(best, found)
         held = bytes_held(operators)
         if self.memory_bytes is not None and held > self.memory_bytes:
             raise too_little(self.memory_bytes, held)
-        fastest = [
-            min(known.values(), key=lambda way: way.seconds, default=way)
-            for known, way in zip(self.ways, best.ways, strict=True)
-        ]
+        fastest = Arrangement(
+            tuple(
+                min(known.values(), key=lambda way: way.seconds, default=way)
+                for known, way in zip(self.ways, best.ways, strict=True)
+            )
+        )
         baseline = [way for mode in range(len(self.works)) for way in self._libraries(mode)[:1]]
         result = SweepResult(
             workloads=self.works,
@@ -376,7 +385,7 @@ class _Modes:
             best=best,
             why=why(best, found, self.memory_bytes, self.calls),
             alternatives=found,
-            apart=Arrangement(tuple(fastest)),
+            apart=next((one for one in found if one.names == fastest.names), fastest),
             baseline=Arrangement(tuple(baseline)) if len(baseline) == len(self.works) else None,
             memory_bytes=self.memory_bytes,
             candidates=self.candidates,
@@ -386,3 +395,26 @@ class _Modes:
             notes=list(self.notes),
         )
         return Sweep(operators, result)
+
+    def _swept(
+        self, best: Arrangement, found: Sequence[Arrangement]
+    ) -> tuple[Arrangement, Sequence[Arrangement], list[Operator]]:
+        """Bind the best arrangements, call their modes in turn, and choose by what that takes."""
+        last = finalists(found, best, self.memory_bytes, self.calls)
+        needed = sum(one.nbytes for one in {held for one in last for held in one.stored})
+        if self.stopped or math.isinf(best.seconds) or needed > 0.5 * available_bytes():
+            last = [best]
+        packed: dict[Stored, BoundProgram] = {}
+        bound = [bind_all(self.works, one, self.device.threads, self.notes, packed) for one in last]
+        if len(last) == 1:
+            return best, found, bound[0]
+        left_s = max(0.3, self._until(1.0) - time.perf_counter()) if math.isfinite(self.budget_s) else 3.0
+        try:
+            table = time_sweeps(self.works, bound, left_s, self.seed)
+        except KeyboardInterrupt:
+            self._stop(INTERRUPTED)
+            return best, found, bound[last.index(best)]
+        timed = [replace(one, sweep_s=table.median(str(place))) for place, one in enumerate(last)]
+        chosen = choose(timed, self.memory_bytes, self.calls)
+        swept = {id(one): fresh for one, fresh in zip(last, timed, strict=True)}
+        return chosen, [swept.get(id(one), one) for one in found], bound[timed.index(chosen)]

@@ -5,7 +5,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -18,10 +18,14 @@ from tensorwise.program.workload import Workload, workload
 from tensorwise.result import TuneResult
 from tensorwise.saving import read, save
 from tensorwise.space.cpu import cpu_space
-from tensorwise.tensor.entries import from_coordinates
 from tensorwise.tensor.fibertree import Tensor
+from tensorwise.transposed import over, transposed
 
-MOST_WIDTHS = 8
+TRANSPOSED: Final = {"spmv": "spmv_t", "spmm": "spmm_t", "spmv_t": "spmv", "spmm_t": "spmm"}
+"""Product with a matrix -> that with the matrix transposed."""
+SEVERAL: Final = {"spmv": "spmm", "spmv_t": "spmm_t"}
+"""Product with a vector -> that with several, side by side."""
+MOST_WIDTHS: Final = 8
 """Widths of the dense operand besides the tuned one, whose call layouts are kept."""
 
 
@@ -30,8 +34,8 @@ class Operator:
     """A tuned operation on one sparse operand.
 
     ``operator(B, ...)`` runs the operation on the dense operands. For SpMV and SpMM the operator also
-    stands in for the matrix: ``operator @ X``, ``matvec``, ``rmatvec``, ``matmat``, ``rmatmat``, ``shape``
-    and ``dtype`` are what SciPy's ``cg``, ``gmres``, ``svds``, ``eigsh`` and ``lobpcg`` ask for.
+    stands in for the matrix, or for the transposed one: ``operator @ X``, ``matvec``, ``rmatvec``, ``matmat``,
+    ``rmatmat``, ``shape`` and ``dtype`` are what SciPy's ``cg``, ``gmres``, ``svds``, ``eigsh`` and ``lobpcg`` ask for.
 
     Attributes:
         workload: what is computed; the sparse operand's values are those given to ``tune``.
@@ -82,7 +86,7 @@ class Operator:
                 return quick
         work, bound, expected = self.workload, self._bound, self._out
         if not self._as_tuned(operands):
-            if out is None and work.op == "spmv" and np.ndim(operands[0] if operands else 0) == 2:
+            if out is None and work.op in SEVERAL and np.ndim(operands[0] if operands else 0) == 2:
                 return self.matmat(self._own_dtype(operands[0]))  # SciPy's lobpcg calls what can be called
             work, bound = self._for(operands)
             work.check_operands(operands)
@@ -169,8 +173,9 @@ class Operator:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the sparse operand."""
-        return self.workload.entries.shape
+        """Shape of the matrix that it stands in for; of other operations, of the sparse operand."""
+        shape = self.workload.entries.shape
+        return shape[::-1] if self.workload.op.endswith("_t") else shape
 
     @property
     def dtype(self) -> np.dtype:
@@ -204,28 +209,34 @@ class Operator:
                 f"matvec takes an array of shape ({self.shape[1]},) or ({self.shape[1]}, 1), got {x.shape}"
             )
         flat = x.reshape(-1)
-        if self.workload.op == "spmv":
+        if self.workload.op in SEVERAL:
             made: np.ndarray = self(flat)
         else:
             made = self(flat.reshape(-1, 1))[:, 0]
         return made if np.ndim(x) == 1 else made.reshape(-1, 1)
 
     def matmat(self, X: np.ndarray) -> np.ndarray:
-        """Return A X for X of shape (k, n)."""
+        """Return A X for X of shape (k, n).
+
+        An operator for one vector takes the default kernel for n of them, and stores what that wants once for all n,
+        unless it is stored already.
+        """
         self._as_matrix("matmat")
         X = self._converted(X)
         if X.ndim != 2 or X.shape[0] != self.shape[1]:
             raise InputError(f"matmat takes an array of shape ({self.shape[1]}, n), got {X.shape}")
         if X.shape[1] == 0:
             return np.empty((self.shape[0], 0), self.dtype)
-        if self.workload.op == "spmm":
+        if self.workload.op not in SEVERAL:
             return np.asarray(self(X))
         with self._lock:
             key = (X.shape[1],)
             if key not in self._others:
-                other = workload("spmm", self.workload.entries, n=X.shape[1], dtypes=self.workload.dtypes)
+                other = self._related(SEVERAL[self.workload.op], X.shape[1])
                 kernel = default_kernel(other)
-                self._others[key] = other, kernel.bind(other, self.threads)
+                packed = (self._bound, *(bound for _, bound in self._others.values()))
+                alike = filter(None, (over(bound, kernel, other) for bound in packed))
+                self._others[key] = other, next(alike, None) or kernel.bind(other, self.threads)
                 if len(self._others) > MOST_WIDTHS:
                     self._others.popitem(last=False)
             other, bound = self._others[key]
@@ -234,33 +245,52 @@ class Operator:
         return out
 
     def rmatvec(self, x: np.ndarray) -> np.ndarray:
-        """Return A^T x; the transposed operand is stored at the first call, with the default schedule."""
+        """Return A^T x; the first call makes ``T``."""
         return self.T.matvec(x)
 
     def rmatmat(self, X: np.ndarray) -> np.ndarray:
-        """Return A^T X."""
+        """Return A^T X; the first call makes ``T``."""
         return self.T.matmat(X)
 
     @property
     def T(self) -> "Operator":  # noqa: N802 - as NumPy and SciPy call it
-        """The transposed operator (stored as a matrix of its own at first use)."""
+        """The transposed operator, see ``transpose``."""
+        return self.transpose()
+
+    def transpose(self, copy: bool | None = None) -> "Operator":
+        """Return the transposed operator, and keep it for ``T``, ``rmatvec`` and ``rmatmat``.
+
+        It runs over what this one has stored, or over a copy stored for it in the default format. A copy takes the
+        time of a conversion and about the memory of a compressed matrix; ``bytes_held`` of the operator returned
+        tells, and counts what is shared as well.
+
+        Args:
+            copy: whether a copy is stored. None: where the matrix is small, where a few timed calls show that it is
+                faster, or where nothing else is possible. False: never, even if calls then take longer: it saves
+                memory, and conversion where there are few calls (but see ``matmat`` of operators for one vector).
+                True: unless the default format is stored already.
+
+        Raises:
+            InputError: this is no product with a matrix; or no copy is wanted, but what is stored cannot serve.
+        """
         self._as_matrix("the transpose")
-        if self._transposed is None:
-            entries = self.workload.entries
-            rows, columns = entries.coordinates
-            flipped = from_coordinates(
-                entries.shape[::-1], (columns, rows), entries.values, entries.dtype, "transpose"
-            )
-            n = self.workload.sizes.get("j") if self.workload.op == "spmm" else None
-            work = workload(self.workload.op, flipped, n=n, dtypes=self.workload.dtypes)
-            self._transposed = bind(default_kernel(work), work, self.threads)
-            self._transposed._transposed = self
-        return self._transposed
+        with self._lock:
+            if self._transposed is None or copy is not None:
+                work = self._related(TRANSPOSED[self.workload.op], self.workload.sizes.get("j"))
+                work.check_memory(work.assignment.output.tensor)
+                kernel, bound = transposed(self._bound, default_kernel(work), work, self.threads, copy)
+                self._transposed = Operator(bound, work, self.threads, kernel)
+                self._transposed._transposed = self
+            return self._transposed
+
+    def _related(self, op: str, n: int | None) -> Workload:
+        """Another product with the same matrix."""
+        return workload(op, self.workload.entries, n=n, dtypes=self.workload.dtypes)
 
     def _as_matrix(self, what: str) -> None:
-        if self.workload.op not in ("spmv", "spmm"):
+        if self.workload.op not in TRANSPOSED:
             raise InputError(
-                f"{what} needs an operator tuned for spmv or spmm, this one computes {self.workload.op}"
+                f"{what} needs an operator for {', '.join(TRANSPOSED)}; this one computes {self.workload.op}"
             )
 
     def _converted(self, x: Any) -> np.ndarray:

@@ -1,9 +1,8 @@
 """One stored tensor read by several operations: storage worth trying, and the choices that it leaves to each."""
 
 import contextlib
-from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Final
 
 from tensorwise.errors import InputError
@@ -71,8 +70,8 @@ def common(space: CpuSpace, work: Workload) -> list[Config]:
 def starts(space: CpuSpace, work: Workload) -> list[Config]:
     """Return what to try first where the storage is decided: where results meet, and how.
 
-    A dense loop just outside the innermost one keeps partial results or products in registers; threads that share
-    the root add to copies of the output or atomically, or there is one thread.
+    A dense loop just outside the innermost one keeps partial results or products in registers. Threads that share the
+    root add to copies of the output; one thread, which comes next for each nest, needs none; atomic additions follow.
     """
     begin = space.default(work)
     stored = stored_loops(begin)
@@ -80,17 +79,16 @@ def starts(space: CpuSpace, work: Workload) -> list[Config]:
     count = len(stored)
     places = dict.fromkeys((1, count - 1, *range(2, count + 1)))
     nests = [(*stored[:place], *free, *stored[place:]) for place in places]
-    threads: Sequence[dict[str, Value]] = (
+    copies, alone, atomic = (
         {"parallel": stored[0]},
         {"parallel": "none"},
         {"parallel": stored[0], "reduction": "atomic"},
     )
     found: dict[Config, None] = {}
-    for shared in threads:
-        for nest in nests:
-            partial = {"order": nest, **shared}
-            with contextlib.suppress(InputError):
-                config = space.complete(partial, work)
-                if all(config[name] == value for name, value in partial.items()):
-                    found[config] = None
+    for nest, shared in (*product(nests, (copies, alone)), *product(nests, (atomic,))):
+        partial: dict[str, Value] = {"order": nest, **shared}
+        with contextlib.suppress(InputError):
+            config = space.complete(partial, work)
+            if all(config[name] == value for name, value in partial.items()):
+                found[config] = None
     return list(found)

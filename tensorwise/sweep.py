@@ -3,16 +3,26 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, final, overload
+from functools import partial
+from typing import Any, Final, final, overload
 
-from tensorwise.arrangement import NEAR, Arrangement, Stored, Way
+import numpy as np
+
+from tensorwise.arrangement import Arrangement, Stored, Way
 from tensorwise.device.library import LIBRARY
+from tensorwise.device.rounds import RoundTable
+from tensorwise.device.timing import interleave, measuring_slot
 from tensorwise.errors import TensorwiseError
 from tensorwise.operator import Operator, bind
 from tensorwise.program.generated import BoundProgram, GeneratedKernel
 from tensorwise.program.workload import Workload
 from tensorwise.tensor.fibertree import Tensor
 from tensorwise.units import time_text
+
+LISTED: Final = 0.05
+"""Share by which an alternative is faster than the smaller one before it in the report."""
+ROUNDS: Final = 25
+"""Undisturbed rounds of sweeps that are wanted."""
 
 
 @final
@@ -82,15 +92,16 @@ class SweepResult:
         for mode, way in enumerate(best.ways):
             what = f"{way.stored.name}; {way.schedule}" if way.schedule else way.name
             lines.append(f"{mode:<5} {time_text(way.seconds):>10} {time_text(way.spread_s):>9}  {what}")
-        lines.append(f"{'sweep':>10} {'x best':>7} {'MB held':>9}  arrangement")
+        lines.append(f"{'sum':>10} {'sweep':>10} {'x best':>7} {'MB held':>9}  arrangement")
         rows = [(one, one.bytes_held, _tensors(one)) for one in self._shown()]
         rows.append((self.apart, self.apart.bytes_apart, "each mode tuned by itself, nothing shared"))
         if self.baseline is not None:
             rows.append((self.baseline, self.baseline.bytes_held, "the fastest libraries"))
         for one, nbytes, what in rows:
-            marker = "*" if one is best else " "
+            swept = "–" if one.sweep_s is None else time_text(one.sweep_s)
             lines.append(
-                f"{time_text(one.seconds):>10}{marker}{_times(one, best):>7} {nbytes / 1e6:>9.4g}  {what}"
+                f"{time_text(one.seconds):>10} {swept:>10}{'*' if one is best else ' '}{_times(one, best):>7} "
+                f"{nbytes / 1e6:>9.4g}  {what}"
             )
         lines.append(
             f"chosen: {self.why}; {self.candidates} candidates tried; tuning {self.tuning_s:.1f} s "
@@ -100,10 +111,11 @@ class SweepResult:
         return "\n".join(lines)
 
     def _shown(self) -> list[Arrangement]:
-        """The best arrangement, and the alternatives that are clearly faster than the smaller ones listed before."""
+        """What was timed in sweeps, and alternatives that are clearly faster than the smaller one listed before."""
         shown: list[Arrangement] = []
         for one in self.alternatives:
-            if one is self.best or not shown or one.seconds < (1 - NEAR) * shown[-1].seconds:
+            timed = one.sweep_s is not None
+            if timed or not shown or one.seconds < (1 - LISTED) * shown[-1].seconds:
                 shown.append(one)
         return shown
 
@@ -158,13 +170,19 @@ class Sweep(Sequence[Operator]):
 
 
 def bind_all(
-    works: Sequence[Workload], chosen: Arrangement, threads: int, notes: dict[str, None]
+    works: Sequence[Workload],
+    chosen: Arrangement,
+    threads: int,
+    notes: dict[str, None],
+    packed: dict[Stored, BoundProgram],
 ) -> list[Operator]:
     """Bind each mode as chosen; modes that read the same tensor are given the same arrays.
 
-    Where that fails in this process the mode is computed by SciPy, and ``notes`` say so.
+    ``packed`` are programs whose tensors can be used, and is added to. Where binding fails in this process the mode is
+    computed by SciPy, and ``notes`` say so.
     """
-    packed: dict[Stored, BoundProgram] = {}
+
+    read: set[Stored] = set()
 
     def bound(work: Workload, way: Way) -> Operator:
         if isinstance(way.kernel, str):
@@ -172,7 +190,9 @@ def bind_all(
         kernel, first = GeneratedKernel(way.kernel), packed.get(way.stored)
         work.check_memory(work.assignment.output.tensor)
         made = kernel.bind(work, threads) if first is None else first.sharing(way.kernel, work)
-        packed.setdefault(way.stored, made)
+        if way.stored not in read:  # the first mode that reads a tensor bears its conversion
+            made.conversion_s = packed.setdefault(way.stored, made).conversion_s
+            read.add(way.stored)
         return Operator(made, work, threads, kernel)
 
     operators: list[Operator] = []
@@ -183,6 +203,28 @@ def bind_all(
             notes[f"{way.name} cannot be bound here ({error}); this is SciPy"] = None
             operators.append(bind(LIBRARY["scipy"](), work, threads))
     return operators
+
+
+def time_sweeps(
+    works: Sequence[Workload], bound: Sequence[Sequence[Operator]], budget_s: float, seed: int
+) -> RoundTable:
+    """Time sweeps over all modes of several arrangements against each other; variants are named 0, 1, ...
+
+    They run in this process, on random factors: what is called here has given right numbers in the worker.
+    """
+    rng, rank = np.random.default_rng(seed), works[0].sizes["r"]
+    kind = works[0].dtype_of(works[0].dense[0])
+    factors = [rng.random((extent, rank)).astype(kind) for extent in works[0].entries.shape]
+    others = [[*factors[:mode], *factors[mode + 1 :]] for mode in range(len(factors))]
+    results = [np.empty(work.output_shape, work.output_dtype) for work in works]
+
+    def sweep(operators: Sequence[Operator]) -> None:
+        for operator, given, out in zip(operators, others, results, strict=True):
+            operator(*given, out=out)
+
+    calls = {str(place): partial(sweep, operators) for place, operators in enumerate(bound)}
+    with measuring_slot():
+        return interleave(calls, ROUNDS, budget_s, rng)
 
 
 def bytes_held(operators: Sequence[Operator]) -> int:
@@ -203,8 +245,11 @@ def _tensors(found: Arrangement) -> str:
 
 
 def _times(one: Arrangement, best: Arrangement) -> str:
-    ratio = one.seconds / best.seconds if math.isfinite(one.seconds) and best.seconds else math.nan
-    return f"{ratio:.2f}x" if math.isfinite(ratio) else "–"
+    """Time over that of the best: of sweeps where both were timed, else of single calls."""
+    if one.sweep_s is not None and best.sweep_s is not None:
+        return f"{one.sweep_s / best.sweep_s:.2f}x"
+    known = math.isfinite(one.seconds) and 0 < best.seconds < math.inf
+    return f"{one.seconds / best.seconds:.2f}x" if known else "–"
 
 
 def _json(found: Arrangement) -> dict[str, Any]:
@@ -213,6 +258,7 @@ def _json(found: Arrangement) -> dict[str, Any]:
 
     return {
         "seconds": number(found.seconds),
+        "sweep_s": found.sweep_s,
         "bytes_held": found.bytes_held,
         "conversion_s": found.conversion_s,
         "tensors": [

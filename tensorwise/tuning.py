@@ -1,55 +1,39 @@
-"""The loop: ask a strategy, measure, record, tell - then time the best against what the user had.
+"""Tuning one operation: search, then time the best against what the user had.
 
-A strategy proposes configs of the CPU's space until its share of the budget is spent. The fastest few
-and the libraries meet in interleaved rounds; the winner is timed again in rounds that did not choose it, and
-the answer is the fastest verified kernel, possibly a library's.
+The fastest few of a search (``searching.py``) and the libraries meet in interleaved rounds; the winner is timed again
+in rounds that did not choose it, and the answer is the fastest verified kernel, possibly a library's.
 """
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
 import numpy as np
 
-from tensorwise.data.record import Record
 from tensorwise.data.store import Store
 from tensorwise.device.cpu import CpuDevice, Rounds
 from tensorwise.device.device import Measurement
-from tensorwise.device.library import LIBRARY, available
+from tensorwise.device.library import LIBRARY
 from tensorwise.device.rounds import RoundTable
-from tensorwise.errors import CompilerError, InputError, MeasurementError, StoreError, TensorwiseError
+from tensorwise.errors import MeasurementError, TensorwiseError
 from tensorwise.operator import Operator, bind, default_kernel
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.kernel import Kernel
 from tensorwise.program.program import Program
-from tensorwise.program.workload import Workload, workload
+from tensorwise.program.workload import workload
 from tensorwise.result import Standing, Trial, TuneResult
-from tensorwise.search import STRATEGIES
-from tensorwise.space.config import Config
-from tensorwise.space.cpu import CpuSpace, cpu_space
-from tensorwise.space.portfolio import portfolio
+from tensorwise.searching import Observe, Progress, Search, check_limits
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.tensor.entries import entries_from
-from tensorwise.toolchain.compiler import find_compiler
 
-SEARCH_SHARE: Final = 0.65
-"""Share of the budget for the search; the rest is for rounds, which decide."""
-BATCH: Final = 8
-"""Configs asked for at a time: one compilation, one child of the worker."""
 FINALISTS: Final = 4
 """Generated kernels that meet the libraries in the choosing rounds."""
 RUNS: Final = 8
 """Runs of a slow kernel in rounds: one before and one after to see that it is right, two in each of three rounds."""
 CLEARLY: Final = 1.0
 """A generated kernel is the answer when its time over the best library's is below this in the last rounds."""
-
-Progress = Callable[[str, float], None]
-"""Called with what is going on and the share of the budget spent (0 to 1)."""
-Observe = Callable[[Trial], None]
-"""Called with each candidate that was tried."""
 
 
 def tune(
@@ -105,205 +89,36 @@ def tune(
     work.check_memory(*work.dense, work.assignment.output.tensor)
     budget = budget_s if budget_s is not None else (30.0 if trials is None else math.inf)
     with CpuDevice(threads, seed=seed) as device:
-        run = Tuning(work, device, start, budget, trials, calls, store, progress, observe)
-        run.search(strategy, np.random.default_rng(seed))
-        return run.decide()
+        search = Search(work, device, start, budget, trials, calls, store, progress, observe)
+        search.run(strategy, np.random.default_rng(seed))
+        return _Decision(search).made()
 
 
-def check_limits(budget_s: float | None, trials: int | None, calls: float | None, strategy: str) -> None:
-    """Raise InputError for a budget, a number of trials or calls, or a strategy that makes no sense."""
-    if budget_s is not None and not budget_s > 0:
-        raise InputError(f"budget_s must be positive, got {budget_s}")
-    if trials is not None and trials < 0:
-        raise InputError(f"trials must not be negative, got {trials}")
-    if strategy not in STRATEGIES:
-        raise InputError(f"unknown strategy {strategy!r}; known: {', '.join(STRATEGIES)}")
-    if calls is not None and not calls > 0:
-        raise InputError(f"calls must be positive, got {calls}")
+class _Decision:
+    """Which of the kernels that a search has tried is the answer."""
 
+    def __init__(self, search: Search) -> None:
+        self.search = search
+        self.work, self.device, self.calls, self.notes = (
+            search.work,
+            search.device,
+            search.calls,
+            search.notes,
+        )
+        self._default = search.space.default(search.work)
+        self._untuned = search.space.program(search.work, self._default)
 
-class Tuning:
-    """The state of one tuning.
-
-    Attributes:
-        space: where candidates come from; by default all that the CPU's space has for the workload.
-        trials: every candidate that was tried.
-        libraries: what each library took.
-        notes: what a reader of the result should know.
-        interrupted, worker_lost: why nothing more can be measured.
-    """
-
-    def __init__(
-        self,
-        work: Workload,
-        device: CpuDevice,
-        start: float,
-        budget_s: float,
-        trials: int | None,
-        calls: float | None,
-        store: Store | bool,
-        progress: Progress | None,
-        observe: Observe | None = None,
-        space: CpuSpace | None = None,
-    ) -> None:
-        self.work, self.device, self.start, self.budget_s = work, device, start, budget_s
-        self.most_trials, self.calls = trials, calls
-        self.progress, self.observe = progress, observe
-        self.space = space or cpu_space(work.assignment, next(iter(work.sparse)))
-        self.trials: list[Trial] = []
-        self.notes: list[str] = []
-        self.interrupted = False
-        self.store = self._open(store)
-        self.libraries: dict[str, Measurement] = {}
-        self.worker_lost = False
-
-    def _open(self, store: Store | bool) -> Store | None:
-        if isinstance(store, Store):
-            return store
-        if not store:
-            return None
-        try:
-            return Store()
-        except StoreError as error:
-            self.notes.append(f"measurements are not remembered: {error}")
-            return None
-
-    @cached_property
-    def _default(self) -> Config:
-        return self.space.default(self.work)
-
-    @cached_property
-    def _untuned(self) -> Program:
-        return self.space.program(self.work, self._default)
-
-    def spent(self) -> float:
-        """Seconds since the start."""
-        return time.perf_counter() - self.start
-
-    def say(self, what: str) -> None:
-        """Report progress."""
-        if self.progress is not None:
-            share = self.spent() / self.budget_s if math.isfinite(self.budget_s) else 0.0
-            if self.most_trials:
-                share = max(share, len(self.trials) / self.most_trials)
-            self.progress(what, min(1.0, share))
-
-    # -- searching ----------------------------------------------------------------------------------------
-
-    def search(
-        self,
-        strategy: str,
-        rng: np.random.Generator,
-        *,
-        libraries: bool = True,
-        starts: Sequence[Config] = (),
-    ) -> None:
-        """Measure libraries, then candidates until the search's share of the budget is spent; ``starts`` first."""
-        try:
-            self.say("libraries")
-            names = [kernel.name for kernel in available(self.work)] if libraries else []
-            for name, measurement in zip(names, self.device.measure_kernels(self.work, names), strict=True):
-                self.libraries[name] = measurement
-            if self.work.halves and any(measurement.ok for measurement in self.libraries.values()):
-                self.notes.append(
-                    f"libraries do not take {self.work.dtype_text}: they compute in float32, and their times "
-                    "include converting dense operands and results at every call"
-                )
-            find_compiler()
-            seeds = [*starts, *self._remembered(), *portfolio(self.space, self.work)]
-            search = STRATEGIES[strategy](self.space, self.work, rng, seeds=list(dict.fromkeys(seeds)))
-            while not self._search_is_over():
-                left = BATCH if self.most_trials is None else min(BATCH, self.most_trials - len(self.trials))
-                configs = search.ask(left)
-                if not configs:
-                    break
-                costs = [self._cost(measurement) for measurement in self._measure(configs)]
-                search.tell(configs[: len(costs)], costs)
-        except KeyboardInterrupt:
-            self._interrupt()
-        except CompilerError as error:
-            self.notes.append(f"nothing was generated, only libraries were compared: {error}")
-        except MeasurementError as error:
-            self.worker_lost = True
-            self.notes.append(str(error))
-
-    def _search_is_over(self) -> bool:
-        if self.most_trials is not None and len(self.trials) >= self.most_trials:
-            return True
-        # However large the operand, the default program gets its chance.
-        return bool(self.trials) and self.spent() >= SEARCH_SHARE * self.budget_s
-
-    def _measure(self, configs: Sequence[Config]) -> Iterator[Measurement]:
-        """Measure, remember and yield; fewer than asked for when the time is up."""
-        programs = [self.space.program(self.work, config) for config in configs]
-        known = [t.measurement.seconds for t in self.trials if t.measurement.ok]
-        known += [m.seconds for m in self.libraries.values() if m.ok]
-        records: list[Record] = []
-        try:
-            left = SEARCH_SHARE * self.budget_s - self.spent()
-            results = self.device.measure_kernels(
-                self.work, programs, min(known, default=None), left if math.isfinite(left) else None
-            )
-            for config, program, measurement in zip(configs, programs, results, strict=False):
-                self.trials.append(Trial(config, program, measurement))
-                records.append(self._record(config, measurement))
-                if self.observe is not None:
-                    self.observe(self.trials[-1])
-                self.say(f"{len(self.trials)} candidates")
-                yield measurement
-        finally:
-            self._remember(records)
-
-    def _cost(self, measurement: Measurement) -> float:
-        """Seconds a call, with the conversion's share where the number of calls is known."""
-        if self.calls is None or not math.isfinite(measurement.cost):
-            return measurement.cost
-        return measurement.cost + measurement.conversion_s / self.calls
-
-    def _record(self, config: Config, measurement: Measurement) -> Record:
-        return Record.of(measurement, self.work, self.device, self.space.name, config, self.device.provenance)
-
-    def _remember(self, records: Sequence[Record]) -> None:
-        if self.store is None or not records:
-            return
-        try:
-            self.store.append(records)
-        except StoreError as error:
-            self.notes.append(f"measurements are not remembered: {error}")
-            self.store = None
-
-    def _remembered(self) -> list[Config]:
-        """The best configs that this device measured on this workload before."""
-        if self.store is None:
-            return []
-        try:
-            records = self.store.query(
-                workload_id=self.work.id, device_id=self.device.id, space=self.space.name
-            )
-        except StoreError as error:
-            self.notes.append(f"earlier measurements cannot be read: {error}")
-            return []
-        ranked = sorted((r for r in records if r.ok), key=lambda r: r.seconds)
-        found = [r.config for r in ranked if self.space.why_not(r.config, self.work) is None]
-        return list(dict.fromkeys(found))[:FINALISTS]
-
-    def _interrupt(self) -> None:
-        self.interrupted = True
-        self.device.close()
-        self.notes.append("interrupted: this is the best found so far")
-
-    # -- deciding -----------------------------------------------------------------------------------------
-
-    def decide(self) -> Operator:
+    def made(self) -> Operator:
         """Time the best against the libraries and return the fastest verified kernel."""
-        ranked = sorted((t for t in self.trials if t.measurement.ok), key=lambda t: self._cost(t.measurement))
+        tried = (trial for trial in self.search.trials if trial.measurement.ok)
+        ranked = sorted(tried, key=lambda trial: self.search.cost(trial.measurement))
         winner = ranked[0] if ranked else None
         rounds = Rounds(None, {}, {})  # until some were run
-        if not self.interrupted and not self.worker_lost:
+        if not self.search.interrupted and not self.search.worker_lost:
             try:
                 winner, rounds = self._rounds(ranked)
             except KeyboardInterrupt:
-                self._interrupt()
+                self.search.interrupt()
             except MeasurementError as error:
                 self.notes.append(str(error))
         return self._answer(winner, rounds)
@@ -318,19 +133,19 @@ class Tuning:
                 return winner, rounds
             self.notes.append(f"{winner.program.name} dropped out of the rounds: {why}")
             ranked = [trial for trial in ranked if trial is not winner]
-            if self.spent() >= self.budget_s:
+            if self.search.left_s() <= 0:
                 return None, rounds
 
     def _choose(self, ranked: Sequence[Trial]) -> Trial | None:
         """Let the finalists of the search run against each other."""
         # The untuned kernel is always among them: an answer that it beats would be no answer.
         finalists = [*ranked[:FINALISTS], *(t for t in ranked[FINALISTS:] if t.config == self._default)]
-        share = max(0.3, 0.25 * (self.budget_s - self.spent())) if math.isfinite(self.budget_s) else 3.0
+        share = max(0.3, 0.25 * self.search.left_s()) if math.isfinite(self.search.budget_s) else 3.0
         costs = accumulate(RUNS * trial.measurement.seconds for trial in finalists)
         finalists = [t for t, cost in zip(finalists, costs, strict=True) if cost < share] or finalists[:1]
         if len(finalists) < 2:
             return finalists[0] if finalists else None
-        self.say("choosing rounds")
+        self.search.say("choosing rounds")
         found = self.device.rounds(
             self.work,
             {str(place): trial.program for place, trial in enumerate(finalists)},
@@ -352,17 +167,17 @@ class Tuning:
 
     def _confirm(self, winner: Trial | None) -> Rounds:
         """Time the winner, the untuned kernel and the libraries in fresh rounds."""
-        self.say("confirming rounds")
-        left = max(0.5, 0.9 * (self.budget_s - self.spent())) if math.isfinite(self.budget_s) else 5.0
+        self.search.say("confirming rounds")
+        left = max(0.5, 0.9 * self.search.left_s()) if math.isfinite(self.search.budget_s) else 5.0
         wanted: dict[str, tuple[Program | str, float]] = {
             name: (name, measurement.seconds)
-            for name, measurement in self.libraries.items()
+            for name, measurement in self.search.libraries.items()
             if measurement.ok
         }
         always = {"tensorwise", min(wanted, key=lambda name: wanted[name][1], default="")}
         if winner is not None:
             wanted["tensorwise"] = (winner.program, winner.measurement.seconds)
-            known = [t.measurement for t in self.trials if t.program == self._untuned]
+            known = [t.measurement for t in self.search.trials if t.program == self._untuned]
             if winner.program != self._untuned and all(m.ok for m in known):
                 wanted["untuned"] = (self._untuned, max((m.seconds for m in known), default=0.0))
         kernels: dict[str, Program | str] = {}
@@ -370,7 +185,7 @@ class Tuning:
         for name in sorted(wanted, key=lambda name: (name not in always, wanted[name][1])):
             kernel, seconds = wanted[name]
             cost += RUNS * seconds
-            if name in always or cost < left or math.isinf(self.budget_s):
+            if name in always or cost < left or math.isinf(self.search.budget_s):
                 kernels[name] = kernel
         return self.device.rounds(self.work, kernels, budget_s=left, max_rounds=25)
 
@@ -380,7 +195,7 @@ class Tuning:
             self._standing("tensorwise", rounds, winner.measurement, winner.program) if winner else None
         )
         untuned = self._standing("untuned", rounds, None, self._untuned)
-        found = {name: self._standing(name, rounds, known) for name, known in self.libraries.items()}
+        found = {name: self._standing(name, rounds, known) for name, known in self.search.libraries.items()}
         libraries = {name: standing for name, standing in found.items() if standing is not None}
         self._note_failures(rounds)
         best, ratio = self._best(generated, libraries, rounds.table)
@@ -399,8 +214,8 @@ class Tuning:
                 conversion_s=operator.conversion_s, bytes_held=operator.bytes_held,
             )  # fmt: skip
         operator.result = TuneResult(
-            self.work, self.device.threads, best, generated, libraries, untuned, ratio, tuple(self.trials),
-            self.spent(), self.device.compile_s, math.isfinite(best.seconds), rounds.table, self.notes,
+            self.work, self.device.threads, best, generated, libraries, untuned, ratio, tuple(self.search.trials),
+            self.search.spent(), self.device.compile_s, math.isfinite(best.seconds), rounds.table, self.notes,
         )  # fmt: skip
         return operator
 
@@ -436,7 +251,7 @@ class Tuning:
         for name, why in rounds.failed.items():
             if name != "tensorwise":  # noted already
                 self.notes.append(f"{name} dropped out of the rounds: {why}")
-        wrong = [t for t in self.trials if t.measurement.status == "wrong"]
+        wrong = [t for t in self.search.trials if t.measurement.status == "wrong"]
         if wrong:
             self.notes.append(
                 f"{len(wrong)} candidates gave wrong numbers, such as {wrong[0].program.name}: {wrong[0].measurement.note}"

@@ -27,10 +27,11 @@ from tensorwise.program.kernel import BoundKernel, Kernel
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload, workload
 from tensorwise.search import STRATEGIES
+from tensorwise.searching import BATCH
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import CpuSpace, cpu_space
 from tensorwise.space.portfolio import portfolio
-from tensorwise.tuning import BATCH, FINALISTS
+from tensorwise.tuning import FINALISTS
 
 OURS = ("best", "default")
 SLOW = 5.0

@@ -52,6 +52,15 @@ are repeated. Baselines more than 5 times slower than the fastest run in 3 round
 are warm, in float32, and every kernel is verified before and after. Fixed CSR is what TACO generates (CSR, CSF for
 MTTKRP; dynamic chunks of 128 rows for SpMV, else 32), compiled with -ffast-math as WACO does. The best baseline is
 the fastest of all on that matrix."""
+KEPT_BACK = """What keeps them from more. SpMV reads indices and values in a stream and gathers one element of x an entry.
+Where x stays in the first cache, the stream is all that counts, and the kernel is near the roof. In graphs and netlists
+a gather fetches a line of 64 bytes for the 4 that are used: a cache that seems to deliver a few gigabytes in a second
+delivers sixteen times as much, about all it can. SpMM fetches a row of B an entry, but the roof counts B once: what the
+second figure shows is the bandwidth of the cache that holds B, or the strip of B that a strip of columns meets. It is
+the second cache's where such strips pay (many entries of a row in each), the shared cache's in most others, and less than a
+third of that where B exceeds the second cache and the columns of a row lie far apart: then each row of B is a miss of
+its own, and the number of misses under way is the limit, prefetched or not. SDDMM fetches in the same way, and folds
+a vector an entry on top."""
 AMD = " On this processor, an AMD, MKL takes its generic code path, not the one for Intel's processors."
 
 
@@ -203,7 +212,7 @@ def _largest(runs: Sequence[Run]) -> str:
         "cache that holds that operand has to deliver, whichever memory holds the rest."
     )
     head = ["matrix", "nonzeros", *(f"{case_name(*case[:2])}, {case[2]}t" for case in columns)]
-    return card("The ten largest matrices", element("p", words) + table(head, rows))
+    return card("The ten largest matrices", element("p", words) + table(head, rows) + element("p", KEPT_BACK))
 
 
 def _bounds(run: Run) -> str:

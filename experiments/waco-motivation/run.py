@@ -1,6 +1,6 @@
 """Repeat WACO's motivation (Tables 2.1 and 2.2) and its analysis of speed-ups (Table 5.3, section 5.2.2); see README.md.
 
-    python experiments/waco-motivation/run.py [--matrices A,B] [--ops spmv,spmm] [--trials 96] [--page]
+    python experiments/waco-motivation/run.py [--matrices A,B] [--ops spmv,spmm] [--trials 64] [--page]
 
 Steps that are in the result file are not repeated: after Ctrl-C the same command goes on. --page only draws.
 """

@@ -50,6 +50,7 @@ def measured(job: Job, beat: Beat = lambda: None) -> list[Record]:
 
     Each record's provenance has ``job``, ``pattern``, ``family``, ``batch`` and ``drawn``: ``default`` (the anchor),
     ``random`` (with ``log_probability``, natural logarithm), ``known`` or ``mutated`` (with ``parent``, a config id).
+    Those that ended ok have ``conversion_s`` and ``bytes_held``, too.
 
     Raises:
         InputError: see ``Job.load``.
@@ -80,7 +81,7 @@ def measured(job: Job, beat: Beat = lambda: None) -> list[Record]:
                 for begin in range(0, len(drawn), BATCH):
                     some = [anchor, *drawn[begin : begin + BATCH]]
                     for one, measurement in _answers(device, space, work, some):
-                        how = {**facts, "batch": batch, **one.how}
+                        how = {**facts, "batch": batch, **one.how, **_price(measurement)}
                         records.append(Record.of(measurement, work, device, space.name, one.config, how))
                         if measurement.ok:
                             cost[one.config] = measurement.seconds
@@ -90,6 +91,13 @@ def measured(job: Job, beat: Beat = lambda: None) -> list[Record]:
             if not records:
                 raise
     return records
+
+
+def _price(measurement: Measurement) -> dict[str, object]:
+    """What a format costs besides the time of a call: a tuning that must pay for itself learns it, too."""
+    if not measurement.ok:
+        return {}
+    return {"conversion_s": measurement.conversion_s, "bytes_held": measurement.bytes_held}
 
 
 def lost(job: Job, status: Status, note: str) -> Record:

@@ -14,11 +14,11 @@ from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.program import program_for
 from tensorwise.program.work import check_work
 from tensorwise.program.workload import einsum_workload
+from tensorwise.searching import Observe, Progress
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.tensor.entries import Entries, entries_from
 from tensorwise.tensor.format import Format, csf, csr
 from tensorwise.toolchain.threads import available_threads
-from tensorwise.tuning import Observe, Progress
 from tensorwise.tuning import tune as _tune
 
 

@@ -1,5 +1,7 @@
 """The command line. Heavy modules are imported inside the commands, so that ``--help`` is quick."""
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +13,7 @@ from tensorwise.front.cli_machine import cache_app, devices, store_app
 from tensorwise.front.terminal import INTERRUPTED, command, emit, fail, progress_bar, warn
 
 if TYPE_CHECKING:
-    from tensorwise.result import Trial, TuneResult
+    from tensorwise.result import Trial
     from tensorwise.tensor.entries import Entries
 
 app = typer.Typer(
@@ -63,10 +65,20 @@ def tune(
     op: Op,
     n: Extent = None,
     mode: Mode = 0,
+    all_modes: Annotated[
+        bool, typer.Option("--all-modes", help="mttkrp in every mode, on tensors that modes may share.")
+    ] = False,
+    memory_bytes: Annotated[
+        int | None,
+        typer.Option("--memory-bytes", min=1, help="Most that tensors and workspaces of all modes may take."),
+    ] = None,
     threads: Threads = None,
     budget: Annotated[
         float | None,
-        typer.Option("--budget", help="Seconds for all of it; default 30, unlimited with --trials."),
+        typer.Option(
+            "--budget",
+            help="Seconds for all of it; default 30 (a mode, with --all-modes), unlimited with --trials.",
+        ),
     ] = None,
     trials: Annotated[int | None, typer.Option("--trials", min=0, help="Most candidates to try.")] = None,
     calls: Annotated[
@@ -97,11 +109,27 @@ def tune(
         raise typer.BadParameter(f"{strategy!r} is not one of {', '.join(KNOWN)}", param_hint="'--strategy'")
     if store is not None and no_store:
         raise typer.BadParameter("give --store or --no-store, not both", param_hint="'--no-store'")
+    _check_modes(op, all_modes, memory_bytes, mode, report or save)
     for target in (report, save):
         if target is not None:
             check_writable(target)
     entries = _entries(path, dtype)
     home: Store | bool = Store(store) if store is not None else not no_store
+    if all_modes:
+        from tensorwise.modes import tune_modes
+
+        with progress_bar("tuning") as progress:
+            sweep = tune_modes(
+                entries, n=n, memory_bytes=memory_bytes, budget_s=budget, trials=trials, calls=calls, threads=threads,
+                strategy=strategy, store=home, seed=seed, progress=progress,
+                observe=_Candidates() if json else None,
+            )  # fmt: skip
+        _refuse_empty(sweep.result.verified, sweep.result.notes)
+        if json:
+            emit({"event": "result", **sweep.result.to_json()})
+        else:
+            print(sweep.report())
+        return
     with progress_bar("tuning") as progress:
         operator = search(
             entries, op, n=n, mode=mode, budget_s=budget, trials=trials, calls=calls, threads=threads,
@@ -110,7 +138,7 @@ def tune(
         )  # fmt: skip
     result = operator.result
     assert result is not None
-    _refuse_empty(result)
+    _refuse_empty(math.isfinite(result.best.seconds), result.notes)
     problem = None
     try:
         if report is not None:
@@ -278,15 +306,26 @@ def _check_choices(op: str, dtype: str) -> None:
         raise typer.BadParameter(f"{dtype!r} is not {EXPECTED}", param_hint="'--dtype'")
 
 
-def _refuse_empty(result: "TuneResult") -> None:
-    """End here when nothing was measured."""
-    import math
+def _check_modes(op: str, all_modes: bool, memory_bytes: int | None, mode: int, target: Path | None) -> None:
+    """Options that do not go with tuning all modes, or only with it, are wrong usage."""
+    if memory_bytes is not None and not all_modes:
+        raise typer.BadParameter(
+            "it limits what all modes take; give --all-modes", param_hint="'--memory-bytes'"
+        )
+    if all_modes and op != "mttkrp":
+        raise typer.BadParameter(f"it is for --op mttkrp, got {op}", param_hint="'--all-modes'")
+    if all_modes and (mode or target is not None):
+        given = "--mode" if mode else "--report and --save"
+        raise typer.BadParameter(f"{given} are for one mode; leave them out", param_hint="'--all-modes'")
 
-    if math.isfinite(result.best.seconds):
+
+def _refuse_empty(measured: bool, notes: Sequence[str]) -> None:
+    """End here when nothing was measured."""
+    if measured:
         return
-    if any(note.startswith("interrupted") for note in result.notes):
+    if any(note.startswith("interrupted") for note in notes):
         fail("interrupted before anything was measured", INTERRUPTED)
-    fail(f"nothing could be measured: {'; '.join(result.notes)}")
+    fail(f"nothing could be measured: {'; '.join(notes)}")
 
 
 def _entries(path: Path, dtype: str | None) -> "Entries":

@@ -132,6 +132,8 @@ class BoundProgram(BoundKernel):
         plans = [packed.plan(packed.program, None) for packed in self._parts]
         self.source = "\n".join(kernel_text(PlanKey(plan))[0] for plan in plans)
         self._main = [self._call(packed, plan) for packed, plan in zip(self._parts, plans, strict=True)]
+        first = self._parts[0]  # nothing is to be done before its kernel or after it
+        self._direct = len(self._parts) == 1 and not first.program.accumulate and first.unreached is None
 
     def _call(self, packed: PackedOperands, plan: Plan) -> _Call:
         """Compile a plan of one part and lay out its arguments."""
@@ -183,7 +185,18 @@ class BoundProgram(BoundKernel):
 
     def _laid_out(self, held: Sequence[np.ndarray]) -> Callable[[], None]:
         """Return the call on these operands and this output."""
-        return partial(compute, self._parts, _Frame(self._main).on(held), self._masked_on, held)
+        parts, direct, kernels, masked = (
+            self._parts,
+            self._direct,
+            _Frame(self._main).on(held),
+            self._masked_on,
+        )
+
+        def call() -> None:
+            if not direct or kernels[0]():  # a flag is rare: all is computed again then
+                compute(parts, kernels, masked, held)
+
+        return call
 
     def _masked_on(self, held: Sequence[np.ndarray]) -> Kernels:
         """Return the masked kernels on these operands and this output; they are compiled when first needed."""
@@ -242,7 +255,7 @@ class BoundProgram(BoundKernel):
         (name,) = workload.dense
         shape, dtype = workload.shape(name), workload.dtype_of(name)
         out_shape, out_dtype = self._out
-        parts, calls, masked = self._parts, self._main, self._masked_on
+        parts, direct, calls, masked = self._parts, self._direct, self._main, self._masked_on
         free: list[_Frame] = []
         empty, ndarray = np.empty, np.ndarray
 
@@ -259,7 +272,8 @@ class BoundProgram(BoundKernel):
             from_, to = address(operand), address(out)
             for pointers, (place, out_place) in frame.slots:
                 pointers[place], pointers[out_place] = from_, to
-            compute(parts, frame.kernels, masked, (operand, out))
+            if not direct or frame.kernels[0]():
+                compute(parts, frame.kernels, masked, (operand, out))
             free.append(frame)
             return out
 

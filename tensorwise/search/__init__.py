@@ -4,14 +4,28 @@ from typing import Final
 
 from tensorwise.search.exhaustive import Exhaustive
 from tensorwise.search.genetic import Genetic
+from tensorwise.search.graph import ConfigGraph
+from tensorwise.search.pool import Pool, bred
 from tensorwise.search.random import Random
 from tensorwise.search.strategy import Strategy
+from tensorwise.search.walk import GraphWalk, Walk
 
-__all__ = ["STRATEGIES", "Exhaustive", "Genetic", "Random", "Strategy"]
+__all__ = [
+    "STRATEGIES",
+    "ConfigGraph",
+    "Exhaustive",
+    "Genetic",
+    "GraphWalk",
+    "Pool",
+    "Random",
+    "Strategy",
+    "Walk",
+    "bred",
+]
 
 STRATEGIES: Final[dict[str, type[Strategy]]] = {
     "exhaustive": Exhaustive,
     "random": Random,
     "genetic": Genetic,
 }
-"""All strategies by name: a new one is a file in this folder and a row here."""
+"""All strategies by name that need nothing but a space and a workload: a new one is a file in this folder and a row here."""

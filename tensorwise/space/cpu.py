@@ -45,7 +45,9 @@ from tensorwise.space.storing import storing
 from tensorwise.space.structures import dense_columns, long_rows
 
 MOST_STEPS_A_TERM: Final = 16
-"""Iterations of discordant search that are tried for each term; more have never paid."""
+"""Iterations of discordant search that are tried for each term; more have never paid ..."""
+FREE_STEPS: Final = 2**20
+"""... beyond these, which take milliseconds: small operands may be searched in any order."""
 
 
 @final
@@ -121,4 +123,4 @@ def cpu_space(assignment: Assignment, sparse: str = "A") -> CpuSpace:
 def _affordable(config: Mapping[str, Value], workload: Workload) -> bool:
     space = cpu_space(workload.assignment, next(iter(workload.sparse)))
     steps = work_bound(space.program(workload, config), workload)
-    return steps <= MOST_STEPS_A_TERM * max(workload.terms, 1) + 2**20
+    return steps <= MOST_STEPS_A_TERM * max(workload.terms, 1) + FREE_STEPS

@@ -13,10 +13,10 @@ import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.tensor.elements import is_half, value_dtype
+from tensorwise.tensor.primitives import index_dtype
 
 #: More modes than this is a mistake (a text file read with the wrong separator), not a tensor.
 MAX_ORDER = 32
-_LIMIT_32 = 2**31
 _LIMIT_64 = 2**63
 
 
@@ -41,12 +41,7 @@ def checked_shape(shape: Any, source: str) -> tuple[int, ...]:
 
 def coordinate_dtype(shape: Sequence[int]) -> np.dtype:
     """int32 when every dimension is below 2**31, else int64."""
-    return np.dtype(np.int32 if max(shape) < _LIMIT_32 else np.int64)
-
-
-def pointer_dtype(nnz: int) -> np.dtype:
-    """int32 when ``nnz`` is below 2**31, else int64."""
-    return np.dtype(np.int32 if nnz < _LIMIT_32 else np.int64)
+    return np.dtype(index_dtype(max(shape)))
 
 
 def pointers_fit(rows: int, nnz: int) -> bool:
@@ -133,7 +128,7 @@ def checked_pointers(obj: Any, lines: int, nnz: int, source: str, line: str = "r
         raise InputError(
             f"{name}: the last is {pointers[-1]}, but {nnz} indices are stored; expected the two to be equal"
         )
-    return np.array(pointers, dtype=pointer_dtype(nnz))
+    return np.array(pointers, dtype=index_dtype(nnz))
 
 
 def checked_indices(
@@ -182,7 +177,7 @@ def rows_of(pointers: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 def pointers_of(rows: np.ndarray, count: int) -> np.ndarray:
     """Row pointers (count + 1,) from sorted, valid row indices (nnz,)."""
-    pointers = np.zeros(count + 1, pointer_dtype(len(rows)))
+    pointers = np.zeros(count + 1, index_dtype(len(rows)))
     np.cumsum(np.bincount(rows, minlength=count), out=pointers[1:])
     return pointers
 

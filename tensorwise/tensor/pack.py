@@ -55,7 +55,9 @@ def pack(entries: Entries, format: Format) -> Tensor:
     Raises FormatError, before allocating, where the values or the pointers of a level would
     outnumber the entries more than ``MOST_FILL`` times.
     """
-    return _tensor(entries, format, _structure(entries, format))
+    structure = _structure(entries, format)
+    values = _placed(entries, format, structure, entries.values, entries.dtype)
+    return Tensor(format, entries.shape, structure.arrays, structure.counts, values, structure.permutations)
 
 
 def source_map(entries: Entries, format: Format) -> np.ndarray:
@@ -63,13 +65,8 @@ def source_map(entries: Entries, format: Format) -> np.ndarray:
 
     (positions,), int32 where it fits, otherwise int64. Raises what ``pack`` raises.
     """
-    return _source(entries, format, _structure(entries, format))
-
-
-def pack_with_source(entries: Entries, format: Format) -> tuple[Tensor, np.ndarray]:
-    """Return ``pack`` and ``source_map`` for little more than the cost of one of them."""
     structure = _structure(entries, format)
-    return _tensor(entries, format, structure), _source(entries, format, structure)
+    return _placed(entries, format, structure, None, np.dtype(primitives.index_dtype(entries.nnz)))
 
 
 def refill(tensor: Tensor, source: np.ndarray, values: np.ndarray) -> None:
@@ -132,15 +129,6 @@ def _coordinate(tensor: Tensor, stored: Mapping[Axis, np.ndarray], mode: str) ->
         places = off_diagonal(stored[axis], along, sizes[axis.along])
     found: np.ndarray = tensor.permutations[mode][places] if mode in tensor.permutations else places
     return found
-
-
-def _tensor(entries: Entries, format: Format, structure: _Structure) -> Tensor:
-    values = _placed(entries, format, structure, entries.values, entries.dtype)
-    return Tensor(format, entries.shape, structure.arrays, structure.counts, values, structure.permutations)
-
-
-def _source(entries: Entries, format: Format, structure: _Structure) -> np.ndarray:
-    return _placed(entries, format, structure, None, np.dtype(primitives.index_dtype(entries.nnz)))
 
 
 def _placed(

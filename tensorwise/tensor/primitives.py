@@ -74,7 +74,7 @@ class Form:
 
 
 def index_dtype(largest: int) -> type[np.signedinteger]:
-    """Return int32 where ``largest`` fits, otherwise int64."""
+    """int32 when ``largest`` is below 2**31, else int64."""
     return np.int32 if largest < 2**31 else np.int64
 
 

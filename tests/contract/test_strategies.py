@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorwise.device.null import NullDevice
+from tensorwise.device.null import NullDevice, smooth_cost
 from tensorwise.errors import InputError
-from tensorwise.search import STRATEGIES, Strategy
+from tensorwise.search import STRATEGIES, ConfigGraph, GraphWalk, Pool, Strategy
 from tensorwise.space.config import Config
 from tensorwise.space.space import Space
 from tests.contract.toys import GARDEN, TINY, WIDE, ToyWorkload
@@ -21,7 +21,19 @@ SMARTER_THAN_RANDOM = {"genetic"}
 
 Make = Callable[..., Strategy]
 
-pytestmark = pytest.mark.parametrize("make", STRATEGIES.values(), ids=STRATEGIES.keys())
+
+def graph_walk(space: Space, workload: Any, rng: np.random.Generator, **more: Any) -> Strategy:
+    """A graph over part of the space, and a predictor that is right."""
+    pool = Pool.sample(space, [workload], 50, np.random.default_rng(9))
+    graph = ConfigGraph.build(pool, np.stack([space.encode(config, workload) for config in pool]))
+    costs = np.array([smooth_cost(workload, config) for config in pool])
+    return GraphWalk(space, workload, rng, graph=graph, score=lambda rows: costs[rows], **more)
+
+
+MAKING: dict[str, Make] = {**STRATEGIES, "graph": graph_walk}
+"""Strategies whose constructor needs more than a space, a workload and a generator have a function here."""
+
+pytestmark = pytest.mark.parametrize("make", MAKING.values(), ids=MAKING.keys())
 
 
 def costs_of(configs: list[Config], device: NullDevice | None = None, workload: Any = W) -> list[float]:
@@ -195,11 +207,11 @@ def test_it_beats_random_on_a_smooth_function(make: Make, request: pytest.Fixtur
     if name not in SMARTER_THAN_RANDOM:
         pytest.skip(f"{name} does not learn")
 
-    def found(strategy: type[Strategy], k: int) -> float:
+    def found(strategy: Make, k: int) -> float:
         player = strategy(WIDE, ToyWorkload(f"smooth-{k}"), np.random.default_rng(k))
         play(player, 120, 8)
         assert player.best is not None
         return math.log(player.best[1])
 
-    gains = [found(STRATEGIES["random"], k) - found(make, k) for k in range(10)]  # type: ignore[arg-type]
+    gains = [found(STRATEGIES["random"], k) - found(make, k) for k in range(10)]
     assert np.mean(gains) > 3 * np.std(gains) / math.sqrt(len(gains))

@@ -1,11 +1,22 @@
 """Arrangements: the front of memory and time, and what is chosen of it."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 
-from tensorwise.arrangement import Arrangement, Stored, Way, arrangements, choose, promising, unbeaten, why
+from tensorwise.arrangement import (
+    Arrangement,
+    Stored,
+    Way,
+    arrangements,
+    choose,
+    finalists,
+    promising,
+    unbeaten,
+    why,
+)
 from tensorwise.errors import InputError
 
 STORED = [
@@ -100,9 +111,24 @@ def test_what_may_be_part_of_an_answer() -> None:
 def test_the_choice_is_explained() -> None:
     small, middle, last = found()
     assert why(last, [small, last]) == "the fastest"
-    assert why(middle, [small, middle, last], 1000) == "as fast as any to 2%, and smaller, within 0.001 MB"
+    assert why(middle, [small, middle, last], 1000) == "as fast as any within 0.001 MB to 2%, and smaller"
     assert why(small, [small, middle], 200) == (
         "the fastest within 0.0002 MB; 0.00023 MB would take 0.75 of the time"
     )
     assert why(small, [small], calls=2.0) == "the fastest, the conversion shared by 2 calls"
     assert "not every mode" in why(Arrangement((Way("x", STORED[0], float("inf")),)), [])
+
+
+def test_small_arrangements_get_a_chance_in_sweeps() -> None:
+    fastest, similar, small, slow, large = (
+        Arrangement((Way(str(nbytes), Stored(str(nbytes), nbytes, 0.0), seconds),))
+        for nbytes, seconds in ((1000, 1.0), (990, 1.1), (500, 1.5), (100, 5.0), (2000, 0.9))
+    )
+    found = [slow, small, similar, fastest, large]
+    assert finalists(found, fastest, 1500, None) == [small, fastest]
+    assert finalists(found, large, None, None) == [small, fastest, large]
+    timed = replace(small, sweep_s=2.0), replace(fastest, sweep_s=2.1)
+    assert choose(timed) is timed[0]  # by sweeps, whatever the sums say
+    assert why(timed[0], [*timed, large], 1500) == (
+        "the fastest within 0.0015 MB; 0.002 MB would take 0.60 of the time"
+    )

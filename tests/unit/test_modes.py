@@ -15,6 +15,7 @@ import tensorwise as tw
 from tensorwise.data.store import Store
 from tensorwise.device.cpu import CpuDevice, Rounds
 from tensorwise.errors import InputError, MeasurementError
+from tensorwise.program.workload import workload
 from tensorwise.result import Trial
 from tensorwise.sweep import Sweep
 from tensorwise.tensor.entries import Entries, entries_from
@@ -50,25 +51,15 @@ def cube(rng: np.random.Generator) -> Entries:
     return tensor(SHAPES[3], 400, rng)
 
 
-def dense(a: Entries) -> np.ndarray:
-    array = np.zeros(a.shape)
-    array[a.coordinates] = a.values
-    return array
-
-
 def is_right(sweep: Sweep, a: Entries, rng: np.random.Generator, n: int = 5) -> None:
-    """Compare every mode with ``np.einsum``."""
-    letters = "abcde"[: len(a.shape)]
+    """Compare every mode with the reference, within the bound that holds for every order of summation."""
     factors = [rng.random((extent, n)).astype(a.dtype) for extent in a.shape]
-    tolerance = 1e-4 if a.dtype == np.float32 else 1e-11
     assert len(sweep) == len(a.shape)
     for mode, operator in enumerate(sweep):
         others = [factor for place, factor in enumerate(factors) if place != mode]
-        terms = ",".join(f"{letter}r" for place, letter in enumerate(letters) if place != mode)
-        expected = np.einsum(f"{letters},{terms}->{letters[mode]}r", dense(a), *others)
         found = operator(*others)
         assert found.dtype == a.dtype
-        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+        assert workload("mttkrp", a, n=n, mode=mode).reference(others).mismatch(found) is None
 
 
 def is_sane(sweep: Sweep) -> None:
@@ -113,7 +104,9 @@ def test_the_fastest_is_right_in_all_modes(order: int, dtype: str, rng: np.rando
     sweep = quick(a)
     is_right(sweep, a, rng)
     is_sane(sweep)
-    assert sweep.result.best.seconds <= 1.03 * min(one.seconds for one in sweep.result.alternatives)
+    timed = [one.sweep_s for one in sweep.result.alternatives if one.sweep_s is not None]
+    if sweep.result.best.sweep_s is not None:
+        assert sweep.result.best.sweep_s <= 1.03 * min(timed)
 
 
 def test_another_rank_reads_the_same_tensors(cube: Entries, rng: np.random.Generator) -> None:
@@ -290,7 +283,5 @@ def test_operators_are_saved_one_by_one(cube: Entries, rng: np.random.Generator,
     for mode, operator in enumerate(sweep):
         operator.save(tmp_path / f"{mode}.tw")
         others = [factor for place, factor in enumerate(factors) if place != mode]
-        # threads that meet in an output add up in another order each time
-        np.testing.assert_allclose(
-            tw.load(tmp_path / f"{mode}.tw")(*others), operator(*others), rtol=1e-4, atol=1e-4
-        )
+        again = tw.load(tmp_path / f"{mode}.tw")
+        assert operator.workload.reference(others).mismatch(again(*others)) is None

@@ -97,6 +97,8 @@ def test_a_job_is_measured(folder: Path, op: str, variant: int) -> None:
         how = record.provenance
         assert space.why_not(record.config, work) is None
         assert (how["drawn"] == "random") == ("log_probability" in how)
+        assert record.ok == ("conversion_s" in how) == ("bytes_held" in how)
+        assert not record.ok or (how["conversion_s"] >= 0 and how["bytes_held"] >= 0)
         if how["drawn"] == "random":
             assert how["log_probability"] == space.log_probability(record.config, work)
     first = {batch: next(r for r in records if r.provenance["batch"] == batch) for batch in range(batches)}

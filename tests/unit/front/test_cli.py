@@ -110,6 +110,26 @@ def test_halves(dtype: str, matrix: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(written, scipy.io.mmread(matrix) @ B, rtol=0.02, atol=0.05)
 
 
+def test_all_modes(tmp_path: Path) -> None:
+    path = tmp_path / "cube.tns"
+    rng = np.random.default_rng(0)
+    places = [np.unravel_index(place, (7, 6, 5)) for place in rng.choice(210, 60, replace=False)]
+    path.write_text("".join(f"{i + 1} {k + 1} {m + 1} {rng.random()}\n" for i, k, m in places))
+    arguments = ["tune", path, "--op", "mttkrp", "--n", 4, "--all-modes", *TINY]
+    *candidates, last = lines(invoke(*arguments, "--memory-bytes", 100_000, "--json"))
+    assert {one["event"] for one in candidates} == {"candidate"}
+    assert last["event"] == "result"
+    assert (last["op"], last["rank"], last["memory_bytes"]) == ("mttkrp", 4, 100_000)
+    best = last["best"]
+    assert isinstance(best, dict)
+    assert [mode["name"] for mode in best["modes"]] == 3 * ["tensorwise"]
+    assert sorted(mode for one in best["tensors"] for mode in one["modes"]) == [0, 1, 2]
+    assert best in last["alternatives"]  # type: ignore[operator]
+    text = invoke(*arguments)
+    assert "mttkrp in every mode of 7 x 6 x 5, 60 entries, float32, rank 4, 1 thread" in text.stdout
+    assert "memory_bytes=100 is less" in fails_in_one_line(invoke(*arguments, "--memory-bytes", 100))
+
+
 def test_tune_text_and_store(matrix: Path, tmp_path: Path) -> None:
     result = invoke("tune", matrix, "--op", "spmv", "--trials", 3, "--threads", 1, "--dtype", "float64")
     assert result.exit_code == 0, result.output
@@ -201,6 +221,11 @@ def test_bad_operands_of_run(matrix: Path, tmp_path: Path) -> None:
         ["tune", "x.mtx", "--op", "spmv", "--strategy", "luck"],
         ["tune", "x.mtx", "--op", "spmv", "--threads", "0"],
         ["tune", "x.mtx", "--op", "spmv", "--store", "s", "--no-store"],
+        ["tune", "x.mtx", "--op", "spmv", "--all-modes"],
+        ["tune", "x.tns", "--op", "mttkrp", "--memory-bytes", "1000"],
+        ["tune", "x.tns", "--op", "mttkrp", "--all-modes", "--memory-bytes", "0"],
+        ["tune", "x.tns", "--op", "mttkrp", "--all-modes", "--mode", "1"],
+        ["tune", "x.tns", "--op", "mttkrp", "--all-modes", "--save", "x.tw"],
         ["bench", "x.mtx", "--op", "spmm", "--n", "many"],
         ["cache", "warm", "--op", "conv"],
         ["frobnicate"],

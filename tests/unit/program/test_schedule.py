@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from tensorwise.errors import ScheduleError
 from tensorwise.program.schedule import (
+    Bound,
     Directive,
+    Factor,
     Parallel,
     Prefetch,
     Reorder,
@@ -32,6 +34,8 @@ DIRECTIVES: st.SearchStrategy[Directive] = st.one_of(
     st.builds(Unroll, LOOPS, st.integers(0, 16)),
     st.builds(Tile, LOOPS, st.integers(1, 32), st.sampled_from([1, 2, 4, 8, 16])),
     st.builds(Prefetch, st.sampled_from(["B", "D_1"]), NUMBERS),
+    st.builds(Bound, st.sampled_from("ikj"), NUMBERS),
+    st.builds(Factor, LOOPS),
 )
 
 
@@ -47,6 +51,8 @@ def test_defaults() -> None:
     assert Schedule.parse("parallel(i)").parallel == Parallel("i", "dynamic", 32, "atomic")
     assert Schedule.parse("unroll(i)") == Schedule.parse("unroll(i,0)")
     assert Schedule.parse("split(k,4)parallel(i,balanced)").splits == {"k": 4}
+    assert Schedule.parse("factor(k)").factor == Factor("k")
+    assert Schedule.parse("").factor is None
 
 
 def test_loops_in_their_order() -> None:
@@ -72,6 +78,7 @@ def test_loops_in_their_order() -> None:
         ("tile(j,8)", "expected a whole number, got ''"),
         ("tile(j,8x)", "expected a whole number, got ''"),
         ("tile(j)", "tile does not take 1 arguments"),
+        ("factor(k,l)", "factor does not take 2 arguments: 'factor(k,l)'"),
         ("parallel(i,dynamic,32,atomic,more)", "parallel does not take 5 arguments"),
     ],
 )
@@ -94,6 +101,9 @@ def test_what_cannot_be_read(text: str, message: str) -> None:
         ("parallel(i) parallel(j)", "at most one parallel directive"),
         ("tile(i,1x1) tile(j,1x1)", "at most one tile directive"),
         ("unroll(i,2) unroll(i,4)", "at most one unroll of i"),
+        ("factor(i) factor(k)", "at most one factor directive, got: factor(i) factor(k)"),
+        ("factor(x)", "factor(x): no loop 'x'; there are i, j, k"),
+        ("split(k,8) factor(k)", "factor(k): no loop 'k'; there are i, j, k1, k0"),
         ("parallel(k1)", "parallel(k1,dynamic,32): no loop 'k1'; there are i, j, k"),
         ("parallel(i,fair)", "the policy is dynamic or balanced, got 'fair'"),
         ("parallel(i,dynamic,0)", "the chunk must be at least 1"),

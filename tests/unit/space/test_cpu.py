@@ -13,7 +13,7 @@ from tensorwise.program.lower import lower
 from tensorwise.program.ops import mttkrp
 from tensorwise.program.work import work_bound
 from tensorwise.program.workload import Workload, einsum_workload, workload
-from tensorwise.space.cpu import MOST_STEPS_A_TERM, CpuSpace, cpu_space
+from tensorwise.space.cpu import FREE_STEPS, MOST_STEPS_A_TERM, CpuSpace, cpu_space
 from tensorwise.space.portfolio import portfolio
 from tensorwise.tensor.entries import Entries, entries_from
 
@@ -86,7 +86,7 @@ def test_every_sample_is_a_program(name: str) -> None:
         program = space.program(work, config)
         programs.add(program.name)
         lengths.add(space.encode(config, work).shape)
-        assert work_bound(program, work) <= MOST_STEPS_A_TERM * max(work.terms, 1) + 2**20
+        assert work_bound(program, work) <= MOST_STEPS_A_TERM * max(work.terms, 1) + FREE_STEPS
     assert lengths == {(len(names),)}
     if min(work.sizes.values()) > 4:
         assert len(programs) > 0.5 * SAMPLES

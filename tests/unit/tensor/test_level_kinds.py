@@ -8,7 +8,7 @@ from tensorwise.errors import FormatError
 from tensorwise.tensor.entries import Entries, entries_from
 from tensorwise.tensor.format import Format, coo, dia, sell
 from tensorwise.tensor.orders import ORDERS, permutation
-from tensorwise.tensor.pack import pack, pack_with_source, unpack
+from tensorwise.tensor.pack import pack, source_map, unpack
 
 TEXTS = (
     "(i,k) -> N(i) S(k)",
@@ -47,7 +47,7 @@ def same(a: Entries, b: Entries) -> bool:
 def test_unpack_is_the_inverse(text: str, shape: tuple[int, int]) -> None:
     entries, format = matrix(*shape), Format.parse(text)
     assert Format.parse(str(format)) == format
-    tensor, source = pack_with_source(entries, format)
+    tensor, source = pack(entries, format), source_map(entries, format)
     assert same(unpack(tensor, source), entries)
     assert sorted(source[source > 0]) == list(range(1, entries.nnz + 1))
     assert str(tensor)

@@ -1,0 +1,69 @@
+"""Write docs/features.md: every field of every featurizer, from the fields themselves.
+
+    python docs/field_tables.py
+
+A test compares the page with what this would write.
+"""
+
+import re
+from pathlib import Path
+
+from tensorwise.features import PATTERNS, Field
+
+HEAD = """# Features
+
+A featurizer turns a thing into numbers for a cost model: always as many, always finite, the same on every machine. Each
+number is a *field* with a name, a unit and a sentence. The featurizer's `id` changes with its version and its fields, so
+that a model is never fed numbers it was not trained on.
+
+```python
+import scipy.sparse as sp
+from tensorwise.features import MatrixPattern
+from tensorwise.tensor.entries import entries_from
+
+pattern = MatrixPattern()
+numbers = pattern.features(entries_from(sp.random_array((1000, 1000), density=0.01)))
+assert numbers.shape == (len(pattern.fields),)
+print(pattern.fields[0])
+```
+
+Counting is compiled (`toolchain/pattern.c`); without a C compiler NumPy counts the same, more slowly. Quantities that range
+widely are logarithms. `log2(x / entries)` is 0 where each entry has an x of its own: above 0 a format pads, below 0
+entries share.
+
+This page is written by `python docs/field_tables.py`.
+"""
+
+
+def table(fields: list[Field]) -> str:
+    """Return fields as a Markdown table."""
+    rows = [f"| `{field.name}` | {field.doc} | {field.unit} |" for field in fields]
+    return "\n".join(["| field | is | in |", "|---|---|---|", *rows])
+
+
+def section(name: str) -> str:
+    """Return a featurizer's tables, one a group; of groups that differ by a number, as modes do, the first."""
+    pattern = PATTERNS[name]()
+    groups: dict[str, list[Field]] = {}
+    alike: dict[str, list[str]] = {}
+    for field in pattern.fields:
+        group = field.name.split(".")[0]
+        groups.setdefault(group, []).append(field)
+        known = alike.setdefault(re.sub(r"[0-9]+", "", group), [])
+        if group not in known:
+            known.append(group)
+    about = " ".join((type(pattern).__doc__ or "").split())
+    parts = [f"## {name}, version {pattern.version}", f"{about} {len(pattern.fields)} numbers."]
+    for first, *others in alike.values():
+        more = f" (and likewise {', '.join(others)})" if others else ""
+        parts += [f"### {name}: {first}{more}", table(groups[first])]
+    return "\n\n".join(parts)
+
+
+def page() -> str:
+    """Return the text of the page."""
+    return "\n\n".join([HEAD.strip(), *(section(name) for name in PATTERNS)]) + "\n"
+
+
+if __name__ == "__main__":
+    (Path(__file__).parent / "features.md").write_text(page())

@@ -1,0 +1,79 @@
+"""Compare searches for the config that a model predicts to be cheapest (WACO's Figure 5-8); see README.md.
+
+    python experiments/waco-search/run.py MODEL [--op spmm] [--n 256] [--matrices A,B] [--methods walk,tpe] [--page]
+
+Steps that are in the result file are not repeated: after Ctrl-C the same command goes on. --page only draws.
+"""
+
+import argparse
+import json
+import sys
+import time
+import tomllib
+from dataclasses import asdict, replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from searches.methods import METHODS
+from searches.page import judge, page
+from searches.problem import Settings
+from searches.steps import Steps
+
+from benchmarks.corpus import Results, items
+from tensorwise.errors import TensorwiseError
+from tensorwise.model import load_model
+from tensorwise.model.model import describe
+
+HERE = Path(__file__).parent
+
+
+def main() -> None:
+    """Search what is left, and write the page."""
+    values = tomllib.loads((HERE / "values.toml").read_text())
+    expected = json.loads((HERE / "expected.json").read_text())
+    given = Settings(**{**values["settings"], "seeds": tuple(values["settings"]["seeds"])})
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("model", type=Path, help="folder of a trained model that embeds configs")
+    parser.add_argument("--op", default="spmm", help="that the model was trained for")
+    parser.add_argument("--n", type=int, default=256, help="columns of B; 0 for operations without")
+    parser.add_argument("--matrices", default=",".join(values["matrices"]["searched"]), help="only these")
+    parser.add_argument("--methods", default=",".join(METHODS), help="only these")
+    parser.add_argument("--configs", type=int, default=given.configs, help="in the pool")
+    parser.add_argument("--evaluations", type=int, default=given.evaluations, help="of a search")
+    parser.add_argument("--fresh", action="store_true", help="forget what the result file holds")
+    parser.add_argument("--page", action="store_true", help="only draw the page of what was found")
+    parser.add_argument("--out", type=Path, default=HERE / "results.json")
+    options = parser.parse_args()
+    settings = replace(given, configs=options.configs, evaluations=options.evaluations)
+    about = {"model": str(describe(options.model)["sha256"])[:16], "op": options.op, "n": options.n}
+    recorded = {**asdict(settings), "seeds": list(settings.seeds), **about}
+    results = Results(options.out, __doc__ or "", recorded, options.fresh)
+    if not options.page:
+        search(options, settings, values["matrices"]["drawn_for"], results)
+    results.write(*judge(results.runs, expected))
+    target = options.out.with_suffix(".html")
+    target.write_text(page(json.loads(options.out.read_text()), expected), encoding="utf-8")
+    print(f"wrote {target}")
+
+
+def search(options: argparse.Namespace, settings: Settings, drawn_for: list, results: Results) -> None:
+    """Run the steps that are left; one that fails is noted, and tried again the next time."""
+    corpus, folder = {item.name: item for item in items(2)}, options.out.with_suffix(".graph")
+    steps = Steps(load_model(options.model), folder, corpus, options.op, options.n or None, settings)
+    planned = steps.planned(drawn_for, options.matrices.split(","), options.methods.split(","))
+    results.runs = {key: run for key, run in results.runs.items() if "error" not in run}
+    for key in results.left(planned):
+        start = time.perf_counter()
+        try:
+            results.add(key, planned[key]())
+        except (TensorwiseError, MemoryError) as error:
+            results.add(key, {"error": f"{type(error).__name__}: {error}"[:500]})
+        print(f"{results.runs[key].get('error', 'done')} ({time.perf_counter() - start:.1f} s)", flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        raise SystemExit("\nstopped; the same command goes on from here") from None

@@ -1,0 +1,16 @@
+"""Features: patterns, programs and devices as numbers for cost models."""
+
+from typing import Final
+
+from tensorwise.features.featurizer import Featurizer, Field
+from tensorwise.features.matrix import MatrixPattern
+from tensorwise.features.tensor import TensorPattern
+from tensorwise.tensor.entries import Entries
+
+__all__ = ["PATTERNS", "Featurizer", "Field", "MatrixPattern", "TensorPattern"]
+
+PATTERNS: Final[dict[str, type[Featurizer[Entries]]]] = {
+    MatrixPattern.name: MatrixPattern,
+    TensorPattern.name: TensorPattern,
+}
+"""Featurizers of sparsity patterns by name: a new one is a file in this folder and a row here."""

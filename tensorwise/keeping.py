@@ -1,0 +1,135 @@
+"""Folders that keep what took long to make: a description as JSON beside arrays as safetensors, neither trusted."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar, final
+
+import numpy as np
+
+from tensorwise.errors import InputError
+from tensorwise.writing import replacing
+
+MOST_DESCRIPTION_BYTES: Final = 64 * 2**20
+"""A longer description is not read: ours are kilobytes."""
+
+T = TypeVar("T")
+
+
+@final
+@dataclass(frozen=True)
+class Keeping:
+    """The two files in which one kind of thing is kept; several kinds may share a folder.
+
+    Attributes:
+        what: the kind, in one word: the files are ``WHAT.json`` and ``WHAT.safetensors``.
+    """
+
+    what: str
+
+    @property
+    def files(self) -> tuple[str, str]:
+        """Names of the description and of the arrays."""
+        return f"{self.what}.json", f"{self.what}.safetensors"
+
+    def save(
+        self,
+        directory: str | os.PathLike[str],
+        description: Mapping[str, object],
+        arrays: Mapping[str, np.ndarray],
+    ) -> None:
+        """Write both files into ``directory`` (made if absent).
+
+        The description is written last and names the arrays' checksum: an interrupted save is noticed.
+
+        Raises:
+            InputError: the directory cannot be written.
+        """
+        from safetensors.numpy import save  # only what is saved or loaded needs it
+
+        data = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+        described = {**description, "sha256": hashlib.sha256(data).hexdigest()}
+        folder = Path(directory)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            text = json.dumps(described, indent=1, allow_nan=False).encode()
+            description_file, arrays_file = self.files
+            for name, content in ((arrays_file, data), (description_file, text)):
+                with replacing(folder / name) as file:
+                    file.write(content)
+        except OSError as error:
+            reason = error.strerror or error
+            raise InputError(f"the {self.what} cannot be saved in {folder}: {reason}") from error
+
+    def describe(self, directory: str | os.PathLike[str]) -> dict[str, object]:
+        """Return the description in ``directory``, an object with a ``kind``.
+
+        Raises:
+            InputError: there is none, or it is malformed.
+        """
+        path = Path(directory) / self.files[0]
+        try:
+            with path.open("rb") as file:
+                text = file.read(MOST_DESCRIPTION_BYTES + 1)
+        except OSError as error:
+            raise InputError(
+                f"there is no {self.what} in {Path(directory)}: {error.strerror or error}"
+            ) from error
+        try:
+            if len(text) > MOST_DESCRIPTION_BYTES:
+                raise ValueError("too long")
+            described = json.loads(text)
+            if not isinstance(described, dict) or not isinstance(described["kind"], str):
+                raise TypeError("no object with a kind")
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise InputError(
+                f"{path} does not describe a {self.what}: {error}; save the {self.what} again"
+            ) from error
+        return described
+
+    def load(
+        self,
+        directory: str | os.PathLike[str],
+        kind: str,
+        version: int,
+        make: Callable[[dict[str, object], dict[str, np.ndarray]], T],
+    ) -> T:
+        """Return what ``make`` makes of description and arrays.
+
+        Args:
+            directory: that ``save`` wrote into.
+            kind: that the description must name.
+            version: that it must name.
+            make: may raise InputError, KeyError, TypeError and ValueError for what it cannot use.
+
+        Raises:
+            InputError: a file is missing, damaged, or of another kind or version.
+        """
+        folder, described = Path(directory), self.describe(directory)
+        if described["kind"] != kind or described.get("version") != version:
+            raise InputError(
+                f"{folder} holds a {self.what} {described['kind']!r} of version {described.get('version')!r}, "
+                f"expected {kind!r} of version {version}"
+            )
+        from safetensors import SafetensorError
+        from safetensors.numpy import load
+
+        path = folder / self.files[1]
+        try:
+            data = path.read_bytes()
+            if hashlib.sha256(data).hexdigest() != described.get("sha256"):
+                raise InputError(
+                    f"{path} is damaged or belongs to another {self.what}; save the {self.what} again"
+                )
+            return make(described, load(data))
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(
+                f"the {self.what} in {folder} is damaged: {error!r}; save the {self.what} again"
+            ) from error

@@ -1,0 +1,169 @@
+"""Best-first search over a graph of configs by their predicted cost (WACO, sections 4.2.2 and 5.4).
+
+WACO walks the graph with a library made for distances whose distance is replaced by the model's predictor. Ours
+is the same walk in NumPy: what is near the cheapest configs known is predicted next, for several of them at once.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias, final
+
+import numpy as np
+
+from tensorwise.errors import InputError
+from tensorwise.search.graph import ConfigGraph
+from tensorwise.search.strategy import Strategy
+from tensorwise.space.config import Config
+from tensorwise.space.space import Space
+
+if TYPE_CHECKING:
+    from tensorwise.program.workload import Workload
+
+Score: TypeAlias = Callable[[np.ndarray], np.ndarray]
+"""Predicts what rows of a graph cost: int64, (n,) -> float64, (n,); lower is better, plus infinity for never."""
+
+BEAM: Final = 32
+"""Cheapest configs known whose neighbours are looked at."""
+WIDTH: Final = 8
+"""Of these, how many at a time: one evaluation for all their neighbours."""
+
+
+@final
+class Walk:
+    """One search over a graph, which can be taken up again.
+
+    It begins at the entry points. In each hop the cheapest configs whose neighbours were not looked at, ``width`` of
+    the cheapest ``beam``, are expanded: those of their neighbours that are new are scored in a single call. It rests
+    when the neighbours of the whole beam are known.
+
+    Args:
+        graph: where to walk.
+        score: what the search minimises.
+        allowed: whether a row may be returned; asked only for the cheapest. Rows that may not be are walked over all the
+            same: there may be good ones behind them.
+        beam: the larger it is, the more is evaluated and the less is missed.
+        width: rows expanded in a hop.
+
+    Attributes:
+        evaluated: rows that were scored.
+        hops: calls of ``score``.
+
+    Raises:
+        InputError: a beam or a width below 1.
+    """
+
+    def __init__(
+        self,
+        graph: ConfigGraph,
+        score: Score,
+        allowed: Callable[[int], bool] = lambda row: True,
+        *,
+        beam: int = BEAM,
+        width: int = WIDTH,
+    ) -> None:
+        if beam < 1 or width < 1:
+            raise InputError(f"beam and width must be at least 1, got {beam} and {width}")
+        self._graph, self._score, self._allowed = graph, score, allowed
+        self._beam, self._width = beam, width
+        self._known = np.zeros(len(graph), bool)
+        self._expanded = np.zeros(len(graph), bool)
+        self._cleared = np.zeros(len(graph), bool)  # found to be allowed
+        # What was scored and neither returned nor found to be forbidden:
+        self._rows, self._costs = np.empty(0, np.int64), np.empty(0)
+        self.evaluated = self.hops = 0
+
+    def take(self, n: int) -> np.ndarray:
+        """Return the ``n`` cheapest rows known and not taken before, cheapest first: int64; fewer if there are no more.
+
+        Raises:
+            InputError: ``n`` is negative, or ``score`` did not give a cost for each row.
+        """
+        if n < 0:
+            raise InputError(f"the number of rows to take must not be negative, got {n}")
+        if not self.hops:
+            self._evaluate(self._graph.entry_points)
+        while True:
+            self._settle(max(n, self._beam))
+            cheapest = self._cheapest(n)
+            rows: np.ndarray = self._rows[cheapest]
+            doubtful = cheapest[~self._cleared[rows]]
+            forbidden = [place for place in doubtful if not self._allowed(int(self._rows[place]))]
+            self._cleared[rows] = True
+            if not forbidden:
+                self._drop(cheapest)
+                return rows
+            self._drop(np.array(forbidden))
+
+    def _settle(self, beam: int) -> None:
+        """Hop until the neighbours of the ``beam`` cheapest rows are known."""
+        while True:
+            rows = self._rows[self._cheapest(beam)]
+            hop = rows[~self._expanded[rows]][: self._width]
+            if not len(hop):
+                return
+            self._expanded[hop] = True
+            self._evaluate(self._graph.neighbours(hop))
+
+    def _evaluate(self, rows: np.ndarray) -> None:
+        new = rows[~self._known[rows]].astype(np.int64)
+        if not len(new):
+            return
+        costs = np.asarray(self._score(new), float)
+        if costs.shape != new.shape or np.isnan(costs).any():
+            raise InputError(f"the score of {len(new)} rows must be as many numbers, got {costs!r:.80}")
+        self._known[new] = True
+        self._rows, self._costs = np.append(self._rows, new), np.append(self._costs, costs)
+        self.evaluated += len(new)
+        self.hops += 1
+
+    def _cheapest(self, n: int) -> np.ndarray:
+        """Return the places of the ``n`` cheapest rows left, cheapest first; of equals those found first."""
+        if n < len(self._costs):
+            limit = np.partition(self._costs, n)[n] if n else -np.inf
+            places = np.flatnonzero(self._costs <= limit)
+        else:
+            places = np.arange(len(self._costs))
+        order = np.argsort(self._costs[places], kind="stable")[:n]
+        return np.asarray(places[order])
+
+    def _drop(self, places: np.ndarray) -> None:
+        self._rows, self._costs = np.delete(self._rows, places), np.delete(self._costs, places)
+
+
+@final
+class GraphWalk(Strategy):
+    """Proposes the configs that a walk finds cheapest, then the next cheapest, then the rest of the space by chance.
+
+    Costs that are told change nothing: the walk goes by what is predicted.
+
+    Args:
+        graph: of configs of ``space``.
+        score: predicts what rows of the graph cost for this workload.
+
+    Raises:
+        InputError: the graph is of another space, or as for ``Strategy``.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        workload: "Workload",
+        rng: np.random.Generator,
+        *,
+        graph: ConfigGraph,
+        score: Score,
+        seeds: Sequence[Config] = (),
+    ) -> None:
+        super().__init__(space, workload, rng, seeds=seeds)
+        for config in graph.pool[:1]:
+            space.parse(config)  # one speaks for all: they are over the same params
+        self._pool = graph.pool
+        self.walk = Walk(graph, score, lambda row: space.why_not(graph.pool[row], workload) is None)
+
+    def _propose(self, n: int) -> list[Config]:
+        chosen: list[Config] = []
+        while len(chosen) < n:
+            rows = self.walk.take(n - len(chosen))
+            if not len(rows):
+                return chosen + self._draw(n - len(chosen))
+            chosen += [config for row in rows.tolist() if self._claim(config := self._pool[row])]
+        return chosen

@@ -40,6 +40,7 @@ def kendall(costs: np.ndarray, predicted: np.ndarray) -> float:
     """
     _check(costs, predicted)
     agree, apart_in_costs, apart_in_predicted = 0, 0, 0
+    costs, predicted = _ranks(costs), _ranks(predicted)  # of which differences exist, infinite costs included
     for k in range(len(costs) - 1):  # a row of pairs at a time
         a, b = np.sign(costs[k + 1 :] - costs[k]), np.sign(predicted[k + 1 :] - predicted[k])
         agree += int(a @ b)
@@ -55,7 +56,7 @@ def best_of_top(costs: np.ndarray, predicted: np.ndarray, count: int) -> float:
     Where predictions tie, all ways to take some of the tied configs count alike: the expected ratio is returned, so that
     a model that predicts nothing gains nothing from the order in which configs are listed.
     """
-    _check(np.where(np.isposinf(costs), 0.0, costs), predicted)
+    _check(costs, predicted)
     if not np.isfinite(costs).any() or count < 1:
         raise InputError(f"the best of the top {count} of {len(costs)} configs does not exist")
     best = float(costs.min())
@@ -90,8 +91,9 @@ class Quality:
     """How well one workload's configs are ranked, or the mean over workloads.
 
     Attributes:
-        spearman, kendall: rank correlations over all configs with a time.
-        fastest_spearman, fastest_kendall: over the fastest quartile.
+        spearman, kendall: rank correlations over all configs: one that was given up counts with its bound, those that
+            failed behind all others.
+        fastest_spearman, fastest_kendall: over the fastest quartile of those with a time.
         near_spearman: over those that take at most ten times as long as the best, which are harder to tell apart.
         best_of_top: number of best predicted configs that are measured -> best time of all divided by theirs. Configs
             without a time take their places.
@@ -109,29 +111,37 @@ class Quality:
     configs: int
 
 
-def quality(costs: Sequence[float] | np.ndarray, predicted: Sequence[float] | np.ndarray) -> Quality:
-    """Return how well ``predicted`` ranks the ``costs`` of one workload's configs, both of shape (configs,).
+def quality(
+    costs: Sequence[float] | np.ndarray,
+    predicted: Sequence[float] | np.ndarray,
+    timed: Sequence[bool] | np.ndarray | None = None,
+) -> Quality:
+    """Return how well ``predicted`` ranks the ``costs`` of one workload's configs, all of shape (configs,).
 
-    An infinite cost is that of a config that failed or was given up, and has no time.
+    Args:
+        costs: infinite for a config that failed.
+        predicted: scores or seconds.
+        timed: False where the cost is a lower bound, or infinite; default: where it is finite.
 
     Raises:
-        InputError: there is no config with a time, or predictions are not one finite number a config.
+        InputError: no config has a time, a cost is no number, or a prediction is not finite.
     """
     a, b = np.asarray(costs, float), np.asarray(predicted, float)
-    top = {count: best_of_top(a, b, count) for count in TOP}
-    slower, configs, timed = share_slower(a), len(a), np.isfinite(a)
-    a, b = a[timed], b[timed]
-    fastest = np.argsort(a, kind="stable")[: max(1, round(FASTEST * len(a)))]
-    near = a <= SLOW * a.min()
+    known = np.isfinite(a) if timed is None else np.asarray(timed, bool)
+    reached = np.where(known, a, np.inf)
+    top = {count: best_of_top(reached, b, count) for count in TOP}
+    exact, guess = a[known], b[known]
+    fastest = np.argsort(exact, kind="stable")[: max(1, round(FASTEST * len(exact)))]
+    near = exact <= SLOW * exact.min()
     return Quality(
         spearman(a, b),
         kendall(a, b),
-        spearman(a[fastest], b[fastest]),
-        kendall(a[fastest], b[fastest]),
-        spearman(a[near], b[near]),
+        spearman(exact[fastest], guess[fastest]),
+        kendall(exact[fastest], guess[fastest]),
+        spearman(exact[near], guess[near]),
         top,
-        slower,
-        configs,
+        share_slower(reached),
+        len(a),
     )
 
 
@@ -166,8 +176,10 @@ def _check(costs: np.ndarray, predicted: np.ndarray) -> None:
         raise InputError(
             f"expected one cost and one prediction a config, got {costs.shape} and {predicted.shape}"
         )
-    if not (np.isfinite(costs).all() and np.isfinite(predicted).all()):
-        raise InputError("costs and predictions must be finite; leave configs that failed out")
+    if not ((costs > -np.inf).all() and np.isfinite(predicted).all()):
+        raise InputError(
+            "predictions must be finite, and costs numbers, infinite only for configs that failed"
+        )
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 import numpy as np
 
-from tensorwise.model.scoring import EMBEDDING
+from tensorwise.model.scoring import BLIND, EMBEDDING
 from tensorwise.model.sites import Sites
 from tensorwise.model.sparse_convolution import SparseConvolution, mean_by_pattern
 from tensorwise.model.torch_extra import torch
@@ -37,12 +37,10 @@ class PatternNet(torch.nn.Module, abc.ABC):
 
     Attributes:
         name: its name in ``NETS``.
-        looks: whether it looks at patterns; one that does not is read by ``scoring.look``, without torch.
         widths: of the layers that the numbers pass.
     """
 
     name: ClassVar[str]
-    looks: ClassVar[bool] = True
     widths: ClassVar[tuple[int, int]] = (64, CHANNELS)
 
     def __init__(self, order: int, numbers: int, width: int) -> None:
@@ -51,6 +49,11 @@ class PatternNet(torch.nn.Module, abc.ABC):
         relu, linear, (first, second) = torch.nn.ReLU, torch.nn.Linear, self.widths
         self.shape = torch.nn.Sequential(linear(numbers, first), relu(), linear(first, second))
         self.joined = torch.nn.Sequential(linear(width + second, 256), relu(), linear(256, EMBEDDING))
+
+    @property
+    def looks(self) -> bool:
+        """Whether it looks at patterns, and not only at numbers about them."""
+        return self.name not in BLIND
 
     @abc.abstractmethod
     def prepare(self, patterns: "Sequence[Entries]", device: str = "cpu") -> Any:
@@ -105,9 +108,7 @@ class WacoNet(PatternNet):
 
 
 class _Blind(PatternNet, abc.ABC):
-    """Sees the numbers only."""
-
-    looks: ClassVar[bool] = False
+    """Sees the numbers only; its name is in ``scoring.BLIND``."""
 
     def __init__(self, order: int, numbers: int) -> None:
         super().__init__(order, numbers, 0)

@@ -5,16 +5,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, Literal, final, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, final, get_args
 
 import numpy as np
 
 from tensorwise.data.corpus import split_families
 from tensorwise.data.record import Record
 from tensorwise.errors import InputError
+from tensorwise.features import Featurizer, MatrixPattern, TensorPattern
 from tensorwise.ids import content_id
 from tensorwise.model.table import Encoded, Table
 from tensorwise.space.config import Config
+
+if TYPE_CHECKING:
+    from tensorwise.tensor.entries import Entries
 
 Loss = Literal["hinge", "ratio"]
 """What a pair of configs is taught; see ``Training``."""
@@ -28,9 +32,10 @@ class Training:
     Attributes:
         epochs: passes over the workloads, at most.
         batch: configs of a workload that are compared in a step, drawn anew each epoch.
-        learning_rate: Adam's.
+        learning_rate: Adam's; weight_decay: by how much of the rate each step shrinks all weights (AdamW).
         loss: ``hinge``: the score of a slower config should exceed that of a faster one by ``margin``, however much slower
-            it is. ``ratio``: by log2 of the ratio of their times, so that differences of scores mean something.
+            it is. ``ratio``: by log2 of the ratio of their times; and a score should be log2 of the ratio to the time of
+            the job's default config.
         margin: of the hinge; of the ratio, how far off an error ceases to count squared.
         validation: share of the families that are kept back to decide when to stop; 0 keeps none back. With a single
             family none is.
@@ -43,6 +48,7 @@ class Training:
     epochs: int = 80
     batch: int = 32
     learning_rate: float = 1e-4
+    weight_decay: float = 0.0
     loss: Loss = "hinge"
     margin: float = 1.0
     validation: float = 0.2
@@ -57,10 +63,11 @@ class Training:
                 raise InputError(f"{name} must be at least {least}, got {getattr(self, name)}")
         if self.loss not in get_args(Loss):
             raise InputError(f"loss must be one of {', '.join(get_args(Loss))}, got {self.loss!r}")
-        if not (self.learning_rate > 0 and self.margin > 0 and 0 <= self.validation < 1):
+        decays = 0 <= self.weight_decay * self.learning_rate < 1
+        if not (self.learning_rate > 0 and decays and self.margin > 0 and 0 <= self.validation < 1):
             raise InputError(
-                "learning rate and margin must be positive, and validation a share below 1; got "
-                f"{self.learning_rate}, {self.margin} and {self.validation}"
+                "learning rate and margin must be positive, weight decay times the rate and validation shares below 1; got "
+                f"{self.learning_rate}, {self.margin}, {self.weight_decay} and {self.validation}"
             )
 
 
@@ -116,10 +123,11 @@ class Group:
     Attributes:
         workload_id: whose pattern is looked at.
         family: patterns of one family are never divided between training and validation.
-        numbers: what ``shape_numbers`` says of the workload: float64.
+        numbers: what ``shape_numbers`` says of the workload, and for some networks statistics of its pattern: float64.
         configs: n encoded configs.
         seconds: float64, (n,); a lower bound where not ``exact``, infinite for a config that failed.
         exact: bool, (n,).
+        default_s: seconds that the default config took; NaN where collection noted none.
     """
 
     workload_id: str
@@ -128,6 +136,7 @@ class Group:
     configs: Encoded
     seconds: np.ndarray
     exact: np.ndarray
+    default_s: float
 
     def __len__(self) -> int:
         return len(self.seconds)
@@ -153,21 +162,28 @@ class Group:
         return signs
 
     @cached_property
-    def gap(self) -> np.ndarray:
-        """For each pair log2 of how many times longer the slower one takes: (n, n) float32.
+    def ratios(self) -> np.ndarray:
+        """log2 of each time over that of the default config, or over one second where that is not known: (n,) float32.
 
-        A bound where not both are exact. A config that failed counts as no faster than the slowest measured one.
+        A bound where not exact. A config that failed counts as no faster than the slowest measured one.
         """
         slowest = self.seconds[self.exact].max(initial=SHORTEST_S)
-        logs = np.log2(np.clip(self.seconds, SHORTEST_S, slowest))
-        gaps: np.ndarray = np.abs(logs[:, None] - logs[None, :]).astype(np.float32)
-        return gaps
+        unit = 1.0 if math.isnan(self.default_s) else self.default_s
+        ratios: np.ndarray = np.log2(np.clip(self.seconds, SHORTEST_S, slowest) / unit).astype(np.float32)
+        return ratios
 
     @cached_property
     def id(self) -> str:
         """Content id."""
         return content_id(
-            [self.workload_id, self.configs.values, *self.configs.orders, self.seconds, self.exact]
+            [
+                self.workload_id,
+                self.numbers,
+                self.configs.values,
+                *self.configs.orders,
+                self.seconds,
+                self.exact,
+            ]
         )
 
 
@@ -181,6 +197,11 @@ def shape_numbers(description: Mapping[str, Any]) -> np.ndarray:
     dense = math.prod(float(extent) for extent in description["sizes"].values()) / max(1.0, math.prod(shape))
     numbers: np.ndarray = np.log2(1 + np.array([*shape, float(description["nnz"]), dense]))
     return numbers
+
+
+def featurizer(order: int) -> "Featurizer[Entries]":
+    """Return what describes patterns of an order to the network ``statistics``."""
+    return MatrixPattern() if order == 2 else TensorPattern()
 
 
 def standardised(numbers: np.ndarray, by: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -227,7 +248,13 @@ def groups_of(records: Iterable[Record], space: str | None, table: Table) -> lis
 
 def _group(records: Mapping[Config, Sequence[Record]], table: Table) -> Group:
     first = next(iter(records.values()))[0]
-    known = [_time(of_config) for of_config in records.values()]
+    known = [time_of(of_config) for of_config in records.values()]
+    default = [
+        max(record.seconds, SHORTEST_S)
+        for of_config in records.values()
+        for record in of_config
+        if record.ok and record.provenance.get("drawn") == "default"
+    ]
     return Group(
         first.workload_id,
         str(first.provenance.get("family") or first.workload_id),
@@ -235,11 +262,12 @@ def _group(records: Mapping[Config, Sequence[Record]], table: Table) -> Group:
         table.encode(list(records)),
         np.array([seconds for seconds, _ in known]),
         np.array([exact for _, exact in known]),
+        float(np.median(default)) if default else math.nan,
     )
 
 
-def _time(records: Sequence[Record]) -> tuple[float, bool]:
-    """The median of a config's times, if there are any; else the highest lower bound."""
+def time_of(records: Sequence[Record]) -> tuple[float, bool]:
+    """Return the median of a config's times and True; where there are none, the highest lower bound and False."""
     exact = [record.seconds for record in records if record.ok]
     if exact:
         return float(np.median(exact)), True

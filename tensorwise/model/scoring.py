@@ -19,6 +19,8 @@ EMBEDDING: Final = 128
 """Length of the embedding of a pattern, and of a config's."""
 WIDTH: Final = 32
 """Numbers that stand for one choice."""
+BLIND: Final = ("numbers", "statistics")
+"""Networks that see numbers about a pattern instead of its entries; they are read without torch."""
 HEAD: Final = (2 * EMBEDDING, 128, 64, 1)
 """Widths of a predictor: both embeddings in, one score out."""
 
@@ -86,7 +88,7 @@ def score(weights: Mapping[str, Any], pattern: Any, configs: Any) -> Any:
 
 
 def look(weights: Mapping[str, Any], numbers: Any) -> Any:
-    """Return the embedding of a workload whose network sees numbers only, as that network does: (EMBEDDING,).
+    """Return the embedding of a workload as one of the networks BLIND does: (EMBEDDING,).
 
     Args:
         weights: the network's state by name, as torch names it.

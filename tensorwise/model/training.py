@@ -36,7 +36,7 @@ class Trainer:
     """One training, from its first step or its last checkpoint to its end.
 
     Args:
-        name: of the network in ``NETS``.
+        name: of the network in ``NETS``; order: of the patterns.
         table: how configs are read.
         groups: what to learn from.
         patterns: workload id -> its entries; asked again when a prepared pattern was not kept.
@@ -49,6 +49,8 @@ class Trainer:
 
     Attributes:
         history: epochs so far.
+        numbers: mean and standard deviation of the numbers about the training workloads.
+        families: those trained on, and those that decide when to stop.
 
     Raises:
         InputError: the checkpoint is damaged, or of another training.
@@ -57,6 +59,7 @@ class Trainer:
     def __init__(
         self,
         name: str,
+        order: int,
         table: Table,
         groups: Sequence[Group],
         patterns: "Callable[[str], Entries]",
@@ -69,6 +72,8 @@ class Trainer:
         self.settings, self.history = settings, list[Epoch]()
         self._checkpoint, self._progress, self._device = checkpoint, progress, device
         self._training, self._validation = divide(groups, settings.validation, settings.seed)
+        parts = {"training": self._training, "validation": self._validation}
+        self.families = {part: sorted({group.family for group in of}) for part, of in parts.items()}
         first = {key: value for key, value in asdict(settings).items() if key not in LATER}
         ids = [f"{group.id} {group.family}" for group in groups]
         self._fingerprint = content_id([name, str(heads), table.id, json.dumps(first, sort_keys=True), *ids])
@@ -76,10 +81,12 @@ class Trainer:
         numbers = np.array([group.numbers for group in self._training])
         spread = numbers.std(axis=0)
         self.numbers = {"mean": numbers.mean(axis=0), "std": np.where(spread > 0, spread, 1.0)}
-        self.net = new_net(name, len(groups[0].numbers) - 2, numbers.shape[1], settings.seed).to(device)
+        self.net = new_net(name, order, numbers.shape[1], settings.seed).to(device)
         drawn = initial(table, np.random.default_rng([settings.seed, 1]), heads)
         self._scoring = {key: torch.nn.Parameter(torch.from_numpy(a).to(device)) for key, a in drawn.items()}
-        self._adam = torch.optim.Adam(self._weights.values(), lr=settings.learning_rate)
+        self._adam = torch.optim.AdamW(
+            self._weights.values(), settings.learning_rate, weight_decay=settings.weight_decay, fused=True
+        )
         self._prepared = _Prepared(self.net, patterns, device, settings.kept_bytes)
         self._step, self._loss, self._seconds = 0, 0.0, 0.0
         self._best: dict[str, np.ndarray] = {}
@@ -160,16 +167,23 @@ class Trainer:
         """The mean loss of a pair, of each row of scores (heads, n): (heads,)."""
         order = torch.from_numpy(np.triu(group.order)).to(self._device)
         known = order.abs()
-        apart = order * (scores[:, :, None] - scores[:, None, :])
-        margin = self.settings.margin
+        apart = scores[:, :, None] - scores[:, None, :]
         if self.settings.loss == "hinge":
-            losses = torch.relu(margin - apart)
-        else:
-            missing = torch.from_numpy(group.gap).to(self._device) - apart
-            exact = torch.from_numpy(group.exact).to(self._device)
-            missing = torch.where(exact[:, None] & exact[None, :], missing.abs(), torch.relu(missing))
-            losses = torch.where(missing < margin, missing**2 / (2 * margin), missing - margin / 2)
-        return (losses * known).sum(dim=(1, 2)) / known.sum().clamp(min=1)
+            losses = torch.relu(self.settings.margin - order * apart)
+            return (losses * known).sum(dim=(1, 2)) / known.sum().clamp(min=1)
+        ratios = torch.from_numpy(group.ratios).to(self._device)
+        exact = torch.from_numpy(group.exact).to(self._device)
+        missing = order * (ratios[:, None] - ratios[None, :] - apart)
+        losses = self._off(missing, exact[:, None] & exact[None, :])
+        found = (losses * known).sum(dim=(1, 2)) / known.sum().clamp(min=1)
+        if not math.isnan(group.default_s):
+            found = found + self._off(ratios - scores, exact).mean(dim=1)
+        return found
+
+    def _off(self, missing: Any, exact: Any) -> Any:
+        """Huber's loss of what is missing; where only a bound is known, of what is missing to reach it."""
+        missing, margin = torch.where(exact, missing.abs(), torch.relu(missing)), self.settings.margin
+        return torch.where(missing < margin, missing**2 / (2 * margin), missing - margin / 2)
 
     def _end_epoch(self, seconds: float) -> None:
         loss, correlation = self._validate()
@@ -261,7 +275,7 @@ class Trainer:
                 }
                 if moments["step"] is not None:
                     self._adam.state[weight] = {
-                        name: torch.from_numpy(array.copy()).to("cpu" if name == "step" else self._device)
+                        name: torch.from_numpy(array.copy()).to(self._device)
                         for name, array in moments.items()
                         if array is not None
                     }

@@ -92,6 +92,14 @@ def test_predictions_do_not_depend_on_their_company(make: type[CostModel]) -> No
     np.testing.assert_allclose(together, alone, rtol=1e-6)
 
 
+def test_a_spread_is_not_negative_or_not_known(make: type[CostModel]) -> None:
+    model = fitted(make)
+    for configs in (CONFIGS, []):
+        spread = model.spread(W, configs, DEVICE)
+        assert (spread.shape, spread.dtype) == ((len(configs),), np.float64)
+        assert ((spread >= 0) | np.isnan(spread)).all()
+
+
 def test_seconds_are_of_the_right_size(make: type[CostModel]) -> None:
     model = fitted(make)
     if model.returns != "seconds":
@@ -118,6 +126,15 @@ def test_saved_and_loaded_it_predicts_the_same(make: type[CostModel], tmp_path: 
     for again in (make.load(tmp_path / "deep" / "model"), load_model(tmp_path / "deep" / "model")):
         assert type(again) is make
         np.testing.assert_array_equal(again.predict(W, CONFIGS, DEVICE), model.predict(W, CONFIGS, DEVICE))
+
+
+def test_the_card_is_saved_with_it(make: type[CostModel], tmp_path: Path) -> None:
+    model = fitted(make)
+    assert not model.card
+    model.card = {"metrics": {"spearman": 0.9}, "families": ["fem"]}
+    model.save(tmp_path)
+    assert load_model(tmp_path).card == model.card
+    assert not new(make).card
 
 
 def test_fitting_again_replaces_what_was_learned(make: type[CostModel]) -> None:
@@ -153,6 +170,7 @@ def test_damaged_files_are_refused(make: type[CostModel], tmp_path: Path) -> Non
         (DESCRIPTION, json.dumps({**described, "kind": "oracle"}).encode()),
         (DESCRIPTION, json.dumps({**described, "kind": 7}).encode()),
         (DESCRIPTION, json.dumps({**described, "values": []}).encode()),
+        (DESCRIPTION, json.dumps({**described, "card": 7}).encode()),
         (DESCRIPTION, json.dumps({k: v for k, v in described.items() if k != "values"}).encode()),
         (DESCRIPTION, sound[DESCRIPTION][:-20]),
         (ARRAYS, None),

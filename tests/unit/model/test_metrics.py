@@ -76,8 +76,11 @@ def test_quality_and_its_mean() -> None:
     assert mean.configs == 82
     nothing = quality(costs, np.zeros(40))
     failed = quality([1.0, 2.0, math.inf, math.inf], [3.0, 4.0, 1.0, 2.0])
-    assert (failed.spearman, failed.best_of_top[1], failed.best_of_top[10]) == (1, 0, 1)
+    assert (failed.near_spearman, failed.best_of_top[1], failed.best_of_top[10]) == (1, 0, 1)
     assert (failed.slower_than_10x, failed.configs) == (0.5, 4)
+    assert failed.spearman < 0 < failed.near_spearman
+    bound = quality([1.0, 2.0, 3.0, 20.0], [1.0, 2.0, 3.0, 4.0], [True, True, False, False])
+    assert (bound.spearman, bound.near_spearman, bound.slower_than_10x) == (1, 1, 0.5)
     assert math.isnan(nothing.spearman)
     assert 1 / 100 < nothing.best_of_top[1] < 1
 
@@ -85,8 +88,9 @@ def test_quality_and_its_mean() -> None:
 def test_what_cannot_be_judged_is_refused() -> None:
     with pytest.raises(InputError, match="one cost and one prediction"):
         quality([1.0, 2.0], [1.0])
-    with pytest.raises(InputError, match="finite"):
-        quality([1.0, math.nan], [1.0, 2.0])
+    for costs, predicted in (([1.0, math.nan], [1.0, 2.0]), ([1.0, 2.0], [1.0, math.inf])):
+        with pytest.raises(InputError, match="finite"):
+            quality(costs, predicted)
     with pytest.raises(InputError, match="does not exist"):
         quality([math.inf, math.inf], [1.0, 2.0])
     with pytest.raises(InputError, match="does not exist"):

@@ -8,7 +8,7 @@ from tensorwise.tensor.entries import Entries, entries_from
 torch = pytest.importorskip("torch")
 
 from tensorwise.model.nets import NETS, PatternNet, image, new_net  # noqa: E402  (needs torch)
-from tensorwise.model.scoring import EMBEDDING  # noqa: E402
+from tensorwise.model.scoring import BLIND, EMBEDDING, look  # noqa: E402
 
 pytestmark = [pytest.mark.usefixtures("one_torch_thread"), pytest.mark.parametrize("name", NETS)]
 
@@ -67,7 +67,18 @@ def test_prepared_says_its_bytes(name: str) -> None:
     net = new_net(name, 2, 4, seed=0)
     prepared = net.prepare([pattern((50, 50), 200)])
     net(prepared, torch.zeros(1, 4))
-    assert prepared.nbytes > 0 or name == "numbers"
+    assert prepared.nbytes > 0 or not net.looks
+
+
+def test_blind_ones_are_read_by_numpy(name: str) -> None:
+    net = new_net(name, 2, 9, seed=0)
+    assert net.looks == (name not in BLIND)
+    if not net.looks:
+        numbers = np.random.default_rng(0).standard_normal(9).astype(np.float32)
+        with torch.no_grad():
+            expected = net(torch.empty((1, 0)), torch.from_numpy(numbers[None]))[0].numpy()
+        weights = {key: weight.numpy() for key, weight in net.state_dict().items()}
+        np.testing.assert_allclose(look(weights, numbers), expected, rtol=1e-4, atol=1e-6)
 
 
 def test_an_image_counts(name: str) -> None:

@@ -261,7 +261,7 @@ def test_training_stops_when_validation_no_longer_improves() -> None:
 
 
 @needs_torch
-@pytest.mark.parametrize("net", ["numbers", "dense", "resnet"])
+@pytest.mark.parametrize("net", ["statistics", "numbers", "dense", "resnet"])
 def test_other_networks_train_too(net: str) -> None:
     records, patterns = garden(4)
     model = RankingModel(TINY, patterns.__getitem__, net=net, training=replace(FAST, epochs=3))
@@ -270,9 +270,38 @@ def test_other_networks_train_too(net: str) -> None:
 
 
 @needs_torch
-def test_scores_may_say_how_many_times_slower(tmp_path: Path) -> None:
-    """Taught ratios, scores differ by log2 of the ratio of times, and heads say how sure that is."""
+def test_statistics_tell_patterns_of_the_same_shape_apart(tmp_path: Path) -> None:
     records, patterns = garden(12)
+    model = RankingModel(TINY, patterns.__getitem__, net="statistics", training=FAST)
+    model.fit(records)
+    found = []
+    for seed in range(100, 106):
+        w = toy((scattered if seed % 2 else blocked)(seed))
+        configs = list(TINY.enumerate(w))
+        found.append(quality([cost(w, config) for config in configs], model.predict(w, configs, DEVICE)))
+    assert mean_quality(found).spearman > 0.8
+    assert np.isnan(model.spread(w, configs, DEVICE)).all()
+    values, arrays = model.state()
+    assert values["families"] == model.families
+    with pytest.raises(InputError, match="other statistics"):
+        RankingModel.from_state({**values, "features": "before"}, arrays)
+    spoiled = {name: array for name, array in arrays.items() if name != "net.joined.0.weight"}
+    with pytest.raises(InputError, match="do not fit"):
+        RankingModel.from_state(values, spoiled).embed_pattern(w)
+
+
+@needs_torch
+def test_scores_may_say_how_many_times_slower(tmp_path: Path) -> None:
+    """Taught ratios, scores are log2 of the ratio to the default config's time, and heads say how sure that is."""
+    records, patterns = garden(12)
+    default = TINY.default(toy(scattered(0)))
+    records = [
+        replace(
+            record,
+            provenance={**record.provenance, "drawn": "default" if record.config == default else "random"},
+        )
+        for record in records
+    ]
     settings = replace(FAST, loss="ratio", epochs=60)
     model = RankingModel(TINY, patterns.__getitem__, training=settings, heads=3)
     model.fit(records)
@@ -280,13 +309,14 @@ def test_scores_may_say_how_many_times_slower(tmp_path: Path) -> None:
     configs = list(TINY.enumerate(w))
     true = np.log2([cost(w, config) for config in configs])
     pattern, embedded = model.embed_pattern(w), model.embed_configs(configs)
-    error = model.score(pattern, embedded) - true
+    error = model.score(pattern, embedded) - (true - np.log2(cost(w, default)))
     assert np.std(error) < 0.5 * np.std(true)
-    assert (model.spread(pattern, embedded) > 0).all()
+    assert abs(error.mean()) < np.std(true)
+    assert (model.spread(w, configs, DEVICE) > 0).all()
     model.save(tmp_path)
     again = load_model(tmp_path)
     assert isinstance(again, RankingModel)
-    np.testing.assert_array_equal(again.spread(pattern, embedded), model.spread(pattern, embedded))
+    np.testing.assert_array_equal(again.spread(w, configs, DEVICE), model.spread(w, configs, DEVICE))
     with pytest.raises(InputError, match="at least one head"):
         RankingModel(TINY, heads=0)
 
@@ -320,8 +350,7 @@ def test_groups_and_their_pairs() -> None:
     (group,) = groups_of(given, "tiny", Table.of(TINY))
     assert group.family == "f"
     assert group.order.tolist() == [[0, 1, 0, 1], [-1, 0, -1, -1], [0, 1, 0, 0], [-1, 1, 0, 0]]
-    gap = math.log2(3 / 2)
-    np.testing.assert_allclose(group.gap[0], [0, math.log2(3), gap, gap], rtol=1e-6)
+    np.testing.assert_allclose(group.ratios, np.log2(times), rtol=1e-6)
     with pytest.raises(InputError, match="no two records of space 'garden'"):
         groups_of(given, "garden", Table.of(GARDEN))
     with pytest.raises(InputError, match="no two records"):
@@ -336,7 +365,10 @@ def test_what_failed_is_slower_than_what_did_not() -> None:
     failed = replace(records[2], status="crash", seconds=math.inf)
     (group,) = groups_of([*given, failed], "tiny", Table.of(TINY))
     assert group.order.tolist() == [[0, -1, -1], [1, 0, -1], [1, 1, 0]]
-    assert group.gap.tolist() == [[0, 2, 2], [2, 0, 0], [2, 0, 0]]
+    assert group.ratios.tolist() == [0, 2, 2]
+    anchors = [replace(given[0], seconds=s, provenance={"drawn": "default"}) for s in (2.0, 2.0, 8.0)]
+    (group,) = groups_of([*given, failed, *anchors], "tiny", Table.of(TINY))
+    assert (group.default_s, group.ratios.tolist()) == (2.0, [0, 1, 1])
     lost = replace(failed, provenance={"lost": True})
     assert len(groups_of([*given, lost], "tiny", Table.of(TINY))[0]) == 2
 

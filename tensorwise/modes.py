@@ -65,7 +65,7 @@ def tune_modes(
     memory_bytes: int | None = None,
     budget_s: float | None = None,
     trials: int | None = None,
-    calls: float | None = None,
+    expected_calls: float | None = None,
     threads: int | None = None,
     strategy: str = "genetic",
     dtype: Any = None,
@@ -86,7 +86,7 @@ def tune_modes(
             limit). Entries, factors and results come besides.
         budget_s: wall seconds for all of it (default 30 a mode, unlimited when ``trials`` is given).
         trials: most candidates to try for a mode by itself, and as many again with each tensor that modes may share.
-        calls: how often every mode will be called; then conversion counts, of each stored tensor once.
+        expected_calls: how often every mode will be called; then conversion counts, of each stored tensor once.
         threads: threads of a call (default: what this process may use).
         strategy: a name of ``tensorwise.search.STRATEGIES``.
         dtype: float32, float64, float16 or bfloat16, for tensor and factors; default A's own.
@@ -104,7 +104,7 @@ def tune_modes(
         InputError: the tensor or an argument is not usable, the factors do not fit into memory, or no way was found
             to store the tensor within ``memory_bytes``.
     """
-    check_limits(budget_s, trials, calls, strategy)
+    check_limits(budget_s, trials, expected_calls, strategy)
     if memory_bytes is not None and (
         isinstance(memory_bytes, bool) or not isinstance(memory_bytes, int) or memory_bytes < 1
     ):
@@ -121,7 +121,7 @@ def tune_modes(
     budget = budget_s if budget_s is not None else (MODE_S * entries.order if trials is None else math.inf)
     with CpuDevice(threads, seed=seed) as device:
         run = _Modes(
-            works, device, start, budget, memory_bytes, trials, calls, strategy, store, seed, progress, observe
+            works, device, start, budget, memory_bytes, trials, expected_calls, strategy, store, seed, progress, observe
         )  # fmt: skip
         return run.tune()
 

@@ -23,11 +23,16 @@ from tensorwise.space.config import Config
 from tensorwise.space.cpu import CpuSpace, cpu_space
 from tensorwise.space.portfolio import portfolio
 from tensorwise.toolchain.compiler import find_compiler
+from tensorwise.worth import Prospect, worth_s
 
 SEARCH_SHARE: Final = 0.65
 """Share of the budget for the search; the rest is for rounds, which decide."""
 BATCH: Final = 8
 """Configs asked for at a time: one compilation, one child of the worker."""
+SPREAD: Final = 0.4
+"""Standard deviation of the logarithm of the times of candidates, before any was measured ..."""
+PRIOR: Final = 16
+"""... which counts for as much as so many of them."""
 REMEMBERED: Final = 4
 """Configs that were the fastest in earlier tunings of the same workload, and are tried first."""
 
@@ -46,7 +51,7 @@ def check_limits(budget_s: float | None, trials: int | None, calls: float | None
     if strategy not in STRATEGIES:
         raise InputError(f"unknown strategy {strategy!r}; known: {', '.join(STRATEGIES)}")
     if calls is not None and not calls > 0:
-        raise InputError(f"calls must be positive, got {calls}")
+        raise InputError(f"expected_calls must be positive, got {calls}")
 
 
 class Search:
@@ -83,6 +88,7 @@ class Search:
         self.store = self._open(store)
         self.libraries: dict[str, Measurement] = {}
         self.worker_lost = False
+        self._begun = 0.0  # seconds before the first candidate
 
     def _open(self, store: Store | bool) -> Store | None:
         if isinstance(store, Store):
@@ -131,6 +137,7 @@ class Search:
                     "include converting dense operands and results at every call"
                 )
             find_compiler()
+            self._begun = self.spent()
             seeds = [*starts, *self._remembered(), *portfolio(self.space, self.work)]
             search = STRATEGIES[strategy](self.space, self.work, rng, seeds=list(dict.fromkeys(seeds)))
             while not self._search_is_over():
@@ -152,7 +159,30 @@ class Search:
         if self.most_trials is not None and len(self.trials) >= self.most_trials:
             return True
         # However large the operand, the default program gets its chance.
-        return bool(self.trials) and self.spent() >= SEARCH_SHARE * self.budget_s
+        if not self.trials:
+            return False
+        return self.spent() >= SEARCH_SHARE * self.budget_s or not self._pays()
+
+    def _pays(self) -> bool:
+        """Whether another candidate is expected to save more than it costs; so it is where calls are not known.
+
+        Its time is expected to be like that of the candidates so far. Those that are tried first resemble each other,
+        so that a spread as usual counts beside what they show.
+        """
+        if self.calls is None or self.most_trials is not None:
+            return True
+        tried = [trial.measurement for trial in self.trials if math.isfinite(trial.measurement.seconds)]
+        known = [m for m in (*tried, *self.libraries.values()) if m.ok]
+        if len(self.trials) < BATCH or not tried or not known:
+            return True
+        logs = np.log([max(m.seconds, 1e-12) for m in tried])
+        spread = math.sqrt((PRIOR * SPREAD**2 + logs.var() * len(logs)) / (PRIOR + len(logs)))
+        price_s = (self.spent() - self._begun) / len(self.trials)
+        another = Prospect(
+            math.exp(logs.mean()), spread, float(np.median([m.conversion_s for m in tried])), price_s
+        )
+        best = min(known, key=self.cost)
+        return worth_s(another, Prospect(best.seconds, conversion_s=best.conversion_s), self.calls) > 0
 
     def _measure(self, configs: Sequence[Config]) -> Iterator[Measurement]:
         """Measure, remember and yield; fewer than asked for when the time is up."""

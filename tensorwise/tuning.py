@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tensorwise.at_once import at_once
 from tensorwise.data.store import Store
 from tensorwise.device.cpu import CpuDevice, Rounds
 from tensorwise.device.device import Measurement
@@ -44,7 +45,7 @@ def tune(
     mode: int = 0,
     budget_s: float | None = None,
     trials: int | None = None,
-    calls: float | None = None,
+    expected_calls: float | None = None,
     threads: int | None = None,
     strategy: str = "genetic",
     dtype: Any = None,
@@ -63,7 +64,9 @@ def tune(
         mode: output mode of MTTKRP.
         budget_s: wall seconds for all of it (default 30, unlimited when ``trials`` is given).
         trials: most candidates to try.
-        calls: how often the operator will be called; then conversion counts against a format.
+        expected_calls: how often the operator will be called. Then what is spent once counts, too, conversion above all, and
+            the search ends when another candidate is not worth measuring; where calls are few, there is none.
+            With ``trials``, so many are tried all the same.
         threads: threads of a call (default: what this process may use).
         strategy: a name of ``tensorwise.search.STRATEGIES``.
         dtype: float32, float64, float16 or bfloat16, for all operands; default A's own. A dict names the dtype of
@@ -81,7 +84,7 @@ def tune(
         InputError: the operand, the operation or an argument is not usable, or the dense operands and the
             output do not fit into memory.
     """
-    check_limits(budget_s, trials, calls, strategy)
+    check_limits(budget_s, trials, expected_calls, strategy)
     start = time.perf_counter()
     dtypes = dict(dtype) if isinstance(dtype, Mapping) else {"A": dtype}
     entries = entries_from(A, dtypes.pop("A", None))
@@ -89,7 +92,9 @@ def tune(
     work.check_memory(*work.dense, work.assignment.output.tensor)
     budget = budget_s if budget_s is not None else (30.0 if trials is None else math.inf)
     with CpuDevice(threads, seed=seed) as device:
-        search = Search(work, device, start, budget, trials, calls, store, progress, observe)
+        search = Search(work, device, start, budget, trials, expected_calls, store, progress, observe)
+        if (operator := at_once(search)) is not None:
+            return operator
         search.run(strategy, np.random.default_rng(seed))
         return _Decision(search).made()
 

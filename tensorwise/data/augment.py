@@ -1,11 +1,17 @@
 """Augmentation: more patterns from real ones, as WACO's data set has them (section 4.1.3).
 
 The paper resizes real matrices arbitrarily and makes each region that has an entry dense with a random block size
-(its published names are ``NAME_RxC_n`` with R and C among 1, 2, 4, 8 and 16). For tensors it refers to another
-paper's construction; here the same two steps run over all modes, whatever the order.
+(its published names are ``NAME_RxC_n`` with R and C among 1, 2, 4, 8 and 16).
 
-An augmentation is a text such as ``4x2-1000x800-7``: block, shape, seed. Together with the original it gives the same
-pattern on every machine and with every version of NumPy, so that a name is all that has to be kept.
+For tensors, of which there are few, it follows SpTFS (SC'20), whose published generator makes them of two real
+matrices: an entry of one becomes a fibre along a third mode, and from the other come that mode's extent and, as the
+mean of its rows, the number of entries in a fibre, at random places. Here a matrix is its own partner, so that one
+file is all that a pattern needs. What became a tensor, as what is one, is then resized and made dense in blocks along
+all its modes.
+
+An augmentation is a text such as ``4x2-1000x800-7``: block, shape, seed; with fibres of 3 entries
+``4x2x1-1000x800x500-7-3``. Together with the original it gives the same pattern on every machine and with every
+version of NumPy, so that a name is all that has to be kept.
 """
 
 import math
@@ -37,7 +43,8 @@ class Augmentation:
     Attributes:
         block: extent of a dense block along each mode, at least 1.
         shape: size of each mode afterwards, at least 1.
-        seed: below 2**32; says where an entry goes when its mode becomes longer.
+        seed: below 2**32; says where an entry goes when its mode becomes longer, and where a fibre's entries are.
+        fibre: entries that each entry becomes first, along a new last mode; fewer where two meet. 0: no new mode.
 
     >>> Augmentation.parse("2x2-4x6-0").shape
     (4, 6)
@@ -47,22 +54,31 @@ class Augmentation:
            [0, 0, 1, 1],
            [0, 0, 0, 0],
            [0, 0, 0, 0]])
+    >>> Augmentation.parse("1x1x1-2x2x500-0-3").apply(pattern).nnz
+    3
     """
 
     block: tuple[int, ...]
     shape: tuple[int, ...]
     seed: int = 0
+    fibre: int = 0
 
     def __post_init__(self) -> None:
-        fits = len(self.block) == len(self.shape) >= 2 and min(*self.block, *self.shape) >= 1
-        if not (fits and 0 <= self.seed < 2**32):
+        fits = len(self.block) == len(self.shape) and self.order >= 2 and min(*self.block, *self.shape) >= 1
+        if not (fits and 0 <= self.seed < 2**32 and self.fibre >= 0):
             raise InputError(
-                "an augmentation has a block and a shape of two or more positive extents, and a seed below 2**32, "
-                f"got {self.block}, {self.shape}, {self.seed}"
+                "an augmentation has a block and a shape of two or more positive extents (of three or more with "
+                f"fibres) and a seed below 2**32, got {self.block}, {self.shape}, {self.seed}, {self.fibre}"
             )
 
+    @property
+    def order(self) -> int:
+        """Number of modes of the patterns that it takes."""
+        return len(self.shape) - (self.fibre > 0)
+
     def __str__(self) -> str:
-        return f"{'x'.join(map(str, self.block))}-{'x'.join(map(str, self.shape))}-{self.seed}"
+        text = f"{'x'.join(map(str, self.block))}-{'x'.join(map(str, self.shape))}-{self.seed}"
+        return f"{text}-{self.fibre}" if self.fibre else text
 
     @classmethod
     def parse(cls, text: str) -> "Augmentation":
@@ -71,12 +87,12 @@ class Augmentation:
         Raises:
             InputError: the text is no augmentation.
         """
-        if not re.fullmatch(r"\d+(x\d+)+-\d+(x\d+)+-\d+", text, re.ASCII) or len(text) > 200:
+        if not re.fullmatch(r"\d+(x\d+)+-\d+(x\d+)+-\d+(-\d+)?", text, re.ASCII) or len(text) > 200:
             raise InputError(
                 f"{text[:80]!r} is no augmentation; expected block, shape and seed, such as 4x2-1000x800-7"
             )
-        block, shape, seed = text.split("-")
-        return cls(tuple(map(int, block.split("x"))), tuple(map(int, shape.split("x"))), int(seed))
+        block, shape, *numbers = text.split("-")
+        return cls(tuple(map(int, block.split("x"))), tuple(map(int, shape.split("x"))), *map(int, numbers))
 
     @classmethod
     def draw(
@@ -85,12 +101,22 @@ class Augmentation:
         nnz: int,
         rng: np.random.Generator,
         most_entries: int = MOST_ENTRIES,
+        *,
+        fibres: bool = False,
     ) -> "Augmentation":
         """Draw an augmentation for a pattern of ``shape`` with ``nnz`` entries.
 
         Half of them resize all modes by one factor, so that what is square stays square. The block is the largest
         of those drawn with which the entries, were they all apart, are no more than ``most_entries``.
+
+        With ``fibres`` a mode is added. It is as long as the last, resized as the others are; a fibre has as many
+        entries as a row has on the average, times a factor as of a resizing, and within ``most_entries``.
         """
+        fibre = 0
+        if fibres:
+            mean = nnz / max(shape[0], 1) * FACTOR ** rng.uniform(-1, 1)
+            fibre = max(1, min(round(mean), most_entries // max(nnz, 1)))
+            shape, nnz = (*shape, shape[-1]), nnz * fibre
         common = rng.uniform(-1, 1)
         own = rng.uniform(-1, 1, len(shape))
         factors = FACTOR ** (np.full(len(shape), common) if rng.random() < 0.5 else own)
@@ -98,7 +124,7 @@ class Augmentation:
         while max(block) > 1 and nnz * math.prod(block) > most_entries:
             block[block.index(max(block))] //= 2
         resized = (min(MOST_EXTENT, max(1, round(n * f))) for n, f in zip(shape, factors, strict=True))
-        return cls(tuple(block), tuple(resized), int(rng.integers(2**32)))
+        return cls(tuple(block), tuple(resized), int(rng.integers(2**32)), fibre)
 
     def apply(self, entries: Entries) -> Entries:
         """Return the augmented pattern: float32 values, all of them ones.
@@ -109,11 +135,14 @@ class Augmentation:
         Raises:
             InputError: the order is another one, or there are more than MOST_ENTRIES entries afterwards.
         """
-        if entries.order != len(self.shape):
+        if entries.order != self.order:
             raise InputError(
-                f"the augmentation {self} is for order {len(self.shape)}; this pattern has order {entries.order} "
+                f"the augmentation {self} is for order {self.order}; this pattern has order {entries.order} "
                 f"and shape {entries.shape}"
             )
+        if self.fibre:
+            self._check(max(entries.nnz, 1) * self.fibre)
+            entries = _with_fibres(entries, self.fibre, self.shape[-1], self.seed)
         grid = [-(-extent // side) for extent, side in zip(self.shape, self.block, strict=True)]
         noise = _noise(entries.coordinates, self.seed)
         cells = []
@@ -123,11 +152,7 @@ class Augmentation:
             room = np.maximum(end - low, 1).astype(np.uint64)
             cells.append(low + (_mixed(noise + np.uint64(mode)) % room).astype(np.int64))
         met = _ones(grid, cells)
-        if met.nnz * math.prod(self.block) > MOST_ENTRIES:
-            raise InputError(
-                f"the augmentation {self} gives up to {met.nnz * math.prod(self.block)} entries, more than "
-                f"{MOST_ENTRIES}; choose a smaller block"
-            )
+        self._check(met.nnz * math.prod(self.block))
         inside = np.indices(self.block).reshape(len(self.block), 1, -1)
         spread = [
             (side * cell.astype(np.int64)[:, None] + offset).ravel()
@@ -138,10 +163,25 @@ class Augmentation:
         )
         return _ones(self.shape, [place[kept] for place in spread])
 
+    def _check(self, entries: int) -> None:
+        if entries > MOST_ENTRIES:
+            raise InputError(
+                f"the augmentation {self} gives up to {entries} entries, more than {MOST_ENTRIES}; "
+                f"choose a smaller block{' or shorter fibres' if self.fibre else ''}"
+            )
+
 
 def _ones(shape: Sequence[int], coordinates: Sequence[np.ndarray]) -> Entries:
     merged = entries_from((tuple(shape), tuple(coordinates), np.ones(len(coordinates[0]), np.float32)))
     return merged.with_values(np.ones(merged.nnz, np.float32))
+
+
+def _with_fibres(entries: Entries, fibre: int, extent: int, seed: int) -> Entries:
+    """Give each entry ``fibre`` entries at random places of a new last mode; those that meet become one."""
+    noise = np.repeat(_noise(entries.coordinates, seed), fibre)
+    places = _mixed(noise + np.tile(np.arange(fibre, dtype=np.uint64), entries.nnz)) % np.uint64(extent)
+    kept = [np.repeat(array, fibre) for array in entries.coordinates]
+    return _ones((*entries.shape, extent), [*kept, places.astype(np.int64)])
 
 
 def _noise(coordinates: Sequence[np.ndarray], seed: int) -> np.ndarray:

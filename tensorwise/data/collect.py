@@ -13,14 +13,21 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import Final, final
 
+from tensorwise.data.dask import DaskExecutor
 from tensorwise.data.executors import Executor, LocalExecutor, explain, outcome
 from tensorwise.data.job import Job
+from tensorwise.data.ray import RayExecutor
 from tensorwise.data.record import Record
 from tensorwise.data.spool import SpoolExecutor
 from tensorwise.data.store import Store, exclusive
 from tensorwise.errors import StoreError, TensorwiseError
 
-EXECUTORS: Final[dict[str, type[Executor]]] = {"local": LocalExecutor, "spool": SpoolExecutor}
+EXECUTORS: Final[dict[str, type[Executor]]] = {
+    "local": LocalExecutor,
+    "spool": SpoolExecutor,
+    "ray": RayExecutor,
+    "dask": DaskExecutor,
+}
 """Executors by name."""
 _TICK_S: Final = 0.5
 

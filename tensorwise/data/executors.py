@@ -1,7 +1,8 @@
 """Executors: where jobs are run. The smallest thing shaped like ``concurrent.futures``: submit, shutdown, a Future.
 
 ``local`` runs them on this machine, in processes of their own. ``spool`` writes them into a folder, from which other
-machines take them (``spool.py``). No port is opened. Another kind is a leaf file and a row of EXECUTORS (``collect.py``).
+machines take them (``spool.py``). No port is opened; only a cluster, where one is asked for, does (``cluster.py``).
+Another kind is a leaf file and a row of EXECUTORS (``collect.py``).
 """
 
 import abc

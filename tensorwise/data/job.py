@@ -125,7 +125,8 @@ class Job:
         if self.variant:
             rng = np.random.default_rng([int(self.digest, 16), self.variant, self.seed])
             most = min(MOST_ENTRIES, self.most_terms // (self.n or 1))
-            change = Augmentation.draw(entries.shape, entries.nnz, rng, most)
+            fibres = not _takes(self.op, entries.order)
+            change = Augmentation.draw(entries.shape, entries.nnz, rng, most, fibres=fibres)
             entries, name = change.apply(entries), f"{name}~{change}"
         work = workload(self.op, entries, n=self.n, mode=self.mode)
         if work.terms > self.most_terms:
@@ -148,6 +149,7 @@ def plan(
     ops: Sequence[str],
     *,
     n: Sequence[int] = (),
+    modes: Sequence[int] = (0,),
     threads: Sequence[int] = (1,),
     variants: int = 0,
     most_terms: int = MOST_TERMS,
@@ -157,9 +159,11 @@ def plan(
     """Return the jobs, shuffled, so that the first few are as good a sample as any: the same list every time.
 
     Args:
-        patterns: those whose order does not suit an operation are left out of it.
+        patterns: those whose order does not suit an operation are left out of it, but for matrices and an operation
+            on tensors: augmented ones become tensors (see ``augment``).
         ops: names of operations.
         n: extents of the dense-only index, for operations that have one; default 64, from order 3 on 16.
+        modes: output modes of MTTKRP; a tensor is left out of those that it does not have.
         threads: threads of a call; a job each.
         variants: augmented patterns made of each.
         most_terms: larger workloads are left out where the pattern's size is known.
@@ -175,15 +179,21 @@ def plan(
             raise InputError(f"unknown operation {op!r}; known: {', '.join([*NAMED, 'mttkrp'])}")
     for pattern in patterns:
         for op in dict.fromkeys(ops):
-            for extent in _extents(op, pattern.order, n):
+            as_it_is = _takes(op, pattern.order)
+            order = pattern.order + (not as_it_is)
+            if not _takes(op, order):
+                continue
+            for extent in _extents(op, order, n):
                 if (pattern.nnz or 0) * (extent or 1) > most_terms:
                     continue
                 jobs += [
                     Job(
-                        pattern.name, str(pattern.path), pattern.digest, pattern.family, op, extent,
+                        pattern.name, str(pattern.path), pattern.digest, pattern.family, op, extent, mode,
                         variant=variant, threads=count, most_terms=most_terms, seed=seed, **settings,
                     )
-                    for variant in range(variants + 1)
+                    for mode in (dict.fromkeys(modes) if op == "mttkrp" else (0,))
+                    if mode < order
+                    for variant in range(0 if as_it_is else 1, variants + 1)
                     for count in threads
                 ]  # fmt: skip
     if not jobs:
@@ -194,14 +204,16 @@ def plan(
     return [jobs[int(place)] for place in np.random.default_rng(seed).permutation(len(jobs))]
 
 
+def _takes(op: str, order: int) -> bool:
+    """Whether an operation takes patterns of ``order``."""
+    if op == "mttkrp":
+        return 3 <= order <= 5
+    return len(Einsum.parse(NAMED[op]).single.access("A").indices) == order
+
+
 def _extents(op: str, order: int, n: Sequence[int]) -> Sequence[int | None]:
-    """The dense-only extents to try; none where the operation takes tensors of another order."""
-    if op == "mttkrp" and not 3 <= order <= 5:
-        return ()
+    """The dense-only extents to try."""
     assignment = Einsum.parse(mttkrp(order) if op == "mttkrp" else NAMED[op]).single
-    stored = assignment.access("A").indices
-    if len(stored) != order:
-        return ()
-    if set(stored) == set(assignment.indices):
+    if set(assignment.access("A").indices) == set(assignment.indices):
         return (None,)
     return tuple(dict.fromkeys(n)) or (64 if order == 2 else 16,)

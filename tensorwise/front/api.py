@@ -30,7 +30,7 @@ def tune(
     mode: int = 0,
     budget_s: float | None = None,
     trials: int | None = None,
-    calls: float | None = None,
+    expected_calls: float | None = None,
     threads: int | None = None,
     strategy: str = "genetic",
     dtype: Any = None,
@@ -50,7 +50,9 @@ def tune(
         mode: output mode of MTTKRP.
         budget_s: wall seconds for all of it (default 30, unlimited when ``trials`` is given).
         trials: most candidates to try.
-        calls: how often the operator will be called; then conversion counts against a format.
+        expected_calls: how often the operator will be called. Then what is spent once counts, too, conversion above all, and
+            the search ends when another candidate is not worth measuring; where calls are few, there is none.
+            With ``trials``, so many are tried all the same.
         threads: threads of a call (default: what this process may use).
         strategy: a name of ``tensorwise.search.STRATEGIES``.
         dtype: float32, float64, float16 or bfloat16, for all operands; default A's own. A dict names the dtype of
@@ -75,7 +77,7 @@ def tune(
 
         check_writable(report)  # before the work is done
     operator = _tune(
-        A, op, n=n, mode=mode, budget_s=budget_s, trials=trials, calls=calls, threads=threads,
+        A, op, n=n, mode=mode, budget_s=budget_s, trials=trials, expected_calls=expected_calls, threads=threads,
         strategy=strategy, dtype=dtype, store=store, seed=seed, progress=progress, observe=observe,
     )  # fmt: skip
     if report is not None:

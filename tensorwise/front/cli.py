@@ -85,8 +85,9 @@ def tune(
         ),
     ] = None,
     trials: Annotated[int | None, typer.Option("--trials", min=0, help="Most candidates to try.")] = None,
-    calls: Annotated[
-        float | None, typer.Option("--calls", help="How often it will be called: then conversion counts.")
+    expected_calls: Annotated[
+        float | None,
+        typer.Option("--expected-calls", help="How often it will be called: then what is spent once counts."),
     ] = None,
     strategy: Annotated[str, typer.Option("--strategy", help=f"How to search: {STRATEGIES}.")] = "genetic",
     dtype: Dtype = "float32",
@@ -124,8 +125,8 @@ def tune(
 
         with progress_bar("tuning") as progress:
             sweep = tune_modes(
-                entries, n=n, memory_bytes=memory_bytes, budget_s=budget, trials=trials, calls=calls, threads=threads,
-                strategy=strategy, store=home, seed=seed, progress=progress,
+                entries, n=n, memory_bytes=memory_bytes, budget_s=budget, trials=trials,
+                expected_calls=expected_calls, threads=threads, strategy=strategy, store=home, seed=seed, progress=progress,
                 observe=_Candidates() if json else None,
             )  # fmt: skip
         _refuse_empty(sweep.result.verified, sweep.result.notes)
@@ -136,7 +137,7 @@ def tune(
         return
     with progress_bar("tuning") as progress:
         operator = search(
-            entries, op, n=n, mode=mode, budget_s=budget, trials=trials, calls=calls, threads=threads,
+            entries, op, n=n, mode=mode, budget_s=budget, trials=trials, expected_calls=expected_calls, threads=threads,
             strategy=strategy, store=home, seed=seed, progress=progress,
             observe=_Candidates() if json else None,
         )  # fmt: skip

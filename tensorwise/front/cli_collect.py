@@ -4,7 +4,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tensorwise.data.job import Job
     from tensorwise.data.spool import Spool
 
+CLUSTERS: Final = ("ray", "dask")
+"""Executors that open ports."""
 Progress = Callable[[str, float], None] | None
 """What a progress bar takes; None where there is no terminal."""
 
@@ -33,13 +35,19 @@ Ops = Annotated[
 Extents = Annotated[
     list[int] | None, typer.Option("--n", min=1, help="Dense extent (64; rank 16); may be repeated.")
 ]
+Modes = Annotated[
+    list[int] | None, typer.Option("--mode", min=0, help="Output mode of mttkrp (0); may be repeated.")
+]
 ThreadCounts = Annotated[
     list[int] | None,
     typer.Option("--threads", min=1, max=1024, help="Threads of a call; may be repeated; default: all."),
 ]
 Samples = Annotated[int, typer.Option("--samples", min=1, help="Configs tried on each pattern.")]
 Variants = Annotated[
-    int, typer.Option("--augment", min=0, help="Resized and densified variants of each pattern.")
+    int,
+    typer.Option(
+        "--augment", min=0, help="Resized and densified variants of each pattern, of matrices also tensors."
+    ),
 ]
 SampleSeconds = Annotated[
     float, typer.Option("--budget-per-sample", help="Seconds after which one that packs or starts is killed.")
@@ -51,6 +59,13 @@ MostTerms = Annotated[
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Of order, augmentation and configs.")]
 DeviceName = Annotated[str, typer.Option("--device", help="cpu; or null: a formula, to try out a plan.")]
 StorePath = Annotated[Path | None, typer.Option("--store", help="The store's file; default: the user's.")]
+ExecutorName = Annotated[
+    str, typer.Option("--executor", help="What runs jobs: local processes; ray or dask, which open ports.")
+]
+Address = Annotated[
+    str | None,
+    typer.Option("--address", help="Of a running cluster; default: one is started on 127.0.0.1."),
+]
 SpoolFolder = Annotated[
     Path | None, typer.Option("--spool", help="A folder through which other machines collect.")
 ]
@@ -72,6 +87,7 @@ def collect(
     sources: Sources = None,
     op: Ops = None,
     n: Extents = None,
+    mode: Modes = None,
     threads: ThreadCounts = None,
     samples: Samples = 100,
     augment: Variants = 0,
@@ -81,6 +97,8 @@ def collect(
     seed: Seed = 0,
     device: DeviceName = "cpu",
     store: StorePath = None,
+    executor: ExecutorName = "local",
+    address: Address = None,
     spool: SpoolFolder = None,
     worker: Worker = None,
     gather: Annotated[
@@ -100,6 +118,13 @@ def collect(
             "--worker and --gather go with --spool, without sources, and not with each other",
             param_hint="'--spool'",
         )
+    if executor not in CLUSTERS and (executor != "local" or address is not None):
+        raise typer.BadParameter(
+            f"expected local, or {' or '.join(CLUSTERS)}, which may have an --address",
+            param_hint="'--executor'",
+        )
+    if executor != "local" and spool is not None:
+        raise typer.BadParameter("a spool has workers of its own: --worker", param_hint="'--executor'")
     if hours is not None and not hours > 0:
         raise InputError(f"--hours must be positive, got {hours}")
     budget_s = float("inf") if hours is None else 3600 * hours
@@ -115,23 +140,27 @@ def collect(
         if not sources or not op:
             raise typer.BadParameter("name at least one source and one --op", param_hint="'SOURCE'")
         jobs = plan(
-            patterns(sources), op, n=n or (), threads=threads or (available_threads(),), variants=augment,
-            most_terms=most_terms or MOST_TERMS, seed=seed, device=device, samples=samples, sample_s=budget_per_sample,
+            patterns(sources), op, n=n or (), modes=mode or (0,), threads=threads or (available_threads(),),
+            variants=augment, most_terms=most_terms or MOST_TERMS, seed=seed, device=device, samples=samples,
+            sample_s=budget_per_sample,
         )  # fmt: skip
         if spool is not None:
             _plan(spool, jobs, json)
         else:
-            _here(jobs, store, budget_s, json)
+            _run(jobs, store, executor, address, budget_s, json)
 
 
-def _here(jobs: "list[Job]", path: Path | None, budget_s: float, json: bool) -> None:
-    """Collect on this machine."""
+def _run(
+    jobs: "list[Job]", path: Path | None, name: str, address: str | None, budget_s: float, json: bool
+) -> None:
+    """Collect on this machine or on a cluster."""
     from tensorwise.data.collect import EXECUTORS, collect
     from tensorwise.data.store import Store
 
     with Store(path) as store, progress_bar("collecting") as progress:
+        executor = EXECUTORS[name](**({} if address is None else {"address": address}))
         found = collect(
-            jobs, store, EXECUTORS["local"](), budget_s=budget_s,
+            jobs, store, executor, budget_s=budget_s, anywhere=address is not None,
             observe=lambda job, found: _show(job, found, progress, json),
         )  # fmt: skip
         place = store.path

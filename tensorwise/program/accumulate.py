@@ -1,7 +1,6 @@
 """The inside of a nest: accumulators, the term at the leaf, and how results reach memory."""
 
 import abc
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 from typing import Final
@@ -11,7 +10,8 @@ from tensorwise.codegen.ir import Const, Expr, If, Ramp, Reg, Set, Store, Type, 
 from tensorwise.errors import ScheduleError
 from tensorwise.program import monoids
 from tensorwise.program.einsum import Access, Call, Constant, Expression, product_of
-from tensorwise.program.nest import Accumulators, Env, Lanes, Loop, Nest
+from tensorwise.program.merge_path import MergePath
+from tensorwise.program.nest import Accumulators, Env, Lanes, Loop
 from tensorwise.tensor.levels import Compressed
 from tensorwise.tensor.remap import Axis
 
@@ -22,7 +22,7 @@ MAX_COPIES: Final = 600
 overflow the instruction cache."""
 
 
-class Accumulation(Nest, abc.ABC):
+class Accumulation(MergePath, abc.ABC):
     """A nest that knows where accumulators open, and what happens in them."""
 
     def opens(self, loops: tuple[Loop, ...]) -> bool:
@@ -293,12 +293,14 @@ class Accumulation(Nest, abc.ABC):
                 buffer, atomic = self.work, False
                 index = ir.THREAD * self.output_size() + index
             value = ir.widen(state[0], lanes)
-            self.block.append(ir.Reduce(buffer, index, self.monoid.combine, value, atomic))
+            reduced = ir.Reduce(buffer, index, self.monoid.combine, value, atomic)
+            self.block.append(self.placed_in(env, reduced))
             return
         skips = env.skips_output and not (self.plan.keep_pattern and len(self.plan.formats) == 1)
         if skips and self.initial is None:  # wider strips may have asked for the identity
             self.initial = -1.0 if self.output.elem == "i64" else 0.0
-        self.block.append(Store(buffer, index, ir.widen(monoids.finish(self.monoid, state), lanes)))
+        result = ir.widen(monoids.finish(self.monoid, state), lanes)
+        self.block.append(self.placed_in(env, Store(buffer, index, result)))
 
     def output_index(self, env: Env) -> Expr:
         """Where the output element of this point lies."""
@@ -307,16 +309,6 @@ class Accumulation(Nest, abc.ABC):
         name = next(iter(self.plan.formats))
         position = env.states[name].position
         return self.sources[name][position] - 1 if name in self.sources else position
-
-    def linear(self, access: Access, coordinates: Mapping[str, Expr]) -> Expr:
-        """Linear index of a dense tensor, row-major unless it is column-major."""
-        indices = access.indices
-        if access.tensor in self.plan.column_major:
-            indices = indices[::-1]
-        position: Expr = Const(0)
-        for index in indices:
-            position = position * self.extents[index] + coordinates[index]
-        return position
 
     def evaluate(self, expression: Expression, env: Env) -> Expr:
         """Evaluate the right-hand side at this point."""

@@ -12,6 +12,7 @@ import numpy as np
 from tensorwise.errors import InputError, ScheduleError
 from tensorwise.program.kernel import BoundKernel, Kernel, address
 from tensorwise.program.packed import (
+    WORKSPACES,
     Kernels,
     PackedOperands,
     arranged,
@@ -53,9 +54,10 @@ class GeneratedKernel(Kernel):
     def workspace_bytes(self, workload: Workload, threads: int) -> int:
         """Return the bytes that a bound kernel holds for partial results, besides its packed operands."""
         return sum(
-            workspace_length(part, workload, threads) * workload.dtype.itemsize
+            workspace_length(name, part, workload, threads) * workload.dtype.itemsize
             for part, plan in zip(self.program.parts, self._plans(workload), strict=True)
-            if "work" in kernel_text(PlanKey(plan))[1]
+            for name in kernel_text(PlanKey(plan))[1]
+            if name in WORKSPACES
         )
 
     def _plans(self, workload: Workload) -> list[Plan]:
@@ -152,11 +154,14 @@ class BoundProgram(BoundKernel):
                 keep.append(array)
             pointers.append(0 if array is None else array.ctypes.data)
         parallel = plan.schedule.parallel
-        sizes = [self.threads, parallel.chunk if parallel else 1, 0 if bounds is None else len(bounds) - 1]
+        chunk = parallel.chunk if parallel and parallel.policy == "dynamic" else 1
+        sizes = [self.threads, chunk, 0 if bounds is None else len(bounds) - 1]
         sizes.extend(packed.size(name) for name in size_names)
         self.bytes_held = sum(packed.bytes_held for packed in self._parts)
         return _Call(
-            _one_at_a_time(loaded.function, self._lock) if "work" in buffer_names else loaded.function,
+            loaded.function
+            if set(WORKSPACES).isdisjoint(buffer_names)
+            else _one_at_a_time(loaded.function, self._lock),
             (ctypes.c_void_p * len(pointers))(*pointers),
             (ctypes.c_int64 * len(sizes))(*sizes),
             tuple(places[name] for name in (*(f"{name}_values" for name in self.workload.dense), "out")),

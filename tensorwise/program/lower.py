@@ -56,6 +56,7 @@ class _Lowering(Accumulation):
         self.resolve(
             Env({}, dict.fromkeys(self.plan.formats, State())), lambda env: self.emit(env, self.loops)
         )
+        self.add_carries(self.work if self.waits else self.output)
         total = self.output_size()
         before: list[Stmt] = []
         after: list[Stmt] = []
@@ -178,7 +179,7 @@ class _Lowering(Accumulation):
             raise ScheduleError(f"unroll({loop.name}): {loop.name} is compressed in {name}; give a factor")
         state = env.states[name]
         level, arrays = self.plan.formats[name].levels[state.levels], self.arrays[name][state.levels]
-        lo, hi = level.bounds(arrays, state.position)
+        lo, hi = self.stored(env, name)
         if loop.mode in self.assignment.output.indices:
             env = replace(env, skips_output=True)
         if not level.unique and not self.keeps(name):
@@ -218,6 +219,9 @@ class _Lowering(Accumulation):
         """Emit a loop, in copies if it is to be unrolled."""
         factor = self.schedule.unrolls.get(loop.name, 1)
         parallel = self.schedule.parallel
+        if parallel and parallel.loop == loop.name and parallel.policy == "merge-path":
+            self.cut(env, var, body)
+            return
         bind = ir.Workers(parallel.policy) if parallel and parallel.loop == loop.name else None
         if factor <= 1:
             with self.scope(lambda block: For(var, lo, hi, 1, block, bind)):
@@ -255,7 +259,7 @@ class _Lowering(Accumulation):
                     f"{tile}: {loop.name} is compressed in {leader}; strips run along a compressed level "
                     "only where it is the last one, reduced and the innermost loop"
                 )
-            lo, hi = levels[state.levels].bounds(self.arrays[leader][state.levels], state.position)
+            lo, hi = self.stored(env, leader)
             at, end = self.let("lo", lo), self.let("end", hi)
         else:
             end = self.let("end", self.range_end(env, loop))

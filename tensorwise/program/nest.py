@@ -14,7 +14,7 @@ from typing import Final
 from tensorwise.codegen import ir
 from tensorwise.codegen.ir import Buffer, Const, Expr, If, Let, Stmt, Type, Var
 from tensorwise.errors import ScheduleError
-from tensorwise.program.einsum import Expression
+from tensorwise.program.einsum import Access, Expression
 from tensorwise.program.plan import Plan
 from tensorwise.program.schedule import CONSTANT_SPLIT
 from tensorwise.tensor.remap import Axis, join, off_diagonal
@@ -25,7 +25,7 @@ _C_WORDS = (
     "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile "
     "while asm typeof linux unix NULL"
 )
-_OWN_WORDS = "buffers sizes thread threads out work e t merged raised_ flag_"
+_OWN_WORDS = "buffers sizes thread threads parts out work cuts carries e t merged raised_ flag_"
 RESERVED: Final = frozenset(f"{_C_WORDS} {_OWN_WORDS}".split())
 """What an index may be called, but no variable of a kernel: C's words and names that kernels use already."""
 
@@ -53,6 +53,19 @@ class Lanes:
     leader: str | None = None
 
 
+@dataclass(frozen=True)
+class Piece:
+    """What a part of a merge path has of the outer iteration that runs: positions of the level below.
+
+    ``part`` is the part that goes on with an iteration, from ``begin`` on, that an earlier one has started; None:
+    it has started the iteration itself, from its first position on.
+    """
+
+    end: Expr
+    begin: Expr | None = None
+    part: Expr | None = None
+
+
 @dataclass
 class Accumulators:
     """Registers that hold partial results: (output slot, replica) -> one register a state component."""
@@ -75,6 +88,8 @@ class Env:
     shared_output: bool = False
     inside: bool = False
     """Lanes along a diagonal are known to stay inside the matrix."""
+    piece: Piece | None = None
+    """Where threads share outer iterations; None: each is one thread's alone."""
     term: Expression | None = None
     """What is summed here, where other factors are multiplied later; None: the whole right-hand side."""
 
@@ -249,6 +264,28 @@ class Nest(abc.ABC):
         """Whether the output holds one element for each position of ``operand``, which thus never meet."""
         return self.plan.keep_pattern and operand == next(iter(self.plan.formats))
 
+    def linear(
+        self, access: Access, coordinates: Mapping[str, Expr], extents: Mapping[str, Expr] | None = None
+    ) -> Expr:
+        """Linear index of a dense tensor, row-major unless it is column-major."""
+        indices, extents = access.indices, extents or self.extents
+        if access.tensor in self.plan.column_major:
+            indices = indices[::-1]
+        position: Expr = Const(0)
+        for index in indices:
+            position = position * extents[index] + coordinates[index]
+        return position
+
+    def stored(self, env: Env, name: str) -> tuple[Expr, Expr]:
+        """First and last position of an operand's next level, which is compressed, below this point."""
+        state = env.states[name]
+        level, arrays = self.plan.formats[name].levels[state.levels], self.arrays[name][state.levels]
+        lo, hi = level.bounds(arrays, state.position)
+        if env.piece is not None and state.levels == 1 and name == next(iter(self.plan.formats)):
+            begin, end = env.piece.begin, env.piece.end
+            return (lo, ir.smaller(hi, end)) if begin is None else (begin, end)
+        return lo, hi
+
     def range_end(self, env: Env, axis: Axis) -> Expr:
         """End of the dense range of ``axis``, tightened by the other part where that is bound.
 
@@ -355,7 +392,7 @@ class Nest(abc.ABC):
                         raise ScheduleError(
                             f"{level} of {name} cannot be searched; put a loop {level.axis.name} where it is stored"
                         )
-                    place = ir.Search(arrays["crd"], *level.bounds(arrays, state.position), coordinate)
+                    place = ir.Search(arrays["crd"], *self.stored(env, name), coordinate)
                 found = self.fresh(f"{name.lower()}p")
                 self.block.append(Let(found, place))
                 env = replace(

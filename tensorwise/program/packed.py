@@ -2,8 +2,9 @@
 
 import math
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from tensorwise.tensor.partition import Part
 
 ROW_COST = 1
 """A row costs about as much as this many entries, when parts are balanced."""
+WORKSPACES = ("work", "carries")
+"""Buffers of partial results that a kernel writes to: its calls share them and take turns."""
 
 
 Kernels: TypeAlias = Sequence[Callable[[], int]]
@@ -94,9 +97,11 @@ class PackedOperands:
             return self._made[name]
         operand, _, kind = name.rpartition("_")
         made: np.ndarray | None = None
-        if name == "work":
-            length = workspace_length(self.program, self.workload, self.threads)
+        if name in WORKSPACES:
+            length = workspace_length(name, self.program, self.workload, self.threads)
             made = np.empty(length, self.workload.dtype)
+        elif name == "cuts":
+            made = merge_path_parts(next(iter(self.tensors.values())), self._parts).reshape(-1)
         elif operand in self.tensors and kind == "values":
             made = self.tensors[operand].values
         elif operand in self.tensors and kind == "source":
@@ -127,6 +132,8 @@ class PackedOperands:
         kind, _, rest = name.partition("_")
         if name == "n_entries":
             return self.workload.entries.nnz
+        if name == "parts":
+            return self._parts
         if kind == "N":
             return self.workload.sizes[rest]
         if kind == "s":
@@ -144,12 +151,27 @@ class PackedOperands:
         parallel = self.program.schedule.parallel
         if parallel is None or parallel.policy != "balanced":
             return None
-        return balanced_parts(next(iter(self.tensors.values())), self.threads * parallel.chunk)
+        return balanced_parts(next(iter(self.tensors.values())), self._parts)
+
+    @property
+    def _parts(self) -> int:
+        """Number of parts that a parallel loop is cut into."""
+        parallel = self.program.schedule.parallel
+        assert parallel is not None
+        return self.threads * parallel.chunk
 
 
-def workspace_length(program: Program, workload: Workload, threads: int) -> int:
-    """Return how many partial results a workspace holds, where a kernel has one: one output, or one a thread."""
+def workspace_length(name: str, program: Program, workload: Workload, threads: int) -> int:
+    """Return how many partial results one of ``WORKSPACES`` holds, where a kernel has it.
+
+    ``work`` is an output, or one a thread; ``carries`` are an outer iteration's output a part.
+    """
     parallel = program.schedule.parallel
+    if name == "carries":
+        assert parallel is not None
+        mode = next(iter(program.formats.values())).axes[0].mode
+        extents = {**workload.sizes, mode: program.schedule.splits.get(mode, 1)}
+        return threads * parallel.chunk * math.prod(extents[i] for i in program.assignment.output.indices)
     copies = threads if parallel and parallel.reduction == "private" else 1
     return copies * math.prod(workload.output_shape)
 
@@ -233,12 +255,41 @@ def balanced_parts(tensor: Tensor, parts: int) -> np.ndarray:
     The cost of a range is its number of stored values plus ``ROW_COST`` a row, so that empty rows count.
     """
     rows = np.arange(tensor.counts[0] + 1, dtype=np.int64)
-    ends = rows
-    extents = tensor.format.extents(tensor.shape)
-    for level, arrays, extent in zip(tensor.format.levels[1:], tensor.arrays[1:], extents[1:], strict=True):
-        if not level.single:
-            ends = ends * extent if level.full else arrays["pos"][ends].astype(np.int64)
-    cost = ends + ROW_COST * rows
+    cost = _values_before(tensor, 0, rows) + ROW_COST * rows
     bounds = np.searchsorted(cost, np.linspace(0, int(cost[-1]), parts + 1), side="left").astype(np.int64)
     bounds[0], bounds[-1] = 0, len(rows) - 1
     return np.ascontiguousarray(np.maximum.accumulate(bounds))
+
+
+def merge_path_parts(tensor: Tensor, parts: int) -> np.ndarray:
+    """Return where parts of equal cost begin, and the last one ends: an int64 array of shape (parts + 1, 2).
+
+    A cut is a number of rows started and a number of positions of the level below passed, so that a part may end in
+    the middle of a row; costs are those of :func:`balanced_parts`. A part that starts a row with entries has its
+    first one, and what it has of a row that started earlier comes before the rows that it starts.
+    """
+    starts = tensor.arrays[1]["pos"]
+    rows = np.arange(tensor.counts[0] + 1, dtype=np.int64)
+    cost = _values_before(tensor, 0, rows) + ROW_COST * rows
+    cuts = np.zeros((parts + 1, 2), np.int64)
+    cuts[-1] = rows[-1], starts[rows[-1]]
+    for number in range(1, parts):
+        target = int(cost[-1]) * number // parts
+        row = int(np.searchsorted(cost[:-1], target, side="left"))
+        if not row:
+            continue
+        first, end = int(starts[row - 1]), int(starts[row])
+        wanted = target - ROW_COST * row
+        at = bisect_left(range(first, end), wanted, key=lambda place: int(_values_before(tensor, 1, place)))
+        cuts[number] = (row - 1, first) if at == 0 and first < end else (row, first + at)
+    return cuts
+
+
+def _values_before(tensor: Tensor, level: int, positions: Any) -> Any:
+    """Return how many values are stored before these positions of a level, int64."""
+    extents = tensor.format.extents(tensor.shape)
+    below = zip(tensor.format.levels, tensor.arrays, extents, strict=True)
+    for number, (deeper, arrays, extent) in enumerate(below):
+        if number > level and not deeper.single:
+            positions = positions * extent if deeper.full else arrays["pos"][positions].astype(np.int64)
+    return positions

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from tensorwise.errors import ScheduleError
 from tensorwise.program.einsum import Assignment
-from tensorwise.program.schedule import Schedule
+from tensorwise.program.schedule import Parallel, Schedule
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.remap import Axis
 
@@ -99,7 +99,7 @@ class Plan:
                 raise ScheduleError(
                     f"{prefetch}: {prefetch.tensor!r} is no dense operand of {self.assignment}"
                 )
-        if parallel and parallel.policy == "balanced":
+        if parallel and parallel.policy in ("balanced", "merge-path"):
             first = next(iter(self.formats.values()), None)
             if (
                 first is None
@@ -110,12 +110,27 @@ class Plan:
                     f"{parallel}: parts are balanced over the outermost loop when it is the outermost level "
                     f"of the sparse operand; use dynamic for {parallel.loop}"
                 )
+            if parallel.policy == "merge-path":
+                self._check_merge_path(parallel, first)
             roots = [format.levels[0] for format in self.formats.values()]
             if roots[0].full and any(not r.full and r.axis == roots[0].axis for r in roots):
                 raise ScheduleError(
                     f"{parallel}: the loop follows the compressed level of another operand, whose positions "
                     "are not those that the parts count; use dynamic, or name that operand first"
                 )
+
+    def _check_merge_path(self, parallel: Parallel, format: Format) -> None:
+        """Raise ScheduleError unless iterations can be cut, and what their pieces give can be added up."""
+        below = format.levels[1:2]
+        if not below or not {"pos", "crd"} <= set(below[0].arrays):
+            raise ScheduleError(
+                f"{parallel}: parts cut a list of coordinates that lies below {parallel.loop}, as in U(i) C(k); "
+                f"the format is {format}; use balanced"
+            )
+        if not self.assignment.monoid.single:
+            raise ScheduleError(
+                f"{parallel}: {self.assignment.monoid.name} needs an iteration of {parallel.loop} in one piece; use balanced"
+            )
 
     def _check_axes(self, name: str, format: Format) -> None:
         """Raise ScheduleError unless slots and diagonals have their loops, and permuted modes are the format's own."""

@@ -52,9 +52,10 @@ class Parallel:
 
         for i in 0..I: body   ->   parallel for chunk in 0..I: for i in chunk: body
 
-    ``policy`` is ``dynamic`` (``chunk`` iterations at a time, handed out as threads get free) or
+    ``policy`` is ``dynamic`` (``chunk`` iterations at a time, handed out as threads get free),
     ``balanced`` (``chunk`` parts a thread with equal numbers of stored entries, computed from the
-    packed operand; for the outermost level of a sparse operand only). The chunk binds at call time.
+    packed operand; for the outermost level of a sparse operand only) or ``merge-path`` (the same, with iterations cut
+    where a part is full: for a few that hold most of the entries). The chunk binds at call time.
     A loop over a reduced index needs ``reduction``: ``atomic`` updates, or a ``private`` copy of the
     output for each thread, summed at the end.
     """
@@ -312,8 +313,10 @@ class Schedule:
 
     def _check_values(self, axes: dict[str, Axis]) -> None:
         parallel, tile = self.parallel, self.tile
-        if parallel and parallel.policy not in ("dynamic", "balanced"):
-            raise ScheduleError(f"{parallel}: the policy is dynamic or balanced, got {parallel.policy!r}")
+        if parallel and parallel.policy not in ("dynamic", "balanced", "merge-path"):
+            raise ScheduleError(
+                f"{parallel}: the policy is dynamic, balanced or merge-path, got {parallel.policy!r}"
+            )
         if parallel and parallel.reduction not in ("atomic", "private"):
             raise ScheduleError(f"{parallel}: the reduction is atomic or private, got {parallel.reduction!r}")
         if parallel and parallel.chunk < 1:

@@ -47,6 +47,7 @@ def _partials(space: Space, workload: Workload) -> list[Partial]:
     along = f"kind_{start['tile']}" in start  # the tile runs along the operand
     partials: list[Partial] = [{}]
     partials.extend({"policy": "dynamic", "chunk": chunk} for chunk in (8, 64))
+    partials.append({"policy": "merge-path"})
     partials.append({"parallel": "none"})
     if start["tile"] != "none":
         partials.extend({"vectors": vectors} for vectors in (1, 2, 4, 12))

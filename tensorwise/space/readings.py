@@ -7,6 +7,9 @@ the loop i1 only.
 import math
 from collections.abc import Mapping
 from typing import Final
+from weakref import WeakKeyDictionary
+
+import numpy as np
 
 from tensorwise.program.einsum import Access
 from tensorwise.program.lower import MAX_STRIPS
@@ -14,10 +17,12 @@ from tensorwise.program.schedule import CONSTANT_SPLIT
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Value
 from tensorwise.space.param import Earlier
+from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.levels import LEVELS, Level, Repeated, ShortSingle, Single, Slots
 from tensorwise.tensor.remap import Axis
 
+_LONGEST: Final[WeakKeyDictionary[Entries, dict[str, int]]] = WeakKeyDictionary()
 COMPRESSED: Final = ("C", "C16")
 """Kinds of levels that keep a list of the coordinates that occur."""
 
@@ -41,6 +46,18 @@ def operand(workload: Workload) -> Access:
     """Return the access of the sparse operand."""
     (name,) = workload.sparse
     return workload.assignment.access(name)
+
+
+def longest(workload: Workload, index: str) -> int:
+    """Return how many entries the fullest coordinate of one of the operand's indices has."""
+    entries = workload.entries
+    known = _LONGEST.setdefault(entries, {})  # asked for every config, counted once
+    if index not in known:
+        coordinates = entries.coordinates[operand(workload).indices.index(index)]
+        hyper_sparse = workload.sizes[index] > 8 * entries.nnz
+        counts = np.unique(coordinates, return_counts=True)[1] if hyper_sparse else np.bincount(coordinates)
+        known[index] = int(counts.max(initial=0))
+    return known[index]
 
 
 def loops_of(indices: tuple[str, ...]) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from tensorwise.space.readings import (
     constant,
     gathers,
     innermost_stored,
+    longest,
     loops_of,
     nest,
     operand,
@@ -32,6 +33,7 @@ from tensorwise.space.readings import (
     tile_extent,
 )
 from tensorwise.toolchain.processor import vector_bytes
+from tensorwise.toolchain.threads import available_threads
 
 VECTOR_BYTES: Final = (16, 32, 64)
 """Vector widths of SSE and NEON, AVX2, AVX-512."""
@@ -66,9 +68,10 @@ def running(assignment: Assignment) -> list[Param]:
             prefer=lambda earlier, w: _shareable(earlier, w)[0],
         ),
         Choice(
-            "policy", ("dynamic", "balanced"), binds="compile", prefer="balanced",
+            "policy", ("dynamic", "balanced", "merge-path"), binds="compile", prefer="balanced",
             doc="Chunks handed out as threads get free, or parts with equal numbers of entries; parts can be "
-            "computed for the operand's outermost level only",
+            "computed for the operand's outermost level only, and cut its rows where one is as long as half of what a "
+            "thread gets",
             narrow=_policy_domain,
         ),
         PowerOfTwo(
@@ -79,7 +82,7 @@ def running(assignment: Assignment) -> list[Param]:
         PowerOfTwo(
             "parts", 1, 16, binds="call", prefer=4,
             doc="Balanced parts a thread; more even out other load, fewer keep neighbours together",
-            narrow=lambda earlier, w: powers(1, 16) if earlier["policy"] == "balanced" else None,
+            narrow=lambda earlier, w: None if earlier["policy"] in ("dynamic", None) else powers(1, 16),
         ),
         Choice(
             "reduction", ("atomic", "private"), binds="compile", prefer="private",
@@ -150,7 +153,18 @@ def _policy_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
     if earlier["parallel"] == "none":
         return None
     balanceable = earlier["parallel"] == nest(earlier)[0] == stored_loops(earlier)[0]
-    return ("dynamic", "balanced") if balanceable else ("dynamic",)
+    if not balanceable:
+        return ("dynamic",)
+    return ("dynamic", "balanced", "merge-path") if _worth_cutting(earlier, w) else ("dynamic", "balanced")
+
+
+def _worth_cutting(earlier: Earlier, w: Workload) -> bool:
+    """Whether a row of the outermost level may hold up the other threads, and can be cut into pieces that add up."""
+    own, threads = stored_loops(earlier), available_threads()
+    able = earlier["layout"] == "coordinates" and len(own) > 1 and compressed(earlier, own[1])
+    if not able or threads == 1 or not w.assignment.monoid.single:
+        return False
+    return longest(w, own[0][:-1]) * 2 * threads > w.entries.nnz
 
 
 def _reduction_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:

@@ -137,6 +137,13 @@ class KernelCache:
                 self._texts[text] = replace(self._loaded[key], compile_s=0.0)
         return result
 
+    def holds(self, texts: Sequence[str]) -> bool:
+        """Whether ``get`` would return the kernels of ``texts`` without compiling."""
+        try:
+            return all(text in self._texts or self._shelf.find(self.key(text)) is not None for text in texts)
+        except CompilerError:
+            return False
+
     def library(self, sources: Sequence[Path], headers: Iterable[Path] = ()) -> Path:
         """Return the shared object of C files that do not change with the program, compiled once a machine.
 

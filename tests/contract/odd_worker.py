@@ -1,4 +1,4 @@
-"""A collecting worker whose jobs do what their pattern's family says: it is killed, hangs, is slow, or is well."""
+"""A collecting worker whose jobs do what their pattern's family says: it is killed, hangs, waits, is slow, or is well."""
 
 import os
 import signal
@@ -33,6 +33,9 @@ class OddDevice(Device):
                 time.sleep(1000)
             # A first time only: then the next worker has better luck.
             marker = Path(self._job.path).with_suffix(f".{self._job.name}-was-here")
+            if count == 2 and self._job.family == "waits-once" and not marker.exists():
+                marker.write_text(f"{os.getpid()}\n")
+                time.sleep(1000)
             if count == 2 and (
                 self._job.family == "kills" or (self._job.family == "kills-once" and not marker.exists())
             ):

@@ -1,6 +1,10 @@
-"""What every Executor promises: each job's records once, whatever happens to workers. Add one as a row of RIGS."""
+"""What every Executor promises: each job's records once, whatever happens to workers. Add one as a row of RIGS.
+
+Those of a cluster are tested where its package is: pip install -e '.[ray,dask]'.
+"""
 
 import contextlib
+import importlib.util
 import json
 import os
 import signal
@@ -9,23 +13,29 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tensorwise.data.cluster import SLOT, ClusterExecutor
 from tensorwise.data.collect import EXECUTORS, Collected, collect
 from tensorwise.data.corpus import Pattern
+from tensorwise.data.dask import DaskExecutor
 from tensorwise.data.executors import Executor, LocalExecutor
 from tensorwise.data.job import Job, plan
+from tensorwise.data.ray import RayExecutor
 from tensorwise.data.spool import Spool, SpoolExecutor, gather
 from tensorwise.data.store import Store
-from tensorwise.errors import StoreError
+from tensorwise.errors import MeasurementError, MissingExtraError, StoreError
 from tensorwise.tensor.entries import entries_from
 from tensorwise.tensor.files import write
 from tests.contract.odd_worker import COMMAND
 
 SAMPLES, SILENCE_S, LEASE_S = 6, 2.0, 6.0
+CLUSTER_SILENCE_S = 10.0
+"""There a worker is started for each job, which is silent until then."""
 RECORDS = SAMPLES + 2
 """Of a job: the samples, in two stages, and an anchor before each."""
 
@@ -51,8 +61,26 @@ def node(folder: Path, name: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([*COMMAND, *arguments], env=environment)
 
 
+@contextlib.contextmanager
+def ray(folder: Path, jobs: list[Job]) -> Iterator[Executor]:
+    needs("ray")
+    yield RayExecutor(None, 3, CLUSTER_SILENCE_S, COMMAND)
+
+
+@contextlib.contextmanager
+def dask(folder: Path, jobs: list[Job]) -> Iterator[Executor]:
+    needs("dask")
+    yield DaskExecutor(None, 3, CLUSTER_SILENCE_S, COMMAND)
+
+
+def needs(kind: str) -> None:
+    package = {"local": "tensorwise", "ray": "ray", "dask": "distributed"}[kind]
+    if importlib.util.find_spec(package) is None:  # importing Ray has to be left to its executor
+        pytest.skip(f"the executor {kind} needs {package}, which is not installed")
+
+
 Rig = Callable[[Path, list[Job]], "contextlib.AbstractContextManager[Executor]"]
-RIGS: dict[str, Rig] = {"local": local, "spool": spool}
+RIGS: dict[str, Rig] = {"local": local, "spool": spool, "ray": ray, "dask": dask}
 
 
 @pytest.fixture(params=RIGS.values(), ids=RIGS.keys())
@@ -207,3 +235,157 @@ def test_a_node_that_is_lost_is_replaced(tmp_path: Path) -> None:
         assert_each_once(store, jobs)
     again = node(folder, "first")  # it comes back: nothing is left to do
     assert again.wait(30) == 0
+
+
+Kill = Callable[[], object]
+
+
+class RayCluster:
+    """A cluster of several nodes on this machine; the head has no slot."""
+
+    def __init__(self, folder: Path) -> None:
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # as its executor does, before Ray is imported
+        from ray.cluster_utils import Cluster
+
+        soon = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500}
+        self._cluster = Cluster(True, head_node_args={**self._node(), "_system_config": soon})
+        self.address = self._cluster.address
+
+    def _node(self) -> dict[str, object]:
+        return {"num_cpus": 1, "include_dashboard": False, "node_ip_address": "127.0.0.1"}
+
+    def add(self) -> Kill:
+        node = self._cluster.add_node(resources={SLOT: 1}, **self._node())
+        return lambda: self._cluster.remove_node(node, allow_graceful=False)
+
+    def close(self) -> None:
+        self._cluster.shutdown()
+
+
+class DaskCluster:
+    """A scheduler and workers as they are started by hand."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "scheduler.json"
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._start("scheduler", "--host", "127.0.0.1", "--port", "0")
+        while not self._file.exists():
+            time.sleep(0.02)
+        self.address = json.loads(self._file.read_text())["address"]
+
+    def _start(self, what: str, *options: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", f"distributed.cli.dask_{what}", "--scheduler-file", str(self._file)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+        process = subprocess.Popen(
+            [*command, "--no-dashboard", *options], env=environment, stderr=subprocess.DEVNULL
+        )
+        self._processes.append(process)
+        return process
+
+    def add(self) -> Kill:
+        return self._start(
+            "worker", "--host", "127.0.0.1", "--no-nanny", "--nthreads", "1", "--resources", f"{SLOT}=1"
+        ).kill
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+
+CLUSTERS: dict[str, tuple[type[RayCluster | DaskCluster], type[ClusterExecutor]]] = {
+    "ray": (RayCluster, RayExecutor),
+    "dask": (DaskCluster, DaskExecutor),
+}
+
+
+@pytest.mark.parametrize("kind", CLUSTERS)
+def test_a_node_of_a_cluster_that_is_lost_is_replaced(kind: str, tmp_path: Path) -> None:
+    """A job waits on the only node; another one comes, and the first is killed."""
+    needs(kind)
+    make, executor_of = CLUSTERS[kind]
+    jobs = jobs_of(tmp_path, {"a": "waits-once", "b": "well", "c": "well", "d": "kills"})
+    marker = tmp_path / "a.a-was-here"
+
+    def collected(executor: ClusterExecutor) -> Collected:
+        with Store(tmp_path / "s.sqlite") as store:
+            found = collect(jobs, store, executor)
+            assert_each_once(store, jobs)
+            return found
+
+    with contextlib.closing(make(tmp_path)) as cluster, ThreadPoolExecutor(1) as beside:
+        with pytest.raises(MeasurementError, match=r"no node of the cluster at .*; add nodes with: "):
+            executor_of(cluster.address)
+        lose = cluster.add()
+        collecting = beside.submit(collected, connected(executor_of, cluster.address))
+        process = waiting(marker)
+        try:
+            cluster.add()
+            lose()
+            found = collecting.result()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)  # it may outlive its node by the time it sleeps
+    assert (found.jobs, found.failed) == (4, [])
+
+
+def waiting(marker: Path) -> int:
+    """The process that runs a job of the family ``waits-once``, as soon as it waits."""
+    while not (marker.exists() and marker.read_text().endswith("\n")):
+        time.sleep(0.02)
+    return int(marker.read_text())
+
+
+def running(process: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+@pytest.mark.parametrize("kind", ["local", *CLUSTERS])
+def test_what_is_given_up_ends(kind: str, tmp_path: Path) -> None:
+    needs(kind)
+    executor_of: type[LocalExecutor | ClusterExecutor] = (
+        LocalExecutor if kind == "local" else CLUSTERS[kind][1]
+    )
+    executor = executor_of(silence_s=100.0, command=COMMAND)
+    future = executor.submit(jobs_of(tmp_path, {"a": "waits-once"})[0])
+    process = waiting(tmp_path / "a.a-was-here")
+    executor.shutdown(wait=False)
+    assert future.done()
+    while running(process):
+        time.sleep(0.02)
+
+
+def connected(executor_of: type[ClusterExecutor], address: str) -> ClusterExecutor:
+    """An executor, as soon as the cluster has noticed its node."""
+    while True:
+        with contextlib.suppress(MeasurementError):
+            return executor_of(address, silence_s=100.0, command=COMMAND)
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("kind", CLUSTERS)
+def test_a_cluster_of_ones_own_listens_on_this_machine_only(kind: str) -> None:
+    needs(kind)
+    psutil = pytest.importorskip("psutil", reason="sockets are read with psutil, which is not installed")
+    executor = CLUSTERS[kind][1]()
+    try:
+        ours = psutil.Process()
+        listening = {
+            socket.laddr.ip.removeprefix("::ffff:")
+            for process in [ours, *ours.children(recursive=True)]
+            for socket in process.net_connections("inet")
+            if socket.status == psutil.CONN_LISTEN
+        }
+    finally:
+        executor.shutdown()
+    assert listening <= {"127.0.0.1"}
+
+
+@pytest.mark.parametrize("kind", CLUSTERS)
+def test_without_its_package_an_executor_names_the_extra(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in ("ray", "distributed"):
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=rf"pip install 'tensorwise\[{kind}\]'"):
+        CLUSTERS[kind][1]()

@@ -21,6 +21,8 @@ CSC: Final = "(i,k) -> U(k) C(i)"
 BLOCKS: Final = "(i,k) -> U(i1) C(k1) U(i0:4) U(k0:4)"
 PROGRAMS: Final = {
     "rows": ("spmv", CSR, "parallel(i,balanced,2)"),
+    "shared rows": ("spmv", CSR, "parallel(i,merge-path,4)"),
+    "shared rows of a matrix": ("spmm", CSR, "reorder(i,j,k) parallel(i,merge-path,8) tile(j,1x4)"),
     "padded blocks": ("spmm", BLOCKS, "reorder(i1,j,k1,i0,k0) tile(j,1x4)"),
     "private workspace": ("spmm", CSC, "reorder(k,i,j) parallel(k,dynamic,2,private)"),
     "hybrid": ("spmv", f"{CSR}; rows>5: {CSR}", ""),

@@ -86,6 +86,11 @@ PROGRAMS = {
     "spmv_f16_gathered": Golden(
         NAMED["spmv"], "(i,k) -> U(i) C(k)", "reorder(i,k) parallel(i,balanced,4) tile(k,1x8)", halves="B:f16"
     ),
+    "spmv_merge_path": Golden(NAMED["spmv"], "(i,k) -> U(i) C(k)", "reorder(i,k) parallel(i,merge-path,4) unroll(k,4)"),
+    "spmm_merge_path": Golden(
+        NAMED["spmm"], "(i,k) -> C(i1) C(k) U(i0:4)",
+        "split(i,4) reorder(i1,j,k,i0) parallel(i1,merge-path,4) tile(j,1x8) unroll(i0)",
+    ),
     "sddmm_csc": Golden(NAMED["sddmm"], "(i,j) -> U(j) C(i)", "reorder(j,i,k) parallel(j,balanced,4) tile(k,2x8)"),
 }  # fmt: skip
 

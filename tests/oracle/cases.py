@@ -327,7 +327,11 @@ def _schedule(
         first = next(iter(formats.values())).axes[0]
         leads = [f.levels[0] for f in formats.values() if f.axes[0] == axis]
         able = axis == first == loops[0] and (not leads[0].full or all(level.full for level in leads))
-        policy = "balanced" if able and rng.random() < 0.5 else "dynamic"
+        below = next(iter(formats.values())).levels[1:2]
+        cuts = whole and bool(below) and {"pos", "crd"} <= set(below[0].arrays)
+        policy = "dynamic"
+        if able and rng.random() < 0.6:
+            policy = "merge-path" if cuts and rng.random() < 0.6 else "balanced"
         reduction = str(rng.choice(["atomic", "private"]))
         directives.append(Parallel(axis.name, policy, int(rng.choice([1, 2, 7, 64])), reduction))
         taken.add(axis)

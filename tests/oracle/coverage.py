@@ -17,7 +17,7 @@ FEATURES = (
     "extent 0", "extent 1", "no entries", "empty rows", "dense row", "duplicates",
     "nan stored", "inf stored", "nan in a dense operand", "inf in a dense operand",
     "column-major operand", "strided operand",
-    "dynamic", "balanced", "atomic", "private", "partial results of halves",
+    "dynamic", "balanced", "merge-path", "carries", "atomic", "private", "partial results of halves",
     "searched", "unrolled completely", "unrolled in copies",
     *(f"order {order}" for order in ORDERS), "stored by slot", "stored by diagonal",
     "vectors held before a loop", "gathered by words",

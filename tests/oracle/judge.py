@@ -155,6 +155,7 @@ def _features(plan: Plan, text: str) -> set[str]:
         found.add("partial results of halves")
     marks = {
         "tw_search": "searched",
+        "restrict const carries": "carries",
         "tw_atomic": "atomic",
         "restrict const work": "private",
         "rest = (": "overlapping strips",

@@ -164,7 +164,7 @@ def test_no_entries(shape: tuple[int, ...], rng: np.random.Generator) -> None:
         ({"n": 0}, "n must be a positive integer"),
         ({"budget_s": 0}, "budget_s"),
         ({"trials": -1}, "trials"),
-        ({"calls": 0}, "calls"),
+        ({"expected_calls": 0}, "expected_calls"),
         ({"threads": 0}, "threads"),
         ({"strategy": "magic"}, "magic"),
         ({"dtype": "int8"}, "int8"),

@@ -165,7 +165,7 @@ def test_integers_are_converted(rng: np.random.Generator) -> None:
         ({"budget_s": -1}, "budget_s"),
         ({"budget_s": math.nan}, "budget_s"),
         ({"trials": -1}, "trials"),
-        ({"calls": 0}, "calls"),
+        ({"expected_calls": 0}, "expected_calls"),
         ({"strategy": "magic"}, "magic"),
         ({"threads": 0}, "threads"),
         ({"threads": -3}, "threads"),
@@ -352,7 +352,7 @@ def test_without_a_compiler_the_answer_is_a_library() -> None:
 
 def test_one_call_prefers_cheap_conversion(matrix: sp.csr_array) -> None:
     """With a single call the total counts: of two equal kernels the one that is converted sooner wins."""
-    once = result_of(quick(matrix, "spmv", calls=1, trials=6))
+    once = result_of(quick(matrix, "spmv", expected_calls=1, trials=6))
     total = once.best.seconds + once.best.conversion_s
     others = [s for s in (*once.baselines.values(), once.best_generated) if s is not None and s.rounds]
     assert total <= min(s.seconds + s.conversion_s for s in others) * (1 + 1e-9)

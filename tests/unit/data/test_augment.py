@@ -1,6 +1,7 @@
 """Augmentation: real patterns resized and made dense in blocks, the same everywhere."""
 
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -17,17 +18,18 @@ def pattern(shape: tuple[int, ...], nnz: int, seed: int = 0) -> Entries:
     return entries_from((shape, tuple(rng.integers(0, n, nnz) for n in shape), np.ones(nnz)))
 
 
-@given(order=st.integers(2, 5), nnz=st.integers(0, 60), seed=st.integers(0, 2**32 - 1))
+@given(order=st.integers(2, 5), nnz=st.integers(0, 60), seed=st.integers(0, 2**32 - 1), fibres=st.booleans())
 @settings(max_examples=60, deadline=None)
-def test_what_is_drawn_can_be_rebuilt_from_its_name(order: int, nnz: int, seed: int) -> None:
+def test_what_is_drawn_can_be_rebuilt_from_its_name(order: int, nnz: int, seed: int, fibres: bool) -> None:
     rng = np.random.default_rng(seed)
     original = pattern(tuple(int(n) for n in rng.integers(1, 40, order)), nnz, seed)
-    drawn = Augmentation.draw(original.shape, original.nnz, rng, most_entries=100_000)
+    drawn = Augmentation.draw(original.shape, original.nnz, rng, most_entries=100_000, fibres=fibres)
+    assert (drawn.order, len(drawn.shape), drawn.fibre > 0) == (order, order + fibres, fibres)
     once = drawn.apply(original)
     again = Augmentation.parse(str(drawn)).apply(original)
     assert once.pattern_id == again.pattern_id
     assert once.shape == drawn.shape
-    assert once.nnz <= max(original.nnz * math.prod(drawn.block), 1)
+    assert once.nnz <= max(original.nnz * math.prod(drawn.block) * max(drawn.fibre, 1), 1)
     assert (once.nnz > 0) == (original.nnz > 0)
     assert set(once.values) <= {1.0}
 
@@ -77,8 +79,44 @@ def test_what_is_drawn_keeps_its_limits() -> None:
     assert 50 < sum(one.shape[0] == one.shape[1] for one in drawn) < 150
 
 
+def test_a_matrix_becomes_a_tensor() -> None:
+    """As SpTFS makes them: each entry of the matrix has a fibre, at random places of a further mode."""
+    original = entries_from(((20, 30), (np.arange(40) * 7 % 20, np.arange(40) * 11 % 30), np.ones(40)))
+    made = Augmentation((1, 1, 1), (20, 30, 1000), 7, 5).apply(original)
+    rows, columns, places = (array.astype(int) for array in made.coordinates)
+    fibres = Counter(zip(rows.tolist(), columns.tolist(), strict=True))
+    assert fibres.keys() == set(zip(*(array.tolist() for array in original.coordinates), strict=True))
+    assert max(fibres.values()) == 5
+    assert made.nnz > 190  # two of five rarely meet among a thousand
+    assert 350 < places.mean() < 650
+    assert len(set(places.tolist())) > 150  # each fibre has places of its own
+    assert made.pattern_id == "ddce8fdd7038981d070bbcc2167d63b0"
+    blocks = Augmentation((4, 2, 2), (40, 60, 100), 7, 5).apply(original)
+    assert blocks.nnz % 16 == 0
+    assert blocks.nnz > made.nnz
+
+
+def test_fibres_are_as_long_as_rows_and_keep_the_limit() -> None:
+    rng = np.random.default_rng(0)
+    drawn = [Augmentation.draw((1000, 500), 8000, rng, 200_000, fibres=True) for _ in range(200)]
+    assert {one.fibre for one in drawn} >= {2, 8, 25}
+    assert all(2 <= one.fibre <= 25 and 125 <= one.shape[2] <= 2000 for one in drawn)
+    assert all(8000 * one.fibre * math.prod(one.block) <= 200_000 for one in drawn)
+
+
 @pytest.mark.parametrize(
-    "text", ["", "2x2", "2-4-0", "2x2-4x4", "2x2-4x4-x", "0x2-4x4-0", "2x2x2-4x4-0", "2x2-4x4-9999999999"]
+    "text",
+    [
+        "",
+        "2x2",
+        "2-4-0",
+        "2x2-4x4",
+        "2x2-4x4-x",
+        "0x2-4x4-0",
+        "2x2x2-4x4-0",
+        "2x2-4x4-9999999999",
+        "2x2-4x4-0-3",
+    ],
 )
 def test_what_is_no_augmentation_is_refused(text: str) -> None:
     with pytest.raises(InputError):
@@ -90,3 +128,8 @@ def test_wrong_order_and_too_many_entries_are_refused() -> None:
         Augmentation((1, 1, 1), (4, 4, 4)).apply(pattern((4, 4), 3))
     with pytest.raises(InputError, match="smaller block"):
         Augmentation((4000, 4000), (4000, 4000)).apply(pattern((4, 4), 3))
+    for nnz in (0, 3):
+        with pytest.raises(InputError, match="shorter fibres"):
+            Augmentation((1, 1, 1), (4, 4, 4), fibre=10**9).apply(pattern((4, 4), nnz))
+    with pytest.raises(InputError, match="order 2"):
+        Augmentation((1, 1, 1), (4, 4, 4), fibre=2).apply(pattern((4, 4, 4), 3))

@@ -35,7 +35,8 @@ def test_the_plan_is_the_same_every_time(folder: Path) -> None:
     assert [job.id for job in jobs] != [job.id for job in again(seed=1)]
     assert len({job.id for job in jobs}) == len(jobs)
     # Matrices: two extents of spmm and spmv; the tensor: two ranks. Each on two counts of threads, in three variants.
-    assert Counter(job.op for job in jobs) == {"spmm": 2 * 2 * 6, "spmv": 2 * 6, "mttkrp": 2 * 6}
+    # Of each matrix two variants are tensors.
+    assert Counter(job.op for job in jobs) == {"spmm": 2 * 2 * 6, "spmv": 2 * 6, "mttkrp": 2 * 6 + 2 * 2 * 4}
     assert {(job.op, job.n) for job in jobs} == {
         ("spmm", 8),
         ("spmm", 32),
@@ -44,6 +45,35 @@ def test_the_plan_is_the_same_every_time(folder: Path) -> None:
         ("mttkrp", 32),
     }
     assert {job.family for job in jobs} == {folder.name}
+
+
+def test_modes_of_mttkrp(folder: Path) -> None:
+    jobs = plan(patterns([folder]), ["mttkrp", "ttv"], modes=[2, 0, 2, 5], device="null", samples=4)
+    assert sorted((job.op, job.mode) for job in jobs) == [("mttkrp", 0), ("mttkrp", 2), ("ttv", 0)]
+    last = next(job for job in jobs if job.mode == 2)
+    _, work = last.load()
+    assert work.output_shape == (5, 16)
+    assert all(record.ok for record in measured(last))
+    with pytest.raises(InputError, match="nothing to measure"):
+        plan(patterns([folder]), ["mttkrp"], modes=[3])
+
+
+def test_matrices_become_tensors_where_an_operation_takes_them(folder: Path) -> None:
+    assert {job.name for job in plan(patterns([folder]), ["mttkrp"])} == {"t"}
+    jobs = plan(patterns([folder / "a.mtx"]), ["mttkrp", "ttm"], modes=[1], variants=2, device="null")
+    assert sorted((job.op, job.variant) for job in jobs) == [
+        ("mttkrp", 1),
+        ("mttkrp", 2),
+        ("ttm", 1),
+        ("ttm", 2),
+    ]
+    for job in jobs:
+        name, work = job.load()
+        assert work.entries.order == 3
+        assert (
+            read_pattern(job.path, Augmentation.parse(name.partition("~")[2])).pattern_id
+            == work.entries.pattern_id
+        )
 
 
 def test_a_job_is_known_by_its_content(folder: Path) -> None:
@@ -69,6 +99,8 @@ def test_nothing_to_do_is_an_error(folder: Path) -> None:
         plan(patterns([folder]), ["spmx"])
     with pytest.raises(InputError, match="nothing to measure"):
         plan(patterns([folder / "a.mtx"]), ["mttkrp"])
+    with pytest.raises(InputError, match="nothing to measure"):
+        plan(patterns([folder / "t.tns"]), ["spmm"], variants=3)
     manifest = folder / "list.csv"
     manifest.write_text("name,file,order,nnz,group\na,a.mtx,2,120,x\n")
     assert len(plan(patterns([manifest]), ["spmm"], n=[8, 1000], most_terms=1000)) == 1

@@ -90,6 +90,10 @@ def test_through_a_spool(folder: Path) -> None:
         (["fem", "--op", "spmm", "--device", "abacus"], 1),
         (["--spool", "s", "--worker", "x"], 1),
         (["--spool", "s", "--gather"], 1),
+        (["fem", "--op", "spmm", "--executor", "spool"], 2),
+        (["fem", "--op", "spmm", "--address", "127.0.0.1:1"], 2),
+        (["fem", "--op", "spmm", "--executor", "dask", "--spool", "s"], 2),
+        (["fem", "--op", "mttkrp", "--mode", "1"], 1),
     ],
 )
 def test_wrong_usage(
@@ -100,6 +104,13 @@ def test_wrong_usage(
     assert result.exit_code == status, result.output
     assert "Traceback" not in result.output
     assert not (folder / "s").exists()
+
+
+def test_a_cluster_whose_package_is_missing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    result = collect(folder / "fem", *PLAN, "--executor", "dask")
+    assert result.exit_code == 1
+    assert "pip install 'tensorwise[dask]'" in " ".join(result.stderr.split())
 
 
 def test_ctrl_c_keeps_what_is_done(folder: Path) -> None:

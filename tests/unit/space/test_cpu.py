@@ -278,6 +278,38 @@ def test_hybrids_of_sums_are_in_the_space(name: str, kind: str) -> None:
     assert any(config["apart"] == kind for config in portfolio(space, work))
 
 
+@pytest.mark.parametrize(
+    ("op", "threads", "cut"),
+    [("spmv", 1, False), ("spmv", 2, True), ("spmm", 2, True), ("argmax", 2, False), ("mean", 2, False)],
+)
+def test_rows_are_cut_where_one_holds_up_the_other_threads(
+    op: str, threads: int, cut: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two rows have 700 of some 2080 entries each."""
+    monkeypatch.setattr("tensorwise.space.running.available_threads", lambda: threads)
+    work = einsum_workload(
+        {**SUMS, **EINSUMS}[op], {"A": uneven()}, {"j": 20} if op in ("spmm", "mean") else {}
+    )
+    space = space_of(work)
+    assert any(config["policy"] == "merge-path" for config in portfolio(space, work)) == cut
+    problem = space.why_not({**space.default(work), "policy": "merge-path"}, work)
+    assert (problem is None) == cut
+    if work.assignment.monoid.single:
+        listed = space.complete({"layout": "list", "parallel": "i1"}, work, strict=True)
+        assert space.why_not({**listed, "policy": "merge-path"}, work) is not None
+
+
+@pytest.mark.parametrize(("threads", "cut"), [(2, False), (3, False), (8, True)])
+def test_rows_are_cut_by_what_a_thread_gets(threads: int, cut: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The longest row has a tenth of the entries."""
+    monkeypatch.setattr("tensorwise.space.running.available_threads", lambda: threads)
+    rows = np.repeat(np.arange(91), np.array([100] + [10] * 90))
+    columns = np.concatenate([np.arange(100), np.tile(np.arange(10), 90)])
+    work = workload("spmv", entries_from(((91, 100), (rows, columns), np.ones(1000))))
+    problem = space_of(work).why_not({**space_of(work).default(work), "policy": "merge-path"}, work)
+    assert (problem is None) == cut
+
+
 def test_what_a_hybrid_sets_apart_is_kept_by_space_and_workload() -> None:
     work, other = (workload("spmm", uneven(), n=n) for n in (20, 40))
     space = space_of(work)

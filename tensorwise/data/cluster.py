@@ -1,0 +1,163 @@
+"""What executors on a cluster share; how a task is begun there is a leaf's matter (``ray.py``, ``dask.py``).
+
+A node runs a job as this machine would: in a worker process that may die or hang (``LocalExecutor``). What is left to
+the cluster is to find a free slot, and another node when one is lost. A slot is a unit of the resource ``tensorwise``;
+a node has one for each of its devices, so that nothing else of ours runs beside a measurement.
+
+Starting or joining a cluster opens ports, and whoever reaches them runs code there: it is never done unasked.
+"""
+
+import abc
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent import futures
+from concurrent.futures import Future
+from typing import Any, Final, Protocol
+
+from tensorwise.data.executors import SILENCE_S, Executor, LocalExecutor, WorkerLostError, outcome
+from tensorwise.data.job import Job
+from tensorwise.data.record import Record
+from tensorwise.errors import MeasurementError, TensorwiseError
+
+SLOT: Final = "tensorwise"
+"""The resource of which a job takes a unit."""
+
+
+class Task(Protocol):
+    """A job on the cluster: what is asked here of the cluster's own futures."""
+
+    def add_done_callback(self, function: Callable[[Any], None], /) -> None:
+        """Call ``function`` with the task once it has ended."""
+
+    def result(self) -> Any:
+        """Return what :func:`run` returned, or raise what went wrong."""
+
+
+class ClusterExecutor(Executor):
+    """Runs jobs on the nodes of a cluster, which find the jobs' files under the same paths as this machine.
+
+    Without an address a cluster is started here; it listens on 127.0.0.1 at most, and ends with ``shutdown``.
+
+    Args:
+        address: of a running cluster.
+        slots: of one that is started here.
+        silence_s: see ``LocalExecutor``.
+        command: see ``LocalExecutor``.
+
+    Raises:
+        MissingExtraError: the cluster's package is not installed.
+        MeasurementError: the cluster cannot be started or reached, or no node has a slot.
+    """
+
+    losses: tuple[type[BaseException], ...]
+    """What a task raises when nodes were lost over it, and it is not tried again."""
+    how_to_join: str
+    """The command that adds a node with a slot."""
+
+    def __init__(
+        self,
+        address: str | None = None,
+        slots: int = 1,
+        silence_s: float = SILENCE_S,
+        command: Sequence[str] = (),
+    ) -> None:
+        self._owner = uuid.uuid4().hex
+        self._orders = silence_s, list(command)
+        self._tasks: dict[Future[list[Record]], Task] = {}
+        self._lock = threading.Lock()
+        try:
+            self._open(address, slots)
+        except TensorwiseError:
+            raise
+        except Exception as error:  # sockets, time-outs, versions that do not go together
+            raise MeasurementError(
+                f"{f'the cluster at {address} cannot be reached' if address else 'no cluster can be started here'}: "
+                f"{error or type(error).__name__}"
+            ) from error
+        self.slots = self._count()
+        if not self.slots:
+            self._close()
+            raise MeasurementError(
+                f"no node of the cluster at {address} has the resource {SLOT!r}; add nodes with: {self.how_to_join}"
+            )
+
+    def submit(self, job: Job) -> "Future[list[Record]]":
+        future: Future[list[Record]] = Future()
+        task = self._begin(self._owner, job.to_json(), *self._orders)
+        with self._lock:
+            self._tasks[future] = task
+        task.add_done_callback(lambda _: self._end(future))
+        self.slots = max(self._count(), 1)  # nodes come and go; a last one that went may come back
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End. What was submitted counts as begun, since no more is submitted than there are slots."""
+        with self._lock:
+            tasks = dict(self._tasks)
+        if wait:
+            futures.wait(tasks)
+        if left := [task for future, task in tasks.items() if future.cancel()]:
+            self._give_up(left)
+        self._close()
+
+    def _end(self, future: "Future[list[Record]]") -> None:
+        with self._lock:
+            task = self._tasks.pop(future)
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            answer = task.result()
+            if "error" in answer:
+                raise MeasurementError(str(answer["error"]))
+            future.set_result([Record.from_json(text) for text in answer["records"]])
+        except self.losses as error:
+            future.set_exception(WorkerLostError("crash", f"its nodes were lost: {error}"))
+        except TensorwiseError as error:
+            future.set_exception(error)
+        except BaseException as error:  # a future that never ends would stop everything
+            future.set_exception(MeasurementError(f"no node can run it: {type(error).__name__}: {error}"))
+
+    @abc.abstractmethod
+    def _open(self, address: str | None, slots: int) -> None:
+        """Connect to the cluster at ``address``, or start one on this machine."""
+
+    @abc.abstractmethod
+    def _count(self) -> int:
+        """Return how many slots the cluster has now."""
+
+    @abc.abstractmethod
+    def _begin(self, *arguments: Any) -> Task:
+        """Have a node call :func:`run` in a slot."""
+
+    @abc.abstractmethod
+    def _give_up(self, tasks: Sequence[Any]) -> None:
+        """End tasks that were begun."""
+
+    @abc.abstractmethod
+    def _close(self) -> None:
+        """Leave the cluster; end it if it was started here."""
+
+
+_RUNNING: Final[set[tuple[str, LocalExecutor]]] = set()
+
+
+def run(owner: str, job: Mapping[str, Any], silence_s: float, command: Sequence[str]) -> dict[str, object]:
+    """Run a job on this node; return ``{"records": [TEXT...]}``, or ``{"error": text}`` if it cannot be run."""
+    executor = LocalExecutor(1, silence_s, command)
+    _RUNNING.add((owner, executor))
+    try:
+        mine = Job.from_json(job)
+        return {"records": [record.to_json() for record in outcome(mine, executor.submit(mine))]}
+    except TensorwiseError as error:
+        return {"error": str(error)}
+    finally:
+        _RUNNING.discard((owner, executor))
+        executor.shutdown(wait=False)
+
+
+def give_up(owner: str) -> None:
+    """End what this process runs for ``owner``, where the cluster cannot end a task."""
+    for whose, executor in list(_RUNNING):
+        if whose == owner:
+            executor.shutdown(wait=False)

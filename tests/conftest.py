@@ -1,6 +1,8 @@
 """Options of the test suite."""
 
 import signal
+from collections.abc import Iterator
+from importlib.util import find_spec
 
 import pytest
 
@@ -13,3 +15,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write the generated sources in tests/golden anew"
     )
+
+
+@pytest.fixture(scope="module")
+def one_torch_thread() -> Iterator[None]:
+    """torch computes with one thread: on networks this small its threads mostly wait for each other."""
+    if find_spec("torch") is None:
+        yield
+        return
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

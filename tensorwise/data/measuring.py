@@ -62,7 +62,7 @@ def measured(job: Job, beat: Beat = lambda: None) -> list[Record]:
     beat()
     records: list[Record] = []
     with job.open() as device:
-        facts = {**getattr(device, "provenance", {}), "job": job.id, "pattern": name, "family": job.family}
+        facts = _facts(job, name, device)
         anchor = _Drawn(space.default(work), {"drawn": "default"})
         cost: dict[Config, float] = {}
         mutations = job.samples - round(RANDOM * job.samples) - round(KNOWN * job.samples)
@@ -109,10 +109,15 @@ def lost(job: Job, status: Status, note: str) -> Record:
     name, work = job.load()
     space = cpu_space(work.assignment, next(iter(work.sparse)))
     with job.open() as device:
-        facts = {"job": job.id, "pattern": name, "family": job.family, "drawn": "default", "lost": True}
-        facts |= getattr(device, "provenance", {})
+        facts = {**_facts(job, name, device), "drawn": "default", "lost": True}
         failed = Measurement.failed(status, note)
         return Record.of(failed, work, device, space.name, space.default(work), facts)
+
+
+def _facts(job: Job, name: str, device: Device) -> dict[str, object]:
+    """What all records of a job say of how they were made."""
+    about = {"threads": job.threads, "job": job.id, "pattern": name, "family": job.family}
+    return {**getattr(device, "provenance", {}), **about}
 
 
 def _compile(device: Device, space: Space, work: Workload, drawn: Sequence[_Drawn]) -> None:

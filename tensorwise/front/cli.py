@@ -10,6 +10,7 @@ import typer
 from tensorwise.errors import InputError, TensorwiseError
 from tensorwise.front.cli_collect import collect
 from tensorwise.front.cli_machine import cache_app, devices, store_app
+from tensorwise.front.cli_model import evaluate, model_info, train
 from tensorwise.front.terminal import INTERRUPTED, command, emit, fail, progress_bar, warn
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ app.add_typer(cache_app, name="cache")
 app.add_typer(store_app, name="store")
 app.command()(devices)
 app.command()(collect)
+app.command()(train)
+app.command()(evaluate)
+app.command("model")(model_info)
 
 OPS = "spmv, spmm, spmv_t, spmm_t (A transposed), sddmm, mttkrp, ttv or ttm"
 STRATEGIES = "genetic, random or exhaustive"

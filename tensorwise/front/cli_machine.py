@@ -1,5 +1,6 @@
 """Commands about this machine: the kernel cache, the devices, the store of measurements."""
 
+import itertools
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -251,17 +252,26 @@ def store_info(context: typer.Context, store: StorePath = None, json: Json = Fal
 @command
 def store_export(
     context: typer.Context,
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines to write.")],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="What to write: .parquet, else JSON lines.")],
     json: Json = False,
 ) -> None:
-    """Write all records to a file, as JSON lines."""
+    """Write all records to a file: JSON lines, or compact Parquet with a datasheet (.md) beside it."""
+    from tensorwise.data.datasheet import Datasheet
+    from tensorwise.data.parquet import SUFFIX, write_records
     from tensorwise.data.store import Store, default_path
+    from tensorwise.writing import replacing
 
     source = context.obj or default_path()
     if not source.exists():
         raise InputError(f"{source}: there is no store yet; tune something, or name one with --store")
     with Store(source) as opened:
-        count = opened.export(path)
+        if path.suffix == SUFFIX:
+            sheet = Datasheet()
+            count = write_records(path, sheet.watch(opened))
+            with replacing(path.with_suffix(".md")) as page:
+                page.write(sheet.text(path.stem).encode())
+        else:
+            count = opened.export(path)
     if json:
         emit({"exported": count, "path": str(path)})
     else:
@@ -272,16 +282,23 @@ def store_export(
 @command
 def store_import(
     context: typer.Context,
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines that export wrote.")],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="What `export` wrote, of either kind.")],
     json: Json = False,
 ) -> None:
     """Add the records of a file that `export` wrote; those already there are skipped."""
-    from tensorwise.data.store import Store
+    from tensorwise.data.parquet import SUFFIX, read_records
+    from tensorwise.data.store import PAGE, Store
 
     if not path.is_file():
         raise InputError(f"{path}: does not exist; expected a file that `tensorwise store export` wrote")
     with Store(context.obj) as opened:
-        count = opened.import_(path)
+        if path.suffix == SUFFIX:
+            records = read_records(path)
+            count = 0
+            while page := list(itertools.islice(records, PAGE)):
+                count += opened.append(page)
+        else:
+            count = opened.import_(path)
     if json:
         emit({"imported": count, "path": str(opened.path)})
     else:

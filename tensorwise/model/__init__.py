@@ -7,12 +7,14 @@ from tensorwise.errors import InputError
 from tensorwise.model.mean import MeanModel
 from tensorwise.model.model import CostModel, describe
 from tensorwise.model.random import RandomModel
+from tensorwise.model.ranking import RankingModel
 
-__all__ = ["MODELS", "CostModel", "MeanModel", "RandomModel", "load_model"]
+__all__ = ["MODELS", "CostModel", "MeanModel", "RandomModel", "RankingModel", "load_model"]
 
 MODELS: Final[dict[str, type[CostModel]]] = {
     "mean": MeanModel,
     "random": RandomModel,
+    "ranking": RankingModel,
 }
 """All models by kind: a new one is a file in this folder and a row here."""
 

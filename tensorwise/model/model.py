@@ -3,7 +3,8 @@
 import abc
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
 import numpy as np
 
@@ -30,11 +31,13 @@ class CostModel(abc.ABC):
         kind: short and stable name; a saved model carries it.
         version: of the state; a saved model of another version is refused.
         returns: ``seconds`` if predictions are times, ``score`` if only their order means anything.
+        card: what people should know of a trained model, JSON-able: data, split, metrics, machine, date. Saved with it.
     """
 
     kind: ClassVar[str]
     version: ClassVar[int] = 1
     returns: ClassVar[Literal["score", "seconds"]]
+    card: Mapping[str, Any] = MappingProxyType({})
 
     @abc.abstractmethod
     def fit(self, records: Iterable[Record]) -> None:
@@ -51,6 +54,13 @@ class CostModel(abc.ABC):
         Raises:
             InputError: the model has learned nothing yet, or nothing for such a workload.
         """
+
+    def spread(self, workload: "Workload", configs: Sequence[Config], device: Device) -> np.ndarray:
+        """Return how far each prediction may be off: a standard deviation in its unit, or NaN where the model cannot say.
+
+        float64, shape (len(configs),). Raises as ``predict``.
+        """
+        return np.full(len(configs), np.nan)
 
     @abc.abstractmethod
     def state(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
@@ -75,7 +85,13 @@ class CostModel(abc.ABC):
             InputError: the directory cannot be written.
         """
         values, arrays = self.state()
-        described = {"kind": self.kind, "version": self.version, "returns": self.returns, "values": values}
+        described = {
+            "kind": self.kind,
+            "version": self.version,
+            "returns": self.returns,
+            "card": dict(self.card),
+            "values": values,
+        }
         MODEL.save(directory, described, arrays)
 
     @classmethod
@@ -85,16 +101,17 @@ class CostModel(abc.ABC):
         Raises:
             InputError: a file is missing, damaged, or of another kind or version of model.
         """
-        return MODEL.load(
-            directory,
-            cls.kind,
-            cls.version,
-            lambda described, arrays: cls.from_state(described["values"], arrays),  # type: ignore[arg-type]
-        )
+        return MODEL.load(directory, cls.kind, cls.version, cls._read)
+
+    @classmethod
+    def _read(cls, described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        model = cls.from_state(described["values"], arrays)
+        model.card = dict(described["card"])
+        return model
 
 
-def describe(directory: str | os.PathLike[str]) -> dict[str, object]:
-    """Return the description of the model saved in ``directory``: kind, version, returns, values.
+def describe(directory: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the description of the model saved in ``directory``: kind, version, returns, card, values.
 
     Raises:
         InputError: there is none, or it is malformed.

@@ -2,6 +2,8 @@
 
 import json
 import math
+from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +14,41 @@ from tensorwise.data.record import Record
 from tensorwise.device.device import Measurement
 from tensorwise.device.null import NullDevice, smooth_cost
 from tensorwise.errors import InputError
-from tensorwise.model import MODELS, CostModel, load_model
+from tensorwise.model import MODELS, CostModel, RankingModel, load_model
 from tensorwise.model.model import ARRAYS, DESCRIPTION
+from tensorwise.model.ranking import Training
 from tests.contract.toys import GARDEN, ToyWorkload, draw_many
 
 W: Any = ToyWorkload()
 DEVICE = NullDevice()
 CONFIGS = draw_many(GARDEN, W, 0, 30)
 
-LEARNS: set[str] = set()
+LEARNS: set[str] = {"ranking"}
 """Models whose predictions follow the costs of the configs they were fitted on; add yours."""
 
-pytestmark = pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
+FAST = Training(epochs=40, learning_rate=1e-3)
+MAKING: dict[str, Callable[[], CostModel]] = {
+    "ranking": lambda: RankingModel(GARDEN, lambda workload_id: W.entries, training=FAST)
+}
+"""How models are made that need arguments; add yours."""
+
+NEEDS_TORCH = {"ranking"}
+without_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+
+pytestmark = [
+    pytest.mark.usefixtures("one_torch_thread"),
+    pytest.mark.parametrize(
+        "make",
+        [
+            pytest.param(model, id=kind, marks=[without_torch] if kind in NEEDS_TORCH else [])
+            for kind, model in MODELS.items()
+        ],
+    ),
+]
+
+
+def new(make: type[CostModel]) -> CostModel:
+    return MAKING.get(make.kind, make)()
 
 
 def records() -> list[Record]:
@@ -36,7 +61,7 @@ def records() -> list[Record]:
 
 
 def fitted(make: type[CostModel]) -> CostModel:
-    model = make()
+    model = new(make)
     model.fit(records())
     return model
 
@@ -67,6 +92,14 @@ def test_predictions_do_not_depend_on_their_company(make: type[CostModel]) -> No
     np.testing.assert_allclose(together, alone, rtol=1e-6)
 
 
+def test_a_spread_is_not_negative_or_not_known(make: type[CostModel]) -> None:
+    model = fitted(make)
+    for configs in (CONFIGS, []):
+        spread = model.spread(W, configs, DEVICE)
+        assert (spread.shape, spread.dtype) == ((len(configs),), np.float64)
+        assert ((spread >= 0) | np.isnan(spread)).all()
+
+
 def test_seconds_are_of_the_right_size(make: type[CostModel]) -> None:
     model = fitted(make)
     if model.returns != "seconds":
@@ -95,6 +128,15 @@ def test_saved_and_loaded_it_predicts_the_same(make: type[CostModel], tmp_path: 
         np.testing.assert_array_equal(again.predict(W, CONFIGS, DEVICE), model.predict(W, CONFIGS, DEVICE))
 
 
+def test_the_card_is_saved_with_it(make: type[CostModel], tmp_path: Path) -> None:
+    model = fitted(make)
+    assert not model.card
+    model.card = {"metrics": {"spearman": 0.9}, "families": ["fem"]}
+    model.save(tmp_path)
+    assert load_model(tmp_path).card == model.card
+    assert not new(make).card
+
+
 def test_fitting_again_replaces_what_was_learned(make: type[CostModel]) -> None:
     model = fitted(make)
     before = model.predict(W, CONFIGS, DEVICE)
@@ -103,7 +145,7 @@ def test_fitting_again_replaces_what_was_learned(make: type[CostModel]) -> None:
 
 
 def test_nothing_to_learn_from_is_said_or_survived(make: type[CostModel]) -> None:
-    model = make()
+    model = new(make)
     try:
         model.fit([])
     except InputError:
@@ -128,6 +170,7 @@ def test_damaged_files_are_refused(make: type[CostModel], tmp_path: Path) -> Non
         (DESCRIPTION, json.dumps({**described, "kind": "oracle"}).encode()),
         (DESCRIPTION, json.dumps({**described, "kind": 7}).encode()),
         (DESCRIPTION, json.dumps({**described, "values": []}).encode()),
+        (DESCRIPTION, json.dumps({**described, "card": 7}).encode()),
         (DESCRIPTION, json.dumps({k: v for k, v in described.items() if k != "values"}).encode()),
         (DESCRIPTION, sound[DESCRIPTION][:-20]),
         (ARRAYS, None),

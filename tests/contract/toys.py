@@ -19,6 +19,12 @@ class ToyEntries:
     nnz: int = 300
     dtype: np.dtype = field(default_factory=lambda: np.dtype(np.float32))
 
+    @property
+    def coordinates(self) -> tuple[np.ndarray, ...]:
+        """Distinct places, sorted row-major, the same for the same shape and count."""
+        cells = np.random.default_rng(self.nnz).choice(int(np.prod(self.shape)), self.nnz, replace=False)
+        return np.unravel_index(np.sort(cells), self.shape)
+
 
 @dataclass(frozen=True)
 class ToyWorkload:

@@ -1,0 +1,133 @@
+"""Datasheet: what a file of records holds, and what must be known to use it, as a page of Markdown."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+
+from tensorwise.data.record import Record
+
+SAMPLING = """\
+A job is one pattern, one operation and one number of threads. Every batch of a job begins with the default config, the
+anchor (`default`). Half of the others are drawn from the space (`random`, with `log_probability`: the natural logarithm of
+the probability of that config, which is not uniform), a quarter are known good ones (`known`), and the rest are mutations
+of the best so far (`mutated`, with `parent`, a config id). So fast configs are far more frequent than in the space: what is
+said about the space has to be estimated from `random` records, weighted by their probabilities.
+"""
+READING = """\
+`seconds` is the median of one call, `spread_s` the interquartile range of the samples. A `censored` time is a lower bound:
+the config was given up. Other statuses than `ok` have no time. Compare times of one job only, as ratios to its default
+config; divide by `family`, never by record.
+"""
+
+
+@final
+@dataclass
+class Datasheet:
+    """Counts over records, taken one at a time.
+
+    Attributes:
+        records: how many.
+        counts: of a fact's name, how often each value occurs.
+        workloads, patterns: distinct ones; families: family -> its patterns.
+        spreads: interquartile range over median of each time.
+        anchors: job -> times of its default config.
+        log_probabilities: of the configs drawn from the space.
+        first, last: when the records were made.
+    """
+
+    records: int = 0
+    counts: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    workloads: set[str] = field(default_factory=set)
+    families: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    spreads: list[float] = field(default_factory=list)
+    anchors: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    log_probabilities: list[float] = field(default_factory=list)
+    first: str = ""
+    last: str = ""
+
+    def watch(self, records: Iterable[Record]) -> Iterator[Record]:
+        """Yield the records and count them."""
+        for record in records:
+            self.add(record)
+            yield record
+
+    def add(self, record: Record) -> None:
+        """Count one more record."""
+        facts: Mapping[str, Any] = record.provenance
+        self.records += 1
+        self.workloads.add(record.workload_id)
+        self.families[str(facts.get("family", ""))].add(str(facts.get("pattern", record.workload_id)))
+        self.counts["status"][record.status] += 1
+        self.counts["operation"][_operation(record)] += 1
+        for name in ("threads", "drawn", "host", "compiler", "flags", "cache", "version"):
+            self.counts[name][str(facts.get(name, "not noted"))] += 1
+        when = str(facts.get("when", ""))
+        self.first, self.last = min(self.first or when, when), max(self.last, when)
+        if record.ok and record.seconds > 0:
+            self.spreads.append(record.spread_s / record.seconds)
+            if facts.get("drawn") == "default":
+                self.anchors[str(facts.get("job"))].append(record.seconds)
+        if isinstance(facts.get("log_probability"), float):
+            self.log_probabilities.append(facts["log_probability"])
+
+    @property
+    def repeats(self) -> list[float]:
+        """Of each job that timed its default config more than once, the slowest of its times over the fastest."""
+        return [max(times) / min(times) for times in self.anchors.values() if len(times) > 1]
+
+    def text(self, title: str) -> str:
+        """Return the page."""
+        patterns = sum(map(len, self.families.values()))
+        lines = [
+            f"# {title}",
+            "",
+            f"{self.records} measurements of {len(self.workloads)} workloads on {patterns} patterns of {len(self.families)} "
+            f"families, from {self.first[:19] or 'unknown'} to {self.last[:19] or 'unknown'} (UTC). "
+            "Made by `tensorwise collect`, written by `tensorwise store export`.",
+            "",
+        ]
+        lines += ["## What", "", *_table("operation", self.counts["operation"])]
+        lines += [*_table("status", self.counts["status"])]
+        lines += [
+            *_table("family", Counter({name: len(of) for name, of in self.families.items()}), "patterns")
+        ]
+        lines += ["## How to read it", "", READING]
+        lines += ["## How configs were drawn", "", SAMPLING, *_table("drawn", self.counts["drawn"])]
+        if self.log_probabilities:
+            low, median, high = np.quantile(self.log_probabilities, (0.05, 0.5, 0.95)) / math.log(10)
+            lines += [
+                f"Probability of a `random` config: 10^{median:.1f} (from 10^{low:.1f} to 10^{high:.1f}).",
+                "",
+            ]
+        lines += ["## Where", ""]
+        for name in ("host", "threads", "compiler", "flags", "cache", "version"):
+            lines += _table(name, self.counts[name])
+        lines += ["## Noise", "", *self._noise()]
+        return "\n".join(lines)
+
+    def _noise(self) -> list[str]:
+        lines = []
+        for numbers, what in (
+            (self.spreads, "interquartile range over median, of the samples of one time"),
+            (self.repeats, "slowest over fastest time of the default config, of those of one job"),
+        ):
+            if numbers:
+                median, high = np.quantile(numbers, (0.5, 0.9))
+                lines.append(f"- {what}: {median:.3f} in the median, {high:.3f} in nine of ten")
+        return [*lines, ""]
+
+
+def _operation(record: Record) -> str:
+    about: Mapping[str, Any] = record.workload
+    stored, sizes = math.prod(about.get("shape", ())), math.prod(about.get("sizes", {}).values())
+    extent = f" with n = {sizes // stored}" if sizes > stored > 0 else ""
+    return f"{record.op} {about.get('einsum')}{extent}, {about.get('dtype')}"
+
+
+def _table(name: str, counts: Counter[str], unit: str = "records") -> list[str]:
+    rows = [f"| {value} | {count} |" for value, count in counts.most_common()]
+    return [f"| {name} | {unit} |", "|---|---|", *rows, ""]

@@ -1,0 +1,127 @@
+"""Records as Parquet: one row a record, a column for each choice of its config and each fact of its provenance.
+
+Some fifty bytes a record, where JSON lines take sixteen hundred. Nothing is lost: records that are read back have the
+content ids that they had.
+"""
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tensorwise.data.record import Record
+from tensorwise.errors import InputError, MissingExtraError
+from tensorwise.space.config import Config
+from tensorwise.writing import replacing
+
+SUFFIX: Final = ".parquet"
+_PLAIN: Final = ("workload_id", "device_id", "space", "spread_s", "status", "note")
+_PAGE: Final = 10_000
+_NULL: Final = object()
+"""JSON's null in a provenance, which is not the absence of a value."""
+
+
+def write_records(path: str | os.PathLike[str], records: Iterable[Record]) -> int:
+    """Write records to ``path`` and return how many.
+
+    Columns are those of ``record.COLUMNS`` without ``id``; of config and provenance each key has one, such as
+    ``config.split_i`` and ``provenance.drawn``, empty where a record lacks it. ``seconds`` is empty where it is infinite.
+    Numbers of provenance are numbers where all of a key are; all else is JSON text.
+
+    Raises:
+        InputError: the file cannot be written.
+        MissingExtraError: pyarrow is not installed.
+    """
+    pa, parquet = _arrow()
+    columns: dict[str, list[Any]] = {}
+    texts: dict[str, str] = {}  # equal texts are kept once
+    count = 0
+    for record in records:
+        for name, value in _row(record).items():
+            column = columns.setdefault(name, [None] * count)
+            column.append(texts.setdefault(value, value) if isinstance(value, str) else value)
+        count += 1
+        for column in columns.values():
+            if len(column) < count:
+                column.append(None)
+    table = pa.table({name: pa.array(*_typed(pa, name, column)) for name, column in columns.items()})
+    try:
+        with replacing(path) as file:
+            parquet.write_table(table, file, compression="zstd")
+    except OSError as error:
+        raise InputError(f"records cannot be written to {path}: {error.strerror or error}") from error
+    return count
+
+
+def read_records(path: str | os.PathLike[str]) -> Iterator[Record]:
+    """Yield the records of a file that ``write_records`` wrote.
+
+    Raises:
+        InputError: the file cannot be read, or holds no records.
+        MissingExtraError: pyarrow is not installed.
+    """
+    pa, parquet = _arrow()
+    number = 0
+    try:
+        with parquet.ParquetFile(Path(path)) as file:
+            for batch in file.iter_batches(_PAGE):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield _record(row)
+    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
+        where = f", record {number}" if number else ""
+        raise InputError(f"{path}{where}: no records can be read from it ({error})") from error
+
+
+def _arrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise MissingExtraError("pyarrow", "parquet", "reading and writing Parquet files") from error
+    return pyarrow, parquet
+
+
+def _row(record: Record) -> dict[str, Any]:
+    row: dict[str, Any] = {name: getattr(record, name) for name in _PLAIN}
+    row["workload"] = _dump(record.workload)
+    row["seconds"] = record.seconds if math.isfinite(record.seconds) else None
+    row |= {f"config.{name}": _dump(value) for name, value in record.config.items()}
+    facts = record.provenance.items()
+    return row | {f"provenance.{name}": _NULL if value is None else value for name, value in facts}
+
+
+def _typed(pa: Any, name: str, column: list[Any]) -> tuple[list[Any], Any]:
+    """A column as Arrow takes it: provenance as numbers where every value is one of the same kind, else as JSON."""
+    if name in ("seconds", "spread_s"):
+        return column, pa.float64()
+    if not name.startswith("provenance."):
+        return column, pa.string()
+    kinds = {type(value) for value in column if value is not None}
+    if kinds == {float}:
+        return column, pa.float64()
+    if kinds == {int} and all(value is None or abs(value) < 2**63 for value in column):
+        return column, pa.int64()
+    texts = [None if value is None else _dump(None if value is _NULL else value) for value in column]
+    return texts, pa.string()
+
+
+def _record(row: Mapping[str, Any]) -> Record:
+    parts: dict[str, dict[str, Any]] = {"config": {}, "provenance": {}}
+    for name, value in row.items():
+        part, _, key = name.partition(".")
+        if key and value is not None:
+            parts[part][key] = json.loads(value) if isinstance(value, str) else value
+    return Record(
+        **{name: row[name] for name in _PLAIN},
+        workload=json.loads(row["workload"]),
+        config=Config(parts["config"]),
+        seconds=math.inf if row["seconds"] is None else row["seconds"],
+        provenance=parts["provenance"],
+    )
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -1,0 +1,350 @@
+"""``tensorwise train``, ``evaluate`` and ``model``: cost models from records, and how well they rank."""
+
+import datetime
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tensorwise.errors import InputError
+from tensorwise.front.terminal import INTERRUPTED, command, emit, fail, finite, pairs, progress_bar, warn
+from tensorwise.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tensorwise.data.record import Record
+    from tensorwise.data.workloads import Workloads
+    from tensorwise.model import RankingModel
+    from tensorwise.model.judging import Judged
+    from tensorwise.model.samples import Epoch, Training
+    from tensorwise.tensor.entries import Entries
+
+README = "README.md"
+"""Beside a model's own files, its card for people."""
+HEADS = 5
+"""Heads of a model whose network is fast."""
+
+Folder = Annotated[Path, typer.Argument(metavar="MODEL", help="The model's folder.")]
+Sources = Annotated[
+    list[Path],
+    typer.Argument(metavar="SOURCE...", help="Where the patterns are, as for `tensorwise collect`."),
+]
+Records = Annotated[
+    list[Path] | None,
+    typer.Option("--records", help="A store or a .parquet file; may be repeated; default: the user's store."),
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the division of families, weights and batches.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]
+
+
+@command
+def train(
+    model: Folder,
+    sources: Sources,
+    op: Annotated[str, typer.Option("--op", help="The operation: spmv, spmm, sddmm, mttkrp, ...")],
+    records: Records = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, max=1024, help="Threads of a call; default: all.")
+    ] = None,
+    net: Annotated[
+        str, typer.Option("--net", help="statistics, which is fast; waco; or numbers, dense or resnet.")
+    ] = "statistics",
+    heads: Annotated[
+        int | None, typer.Option("--heads", min=1, help="Predictors whose spread says how sure they are.")
+    ] = None,
+    loss: Annotated[
+        str,
+        typer.Option(
+            "--loss", help="ratio: scores are log2 of the time over the default's; or hinge, as WACO."
+        ),
+    ] = "ratio",
+    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Passes over the workloads, at most.")] = 80,
+    learning_rate: Annotated[
+        float | None, typer.Option("--learning-rate", help="Adam's; 1e-3 for statistics, else 1e-4, as WACO.")
+    ] = None,
+    test: Annotated[float, typer.Option("--test", help="Share of the families kept for testing.")] = 0.2,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Train a model to rank formats and schedules on patterns it has not seen, and test it. Needs the extra `train`.
+
+    Families are divided, never records: some to learn from, some to choose the best epoch by, some for the test. May be
+    ended at any time: the same command goes on from MODEL.training.
+    """
+    import numpy as np
+
+    from tensorwise.data.corpus import patterns, split_families
+    from tensorwise.data.workloads import Workloads
+    from tensorwise.model import RankingModel
+    from tensorwise.model.samples import Training
+    from tensorwise.program.einsum import Einsum
+    from tensorwise.space.cpu import cpu_space
+    from tensorwise.toolchain.threads import available_threads
+
+    if not 0 < test < 1:
+        raise InputError(f"--test must be a share between 0 and 1, got {test}")
+    workloads = Workloads(patterns(sources))
+    given = _read(records, workloads, op, threads or available_threads())
+    einsum = str(given[0].workload["einsum"])
+    firsts = {record.workload_id: record for record in given}
+    part_of = split_families(
+        map(_family, firsts.values()), np.random.default_rng(seed), {"train": 1 - test, "test": test}
+    )
+    if len(part_of) < 2:
+        raise InputError(
+            f"all records are of the family {min(part_of)!r}: none is left to test with; collect more families"
+        )
+    known = [record for record in given if part_of[_family(record)] == "train"]
+    held_back = [record for record in given if part_of[_family(record)] == "test"]
+    rate = learning_rate or (1e-3 if net == "statistics" else 1e-4)
+    settings = Training(epochs=epochs, learning_rate=rate, loss=loss, seed=seed)  # type: ignore[arg-type]
+    seen: set[str] = set()
+    with progress_bar("training") as progress:
+
+        def observe(epoch: "Epoch") -> None:
+            if json:
+                emit({"event": "epoch", **asdict(epoch)})
+            if progress is not None:
+                progress(str(epoch), epoch.number / epochs)
+
+        def entries(workload_id: str) -> "Entries":
+            if progress is not None and workload_id not in seen:
+                progress(f"{len(seen) + 1} patterns are read", 0.0)
+            seen.add(workload_id)
+            return workloads.of(firsts[workload_id]).entries
+
+        made = RankingModel(
+            cpu_space(Einsum.parse(einsum).single), entries, net=net,
+            heads=heads or (HEADS if net == "statistics" else 1), training=settings,
+            checkpoint=model.with_name(f"{model.name}.training"), progress=observe,
+        )  # fmt: skip
+        try:
+            made.fit(known)
+        except KeyboardInterrupt:
+            fail(
+                "interrupted; the same command goes on, and with fewer --epochs it ends with what there is",
+                INTERRUPTED,
+            )
+    judged = _judge(made, held_back, workloads)
+    made.card = _card(made, settings, given, judged)
+    made.save(model)
+    _write_page(model, made.card)
+    _show(made.card["metrics"], json, {"event": "result", "model": str(model), "epochs": len(made.history)})
+    if not json:
+        print(f"in {model}")
+
+
+@command
+def evaluate(
+    model: Folder,
+    sources: Sources,
+    records: Records = None,
+    every: Annotated[
+        bool, typer.Option("--all-families", help="Also those that it has learned from.")
+    ] = False,
+    drawn: Annotated[
+        str | None, typer.Option("--drawn", help="Only configs drawn so: random, known, mutated or default.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the figures of each job as JSON.")] = None,
+    json: Json = False,
+) -> None:
+    """Say how well a model ranks configs on families that it has not learned from."""
+    from tensorwise.data.corpus import patterns
+    from tensorwise.data.workloads import Workloads
+    from tensorwise.front.model_card import figures
+    from tensorwise.front.reporting import check_writable
+    from tensorwise.model import load_model
+
+    if out is not None:
+        check_writable(out)
+    loaded = load_model(model)
+    if not loaded.card:
+        raise InputError(
+            f"the model in {model} has no card; only models that `tensorwise train` made can be evaluated"
+        )
+    workloads = Workloads(patterns(sources))
+    card = loaded.card
+    given = _read(records, workloads, card["op"], card["threads"], card["einsum"])
+    split = card["split"]
+    learned = {*split["training"], *split["validation"]}
+    chosen = [
+        record
+        for record in given
+        if (every or _family(record) not in learned) and drawn in (None, record.provenance.get("drawn"))
+    ]
+    if not chosen:
+        raise InputError(
+            "the model has learned from all families of these records, or none was drawn so; give --all-families or others"
+        )
+    judged = _judge(loaded, chosen, workloads)
+    metrics = _metrics(judged)
+    if out is not None:
+        import json as text
+
+        jobs = [
+            {"workload": one.workload_id, "pattern": one.pattern, "family": one.family, **figures([one])}
+            for one in judged
+        ]
+        out.write_text(text.dumps(finite({**metrics, "jobs": jobs}), indent=1, allow_nan=False))
+    _show(metrics, json, {"event": "result", "model": str(model), "out": str(out) if out else None})
+
+
+@command
+def model_info(
+    folder: Annotated[
+        Path, typer.Argument(metavar="[FOLDER]", help="A model's folder, or one that holds several.")
+    ] = Path("."),
+    json: Json = False,
+) -> None:
+    """Say what a model is; of a folder of models, list them."""
+    from tensorwise.front.model_card import page
+    from tensorwise.model.model import DESCRIPTION, describe
+
+    single = (folder / DESCRIPTION).exists()
+    found = [folder] if single else sorted(path.parent for path in folder.glob(f"*/{DESCRIPTION}"))
+    if not found:
+        raise InputError(
+            f"there is no model in {folder}, nor in a folder below it; make one with: tensorwise train"
+        )
+    for path in found:
+        described = describe(path)
+        kind, card = described["kind"], described["card"]
+        if json:
+            facts = {key: described[key] for key in ("kind", "version", "returns", "card")}
+            emit({"model": str(path), **facts})
+        elif single and card:
+            print(page(card))
+        else:
+            keys = ("op", "threads", "net", "date")
+            about = ", ".join(f"{key} {card[key]}" for key in keys) if card else "no card"
+            pairs([(path.name, f"{kind}: {about}")])
+
+
+def _records(path: Path) -> "Iterator[Record]":
+    from tensorwise.data.parquet import SUFFIX, read_records
+    from tensorwise.data.store import Store
+
+    if path.suffix == SUFFIX:
+        yield from read_records(path)
+    else:
+        with Store(path) as store:
+            yield from store
+
+
+def _read(
+    paths: Sequence[Path] | None, workloads: "Workloads", op: str, threads: int, einsum: str = ""
+) -> "list[Record]":
+    """Return the records of ``op`` and ``threads`` whose patterns are here, from stores and Parquet files.
+
+    Of an operation that stands for several einsums (mttkrp: orders and modes) those of ``einsum``, or of the first.
+    """
+    from tensorwise.data.store import default_path
+
+    found: list[Record] = []
+    elsewhere: set[str] = set()
+    others: Counter[str] = Counter()
+    for path in paths or [default_path()]:
+        if not path.is_file():
+            raise InputError(f"{path}: there are no records; make some with: tensorwise collect")
+        with progress_bar("reading records") as progress:
+            for record in _records(path):
+                about, count = str(record.workload.get("einsum")), record.provenance.get("threads")
+                if (record.op, count) != (op, threads) or about != (einsum or about):
+                    others[f"{record.op} ({about}) with {count} threads"] += 1
+                elif workloads.has(record):
+                    found.append(record)
+                    einsum = about
+                else:
+                    elsewhere.add(str(record.provenance.get("pattern")))
+                if progress is not None and len(found) % 1000 == 0:
+                    progress(f"{len(found)} records", 0.0)
+    if elsewhere:
+        warn(
+            f"{len(elsewhere)} patterns, such as {min(elsewhere)}, are in none of the sources; their records are left out"
+        )
+    if not found:
+        there = ", ".join(f"{count} of {name}" for name, count in others.most_common(5)) or "none at all"
+        raise InputError(
+            f"there is no record of {op} with {threads} threads on these patterns; there are {there}"
+        )
+    return found
+
+
+def _family(record: "Record") -> str:
+    return str(record.provenance.get("family") or record.workload_id)
+
+
+def _judge(model: Any, records: "list[Record]", workloads: "Workloads") -> "list[Judged]":
+    from tensorwise.model.judging import judge
+
+    with progress_bar("testing") as progress:
+        return judge(
+            model, records, workloads.of,
+            lambda done, total: progress(f"{done} of {total} jobs", done / total) if progress else None,
+        )  # fmt: skip
+
+
+def _metrics(judged: "list[Judged]") -> dict[str, Any]:
+    from tensorwise.front.model_card import by_family, figures
+
+    return {"all": figures(judged), "families": by_family(judged)}
+
+
+def _card(
+    model: "RankingModel", settings: "Training", records: "list[Record]", judged: "list[Judged]"
+) -> Any:
+    """The card of a trained model, JSON-able."""
+    learned = {name for part in model.families.values() for name in part}
+    facts = {
+        "op": records[0].op,
+        "einsum": records[0].workload["einsum"],
+        "threads": records[0].provenance["threads"],
+        "net": model.net_name,
+        "heads": model.heads,
+        "training": asdict(settings),
+        "epochs": len(model.history),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "version": __version__,
+        "data": _data(records),
+        "split": {**model.families, "test": sorted({*map(_family, records)} - learned)},
+        "metrics": _metrics(judged),
+    }
+    return finite(facts)
+
+
+def _data(records: "list[Record]") -> dict[str, Any]:
+    """What a card says of the records."""
+    when = sorted(str(record.provenance.get("when", ""))[:10] for record in records)
+    hosts = Counter(str(record.provenance.get("host", "not noted")) for record in records)
+    return {
+        "records": len(records),
+        "workloads": len({record.workload_id for record in records}),
+        "patterns": len({record.provenance.get("pattern") for record in records}),
+        "first": when[0],
+        "last": when[-1],
+        "hosts": [name for name, _ in hosts.most_common()],
+        "devices": sorted({record.device_id for record in records}),
+        "statuses": dict(Counter(record.status for record in records).most_common()),
+    }
+
+
+def _show(metrics: Any, json: bool, facts: dict[str, Any]) -> None:
+    from tensorwise.front.model_card import EXPLAINED, rows, text_table
+
+    if json:
+        emit({**facts, **metrics})
+    else:
+        print(text_table(rows(metrics["families"], metrics["all"])))
+        print(f"\n{EXPLAINED}")
+
+
+def _write_page(folder: Path, card: Any) -> None:
+    from tensorwise.front.model_card import page
+    from tensorwise.writing import replacing
+
+    with replacing(folder / README) as file:
+        file.write(page(card).encode())

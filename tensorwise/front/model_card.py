@@ -1,0 +1,121 @@
+"""The card of a model as people read it: a page of Markdown, and a table of how well it ranks."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tensorwise.model.judging import Judged
+from tensorwise.model.metrics import Quality, mean_quality
+
+EXPLAINED = """\
+Means over jobs. Rank correlations (Spearman) of predicted scores with measured times: over all configs (one that was given
+up counts with its bound, those that failed come last), over those within ten times the best, and over the fastest quarter.
+Best of top k: the best time of all over the best among the k best predicted. The last column is the share of configs that
+take more than ten times as long as the best, or have no time. "Measured again" is what another measurement would reach if
+its times were off as much as a job's times of its default config are: the noise that no model can see through."""
+
+MEANING = {
+    "ratio": "a score estimates log2 of the time over that of the default config, so that -1 is twice as fast",
+    "hinge": "a lower score is a shorter time, and scores of different patterns cannot be compared",
+}
+"""What scores say, by the loss that was learned from."""
+
+COLUMNS = (
+    ("Spearman", "spearman"),
+    ("within 10x", "near_spearman"),
+    ("fastest quarter", "fastest_spearman"),
+    ("best of top 1", "top1"),
+    ("of top 10", "top10"),
+    ("slower than 10x", "slower_than_10x"),
+)
+"""Heading of each figure of a ranking, and its key in ``figures``."""
+
+
+def figures(judged: Sequence[Judged]) -> dict[str, Any]:
+    """Return the means over jobs as a JSON object, and under ``again`` those that measuring again would reach."""
+    known = [one.again for one in judged if one.again is not None]
+    return {
+        "jobs": len(judged),
+        **_facts(mean_quality(one.quality for one in judged)),
+        "again": _facts(mean_quality(known)) if known else None,
+    }
+
+
+def by_family(judged: Iterable[Judged]) -> dict[str, dict[str, Any]]:
+    """Return the figures of each family, the worst ranked first."""
+    families: dict[str, list[Judged]] = {}
+    for one in judged:
+        families.setdefault(one.family, []).append(one)
+    found = {name: figures(of) for name, of in families.items()}
+    return dict(sorted(found.items(), key=lambda item: item[1]["spearman"]))
+
+
+def _facts(quality: Quality) -> dict[str, Any]:
+    return {
+        "configs": quality.configs,
+        "spearman": quality.spearman,
+        "near_spearman": quality.near_spearman,
+        "fastest_spearman": quality.fastest_spearman,
+        "kendall": quality.kendall,
+        **{f"top{count}": share for count, share in quality.best_of_top.items()},
+        "slower_than_10x": quality.slower_than_10x,
+    }
+
+
+def rows(found: Mapping[str, Mapping[str, Any]], total: Mapping[str, Any]) -> list[list[str]]:
+    """Return a table: a heading, a row a family, the mean over all jobs, and what measuring again would reach."""
+    table = [["family", "jobs", *(heading for heading, _ in COLUMNS)]]
+    lines = [*found.items(), ("all jobs", total)]
+    if total.get("again"):
+        lines.append(("measured again", {"jobs": "", **total["again"]}))
+    for name, one in lines:
+        table.append([name, str(one["jobs"]), *(_number(one[key]) for _, key in COLUMNS)])
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None or value != value else f"{value:.3f}"
+
+
+def text_table(table: Sequence[Sequence[str]]) -> str:
+    """Return a table for a terminal: columns aligned, the first one to the left."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if k == 0 else cell.rjust(width)
+            for k, (cell, width) in enumerate(zip(row, widths))
+        )
+        for row in table
+    )
+
+
+def page(card: Mapping[str, Any]) -> str:
+    """Return the card as Markdown."""
+    data, split, metrics = card["data"], card["split"], card["metrics"]
+    meaning = MEANING[card["training"]["loss"]]
+    lines = [
+        f"# A model of {card['op']} with {card['threads']} threads",
+        "",
+        f"Ranks formats and schedules of `{card['einsum']}` on patterns it has not seen: {meaning}.",
+        "",
+        f"- network `{card['net']}`, {card['heads']} heads, loss `{card['training']['loss']}`, {card['epochs']} epochs",
+        f"- made on {card['date']} with Tensorwise {card['version']} by `tensorwise train`",
+        "",
+        "## Data",
+        "",
+        f"{data['records']} records of {data['workloads']} workloads on {data['patterns']} patterns, from {data['first']} "
+        f"to {data['last']} (UTC). Measured on: {', '.join(data['hosts'])}. On another processor the order of configs "
+        "differs; measure more there.",
+        "",
+        "Divided by family, never by record:",
+        "",
+        *(f"- {part}: {', '.join(families) or 'none'}" for part, families in split.items()),
+        "",
+        "Training families set the weights, validation families chose the best epoch, test families did neither.",
+        "",
+        "## How well it ranks",
+        "",
+    ]
+    table = rows(metrics["families"], metrics["all"])
+    lines += [f"| {' | '.join(row)} |" for row in [table[0], ["---"] * len(table[0]), *table[1:]]]
+    lines += ["", EXPLAINED]
+    return "\n".join([*lines, ""])

@@ -1,0 +1,103 @@
+"""Judging a model on records: how well it ranks each job's configs, and how well measuring again would."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, final
+
+import numpy as np
+
+from tensorwise.data.record import Record
+from tensorwise.data.recorded import RecordedDevice
+from tensorwise.errors import InputError
+from tensorwise.model.metrics import Quality, mean_quality, quality
+from tensorwise.model.model import CostModel
+from tensorwise.model.samples import time_of
+
+if TYPE_CHECKING:
+    from tensorwise.program.workload import Workload
+
+LEAST: Final = 8
+"""Timed configs of a job below which nothing is said about their order."""
+REPEATS: Final = 4
+"""How often measuring again is simulated."""
+
+
+@final
+@dataclass(frozen=True)
+class Judged:
+    """How well one job's configs are ranked.
+
+    Attributes:
+        workload_id, pattern, family: what was measured.
+        quality: of the model's predictions.
+        again: of another measurement, were its times off as much as the job's times of the default config are; None where
+            that was not timed three times. No model can be expected to rank better.
+    """
+
+    workload_id: str
+    pattern: str
+    family: str
+    quality: Quality
+    again: Quality | None
+
+
+def judge(
+    model: CostModel,
+    records: Iterable[Record],
+    workloads: "Callable[[Record], Workload]",
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Judged]:
+    """Judge ``model`` on every job that has LEAST timed configs and more.
+
+    A config that was given up or failed may be among the best predicted, and then takes a place without a time.
+
+    Args:
+        workloads: makes a record's workload, as ``Workloads.of`` does.
+        progress: told of jobs done, and of how many there are.
+
+    Raises:
+        InputError: no job has so many.
+    """
+    jobs: defaultdict[tuple[str, str, object], list[Record]] = defaultdict(list)
+    for record in records:
+        if not record.provenance.get("lost"):
+            jobs[record.workload_id, record.device_id, record.provenance.get("job")].append(record)
+    chosen = [job for job in jobs.values() if len({r.config for r in job if r.ok}) >= LEAST]
+    if not chosen:
+        raise InputError(f"no job among the records has {LEAST} timed configs; measure more of them")
+    found = []
+    for job in chosen:
+        found.append(_judged(model, job, workloads(job[0])))
+        progress(len(found), len(chosen))
+    return found
+
+
+def _judged(model: CostModel, job: Sequence[Record], workload: "Workload") -> Judged:
+    times: defaultdict[object, list[Record]] = defaultdict(list)
+    for record in job:
+        times[record.config].append(record)
+    known = [time_of(of) for of in times.values()]
+    costs, exact = np.array([cost for cost, _ in known]), np.array([exact for _, exact in known])
+    repeated = max(([r.seconds for r in of if r.ok] for of in times.values()), key=len)
+    configs = [of[0].config for of in times.values()]
+    predicted = model.predict(workload, configs, RecordedDevice(job))
+    first = job[0]
+    return Judged(
+        first.workload_id,
+        str(first.provenance.get("pattern", first.workload_id)),
+        str(first.provenance.get("family", first.workload_id)),
+        quality(costs, predicted, exact),
+        _again(costs, exact, repeated),
+    )
+
+
+def _again(costs: np.ndarray, exact: np.ndarray, repeated: Sequence[float]) -> Quality | None:
+    if len(repeated) < 3:
+        return None
+    noise = float(np.std(np.log(repeated), ddof=1))
+    rng = np.random.default_rng(len(costs))
+    logs = np.log(np.minimum(costs, 2 * costs[np.isfinite(costs)].max()))
+    return mean_quality(
+        quality(costs, logs + noise * rng.standard_normal(len(costs)), exact) for _ in range(REPEATS)
+    )

@@ -1,0 +1,100 @@
+"""From configs and an embedded pattern to scores: WACO's program embedder and runtime predictor (figures 4-1, 4-6).
+
+And from numbers to a pattern's embedding, for networks that see nothing else.
+
+Written once for NumPy and torch: it uses only operators and methods that arrays and tensors share. So training has
+gradients, and searching needs no torch.
+"""
+
+import itertools
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from tensorwise.model.table import Encoded, Table
+
+EMBEDDING: Final = 128
+"""Length of the embedding of a pattern, and of a config's."""
+WIDTH: Final = 32
+"""Numbers that stand for one choice."""
+BLIND: Final = ("numbers", "statistics")
+"""Networks that see numbers about a pattern instead of its entries; they are read without torch."""
+HEAD: Final = (2 * EMBEDDING, 128, 64, 1)
+"""Widths of a predictor: both embeddings in, one score out."""
+
+
+def shapes(table: Table, heads: int = 1) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each weight by name, for ``heads`` predictors that share the embeddings."""
+    choices = len(table.listed) + len(table.permutations)
+    layers = {"program.0": (WIDTH * choices, EMBEDDING), "program.1": (EMBEDDING, EMBEDDING)}
+    for k, param in enumerate(table.permutations):
+        layers[f"order.{k}"] = (len(param.items) ** 2 + 1, WIDTH)
+    found: dict[str, tuple[int, ...]] = {"values": (table.lookups, WIDTH)}
+    for name, (wide, narrow) in layers.items():
+        found |= {f"{name}.weight": (wide, narrow), f"{name}.bias": (narrow,)}
+    for k, (wide, narrow) in enumerate(itertools.pairwise(HEAD)):
+        found |= {f"head.{k}.weight": (heads, wide, narrow), f"head.{k}.bias": (heads, 1, narrow)}
+    return found
+
+
+def initial(table: Table, rng: np.random.Generator, heads: int = 1) -> dict[str, np.ndarray]:
+    """Draw float32 weights as torch's layers do: lookups normal, linear layers uniform in 1 / sqrt(inputs)."""
+    drawn = {}
+    inputs = 1
+    for name, shape in shapes(table, heads).items():
+        if name == "values":
+            array = rng.standard_normal(shape)
+        else:
+            inputs = shape[-2] if name.endswith("weight") else inputs  # a bias stands behind its weight
+            array = rng.uniform(-1, 1, shape) / math.sqrt(inputs)
+        drawn[name] = array.astype(np.float32)
+    return drawn
+
+
+def embed(weights: Mapping[str, Any], configs: Encoded) -> Any:
+    """Return the embeddings of n configs: (n, EMBEDDING).
+
+    Args:
+        weights: by name, as ``shapes`` lists them; all of NumPy or all of torch.
+        configs: arrays of the same library.
+    """
+    first = weights["program.0.weight"]
+    looked_up = configs.values.shape[1] * WIDTH
+    # Each choice's numbers times their part of the first layer: the concatenation is never made.
+    values = weights["values"][configs.values].reshape(len(configs), looked_up)
+    hidden = values @ first[:looked_up] + weights["program.0.bias"]
+    for k, order in enumerate(configs.orders):
+        start = looked_up + k * WIDTH
+        numbers = order @ weights[f"order.{k}.weight"] + weights[f"order.{k}.bias"]
+        hidden = hidden + numbers @ first[start : start + WIDTH]
+    return hidden.clip(min=0) @ weights["program.1.weight"] + weights["program.1.bias"]
+
+
+def score(weights: Mapping[str, Any], pattern: Any, configs: Any) -> Any:
+    """Return the scores that each predictor gives n configs on one pattern: (heads, n), lower is better.
+
+    Args:
+        weights: as for ``embed``.
+        pattern: embedding of the pattern, (EMBEDDING,).
+        configs: embeddings of the configs, (n, EMBEDDING).
+    """
+    first = weights["head.0.weight"]
+    about = (pattern @ first[:, :EMBEDDING])[:, None] + weights["head.0.bias"]
+    hidden = configs @ first[:, EMBEDDING:] + about
+    hidden = hidden.clip(min=0) @ weights["head.1.weight"] + weights["head.1.bias"]
+    return (hidden.clip(min=0) @ weights["head.2.weight"] + weights["head.2.bias"])[:, :, 0]
+
+
+def look(weights: Mapping[str, Any], numbers: Any) -> Any:
+    """Return the embedding of a workload as one of the networks BLIND does: (EMBEDDING,).
+
+    Args:
+        weights: the network's state by name, as torch names it.
+        numbers: standardised, (numbers,).
+    """
+    for name in ("shape", "joined"):
+        hidden = (numbers @ weights[f"{name}.0.weight"].T + weights[f"{name}.0.bias"]).clip(min=0)
+        numbers = hidden @ weights[f"{name}.2.weight"].T + weights[f"{name}.2.bias"]
+    return numbers

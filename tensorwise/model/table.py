@@ -1,0 +1,166 @@
+"""Table: what a model keeps of a Space to read its configs, without the Space: values by number, orders as matrices."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast, final
+
+import numpy as np
+
+from tensorwise.errors import InputError
+from tensorwise.ids import content_id
+from tensorwise.space.config import Value
+from tensorwise.space.param import ListedParam, Param
+from tensorwise.space.params import Choice, Permutation
+from tensorwise.space.space import Space
+
+SAVED = "as it was when the model learned"
+"""The sentence of a Param that is read back: its reasons stay with the Space."""
+
+
+@final
+@dataclass(frozen=True)
+class Encoded:
+    """Configs as a network takes them.
+
+    Attributes:
+        values: int64, (configs, listed params): rows of one lookup table for all params.
+        orders: for each permutation float32, (configs, items * items + 1): row-major item x place, and 1 if it applies.
+    """
+
+    values: np.ndarray
+    orders: tuple[np.ndarray, ...]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def take(self, rows: np.ndarray) -> "Encoded":
+        """Return some of the configs."""
+        return Encoded(self.values[rows], tuple(order[rows] for order in self.orders))
+
+
+@final
+@dataclass(frozen=True)
+class Table:
+    """The Params of a Space: every value that a listed one can take, every item that an order has.
+
+    Two spaces whose tables have one id are encoded alike.
+
+    >>> from tensorwise.space.config import Config
+    >>> from tensorwise.space.params import Flag
+    >>> flag = Flag("bound", binds="compile", doc="Compile the extent in.")
+    >>> table = Table((flag,))
+    >>> table.encode([Config({"bound": None}), Config({"bound": True})]).values.tolist()
+    [[0], [2]]
+    """
+
+    params: tuple[Param, ...]
+
+    @classmethod
+    def of(cls, space: "Space | Table") -> "Table":
+        """Return the table of a space."""
+        return space if isinstance(space, Table) else cls(space.params)
+
+    @cached_property
+    def listed(self) -> tuple[ListedParam, ...]:
+        """Params whose values are looked up."""
+        return tuple(param for param in self.params if isinstance(param, ListedParam))
+
+    @cached_property
+    def permutations(self) -> tuple[Permutation, ...]:
+        """Params whose values are orders."""
+        return tuple(param for param in self.params if isinstance(param, Permutation))
+
+    @property
+    def lookups(self) -> int:
+        """Rows of the lookup table: each listed param has one for each value and one for "does not apply"."""
+        return sum(1 + param.range.size for param in self.listed)
+
+    @cached_property
+    def id(self) -> str:
+        """Content id of what decides how configs are encoded."""
+        return content_id([json.dumps(self.to_json())])
+
+    def encode(self, configs: Sequence[Mapping[str, Value]]) -> Encoded:
+        """Return configs as numbers.
+
+        Raises:
+            InputError: a config lacks a param, or has a value that the param could not take when the table was made.
+        """
+        offsets = np.cumsum([0] + [1 + param.range.size for param in self.listed])
+        values = np.empty((len(configs), len(self.listed)), np.int64)
+        for column, param in enumerate(self.listed):
+            values[:, column] = [self._one(param, config)[0] for config in configs]
+        orders = [
+            np.array([self._one(param, config) for config in configs], np.float32).reshape(
+                len(configs), len(param.items) ** 2 + 1
+            )
+            for param in self.permutations
+        ]
+        return Encoded(values + offsets[:-1], tuple(orders))
+
+    def fits(self, config: Mapping[str, Value]) -> bool:
+        """Whether ``encode`` takes a config, and no choice of it would go unseen."""
+        try:
+            self.encode([config])
+        except InputError:
+            return False
+        return len(config) == len(self.params)
+
+    @cached_property
+    def _seen(self) -> dict[tuple[str, type, Value], list[float]]:
+        """Numbers of values met before: there are few different ones, met often."""
+        return {}
+
+    def _one(self, param: Param, config: Mapping[str, Value]) -> list[float]:
+        try:
+            value = config[param.name]
+        except KeyError:
+            raise InputError(
+                f"the config lacks {param.name}, which the model's table has; got {config}"
+            ) from None
+        key = (param.name, type(value), value)  # with the type, because True == 1
+        if key not in self._seen:
+            if problem := param.misfit(value):
+                raise InputError(f"{param.name}: {problem}; the model was made for another table of choices")
+            if isinstance(param, Permutation):
+                self._seen[key] = param.encode(
+                    value, cast(Any, None)
+                )  # an order's matrix asks for no workload
+            else:
+                self._seen[key] = [float(param.tokens(value)[0])]
+        return self._seen[key]
+
+    def to_json(self) -> list[dict[str, object]]:
+        """Return the rows as JSON-able objects: name, and values or items."""
+        rows: list[dict[str, object]] = []
+        for param in self.params:
+            if isinstance(param, ListedParam):
+                rows.append({"name": param.name, "values": list(param.range)})
+            elif isinstance(param, Permutation):
+                rows.append({"name": param.name, "items": list(param.items), "beside": dict(param.beside)})
+            else:
+                raise InputError(
+                    f"{param.name}: a model reads listed params and orders, not {type(param).__name__}"
+                )
+        return rows
+
+    @classmethod
+    def from_json(cls, rows: object) -> "Table":
+        """Read back what ``to_json`` returned.
+
+        Raises:
+            InputError: it is malformed (or KeyError, TypeError).
+        """
+        if not isinstance(rows, list):
+            raise InputError(f"a table is a list of rows, got {rows!r:.80}")
+        params: list[Param] = []
+        for row in rows:
+            if "values" in row:
+                values = tuple(tuple(v) if isinstance(v, list) else v for v in row["values"])
+                params.append(Choice(row["name"], values, binds="call", doc=SAVED))
+            else:
+                items, beside = tuple(row["items"]), dict(row["beside"])
+                params.append(Permutation(row["name"], items, beside=beside, binds="call", doc=SAVED))
+        return cls(tuple(params))

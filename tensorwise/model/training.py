@@ -1,0 +1,325 @@
+"""Training a ranking: steps over workloads, validation, early stopping, and checkpoints that survive a kill.
+
+WACO, section 4.1.3: a pairwise hinge loss over the configs of one workload, and Adam.
+"""
+
+import json
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+
+from tensorwise.errors import InputError
+from tensorwise.ids import content_id
+from tensorwise.model.metrics import spearman
+from tensorwise.model.nets import PatternNet, new_net
+from tensorwise.model.samples import LATER, Epoch, Group, Training, divide, standardised
+from tensorwise.model.scoring import embed, initial, score
+from tensorwise.model.table import Encoded, Table
+from tensorwise.model.torch_extra import torch
+from tensorwise.writing import replacing
+
+if TYPE_CHECKING:
+    from tensorwise.tensor.entries import Entries
+
+VALIDATED: Final = 256
+"""Configs of a validation workload that are compared: all pairs of more would take longer than they tell."""
+
+
+@final
+class Trainer:
+    """One training, from its first step or its last checkpoint to its end.
+
+    Args:
+        name: of the network in ``NETS``; order: of the patterns.
+        table: how configs are read.
+        groups: what to learn from.
+        patterns: workload id -> its entries; asked again when a prepared pattern was not kept.
+        settings: see ``Training``.
+        checkpoint: file to go on from and to keep up to date; None keeps none.
+        progress: told of each epoch.
+        device: torch's name of where to compute: ``cpu``, ``cuda``.
+        heads: predictors that share the embeddings. Each learns from other families (a bootstrap), so that where they
+            disagree little is known.
+
+    Attributes:
+        history: epochs so far.
+        numbers: mean and standard deviation of the numbers about the training workloads.
+        families: those trained on, and those that decide when to stop.
+
+    Raises:
+        InputError: the checkpoint is damaged, or of another training.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        order: int,
+        table: Table,
+        groups: Sequence[Group],
+        patterns: "Callable[[str], Entries]",
+        settings: Training,
+        checkpoint: Path | None,
+        progress: Callable[[Epoch], None],
+        device: str,
+        heads: int = 1,
+    ) -> None:
+        self.settings, self.history = settings, list[Epoch]()
+        self._checkpoint, self._progress, self._device = checkpoint, progress, device
+        self._training, self._validation = divide(groups, settings.validation, settings.seed)
+        parts = {"training": self._training, "validation": self._validation}
+        self.families = {part: sorted({group.family for group in of}) for part, of in parts.items()}
+        first = {key: value for key, value in asdict(settings).items() if key not in LATER}
+        ids = [f"{group.id} {group.family}" for group in groups]
+        self._fingerprint = content_id([name, str(heads), table.id, json.dumps(first, sort_keys=True), *ids])
+        self._heads, self._shares = heads, dict[str, Any]()
+        numbers = np.array([group.numbers for group in self._training])
+        spread = numbers.std(axis=0)
+        self.numbers = {"mean": numbers.mean(axis=0), "std": np.where(spread > 0, spread, 1.0)}
+        self.net = new_net(name, order, numbers.shape[1], settings.seed).to(device)
+        drawn = initial(table, np.random.default_rng([settings.seed, 1]), heads)
+        self._scoring = {key: torch.nn.Parameter(torch.from_numpy(a).to(device)) for key, a in drawn.items()}
+        self._adam = torch.optim.AdamW(
+            self._weights.values(), settings.learning_rate, weight_decay=settings.weight_decay, fused=True
+        )
+        self._prepared = _Prepared(self.net, patterns, device, settings.kept_bytes)
+        self._step, self._loss, self._seconds = 0, 0.0, 0.0
+        self._best: dict[str, np.ndarray] = {}
+        self._best_loss, self._best_epoch = math.inf, 0
+        if checkpoint is not None and checkpoint.exists():
+            self._resume(checkpoint)
+
+    @property
+    def _weights(self) -> dict[str, Any]:
+        """All parameters by name."""
+        return {f"net.{key}": weight for key, weight in self.net.named_parameters()} | {
+            f"scoring.{key}": weight for key, weight in self._scoring.items()
+        }
+
+    def run(self) -> dict[str, np.ndarray]:
+        """Train until it is done and return the best weights (the last ones without validation), by name."""
+        written = time.monotonic()
+        while not self._done:
+            started = time.monotonic()
+            order = self._rng(len(self.history)).permutation(len(self._training))
+            while self._step < len(order):
+                self._loss += self._learn(self._training[order[self._step]])
+                self._step += 1
+                if self._checkpoint is not None and time.monotonic() - written > self.settings.checkpoint_s:
+                    self._seconds += time.monotonic() - started
+                    self._write()
+                    written = started = time.monotonic()
+            self._end_epoch(self._seconds + time.monotonic() - started)
+            if self._checkpoint is not None:
+                self._write()
+                written = time.monotonic()
+        return self._best
+
+    @property
+    def _done(self) -> bool:
+        epochs = len(self.history)
+        idle = bool(self._validation) and epochs - self._best_epoch >= self.settings.patience
+        return epochs >= self.settings.epochs or idle
+
+    def _rng(self, *place: int) -> "np.random.Generator":
+        """A generator for one place in the training: going on from a checkpoint draws what would have been drawn."""
+        return np.random.default_rng([self.settings.seed, 2, *place])
+
+    def _learn(self, group: Group) -> float:
+        """Take one step and return its loss."""
+        batch = group
+        if len(group) > self.settings.batch:
+            rng = self._rng(len(self.history), self._step)
+            batch = group.take(rng.choice(len(group), self.settings.batch, replace=False))
+        loss = (self._losses(batch, self._scores(batch)) * self._share(group.family)).mean()
+        self._adam.zero_grad()
+        loss.backward()
+        self._adam.step()
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            raise InputError("the loss is no longer finite; choose a lower learning rate")
+        return value
+
+    def _scores(self, group: Group) -> Any:
+        numbers = torch.from_numpy(standardised(group.numbers, self.numbers)[None]).to(self._device)
+        prepared = (
+            self._prepared.of(group.workload_id)
+            if self.net.looks
+            else torch.empty((1, 0), device=self._device)
+        )
+        (pattern,) = self.net(prepared, numbers)
+        return score(self._scoring, pattern, embed(self._scoring, tensors(group.configs, self._device)))
+
+    def _share(self, family: str) -> Any:
+        """How often each head counts a family: drawn with replacement, as many as there are; once by a single head."""
+        if family not in self._shares:
+            rng = np.random.default_rng([self.settings.seed, 3, int(content_id([family]), 16)])
+            drawn = rng.poisson(1.0, self._heads) if self._heads > 1 else np.ones(1)
+            self._shares[family] = torch.from_numpy(drawn.astype(np.float32)).to(self._device)
+        return self._shares[family]
+
+    def _losses(self, group: Group, scores: Any) -> Any:
+        """The mean loss of a pair, of each row of scores (heads, n): (heads,)."""
+        order = torch.from_numpy(np.triu(group.order)).to(self._device)
+        known = order.abs()
+        apart = scores[:, :, None] - scores[:, None, :]
+        if self.settings.loss == "hinge":
+            losses = torch.relu(self.settings.margin - order * apart)
+            return (losses * known).sum(dim=(1, 2)) / known.sum().clamp(min=1)
+        ratios = torch.from_numpy(group.ratios).to(self._device)
+        exact = torch.from_numpy(group.exact).to(self._device)
+        missing = order * (ratios[:, None] - ratios[None, :] - apart)
+        losses = self._off(missing, exact[:, None] & exact[None, :])
+        found = (losses * known).sum(dim=(1, 2)) / known.sum().clamp(min=1)
+        if not math.isnan(group.default_s):
+            found = found + self._off(ratios - scores, exact).mean(dim=1)
+        return found
+
+    def _off(self, missing: Any, exact: Any) -> Any:
+        """Huber's loss of what is missing; where only a bound is known, of what is missing to reach it."""
+        missing, margin = torch.where(exact, missing.abs(), torch.relu(missing)), self.settings.margin
+        return torch.where(missing < margin, missing**2 / (2 * margin), missing - margin / 2)
+
+    def _end_epoch(self, seconds: float) -> None:
+        loss, correlation = self._validate()
+        number = len(self.history) + 1
+        epoch = Epoch(number, self._loss / len(self._training), loss, correlation, seconds)
+        self.history.append(epoch)
+        if not self._validation or loss < self._best_loss:
+            self._best = {key: _array(weight) for key, weight in self._weights.items()}
+            self._best_loss, self._best_epoch = loss, number
+        self._step, self._loss, self._seconds = 0, 0.0, 0.0
+        self._progress(epoch)
+
+    def _validate(self) -> tuple[float, float]:
+        """Mean loss and rank correlation over the validation workloads."""
+        losses, correlations = [], []
+        with torch.no_grad():
+            for group in self._validation:
+                part = group.take(np.arange(min(len(group), VALIDATED)))
+                scores = self._scores(part).mean(dim=0, keepdim=True)
+                losses.append(float(self._losses(part, scores)))
+                timed = part.exact
+                correlations.append(spearman(part.seconds[timed], _array(scores)[0, timed].astype(float)))
+        known = [value for value in correlations if not math.isnan(value)]
+        return _mean(losses), _mean(known)
+
+    # -- checkpoints -----------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        """Replace the checkpoint as a whole: one file, so that a kill leaves the old one or the new one."""
+        from safetensors.numpy import save
+
+        assert self._checkpoint is not None
+        arrays = {f"now.{key}": _array(weight) for key, weight in self._weights.items()}
+        arrays |= {f"best.{key}": array for key, array in self._best.items()}
+        for key, weight in self._weights.items():
+            for moment, tensor in self._adam.state.get(weight, {}).items():
+                arrays[f"adam.{moment}.{key}"] = _array(tensor)
+        state = {
+            "fingerprint": self._fingerprint,
+            "history": [epoch.to_json() for epoch in self.history],
+            "step": self._step,
+            "loss": self._loss,
+            "seconds": self._seconds,
+            "best": [self._best_loss if math.isfinite(self._best_loss) else None, self._best_epoch],
+        }
+        data = save(arrays, metadata={"training": json.dumps(state, allow_nan=False)})
+        try:
+            self._checkpoint.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(self._checkpoint) as file:
+                file.write(data)
+        except OSError as error:
+            reason = error.strerror or error
+            raise InputError(f"the checkpoint {self._checkpoint} cannot be written: {reason}") from error
+
+    def _resume(self, path: Path) -> None:
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(path, framework="numpy") as file:
+                state = json.loads((file.metadata() or {})["training"])
+                arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  (no mapping)
+            if state["fingerprint"] != self._fingerprint:
+                raise InputError(
+                    f"the checkpoint {path} belongs to a training with other records, settings or network; "
+                    "remove it, or name another file"
+                )
+            self._restore(state, arrays)
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(
+                f"{path} is no checkpoint, or damaged: {error}; remove it to start anew"
+            ) from error
+
+    def _restore(self, state: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        self.history = [Epoch.from_json(row) for row in state["history"]]
+        self._step, self._loss, self._seconds = (
+            int(state["step"]),
+            float(state["loss"]),
+            float(state["seconds"]),
+        )
+        loss, self._best_epoch = state["best"]
+        self._best_loss = math.inf if loss is None else float(loss)
+        with torch.no_grad():
+            for key, weight in self._weights.items():
+                weight.copy_(torch.from_numpy(arrays[f"now.{key}"]))
+                moments = {
+                    name: arrays.get(f"adam.{name}.{key}") for name in ("step", "exp_avg", "exp_avg_sq")
+                }
+                if moments["step"] is not None:
+                    self._adam.state[weight] = {
+                        name: torch.from_numpy(array.copy()).to(self._device)
+                        for name, array in moments.items()
+                        if array is not None
+                    }
+        self._best = {key: arrays[f"best.{key}"] for key in self._weights if self.history}
+
+
+@final
+class _Prepared:
+    """Prepared patterns, the last used ones kept while they fit into some bytes."""
+
+    def __init__(
+        self, net: PatternNet, patterns: "Callable[[str], Entries]", device: str, most_bytes: int
+    ) -> None:
+        self._net, self._patterns, self._device, self._most_bytes = net, patterns, device, most_bytes
+        self._kept: OrderedDict[str, Any] = OrderedDict()
+
+    def of(self, workload_id: str) -> Any:
+        """Return the prepared pattern of one workload, as a batch of its own."""
+        if workload_id not in self._kept:
+            pattern = self._patterns(workload_id)
+            if len(pattern.shape) != self._net.order:
+                raise InputError(
+                    f"the pattern of workload {workload_id} has order {len(pattern.shape)}, but its records say "
+                    f"{self._net.order}"
+                )
+            # What was used before has grown by what was derived from it: only now is it known how much there is.
+            total = sum(prepared.nbytes for prepared in self._kept.values())
+            while self._kept and total > self._most_bytes:
+                total -= self._kept.popitem(last=False)[1].nbytes
+            self._kept[workload_id] = self._net.prepare([pattern], self._device)
+        self._kept.move_to_end(workload_id)
+        return self._kept[workload_id]
+
+
+def tensors(configs: Encoded, device: str) -> Encoded:
+    """Return encoded configs as torch's tensors."""
+    values, *orders = (torch.from_numpy(array).to(device) for array in (configs.values, *configs.orders))
+    return Encoded(values, tuple(orders))
+
+
+def _array(tensor: Any) -> np.ndarray:
+    array: np.ndarray = tensor.detach().cpu().numpy().copy()
+    return array
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values) if values else math.nan

@@ -1,0 +1,197 @@
+"""``tensorwise train``, ``evaluate`` and ``model`` as a person or a script meets them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from tensorwise.front.cli import app
+from tensorwise.model import RankingModel, load_model
+from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.files import write
+
+pytest.importorskip("torch")
+pytest.importorskip("pyarrow")
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+
+FAMILIES = ("chem", "fem", "graph", "mesh", "web")
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus of five families, and a store with what a formula says of it."""
+    root = tmp_path_factory.mktemp("models")
+    rng = np.random.default_rng(0)
+    for family in FAMILIES:
+        (root / "corpus" / family).mkdir(parents=True)
+        for k in range(2):
+            pattern = entries_from((rng.random((20 + k, 30)) < rng.uniform(0.05, 0.3)).astype(float))
+            write(root / "corpus" / family / f"{family}{k}.mtx", pattern)
+    collected = run(
+        "collect", root / "corpus", "--op", "spmm", "--n", 8, "--samples", 30, "--augment", 1, "--threads", 1,
+        "--device", "null", "--store", root / "store.sqlite",
+    )  # fmt: skip
+    assert collected.exit_code == 0, collected.output
+    return root
+
+
+@pytest.fixture
+def store(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TENSORWISE_STORE", str(folder / "store.sqlite"))
+    return folder / "store.sqlite"
+
+
+@pytest.fixture(scope="module")
+def trained(folder: Path) -> dict[str, Any]:
+    out = run(*training(folder, folder / "models" / "spmm"), "--records", folder / "store.sqlite", "--json")
+    assert out.exit_code == 0, out.output
+    lines = [json.loads(line) for line in out.stdout.splitlines()]
+    assert [line["event"] for line in lines] == ["epoch"] * 4 + ["result"]
+    result: dict[str, Any] = lines[-1]
+    return result
+
+
+def training(folder: Path, model: Path) -> list[object]:
+    return [
+        "train",
+        model,
+        folder / "corpus",
+        "--op",
+        "spmm",
+        "--threads",
+        1,
+        "--epochs",
+        4,
+        "--learning-rate",
+        1e-3,
+    ]
+
+
+def test_a_model_is_trained_tested_and_described(folder: Path, trained: dict[str, Any]) -> None:
+    where = folder / "models" / "spmm"
+    model = load_model(where)
+    assert isinstance(model, RankingModel)
+    split = model.card["split"]
+    assert sorted(name for part in split.values() for name in part) == sorted(FAMILIES)
+    assert len(split["validation"]) == len(split["test"]) == 1
+    assert set(trained["families"]) == set(split["test"])
+    assert model.card["metrics"] == {key: trained[key] for key in ("all", "families")}
+    assert model.card["data"]["patterns"] == 20
+    page = (where / "README.md").read_text()
+    assert split["test"][0] in page
+    assert run("model", where).stdout.strip() == page.strip()
+    assert json.loads(run("model", where, "--json").stdout)["card"] == model.card
+    assert run("model", folder / "models").stdout.startswith(
+        "spmm  ranking: op spmm, threads 1, net statistics"
+    )
+    assert "no model" in run("model", folder / "corpus").stderr
+
+
+def test_it_is_evaluated_on_what_it_has_not_seen(folder: Path, store: Path, trained: dict[str, Any]) -> None:
+    where = folder / "models" / "spmm"
+    out = run("evaluate", where, folder / "corpus", "--json", "--out", folder / "figures.json")
+    assert out.exit_code == 0, out.output
+    again = json.loads(out.stdout)
+    assert again["all"] == trained["all"]
+    written = json.loads((folder / "figures.json").read_text())
+    assert len(written["jobs"]) == again["all"]["jobs"] == 4
+    every = run("evaluate", where, folder / "corpus", "--all-families")
+    assert all(family in every.stdout for family in (*FAMILIES, "all jobs", "Spearman"))
+    fewer = json.loads(run("evaluate", where, folder / "corpus", "--drawn", "random", "--json").stdout)
+    assert fewer["all"]["configs"] < again["all"]["configs"]
+    assert "learned from all" in run("evaluate", where, folder / "corpus", "--drawn", "by hand").stderr
+
+
+def test_predicting_imports_no_torch(folder: Path, trained: dict[str, Any]) -> None:
+    code = f"""
+import sys
+sys.modules["torch"] = None
+import numpy as np
+from tensorwise.device.null import NullDevice
+from tensorwise.model import load_model
+from tensorwise.program.workload import workload
+from tensorwise.space.cpu import cpu_space
+from tensorwise.tensor.entries import entries_from
+model = load_model({str(folder / "models" / "spmm")!r})
+w = workload("spmm", entries_from(np.eye(50)), n=16)
+space = cpu_space(w.assignment)
+configs = [space.sample(w, np.random.default_rng(k)) for k in range(20)]
+scores = model.predict(w, configs, NullDevice())
+assert np.isfinite(scores).all() and len(set(scores)) > 1
+assert (model.spread(w, configs, NullDevice()) > 0).all()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_parquet_files_do_as_well_and_the_same_seed_gives_the_same_model(
+    folder: Path, store: Path, trained: dict[str, Any]
+) -> None:
+    assert run("store", "export", folder / "records.parquet").exit_code == 0
+    out = run(*training(folder, folder / "again"), "--records", folder / "records.parquet")
+    assert out.exit_code == 0, out.output
+    first, again = (load_model(path).state()[1] for path in (folder / "models" / "spmm", folder / "again"))
+    for name, array in first.items():
+        np.testing.assert_array_equal(again[name], array)
+
+
+def test_a_finished_training_is_not_repeated(folder: Path, store: Path, trained: dict[str, Any]) -> None:
+    out = run(*training(folder, folder / "models" / "spmm"), "--json")
+    assert [json.loads(line)["event"] for line in out.stdout.splitlines()] == ["result"]
+
+
+def test_ctrl_c_keeps_what_was_learned(folder: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tensorwise.model.training import Trainer
+
+    whole, left = Trainer._learn, 20
+
+    def learn(self: Trainer, group: Any) -> float:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise KeyboardInterrupt
+        return whole(self, group)
+
+    monkeypatch.setattr(Trainer, "_learn", learn)
+    out = run(*training(folder, folder / "interrupted"))
+    assert out.exit_code == 130
+    assert "the same command goes on" in out.stderr
+    again = run(*training(folder, folder / "interrupted"), "--json")
+    assert again.exit_code == 0, again.output
+    assert 1 <= sum(json.loads(line)["event"] == "epoch" for line in again.stdout.splitlines()) < 4
+
+
+def test_what_is_missing_is_named(folder: Path, store: Path) -> None:
+    corpus = folder / "corpus"
+    assert (
+        "no record of spmv with 1 threads"
+        in run("train", folder / "x", corpus, "--op", "spmv", "--threads", 1).stderr
+    )
+    assert (
+        "there are 660 of spmm" in run("train", folder / "x", corpus, "--op", "spmm", "--threads", 7).stderr
+    )
+    assert "--test must be" in run(*training(folder, folder / "x"), "--test", 1.5).stderr
+    assert "no network" in run(*training(folder, folder / "x"), "--net", "vgg").stderr
+    assert "there are no records" in run(*training(folder, folder / "x"), "--records", folder / "none").stderr
+    part = run(
+        *training(folder, folder / "part")[:2],
+        corpus / "fem",
+        corpus / "web",
+        "--op",
+        "spmm",
+        "--threads",
+        1,
+        "--epochs",
+        1,
+    )
+    assert part.exit_code == 0, part.output
+    assert "12 patterns, such as chem0, are in none of the sources" in part.stderr
+    assert "no model" in run("evaluate", corpus, corpus).stderr

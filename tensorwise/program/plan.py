@@ -122,6 +122,11 @@ class Plan:
     def _check_merge_path(self, parallel: Parallel, format: Format) -> None:
         """Raise ScheduleError unless iterations can be cut, and what their pieces give can be added up."""
         below = format.levels[1:2]
+        if format.axes[0].part == "inner":
+            raise ScheduleError(
+                f"{parallel}: what a piece of an iteration adds to is a block of outputs, but those of {parallel.loop} "
+                "lie apart; use balanced, or store the outer part above the inner one"
+            )
         if not below or not {"pos", "crd"} <= set(below[0].arrays):
             raise ScheduleError(
                 f"{parallel}: parts cut a list of coordinates that lies below {parallel.loop}, as in U(i) C(k); "

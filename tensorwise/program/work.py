@@ -17,7 +17,7 @@ def work_bound(program: Program, workload: Workload) -> int:
     """Return an upper bound on the number of loop iterations, counted over all loops of all parts.
 
     Positions of a compressed level are bounded by the number of entries and by its parents times
-    its extent. Vector lanes count as iterations.
+    its extent. Vector lanes count as iterations; the few that each part of a merge path adds do not.
     """
     return sum(_bound(part, workload) for part in program.parts)
 

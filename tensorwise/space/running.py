@@ -162,7 +162,7 @@ def _worth_cutting(earlier: Earlier, w: Workload) -> bool:
     """Whether a row of the outermost level may hold up the other threads, and can be cut into pieces that add up."""
     own, threads = stored_loops(earlier), available_threads()
     able = earlier["layout"] == "coordinates" and len(own) > 1 and compressed(earlier, own[1])
-    if not able or threads == 1 or not w.assignment.monoid.single:
+    if not able or own[0].endswith("0") or threads == 1 or not w.assignment.monoid.single:
         return False
     return longest(w, own[0][:-1]) * 2 * threads > w.entries.nnz
 

@@ -33,7 +33,7 @@ from tensorwise.tensor.entries import entries_from
 from tensorwise.tensor.files import write
 from tests.contract.odd_worker import COMMAND
 
-SAMPLES, SILENCE_S, LEASE_S = 6, 2.0, 6.0
+SAMPLES, SILENCE_S, LEASE_S = 6, 5.0, 12.0
 CLUSTER_SILENCE_S = 10.0
 """There a worker is started for each job, which is silent until then."""
 RECORDS = SAMPLES + 2

@@ -184,6 +184,7 @@ def test_carries_are_counted_among_the_bytes_held() -> None:
         ("C[i] += A[i,k] * B[k]", "U(i1) U(i0:4) C(k)", "parallel(i1,merge-path)", "lies below i1, as in U(i) C(k)"),
         ("C[i] += A[i,k] * B[k]", "U(i) B(k)", "parallel(i,merge-path)", "a list of coordinates that lies below i"),
         ("C[i] += A[i,k] * B[k]", "U(i) C(k)", "reorder(k,i) parallel(k,merge-path)", "use dynamic for k"),
+        ("C[i] += A[i,k] * B[k]", "C(i0:2) C(i1) C(k)", "reorder(i0,i1,k) parallel(i0,merge-path)", "store the outer part"),
         ("C[i] mean= A[i,k] * B[k]", "U(i) C(k)", "parallel(i,merge-path)", "mean needs an iteration of i in one piece"),
         ("C[i] argmax= A[i,k] * B[k]", "U(i) C(k)", "parallel(i,merge-path)", "argmax needs an iteration of i"),
     ],

@@ -5,7 +5,7 @@ A strategy proposes configs of the CPU's space until the search's share of the b
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -15,7 +15,8 @@ from tensorwise.data.store import Store
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.device import Measurement
 from tensorwise.device.library import available
-from tensorwise.errors import CompilerError, InputError, MeasurementError, StoreError
+from tensorwise.errors import CompilerError, InputError, MeasurementError, StoreError, TensorwiseError
+from tensorwise.model.model import CostModel
 from tensorwise.program.workload import Workload
 from tensorwise.result import Trial
 from tensorwise.search import STRATEGIES
@@ -29,6 +30,14 @@ SEARCH_SHARE: Final = 0.65
 """Share of the budget for the search; the rest is for rounds, which decide."""
 BATCH: Final = 8
 """Configs asked for at a time: one compilation, one child of the worker."""
+IMAGINED: Final = 512
+"""Configs whose cost a model predicts before anything is measured, the portfolio among them ..."""
+IMAGINED_SHARE: Final = 0.05
+"""... but no more once this share of the budget is spent on it."""
+NAMED: Final = 32
+"""Configs that the model names; the rest of the portfolio follows in its order."""
+BROOD: Final = 64
+"""Configs predicted at a time."""
 SPREAD: Final = 0.4
 """Standard deviation of the logarithm of the times of candidates, before any was measured ..."""
 PRIOR: Final = 16
@@ -59,6 +68,7 @@ class Search:
 
     Attributes:
         space: where candidates come from; by default all that the CPU's space has for the workload.
+        model: names what is tried first, where there is one.
         trials: every candidate that was tried.
         libraries: what each library took.
         notes: what a reader of the result should know.
@@ -77,7 +87,9 @@ class Search:
         progress: Progress | None,
         observe: Observe | None = None,
         space: CpuSpace | None = None,
+        model: CostModel | None = None,
     ) -> None:
+        self.model = model
         self.work, self.device, self.start, self.budget_s = work, device, start, budget_s
         self.most_trials, self.calls = trials, calls
         self.progress, self.observe = progress, observe
@@ -138,7 +150,7 @@ class Search:
                 )
             find_compiler()
             self._begun = self.spent()
-            seeds = [*starts, *self._remembered(), *portfolio(self.space, self.work)]
+            seeds = [*starts, *self._remembered(), *self._promising(rng)]
             search = STRATEGIES[strategy](self.space, self.work, rng, seeds=list(dict.fromkeys(seeds)))
             while not self._search_is_over():
                 left = BATCH if self.most_trials is None else min(BATCH, self.most_trials - len(self.trials))
@@ -154,6 +166,51 @@ class Search:
         except MeasurementError as error:
             self.worker_lost = True
             self.notes.append(str(error))
+
+    def _promising(self, rng: np.random.Generator) -> list[Config]:
+        """Return the known structures, the default first; with a model, those that it predicts to be fast before the others.
+
+        The model also sees configs that are bred by its own predictions: measuring one takes as long as predicting hundreds.
+        """
+        known = portfolio(self.space, self.work)
+        if self.model is None:
+            return known
+        if why := self._misfit(self.model):
+            self.notes.append(f"the model was not asked: {why}")
+            return known
+        self.say("predicting")
+        predicted: dict[Config, float] = {}
+        until = self.spent() + IMAGINED_SHARE * self.budget_s
+        imagined = STRATEGIES["genetic"](self.space, self.work, rng, seeds=known)
+        try:
+            while len(predicted) < IMAGINED and (configs := imagined.ask(BROOD)):
+                costs = self.model.predict(self.work, configs, self.device).tolist()
+                imagined.tell(configs, costs)
+                predicted |= zip(configs, costs, strict=True)
+                if self.spent() > until and len(predicted) >= len(known):
+                    break
+        except TensorwiseError as error:
+            self.notes.append(f"the model cannot tell what is fast here: {error}")
+            return known
+        ranked = sorted(predicted, key=lambda config: predicted[config])
+        structures = set(known)
+        rest = [config for config in ranked if config in structures]
+        return list(dict.fromkeys([known[0], *ranked[:NAMED], *rest]))
+
+    def _misfit(self, model: CostModel) -> str | None:
+        """Return why a model is of no use here, None where it may be; its card says what it was made for."""
+        made_for = model.card.get("op", self.work.op)
+        if made_for != self.work.op:
+            return f"it is of {made_for}, and this is {self.work.op}"
+        data = model.card.get("data")
+        hosts = data.get("hosts", []) if isinstance(data, Mapping) else []
+        here = self.device.provenance.get("host")
+        if hosts and here not in hosts:
+            self.notes.append(
+                f"the model has learned on other processors ({', '.join(map(str, hosts))}); this is {here}: what it says "
+                "is tried first, and measured as ever"
+            )
+        return None
 
     def _search_is_over(self) -> bool:
         if self.most_trials is not None and len(self.trials) >= self.most_trials:

@@ -5,6 +5,7 @@ in rounds that did not choose it, and the answer is the fastest verified kernel,
 """
 
 import math
+import os
 import time
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
@@ -19,6 +20,7 @@ from tensorwise.device.device import Measurement
 from tensorwise.device.library import LIBRARY
 from tensorwise.device.rounds import RoundTable
 from tensorwise.errors import MeasurementError, TensorwiseError
+from tensorwise.model import CostModel, load_model
 from tensorwise.operator import Operator, bind, default_kernel
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.kernel import Kernel
@@ -48,6 +50,7 @@ def tune(
     expected_calls: float | None = None,
     threads: int | None = None,
     strategy: str = "genetic",
+    model: CostModel | str | os.PathLike[str] | None = None,
     dtype: Any = None,
     store: Store | bool = True,
     seed: int = 0,
@@ -69,6 +72,7 @@ def tune(
             With ``trials``, so many are tried all the same.
         threads: threads of a call (default: what this process may use).
         strategy: a name of ``tensorwise.search.STRATEGIES``.
+        model: a cost model, or the folder of one (see ``tensorwise train``): what it predicts to be fast is tried first.
         dtype: float32, float64, float16 or bfloat16, for all operands; default A's own. A dict names the dtype of
             some: ``{"A": "bfloat16", "B": "float32"}``; dense ones are otherwise as A. Halves are accumulated in
             float32, and so is the result unless all operands are of the same half type.
@@ -81,10 +85,11 @@ def tune(
         Ctrl-C it is the best found so far.
 
     Raises:
-        InputError: the operand, the operation or an argument is not usable, or the dense operands and the
+        InputError: the operand, the operation, the model or an argument is not usable, or the dense operands and the
             output do not fit into memory.
     """
     check_limits(budget_s, trials, expected_calls, strategy)
+    advisor = load_model(model) if isinstance(model, str | os.PathLike) else model
     start = time.perf_counter()
     dtypes = dict(dtype) if isinstance(dtype, Mapping) else {"A": dtype}
     entries = entries_from(A, dtypes.pop("A", None))
@@ -92,7 +97,9 @@ def tune(
     work.check_memory(*work.dense, work.assignment.output.tensor)
     budget = budget_s if budget_s is not None else (30.0 if trials is None else math.inf)
     with CpuDevice(threads, seed=seed) as device:
-        search = Search(work, device, start, budget, trials, expected_calls, store, progress, observe)
+        search = Search(
+            work, device, start, budget, trials, expected_calls, store, progress, observe, model=advisor
+        )
         if (operator := at_once(search)) is not None:
             return operator
         search.run(strategy, np.random.default_rng(seed))

@@ -8,6 +8,7 @@ import numpy as np
 
 from tensorwise.data.store import Store
 from tensorwise.errors import InputError
+from tensorwise.model import CostModel
 from tensorwise.operator import Operator, bind, default_kernel
 from tensorwise.program.einsum import Einsum
 from tensorwise.program.generated import GeneratedKernel
@@ -33,6 +34,7 @@ def tune(
     expected_calls: float | None = None,
     threads: int | None = None,
     strategy: str = "genetic",
+    model: CostModel | str | os.PathLike[str] | None = None,
     dtype: Any = None,
     store: Store | bool = True,
     seed: int = 0,
@@ -55,6 +57,7 @@ def tune(
             With ``trials``, so many are tried all the same.
         threads: threads of a call (default: what this process may use).
         strategy: a name of ``tensorwise.search.STRATEGIES``.
+        model: a cost model, or the folder of one (see ``tensorwise train``): what it predicts to be fast is tried first.
         dtype: float32, float64, float16 or bfloat16, for all operands; default A's own. A dict names the dtype of
             some: ``{"A": "bfloat16", "B": "float32"}``; dense ones are otherwise as A. Halves are accumulated in
             float32, and so is the result unless all operands are of the same half type.
@@ -78,7 +81,7 @@ def tune(
         check_writable(report)  # before the work is done
     operator = _tune(
         A, op, n=n, mode=mode, budget_s=budget_s, trials=trials, expected_calls=expected_calls, threads=threads,
-        strategy=strategy, dtype=dtype, store=store, seed=seed, progress=progress, observe=observe,
+        strategy=strategy, model=model, dtype=dtype, store=store, seed=seed, progress=progress, observe=observe,
     )  # fmt: skip
     if report is not None:
         from tensorwise.front.reporting import write_report

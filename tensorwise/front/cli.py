@@ -90,6 +90,9 @@ def tune(
         typer.Option("--expected-calls", help="How often it will be called: then what is spent once counts."),
     ] = None,
     strategy: Annotated[str, typer.Option("--strategy", help=f"How to search: {STRATEGIES}.")] = "genetic",
+    model: Annotated[
+        Path | None, typer.Option("--model", help="Folder of a cost model that names what is tried first.")
+    ] = None,
     dtype: Dtype = "float32",
     seed: Seed = 0,
     store: Annotated[Path | None, typer.Option("--store", help="Where measurements are remembered.")] = None,
@@ -114,7 +117,7 @@ def tune(
         raise typer.BadParameter(f"{strategy!r} is not one of {', '.join(KNOWN)}", param_hint="'--strategy'")
     if store is not None and no_store:
         raise typer.BadParameter("give --store or --no-store, not both", param_hint="'--no-store'")
-    _check_modes(op, all_modes, memory_bytes, mode, report or save)
+    _check_modes(op, all_modes, memory_bytes, mode, report or save or model)
     for target in (report, save):
         if target is not None:
             check_writable(target)
@@ -138,7 +141,7 @@ def tune(
     with progress_bar("tuning") as progress:
         operator = search(
             entries, op, n=n, mode=mode, budget_s=budget, trials=trials, expected_calls=expected_calls, threads=threads,
-            strategy=strategy, store=home, seed=seed, progress=progress,
+            strategy=strategy, model=model, store=home, seed=seed, progress=progress,
             observe=_Candidates() if json else None,
         )  # fmt: skip
     result = operator.result
@@ -320,7 +323,7 @@ def _check_modes(op: str, all_modes: bool, memory_bytes: int | None, mode: int, 
     if all_modes and op != "mttkrp":
         raise typer.BadParameter(f"it is for --op mttkrp, got {op}", param_hint="'--all-modes'")
     if all_modes and (mode or target is not None):
-        given = "--mode" if mode else "--report and --save"
+        given = "--mode" if mode else "--report, --save and --model"
         raise typer.BadParameter(f"{given} are for one mode; leave them out", param_hint="'--all-modes'")
 
 

@@ -8,18 +8,24 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from tensorwise.data.record import Record
 from tensorwise.data.store import Store
 from tensorwise.device.cpu import CpuDevice, Rounds
+from tensorwise.device.device import Device
 from tensorwise.errors import InputError, MeasurementError, StoreError
+from tensorwise.model import CostModel, MeanModel
 from tensorwise.operator import Operator
+from tensorwise.program.workload import Workload
 from tensorwise.result import Trial, TuneResult
+from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
 from tensorwise.tuning import tune
 from tests.unit.device.cases import tensor
@@ -409,3 +415,57 @@ def test_no_process_is_left(matrix: sp.csr_array) -> None:
     while children() - before and time.monotonic() < deadline:
         time.sleep(0.05)
     assert children() <= before
+
+
+# -- with a model ------------------------------------------------------------------------------------------
+
+
+@final
+class Fond(CostModel):
+    """Predicts that blocks are fast, and nothing else."""
+
+    kind = "fond"
+    returns = "score"
+
+    def fit(self, records: Iterable[Record]) -> None: ...
+
+    def predict(self, workload: Workload, configs: Sequence[Config], device: Device) -> np.ndarray:
+        return np.array([0.0 if (config["split_i"] or 1) > 1 else 1.0 for config in configs])
+
+    def state(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
+        return {}, {}
+
+    @classmethod
+    def from_state(cls, values: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> "Fond":
+        return cls()
+
+
+def test_a_model_names_what_is_tried_first(matrix: sp.csr_array) -> None:
+    tried = result_of(quick(matrix, "spmm", trials=9, budget_s=60.0, model=Fond())).trials
+    assert [(trial.config["split_i"] or 1) > 1 for trial in tried] == [False] + 8 * [True]
+    usual = result_of(quick(matrix, "spmm", trials=1, budget_s=60.0)).trials
+    assert usual[0].config == tried[0].config  # the default, with which all is compared
+
+
+def test_a_model_for_something_else_is_not_asked(matrix: sp.csr_array) -> None:
+    model = Fond()
+    model.card = {"op": "sddmm"}
+    result = result_of(quick(matrix, "spmm", budget_s=60.0, model=model))
+    assert any("not asked: it is of sddmm, and this is spmm" in note for note in result.notes)
+    assert all((trial.config["split_i"] or 1) == 1 for trial in result.trials[:4])
+
+
+def test_a_model_of_another_processor_is_heard_with_a_warning(matrix: sp.csr_array) -> None:
+    model = Fond()
+    model.card = {"op": "spmm", "data": {"hosts": ["Abacus 9000"]}}
+    result = result_of(quick(matrix, "spmm", budget_s=60.0, model=model))
+    assert any("other processors (Abacus 9000)" in note for note in result.notes)
+    assert (result.trials[1].config["split_i"] or 1) > 1
+
+
+def test_a_model_that_cannot_predict_does_no_harm(matrix: sp.csr_array, tmp_path: Path) -> None:
+    result = result_of(quick(matrix, "spmm", budget_s=60.0, model=MeanModel()))
+    assert any("the model cannot tell what is fast here" in note for note in result.notes)
+    assert result.trials
+    with pytest.raises(InputError, match="there is no model in"):
+        quick(matrix, "spmm", model=tmp_path)

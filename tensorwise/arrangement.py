@@ -9,6 +9,7 @@ from typing import Final, final
 
 from tensorwise.errors import InputError
 from tensorwise.program.program import Program
+from tensorwise.worth import per_call_s
 
 NEAR: Final = 0.02
 """Arrangements within this share of the least cost count as equally fast: rounds hardly tell them apart."""
@@ -113,7 +114,7 @@ class Arrangement:
     def cost(self, calls: float | None) -> float:
         """Seconds of a sweep, in turn where that was timed, with the conversion's share where ``calls`` are known."""
         seconds = self.seconds if self.sweep_s is None else self.sweep_s
-        return seconds + (self.conversion_s / calls if calls else 0.0)
+        return per_call_s(seconds, self.conversion_s, calls)
 
     def readers(self, stored: Stored) -> tuple[int, ...]:
         """Return the modes that read a tensor."""

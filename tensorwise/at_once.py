@@ -21,7 +21,7 @@ from tensorwise.program.workload import Workload
 from tensorwise.result import HAD, Standing, TuneResult
 from tensorwise.searching import Search
 from tensorwise.toolchain.cache import default_cache
-from tensorwise.worth import Prospect, total_s, worth_s
+from tensorwise.worth import Prospect, cheapest, total_s, worth_s
 
 
 @final
@@ -81,7 +81,7 @@ def at_once(search: Search) -> Operator | None:
                 contest.enter("tensorwise", untuned)
             except (TensorwiseError, MemoryError) as error:
                 search.notes.append(f"the default kernel cannot be used here: {error}")
-    best = contest.best(calls)
+    best = cheapest(contest.known, calls)  # what was converted is paid for already, and counts all the same
     found = Prospect(
         contest.known[best].seconds / usual.search,
         usual.search_spread,
@@ -115,10 +115,6 @@ class _Contest:
         seconds = min(time_calls(call, min_s=0.0, min_calls=1, warm_s=0.0))
         self.bound[name] = kernel, bound
         self.known[name] = Prospect(seconds, conversion_s=bound.conversion_s)
-
-    def best(self, calls: float) -> str:
-        """Return the kernel that takes least in all; what was converted is paid for already, and counts all the same."""
-        return min(self.known, key=lambda name: total_s(self.known[name], calls))
 
     def answer(self, best: str, search: Search) -> Operator:
         """Return the operator, with what was found."""

@@ -24,7 +24,7 @@ from tensorwise.space.config import Config
 from tensorwise.space.cpu import CpuSpace, cpu_space
 from tensorwise.space.portfolio import portfolio
 from tensorwise.toolchain.compiler import find_compiler
-from tensorwise.worth import Prospect, worth_s
+from tensorwise.worth import Prospect, per_call_s, worth_s
 
 SEARCH_SHARE: Final = 0.65
 """Share of the budget for the search; the rest is for rounds, which decide."""
@@ -264,9 +264,7 @@ class Search:
 
     def cost(self, measurement: Measurement) -> float:
         """Seconds a call, with the conversion's share where the number of calls is known."""
-        if self.calls is None or not math.isfinite(measurement.cost):
-            return measurement.cost
-        return measurement.cost + measurement.conversion_s / self.calls
+        return per_call_s(measurement.cost, measurement.conversion_s, self.calls)
 
     def _record(self, config: Config, measurement: Measurement) -> Record:
         return Record.of(measurement, self.work, self.device, self.space.name, config, self.device.provenance)

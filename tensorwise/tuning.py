@@ -30,6 +30,7 @@ from tensorwise.result import Standing, Trial, TuneResult
 from tensorwise.searching import Observe, Progress, Search, check_limits
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.tensor.entries import entries_from
+from tensorwise.worth import per_call_s
 
 FINALISTS: Final = 4
 """Generated kernels that meet the libraries in the choosing rounds."""
@@ -170,10 +171,9 @@ class _Decision:
         standing = [name for name in table.names if name not in found.failed]
         if self.calls is None and table.best() in standing:
             return finalists[int(table.best())]
-        per_call = 0.0 if self.calls is None else 1 / self.calls
 
         def total(name: str) -> float:
-            return table.median(name) + per_call * finalists[int(name)].measurement.conversion_s
+            return per_call_s(table.median(name), finalists[int(name)].measurement.conversion_s, self.calls)
 
         return finalists[int(min(standing, key=total))] if standing else None
 
@@ -285,7 +285,7 @@ class _Decision:
         return (generated, ratio) if pays < CLEARLY else (library, 1.0)
 
     def _total(self, standing: Standing) -> float:
-        return standing.seconds + (standing.conversion_s / self.calls if self.calls else 0.0)
+        return per_call_s(standing.seconds, standing.conversion_s, self.calls)
 
     def _bound(self, kernel: Kernel) -> Operator:
         """Bind the winner in this process: its first runs were in the worker."""

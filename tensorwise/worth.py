@@ -7,7 +7,7 @@ turns out slower costs its price and nothing else, since it is not taken. (Expec
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
 
@@ -65,9 +65,14 @@ def total_s(prospect: Prospect, calls: float) -> float:
     return prospect.conversion_s + calls * prospect.seconds
 
 
-def cheapest(prospects: Iterable[Prospect], calls: float) -> Prospect:
-    """Return the prospect that takes least in all, its own price included: what to take where nothing is measured."""
-    return min(prospects, key=lambda prospect: prospect.price_s + total_s(prospect, calls))
+def per_call_s(seconds: float, conversion_s: float, calls: float | None) -> float:
+    """Return the seconds of a call, with the conversion's share where the number of ``calls`` is known."""
+    return seconds + (conversion_s / calls if calls else 0.0)
+
+
+def cheapest(prospects: Mapping[str, Prospect], calls: float) -> str:
+    """Return the name of what takes least in all, its own price included: what to take where nothing more is measured."""
+    return min(prospects, key=lambda name: prospects[name].price_s + total_s(prospects[name], calls))
 
 
 def _share_below(far: float) -> float:

@@ -41,9 +41,12 @@ __all__ = [
 Call = Callable[[], object]
 
 WARM_S: Final = 0.0015
-"""Untimed calls before timing last this long: by then the OpenMP threads of the previous variant's
-library have stopped spinning (libgomp; LLVM's wait for 200 ms unless told otherwise), and the caches
-hold this variant's data."""
+"""Untimed calls before timing last this long: by then the caches hold this variant's data."""
+SETTLE_S: Final = 0.03
+"""Most seconds to wait until the threads that the previous variant's library left spinning have gone to sleep: one
+that spins holds a processor, and a kernel of as many threads as processors shares one with it. libgomp spins 300,000
+times, 8 ms where a pause takes 65 cycles (Zen 3) and 14 ms where it takes 140; LLVM's OpenMP, which spins for 200 ms,
+is not waited for."""
 FOREIGN_LIMIT: Final = 0.1
 """A round is disturbed when others used more than this share of our processors."""
 ROUND_S: Final = 0.1
@@ -70,7 +73,7 @@ def time_calls(
         min_s: timed seconds to reach ...
         min_calls: ... and samples to take, whichever is later,
         max_s: but no further sample after this many timed seconds; one is always taken.
-        warm_s: untimed calls before; at least one is made.
+        warm_s: untimed calls before; at least one is made. Unless it is 0, threads that still spin are waited for.
         flush: runs untimed before every timed call, to empty the caches; batches are of one call then.
 
     Returns:
@@ -85,6 +88,8 @@ def _time(
 ) -> tuple[list[float], int]:
     """Seconds of each batch, and calls in a batch."""
     clock = time.perf_counter_ns
+    if warm_s:
+        _settle()
     fastest = _warm(call, warm_s)
     batch = 1 if flush is not None else max(1, int(np.ceil(100 * _clock_s() / max(fastest, 1e-9))))
     totals: list[float] = []
@@ -104,6 +109,16 @@ def _time(
         if collects:
             gc.enable()
     return totals, batch
+
+
+def _settle() -> None:
+    """Sleep until no other thread of this process uses a processor, at most ``SETTLE_S``."""
+    deadline = time.monotonic() + SETTLE_S
+    while time.monotonic() < deadline:
+        wall_s, used_s = time.monotonic(), time.process_time()
+        time.sleep(0.0005)
+        if time.process_time() - used_s < 0.2 * (time.monotonic() - wall_s):
+            return
 
 
 def _warm(call: Call, warm_s: float) -> float:

@@ -73,6 +73,29 @@ def test_the_first_call_is_never_timed(clock: Clock) -> None:
     assert len(calls) == 4 + 1
 
 
+@pytest.mark.parametrize(("spins_s", "waits_s"), [(0.0, 0.0005), (0.008, 0.0085), (1.0, timing.SETTLE_S)])
+def test_threads_that_a_library_left_spinning_are_waited_for(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, spins_s: float, waits_s: float
+) -> None:
+    begin = clock.now
+    events: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        clock.now += seconds
+
+    monkeypatch.setattr(timing.time, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(timing.time, "process_time", lambda: min(clock.now - begin, spins_s))
+    monkeypatch.setattr(timing.time, "sleep", sleep)
+    call = clock.call(0.01)
+
+    def variant() -> None:
+        events.append(clock.now)
+        call()
+
+    time_calls(variant, min_s=0, min_calls=1, max_s=0)
+    assert events[0] - begin == pytest.approx(waits_s, abs=0.00051)
+
+
 def test_a_flush_comes_before_every_timed_call(clock: Clock) -> None:
     order: list[str] = []
     call = clock.call(1e-6)

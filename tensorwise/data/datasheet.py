@@ -19,8 +19,10 @@ said about the space has to be estimated from `random` records, weighted by thei
 """
 READING = """\
 `seconds` is the median of one call, `spread_s` the interquartile range of the samples. A `censored` time is a lower bound:
-the config was given up. Other statuses than `ok` have no time. Compare times of one job only, as ratios to its default
-config; divide by `family`, never by record.
+the config was given up. Other statuses than `ok` have no time. Configs of a batch that were within four times its best ran
+again in interleaved rounds: `ratio` is their time over the default config's in the same rounds, and `ratio_error` the
+standard error of its natural logarithm. Compare configs of one job only, by `ratio` where there is one, else by their time
+over the median of the job's default config; divide by `family`, never by record.
 """
 
 
@@ -35,6 +37,7 @@ class Datasheet:
         workloads, patterns: distinct ones; families: family -> its patterns.
         spreads: interquartile range over median of each time.
         anchors: job -> times of its default config.
+        errors: standard error of the logarithm of each ratio taken in rounds.
         log_probabilities: of the configs drawn from the space.
         first, last: when the records were made.
     """
@@ -45,6 +48,7 @@ class Datasheet:
     families: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     spreads: list[float] = field(default_factory=list)
     anchors: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    errors: list[float] = field(default_factory=list)
     log_probabilities: list[float] = field(default_factory=list)
     first: str = ""
     last: str = ""
@@ -71,6 +75,8 @@ class Datasheet:
             self.spreads.append(record.spread_s / record.seconds)
             if facts.get("drawn") == "default":
                 self.anchors[str(facts.get("job"))].append(record.seconds)
+        if isinstance(facts.get("ratio_error"), float):
+            self.errors.append(facts["ratio_error"])
         if isinstance(facts.get("log_probability"), float):
             self.log_probabilities.append(facts["log_probability"])
 
@@ -114,6 +120,7 @@ class Datasheet:
         for numbers, what in (
             (self.spreads, "interquartile range over median, of the samples of one time"),
             (self.repeats, "slowest over fastest time of the default config, of those of one job"),
+            (self.errors, "standard error of the logarithm of a ratio taken in rounds"),
         ):
             if numbers:
                 median, high = np.quantile(numbers, (0.5, 0.9))

@@ -1,9 +1,10 @@
 """Measuring a job: configs are drawn, measured in batches and recorded, all of them or none.
 
-Times of different minutes are not comparable on a machine that drifts. So every batch begins with the space's default
-config, the anchor, and what counts is the ratio to the anchor of the same batch. Half of the configs are drawn from the
-space, a quarter are known good ones, the rest are mutations of the best so far: a model must tell good from bad, and
-also good from better.
+Times of different minutes are not comparable on a machine that drifts, and on a shared one not even those of different
+tenths of a second. So every batch begins with the space's default config, the anchor, and those of a batch that are not
+far slower than its best run against each other again, in interleaved rounds: what counts is their ratio to the anchor in
+the same rounds. Half of the configs are drawn from the space, a quarter are known good ones, the rest are mutations of
+the best so far: a model must tell good from bad, and also good from better.
 """
 
 import contextlib
@@ -17,6 +18,7 @@ from tensorwise.data.job import Job
 from tensorwise.data.record import Record
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.device import Device, Measurement, Status
+from tensorwise.device.rounds import MIN_ROUNDS
 from tensorwise.errors import InputError, MeasurementError, TensorwiseError
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Config
@@ -30,6 +32,11 @@ RANDOM, KNOWN = 0.5, 0.25
 """Shares of the samples drawn from the space, and taken from the portfolio; the others are mutations."""
 MUTATION: Final = 0.05
 """Probability that a further choice changes in a mutation: of some thirty, one or two."""
+NEAR: Final = 4.0
+"""What is slower than a batch's best by more than this is not timed again in rounds: its place is plain."""
+ROUNDS: Final = 6
+ROUNDS_S: Final = 1.5
+"""Rounds of a batch, and seconds for them, packing and verification included."""
 PARENTS: Final = 8
 """The fastest configs so far, of which mutations are made."""
 
@@ -50,7 +57,8 @@ def measured(job: Job, beat: Beat = lambda: None) -> list[Record]:
 
     Each record's provenance has ``job``, ``pattern``, ``family``, ``batch`` and ``drawn``: ``default`` (the anchor),
     ``random`` (with ``log_probability``, natural logarithm), ``known`` or ``mutated`` (with ``parent``, a config id).
-    Those that ended ok have ``conversion_s`` and ``bytes_held``, too.
+    Those that ended ok have ``conversion_s`` and ``bytes_held``, too; and those that ran in the rounds of their batch
+    ``ratio``, their time over the anchor's, and ``ratio_error``, the standard error of its natural logarithm.
 
     Raises:
         InputError: see ``Job.load``.
@@ -80,12 +88,23 @@ def measured(job: Job, beat: Beat = lambda: None) -> list[Record]:
                 _compile(device, space, work, drawn)
                 for begin in range(0, len(drawn), BATCH):
                     some = [anchor, *drawn[begin : begin + BATCH]]
-                    for one, measurement in _answers(device, space, work, some):
-                        how = {**facts, "batch": batch, **one.how, **_price(measurement)}
+                    answers = []
+                    for answer in _answers(device, space, work, some):
+                        answers.append(answer)
+                        beat()
+                    ratios = _ratios(device, space, work, answers)
+                    beat()
+                    for one, measurement in answers:
+                        how = {
+                            **facts,
+                            "batch": batch,
+                            **one.how,
+                            **_price(measurement),
+                            **ratios.get(one.config, {}),
+                        }
                         records.append(Record.of(measurement, work, device, space.name, one.config, how))
                         if measurement.ok:
                             cost[one.config] = measurement.seconds
-                        beat()
                     batch += 1
         except MeasurementError:
             if not records:
@@ -98,6 +117,30 @@ def _price(measurement: Measurement) -> dict[str, object]:
     if not measurement.ok:
         return {}
     return {"conversion_s": measurement.conversion_s, "bytes_held": measurement.bytes_held}
+
+
+def _ratios(
+    device: Device, space: Space, work: Workload, answers: Sequence[tuple[_Drawn, Measurement]]
+) -> dict[Config, dict[str, float]]:
+    """Return what the rounds of a batch say of its configs; nothing where they say too little."""
+    taken = {one.config: measurement.seconds for one, measurement in answers if measurement.ok}
+    anchor = answers[0][0].config
+    if not isinstance(device, CpuDevice) or anchor not in taken:
+        return {}
+    limit_s = NEAR * min(taken.values())
+    near = [config for config, seconds in taken.items() if config == anchor or seconds <= limit_s]
+    if len(near) == 1:
+        return {}
+    programs = {config.id: space.program(work, config) for config in near}
+    table = device.rounds(work, programs, budget_s=ROUNDS_S, max_rounds=ROUNDS).table
+    if table is None or len(table.rounds) < MIN_ROUNDS or anchor.id not in table.names:
+        return {}
+    levels = table.levels(anchor.id)
+    return {
+        config: dict(zip(("ratio", "ratio_error"), levels[config.id]))
+        for config in near
+        if config.id in levels
+    }
 
 
 def lost(job: Job, status: Status, note: str) -> Record:

@@ -12,7 +12,8 @@ from tensorwise.data.recorded import RecordedDevice
 from tensorwise.errors import InputError
 from tensorwise.model.metrics import Quality, mean_quality, quality
 from tensorwise.model.model import CostModel
-from tensorwise.model.samples import time_of
+from tensorwise.model.samples import Times
+from tensorwise.space.config import Config
 
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
@@ -31,8 +32,9 @@ class Judged:
     Attributes:
         workload_id, pattern, family: what was measured.
         quality: of the model's predictions.
-        again: of another measurement, were its times off as much as the job's times of the default config are; None where
-            that was not timed three times. No model can be expected to rank better.
+        again: of another measurement, were its times off as much as rounds say that these are, or without rounds as much as
+            the job's times of the default config; None where that was not timed three times. No model can be expected to
+            rank better.
     """
 
     workload_id: str
@@ -74,28 +76,31 @@ def judge(
 
 
 def _judged(model: CostModel, job: Sequence[Record], workload: "Workload") -> Judged:
-    times: defaultdict[object, list[Record]] = defaultdict(list)
+    records: defaultdict[Config, list[Record]] = defaultdict(list)
     for record in job:
-        times[record.config].append(record)
-    known = [time_of(of) for of in times.values()]
-    costs, exact = np.array([cost for cost, _ in known]), np.array([exact for _, exact in known])
-    repeated = max(([r.seconds for r in of if r.ok] for of in times.values()), key=len)
-    configs = [of[0].config for of in times.values()]
-    predicted = model.predict(workload, configs, RecordedDevice(job))
+        records[record.config].append(record)
+    times = Times.of(records)
+    repeated = max(([r.seconds for r in of if r.ok] for of in records.values()), key=len)
+    predicted = model.predict(workload, list(records), RecordedDevice(job))
     first = job[0]
     return Judged(
         first.workload_id,
         str(first.provenance.get("pattern", first.workload_id)),
         str(first.provenance.get("family", first.workload_id)),
-        quality(costs, predicted, exact),
-        _again(costs, exact, repeated),
+        quality(times.seconds, predicted, times.exact),
+        _again(times, repeated),
     )
 
 
-def _again(costs: np.ndarray, exact: np.ndarray, repeated: Sequence[float]) -> Quality | None:
-    if len(repeated) < 3:
+def _again(times: Times, repeated: Sequence[float]) -> Quality | None:
+    costs, exact = times.seconds, times.exact
+    in_rounds = ~np.isnan(times.errors)
+    if in_rounds.any():
+        noise = np.where(in_rounds, times.errors, np.median(times.errors[in_rounds]))
+    elif len(repeated) >= 3:
+        noise = np.full(len(costs), np.std(np.log(repeated), ddof=1))
+    else:
         return None
-    noise = float(np.std(np.log(repeated), ddof=1))
     rng = np.random.default_rng(len(costs))
     logs = np.log(np.minimum(costs, 2 * costs[np.isfinite(costs)].max()))
     return mean_quality(

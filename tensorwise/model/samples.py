@@ -248,30 +248,64 @@ def groups_of(records: Iterable[Record], space: str | None, table: Table) -> lis
 
 def _group(records: Mapping[Config, Sequence[Record]], table: Table) -> Group:
     first = next(iter(records.values()))[0]
-    known = [time_of(of_config) for of_config in records.values()]
-    default = [
-        max(record.seconds, SHORTEST_S)
-        for of_config in records.values()
-        for record in of_config
-        if record.ok and record.provenance.get("drawn") == "default"
-    ]
+    times = Times.of(records)
     return Group(
         first.workload_id,
         str(first.provenance.get("family") or first.workload_id),
         shape_numbers(first.workload),
         table.encode(list(records)),
-        np.array([seconds for seconds, _ in known]),
-        np.array([exact for _, exact in known]),
-        float(np.median(default)) if default else math.nan,
+        times.seconds,
+        times.exact,
+        times.default_s,
     )
 
 
-def time_of(records: Sequence[Record]) -> tuple[float, bool]:
-    """Return the median of a config's times and True; where there are none, the highest lower bound and False."""
-    exact = [record.seconds for record in records if record.ok]
-    if exact:
-        return float(np.median(exact)), True
-    return max(record.seconds for record in records), False
+@final
+@dataclass(frozen=True)
+class Times:
+    """What a job's records say of its configs.
+
+    Attributes:
+        seconds: float64, (n,): of each config the median. Where the ratio to the default config was taken in interleaved
+            rounds, so much of ``default_s``. Where there is no time, the highest lower bound.
+        exact: bool, (n,): whether it is a time.
+        errors: float64, (n,): standard error of the natural logarithm of each ratio; NaN without rounds.
+        default_s: median seconds of the default config; NaN where collection noted none.
+    """
+
+    seconds: np.ndarray
+    exact: np.ndarray
+    errors: np.ndarray
+    default_s: float
+
+    @classmethod
+    def of(cls, records: Mapping[Config, Sequence[Record]]) -> "Times":
+        """Read the records of each config of one job."""
+        every = [record for of_config in records.values() for record in of_config]
+        default = [
+            max(record.seconds, SHORTEST_S)
+            for record in every
+            if record.ok and record.provenance.get("drawn") == "default"
+        ]
+        default_s = float(np.median(default)) if default else math.nan
+        rows = [_time(of_config, default_s) for of_config in records.values()]
+        seconds, exact, errors = zip(*rows, strict=True)
+        return cls(np.array(seconds), np.array(exact), np.array(errors), default_s)
+
+
+def _time(records: Sequence[Record], default_s: float) -> tuple[float, bool, float]:
+    timed = [record for record in records if record.ok]
+    if not timed:
+        return max(record.seconds for record in records), False, math.nan
+    ratios = [(float(str(r)), float(str(e))) for r, e in map(_ratio, timed) if r is not None]
+    if ratios and not math.isnan(default_s):
+        middle, error = np.median(np.array(ratios), axis=0)
+        return float(middle) * default_s, True, float(error)
+    return float(np.median([record.seconds for record in timed])), True, math.nan
+
+
+def _ratio(record: Record) -> tuple[object, object]:
+    return record.provenance.get("ratio"), record.provenance.get("ratio_error")
 
 
 def divide(groups: Sequence[Group], share: float, seed: int) -> tuple[list[Group], list[Group]]:

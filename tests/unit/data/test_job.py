@@ -112,7 +112,6 @@ def test_a_job_is_measured(folder: Path, op: str, variant: int) -> None:
     job = next(job for job in jobs if job.variant == variant)
     beats: list[int] = []
     records = measured(job, lambda: beats.append(1))
-    assert len(beats) == len(records) + 2  # loading, and a measurement that does not count
     name, work = job.load()
     assert {r.workload_id for r in records} == {work.id}
     assert {r.provenance["pattern"] for r in records} == {name}
@@ -123,6 +122,7 @@ def test_a_job_is_measured(folder: Path, op: str, variant: int) -> None:
     drawn = Counter(str(r.provenance["drawn"]) for r in records)
     batches = -(-30 // BATCH) + -(-10 // BATCH)
     assert drawn == {"default": batches, "random": 20, "known": 10, "mutated": 10}
+    assert len(beats) == len(records) + batches + 2  # rounds, loading, and a measurement that does not count
     assert len({r.config for r in records}) == 41
     space = cpu_space(work.assignment, "A")
     for record in records:
@@ -151,3 +151,7 @@ def test_on_the_real_device(folder: Path) -> None:
     assert len(records) == 6
     assert all(r.ok for r in records if r.provenance["drawn"] == "default")
     assert {"compiler", "flags", "host", "threads", "job", "family"} <= records[0].provenance.keys()
+    compared = [r for r in records if "ratio" in r.provenance]
+    assert len(compared) > 2
+    assert all(r.ok and r.provenance["ratio"] > 0 and r.provenance["ratio_error"] >= 0 for r in compared)
+    assert all(r.provenance["ratio"] == 1 for r in compared if r.provenance["drawn"] == "default")

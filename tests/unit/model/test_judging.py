@@ -78,3 +78,25 @@ def test_noise_bounds_what_can_be_reached() -> None:
         assert judged.again is not None
         found.append(judged.again.spearman)
     assert 1 >= found[0] > 0.95 > found[1]
+
+
+def test_ratios_taken_in_rounds_count_instead_of_times() -> None:
+    """Times were taken while the machine changed its speed; the ratios of the same records know better."""
+    rng = np.random.default_rng(0)
+    truth = of_truth()
+    records = []
+    for at, record in enumerate(recorded(truth)):
+        drifted = record.seconds * float(rng.choice([1.0, 3.0]))
+        facts = {"drawn": "default"} if at == 0 else {}
+        ratios = {"ratio": truth[at] / truth[0], "ratio_error": 0.0}
+        records.append(replace(record, seconds=drifted, provenance={**record.provenance, **facts, **ratios}))
+    (judged,) = judge(Seer(), records, lambda record: W)
+    assert judged.quality.spearman == 1
+    assert judged.again is not None
+    assert judged.again.spearman == 1
+    unsure = [replace(r, provenance={**r.provenance, "ratio_error": 2.0}) for r in records]
+    (judged,) = judge(Seer(), unsure, lambda record: W)
+    assert judged.again is not None
+    assert judged.again.spearman < 0.95
+    without = [replace(r, provenance={"drawn": r.provenance.get("drawn")}) for r in records]
+    assert judge(Seer(), without, lambda record: W)[0].quality.spearman < 1

@@ -51,7 +51,9 @@ and all baselines run in shuffled order; a speed-up is the median of the ratios 
 are repeated. Baselines more than 5 times slower than the fastest run in 3 rounds of their own, beside ours. Operands
 are warm, in float32, and every kernel is verified before and after. Fixed CSR is what TACO generates (CSR, CSF for
 MTTKRP; dynamic chunks of 128 rows for SpMV, else 32), compiled with -ffast-math as WACO does. The best baseline is
-the fastest of all on that matrix."""
+the fastest of all on that matrix. "Each" is half the width of the 95 % interval of a single matrix's speed-up, in the
+median: where it is wide the machine was restless, the best of seven baselines is the luckiest of them, and our own kernel
+was chosen by such times, too: means then err against us, and a single matrix below the floor says little."""
 KEPT_BACK = """What keeps them from more. SpMV reads indices and values in a stream and gathers one element of x an entry.
 Where x stays in the first cache, the stream is all that counts, and the kernel is near the roof. In graphs and netlists
 a gather fetches a line of 64 bytes for the 4 that are used: a cache that seems to deliver a few gigabytes in a second
@@ -72,7 +74,7 @@ def page(held: Mapping[str, Any]) -> str:
     method = METHOD + (AMD if "AMD" in machine["processor"] else "")
     facts = ", ".join(f"{name} {value}" for name, value in {**machine, **settings}.items())
     count = f"{len(runs)} runs on {len({run['name'] for run in runs})} matrices and tensors."
-    head = ("", "target", "geometric mean", "", "over", f"below {FLOOR:g}x", "worst")
+    head = ("", "target", "geometric mean", "", "over", f"below {FLOOR:g}x", "worst", "each")
     parts = [
         element("h1", "Kernels against their peers"),
         element("p", escape(count), class_="verdict"),
@@ -104,7 +106,8 @@ def _target(row: Reached) -> list[str]:
     on = f" on {target.part}" if target.part else ""
     case = f"{case_name(target.op, row.n)}{on}, {threads_name(row.threads)}"
     mean, count, slower, worst = _figures(row.speedups)
-    return [case, wanted, mean, "reached" if row.met else "not reached", count, slower, worst]
+    each = f"± {100 * row.speedups.unsure:.0f} %"
+    return [case, wanted, mean, "reached" if row.met else "not reached", count, slower, worst, each]
 
 
 def _figures(found: Speedups) -> list[str]:

@@ -1,8 +1,9 @@
 """The targets of the kernels, and how far measured runs reach them."""
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from benchmarks.corpus import geometric_mean
@@ -43,9 +44,20 @@ TARGETS: Final = (
 
 @dataclass(frozen=True)
 class Speedups:
-    """Speed-ups by name of the matrix."""
+    """Speed-ups by name of the matrix.
+
+    Attributes:
+        ratios: the medians of rounds.
+        widths: of the 95 % interval of each median, as a share of it; empty where none was noted.
+    """
 
     ratios: Mapping[str, float]
+    widths: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def unsure(self) -> float:
+        """Half the width of the interval of a single matrix, as a share, in the median; NaN where none was noted."""
+        return statistics.median(self.widths.values()) / 2 if self.widths else math.nan
 
     @property
     def mean(self) -> float:
@@ -88,7 +100,8 @@ class Reached:
         return (
             f"{case_name(self.target.op, self.n)}{on}, {threads_name(self.threads)}, against {self.target.against}: "
             f"{self.speedups.mean:.2f}x over {len(self.speedups.ratios)}, {100 * self.speedups.slower:.1f} % below "
-            f"{FLOOR:g}x, worst {name} {ratio:.2f}x ({wanted}): {'reached' if self.met else 'not reached'}"
+            f"{FLOOR:g}x, worst {name} {ratio:.2f}x, each +-{100 * self.speedups.unsure:.0f} % ({wanted}): "
+            f"{'reached' if self.met else 'not reached'}"
         )
 
 
@@ -117,15 +130,19 @@ def of_case(runs: Sequence[Run], case: tuple[str, int | None, int]) -> list[Run]
 def speedups(runs: Sequence[Run], against: str, ours: str = "best") -> Speedups:
     """Return the speed-ups of our ``best`` or ``default`` kernel over a baseline, or the best of all, by matrix."""
     ratios: dict[str, float] = {}
+    widths: dict[str, float] = {}
     for run in runs:
-        known = run.get("default", {})
-        if ours == "best":
-            known = {name: ratio[0] for name, ratio in run.get("speedup", {}).items()}
-        if against == BEST_BASELINE and known:
-            ratios[run["name"]] = min(known.values())
-        elif against in known:
-            ratios[run["name"]] = known[against]
-    return Speedups(ratios)
+        intervals = run.get("speedup", {})
+        known = {name: interval[0] for name, interval in intervals.items()}
+        if ours != "best":
+            known = run.get("default", {})
+        name = min(known, key=known.__getitem__, default="") if against == BEST_BASELINE else against
+        if name in known:
+            ratios[run["name"]] = known[name]
+            if ours == "best":
+                middle, low, high = intervals[name]
+                widths[run["name"]] = (high - low) / middle
+    return Speedups(ratios, widths)
 
 
 def reached(runs: Sequence[Run]) -> list[Reached]:

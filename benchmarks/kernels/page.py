@@ -74,7 +74,7 @@ def page(held: Mapping[str, Any]) -> str:
     method = METHOD + (AMD if "AMD" in machine["processor"] else "")
     facts = ", ".join(f"{name} {value}" for name, value in {**machine, **settings}.items())
     count = f"{len(runs)} runs on {len({run['name'] for run in runs})} matrices and tensors."
-    head = ("", "target", "geometric mean", "", "over", f"below {FLOOR:g}x", "worst", "each")
+    head = ("", "target", "geometric mean", "", "over", f"below {FLOOR:g}x", "each", "worst")
     parts = [
         element("h1", "Kernels against their peers"),
         element("p", escape(count), class_="verdict"),
@@ -107,7 +107,7 @@ def _target(row: Reached) -> list[str]:
     case = f"{case_name(target.op, row.n)}{on}, {threads_name(row.threads)}"
     mean, count, slower, worst = _figures(row.speedups)
     each = f"± {100 * row.speedups.unsure:.0f} %"
-    return [case, wanted, mean, "reached" if row.met else "not reached", count, slower, worst, each]
+    return [case, wanted, mean, "reached" if row.met else "not reached", count, slower, each, worst]
 
 
 def _figures(found: Speedups) -> list[str]:

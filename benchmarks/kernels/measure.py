@@ -209,6 +209,16 @@ class Contest:
         enough_s = 2 * MIN_ROUNDS * sum(self.took[name] for name in names)
         return interleave(calls, rounds, max(budget_s, enough_s), self.rng, max_s=LONGEST_S)
 
+    def tables(self, ours: Sequence[str], rounds: int, budget_s: float) -> list[RoundTable]:
+        """Time all, but those that are far slower than the fastest in a few rounds of their own, beside ``ours``."""
+        limit = SLOW * min(self.took.values(), default=0.0)
+        slow = [name for name in self.bound if name not in ours and self.took[name] > limit]
+        found = [self.time([name for name in self.bound if name not in slow], rounds, budget_s)]
+        mine = [name for name in ours if name in self.bound]
+        if slow and mine:
+            found.append(self.time([*mine, *slow], MIN_ROUNDS, budget_s / 2))
+        return found
+
     def check(self) -> None:
         """Verify all again, after timing; what is wrong now has failed."""
         for name, bound in self.bound.items():
@@ -223,14 +233,8 @@ class Contest:
 
 def _compared(contest: Contest, settings: Settings) -> dict[str, Any]:
     """Run the rounds, verify again and return the figures."""
-    bound, took = contest.bound, contest.took
-    limit = SLOW * min(took.values(), default=0.0)
-    slow = [name for name in bound if name not in OURS and took[name] > limit]
-    groups = [([name for name in bound if name not in slow], settings.rounds, settings.rounds_s)]
-    if slow and "best" in bound:
-        mine = [name for name in OURS if name in bound]
-        groups.append(([*mine, *slow], MIN_ROUNDS, settings.rounds_s / 2))
-    tables = [contest.time(names, rounds, budget_s) for names, rounds, budget_s in groups]
+    bound = contest.bound
+    tables = contest.tables(OURS, settings.rounds, settings.rounds_s)
     contest.check()
     told: dict[str, Any] = {"seconds": {}, "speedup": {}, "default": {}, "failed": contest.failed}
     for table in tables:

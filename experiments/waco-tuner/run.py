@@ -19,9 +19,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tuners.choices import Settings, warm_folder
 from tuners.judging import judge, kernel_runs
 from tuners.page import page
-from tuners.steps import Steps, matrices, models_in
+from tuners.steps import Steps, models_in
 
 from benchmarks.corpus import Results
+from benchmarks.held_out import matrices
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.toolchain.threads import available_threads
@@ -62,8 +63,9 @@ def measure(options: Any, settings: Settings, sizes: Any, models: Any, results: 
     """Run the steps that are left."""
     os.environ["OMP_NUM_THREADS"] = os.environ["NUMBA_NUM_THREADS"] = str(settings.threads)
     models = {op: one for op, one in models.items() if op in options.ops.split(",")}
-    only = (options.matrices or "").split(",")
-    chosen = {op: matrices(op, one, settings, sizes, only)[: options.limit] for op, one in models.items()}
+    only = options.matrices.split(",") if options.matrices else ()
+    chosen = {op: matrices(op, one.families, settings.n(op), sizes, only) for op, one in models.items()}
+    chosen = {op: some[: options.limit] for op, some in chosen.items()}
     warm_folder(warm := options.out.with_suffix(".kernels") / "warm", models, settings.threads)
     with CpuDevice(settings.threads, seed=settings.seeds[0]) as device:
         steps = Steps(device, models, options.records, warm, settings)

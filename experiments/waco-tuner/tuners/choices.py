@@ -15,12 +15,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.baselines.untuned_mkl import UntunedMkl
-from benchmarks.kernels import measure
-from benchmarks.kernels.measure import explore, short
+from benchmarks.bench import environment
+from benchmarks.held_out import Learned
+from benchmarks.kernels.measure import explore_seeds, fastest, short
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.library import LIBRARY
 from tensorwise.device.timing import measuring_slot
-from tensorwise.errors import InputError
 from tensorwise.front.warm import warm
 from tensorwise.model import load_model
 from tensorwise.operator import Operator
@@ -60,23 +60,6 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Learned:
-    """A trained model.
-
-    Attributes:
-        folder: where it is kept.
-        id: the beginning of its checksum.
-        families: those that it has learned from.
-        einsum: what it was made for; empty where it does not say.
-    """
-
-    folder: Path
-    id: str
-    families: frozenset[str]
-    einsum: str
-
-
-@dataclass(frozen=True)
 class Chosen:
     """What a tuner chose.
 
@@ -93,22 +76,11 @@ class Chosen:
 @contextlib.contextmanager
 def kernels_of(folder: Path) -> Iterator[None]:
     """Compile, and find compiled kernels, in a copy of ``folder`` that is thrown away: what is compiled here stays here."""
-    before = os.environ.get("TENSORWISE_CACHE_DIR")
     with measuring_slot(), tempfile.TemporaryDirectory(prefix="kernels-", dir=folder.parent) as scratch:
         copy = Path(scratch) / "copy"
         shutil.copytree(folder, copy, copy_function=os.link)
-        os.environ["TENSORWISE_CACHE_DIR"] = str(copy)
-        try:
+        with environment({"TENSORWISE_CACHE_DIR": str(copy)}):
             yield
-        finally:
-            _restore(before)
-
-
-def _restore(before: str | None) -> None:
-    if before is None:
-        del os.environ["TENSORWISE_CACHE_DIR"]
-    else:
-        os.environ["TENSORWISE_CACHE_DIR"] = before
 
 
 def warm_folder(folder: Path, models: Mapping[str, Learned], threads: int) -> None:
@@ -118,9 +90,7 @@ def warm_folder(folder: Path, models: Mapping[str, Learned], threads: int) -> No
         models: operation -> its model.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    before = os.environ.get("TENSORWISE_CACHE_DIR")
-    os.environ["TENSORWISE_CACHE_DIR"] = str(folder)
-    try:
+    with environment({"TENSORWISE_CACHE_DIR": str(folder)}):
         warm(list(models))
         for op, model in models.items():
             n = None if op == "spmv" else 16
@@ -128,8 +98,6 @@ def warm_folder(folder: Path, models: Mapping[str, Learned], threads: int) -> No
             rows = np.arange(64)
             small = entries_from((shape, (rows,) * len(shape), np.ones(64, np.float32)))
             tune(small, op, n=n, trials=2, threads=threads, model=model.folder, store=False)
-    finally:
-        _restore(before)
 
 
 @dataclass(frozen=True)
@@ -180,8 +148,7 @@ class Tuners:
             timed = sorted(
                 (one for one in named if one.measurement.ok), key=lambda one: one.measurement.seconds
             )
-            programs = {str(place): trial.program for place, trial in enumerate(timed[:FINALISTS])}
-            best = self._fastest(device, work, programs)
+            best = self._fastest(device, work, [one.config for one in timed[:FINALISTS]])
             compile_s = device.compile_s
         return _taken(best, work, start, compile_s, len(named), settings.threads), named[0].program
 
@@ -217,8 +184,6 @@ class Tuners:
 
     def inspector(self) -> float:
         """Return the seconds that MKL's inspector takes, beyond handing it the matrix."""
-        if not UntunedMkl.installed():
-            raise InputError("MKL is not installed")
         both = [
             min(_bound_s(cls(), self.work, self.settings.threads) for _ in range(3))
             for cls in (LIBRARY["mkl"], UntunedMkl)
@@ -229,19 +194,10 @@ class Tuners:
 
     def long_search(self, device: CpuDevice) -> tuple[Program, dict[str, Any]]:
         """Search without a model, once for each seed; the fastest of all seeds meet in rounds that choose."""
-        space, settings = cpu_space(self.work.assignment, "A"), self.settings
-        times: dict[Config, float] = {}
-        tried, seconds = 0, 0.0
-        for seed in settings.seeds:
-            one = explore(
-                space, self.work, device, measure.Settings(settings.trials, settings.search_s, seed)
-            )
-            tried, seconds = tried + one.tried, seconds + one.seconds
-            times |= {config: min(took, times.get(config, math.inf)) for config, took in one.times.items()}
-        fastest = sorted(times, key=lambda config: times[config])[:FINALISTS]
-        programs = {str(place): space.program(self.work, config) for place, config in enumerate(fastest)}
-        best = self._fastest(device, self.work, programs)
-        return best, {"tried": tried, "timed": len(times), "seconds": short(seconds)}
+        settings = self.settings
+        found = explore_seeds(self.work, device, settings.trials, settings.search_s, settings.seeds)
+        best = self._fastest(device, self.work, found.fastest(FINALISTS))
+        return best, {"tried": found.tried, "timed": len(found.times), "seconds": short(found.seconds)}
 
     def tiling(self) -> Program | None:
         """Return the hybrid that keeps columns which groups of rows share apart, as ASpT does; None where it has none.
@@ -257,17 +213,10 @@ class Tuners:
         space = cpu_space(self.work.assignment, "A")
         return space.program(self.work, space.default(self.work))
 
-    def _fastest(self, device: CpuDevice, work: Workload, programs: Mapping[str, Program]) -> Program:
+    def _fastest(self, device: CpuDevice, work: Workload, configs: Sequence[Config]) -> Program:
         """Let programs run against each other, and return the fastest."""
-        if len(programs) == 1:
-            return next(iter(programs.values()))
-        settings = self.settings
-        rounds = device.rounds(
-            work, programs, budget_s=settings.choosing_s, max_rounds=settings.choosing_rounds
-        )
-        if rounds.table is None or rounds.table.best() in rounds.failed:
-            raise InputError(f"no candidate could be timed: {dict(rounds.failed)}")
-        return programs[rounds.table.best()]
+        rounds, budget_s = self.settings.choosing_rounds, self.settings.choosing_s
+        return cpu_space(work.assignment, "A").program(work, fastest(work, device, configs, rounds, budget_s))
 
 
 def _taken(

@@ -2,14 +2,14 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.corpus import geometric_mean
 from benchmarks.kernels.draw import curve_key, sorted_curves
 from benchmarks.kernels.targets import FLOOR, Speedups
-from benchmarks.pages import card, document, table
-from tensorwise.front.svg import element, escape, number_text
+from benchmarks.pages import card, document, paragraphs, table
+from tensorwise.front.svg import element, number_text
 from tuners.choices import Settings
 from tuners.draw import costs_and_gains
 from tuners.earning import Tuned, crossing, told_for, wins
@@ -70,8 +70,8 @@ def page(
     verdict = {True: "All hold.", False: "Not all hold.", None: ""}[holds]
     parts = [
         element("h1", "A learned tuner against others"),
-        _paragraphs([METHOD, facts]),
-        card("Claims", _paragraphs([verdict, *lines])),
+        paragraphs([METHOD, facts]),
+        card("Claims", paragraphs([verdict, *lines])),
     ]
     if found:
         parts += [
@@ -95,7 +95,7 @@ def page(
     for key, run in runs.items():
         notes += [f"{key}: {run['note']}"] if run.get("note") else []
         notes += [f"{key}, {name}: {why}" for name, why in run.get("failed", {}).items()]
-    parts.append(card("What failed, and notes", _paragraphs(notes or ["Nothing."])))
+    parts.append(card("What failed, and notes", paragraphs(notes or ["Nothing."])))
     return document("WACO's results", "\n".join(parts), STYLE)
 
 
@@ -207,12 +207,12 @@ def _prices(op: str, some: Sequence[Run], settings: Settings, expected: Mapping[
     plot = costs_and_gains(dots, f"Figure 5-9: {op}") if any(dots.values()) else ""
     theirs = expected["paper"]["break_even"].get(op)
     return (
-        _paragraphs(
+        paragraphs(
             [PRICES, f"Medians over {len(some)} matrices. WACO breaks even after {theirs} calls on average."]
         )
         + table(head, rows)
         + outcome
-        + _paragraphs(["Figure 5-9: a dot for each matrix and tuner."])
+        + paragraphs(["Figure 5-9: a dot for each matrix and tuner."])
         + element("figure", plot)
         + curve_key([name for name, some_dots in dots.items() if some_dots])
     )
@@ -233,7 +233,7 @@ def _applications(
         if all(each.get(name) is not None for name in (OURS, "mkl")):
             known.append({name: one for name, one in each.items() if one is not None})
     if not known:
-        return _paragraphs(["Not measured yet."])
+        return paragraphs(["Not measured yet."])
     rows = []
     for label, calls in {"Initial cost": 0, **applications}.items():
         row = [label, f"{calls:,}"]
@@ -255,7 +255,7 @@ def _applications(
         "Spent first, and all calls, in calls of untuned MKL: geometric means over the matrices. *Wins*: on how many "
         "matrices it takes least in all; on those of the last column nobody is faster than never tuning."
     )
-    return _paragraphs([text]) + table([*head, "never tuning wins"], rows) + _crossings(op, known, expected)
+    return paragraphs([text]) + table([*head, "never tuning wins"], rows) + _crossings(op, known, expected)
 
 
 def _crossings(op: str, known: Sequence[Mapping[str, Tuned]], expected: Mapping[str, Any]) -> str:
@@ -270,7 +270,7 @@ def _crossings(op: str, known: Sequence[Mapping[str, Tuned]], expected: Mapping[
                 f"The best of ten overtakes {NAMES[name]} after {after} calls in the median, never on {never} of "
                 f"{len(calls)} matrices; WACO after {number_text(expected['paper']['crossings'][op][name])}."
             )
-    return _paragraphs(texts)
+    return paragraphs(texts)
 
 
 def _formats(run: Run) -> str:
@@ -278,7 +278,7 @@ def _formats(run: Run) -> str:
     text = (
         f"Fitted on {run['workloads']} workloads; the tree asks {_questions(run['tree'])} questions in all."
     )
-    return _paragraphs([text]) + table(["format", "best of a training workload"], rows)
+    return paragraphs([text]) + table(["format", "best of a training workload"], rows)
 
 
 def _questions(tree: Mapping[str, Any]) -> int:
@@ -301,7 +301,3 @@ def _matrices(found: Mapping[str, Sequence[Run]]) -> str:
     ]
     head = ["", "matrix", "family", "nonzeros", "best of ten", "first named", "over libraries"]
     return table([*head, "best of ten", "BestFormat", "long search"], rows)
-
-
-def _paragraphs(texts: Iterable[str]) -> str:
-    return "".join(element("p", escape(text)) for text in texts if text)

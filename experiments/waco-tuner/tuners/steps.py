@@ -9,7 +9,8 @@ from typing import Any, cast
 
 from benchmarks.baselines import BASELINES
 from benchmarks.baselines.untuned_mkl import UntunedMkl
-from benchmarks.corpus import Item, entries_of, items, root
+from benchmarks.corpus import Item, entries_of, root
+from benchmarks.held_out import Learned, learned_of
 from benchmarks.kernels.measure import Contest, short
 from benchmarks.records import records_of
 from tensorwise.data.corpus import patterns
@@ -20,12 +21,12 @@ from tensorwise.device.libraries.base import LibraryKernel
 from tensorwise.device.rounds import RoundTable
 from tensorwise.device.timing import measuring_slot
 from tensorwise.errors import InputError
-from tensorwise.model.model import DESCRIPTION, describe
+from tensorwise.model.model import DESCRIPTION
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.kernel import Kernel
 from tensorwise.program.workload import Workload, workload
 from tuners.best_format import BestFormat, fit
-from tuners.choices import Chosen, Learned, Settings, Tuners, kernels_of
+from tuners.choices import Chosen, Settings, Tuners, kernels_of
 
 Runs = Mapping[str, Mapping[str, Any]]
 Step = Callable[[], dict[str, Any]]
@@ -40,51 +41,19 @@ def models_in(folder: Path) -> dict[str, Learned]:
     """Return the models in ``folder``, or in folders below it, by operation.
 
     Raises:
-        InputError: there is none, or two are of the same operation.
+        InputError: there is none, one has no card, or two are of the same operation.
     """
     found: dict[str, Learned] = {}
     for path in sorted([*folder.glob(DESCRIPTION), *folder.glob(f"*/{DESCRIPTION}")]):
-        described = describe(path.parent)
-        card = described["card"]
-        split = card.get("split", {})
-        families = frozenset(name for part in ("training", "validation") for name in split.get(part, ()))
-        if card["op"] in found:
+        learned = learned_of(path.parent)
+        if learned.op in found:
             raise InputError(
-                f"{folder} has two models of {card['op']}: {path.parent}, {found[card['op']].folder}"
+                f"{folder} has two models of {learned.op}: {learned.folder}, {found[learned.op].folder}"
             )
-        about = str(described["sha256"])[:16], families, str(card.get("einsum", ""))
-        found[card["op"]] = Learned(path.parent, *about)
+        found[learned.op] = learned
     if not found:
         raise InputError(f"there is no model in {folder}; make one with: tensorwise train")
     return found
-
-
-def matrices(
-    op: str, learned: Learned, settings: Settings, sizes: Mapping[str, Any], only: Sequence[str] = ()
-) -> list[Item]:
-    """Return matrices, or tensors of order 3, of families that the model has not learned from, smallest first.
-
-    Args:
-        sizes: ``[matrices]`` of ``values.toml``: of each family ``per_family`` are taken, of all sizes.
-        only: names; those and no others are taken, of whatever family and size.
-    """
-    order, width = 3 if op == "mttkrp" else 2, settings.n(op) or 1
-    known = [item for item in items(order) if item.order == order]
-    if any(only):
-        return [item for item in known if item.name in only]
-    families: defaultdict[str, list[Item]] = defaultdict(list)
-    for item in known:
-        new = item.family not in learned.families if learned.families else item.family in sizes["held_out"]
-        if new and sizes["least"] <= item.nonzeros <= sizes["most_terms"] // width:
-            families[item.family].append(item)
-    found = [item for some in families.values() for item in spread(some, sizes["per_family"])]
-    return sorted(found, key=lambda item: (item.nonzeros, item.name))
-
-
-def spread(some: Sequence[Item], count: int) -> list[Item]:
-    """Return so many of ``some``, at equal distances."""
-    step = max(1.0, len(some) / count)
-    return [some[int((place + 0.5) * step)] for place in range(min(count, len(some)))]
 
 
 @dataclass(frozen=True)
@@ -162,7 +131,7 @@ class Steps:
             "prices": {name: dict(one.price) for name, one in priced.items()},
             "programs": {name: _text(kernel) for name, kernel in kernels.items()},
         }
-        if UntunedMkl().why_not(work) is None:
+        if UntunedMkl.installed() and UntunedMkl().why_not(work) is None:
             told["prices"]["mkl"] = {"seconds": short(tuners.inspector())}
         return told | self._timed(work, kernels)
 

@@ -12,17 +12,18 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse as sp
-from tuners import steps as steps_module
 from tuners.best_format import BestFormat, costs, fit, grow, name_of
 from tuners.best_format import Sample as FormatSample
-from tuners.choices import Learned, Settings, kernels_of
+from tuners.choices import Settings, kernels_of
 from tuners.earning import Tuned, crossing, told_for, wins
 from tuners.judging import LIBRARIES, break_even, fates, judge, speedups, tuned
 from tuners.page import page
-from tuners.steps import OURS, Steps, matrices, models_in, spread
+from tuners.steps import OURS, Steps, models_in
 
+from benchmarks import held_out
 from benchmarks.baselines.fixed_csr import FixedCsr
 from benchmarks.corpus import Item
+from benchmarks.held_out import Learned, matrices, spread
 from tensorwise.data.record import Record, describe
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.errors import InputError
@@ -244,17 +245,13 @@ def item(name: str, family: str, nonzeros: int, path: Path = Path(), order: int 
 def test_matrices_of_learned_families_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     known = [item(f"{family}{size}", family, 10_000 + size) for family in "ab" for size in range(9)]
     known += [item("small", "b", 9), item("large", "b", 10**9), item("c", "qp", 20_000)]
-    monkeypatch.setattr(steps_module, "items", lambda order: known)
+    monkeypatch.setattr(held_out, "items", lambda order: known)
     sizes = VALUES["matrices"] | {"per_family": 3}
-    learned = Learned(Path(), "", frozenset({"a"}), "")
-    chosen = matrices("spmv", learned, SETTINGS, sizes)
+    chosen = matrices("spmv", {"a"}, None, sizes)
     assert [one.name for one in chosen] == ["b1", "b4", "b7", "c"]
-    unknown = Learned(Path(), "", frozenset(), "")
-    assert [one.name for one in matrices("spmv", unknown, SETTINGS, sizes)] == ["c"]
-    assert [one.name for one in matrices("spmv", learned, SETTINGS, sizes, ["a3", "small"])] == [
-        "a3",
-        "small",
-    ]
+    assert [one.name for one in matrices("spmv", set(), None, sizes)] == ["c"]
+    assert [one.name for one in matrices("spmv", {"a"}, None, sizes, ["a3", "small"])] == ["a3", "small"]
+    assert matrices("spmm", {"a"}, 10**6, sizes) == []
     assert len(spread(known, 50)) == len(known)
 
 

@@ -20,9 +20,10 @@ figure { display: flex; flex-wrap: wrap; gap: 12px; } figure svg { flex: 1 1 240
     f".curve.n{number} {{ stroke: {colour}; }} .key i.n{number} {{ background: {colour}; }}\n"
     for number, colour in enumerate(COLOURS)
 )
-METHOD = """For each matrix, of a family from which no model has learned, random configs of the space are run twice, the
-second time in another order. A model's places are compared with the first run. "Measured again" is what the second run
-reaches in the place of a model: the noise that none can see through."""
+METHOD = """For each matrix, of a family from which no model has learned, random configs of the space are measured twice, the
+second time in another order, the fastest of them in interleaved rounds; what counts is the ratio to the default config. A
+model's places are compared with the first measurement. "Measured again" is what the second reaches in the place of a model:
+the noise that none can see through."""
 
 
 def page(held: Mapping[str, Any], expected: Mapping[str, Any]) -> str:

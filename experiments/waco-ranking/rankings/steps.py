@@ -41,6 +41,9 @@ class Settings:
     columns: int
     rank: int
     configs: int
+    near: int
+    rounds: int
+    rounds_s: float
     seed: int
     threads: int
 
@@ -145,34 +148,55 @@ class Steps:
         return workload(op, entries_of(item.path), n=self.settings.n(op))
 
     def drawn(self, space: CpuSpace, work: Workload) -> list[Config]:
-        """Return different random configs, the same every time."""
+        """Return different random configs, none of them the default, the same every time."""
         rng = np.random.default_rng(self.settings.seed)
-        found: dict[Config, None] = {}
+        found = {space.default(work): None}
         for _ in range(REPEATS * self.settings.configs):
-            if len(found) < self.settings.configs:
+            if len(found) <= self.settings.configs:
                 found[space.sample(work, rng)] = None
-        return list(found)
+        return list(found)[1:]
 
     def measure(self, op: str, item: Item) -> dict[str, Any]:
-        """Measure random configs twice, each time in another order."""
+        """Measure random configs twice, each time in another order, as ratios to the time of the default config.
+
+        The fastest few, whose order a single measurement cannot tell, run in interleaved rounds, both times.
+        """
         work = self.work(op, item)
         space = cpu_space(work.assignment, "A")
         configs, rng = self.drawn(space, work), np.random.default_rng(self.settings.seed + 1)
-        times = np.full((2, len(configs)), np.inf)
-        exact = np.zeros((2, len(configs)), bool)
+        every = [*configs, space.default(work)]
+        ratios, exact = np.full((2, len(configs)), np.inf), np.zeros((2, len(configs)), bool)
+        notes: list[str] = []
+        near: list[int] = []
         with measuring_slot() as slot:
-            list(self.device.measure(work, [space.default(work)]))  # a fresh worker's first takes longer
-            for measured in range(2):
-                order = [int(place) for place in rng.permutation(len(configs))]
-                found = self.device.measure(work, [configs[place] for place in order])
-                for place, one in zip(order, found, strict=True):
-                    times[measured, place], exact[measured, place] = one.seconds, one.ok
+            list(self.device.measure(work, every[-1:]))  # a fresh worker's first takes longer
+            for turn in range(2):
+                order = [int(place) for place in rng.permutation(len(every))]
+                found = self.device.measure(work, [every[place] for place in order])
+                measured = dict(zip(order, found, strict=True))
+                unit = measured.pop(len(configs))
+                if not unit.ok:
+                    raise InputError(f"the default config could not be timed: {unit.status} {unit.note}")
+                for place, one in measured.items():
+                    ratios[turn, place], exact[turn, place] = one.seconds / unit.seconds, one.ok
+                timed = [place for place in np.argsort(ratios[0], kind="stable").tolist() if exact[0, place]]
+                near = near or timed[: self.settings.near]
+                kernels = {str(place): space.program(work, every[place]) for place in (*near, len(configs))}
+                rounds = self.device.rounds(
+                    work, kernels, budget_s=self.settings.rounds_s, max_rounds=self.settings.rounds
+                )
+                if rounds.table is None or str(len(configs)) not in rounds.table.names:
+                    raise InputError(f"there were no rounds: {dict(rounds.failed)}")
+                notes.append(rounds.table.note)
+                for place in near:
+                    if str(place) in rounds.table.names and str(place) not in rounds.failed:
+                        ratios[turn, place] = rounds.table.ratio(str(place), str(len(configs))).median
         return {
             "op": op, "matrix": item.name, "family": item.family, "nonzeros": work.entries.nnz,
             "configs": _id(configs),
-            "seconds": [[short(one) if np.isfinite(one) else None for one in row] for row in times.tolist()],
+            "ratios": [[short(one) if np.isfinite(one) else None for one in row] for row in ratios.tolist()],
             "exact": exact.astype(int).tolist(),
-            "note": slot.note,
+            "note": "; ".join(filter(None, (slot.note, *dict.fromkeys(notes)))),
         }  # fmt: skip
 
     def rank(self, name: str, item: Item, runs: Runs) -> dict[str, Any]:
@@ -187,7 +211,7 @@ class Steps:
             raise InputError(
                 "other configs were measured: the space is another one now; measure again with --fresh"
             )
-        costs = np.array([[np.inf if one is None else one for one in row] for row in held["seconds"]])
+        costs = np.array([[np.inf if one is None else one for one in row] for row in held["ratios"]])
         exact = np.array(held["exact"], bool)
         if exact[0].sum() < LEAST:
             raise InputError(

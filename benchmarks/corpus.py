@@ -9,7 +9,8 @@ import json
 import math
 import os
 import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,25 @@ class Results:
         for place, key in enumerate(todo):
             print(f"[{len(wanted) - len(todo) + place + 1}/{len(wanted)}] {key}: ", end="", flush=True)
             yield key
+
+    def work(self, steps: Mapping[str, Callable[[], Mapping[str, Any]]]) -> None:
+        """Run the steps that are left, in their order, and say how long the others will take.
+
+        A step that fails is noted, and tried again the next time.
+        """
+        for key in [key for key, run in self.runs.items() if "error" in run]:
+            del self.runs[key]
+        todo, start = sum(key not in self.runs for key in steps), time.perf_counter()
+        for done, key in enumerate(self.left(steps), 1):
+            begin = time.perf_counter()
+            try:
+                self.add(key, steps[key]())
+            except (TensorwiseError, MemoryError) as error:
+                self.add(key, {"error": f"{type(error).__name__}: {error}"[:500]})
+            now = time.perf_counter()
+            left_min = (now - start) / done * (todo - done) / 60
+            outcome = self.runs[key].get("error", "done")
+            print(f"{outcome} ({now - begin:.0f} s; about {left_min:.0f} min left)", flush=True)
 
     def add(self, key: str, run: Mapping[str, Any]) -> None:
         """Keep a run."""

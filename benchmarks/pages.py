@@ -1,6 +1,6 @@
 """What the pages of results share: tables, cards, and a self-contained document in the report's style."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import tensorwise.front
@@ -12,6 +12,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     top = element("tr", "".join(element("th", escape(cell)) for cell in head))
     body = "".join(element("tr", "".join(element("td", escape(cell)) for cell in row)) for row in rows)
     return element("div", element("table", top + body), class_="scroll")
+
+
+def paragraphs(texts: Iterable[str]) -> str:
+    """Return a paragraph for each plain text that is not empty."""
+    return "".join(element("p", escape(text)) for text in texts if text)
 
 
 def card(title: str, content: str) -> str:

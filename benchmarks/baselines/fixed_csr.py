@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tensorwise.program.workload import Workload
+from tensorwise.toolchain.processor import narrowing
 
 from .c_loops import CLoops, compiled
 from .rows import Rows, width_of
@@ -34,7 +35,7 @@ class FixedCsr(CLoops):
         name = {"spmm": "spmm", "sddmm": "sddmm", "mttkrp": f"mttkrp{1 + len(rows.factors)}"}[rows.kind]
         if rows.kind == "spmm" and rows.width == 1:
             name = "spmv"
-        flags = (*FLAGS, f"-DWIDTH={rows.width}")
+        flags = (*FLAGS, *narrowing(), f"-DWIDTH={rows.width}")
         return compiled(_SOURCE.read_text(), name, dtype, flags)
 
     def layout(self, rows: Rows, threads: int) -> tuple[Sequence[int], Sequence[np.ndarray]]:

@@ -21,7 +21,7 @@ from tensorwise.device.machine import level_holding, roofline
 from tensorwise.device.rounds import MIN_ROUNDS, RoundTable
 from tensorwise.device.timing import interleave, measuring_slot
 from tensorwise.device.verify import Checker, poison
-from tensorwise.errors import TensorwiseError
+from tensorwise.errors import InputError, TensorwiseError
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.kernel import BoundKernel, Kernel
 from tensorwise.program.program import Program
@@ -128,6 +128,18 @@ def explore(space: CpuSpace, work: Workload, device: CpuDevice, settings: Settin
     return Explored(times, tried, time.perf_counter() - start)
 
 
+def explore_seeds(
+    work: Workload, device: CpuDevice, trials: int, budget_s: float, seeds: Sequence[int]
+) -> Explored:
+    """Try configs of the CPU's space once for each seed, ``trials`` or ``budget_s`` seconds each."""
+    space = cpu_space(work.assignment, "A")
+    some = [explore(space, work, device, Settings(trials, budget_s, seed)) for seed in seeds]
+    times: dict[Config, float] = {}
+    for one in some:
+        times |= {config: min(took, times.get(config, took)) for config, took in one.times.items()}
+    return Explored(times, sum(one.tried for one in some), sum(one.seconds for one in some))
+
+
 def search(work: Workload, device: CpuDevice, settings: Settings) -> Found:
     """Find the fastest generated program for ``work``."""
     start = time.perf_counter()
@@ -146,6 +158,22 @@ def search(work: Workload, device: CpuDevice, settings: Settings) -> Found:
     if rounds.table is not None and rounds.table.best() not in rounds.failed:
         chosen = entered[rounds.table.best()]
     return Found(chosen, untuned, explored.tried, len(explored.times), time.perf_counter() - start)
+
+
+def fastest(
+    work: Workload, device: CpuDevice, configs: Sequence[Config], rounds: int, budget_s: float
+) -> Config:
+    """Let the programs of some configs run against each other, and return the fastest.
+
+    Raises:
+        InputError: none could be timed.
+    """
+    space = cpu_space(work.assignment, "A")
+    programs = {str(place): space.program(work, config) for place, config in enumerate(configs)}
+    found = device.rounds(work, programs, budget_s=budget_s, max_rounds=rounds)
+    if found.table is None or found.table.best() in found.failed:
+        raise InputError(f"no candidate could be timed: {dict(found.failed)}")
+    return configs[int(found.table.best())]
 
 
 def compare(work: Workload, found: Found, threads: int, settings: Settings) -> dict[str, Any]:
@@ -209,6 +237,16 @@ class Contest:
         enough_s = 2 * MIN_ROUNDS * sum(self.took[name] for name in names)
         return interleave(calls, rounds, max(budget_s, enough_s), self.rng, max_s=LONGEST_S)
 
+    def tables(self, ours: Sequence[str], rounds: int, budget_s: float) -> list[RoundTable]:
+        """Time all, but those that are far slower than the fastest in a few rounds of their own, beside ``ours``."""
+        limit = SLOW * min(self.took.values(), default=0.0)
+        slow = [name for name in self.bound if name not in ours and self.took[name] > limit]
+        found = [self.time([name for name in self.bound if name not in slow], rounds, budget_s)]
+        mine = [name for name in ours if name in self.bound]
+        if slow and mine:
+            found.append(self.time([*mine, *slow], MIN_ROUNDS, budget_s / 2))
+        return found
+
     def check(self) -> None:
         """Verify all again, after timing; what is wrong now has failed."""
         for name, bound in self.bound.items():
@@ -223,14 +261,8 @@ class Contest:
 
 def _compared(contest: Contest, settings: Settings) -> dict[str, Any]:
     """Run the rounds, verify again and return the figures."""
-    bound, took = contest.bound, contest.took
-    limit = SLOW * min(took.values(), default=0.0)
-    slow = [name for name in bound if name not in OURS and took[name] > limit]
-    groups = [([name for name in bound if name not in slow], settings.rounds, settings.rounds_s)]
-    if slow and "best" in bound:
-        mine = [name for name in OURS if name in bound]
-        groups.append(([*mine, *slow], MIN_ROUNDS, settings.rounds_s / 2))
-    tables = [contest.time(names, rounds, budget_s) for names, rounds, budget_s in groups]
+    bound = contest.bound
+    tables = contest.tables(OURS, settings.rounds, settings.rounds_s)
     contest.check()
     told: dict[str, Any] = {"seconds": {}, "speedup": {}, "default": {}, "failed": contest.failed}
     for table in tables:

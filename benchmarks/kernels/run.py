@@ -18,14 +18,8 @@ not installed are left out and named: ``pip install -e '.[mkl,torch,numba]' spar
 """
 
 import argparse
-import multiprocessing
-import os
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -33,10 +27,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.baselines import BASELINES
+from benchmarks.bench import Bench
 from benchmarks.corpus import RESULTS, Item, Results, items
 from benchmarks.kernels.measure import Settings, measure_here
 from benchmarks.kernels.targets import BEST_BASELINE, case_name, reached, speedups
-from tensorwise.errors import TensorwiseError
+from tensorwise.errors import MeasurementError, TensorwiseError
 from tensorwise.toolchain.compiler import find_compiler
 
 LEAST = 10_000
@@ -58,44 +53,14 @@ class Wanted:
         return f"{self.item.name} {case_name(self.op, self.n)} {self.threads}-threads"
 
 
-class Bench:
-    """A process that measures: OpenMP runtimes read their number of threads as they start, and a library may crash."""
-
-    def __init__(self, threads: int) -> None:
-        self.threads = threads
-        self._pool: ProcessPoolExecutor | None = None
-
-    def measure(self, wanted: Wanted, settings: Settings) -> dict[str, Any]:
-        """Run ``measure_here`` there; when the process dies of it, say so."""
-        if self._pool is None:
-            os.environ["OMP_NUM_THREADS"] = os.environ["NUMBA_NUM_THREADS"] = str(self.threads)
-            self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
-        try:
-            job = self._pool.submit(
-                measure_here, wanted.item.path, wanted.op, wanted.n, self.threads, settings
-            )
-            return job.result()
-        except BrokenProcessPool:
-            self.close()
-            return {"failed": {"all": "the measuring process died"}}
-        except (TensorwiseError, MemoryError, OSError) as error:
-            return {"failed": {"all": f"{type(error).__name__}: {error}"[:300]}}
-
-    def close(self) -> None:
-        """End the process."""
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-            self._pool = None
-
-
-@contextmanager
-def bench(threads: int) -> Iterator[Bench]:
-    """Yield a Bench and close it."""
-    found = Bench(threads)
+def measured(bench: Bench, wanted: Wanted, settings: Settings) -> dict[str, Any]:
+    """Run ``measure_here`` in the bench's process; when that dies of it, say so."""
     try:
-        yield found
-    finally:
-        found.close()
+        return bench.call(measure_here, wanted.item.path, wanted.op, wanted.n, wanted.threads, settings)
+    except MeasurementError as error:
+        return {"failed": {"all": str(error)}}
+    except (TensorwiseError, MemoryError, OSError) as error:
+        return {"failed": {"all": f"{type(error).__name__}: {error}"[:300]}}
 
 
 def wanted_runs(options: argparse.Namespace) -> list[Wanted]:
@@ -164,12 +129,12 @@ def main() -> None:
         raise SystemExit("no matrix of the corpus matches --part and --ops")
     left, start = len(runs.keys() - results.runs.keys()), time.perf_counter()
     for threads in dict.fromkeys(run.threads for run in runs.values()):
-        with bench(threads) as there:
+        with Bench(threads) as there:
             for key in results.left(key for key, run in runs.items() if run.threads == threads):
                 run = runs[key]
                 found = {
                     "name": run.item.name, "family": run.item.family, "op": run.op, "n": run.n, "threads": threads,
-                    **there.measure(run, settings),
+                    **measured(there, run, settings),
                 }  # fmt: skip
                 results.add(key, found)
                 left -= 1

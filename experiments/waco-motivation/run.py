@@ -6,9 +6,9 @@ Steps that are in the result file are not repeated: after Ctrl-C the same comman
 """
 
 import argparse
+import functools
 import json
 import sys
-import time
 import tomllib
 from dataclasses import asdict
 from pathlib import Path
@@ -21,7 +21,6 @@ from motivation.steps import Settings, Steps
 from benchmarks.baselines.fixed_csr import FixedCsr
 from benchmarks.corpus import Results, items
 from tensorwise.device.cpu import CpuDevice
-from tensorwise.errors import TensorwiseError
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.toolchain.threads import available_threads
 
@@ -68,16 +67,7 @@ def measure(options: argparse.Namespace, values: dict) -> None:
     corpus = {item.name: item for item in items(2) if only is None or item.name in only}
     with CpuDevice(settings.threads, seed=seeds[0]) as device:
         steps = Steps(device, corpus, settings).planned(values, options.ops.split(","))
-        results.runs = {key: run for key, run in results.runs.items() if "error" not in run}  # tried again
-        for key in results.left(steps):
-            start = time.perf_counter()
-            try:
-                results.add(key, steps[key](results.runs))
-            except (TensorwiseError, MemoryError) as error:
-                results.add(key, {"error": f"{type(error).__name__}: {error}"[:500]})
-            print(
-                f"{results.runs[key].get('error', 'done')} ({time.perf_counter() - start:.0f} s)", flush=True
-            )
+        results.work({key: functools.partial(step, results.runs) for key, step in steps.items()})
 
 
 if __name__ == "__main__":

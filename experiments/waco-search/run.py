@@ -8,7 +8,6 @@ Steps that are in the result file are not repeated: after Ctrl-C the same comman
 import argparse
 import json
 import sys
-import time
 import tomllib
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -21,7 +20,6 @@ from searches.problem import Settings
 from searches.steps import Steps
 
 from benchmarks.corpus import Results, items
-from tensorwise.errors import TensorwiseError
 from tensorwise.model import load_model
 from tensorwise.model.model import describe
 
@@ -58,18 +56,11 @@ def main() -> None:
 
 
 def search(options: argparse.Namespace, settings: Settings, drawn_for: list, results: Results) -> None:
-    """Run the steps that are left; one that fails is noted, and tried again the next time."""
+    """Run the steps that are left."""
     corpus, folder = {item.name: item for item in items(2)}, options.out.with_suffix(".graph")
     steps = Steps(load_model(options.model), folder, corpus, options.op, options.n or None, settings)
     planned = steps.planned(drawn_for, options.matrices.split(","), options.methods.split(","))
-    results.runs = {key: run for key, run in results.runs.items() if "error" not in run}
-    for key in results.left(planned):
-        start = time.perf_counter()
-        try:
-            results.add(key, planned[key]())
-        except (TensorwiseError, MemoryError) as error:
-            results.add(key, {"error": f"{type(error).__name__}: {error}"[:500]})
-        print(f"{results.runs[key].get('error', 'done')} ({time.perf_counter() - start:.1f} s)", flush=True)
+    results.work(planned)
 
 
 if __name__ == "__main__":

@@ -32,11 +32,11 @@ from tensorwise.space.readings import (
     summed_apart,
     tile_extent,
 )
-from tensorwise.toolchain.processor import vector_bytes
+from tensorwise.toolchain.processor import WIDTHS, vector_bytes
 from tensorwise.toolchain.threads import available_threads
 
-VECTOR_BYTES: Final = (16, 32, 64)
-"""Vector widths of SSE and NEON, AVX2, AVX-512."""
+VECTOR_BYTES: Final = WIDTHS
+"""Widths of vectors."""
 VECTORS: Final = (1, 2, 4, 8, 12, 16)
 """Vectors of a tile."""
 UNROLLED: Final = (1, 2, 4, 8)

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from tensorwise.errors import CompilerError
 from tensorwise.ids import content_id
 from tensorwise.toolchain.child import run_bounded
 from tensorwise.toolchain.places import cache_dir
-from tensorwise.toolchain.processor import cpu_id
+from tensorwise.toolchain.processor import cpu_id, narrowing
 
 _log = logging.getLogger(__name__)
 
@@ -113,13 +113,15 @@ def find_compiler() -> Compiler:
     """Return the compiler to use: ``TENSORWISE_CC``, ``CC``, gcc, clang, cc, or a pip-installed zig.
 
     It has compiled a small file on this machine. The answer is remembered while the variables stay
-    as they are.
+    as they are. ``TENSORWISE_VECTOR_BYTES`` adds flags that keep vectors narrow.
 
     Raises:
         CompilerError: none works; the message says what was tried and what to install.
+        InputError: ``TENSORWISE_VECTOR_BYTES`` is no width of vectors.
     """
     own, common, path = (os.environ.get(name, "") for name in ("TENSORWISE_CC", "CC", "PATH"))
-    return _find(own.strip(), common.strip(), path)
+    found, narrow = _find(own.strip(), common.strip(), path), narrowing()
+    return replace(found, flags=(*found.flags, *narrow)) if narrow else found
 
 
 @cache

@@ -1,10 +1,16 @@
 """What this machine's processor is and can, as far as compiled code depends on it."""
 
+import os
 import platform
 from functools import cache
 from pathlib import Path
+from typing import Final
 
+from tensorwise.errors import InputError
 from tensorwise.ids import content_id
+
+WIDTHS: Final = (16, 32, 64)
+"""Bytes of the vector registers of SSE and NEON, AVX2, AVX-512."""
 
 
 def cpu_id() -> str:
@@ -14,10 +20,30 @@ def cpu_id() -> str:
 
 
 def vector_bytes() -> int:
-    """Return the width of this processor's vector registers in bytes: 16, 32 or 64.
+    """Return the width in bytes of the vector registers that code uses at most: 16, 32 or 64.
 
-    Wider vector types compile, but gcc keeps them in memory, many times slower.
+    It is that of this processor, or less where ``TENSORWISE_VECTOR_BYTES`` says so: to see what a smaller processor would
+    do. Wider vector types compile, but gcc keeps them in memory, many times slower.
+
+    Raises:
+        InputError: the variable has another value.
     """
+    given = os.environ.get("TENSORWISE_VECTOR_BYTES", "").strip()
+    if given and given not in map(str, WIDTHS):
+        raise InputError(
+            f"TENSORWISE_VECTOR_BYTES is {given!r}; expected one of {', '.join(map(str, WIDTHS))}"
+        )
+    return min(_widest(), int(given or WIDTHS[-1]))
+
+
+def narrowing() -> tuple[str, ...]:
+    """Return the flags that keep a compiler from wider registers than ``vector_bytes``; none where there are none."""
+    if vector_bytes() == _widest():
+        return ()
+    return ("-mno-avx512f",) if vector_bytes() == WIDTHS[1] else ("-mno-avx",)
+
+
+def _widest() -> int:
     _, features = describe_processor()
     return 64 if "avx512f" in features else 32 if "avx2" in features else 16
 

@@ -1,12 +1,12 @@
 """The page of the results: WACO's tables beside ours, the losses by source, the case studies."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from benchmarks.corpus import geometric_mean
-from benchmarks.pages import card, document, table
+from benchmarks.pages import card, document, paragraphs, table
 from motivation.draw import strips
 from motivation.spaces import FACTORS, SPACES
 from tensorwise.front.svg import element, escape
@@ -69,13 +69,13 @@ def page(held: Mapping[str, Any], values: Mapping[str, Any], expected: Mapping[s
     for key, run in runs.items():
         notes += [f"{key}: {run['note']}"] if run.get("note") else []
         notes += [f"{key}, {name}: {why}" for name, why in run.get("failed", {}).items()]
-    parts.append(card("What failed, and notes", _paragraphs(notes or ["Nothing."])))
+    parts.append(card("What failed, and notes", paragraphs(notes or ["Nothing."])))
     return document("WACO's motivation", "\n".join(parts), STYLE)
 
 
 def _table_2_1(compared: Mapping[str, tuple[str, Run]], expected: Mapping[str, Any]) -> str:
     if not compared:
-        return _paragraphs(["Not measured yet."])
+        return paragraphs(["Not measured yet."])
     rows, wins = [], 0
     for theirs, (ours, run) in compared.items():
         what = f"{ours}, {'x'.join(map(str, run['shape']))}, {run['nonzeros']:,} nonzeros"
@@ -92,12 +92,12 @@ def _table_2_1(compared: Mapping[str, tuple[str, Run]], expected: Mapping[str, A
         "output in registers already."
     )
     head = ["matrix", "over", "untuned", "format-only", "schedule-only", "joint"]
-    return _paragraphs([text]) + table(head, rows)
+    return paragraphs([text]) + table(head, rows)
 
 
 def _table_2_2(compared: Mapping[str, tuple[str, Run]], expected: Mapping[str, Any]) -> str:
     if not compared:
-        return _paragraphs(["Not measured yet."])
+        return paragraphs(["Not measured yet."])
     ours = {theirs: matrix for theirs, (matrix, _) in compared.items()}
     rows, notes = [], []
     for theirs, (matrix, run) in compared.items():
@@ -120,7 +120,7 @@ def _table_2_2(compared: Mapping[str, tuple[str, Run]], expected: Mapping[str, A
         "near it ran; refused: it cannot run there."
     )
     head = ["", *(f"opt-{matrix}" for matrix in ours.values())]
-    return _paragraphs([text]) + table(head, rows) + _paragraphs(notes)
+    return paragraphs([text]) + table(head, rows) + paragraphs(notes)
 
 
 def _sources(run: Run) -> dict[str, float]:
@@ -145,7 +145,7 @@ def _main_source(run: Run) -> str:
 def _table_5_3(sources: Mapping[tuple[str, ...], Run], expected: Mapping[str, Any]) -> str:
     ops = list(dict.fromkeys(op for op, _ in sources))
     if not ops:
-        return _paragraphs(["Not measured yet."])
+        return paragraphs(["Not measured yet."])
     fast = {
         op: [
             run
@@ -173,7 +173,7 @@ def _table_5_3(sources: Mapping[tuple[str, ...], Run], expected: Mapping[str, An
         "matrix is the one that costs most, or our untuned code where that alone gains more over Fixed CSR. Losses do not "
         "add up: a choice often pays only together with another."
     )
-    return _paragraphs([text]) + table(head, rows)
+    return paragraphs([text]) + table(head, rows)
 
 
 def _worth(sources: Mapping[tuple[str, ...], Run]) -> str:
@@ -185,7 +185,7 @@ def _worth(sources: Mapping[tuple[str, ...], Run]) -> str:
     text = "Time with a source turned back to the default over time of the optimum; one dot a matrix where they differ."
     ops = dict.fromkeys(op for op, _ in sources)
     key = element("ul", "".join(element("li", element("i", "", class_=op) + op) for op in ops), class_="key")
-    return _paragraphs([text]) + element("figure", strips(losses)) + key
+    return paragraphs([text]) + element("figure", strips(losses)) + key
 
 
 def _case(theirs: str, ours: tuple[str, str], run: Run, published: str) -> str:
@@ -219,10 +219,10 @@ def _case(theirs: str, ours: tuple[str, str], run: Run, published: str) -> str:
     ]
     turned = table(["turned back", "was", "time over the optimum's", "what had to follow"], losses)
     if not losses:
-        turned = _paragraphs(["The search found nothing faster than the default."])
+        turned = paragraphs(["The search found nothing faster than the default."])
     loops = element("details", element("summary", "The loops") + element("pre", escape(program)))
     head = element("pre", escape(f"A: {run['format']}\n{run['schedule']}"))
-    return card(f"Case study: {op} on {matrix}", _paragraphs(told) + head + turned + loops)
+    return card(f"Case study: {op} on {matrix}", paragraphs(told) + head + turned + loops)
 
 
 def _ratio(bounds: Sequence[float]) -> str:
@@ -232,7 +232,3 @@ def _ratio(bounds: Sequence[float]) -> str:
 
 def _share(count: int, of: Sequence[Any]) -> str:
     return f"{100 * count / len(of):.0f} %" if of and count else ""
-
-
-def _paragraphs(texts: Iterable[str]) -> str:
-    return "".join(element("p", escape(text)) for text in texts)

@@ -1,10 +1,10 @@
 """What the results show: the claims and whether they hold, and a page with curves."""
 
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.pages import card, document, table
+from benchmarks.pages import card, document, paragraphs, table
 from searches.draw import Curve, best_so_far
 from searches.methods import METHODS
 from searches.steps import BUILD
@@ -100,12 +100,12 @@ def page(held: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
     verdict = {True: "All hold.", False: "Not all hold.", None: ""}[holds]
     parts = [
         element("h1", "Searching by predicted cost: a graph against other strategies"),
-        _paragraphs([facts]),
-        card("Claims", _paragraphs([verdict, *lines])),
+        paragraphs([facts]),
+        card("Claims", paragraphs([verdict, *lines])),
         card("Figure 5-8: what each search costs and finds", _table(runs, expected)),
     ]
     if "seconds" in runs.get(BUILD, {}):
-        parts.append(card("The graph", _paragraphs([_built(runs[BUILD])])))
+        parts.append(card("The graph", paragraphs([_built(runs[BUILD])])))
     key = "".join(element("li", element("i", "", class_=name) + escape(NAMES[name])) for name in METHODS)
     for matrix, found in searches(runs).items():
         pool = runs[f"pool {matrix}"]
@@ -120,10 +120,10 @@ def page(held: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
             )
             for axis, unit in ((0, "evaluations"), (1, "seconds"))
         ]
-        markup = _paragraphs([text]) + element("figure", "".join(plots)) + element("ul", key, class_="key")
+        markup = paragraphs([text]) + element("figure", "".join(plots)) + element("ul", key, class_="key")
         parts.append(card(matrix, markup))
     notes = [f"{key}: {run['error']}" for key, run in runs.items() if "error" in run]
-    parts.append(card("What failed", _paragraphs(notes or ["Nothing."])))
+    parts.append(card("What failed", paragraphs(notes or ["Nothing."])))
     return document("WACO's search", "\n".join(parts), STYLE)
 
 
@@ -154,7 +154,7 @@ def _table(runs: Mapping[str, Run], expected: Mapping[str, Any]) -> str:
         + "."
     )
     head = ["matrix", "search", "evaluations", "time", "of it predicting", "cost", "cheaper in the pool"]
-    return _paragraphs([text]) + table(head, rows)
+    return paragraphs([text]) + table(head, rows)
 
 
 def _built(run: Run) -> str:
@@ -168,7 +168,3 @@ def _built(run: Run) -> str:
 def _curve(run: Run, axis: int) -> Curve:
     found = [(max(point[axis], 1e-6), point[2]) for point in run["best"]]
     return [*found, (max(run[("evaluated", "seconds")[axis]], 1e-6), run["cost"])]
-
-
-def _paragraphs(texts: Iterable[str]) -> str:
-    return "".join(element("p", escape(text)) for text in texts if text)

@@ -13,7 +13,7 @@ import sys
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -52,11 +52,16 @@ _GENERAL: Final = _Description(20, 40, 50)
 
 
 class MklKernel(LibraryKernel):
-    """MKL inspector-executor with hints."""
+    """MKL inspector-executor with hints.
+
+    Attributes:
+        inspects: whether the inspector is told what will be computed, and works before the first call.
+    """
 
     name = "mkl"
     package = "mkl"
     extra = "mkl"
+    inspects: ClassVar[bool] = True
 
     @classmethod
     def installed(cls) -> bool:
@@ -80,11 +85,11 @@ class MklKernel(LibraryKernel):
 
     def convert(self, workload: Workload, threads: int) -> BoundKernel:
         """Create the handle, announce the product with hints and let the inspector work."""
-        return _Bound(workload, threads)
+        return _Bound(workload, threads, self.inspects)
 
 
 class _Bound(BoundKernel):
-    def __init__(self, workload: Workload, threads: int) -> None:
+    def __init__(self, workload: Workload, threads: int, inspects: bool) -> None:
         library = _load()
         shape = contraction(workload)
         assert not isinstance(shape, str)
@@ -119,7 +124,8 @@ class _Bound(BoundKernel):
         status = create(handle, _ZERO_BASED, rows, inner, pointers, pointers + 4, columns, values)
         _check(status, "create_csr")
         self._closer = weakref.finalize(self, library.mkl_sparse_destroy, self._handle)
-        self._inspect(library)
+        if inspects:
+            self._inspect(library)
         one, zero, plain, width = real(1.0), real(0.0), ctypes.c_int(_PLAIN), ctypes.c_int(self._width)
         self._before: tuple[Any, ...] = (plain, one, self._handle, _GENERAL)
         if self._width == 1:

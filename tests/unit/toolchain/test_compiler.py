@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tensorwise.errors import CompilerError
+from tensorwise.errors import CompilerError, InputError
 from tensorwise.toolchain import compiler as module
+from tensorwise.toolchain import processor
 from tensorwise.toolchain.compiler import Compiler, CompilerTimeoutError, find_compiler
-from tensorwise.toolchain.processor import cpu_id, describe_processor, vector_bytes
+from tensorwise.toolchain.processor import WIDTHS, cpu_id, describe_processor, narrowing, vector_bytes
 
 
 def script(path: Path, body: str) -> Path:
@@ -207,6 +208,41 @@ def test_processors(tmp_path: Path) -> None:
     assert describe_processor(arm)[1] == {"fp", "asimd", "sve"}
     assert describe_processor(tmp_path / "absent")[1] == frozenset()
     assert vector_bytes() in (16, 32, 64)
+
+
+@pytest.mark.parametrize(
+    ("features", "given", "width", "flags"),
+    [
+        ({"avx2", "avx512f"}, "", 64, ()),
+        ({"avx2", "avx512f"}, "64", 64, ()),
+        ({"avx2", "avx512f"}, "32", 32, ("-mno-avx512f",)),
+        ({"avx2", "avx512f"}, "16", 16, ("-mno-avx",)),
+        ({"avx2"}, "64", 32, ()),
+        ({"avx2"}, "16", 16, ("-mno-avx",)),
+        ({"asimd"}, "32", 16, ()),
+    ],
+)
+def test_vectors_can_be_kept_narrow(
+    features: set[str], given: str, width: int, flags: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processor, "describe_processor", lambda: ("", frozenset(features)))
+    monkeypatch.setenv("TENSORWISE_VECTOR_BYTES", given)
+    assert vector_bytes() == width
+    assert narrowing() == flags
+
+
+def test_narrow_vectors_have_kernels_of_their_own(
+    compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if vector_bytes() == WIDTHS[0]:
+        pytest.skip("vectors of this processor cannot be narrower")
+    monkeypatch.setenv("TENSORWISE_VECTOR_BYTES", str(WIDTHS[0]))
+    narrow = find_compiler()
+    assert narrow.id != compiler.id
+    assert set(narrow.flags) - set(compiler.flags) == {"-mno-avx"}
+    monkeypatch.setenv("TENSORWISE_VECTOR_BYTES", "24")
+    with pytest.raises(InputError, match="TENSORWISE_VECTOR_BYTES is '24'; expected one of 16, 32, 64"):
+        find_compiler()
 
 
 def test_scripts_are_executable(tmp_path: Path) -> None:

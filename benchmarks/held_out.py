@@ -1,0 +1,79 @@
+"""Trained models in experiments, and matrices of the corpus whose families they have not learned from."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.corpus import Item, items
+from tensorwise.errors import InputError
+from tensorwise.model.model import describe
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A trained model, as its card describes it.
+
+    Attributes:
+        folder: where it is kept.
+        id: the beginning of its checksum.
+        op: the operation.
+        families: those that it has learned from, or that chose its best epoch; empty where it does not say.
+        einsum: what it was made for; empty where it does not say.
+    """
+
+    folder: Path
+    id: str
+    op: str
+    families: frozenset[str]
+    einsum: str
+
+
+def learned_of(folder: Path) -> Learned:
+    """Return what the card of the model in ``folder`` says.
+
+    Raises:
+        InputError: there is no model, or it has no card.
+    """
+    described = describe(folder)
+    card = described["card"]
+    if "op" not in card:
+        raise InputError(f"the model in {folder} has no card; take one that `tensorwise train` made")
+    split = card.get("split", {})
+    families = frozenset(name for part in ("training", "validation") for name in split.get(part, ()))
+    return Learned(folder, str(described["sha256"])[:16], card["op"], families, str(card.get("einsum", "")))
+
+
+def matrices(
+    op: str,
+    learned: Collection[str],
+    n: int | None,
+    sizes: Mapping[str, Any],
+    only: Collection[str] = (),
+) -> list[Item]:
+    """Return matrices, or tensors of order 3, of families that were not learned from, smallest first.
+
+    Args:
+        learned: families; where there are none, ``held_out`` of ``sizes`` says which are taken.
+        n: extent of the dense-only index.
+        sizes: ``least`` nonzeros, ``most_terms`` (nonzeros times n), and how many are taken ``per_family``, of all sizes.
+        only: names; those and no others are taken, of whatever family and size.
+    """
+    order = 3 if op == "mttkrp" else 2
+    known = [item for item in items(order) if item.order == order]
+    if only:
+        return [item for item in known if item.name in only]
+    families: defaultdict[str, list[Item]] = defaultdict(list)
+    for item in known:
+        new = item.family not in learned if learned else item.family in sizes["held_out"]
+        if new and sizes["least"] <= item.nonzeros <= sizes["most_terms"] // (n or 1):
+            families[item.family].append(item)
+    found = [item for some in families.values() for item in spread(some, sizes["per_family"])]
+    return sorted(found, key=lambda item: (item.nonzeros, item.name))
+
+
+def spread(some: Sequence[Item], count: int) -> list[Item]:
+    """Return so many of ``some``, at equal distances."""
+    step = max(1.0, len(some) / count)
+    return [some[int((place + 0.5) * step)] for place in range(min(count, len(some)))]

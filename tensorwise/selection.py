@@ -188,7 +188,7 @@ class Selection:
                 raise InputError(f"{name} must be positive, got {limit}")
         space = self.space
         runner = device or VersionsDevice(space, self._agree, seed=seed)
-        home = Store() if store is True else store or None
+        home = store if isinstance(store, Store) else Store() if store else None  # an empty Store is false
         records = [] if home is None else home.query(device_id=runner.id, space=space.name)
         sampling = self._sampling(space, inputs, guided_after, margin, seed)
         known = {str(record.provenance.get("input")) for record in records}

@@ -31,11 +31,15 @@ class Cases:
     groups: tuple[str, ...]
 
     @classmethod
-    def of(cls, records: Iterable[Record]) -> Self:
+    def of(cls, records: Iterable[Record], *, in_place: bool = False) -> Self:
         """Return the cases of one function on one device; of repeated measurements the last counts.
 
         Inputs on which nothing ended ok are left out. ``provenance["input"]`` tells apart inputs whose features are the
         same; ``provenance["cell"]`` names an input's group, where the generator of inputs gave one.
+
+        Args:
+            records: see above.
+            in_place: leave out what moving operands and results took (``provenance["moving_s"]``): plans count it themselves.
 
         Raises:
             InputError: nothing ended ok, or the features are not the same everywhere, or not finite.
@@ -47,7 +51,8 @@ class Cases:
             key = f"{record.workload_id} {record.provenance.get('input', '')}"
             inputs.setdefault(key, record)
             configs.setdefault(record.config, len(configs))
-            took[key, record.config] = record.seconds if record.ok else np.inf
+            moving_s = cast(float, record.provenance.get("moving_s", 0.0)) if in_place else 0.0
+            took[key, record.config] = record.seconds - moving_s if record.ok else np.inf
         rows = {key: place for place, key in enumerate(inputs)}
         seconds = np.full((len(rows), len(configs)), np.inf)
         for (key, config), value in took.items():

@@ -83,30 +83,29 @@ def _eliminate(
     sum is a bound.
     """
     devices = cost.shape[1]
-    factors = _factors(graph, cost, move, most_entries)
-    touching: list[list[Factor]] = [[] for _ in graph.steps]
-    for factor in factors:
+    live: list[list[Factor]] = [[] for _ in graph.steps]
+    for factor in _factors(graph, cost, move, most_entries):
         for step in factor[0]:
-            touching[step].append(factor)
-    live = [list(some) for some in touching]
+            live[step].append(factor)
+    met = [_steps(factors) for factors in live]
     left, order, bound_s = set(range(len(live))), list[tuple[int, list[Factor]]](), 0.0
     while left:
-        step = min(left, key=lambda k: len({s for scope, _ in live[k] for s in scope}))
+        step = min(left, key=lambda k: len(met[k]))
         left.remove(step)
         parts = _parts(live[step], devices, most_entries)
         order.append((step, parts))
-        for factor in live[step]:
-            for other in factor[0]:
-                if other != step:
-                    live[other] = [kept for kept in live[other] if kept is not factor]
+        gone = {id(factor) for factor in live[step]}
+        others = met[step] - {step}
+        for other in others:
+            live[other] = [factor for factor in live[other] if id(factor) not in gone]
         for scope, table in parts:
-            rest = tuple(other for other in scope if other != step)
-            least = table.min(axis=scope.index(step))
-            if not rest:
-                bound_s += float(least)
-            made = rest, least
-            for other in rest:
+            made = tuple(other for other in scope if other != step), table.min(axis=scope.index(step))
+            if not made[0]:
+                bound_s += float(made[1])
+            for other in made[0]:
                 live[other].append(made)
+        for other in others:
+            met[other] = _steps(live[other])
     placed = np.zeros(len(live), int)
     for step, parts in reversed(order):
         placed[step] = int(np.argmin(sum(_row(factor, step, placed) for factor in parts)))
@@ -123,7 +122,7 @@ def _factors(graph: Graph, cost: np.ndarray, move: np.ndarray, most_entries: int
     devices = cost.shape[1]
     factors: list[Factor] = [((step,), row) for step, row in enumerate(cost)]
     for step, readers in enumerate(graph.readers):
-        if devices ** (len(readers) + 1) <= most_entries:
+        if max(devices, 2) ** (len(readers) + 1) <= most_entries:
             factors += [((step, *readers), _moved(move[step], len(readers)))] if readers else []
         else:
             factors += [((step, reader), move[step] / len(readers)) for reader in readers]
@@ -141,12 +140,16 @@ def _moved(move: np.ndarray, readers: int) -> np.ndarray:
     return table
 
 
+def _steps(factors: Sequence[Factor]) -> set[int]:
+    return {step for scope, _ in factors for step in scope}
+
+
 def _parts(factors: Sequence[Factor], devices: int, most_entries: int) -> list[Factor]:
     """Add up factors in as few tables as their size allows."""
     groups: list[tuple[set[int], list[Factor]]] = []
     for factor in sorted(factors, key=lambda one: -len(one[0])):
         for scope, members in groups:
-            if devices ** len(scope.union(factor[0])) <= most_entries:
+            if max(devices, 2) ** len(scope.union(factor[0])) <= most_entries:
                 scope.update(factor[0])
                 members.append(factor)
                 break

@@ -55,6 +55,17 @@ def test_records_become_cases_and_failures_infinite() -> None:
     assert found.groups == tuple(given.groups[k] for k in kept)
 
 
+def test_moving_is_left_out_for_plans() -> None:
+    call = Call("toy", {"m": 1.0})
+    there, here = (Config({"version": name}) for name in ("there", "here"))
+    given = [
+        Record.of(Measurement.of([3.0]), call, NullDevice(), "s", there, {"moving_s": 2.0}),
+        Record.of(Measurement.of([2.0]), call, NullDevice(), "s", here, {}),
+    ]
+    assert Cases.of(given).seconds.tolist() == [[3.0, 2.0]]
+    assert Cases.of(given, in_place=True).seconds.tolist() == [[1.0, 2.0]]
+
+
 def test_records_that_do_not_belong_together_are_refused() -> None:
     other = Record.of(Measurement.of([1.0]), Call("toy", {"m": 1.0}), NullDevice(), "s", CONFIGS[0], {})
     with pytest.raises(InputError, match="same features"):

@@ -150,6 +150,11 @@ def test_a_long_graph_with_narrow_branches_is_exact() -> None:
     assert len(set(found.devices)) == 2
 
 
+def test_one_device_and_many_readers() -> None:
+    steps = [Step("make", {"cpu": 1.0}, 8.0), *(Step(f"use{k}", {"cpu": 1.0}, 1.0, ("make",)) for k in range(100))]
+    assert place(Graph(tuple(steps)), Network(("cpu",))).seconds == 101
+
+
 def test_a_step_that_can_run_nowhere_is_refused() -> None:
     network = Network(("cpu", "gpu"))  # no links
     with pytest.raises(InputError, match="no placement"):

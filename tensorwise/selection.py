@@ -30,7 +30,9 @@ _log = logging.getLogger(__name__)
 BUDGET_S: Final = 60.0
 """Seconds of a training that neither ``samples`` nor ``budget_s`` nor a list of inputs limits."""
 BATCH: Final = 100
-"""Inputs that are measured before the guide learns from them."""
+"""Inputs that are measured before the guide learns from them, at least ..."""
+GROWTH: Final = 20
+"""... and one for so many that are known: a forest over many inputs takes a while, and a few more hardly change it."""
 CELL: Final = "cell"
 """Name of a parameter of an input that is its group, and no argument."""
 
@@ -133,14 +135,15 @@ class Selection:
         versions = list(self._versions.values())
         decide: Callable[..., int] = self._first
         if model is not None:
-            if list(model.fields) != list(self.units) or model.choice is None:
+            fields = list(self.units)
+            if sorted(model.fields) != sorted(fields) or model.choice is None:
                 raise InputError(
                     f"the model chooses by {', '.join(model.fields) or 'nothing'}, "
-                    f"but {self.op!r} has the features {', '.join(self.units)}"
+                    f"but {self.op!r} has the features {', '.join(fields)}"
                 )
             space = self.space
             versions = [space.program(None, config) for config in model.configs]
-            decide = model.choice.deciding(len(self.units))
+            decide = model.choice.reading([fields.index(name) for name in model.fields]).deciding(len(fields))
         self._functions = [version.whole for version in versions]
         self._decide, self.model = decide, model
 
@@ -170,7 +173,7 @@ class Selection:
             guided_after: so many inputs are taken as they come; after that a random forest says which are worth
                 measuring (MLCD, Algorithm 1). None: all are.
             margin: of the forest's probabilities, above which an input is passed over.
-            batch: inputs measured before the forest learns from them.
+            batch: inputs measured before the forest learns from them, at least.
             store: where measurements are remembered: a Store, True for the default one, False for nowhere.
             seed: of the drawn inputs and of the forest.
             progress: called with what is going on and the share done.
@@ -201,7 +204,8 @@ class Selection:
                 if records and guided_after is not None and done >= guided_after:
                     cases = Cases.of(records)
                     sampling.tell(cases.features, cases.best)
-                wanted = batch if samples is None else min(batch, samples - done)
+                wanted = max(batch, done // GROWTH)
+                wanted = wanted if samples is None else min(wanted, samples - done)
                 asked = sampling.ask(wanted)
                 for one in asked:
                     spent_s = time.monotonic() - start
@@ -244,12 +248,12 @@ class Selection:
             assert draw is not None
             return draw(rng)
 
+        fields = sorted(self.units)  # as in Cases
+
         def numbers(one: Input) -> list[float]:
-            if (
-                isinstance(one, Mapping) and self.units.keys() <= one.keys()
-            ):  # nothing need be made to judge it
-                return [float(one[name]) for name in self.units]
-            return list(self._call(space, one).features.values())
+            made = isinstance(one, Mapping) and self.units.keys() <= one.keys()  # then nothing need be made to judge it
+            known: Mapping[str, Any] = one if made else self._call(space, one).features  # type: ignore[assignment]
+            return [float(known[name]) for name in fields]
 
         def key(one: Input) -> str:
             return _text(one) if isinstance(one, Mapping) else self._call(space, one).id

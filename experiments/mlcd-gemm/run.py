@@ -27,7 +27,9 @@ HERE = Path(__file__).parent
 def main() -> None:
     """Measure what is left, and judge the choice by cross-validation over shapes."""
     values = tomllib.loads((HERE / "values.toml").read_text())
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--samples", type=int, default=20_000, help="inputs in all")
     parser.add_argument("--minutes", type=float, default=8.0, help="of measuring in this run")
     parser.add_argument("--guided-after", type=int, help="active learning, once so many inputs are known")
@@ -35,7 +37,9 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="the paper's ranges: needs its memory, and days")
     parser.add_argument("--folder", type=Path, default=HERE / "results")
     options = parser.parse_args()
-    name = "gemm" + "-nearby" * options.nearby + "-full" * options.full + "-active" * bool(options.guided_after)
+    name = (
+        "gemm" + "-nearby" * options.nearby + "-full" * options.full + "-active" * bool(options.guided_after)
+    )
     ranges, settings = values["full" if options.full else "scaled"], values["settings"]
     selection = gemm(name, (nearby if options.nearby else inputs)(ranges))
     options.folder.mkdir(parents=True, exist_ok=True)

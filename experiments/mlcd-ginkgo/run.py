@@ -28,7 +28,9 @@ def judged(cases: Cases, folds: int, seed: int) -> dict[str, Any]:
     """Return the measures of the choice, and the ideal speed that each version alone would keep."""
     found = cases.quality(cross_validated(cases, folds, np.random.default_rng(seed))).to_json()
     least = cases.seconds.min(axis=1).sum()
-    alone = dict(zip(map(config_name, cases.configs), (least / cases.seconds.sum(axis=0)).tolist(), strict=True))
+    alone = dict(
+        zip(map(config_name, cases.configs), (least / cases.seconds.sum(axis=0)).tolist(), strict=True)
+    )
     return {**found, "pois_alone": alone}
 
 
@@ -36,7 +38,9 @@ def main() -> None:
     """Judge the choice on each device, and over all of them."""
     values = tomllib.loads((HERE / "values.toml").read_text())
     given = values["settings"]
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path, default=HERE / "results.json")
     options = parser.parse_args()

@@ -11,12 +11,12 @@ from tensorwise.front.terminal import command, emit, pairs, progress_bar
 
 if TYPE_CHECKING:
     from tensorwise.data.record import Record
-    from tensorwise.model.choosing import TreeModel
     from tensorwise.plan import Graph, Network
     from tensorwise.selection import Selection
 
 select_app = typer.Typer(
-    help="Choose among versions of a function, by a decision tree over features of its input.", no_args_is_help=True
+    help="Choose among versions of a function, by a decision tree over features of its input.",
+    no_args_is_help=True,
 )
 
 LEVELS = 4
@@ -36,7 +36,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line
 def train(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE.py", help="Python that registers versions and a generator of inputs. It is run."),
+        typer.Argument(
+            metavar="FILE.py", help="Python that registers versions and a generator of inputs. It is run."
+        ),
     ],
     model: Model,
     function: Annotated[
@@ -77,7 +79,9 @@ def train(
         emit({"event": "result", "model": str(model), **made.card})
         return
     assert made.choice is not None
-    print(f"{selection.op}: {made.card['inputs']} inputs, a tree with {made.choice.leaves} leaves, in {model}")
+    print(
+        f"{selection.op}: {made.card['inputs']} inputs, a tree with {made.choice.leaves} leaves, in {model}"
+    )
     for note in made.card["notes"]:
         print(note)
 
@@ -88,7 +92,8 @@ def evaluate(
     function: Annotated[str, typer.Argument(metavar="FUNCTION", help="Name of the function.")],
     records: Records = None,
     model: Annotated[
-        Path | None, typer.Option("--model", help="Judge this model, on records that it has not learned from.")
+        Path | None,
+        typer.Option("--model", help="Judge this model, on records that it has not learned from."),
     ] = None,
     folds: Annotated[int, typer.Option("--folds", min=2, help="Without a model: parts of the inputs.")] = 10,
     device: Annotated[str | None, typer.Option("--device", help="Content id, if there are several.")] = None,
@@ -120,6 +125,7 @@ def evaluate(
     pairs(
         [
             ("inputs", found["inputs"]),
+            ("the choice failed on", found["failed"]),
             ("percentage of ideal speed", f"{100 * found['pois']:.2f} %"),
             ("average penalty", f"{100 * found['ppp']:.2f} %"),
             ("fastest was chosen", f"{100 * found['accuracy']:.1f} %"),
@@ -134,7 +140,8 @@ def evaluate(
 def explain(
     model: Model,
     levels: Annotated[
-        int | None, typer.Option("--levels", min=0, help=f"Questions to show, one below the other; default {LEVELS}.")
+        int | None,
+        typer.Option("--levels", min=0, help=f"Questions to show, one below the other; default {LEVELS}."),
     ] = LEVELS,
     every: Annotated[bool, typer.Option("--all", help="Show the whole tree.")] = False,
     out: Annotated[Path | None, typer.Option("--out", help="Draw the regions into an SVG file.")] = None,
@@ -159,11 +166,26 @@ def explain(
     if out is not None:
         if len(set(named)) != len(named) or not 2 <= len(named) <= 3:
             raise InputError(f"a picture needs two or three different features, got {', '.join(named)}")
-        out.write_text(draw_regions(loaded, named, [str(units.get(name, "")) for name in named]), encoding="utf-8")
+        out.write_text(
+            draw_regions(loaded, named, [str(units.get(name, "")) for name in named]), encoding="utf-8"
+        )
     versions = [config_name(config) for config in loaded.configs]
     if json:
-        about = {"leaves": tree.leaves, "depth": tree.depth, "fields": list(loaded.fields), "versions": versions}
-        emit({"event": "result", "model": str(model), **about, "tree": tree.to_json(), "out": str(out) if out else None})
+        about = {
+            "leaves": tree.leaves,
+            "depth": tree.depth,
+            "fields": list(loaded.fields),
+            "versions": versions,
+        }
+        emit(
+            {
+                "event": "result",
+                "model": str(model),
+                **about,
+                "tree": tree.to_json(),
+                "out": str(out) if out else None,
+            }
+        )
         return
     print(f"{loaded.card.get('op', 'a function')}: {tree.leaves} leaves, at most {tree.depth} questions")
     pairs([(name, units.get(name, "")) for name in loaded.fields])
@@ -206,7 +228,11 @@ def plan(
         emit({"event": "result", **answer, "placed": placed, "single_device_s": alone})
         return
     pairs([(name, device) for name, device in placed.items()])
-    how = "the least possible" if found.gap < 1e-9 else f"at most {100 * found.gap:.1f} % above the least possible"
+    how = (
+        "the least possible"
+        if found.gap < 1e-9
+        else f"at most {100 * found.gap:.1f} % above the least possible"
+    )
     print(f"{time_text(found.seconds)}, {how}")
     for device, seconds in alone.items():
         print(f"all on {device}: {time_text(seconds)}")
@@ -244,8 +270,12 @@ def _records(paths: list[Path] | None, function: str, device: str | None) -> "li
             if record.space == space_name(function) and device in (None, record.device_id):
                 found.append(record)
     if not found:
-        known = sorted(name.removeprefix(space_name("")) for name in spaces if name.startswith(space_name("")))
-        raise InputError(f"there is no record of {function!r}; there are some of {', '.join(known) or 'nothing'}")
+        known = sorted(
+            name.removeprefix(space_name("")) for name in spaces if name.startswith(space_name(""))
+        )
+        raise InputError(
+            f"there is no record of {function!r}; there are some of {', '.join(known) or 'nothing'}"
+        )
     if len(devices := sorted({record.device_id for record in found})) > 1:
         raise InputError(f"the records are of {len(devices)} devices; choose --device: {', '.join(devices)}")
     return found

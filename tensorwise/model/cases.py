@@ -17,7 +17,7 @@ class Cases:
     """Inputs x configs: what every one took. Few configs and many inputs, unlike what a search leaves.
 
     Attributes:
-        fields: names of the features.
+        fields: names of the features, in alphabetical order, as records keep them.
         configs: what was measured, such as versions.
         features: (inputs, fields) float64, finite.
         seconds: (inputs, configs) float64; infinite where a config failed or was not measured, never in a whole row.
@@ -39,7 +39,8 @@ class Cases:
 
         Args:
             records: see above.
-            in_place: leave out what moving operands and results took (``provenance["moving_s"]``): plans count it themselves.
+            in_place: leave out what moving operands and results took (``provenance["moving_s"]``): plans count it
+                themselves.
 
         Raises:
             InputError: nothing ended ok, or the features are not the same everywhere, or not finite.
@@ -105,14 +106,17 @@ class Cases:
 
     def quality(self, chosen: np.ndarray) -> "Quality":
         """Say how good it is to take config ``chosen[i]``, (inputs,) int, on input i."""
-        every = np.arange(len(self))
-        took, least = self.seconds[every, chosen], self.seconds.min(axis=1)
-        with np.errstate(invalid="ignore"):  # infinite over infinite: both failed
-            gains = np.nan_to_num(self.seconds / took[:, None], nan=1.0, posinf=np.inf).mean(axis=0)
+        ran = np.isfinite(self.seconds[np.arange(len(self)), chosen])
+        if not ran.any():
+            raise InputError("what was chosen failed on every input")
+        seconds = self.seconds[ran]
+        took, least = seconds[np.arange(len(seconds)), chosen[ran]], seconds.min(axis=1)
+        gains = (seconds / took[:, None]).mean(axis=0)
         constant = int(np.argmin(gains))
         best = np.bincount(self.best, minlength=len(self.configs)) / len(self)
         return Quality(
             inputs=len(self),
+            failed=int(len(self) - len(seconds)),
             pois=float(least.sum() / took.sum()),
             ppp=float((took / least - 1).mean()),
             accuracy=float((took == least).mean()),
@@ -128,7 +132,8 @@ class Quality:
     """How good a choice is, by MLCD's measures (sections IV-D and V-A); all are shares, not percent.
 
     Attributes:
-        inputs: over how many.
+        inputs: how many there are.
+        failed: on how many of them what was chosen had failed, or was not measured; the other figures are over the rest.
         pois: percentage of ideal speed: least seconds of all inputs together over seconds of what was chosen. Long
             inputs decide it.
         ppp: average performance penalty: what the choice takes longer than the best, unweighted over inputs.
@@ -139,6 +144,7 @@ class Quality:
     """
 
     inputs: int
+    failed: int
     pois: float
     ppp: float
     accuracy: float
@@ -150,6 +156,7 @@ class Quality:
         """Return a JSON object; configs become texts."""
         return {
             "inputs": self.inputs,
+            "failed": self.failed,
             "pois": self.pois,
             "ppp": self.ppp,
             "accuracy": self.accuracy,

@@ -25,7 +25,9 @@ MOST_WEIGHT: Final = 1.0
 matters is noise."""
 LEAST_WEIGHT: Final = 1e-3
 WORST: Final = 10.0
-"""A version counts as at most this many times slower than the best; also one that failed."""
+"""A version counts as at most this many times slower than the best ..."""
+FAILED: Final = 100.0
+"""... and one that failed, or was not measured, as this many times."""
 STEADY: Final = 4
 """Inputs a field from which on a line is fitted to times; fewer say too little."""
 FARTHEST: Final = 60.0
@@ -42,7 +44,7 @@ def grow_choice(cases: Cases) -> Tree:
     Raises:
         MissingExtraError: scikit-learn is not installed.
     """
-    penalties = np.minimum(cases.penalties, WORST)
+    penalties = np.where(np.isfinite(cases.seconds), np.minimum(cases.penalties, WORST), FAILED)
     ordered = np.sort(penalties, axis=1)
     stake = ordered[:, 1] if ordered.shape[1] > 1 else np.zeros(len(cases))
     weights = np.clip(stake, LEAST_WEIGHT, MOST_WEIGHT)

@@ -6,7 +6,7 @@ Nodes stand in the order of a walk that goes below first, so that the node below
 import ctypes
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Self, final
 
@@ -129,6 +129,12 @@ class Tree:
         """Return what the leaf of each input says: (inputs, fields) float64 -> (inputs,) float64."""
         values: np.ndarray = self.value[self.leaf_of(features)]
         return values
+
+    def reading(self, places: Sequence[int]) -> "Tree":
+        """Return the same tree for inputs whose features stand in another order: number k is at ``places[k]``."""
+        inner = self.feature != LEAF
+        feature = np.where(inner, np.asarray(places, np.int32)[np.where(inner, self.feature, 0)], LEAF)
+        return replace(self, feature=feature.astype(np.int32))
 
     # -- C -------------------------------------------------------------------------------------------
 

@@ -80,6 +80,39 @@ def test_trained_it_calls_what_suits(total: Selection) -> None:
     assert model.card["inputs"] == 200
 
 
+class ByZ(Device[Call]):
+    """Whether z is small decides; a says nothing."""
+
+    name, id = "by z", "by z"
+
+    def __init__(self) -> None:
+        self.asked: list[float] = []
+
+    def measure(self, workload: Call, configs: Sequence[Config]) -> Iterator[Measurement]:
+        self.asked.append(workload.features["z"])
+        small = self.asked[-1] < 50
+        for config in configs:
+            yield Measurement.of([1e-6 if small == (config["version"] == "small") else 2e-6])
+
+
+@pytest.mark.parametrize("as_parameters", [True, False])
+def test_features_are_told_apart_by_name_not_by_place(as_parameters: bool) -> None:
+    """Records keep them in alphabetical order."""
+    made = tw.versions(
+        "pick", features=lambda z, a: (z, a), units={"z": "1", "a": "1"}, make=lambda z, a: (z, a)
+    )
+    made.version(lambda z, a: "small z", name="small")
+    made.version(lambda z, a: "large z", name="large")
+    rng, device = np.random.default_rng(0), ByZ()
+    drawn = [(float(z), float(a)) for z, a in rng.uniform(0, 100, (1000, 2))]
+    inputs: list[Any] = [{"z": z, "a": a} for z, a in drawn] if as_parameters else list(drawn)
+    model = made.train(inputs, samples=150, guided_after=100, store=False, device=device)
+    assert model.fields == ("a", "z")
+    assert made(10.0, 90.0) == "small z"
+    assert made(90.0, 10.0) == "large z"
+    assert np.abs(np.array(device.asked[100:]) - 50).mean() < 15, "the forest knows which one is z"
+
+
 def test_it_measures_here_unless_told_otherwise(total: Selection) -> None:
     model = total.train([{"n": 5}, {"n": 50}], store=False)
     assert (model.predict(Call("total", {"n": 20.0}), total.space.configs) > 0).all()

@@ -6,9 +6,9 @@ from typing import Any, final
 
 import numpy as np
 import scipy.sparse as sp
-from gemm.kernels import BLOCKED, NAIVE, product
 
 import tensorwise as tw
+from gemm.kernels import BLOCKED, NAIVE, product
 from tensorwise.device.libraries.mkl import MklKernel
 from tensorwise.operator import Operator, bind, default_kernel
 from tensorwise.program.workload import workload

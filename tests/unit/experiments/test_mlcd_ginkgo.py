@@ -35,7 +35,8 @@ def test_each_device_is_a_problem_of_its_own(folder: Path) -> None:
     cases = Cases.of(found["V"])
     assert [config_name(config) for config in cases.configs] == ["csr", "ell"]
     assert cases.seconds.tolist() == [[1e-5, 2e-5], [3e-5, math.inf], [1e-6, math.inf]]
-    assert cases.features.tolist() == [[1000, 1000, 0.5], [2000, 2000, 0], [10, 10, 0]]
+    assert cases.fields == ("cols", "row_skewness", "rows")
+    assert cases.features.tolist() == [[1000, 0.5, 1000], [2000, 0, 2000], [10, 0, 10]]
     assert cases.groups == ("G", "G", "H")
     assert len(found["X"]) == 1
     device = RecordedDevice(found["V"])

@@ -45,14 +45,33 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("sklearn")
     root = tmp_path_factory.mktemp("select")
     (root / "total.py").write_text(FILE)
-    out = run("select", "train", root / "total.py", root / "model", "--samples", 60, "--store", root / "s.sqlite", "--json")
+    out = run(
+        "select",
+        "train",
+        root / "total.py",
+        root / "model",
+        "--samples",
+        60,
+        "--store",
+        root / "s.sqlite",
+        "--json",
+    )
     assert out.exit_code == 0, out.output
     assert json.loads(out.stdout)["inputs"] == 60
     return root
 
 
 def test_training_goes_on_where_it_was(folder: Path, tmp_path: Path) -> None:
-    more = run("select", "train", folder / "total.py", tmp_path / "m", "--samples", 70, "--store", folder / "s.sqlite")
+    more = run(
+        "select",
+        "train",
+        folder / "total.py",
+        tmp_path / "m",
+        "--samples",
+        70,
+        "--store",
+        folder / "s.sqlite",
+    )
     assert more.exit_code == 0, more.output
     assert re.match(r"total: 70 inputs, a tree with \d+ leaves, in ", more.stdout)
 
@@ -65,7 +84,9 @@ def test_evaluation_by_folds_and_of_a_model(folder: Path) -> None:
     assert found["ppp"] >= 0
     assert sum(found["fastest"].values()) == pytest.approx(1)
     assert set(found["fastest"]) == {"python", "numpy"}
-    of_model = run("select", "evaluate", "total", "--records", folder / "s.sqlite", "--model", folder / "model")
+    of_model = run(
+        "select", "evaluate", "total", "--records", folder / "s.sqlite", "--model", folder / "model"
+    )
     assert of_model.exit_code == 0, of_model.output
     assert "percentage of ideal speed" in of_model.stdout
     nothing = run("select", "evaluate", "gemm", "--records", folder / "s.sqlite")
@@ -77,13 +98,18 @@ def test_a_tree_is_explained_and_drawn(folder: Path, tmp_path: Path) -> None:
     picture = tmp_path / "regions.svg"
     told = run("select", "explain", folder / "model", "--out", picture)
     assert told.exit_code == 0, told.output
-    assert re.match(r"total: \d+ leaves, at most \d+ questions\nn     numbers\nskip  share of them\n", told.stdout)
+    assert re.match(
+        r"total: \d+ leaves, at most \d+ questions\nn     numbers\nskip  share of them\n", told.stdout
+    )
     drawn = ElementTree.fromstring(picture.read_bytes())
     texts = [one.text for one in drawn.iter("{http://www.w3.org/2000/svg}text")]
     assert {"python", "numpy"} <= set(texts)
     assert any("numbers" in str(one) for one in texts)
     tree = json.loads(run("select", "explain", folder / "model", "--json").stdout)["tree"]
-    assert tree["feature"].count(-1) == json.loads(run("select", "explain", folder / "model", "--json").stdout)["leaves"]
+    assert (
+        tree["feature"].count(-1)
+        == json.loads(run("select", "explain", folder / "model", "--json").stdout)["leaves"]
+    )
     wrong = run("select", "explain", folder / "model", "--axes", "n,k")
     assert wrong.exit_code == 1
     assert "there is no feature 'k'; there are n, skip" in wrong.stderr
@@ -111,7 +137,10 @@ def test_the_feature_that_decides_is_drawn_first() -> None:
 
 def test_a_file_that_registers_nothing_is_said(tmp_path: Path) -> None:
     (tmp_path / "empty.py").write_text("x = 1\n")
-    for path, words in ((tmp_path / "empty.py", "registers no function"), (tmp_path / "none.py", "no such file")):
+    for path, words in (
+        (tmp_path / "empty.py", "registers no function"),
+        (tmp_path / "none.py", "no such file"),
+    ):
         out = run("select", "train", path, tmp_path / "model")
         assert out.exit_code == 1
         assert words in out.stderr
@@ -140,7 +169,13 @@ def test_an_application_is_placed_and_drawn(tmp_path: Path) -> None:
         "gemm   gpu", "relu   gpu", "write  cpu", "2.33 ms, the least possible", "all on cpu: 12.0 ms",
     ]  # fmt: skip
     events = json.loads(paths["--trace"].read_text())["traceEvents"]
-    assert [one["name"] for one in events if one["ph"] == "X"] == ["for gemm", "gemm", "relu", "relu", "write"]
+    assert [one["name"] for one in events if one["ph"] == "X"] == [
+        "for gemm",
+        "gemm",
+        "relu",
+        "relu",
+        "write",
+    ]
     drawn = ElementTree.fromstring(paths["--out"].read_bytes())
     texts = [one.text for one in drawn.iter("{http://www.w3.org/2000/svg}text")]
     assert {"cpu", "gpu", "cpu to gpu", "gpu to cpu"} <= set(texts)

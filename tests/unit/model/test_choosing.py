@@ -84,6 +84,11 @@ def test_the_papers_measures_by_hand() -> None:
     assert found.shares == {CONFIGS[0]: pytest.approx(2 / 3), CONFIGS[1]: pytest.approx(1 / 3)}
     perfect = of.quality(of.best)
     assert (perfect.pois, perfect.ppp, perfect.accuracy) == (1, 0, 1)
+    seconds[2, 1] = np.inf
+    beside = of.quality(np.array([0, 0, 1]))
+    assert (beside.inputs, beside.failed) == (3, 1)
+    assert beside.pois == pytest.approx((1 + 5) / (1 + 10))
+    seconds[2, 1] = 4.4
     small, large = (1 + 2 + 1) / 3, (2 + 1 + 1.1) / 3
     assert perfect.speedup == pytest.approx(min(small, large))
     assert perfect.constant == CONFIGS[0]

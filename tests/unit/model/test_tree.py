@@ -97,6 +97,15 @@ def test_json_keeps_every_number() -> None:
         np.testing.assert_array_equal(getattr(again, name), getattr(tree, name))
 
 
+def test_features_may_stand_in_another_order() -> None:
+    rng = np.random.default_rng(7)
+    tree, places = random_tree(rng, 4, 6), [2, 0, 3, 1]
+    rows = inputs(rng, tree, 4)
+    shuffled = np.empty_like(rows)
+    shuffled[:, places] = rows
+    np.testing.assert_array_equal(tree.reading(places).values_at(shuffled), tree.values_at(rows))
+
+
 SOUND: dict[str, Any] = {
     "feature": [0, LEAF, LEAF], "threshold": [1.0, 0, 0], "above": [2, 0, 0], "value": [0, 1, 2],
 }  # fmt: skip

@@ -151,7 +151,10 @@ def test_a_long_graph_with_narrow_branches_is_exact() -> None:
 
 
 def test_one_device_and_many_readers() -> None:
-    steps = [Step("make", {"cpu": 1.0}, 8.0), *(Step(f"use{k}", {"cpu": 1.0}, 1.0, ("make",)) for k in range(100))]
+    steps = [
+        Step("make", {"cpu": 1.0}, 8.0),
+        *(Step(f"use{k}", {"cpu": 1.0}, 1.0, ("make",)) for k in range(100)),
+    ]
     assert place(Graph(tuple(steps)), Network(("cpu",))).seconds == 101
 
 

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from tensorwise.modes import tune_modes as tune_modes
     from tensorwise.operator import Operator as Operator
     from tensorwise.operator import load as load
+    from tensorwise.selection import select as select
+    from tensorwise.selection import versions as versions
     from tensorwise.tensor.entries import Entries as Entries
     from tensorwise.tensor.entries import entries_from as entries_from
     from tensorwise.tensor.files import read as read
@@ -26,8 +28,10 @@ _HOMES = {
     "entries_from": "tensorwise.tensor.entries",
     "load": "tensorwise.operator",
     "read": "tensorwise.tensor.files",
+    "select": "tensorwise.selection",
     "tune": "tensorwise.front.api",
     "tune_modes": "tensorwise.modes",
+    "versions": "tensorwise.selection",
     "write": "tensorwise.tensor.files",
 }
 """Public name -> module. They are imported when first used, so that ``import tensorwise`` is quick."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, final
 from tensorwise.device.device import Device, Measurement, Status
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
+from tensorwise.program.call import Call
 from tensorwise.space.config import Config
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class Record:
 
     Attributes:
         workload_id: content id of the workload: einsum, sizes, dtype and sparsity pattern.
-        workload: description of it, JSON-able: ``op``, ``einsum``, ``sizes``, ``shape``, ``nnz``, ``dtype``.
+        workload: description of it, JSON-able: ``op``, ``einsum``, ``sizes``, ``shape``, ``nnz``, ``dtype``; of a call
+            ``op`` and ``features``.
         device_id: content id of the device.
         space: name of the Space that the config belongs to.
         config: what was run.
@@ -81,7 +83,7 @@ class Record:
     def of(
         cls,
         measurement: Measurement,
-        workload: "Workload",
+        workload: "Workload | Call",
         device: Device,
         space: str,
         config: Config,
@@ -198,8 +200,10 @@ class Record:
         return cls.from_row([data[name] for name in COLUMNS])
 
 
-def describe(workload: "Workload") -> dict[str, object]:
+def describe(workload: "Workload | Call") -> dict[str, object]:
     """Return what a Record keeps of a workload, as JSON-able values."""
+    if isinstance(workload, Call):
+        return {"op": workload.op, "features": dict(workload.features)}
     return {
         "op": workload.op,
         "einsum": str(workload.einsum),

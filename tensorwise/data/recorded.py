@@ -10,6 +10,7 @@ from tensorwise.errors import InputError
 from tensorwise.space.config import Config
 
 if TYPE_CHECKING:
+    from tensorwise.program.call import Call
     from tensorwise.program.workload import Workload
 
 
@@ -44,11 +45,11 @@ class RecordedDevice(Device):
         self.id = devices[0]
         self._measured = {(record.workload_id, record.config): record.measurement for record in chosen}
 
-    def measure(self, workload: "Workload", configs: Sequence[Config]) -> Iterator[Measurement]:
+    def measure(self, workload: "Workload | Call", configs: Sequence[Config]) -> Iterator[Measurement]:
         for config in configs:
             measured = self._measured.get((workload.id, config))
             yield measured or Measurement.failed("refused", f"not in the recording: {config}")
 
-    def configs(self, workload: "Workload") -> list[Config]:
+    def configs(self, workload: "Workload | Call") -> list[Config]:
         """Return the configs that are recorded for ``workload``, in the order of their first record."""
         return [config for known, config in self._measured if known == workload.id]

@@ -5,15 +5,15 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self, final, get_args
+from typing import Generic, Literal, Self, TypeVar, final, get_args
 
 import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.space.config import Config
 
-if TYPE_CHECKING:
-    from tensorwise.program.workload import Workload
+Work = TypeVar("Work", contravariant=True)
+"""What is measured and predicted: a `Workload`, or a `Call` of a function."""
 
 Status = Literal["ok", "wrong", "crash", "timeout", "memory", "refused", "censored", "implausible"]
 """How a measurement ended.
@@ -42,7 +42,8 @@ class Measurement:
         samples: seconds of the single runs, in the order they ran; empty where only the median is known.
         status: how it ended, one of STATUSES.
         note: one line for people: why it failed, or on what condition it was taken.
-        conversion_s: seconds that packing the operand took; 0 where nothing was packed.
+        conversion_s: seconds that packing the operand took, once; of a version of a function what moving its operands and
+            its result takes in each call, and is part of ``seconds``; 0 where nothing was packed or moved.
         bytes_held: bytes of the packed operand and workspaces.
     """
 
@@ -127,7 +128,7 @@ class Measurement:
             raise InputError(f"malformed measurement {str(data)[:120]}: {error!r}") from error
 
 
-class Device(abc.ABC):
+class Device(abc.ABC, Generic[Work]):
     """A place where programs run: a CPU, a GPU, a simulator, a recording.
 
     Lifetime: ``measure`` any number of times, then ``close``; a ``with`` block closes. A candidate that
@@ -142,7 +143,7 @@ class Device(abc.ABC):
     id: str
 
     @abc.abstractmethod
-    def measure(self, workload: "Workload", configs: Sequence[Config]) -> Iterator[Measurement]:
+    def measure(self, workload: Work, configs: Sequence[Config]) -> Iterator[Measurement]:
         """Yield one measurement for each config, in order, each as soon as it is there.
 
         The iterator may be dropped at any point; what it holds is then released.
@@ -151,7 +152,7 @@ class Device(abc.ABC):
             MeasurementError: the device itself is gone; candidates do not raise.
         """
 
-    def close(self) -> None:  # noqa: B027 - nothing to release unless a leaf says so
+    def close(self) -> None:
         """Release processes and memory. May be called twice."""
 
     def __enter__(self) -> Self:

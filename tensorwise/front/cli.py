@@ -11,6 +11,7 @@ from tensorwise.errors import InputError, TensorwiseError
 from tensorwise.front.cli_collect import collect
 from tensorwise.front.cli_machine import cache_app, devices, store_app
 from tensorwise.front.cli_model import evaluate, model_info, train
+from tensorwise.front.cli_select import plan, select_app
 from tensorwise.front.terminal import INTERRUPTED, command, emit, fail, progress_bar, warn
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ app.command()(collect)
 app.command()(train)
 app.command()(evaluate)
 app.command("model")(model_info)
+app.add_typer(select_app, name="select")
+app.command()(plan)
 
 OPS = "spmv, spmm, spmv_t, spmm_t (A transposed), sddmm, mttkrp, ttv or ttm"
 STRATEGIES = "genetic, random or exhaustive"

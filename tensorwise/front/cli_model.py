@@ -224,7 +224,8 @@ def model_info(
             pairs([(path.name, f"{kind}: {about}")])
 
 
-def _records(path: Path) -> "Iterator[Record]":
+def records_in(path: Path) -> "Iterator[Record]":
+    """Yield the records of a store or a Parquet file."""
     from tensorwise.data.parquet import SUFFIX, read_records
     from tensorwise.data.store import Store
 
@@ -251,7 +252,7 @@ def _read(
         if not path.is_file():
             raise InputError(f"{path}: there are no records; make some with: tensorwise collect")
         with progress_bar("reading records") as progress:
-            for record in _records(path):
+            for record in records_in(path):
                 about, count = str(record.workload.get("einsum")), record.provenance.get("threads")
                 if (record.op, count) != (op, threads) or about != (einsum or about):
                     others[f"{record.op} ({about}) with {count} threads"] += 1

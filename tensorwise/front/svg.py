@@ -8,7 +8,7 @@ import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Final, final
 
 
 def escape(text: object) -> str:
@@ -60,6 +60,32 @@ def drawing(width: float, height: float, content: str, description: str) -> str:
         role="img",
         style=f"max-width:{width * 1.15:.0f}px",
     )
+
+
+COLOURS: Final = (
+    "#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#eeca3b", "#9d755d", "#ff9da6", "#79706e",
+)  # fmt: skip
+"""For things that have no order, such as versions of a function."""
+
+STYLE: Final = """
+svg { font: 12px system-ui, "Segoe UI", Roboto, sans-serif; background: #ffffff; }
+text { fill: #5d6068; font-variant-numeric: tabular-nums; } text.name { fill: #1c1d21; } text.inside { fill: #ffffff; }
+.grid { stroke: #ecece8; fill: none; } .frame { stroke: #5d6068; fill: none; }
+"""
+
+
+def picture(width: float, height: float, content: str, description: str) -> str:
+    """Return a drawing as a file of its own, with the few styles that it needs."""
+    whole = element(
+        "svg",
+        element("title", escape(description)) + element("style", STYLE) + content,
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {width:g} {height:g}",
+        width=float(width),
+        height=float(height),
+        role="img",
+    )
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{whole}\n'
 
 
 @final

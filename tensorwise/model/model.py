@@ -4,24 +4,21 @@ import abc
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
+from typing import Any, ClassVar, Final, Generic, Literal, Self
 
 import numpy as np
 
 from tensorwise.data.record import Record
-from tensorwise.device.device import Device
+from tensorwise.device.device import Device, Work
 from tensorwise.keeping import Keeping
 from tensorwise.space.config import Config
-
-if TYPE_CHECKING:
-    from tensorwise.program.workload import Workload
 
 MODEL: Final = Keeping("model")
 DESCRIPTION, ARRAYS = MODEL.files
 """The two files of a saved model: what it is, and its numbers."""
 
 
-class CostModel(abc.ABC):
+class CostModel(abc.ABC, Generic[Work]):
     """Learns from Records and predicts costs; lower is better.
 
     Lifetime: ``fit`` (again and again: each call replaces what was learned before), ``predict``, ``save``;
@@ -48,14 +45,14 @@ class CostModel(abc.ABC):
         """
 
     @abc.abstractmethod
-    def predict(self, workload: "Workload", configs: Sequence[Config], device: Device) -> np.ndarray:
+    def predict(self, workload: Work, configs: Sequence[Config], device: Device) -> np.ndarray:
         """Return the predicted costs: float64, shape (len(configs),), all finite, lower is better.
 
         Raises:
             InputError: the model has learned nothing yet, or nothing for such a workload.
         """
 
-    def spread(self, workload: "Workload", configs: Sequence[Config], device: Device) -> np.ndarray:
+    def spread(self, workload: Work, configs: Sequence[Config], device: Device) -> np.ndarray:
         """Return how far each prediction may be off: a standard deviation in its unit, or NaN where the model cannot say.
 
         float64, shape (len(configs),). Raises as ``predict``.

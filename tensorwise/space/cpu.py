@@ -52,7 +52,7 @@ FREE_STEPS: Final = 2**20
 
 @final
 @dataclass(frozen=True)
-class CpuSpace(Space):
+class CpuSpace(Space[Program]):
     """Choices for one assignment; made by :func:`cpu_space`."""
 
     assignment: Assignment | None = None

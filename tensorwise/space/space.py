@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias, final
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar, final
 
 import numpy as np
 
@@ -23,11 +23,13 @@ from tensorwise.space.domain import Domain
 from tensorwise.space.param import Param
 
 if TYPE_CHECKING:
-    from tensorwise.program.program import Program
     from tensorwise.program.workload import Workload
 
 Choose: TypeAlias = Callable[[Param, Domain, Mapping[str, Value]], Value]
 """How a walk takes a value: (param, its domain, earlier choices) -> value in the domain."""
+
+Made = TypeVar("Made", covariant=True)
+"""What a config stands for: a `Program`, or a `Version` of a function."""
 
 ATTEMPTS = 1000
 """Walks before giving up on rules; above one in a thousand a table's rules are found satisfiable."""
@@ -53,7 +55,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Space(abc.ABC):
+class Space(abc.ABC, Generic[Made]):
     """A declarative table of choices. Leaves add only ``program``.
 
     Attributes:
@@ -77,7 +79,7 @@ class Space(abc.ABC):
                 )
 
     @abc.abstractmethod
-    def program(self, workload: "Workload", config: Config) -> "Program":
+    def program(self, workload: "Workload", config: Config) -> Made:
         """Return the program that ``config`` stands for.
 
         Raises:

@@ -17,10 +17,12 @@ from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.device import STATUSES, Device, Measurement
 from tensorwise.device.noisy import NoisyDevice
 from tensorwise.device.null import NullDevice
+from tensorwise.device.versions import VersionsDevice
 from tensorwise.errors import CompilerError
 from tensorwise.program.workload import workload
 from tensorwise.space.cpu import cpu_space
 from tensorwise.space.space import Space
+from tensorwise.space.versions import Version, Versions
 from tensorwise.tensor.entries import entries_from
 from tensorwise.toolchain.compiler import find_compiler
 from tests.contract.toys import GARDEN, ToyWorkload
@@ -76,12 +78,19 @@ def cpu() -> Iterator[Rig]:
     yield Rig(CpuDevice(2), cpu_space(work.assignment, "A"), work)
 
 
+def versions() -> Iterator[Rig]:
+    listed = [Version("plus", lambda a, b: a + b), Version("minus", lambda a, b: a - b)]
+    space = Versions.of("add", listed, lambda a, b: (a, b), {"a": "1", "b": "1"})
+    yield Rig(VersionsDevice(space, rounds=2, budget_s=0.02), space, space.call(1.0, 2.0))
+
+
 DEVICES: dict[str, Callable[[], Iterator[Rig]]] = {
     "null": null,
     "null-that-crashes": null_that_crashes,
     "noisy": noisy,
     "recorded": recorded,
     "cpu": cpu,
+    "versions": versions,
 }
 """Name -> generator that yields one Rig and cleans up after it."""
 

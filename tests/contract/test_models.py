@@ -32,17 +32,22 @@ MAKING: dict[str, Callable[[], CostModel]] = {
 }
 """How models are made that need arguments; add yours."""
 
-NEEDS_TORCH = {"ranking"}
-without_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+NEEDS = {"ranking": "torch", "tree": "sklearn"}
+"""Model -> package without which it cannot learn; add yours."""
+
+
+def needed(kind: str) -> list[pytest.MarkDecorator]:
+    """Skip the tests of a model whose package is not installed."""
+    package = NEEDS.get(kind)
+    missing = package is not None and find_spec(package) is None
+    return [pytest.mark.skipif(missing, reason=f"{package} is not installed")]
+
 
 pytestmark = [
     pytest.mark.usefixtures("one_torch_thread"),
     pytest.mark.parametrize(
         "make",
-        [
-            pytest.param(model, id=kind, marks=[without_torch] if kind in NEEDS_TORCH else [])
-            for kind, model in MODELS.items()
-        ],
+        [pytest.param(model, id=kind, marks=needed(kind)) for kind, model in MODELS.items()],
     ),
 ]
 

@@ -15,6 +15,7 @@ from tensorwise.program.workload import workload as named_workload
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
 from tensorwise.space.space import Space
+from tensorwise.space.versions import Version, Versions
 from tensorwise.tensor.entries import entries_from
 from tests.contract.toys import GARDEN, TINY, WIDE, ToyEntries, ToyWorkload
 
@@ -46,6 +47,12 @@ def real_workloads(op: str, *shapes: tuple[int, ...]) -> list[Any]:
     return made
 
 
+def versions() -> Versions:
+    """Three versions of one function: a space with one choice."""
+    listed = [Version(name, lambda a, b: a + b) for name in ("plus", "sum", "add")]
+    return Versions.of("add", listed, lambda a, b: (a, b), {"a": "1", "b": "1"})
+
+
 SPACES: dict[str, Case] = {
     "garden": Case(lambda: GARDEN, toy_workloads),
     "tiny": Case(lambda: TINY, toy_workloads),
@@ -58,6 +65,7 @@ SPACES: dict[str, Case] = {
         lambda: cpu_space(Einsum.parse(mttkrp(4)).single),
         lambda: real_workloads("mttkrp", (9, 8, 7, 6), (1, 20, 2, 2)),
     ),
+    "versions": Case(versions, lambda: [versions().call(1.0, 2.0)]),
 }
 
 DRAWS = 40

@@ -1,0 +1,1 @@
+"""Learning with few measurements: which inputs are worth one."""

@@ -1,0 +1,186 @@
+"""The versions of a function, run and timed in this process: they must agree before their times count."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeAlias, final
+
+import numpy as np
+
+from tensorwise.device.device import Device, Measurement, Status
+from tensorwise.device.host import host
+from tensorwise.device.rounds import median_of
+from tensorwise.device.timing import interleave, measuring_slot, time_calls
+from tensorwise.ids import content_id
+from tensorwise.program.call import Call
+from tensorwise.space.config import Config
+from tensorwise.space.versions import Version, Versions
+from tensorwise.toolchain.threads import available_threads
+
+PROTOCOL: Final = "1"
+"""Changes whenever times taken before and after are not comparable."""
+FAR: Final = 10.0
+"""A version this many times slower than the fastest, by its first call, is not called again ..."""
+LONG_S: Final = 0.02
+"""... if that call took longer than this."""
+
+Agree: TypeAlias = Callable[[Any, Any], str | None]
+"""(result, expected result) -> None, or in words how they differ."""
+
+
+@final
+class VersionsDevice(Device[Call]):
+    """Runs versions of one function on the arguments of a call.
+
+    They run in this process: what crashes it, crashes it. A version that raises, or whose result differs from that of
+    the first version asked for, is a failed measurement. Times are medians over interleaved rounds and include moving
+    operands and results; ``conversion_s`` says what of it that is.
+
+    Args:
+        space: the versions.
+        agree: how results are compared; default ``difference``.
+        rounds: how often each version is timed.
+        budget_s: seconds for the rounds of one call.
+        seed: of the order within rounds.
+    """
+
+    name = "versions"
+
+    def __init__(
+        self,
+        space: Versions,
+        agree: Agree | None = None,
+        *,
+        rounds: int = 5,
+        budget_s: float = 0.5,
+        seed: int = 0,
+    ) -> None:
+        self.space, self.agree = space, agree or difference
+        self.rounds, self.budget_s = rounds, budget_s
+        self.id = content_id(["versions", PROTOCOL, host().id, str(available_threads())])
+        self._rng = np.random.default_rng(seed)
+        self._met: set[str] = set()
+
+    def measure(self, workload: Call, configs: Sequence[Config]) -> Iterator[Measurement]:
+        """Yield a measurement for each config, all after the last round; see :class:`Device`."""
+        versions = [self.space.program(workload, config) for config in configs]
+        found: dict[str, Measurement] = {}
+        if versions:
+            with measuring_slot():
+                first_s = self._first_calls(workload, versions, found)
+                self._time(workload, [v for v in versions if v.name in first_s], first_s, found)
+        yield from (found[version.name] for version in versions)
+
+    def _first_calls(
+        self, call: Call, versions: Sequence[Version], failed: dict[str, Measurement]
+    ) -> dict[str, float]:
+        """Return the seconds of one call of each version that returns what the first one does."""
+        first_s: dict[str, float] = {}
+        expected: Any = None
+        for version in dict.fromkeys(versions):
+            try:
+                if version.name not in self._met:  # what is loaded or compiled once is not the version's time
+                    version.whole(*call.arguments)
+                    self._met.add(version.name)
+                start = time.perf_counter()
+                result = version.whole(*call.arguments)
+                took_s = time.perf_counter() - start
+                problem = self.agree(result, expected) if first_s else None
+            except Exception as error:
+                failed[version.name] = _failure(error)
+                continue
+            if problem is None:
+                expected = expected if first_s else result
+                first_s[version.name] = took_s
+            else:
+                of = next(iter(first_s))
+                failed[version.name] = Measurement.failed("wrong", f"not what {of!r} returns: {problem}")
+        return first_s
+
+    def _time(
+        self,
+        call: Call,
+        versions: Sequence[Version],
+        first_s: dict[str, float],
+        found: dict[str, Measurement],
+    ) -> None:
+        """Time versions against each other, those apart that are far slower."""
+        least = min(first_s.values(), default=0.0)
+        near: dict[str, Version] = {}
+        for version in versions:
+            took_s = first_s[version.name]
+            if took_s > FAR * least and took_s > LONG_S:
+                found[version.name] = Measurement(
+                    took_s, 0.0, (took_s,), "ok", "one call, as it is far slower than the fastest"
+                )
+            else:
+                near[version.name] = version
+        while near:
+            running = ""
+
+            def calling(name: str) -> Callable[[], object]:
+                whole = near[name].whole
+
+                def run() -> object:
+                    nonlocal running
+                    running = name
+                    return whole(*call.arguments)
+
+                return run
+
+            try:
+                table = interleave(
+                    {name: calling(name) for name in near}, self.rounds, self.budget_s, self._rng,
+                    min_s=1e-3, min_calls=1, warm_s=3e-4,
+                )  # fmt: skip
+            except Exception as error:
+                found[running] = _failure(error)
+                del near[running]
+                continue
+            for name, version in near.items():
+                measured = Measurement.of(table.samples(name).tolist(), table.note)
+                found[name] = _with_moves(measured, version, call) if version.moves else measured
+            return
+
+
+def _with_moves(measured: Measurement, version: Version, call: Call) -> Measurement:
+    """Say what of a version's time is not spent in its function."""
+    brought = version.bring(*call.arguments) if version.bring else call.arguments
+    inside_s = median_of(time_calls(lambda: version.function(*brought), min_s=2e-3, max_s=0.1))
+    return replace(measured, conversion_s=max(0.0, measured.seconds - inside_s))
+
+
+def _failure(error: Exception) -> Measurement:
+    status: Status = "memory" if isinstance(error, MemoryError) else "crash"
+    return Measurement.failed(status, f"{type(error).__name__}: {error}"[:300])
+
+
+def difference(result: Any, expected: Any) -> str | None:
+    """Say how a result differs from the expected one; None where both are the same up to rounding.
+
+    Sequences are compared item by item; sparse matrices, arrays and numbers by shape, integers exactly, floats within
+    1e-3 (1e-9 where both are of 64 bits) of the largest expected magnitude.
+
+    >>> difference(np.float32([1, 2]), np.float32([1, 2.5]))
+    'off by 0.5 where values go up to 2.5'
+    """
+    if isinstance(expected, tuple | list):
+        if not isinstance(result, tuple | list) or len(result) != len(expected):
+            return f"{type(result).__name__} instead of {type(expected).__name__} of {len(expected)}"
+        parts = (difference(*pair) for pair in zip(result, expected, strict=True))
+        return next((part for part in parts if part is not None), None)
+    a, b = (
+        value.toarray() if hasattr(value, "toarray") else np.asarray(value) for value in (result, expected)
+    )
+    if a.shape != b.shape:
+        return f"shape {a.shape} instead of {b.shape}"
+    if not b.size:
+        return None
+    if not (np.issubdtype(a.dtype, np.inexact) or np.issubdtype(b.dtype, np.inexact)):
+        unequal = int(np.count_nonzero(a != b))
+        return f"{unequal} of {b.size} values differ" if unequal else None
+    if not np.array_equal(np.isfinite(a), np.isfinite(b)):
+        return "NaN or infinite in other places"
+    near = 1e-9 if {a.dtype.itemsize, b.dtype.itemsize} <= {8, 16} else 1e-3
+    off, top = (float(np.nanmax(np.abs(np.where(np.isfinite(b), x, 0)))) for x in (a - b, b))
+    return None if off <= near * top or off == 0 else f"off by {off:.3g} where values go up to {top:.3g}"

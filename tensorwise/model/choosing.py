@@ -1,0 +1,234 @@
+"""TreeModel: a decision tree that says which version to call, and what each of them would take."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, final
+
+import numpy as np
+
+from tensorwise.data.record import Record, describe
+from tensorwise.device.device import Device
+from tensorwise.errors import InputError
+from tensorwise.model.cases import Cases, features_of, matrix_of
+from tensorwise.model.model import CostModel
+from tensorwise.model.tree import Tree, scikit_learn
+from tensorwise.program.call import Call
+from tensorwise.space.config import Config
+
+if TYPE_CHECKING:
+    from tensorwise.program.workload import Workload
+
+SMALLEST_LEAF: Final = 12
+"""Inputs at a leaf, at least (MLCD, section III-A2)."""
+MOST_WEIGHT: Final = 1.0
+"""An input counts by what the second fastest takes longer than the fastest, up to this share of it: what hardly
+matters is noise."""
+LEAST_WEIGHT: Final = 1e-3
+FAILED: Final = 100.0
+"""A version that failed, or was not measured, counts as this many times slower than the fastest."""
+STEADY: Final = 4
+"""Inputs a field from which on a line is fitted to times; fewer say too little."""
+FARTHEST: Final = 60.0
+"""Logarithms of predicted seconds stay within so much of zero, however far an input lies from all that was seen."""
+SHORTEST_S: Final = 1e-12
+
+
+def grow_choice(cases: Cases) -> Tree:
+    """Return the tree that chooses among the configs of ``cases``; a leaf says the place of one.
+
+    MLCD's decision tree (section III-A), with two changes that serve its measures instead of the accuracy: inputs count by
+    what is at stake, long ones for more (by the root of their seconds: between the average penalty, to which all inputs
+    are the same, and the percentage of ideal speed, to which only seconds count); and a leaf says which config has the
+    least penalty there.
+
+    Raises:
+        MissingExtraError: scikit-learn is not installed.
+    """
+    penalties = np.where(np.isfinite(cases.seconds), cases.penalties, FAILED)
+    ordered = np.sort(penalties, axis=1)
+    stake = ordered[:, 1] if ordered.shape[1] > 1 else np.zeros(len(cases))
+    least_s = cases.seconds.min(axis=1)
+    long = 1 + np.sqrt(least_s / max(least_s.mean(), SHORTEST_S))
+    weights = long * np.clip(stake, LEAST_WEIGHT, MOST_WEIGHT)
+    trained = scikit_learn("DecisionTreeClassifier")(min_samples_leaf=SMALLEST_LEAF, random_state=0)
+    trained.fit(cases.features, cases.best, sample_weight=weights)
+    tree = Tree.grown(trained)
+    sums = np.zeros((len(tree.feature), len(cases.configs)))
+    np.add.at(sums, tree.leaf_of(cases.features), long[:, None] * penalties)
+    return replace(tree, value=np.where(tree.feature < 0, sums.argmin(axis=1), 0).astype(float))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Latency:
+    """Seconds of one config: a line in the logarithms of the features, and a tree for what it leaves over.
+
+    The line carries on where no input was seen, which a tree alone cannot.
+
+    Attributes:
+        mean: of log(seconds).
+        centre, slope: (fields,) float64: the line is mean + slope . (scaled(features) - centre).
+        rest: tree that says what log(seconds) is above the line.
+    """
+
+    mean: float
+    centre: np.ndarray
+    slope: np.ndarray
+    rest: Tree
+
+    @classmethod
+    def fit(cls, features: np.ndarray, seconds: np.ndarray) -> Self:
+        """Learn from features (inputs, fields) and seconds (inputs,), all finite."""
+        scaled, logs = _scaled(features), np.log(np.maximum(seconds, SHORTEST_S))
+        centre, mean = scaled.mean(axis=0), float(logs.mean())
+        slope = np.zeros(features.shape[1])
+        if len(features) >= STEADY * features.shape[1]:
+            slope = np.linalg.lstsq(scaled - centre, logs - mean, rcond=1e-8)[0]
+        trained = scikit_learn("DecisionTreeRegressor")(min_samples_leaf=SMALLEST_LEAF, random_state=0)
+        trained.fit(features, logs - mean - (scaled - centre) @ slope)
+        return cls(mean, centre, slope, Tree.grown(trained))
+
+    def seconds(self, features: np.ndarray) -> np.ndarray:
+        """Return predicted seconds: (inputs, fields) -> (inputs,)."""
+        logs = self.mean + (_scaled(features) - self.centre) @ self.slope + self.rest.values_at(features)
+        return np.asarray(np.exp(np.clip(logs, -FARTHEST, FARTHEST)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON object."""
+        return {
+            "mean": self.mean,
+            "centre": self.centre.tolist(),
+            "slope": self.slope.tolist(),
+            "rest": self.rest.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], fields: int) -> Self:
+        """Read back what ``to_json`` returned; raises InputError, KeyError, TypeError and ValueError."""
+        centre, slope = (np.array(data[name], float) for name in ("centre", "slope"))
+        finite = np.isfinite([data["mean"], *centre, *slope]).all()
+        if centre.shape != (fields,) or slope.shape != (fields,) or not finite:
+            raise InputError(f"expected {fields} finite numbers in a line, got {centre} and {slope}")
+        return cls(float(data["mean"]), centre, slope, Tree.from_json(data["rest"], fields))
+
+
+def _scaled(features: np.ndarray) -> np.ndarray:
+    """sign(x) log(1 + |x|): sizes range over many powers of ten."""
+    return np.asarray(np.sign(features) * np.log1p(np.abs(features)))
+
+
+@final
+class TreeModel(CostModel["Workload | Call"]):
+    """Chooses one of a few configs for any input of a function, and predicts what each takes.
+
+    For a function's versions it learns from records of `Call`; einsums are described by their sizes and number of
+    entries. All that it has learned is JSON; it needs scikit-learn (extra ``select``) only to learn.
+
+    Attributes:
+        fields: names of the features, in the order in which ``choice`` takes them.
+        configs: what is chosen among; a leaf of ``choice`` says a place in it.
+        choice: the decision tree.
+        ranges: (5, fields): least value, quartiles and largest value of each feature of what was learned from.
+    """
+
+    kind: ClassVar[str] = "tree"
+    returns: ClassVar[Literal["score", "seconds"]] = "seconds"
+
+    def __init__(self) -> None:
+        self.fields: tuple[str, ...] = ()
+        self.configs: tuple[Config, ...] = ()
+        self.choice: Tree | None = None
+        self.ranges = np.zeros((5, 0))
+        self._latencies: dict[Config, Latency] = {}
+
+    def fit(self, records: Iterable[Record]) -> None:
+        """Learn from records of one function on one device; see `Cases.of` for what is left out.
+
+        Raises:
+            InputError: no record ended ok, or they are of different functions.
+            MissingExtraError: scikit-learn is not installed.
+        """
+        self.fit_cases(Cases.of(records))
+
+    def fit_cases(self, cases: Cases) -> None:
+        """Learn from cases."""
+        self.choice = grow_choice(cases)
+        self.fields, self.configs = cases.fields, cases.configs
+        self.ranges = np.percentile(cases.features, (0, 25, 50, 75, 100), axis=0)
+        self._latencies = {}
+        for place, config in enumerate(cases.configs):
+            timed = np.isfinite(cases.seconds[:, place])
+            if timed.any():
+                self._latencies[config] = Latency.fit(cases.features[timed], cases.seconds[timed, place])
+
+    def choose(self, features: np.ndarray) -> np.ndarray:
+        """Return the place in ``configs`` of the best config of each input: (inputs, fields) -> (inputs,) int64.
+
+        Raises:
+            InputError: nothing was learned yet.
+        """
+        return self._learned().values_at(np.asarray(features, float)).astype(np.int64)
+
+    def latency(self, config: Config, features: np.ndarray) -> np.ndarray:
+        """Return predicted seconds of a config: (inputs, fields) -> (inputs,); of an unknown one the geometric mean.
+
+        Raises:
+            InputError: nothing was learned yet.
+        """
+        self._learned()
+        known = [self._latencies[config]] if config in self._latencies else list(self._latencies.values())
+        return np.asarray(np.exp(np.mean([np.log(one.seconds(features)) for one in known], axis=0)))
+
+    def predict(
+        self, workload: "Workload | Call", configs: Sequence[Config], device: Device | None = None
+    ) -> np.ndarray:
+        self._learned()
+        features = matrix_of([features_of(describe(workload))], self.fields)
+        return np.array([float(self.latency(config, features)[0]) for config in configs])
+
+    def _learned(self) -> Tree:
+        if self.choice is None:
+            raise InputError("the model has learned nothing yet; call fit with some records first")
+        return self.choice
+
+    def state(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
+        return {
+            "fields": list(self.fields),
+            "configs": [config.text for config in self.configs],
+            "ranges": self.ranges.tolist(),
+            "choice": self._learned().to_json(),
+            "latencies": {config.text: latency.to_json() for config, latency in self._latencies.items()},
+        }, {}
+
+    @classmethod
+    def from_state(cls, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        model = cls()
+        model.fields = tuple(str(name) for name in values["fields"])
+        model.configs = tuple(Config.parse(text) for text in values["configs"])
+        count = len(model.fields)
+        model.ranges = np.array(values["ranges"], float).reshape(5, count)
+        model.choice = Tree.from_json(values["choice"], count)
+        said = model.choice.value[model.choice.feature < 0]
+        if not (np.isin(said, range(len(model.configs))).all() and np.isfinite(model.ranges).all()):
+            raise InputError(f"leaves must say one of {len(model.configs)} configs, got {said[:5]}")
+        model._latencies = {
+            Config.parse(text): Latency.from_json(one, count) for text, one in values["latencies"].items()
+        }
+        if not model._latencies:
+            raise InputError("the seconds of all configs are missing")
+        return model
+
+
+def cross_validated(cases: Cases, folds: int, rng: np.random.Generator) -> np.ndarray:
+    """Return for each input the place of the config that a tree chose which has not seen its group, (inputs,) int64.
+
+    Raises:
+        InputError: there are fewer groups than folds.
+        MissingExtraError: scikit-learn is not installed.
+    """
+    fold = cases.folds(folds, rng)
+    chosen = np.zeros(len(cases), np.int64)
+    for number in range(folds):
+        tree = grow_choice(cases.take(fold != number))
+        chosen[fold == number] = tree.values_at(cases.features[fold == number]).astype(np.int64)
+    return chosen

@@ -1,0 +1,195 @@
+"""The best placement of a graph: chains by Algorithm 2, others by eliminating step after step, with a bound."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias, final
+
+import numpy as np
+
+from tensorwise.errors import InputError
+from tensorwise.plan.chain import place_chain
+from tensorwise.plan.graph import Graph, Network
+
+MOST_ENTRIES: Final = 2**16
+"""Size of the largest table that is made: 10 steps at once on 3 devices, 16 on 2. Graphs whose branches are narrower than
+that are solved exactly, however long they are."""
+SWEEPS: Final = 20
+"""Passes over all steps in which each is moved to where it is best, given the others."""
+
+Factor: TypeAlias = tuple[tuple[int, ...], np.ndarray]
+"""Steps, in order, and what they cost together: one axis a step, one entry a device."""
+
+
+@final
+@dataclass(frozen=True)
+class Placement:
+    """Where each step runs.
+
+    Attributes:
+        devices: one a step, in the graph's order.
+        seconds: of all steps one at a time, with every transfer; a result is moved to a device once, whoever reads it there.
+        bound_s: no placement takes less.
+    """
+
+    devices: tuple[str, ...]
+    seconds: float
+    bound_s: float
+
+    @property
+    def gap(self) -> float:
+        """By what share of the bound it may be off the best; 0: it is the best."""
+        return self.seconds / self.bound_s - 1 if self.bound_s else 0.0
+
+
+def place(graph: Graph, network: Network, *, most_entries: int = MOST_ENTRIES) -> Placement:
+    """Return the placement that takes least, or a good one with a bound where the graph is too entangled.
+
+    Args:
+        graph: what to place.
+        network: where.
+        most_entries: of a table; smaller ones are quicker and give a larger gap.
+
+    Raises:
+        InputError: some step can run nowhere, or its operands cannot be brought there.
+    """
+    cost, move = graph.costs(network)
+    if graph.is_chain:
+        placed, bound_s = place_chain(cost, move[:-1])
+    else:
+        placed, bound_s = _eliminate(graph, cost, move, most_entries)
+    total = total_s(graph, cost, move, placed) if np.isfinite(bound_s) else np.inf
+    if not np.isfinite(total):
+        raise InputError(
+            "no placement was found: some step can run nowhere that its operands can be brought to"
+        )
+    return Placement(tuple(network.devices[k] for k in placed), total, min(bound_s, total))
+
+
+def total_s(graph: Graph, cost: np.ndarray, move: np.ndarray, placed: Sequence[int] | np.ndarray) -> float:
+    """Return the seconds of a placement; cost and move as from ``Graph.costs``."""
+    total = float(cost[range(len(cost)), placed].sum())
+    for step, readers in enumerate(graph.readers):
+        total += sum(float(move[step, placed[step], device]) for device in {int(placed[r]) for r in readers})
+    return total
+
+
+def _eliminate(
+    graph: Graph, cost: np.ndarray, move: np.ndarray, most_entries: int
+) -> tuple[np.ndarray, float]:
+    """Place by bucket elimination (Dechter, Bucket elimination, 1999), which the chain's recurrence is a case of.
+
+    A step is eliminated by taking the least over its devices of all that it enters into, for every choice of the others.
+    Where that would be a table too many, it is taken of parts apart: mini-buckets (Dechter and Rish, JACM 2003), whose
+    sum is a bound.
+    """
+    devices = cost.shape[1]
+    live: list[list[Factor]] = [[] for _ in graph.steps]
+    for factor in _factors(graph, cost, move, most_entries):
+        for step in factor[0]:
+            live[step].append(factor)
+    met = [_steps(factors) for factors in live]
+    left, order, bound_s = set(range(len(live))), list[tuple[int, list[Factor]]](), 0.0
+    while left:
+        step = min(left, key=lambda k: len(met[k]))
+        left.remove(step)
+        parts = _parts(live[step], devices, most_entries)
+        order.append((step, parts))
+        gone = {id(factor) for factor in live[step]}
+        others = met[step] - {step}
+        for other in others:
+            live[other] = [factor for factor in live[other] if id(factor) not in gone]
+        for scope, table in parts:
+            made = tuple(other for other in scope if other != step), table.min(axis=scope.index(step))
+            if not made[0]:
+                bound_s += float(made[1])
+            for other in made[0]:
+                live[other].append(made)
+        for other in others:
+            met[other] = _steps(live[other])
+    placed = np.zeros(len(live), int)
+    for step, parts in reversed(order):
+        placed[step] = int(np.argmin(sum(_row(factor, step, placed) for factor in parts)))
+    _improve(graph, cost, move, placed)
+    return placed, bound_s
+
+
+def _factors(graph: Graph, cost: np.ndarray, move: np.ndarray, most_entries: int) -> list[Factor]:
+    """What steps cost, by themselves and together.
+
+    Where too many read one result for a table, moving it is bounded: it costs at least the mean of what its readers would
+    pay apart.
+    """
+    devices = cost.shape[1]
+    factors: list[Factor] = [((step,), row) for step, row in enumerate(cost)]
+    for step, readers in enumerate(graph.readers):
+        if max(devices, 2) ** (len(readers) + 1) <= most_entries:
+            factors += [((step, *readers), _moved(move[step], len(readers)))] if readers else []
+        else:
+            factors += [((step, reader), move[step] / len(readers)) for reader in readers]
+    return factors
+
+
+def _moved(move: np.ndarray, readers: int) -> np.ndarray:
+    """Return what moving a result costs, by the device that has it and those of its readers, each paid for once."""
+    devices = len(move)
+    where = np.indices((devices,) * readers)
+    table = np.zeros((devices,) * (readers + 1))
+    for target in range(devices):
+        needed = (where == target).any(axis=0)
+        table += np.where(needed, move[:, target].reshape(-1, *(1,) * readers), 0.0)
+    return table
+
+
+def _steps(factors: Sequence[Factor]) -> set[int]:
+    return {step for scope, _ in factors for step in scope}
+
+
+def _parts(factors: Sequence[Factor], devices: int, most_entries: int) -> list[Factor]:
+    """Add up factors in as few tables as their size allows."""
+    groups: list[tuple[set[int], list[Factor]]] = []
+    for factor in sorted(factors, key=lambda one: -len(one[0])):
+        for scope, members in groups:
+            if max(devices, 2) ** len(scope.union(factor[0])) <= most_entries:
+                scope.update(factor[0])
+                members.append(factor)
+                break
+        else:
+            groups.append((set(factor[0]), [factor]))
+    return [_added(tuple(sorted(scope)), members) for scope, members in groups]
+
+
+def _added(scope: tuple[int, ...], factors: Sequence[Factor]) -> Factor:
+    devices = factors[0][1].shape[0]
+    table = np.zeros((devices,) * len(scope))
+    for steps, values in factors:
+        table += values.reshape([devices if step in steps else 1 for step in scope])
+    return scope, table
+
+
+def _row(factor: Factor, step: int, placed: np.ndarray) -> np.ndarray:
+    """What a factor says of each device of ``step``, the others being placed: (devices,)."""
+    scope, table = factor
+    row: np.ndarray = table[tuple(slice(None) if other == step else placed[other] for other in scope)]
+    return row
+
+
+def _improve(graph: Graph, cost: np.ndarray, move: np.ndarray, placed: np.ndarray) -> None:
+    """Move one step at a time to where it is best, given the others, until none gains."""
+
+    def leaving(step: int) -> float:
+        targets = {int(placed[reader]) for reader in graph.readers[step]}
+        return sum(float(move[step, placed[step], target]) for target in targets)
+
+    for _ in range(SWEEPS):
+        before = placed.copy()
+        for number, step in enumerate(graph.steps):
+            read = {graph.number[name] for name in step.after}
+            takes = []
+            for device in range(cost.shape[1]):
+                placed[number] = device
+                takes.append(float(cost[number, device]) + leaving(number) + sum(map(leaving, read)))
+            kept = int(before[number])
+            best = int(np.argmin(takes))
+            placed[number] = best if takes[best] < takes[kept] else kept
+        if (placed == before).all():
+            return

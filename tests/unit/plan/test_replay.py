@@ -1,0 +1,108 @@
+"""Plans run as they were placed, and say so."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tensorwise.errors import InputError
+from tensorwise.plan import Event, Graph, Link, Network, Plan, Step, chrome_trace
+from tensorwise.space.versions import Version, Versions
+from tests.unit.plan.test_place import random_graph
+
+MOVED: list[str] = []
+
+
+def moving(target: str):  # type: ignore[no-untyped-def]
+    def move(value: object) -> object:
+        MOVED.append(target)
+        return value
+
+    return move
+
+
+NETWORK = Network(
+    ("cpu", "gpu"),
+    (Link("cpu", "gpu", 1.0, 10.0, moving("gpu")), Link("gpu", "cpu", 1.0, 10.0, moving("cpu"))),
+)
+
+
+def graph() -> Graph:
+    """(x + 1) on the GPU, where it is quick; its double and its square; their sum, which only the CPU can do."""
+    both = {"cpu": 9.0, "gpu": 0.5}
+    return Graph(
+        (
+            Step("more", both, 10.0, given_bytes=10.0, calls=dict.fromkeys(both, lambda x: x + 1)),
+            Step("double", both, 10.0, ("more",), calls=dict.fromkeys(both, lambda x: 2 * x)),
+            Step("square", both, 10.0, ("more",), calls=dict.fromkeys(both, lambda x: x * x)),
+            Step("add", {"cpu": 1.0}, 10.0, ("double", "square"), calls={"cpu": lambda a, b: a + b}),
+        )
+    )
+
+
+def test_a_plan_computes_what_its_steps_do() -> None:
+    MOVED.clear()
+    plan = Plan.best(graph(), NETWORK)
+    assert plan.placement.devices == ("gpu", "gpu", "gpu", "cpu")
+    events: list[Event] = []
+    assert plan.run(3.0, observe=events.append) == 2 * 4 + 4 * 4
+    assert MOVED == ["gpu", "cpu", "cpu"]
+    assert [(event.name, event.where) for event in events] == [
+        (event.name, event.where) for event in plan.timeline()
+    ]
+    assert all(event.seconds >= 0 for event in events)
+
+
+def test_a_timeline_takes_what_was_predicted() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        made, network = random_graph(rng, int(rng.integers(1, 7)), int(rng.integers(1, 4)))
+        plan = Plan.best(made, network)
+        events = plan.timeline()
+        assert sum(event.seconds for event in events) == pytest.approx(plan.placement.seconds)
+        ends = [event.start_s + event.seconds for event in events]
+        assert all(a <= b.start_s + 1e-9 for a, b in zip(ends, events[1:]))
+
+
+def test_one_device_for_all_is_never_better() -> None:
+    both = Graph(graph().steps[:3])
+    plans = [Plan.single(both, NETWORK, device) for device in NETWORK.devices]
+    assert [set(plan.placement.devices) for plan in plans] == [{"cpu"}, {"gpu"}]
+    assert Plan.best(both, NETWORK).placement.seconds <= min(plan.placement.seconds for plan in plans)
+    assert plans[0].placement.seconds == 27
+    assert plans[1].placement.seconds == 1.5 + 3 * 2
+    with pytest.raises(InputError, match="'add' cannot run on gpu"):
+        Plan.single(graph(), NETWORK, "gpu")
+
+
+def test_several_results_are_a_tuple() -> None:
+    plan = Plan.best(Graph(graph().steps[:3]), NETWORK)
+    assert plan.run(3.0) == (8.0, 16.0)
+
+
+def test_a_step_without_a_callable_is_said() -> None:
+    plan = Plan.best(Graph((Step("one", {"cpu": 1.0}),)), NETWORK)
+    with pytest.raises(InputError, match="'one' has nothing to call on cpu"):
+        plan.run()
+
+
+def test_a_step_takes_the_fastest_version_of_each_device() -> None:
+    listed = [
+        Version("slow", lambda x: x), Version("quick", lambda x: x + 1), Version("there", lambda x: x + 2, "gpu"),
+        Version("broken", lambda x: x, "npu"),
+    ]  # fmt: skip
+    space = Versions.of("f", listed, lambda x: (x,), {"x": "1"})
+    step = Step.of("f1", space, [3.0, 2.0, 1.0, np.inf], result_bytes=5.0)
+    assert step.seconds == {"cpu": 2.0, "gpu": 1.0}
+    assert [step.calls[device](0) for device in ("cpu", "gpu")] == [1, 2]
+    assert step.result_bytes == 5.0
+
+
+def test_a_trace_has_a_lane_for_each_device_and_link() -> None:
+    events = Plan.best(graph(), NETWORK).timeline()
+    told = json.loads(chrome_trace(events))["traceEvents"]
+    lanes = {one["args"]["name"]: one["tid"] for one in told if one["ph"] == "M"}
+    assert set(lanes) == {"cpu", "gpu", "cpu to gpu", "gpu to cpu"}
+    took = [one for one in told if one["ph"] == "X"]
+    assert [one["name"] for one in took] == [event.name for event in events]
+    assert sum(one["dur"] for one in took) == pytest.approx(1e6 * sum(event.seconds for event in events))

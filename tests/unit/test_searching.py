@@ -26,9 +26,9 @@ def work() -> Workload:
     return workload("spmm", entries_from(matrix), n=8)
 
 
-def lot(config: Config, salt: str = "") -> float:
+def lot(config: Config) -> float:
     """A number between 0 and 1 that only the config decides."""
-    return np.random.default_rng(list(f"{config.id}{salt}".encode())).random()
+    return np.random.default_rng(list(config.id.encode())).random()
 
 
 class Told(CostModel):
@@ -58,11 +58,6 @@ class Told(CostModel):
 
 def as_told(config: Config) -> float:
     return 1e-3 * 2 ** (4 * lot(config))
-
-
-def off(config: Config) -> float:
-    """Twice as fast or slow as it is told, one standard deviation."""
-    return as_told(config) * 2 ** (2 * (sum(lot(config, salt) for salt in "abc") - 1.5))
 
 
 class Played(Search):
@@ -119,10 +114,9 @@ def test_a_model_that_is_right_ends_the_search_when_nothing_more_can_be_saved() 
     assert BATCH < len(tried(Told(), calls=3e4)) < len(tried(None, calls=3e4))
 
 
-def test_a_model_that_is_wrong_or_unsure_has_more_measured() -> None:
-    right = len(tried(Told(), calls=1e4))
-    assert right < len(tried(Told(), calls=1e4, times=off))
-    assert right < len(tried(Told(spread=2.0), calls=1e4))
+def test_a_model_that_is_unsure_has_more_measured() -> None:
+    counts = [len(tried(Told(spread=spread), calls=1e4)) for spread in (0.0, 0.5, 2.0)]
+    assert BATCH < counts[0] < counts[1] < counts[2]
 
 
 def test_a_model_that_is_for_something_else_has_more_measured() -> None:

@@ -1,43 +1,43 @@
 """The search of a tuning: ask a strategy, measure, record, tell.
 
-A strategy proposes configs of the CPU's space until the search's share of the budget is spent.
+A strategy proposes configs of the CPU's space until the search's share of the budget is spent. Where there is a model,
+what it says is worth measuring comes first.
 """
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 
+from tensorwise.advice import SHIPPED, Advisor, Forecast, shipped_advisors
 from tensorwise.data.record import Record
 from tensorwise.data.store import Store
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.device import Measurement
 from tensorwise.device.library import available
 from tensorwise.errors import CompilerError, InputError, MeasurementError, StoreError, TensorwiseError
-from tensorwise.model.model import CostModel
 from tensorwise.program.workload import Workload
 from tensorwise.result import Trial
-from tensorwise.search import STRATEGIES
+from tensorwise.search import STRATEGIES, Strategy
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import CpuSpace, cpu_space
 from tensorwise.space.portfolio import portfolio
 from tensorwise.toolchain.compiler import find_compiler
-from tensorwise.worth import Prospect, per_call_s, worth_s
+from tensorwise.worth import Prospect, chance, per_call_s, worth_s
 
 SEARCH_SHARE: Final = 0.65
 """Share of the budget for the search; the rest is for rounds, which decide."""
 BATCH: Final = 8
 """Configs asked for at a time: one compilation, one child of the worker."""
-IMAGINED: Final = 512
-"""Configs whose cost a model predicts before anything is measured, the portfolio among them ..."""
 IMAGINED_SHARE: Final = 0.05
-"""... but no more once this share of the budget is spent on it."""
+"""Most of the budget that a model takes for its predictions."""
 NAMED: Final = 32
-"""Configs that the model names; the rest of the portfolio follows in its order."""
-BROOD: Final = 64
-"""Configs predicted at a time."""
+"""Configs that are tried because of a model that only says in which order."""
+CHANCE: Final = 0.1
+"""Where calls are not known, a config is tried for a model's sake while it is the fastest so far with this probability."""
 SPREAD: Final = 0.4
 """Standard deviation of the logarithm of the times of candidates, before any was measured ..."""
 PRIOR: Final = 16
@@ -68,7 +68,6 @@ class Search:
 
     Attributes:
         space: where candidates come from; by default all that the CPU's space has for the workload.
-        model: names what is tried first, where there is one.
         trials: every candidate that was tried.
         libraries: what each library took.
         notes: what a reader of the result should know.
@@ -87,9 +86,16 @@ class Search:
         progress: Progress | None,
         observe: Observe | None = None,
         space: CpuSpace | None = None,
-        model: CostModel | None = None,
+        model: Advisor | str | None = None,
     ) -> None:
-        self.model = model
+        """Prepare; nothing is measured yet.
+
+        Args:
+            model: names what is tried first; ``shipped`` looks for one when it is needed.
+
+        Raises:
+            InputError: the model cannot read configs of this space.
+        """
         self.work, self.device, self.start, self.budget_s = work, device, start, budget_s
         self.most_trials, self.calls = trials, calls
         self.progress, self.observe = progress, observe
@@ -101,6 +107,13 @@ class Search:
         self.libraries: dict[str, Measurement] = {}
         self.worker_lost = False
         self._begun = 0.0  # seconds before the first candidate
+        self._forecast: Forecast | None = None
+        self._untried: list[
+            Config
+        ] = []  # what the model speaks of and was not tried, the best predicted first
+        self._model = model
+        if isinstance(model, Advisor) and model.made_for(work) and (why := model.model.misfit(self.space)):
+            raise InputError(f"the model cannot be used here: {why}")
 
     def _open(self, store: Store | bool) -> Store | None:
         if isinstance(store, Store):
@@ -150,15 +163,21 @@ class Search:
                 )
             find_compiler()
             self._begun = self.spent()
-            seeds = [*starts, *self._remembered(), *self._promising(rng)]
-            search = STRATEGIES[strategy](self.space, self.work, rng, seeds=list(dict.fromkeys(seeds)))
+            known = portfolio(self.space, self.work)
+            first = list(dict.fromkeys([*starts, *self._remembered(), known[0]]))
+            self._predict(known, first, rng)
+            seeds = list(dict.fromkeys([*first, *self._ranked(known)]))
+            search = STRATEGIES[strategy](self.space, self.work, rng, seeds=seeds)
             while not self._search_is_over():
                 left = BATCH if self.most_trials is None else min(BATCH, self.most_trials - len(self.trials))
-                configs = search.ask(left)
+                configs = self._next(left, search)
                 if not configs:
                     break
-                costs = [self.cost(measurement) for measurement in self._measure(configs)]
-                search.tell(configs[: len(costs)], costs)
+                measured = list(self._measure(configs))
+                if self._forecast is not None:
+                    for config, measurement in zip(configs, measured, strict=False):
+                        self._forecast.learn(config, measurement.seconds)
+                search.tell(configs[: len(measured)], [self.cost(measurement) for measurement in measured])
         except KeyboardInterrupt:
             self.interrupt()
         except CompilerError as error:
@@ -167,50 +186,88 @@ class Search:
             self.worker_lost = True
             self.notes.append(str(error))
 
-    def _promising(self, rng: np.random.Generator) -> list[Config]:
-        """Return the known structures, the default first; with a model, those that it predicts to be fast before the others.
+    # -- what a model says ---------------------------------------------------------------------------------
 
-        The model also sees configs that are bred by its own predictions: measuring one takes as long as predicting hundreds.
+    @cached_property
+    def advisor(self) -> Advisor | None:
+        """The model that is asked, None where none is of use; a note says why. One that was shipped is read here."""
+        if isinstance(self._model, Advisor):
+            if self._model.made_for(self.work):
+                return self._model
+            op = self._model.model.card["op"]
+            self.notes.append(f"the model was not asked: it is of {op}, and this is {self.work.op}")
+        elif self._model == SHIPPED:
+            problems: list[str] = []
+            for found in shipped_advisors(self.work, self.device.threads, problems):
+                if (why := found.model.misfit(self.space)) is None:
+                    return found
+                problems.append(why)
+            self.notes += [f"the shipped model is not used: {problem}" for problem in problems]
+        return None
+
+    @cached_property
+    def doubtful(self) -> bool:
+        """Whether the model was trained for something else, so that it is believed less, and more is measured."""
+        doubts = self.advisor.doubts(self.work, self.device.threads) if self.advisor else []
+        if doubts:
+            self.notes.append(
+                f"the model was trained for something else ({'; '.join(doubts)}): it is believed less"
+            )
+        return bool(doubts)
+
+    def _predict(self, known: Sequence[Config], first: Sequence[Config], rng: np.random.Generator) -> None:
+        """Ask the model about the known structures, and about configs that it finds promising itself.
+
+        ``first`` are tried whatever it says.
         """
-        known = portfolio(self.space, self.work)
-        if self.model is None:
-            return known
-        if why := self._misfit(self.model):
-            self.notes.append(f"the model was not asked: {why}")
-            return known
+        if self.advisor is None:
+            return
         self.say("predicting")
-        predicted: dict[Config, float] = {}
         until = self.spent() + IMAGINED_SHARE * self.budget_s
-        imagined = STRATEGIES["genetic"](self.space, self.work, rng, seeds=known)
         try:
-            while len(predicted) < IMAGINED and (configs := imagined.ask(BROOD)):
-                costs = self.model.predict(self.work, configs, self.device).tolist()
-                imagined.tell(configs, costs)
-                predicted |= zip(configs, costs, strict=True)
-                if self.spent() > until and len(predicted) >= len(known):
-                    break
+            found = self.advisor.imagined(
+                self.work, self.space, self.device, known, rng, lambda: self.spent() > until
+            )
+            configs = list(dict.fromkeys([*known, *first, *found]))
+            self._forecast = self.advisor.forecast(self.work, self.device, configs, doubtful=self.doubtful)
         except TensorwiseError as error:
             self.notes.append(f"the model cannot tell what is fast here: {error}")
-            return known
-        ranked = sorted(predicted, key=lambda config: predicted[config])
-        structures = set(known)
-        rest = [config for config in ranked if config in structures]
-        return list(dict.fromkeys([known[0], *ranked[:NAMED], *rest]))
+            return
+        named = [config for config in self._forecast.scores if config not in first]
+        self._untried = [*first, *(named if self._forecast.measures else named[:NAMED])]
 
-    def _misfit(self, model: CostModel) -> str | None:
-        """Return why a model is of no use here, None where it may be; its card says what it was made for."""
-        made_for = model.card.get("op", self.work.op)
-        if made_for != self.work.op:
-            return f"it is of {made_for}, and this is {self.work.op}"
-        data = model.card.get("data")
-        hosts = data.get("hosts", []) if isinstance(data, Mapping) else []
-        here = self.device.provenance.get("host")
-        if hosts and here not in hosts:
-            self.notes.append(
-                f"the model has learned on other processors ({', '.join(map(str, hosts))}); this is {here}: what it says "
-                "is tried first, and measured as ever"
-            )
-        return None
+    def _ranked(self, known: Sequence[Config]) -> list[Config]:
+        """Return the known structures as the model ranks them, the default first."""
+        if self._forecast is None:
+            return list(known)
+        scores = self._forecast.scores
+        return sorted(known, key=lambda config: -math.inf if config == known[0] else scores[config])
+
+    def _next(self, n: int, search: Strategy) -> list[Config]:
+        """Return what to try: what the model says is worth it, then what the strategy proposes.
+
+        Where calls are known and the model is believed, what is not worth it is not tried by chance either.
+        """
+        worth = self._worth()
+        ranked = sorted(worth, key=lambda config: -worth[config])
+        chosen = [config for config in ranked[:n] if worth[config] > 0]
+        final = self._priced and self._forecast is not None and self._forecast.compared and not self.doubtful
+        self._untried = [config for config in self._untried if config not in chosen] if chosen else []
+        return chosen if chosen or final else search.ask(n)
+
+    def _worth(self) -> dict[Config, float]:
+        """Return how much what the model speaks of is worth measuring; what is not worth it has nothing or less.
+
+        Before anything was measured, and by a model that says only in which order, all of it is worth the same.
+        """
+        forecast, best = self._forecast, self._best
+        if forecast is None or not forecast.compared or best is None:
+            return dict.fromkeys(self._untried, 1.0)
+        conversion_s, price_s = self._conversion_s, self._price_s
+        prospects = {config: forecast.prospect(config, conversion_s, price_s) for config in self._untried}
+        if self._priced and self.calls is not None:
+            return {config: worth_s(prospect, best, self.calls) for config, prospect in prospects.items()}
+        return {config: chance(prospect, best) - CHANCE for config, prospect in prospects.items()}
 
     def _search_is_over(self) -> bool:
         if self.most_trials is not None and len(self.trials) >= self.most_trials:
@@ -220,26 +277,55 @@ class Search:
             return False
         return self.spent() >= SEARCH_SHARE * self.budget_s or not self._pays()
 
+    # -- what it costs -------------------------------------------------------------------------------------
+
+    @property
+    def _priced(self) -> bool:
+        """Whether what another candidate may save is weighed against what measuring it costs."""
+        return self.calls is not None and self.most_trials is None
+
+    @property
+    def _best(self) -> Prospect | None:
+        """The best so far, a library or a candidate."""
+        known = [m for m in (*self._tried, *self.libraries.values()) if m.ok]
+        best = min(known, key=self.cost, default=None)
+        return None if best is None else Prospect(best.seconds, conversion_s=best.conversion_s)
+
+    @property
+    def _tried(self) -> list[Measurement]:
+        """What candidates took that ran."""
+        return [trial.measurement for trial in self.trials if math.isfinite(trial.measurement.seconds)]
+
+    @property
+    def _price_s(self) -> float:
+        """Seconds of compiling and measuring a candidate, in the mean so far."""
+        return (self.spent() - self._begun) / len(self.trials)
+
+    @property
+    def _conversion_s(self) -> float:
+        """Seconds of packing the operand for a candidate, in the median so far."""
+        return float(np.median([measurement.conversion_s for measurement in self._tried]))
+
     def _pays(self) -> bool:
         """Whether another candidate is expected to save more than it costs; so it is where calls are not known.
 
         Its time is expected to be like that of the candidates so far. Those that are tried first resemble each other,
-        so that a spread as usual counts beside what they show.
+        so that a spread as usual counts beside what they show. What a model says is weighed candidate by candidate.
         """
-        if self.calls is None or self.most_trials is not None:
-            return True
-        tried = [trial.measurement for trial in self.trials if math.isfinite(trial.measurement.seconds)]
-        known = [m for m in (*tried, *self.libraries.values()) if m.ok]
-        if len(self.trials) < BATCH or not tried or not known:
+        tried, best = self._tried, self._best
+        if (
+            not self._priced
+            or self.calls is None
+            or self._untried
+            or len(self.trials) < BATCH
+            or not tried
+            or best is None
+        ):
             return True
         logs = np.log([max(m.seconds, 1e-12) for m in tried])
         spread = math.sqrt((PRIOR * SPREAD**2 + logs.var() * len(logs)) / (PRIOR + len(logs)))
-        price_s = (self.spent() - self._begun) / len(self.trials)
-        another = Prospect(
-            math.exp(logs.mean()), spread, float(np.median([m.conversion_s for m in tried])), price_s
-        )
-        best = min(known, key=self.cost)
-        return worth_s(another, Prospect(best.seconds, conversion_s=best.conversion_s), self.calls) > 0
+        another = Prospect(math.exp(logs.mean()), spread, self._conversion_s, self._price_s)
+        return worth_s(another, best, self.calls) > 0
 
     def _measure(self, configs: Sequence[Config]) -> Iterator[Measurement]:
         """Measure, remember and yield; fewer than asked for when the time is up."""

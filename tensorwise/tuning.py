@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tensorwise.advice import SHIPPED, Advisor
 from tensorwise.at_once import at_once
 from tensorwise.data.store import Store
 from tensorwise.device.cpu import CpuDevice, Rounds
@@ -20,7 +21,7 @@ from tensorwise.device.device import Measurement
 from tensorwise.device.library import LIBRARY
 from tensorwise.device.rounds import RoundTable
 from tensorwise.errors import MeasurementError, TensorwiseError
-from tensorwise.model import CostModel, load_model
+from tensorwise.model import CostModel
 from tensorwise.operator import Operator, bind, default_kernel
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.kernel import Kernel
@@ -51,7 +52,7 @@ def tune(
     expected_calls: float | None = None,
     threads: int | None = None,
     strategy: str = "genetic",
-    model: CostModel | str | os.PathLike[str] | None = None,
+    model: CostModel | str | os.PathLike[str] | None = SHIPPED,
     dtype: Any = None,
     store: Store | bool = True,
     seed: int = 0,
@@ -73,7 +74,8 @@ def tune(
             With ``trials``, so many are tried all the same.
         threads: threads of a call (default: what this process may use).
         strategy: a name of ``tensorwise.search.STRATEGIES``.
-        model: a cost model, or the folder of one (see ``tensorwise train``): what it predicts to be fast is tried first.
+        model: what says which candidates are worth trying: ``shipped``, the one that was calibrated on this machine or came
+            along, where there is one; ``none`` or None; a cost model, or the folder of one (see ``tensorwise train``).
         dtype: float32, float64, float16 or bfloat16, for all operands; default A's own. A dict names the dtype of
             some: ``{"A": "bfloat16", "B": "float32"}``; dense ones are otherwise as A. Halves are accumulated in
             float32, and so is the result unless all operands are of the same half type.
@@ -90,7 +92,7 @@ def tune(
             output do not fit into memory.
     """
     check_limits(budget_s, trials, expected_calls, strategy)
-    advisor = load_model(model) if isinstance(model, str | os.PathLike) else model
+    advisor = _advisor(model)
     start = time.perf_counter()
     dtypes = dict(dtype) if isinstance(dtype, Mapping) else {"A": dtype}
     entries = entries_from(A, dtypes.pop("A", None))
@@ -105,6 +107,15 @@ def tune(
             return operator
         search.run(strategy, np.random.default_rng(seed))
         return _Decision(search).made()
+
+
+def _advisor(model: CostModel | str | os.PathLike[str] | None) -> Advisor | str | None:
+    """Open the model that the user names; a shipped one is looked for when it is known what for."""
+    if model is None or model == "none":
+        return None
+    if isinstance(model, CostModel):
+        return Advisor(model)
+    return SHIPPED if model == SHIPPED else Advisor.load(model)
 
 
 class _Decision:

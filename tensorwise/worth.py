@@ -60,6 +60,19 @@ def worth_s(prospect: Prospect, best: Prospect, calls: float) -> float:
     return saving_s(prospect, best, calls) - prospect.price_s
 
 
+def chance(prospect: Prospect, best: Prospect) -> float:
+    """Return the probability that a candidate takes less time a call than ``best``, whose median counts.
+
+    >>> chance(Prospect(0.010, spread=0.2), Prospect(0.010)), round(chance(Prospect(0.012, spread=0.2), Prospect(0.010)), 2)
+    (0.5, 0.18)
+    >>> chance(Prospect(0.008), Prospect(0.010))
+    1.0
+    """
+    if prospect.spread == 0 or prospect.seconds == 0 or best.seconds == 0:
+        return float(prospect.seconds < best.seconds)
+    return _share_below(math.log(best.seconds / prospect.seconds) / prospect.spread)
+
+
 def total_s(prospect: Prospect, calls: float) -> float:
     """Return the seconds of converting once and calling ``calls`` times."""
     return prospect.conversion_s + calls * prospect.seconds

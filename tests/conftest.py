@@ -17,6 +17,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.fixture(autouse=True)
+def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a tuning tries does not depend on models that came along or were calibrated here."""
+    monkeypatch.setattr("tensorwise.model.finding.roots", lambda: ())
+
+
 @pytest.fixture(scope="module")
 def one_torch_thread() -> Iterator[None]:
     """torch computes with one thread: on networks this small its threads mostly wait for each other."""

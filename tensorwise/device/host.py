@@ -5,12 +5,20 @@ import functools
 import os
 import platform
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Final, final
 
 from tensorwise.ids import content_id
-from tensorwise.toolchain.processor import cpu_id
+from tensorwise.toolchain.processor import cpu_id, vector_bytes
+
+CACHES: Final = {
+    "l1d_bytes": "first-level caches",
+    "l2_bytes": "second-level caches",
+    "l3_bytes": "third-level caches",
+}
+"""Sizes of caches among the facts about a machine."""
 
 
 @final
@@ -44,6 +52,13 @@ class Host:
         cores = (self.physical_cores, self.logical_cores)
         return content_id([self.cpu, self.features_id, repr(caches), repr(cores)])
 
+    @property
+    def facts(self) -> dict[str, object]:
+        """What the order of configs by time may depend on, JSON-able; see ``unlike``."""
+        cores = {"physical_cores": self.physical_cores, "logical_cores": self.logical_cores}
+        caches = {name: getattr(self, name) for name in CACHES}
+        return {"cpu": self.cpu, "vector_bytes": vector_bytes(), **cores, **caches}
+
 
 @functools.cache
 def host() -> Host:
@@ -62,6 +77,22 @@ def host() -> Host:
         memory_bytes=_system("SC_PHYS_PAGES") * _system("SC_PAGE_SIZE"),
         os=f"{platform.system()} {platform.release()}",
     )
+
+
+def unlike(facts: Mapping[str, object]) -> list[str]:
+    """Say in what this machine differs from one with such ``facts`` so much that other configs may be the fastest.
+
+    That is another width of vectors, or a cache at least twice or at most half as large; sizes that are not known do
+    not count, and names of processors neither: virtual machines hide them.
+    """
+    here, found = host().facts, []
+    if facts.get("vector_bytes") not in (None, here["vector_bytes"]):
+        found.append(f"vectors of {facts['vector_bytes']} bytes, here {here['vector_bytes']}")
+    for name, what in CACHES.items():
+        there, own = facts.get(name), here[name]
+        if isinstance(there, int) and isinstance(own, int) and there and own and not 0.5 < there / own < 2:
+            found.append(f"{what} of {there >> 10} KiB, here {own >> 10}")
+    return found
 
 
 def _processor(path: Path) -> tuple[str, int]:

@@ -34,7 +34,7 @@ def tune(
     expected_calls: float | None = None,
     threads: int | None = None,
     strategy: str = "genetic",
-    model: CostModel | str | os.PathLike[str] | None = None,
+    model: CostModel | str | os.PathLike[str] | None = "shipped",
     dtype: Any = None,
     store: Store | bool = True,
     seed: int = 0,
@@ -57,7 +57,8 @@ def tune(
             With ``trials``, so many are tried all the same.
         threads: threads of a call (default: what this process may use).
         strategy: a name of ``tensorwise.search.STRATEGIES``.
-        model: a cost model, or the folder of one (see ``tensorwise train``): what it predicts to be fast is tried first.
+        model: what says which candidates are worth trying: ``shipped``, the one that was calibrated on this machine or came
+            along, where there is one; ``none`` or None; a cost model, or the folder of one (see ``tensorwise train``).
         dtype: float32, float64, float16 or bfloat16, for all operands; default A's own. A dict names the dtype of
             some: ``{"A": "bfloat16", "B": "float32"}``; dense ones are otherwise as A. Halves are accumulated in
             float32, and so is the result unless all operands are of the same half type.

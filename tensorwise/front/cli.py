@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tensorwise.errors import InputError, TensorwiseError
+from tensorwise.front.cli_calibrate import calibrate
 from tensorwise.front.cli_collect import collect
 from tensorwise.front.cli_machine import cache_app, devices, store_app
 from tensorwise.front.cli_model import evaluate, model_info, train
@@ -30,6 +31,7 @@ app.command()(devices)
 app.command()(collect)
 app.command()(train)
 app.command()(evaluate)
+app.command()(calibrate)
 app.command("model")(model_info)
 app.add_typer(select_app, name="select")
 app.command()(plan)
@@ -94,8 +96,9 @@ def tune(
     ] = None,
     strategy: Annotated[str, typer.Option("--strategy", help=f"How to search: {STRATEGIES}.")] = "genetic",
     model: Annotated[
-        Path | None, typer.Option("--model", help="Folder of a cost model that names what is tried first.")
-    ] = None,
+        str,
+        typer.Option("--model", help="Says what is worth trying: shipped, none, or the folder of a model."),
+    ] = "shipped",
     dtype: Dtype = "float32",
     seed: Seed = 0,
     store: Annotated[Path | None, typer.Option("--store", help="Where measurements are remembered.")] = None,
@@ -120,7 +123,7 @@ def tune(
         raise typer.BadParameter(f"{strategy!r} is not one of {', '.join(KNOWN)}", param_hint="'--strategy'")
     if store is not None and no_store:
         raise typer.BadParameter("give --store or --no-store, not both", param_hint="'--no-store'")
-    _check_modes(op, all_modes, memory_bytes, mode, report or save or model)
+    _check_modes(op, all_modes, memory_bytes, mode, bool(report or save or model not in ("shipped", "none")))
     for target in (report, save):
         if target is not None:
             check_writable(target)
@@ -317,7 +320,7 @@ def _check_choices(op: str, dtype: str) -> None:
         raise typer.BadParameter(f"{dtype!r} is not {EXPECTED}", param_hint="'--dtype'")
 
 
-def _check_modes(op: str, all_modes: bool, memory_bytes: int | None, mode: int, target: Path | None) -> None:
+def _check_modes(op: str, all_modes: bool, memory_bytes: int | None, mode: int, single: bool) -> None:
     """Options that do not go with tuning all modes, or only with it, are wrong usage."""
     if memory_bytes is not None and not all_modes:
         raise typer.BadParameter(
@@ -325,7 +328,7 @@ def _check_modes(op: str, all_modes: bool, memory_bytes: int | None, mode: int, 
         )
     if all_modes and op != "mttkrp":
         raise typer.BadParameter(f"it is for --op mttkrp, got {op}", param_hint="'--all-modes'")
-    if all_modes and (mode or target is not None):
+    if all_modes and (mode or single):
         given = "--mode" if mode else "--report, --save and --model"
         raise typer.BadParameter(f"{given} are for one mode; leave them out", param_hint="'--all-modes'")
 

@@ -21,12 +21,15 @@ if TYPE_CHECKING:
     from tensorwise.model import RankingModel
     from tensorwise.model.judging import Judged
     from tensorwise.model.samples import Epoch, Training
+    from tensorwise.search import ConfigGraph
     from tensorwise.tensor.entries import Entries
 
 README = "README.md"
 """Beside a model's own files, its card for people."""
 HEADS = 5
 """Heads of a model whose network is fast."""
+DRAWN_FOR = 16
+"""Workloads, each of another family while there are some, for which the configs of a graph are drawn."""
 
 Folder = Annotated[Path, typer.Argument(metavar="MODEL", help="The model's folder.")]
 Sources = Annotated[
@@ -67,6 +70,9 @@ def train(
         float | None, typer.Option("--learning-rate", help="Adam's; 1e-3 for statistics, else 1e-4, as WACO.")
     ] = None,
     test: Annotated[float, typer.Option("--test", help="Share of the families kept for testing.")] = 0.2,
+    graph: Annotated[
+        int, typer.Option("--graph", min=0, help="Configs in a graph that tuning walks; 0: it breeds them.")
+    ] = 0,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -82,6 +88,7 @@ def train(
     from tensorwise.model import RankingModel
     from tensorwise.model.samples import Training
     from tensorwise.program.einsum import Einsum
+    from tensorwise.search.graph import GRAPH
     from tensorwise.space.cpu import cpu_space
     from tensorwise.toolchain.threads import available_threads
 
@@ -131,8 +138,12 @@ def train(
             )
     judged = _judge(made, held_back, workloads)
     made.card = _card(made, settings, given, judged)
+    for file in GRAPH.files:  # one that is there is of another model
+        (model / file).unlink(missing_ok=True)
     made.save(model)
-    _write_page(model, made.card)
+    write_page(model, made.card)
+    if graph:
+        _graph(made, known, workloads, graph, seed).save(model)
     _show(made.card["metrics"], json, {"event": "result", "model": str(model), "epochs": len(made.history)})
     if not json:
         print(f"in {model}")
@@ -196,16 +207,28 @@ def evaluate(
 @command
 def model_info(
     folder: Annotated[
-        Path, typer.Argument(metavar="[FOLDER]", help="A model's folder, or one that holds several.")
-    ] = Path("."),
+        Path | None,
+        typer.Argument(
+            metavar="[FOLDER]",
+            help="A model's folder, or one that holds several; default: calibrated here, or shipped.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Say what a model is; of a folder of models, list them."""
     from tensorwise.front.model_card import page
+    from tensorwise.model.finding import shipped
     from tensorwise.model.model import DESCRIPTION, describe
 
-    single = (folder / DESCRIPTION).exists()
-    found = [folder] if single else sorted(path.parent for path in folder.glob(f"*/{DESCRIPTION}"))
+    single = folder is not None and (folder / DESCRIPTION).exists()
+    if folder is None:
+        found = shipped()
+    else:
+        found = [folder] if single else sorted(path.parent for path in folder.glob(f"*/{DESCRIPTION}"))
+    if not found and folder is None:
+        raise InputError(
+            "no models came along, and none was calibrated here; make one with: tensorwise train"
+        )
     if not found:
         raise InputError(
             f"there is no model in {folder}, nor in a folder below it; make one with: tensorwise train"
@@ -221,6 +244,8 @@ def model_info(
         else:
             keys = ("op", "threads", "net", "date")
             about = ", ".join(f"{key} {card[key]}" for key in keys) if card else "no card"
+            if "calibration" in card:
+                about += f", calibrated {card['calibration']['date']}"
             pairs([(path.name, f"{kind}: {about}")])
 
 
@@ -275,6 +300,28 @@ def _read(
     return found
 
 
+def _graph(
+    model: "RankingModel", records: "list[Record]", workloads: "Workloads", configs: int, seed: int
+) -> "ConfigGraph":
+    """Draw and link configs for workloads that were learned from, of as many families as there are."""
+    import numpy as np
+
+    from tensorwise.advice import graph_of
+    from tensorwise.space.cpu import cpu_space
+
+    firsts = list({record.workload_id: record for record in reversed(records)}.values())
+    ones = {_family(record): record for record in firsts}
+    chosen = list({record.workload_id: record for record in [*ones.values(), *firsts]}.values())[:DRAWN_FOR]
+    with progress_bar("linking configs") as progress:
+        works = []
+        for record in chosen:
+            works.append(workloads.of(record))
+            if progress is not None:
+                progress(f"{len(works)} of {len(chosen)} patterns are read", 0.5 * len(works) / len(chosen))
+        space = cpu_space(works[0].assignment, next(iter(works[0].sparse)))
+        return graph_of(model, space, works, configs, np.random.default_rng(seed))
+
+
 def _family(record: "Record") -> str:
     return str(record.provenance.get("family") or record.workload_id)
 
@@ -299,25 +346,30 @@ def _card(
     model: "RankingModel", settings: "Training", records: "list[Record]", judged: "list[Judged]"
 ) -> Any:
     """The card of a trained model, JSON-able."""
+    from tensorwise.device.host import host
+
     learned = {name for part in model.families.values() for name in part}
+    measured_here = any(record.provenance.get("host_id") == host().id for record in records)
     facts = {
         "op": records[0].op,
         "einsum": records[0].workload["einsum"],
+        "dtype": records[0].workload["dtype"],
         "threads": records[0].provenance["threads"],
+        "machine": host().facts if measured_here else None,
         "net": model.net_name,
         "heads": model.heads,
         "training": asdict(settings),
         "epochs": len(model.history),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "version": __version__,
-        "data": _data(records),
+        "data": data_facts(records),
         "split": {**model.families, "test": sorted({*map(_family, records)} - learned)},
         "metrics": _metrics(judged),
     }
     return finite(facts)
 
 
-def _data(records: "list[Record]") -> dict[str, Any]:
+def data_facts(records: "list[Record]") -> dict[str, Any]:
     """What a card says of the records."""
     when = sorted(str(record.provenance.get("when", ""))[:10] for record in records)
     hosts = Counter(str(record.provenance.get("host", "not noted")) for record in records)
@@ -343,7 +395,7 @@ def _show(metrics: Any, json: bool, facts: dict[str, Any]) -> None:
         print(f"\n{EXPLAINED}")
 
 
-def _write_page(folder: Path, card: Any) -> None:
+def write_page(folder: Path, card: Any) -> None:
     from tensorwise.front.model_card import page
     from tensorwise.writing import replacing
 

@@ -72,6 +72,15 @@ def rows(found: Mapping[str, Mapping[str, Any]], total: Mapping[str, Any]) -> li
     return table
 
 
+def calibration_table(calibration: Mapping[str, Any]) -> list[list[str]]:
+    """Return a table of how well held-out workloads are ranked before and after a calibration."""
+    table = [["held-out workloads", "jobs", *(heading for heading, _ in COLUMNS)]]
+    for name in ("before", "after"):
+        one = calibration[name]
+        table.append([name, str(one["jobs"]), *(_number(one[key]) for _, key in COLUMNS)])
+    return table
+
+
 def _number(value: float | None) -> str:
     return "-" if value is None or value != value else f"{value:.3f}"
 
@@ -88,6 +97,35 @@ def text_table(table: Sequence[Sequence[str]]) -> str:
     )
 
 
+def _machine(facts: Mapping[str, Any]) -> str:
+    """Say what machine a model is for."""
+    caches = ", ".join(f"{facts[name] >> 10}" for name in ("l1d_bytes", "l2_bytes", "l3_bytes"))
+    what = (
+        f"{facts['physical_cores']} cores, vectors of {facts['vector_bytes']} bytes, caches of {caches} KiB"
+    )
+    return f"{facts['cpu']} ({what})"
+
+
+def _markdown(table: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table in Markdown."""
+    return [f"| {' | '.join(row)} |" for row in [table[0], ["---"] * len(table[0]), *table[1:]]]
+
+
+def _calibrated(calibration: Mapping[str, Any]) -> list[str]:
+    """Return the section about a calibration."""
+    data, trained = calibration["data"], calibration["trained"]
+    return [
+        "",
+        "## Calibration",
+        "",
+        f"On {calibration['date']} the last layers were fitted by `tensorwise calibrate` to {data['records']} records of "
+        f"{data['workloads']} workloads, measured on: {', '.join(data['hosts'])}. Before it was a model for "
+        f"{trained['threads']} threads. Each workload was held out once, and ranked by a model fitted to the others:",
+        "",
+        *_markdown(calibration_table(calibration)),
+    ]
+
+
 def page(card: Mapping[str, Any]) -> str:
     """Return the card as Markdown."""
     data, split, metrics = card["data"], card["split"], card["metrics"]
@@ -98,6 +136,7 @@ def page(card: Mapping[str, Any]) -> str:
         f"Ranks formats and schedules of `{card['einsum']}` on patterns it has not seen: {meaning}.",
         "",
         f"- network `{card['net']}`, {card['heads']} heads, loss `{card['training']['loss']}`, {card['epochs']} epochs",
+        *([f"- trained for {_machine(card['machine'])}"] if card.get("machine") else []),
         f"- made on {card['date']} with Tensorwise {card['version']} by `tensorwise train`",
         "",
         "## Data",
@@ -115,7 +154,7 @@ def page(card: Mapping[str, Any]) -> str:
         "## How well it ranks",
         "",
     ]
-    table = rows(metrics["families"], metrics["all"])
-    lines += [f"| {' | '.join(row)} |" for row in [table[0], ["---"] * len(table[0]), *table[1:]]]
-    lines += ["", EXPLAINED]
+    lines += [*_markdown(rows(metrics["families"], metrics["all"])), "", EXPLAINED]
+    if (calibration := card.get("calibration")) is not None:
+        lines += _calibrated(calibration)
     return "\n".join([*lines, ""])

@@ -3,14 +3,14 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal, Self, final
+from typing import TYPE_CHECKING, ClassVar, Self, final
 
 import numpy as np
 
 from tensorwise.data.record import Record
 from tensorwise.device.device import Device
 from tensorwise.errors import InputError
-from tensorwise.model.model import CostModel
+from tensorwise.model.model import CostModel, Returns
 from tensorwise.space.config import Config
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class MeanModel(CostModel):
     """
 
     kind: ClassVar[str] = "mean"
-    returns: ClassVar[Literal["score", "seconds"]] = "seconds"
+    returns: Returns = "seconds"
 
     def __init__(self) -> None:
         self._log_seconds: dict[tuple[str, str], float] = {}

@@ -12,7 +12,10 @@ from tensorwise.data.record import Record
 from tensorwise.device.device import Device, Work
 from tensorwise.keeping import Keeping
 from tensorwise.space.config import Config
+from tensorwise.space.space import Space
 
+Returns = Literal["score", "ratio", "seconds"]
+"""What predictions are: only their order means anything, log2 of times up to a constant of the workload, or times."""
 MODEL: Final = Keeping("model")
 DESCRIPTION, ARRAYS = MODEL.files
 """The two files of a saved model: what it is, and its numbers."""
@@ -27,13 +30,13 @@ class CostModel(abc.ABC, Generic[Work]):
     Attributes:
         kind: short and stable name; a saved model carries it.
         version: of the state; a saved model of another version is refused.
-        returns: ``seconds`` if predictions are times, ``score`` if only their order means anything.
+        returns: what predictions are.
         card: what people should know of a trained model, JSON-able: data, split, metrics, machine, date. Saved with it.
     """
 
     kind: ClassVar[str]
     version: ClassVar[int] = 1
-    returns: ClassVar[Literal["score", "seconds"]]
+    returns: Returns
     card: Mapping[str, Any] = MappingProxyType({})
 
     @abc.abstractmethod
@@ -58,6 +61,10 @@ class CostModel(abc.ABC, Generic[Work]):
         float64, shape (len(configs),). Raises as ``predict``.
         """
         return np.full(len(configs), np.nan)
+
+    def misfit(self, space: Space) -> str | None:
+        """Say why the model cannot read configs of ``space``; None if it can."""
+        return None
 
     @abc.abstractmethod
     def state(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:

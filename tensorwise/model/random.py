@@ -2,13 +2,13 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal, Self, final
+from typing import TYPE_CHECKING, ClassVar, Self, final
 
 import numpy as np
 
 from tensorwise.data.record import Record
 from tensorwise.device.device import Device
-from tensorwise.model.model import CostModel
+from tensorwise.model.model import CostModel, Returns
 from tensorwise.space.config import Config
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class RandomModel(CostModel):
     """
 
     kind: ClassVar[str] = "random"
-    returns: ClassVar[Literal["score", "seconds"]] = "score"
+    returns: Returns = "score"
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed

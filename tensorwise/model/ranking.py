@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast, final
 
 import numpy as np
 
@@ -19,14 +19,15 @@ from tensorwise.model.model import CostModel
 from tensorwise.model.samples import (
     Epoch,
     Group,
+    Loss,
     Training,
     featurizer,
     groups_of,
     shape_numbers,
     standardised,
 )
-from tensorwise.model.scoring import BLIND, EMBEDDING, embed, look, score, shapes
-from tensorwise.model.table import Table
+from tensorwise.model.scoring import BLIND, EMBEDDING, embed, look, score, seen_last, shapes
+from tensorwise.model.table import Encoded, Table
 from tensorwise.space.config import Config
 from tensorwise.space.space import Space
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
     from tensorwise.tensor.entries import Entries
 
+LAST: Final = "head.2.weight"
+"""The weights of the last layers."""
 MOST_EMBEDDED: Final = 10_000
 """Embeddings of workloads kept; each takes half a kilobyte."""
 
@@ -65,7 +68,6 @@ class RankingModel(CostModel):
     """
 
     kind: ClassVar[str] = "ranking"
-    returns: ClassVar[Literal["score", "seconds"]] = "score"
 
     def __init__(
         self,
@@ -88,6 +90,7 @@ class RankingModel(CostModel):
         self.net_name = net
         self._space = space.name if isinstance(space, Space) else None
         self._patterns, self._training = patterns, training or Training()
+        self.returns = "ratio" if self._training.loss == "ratio" else "score"
         self._checkpoint = None if checkpoint is None else Path(checkpoint)
         self._progress = progress or (lambda epoch: None)
         self._torch_device, self.heads = torch_device, heads
@@ -167,6 +170,11 @@ class RankingModel(CostModel):
         spread: np.ndarray = scores.std(axis=0) if len(scores) > 1 else np.full(len(configs), np.nan)
         return spread
 
+    def misfit(self, space: Space) -> str | None:
+        if Table.of(space).id == self.table.id:
+            return None
+        return f"it was trained for another table of choices than that of space {space.name!r}"
+
     def embed_pattern(self, workload: "Workload") -> np.ndarray:
         """Return the embedding of a workload's pattern and shape: float32, (EMBEDDING,). It is computed once.
 
@@ -200,6 +208,34 @@ class RankingModel(CostModel):
         """
         mean: np.ndarray = self._scores(pattern, configs).mean(axis=0)
         return mean
+
+    def seen_last(self, workload: "Workload", configs: Encoded) -> np.ndarray:
+        """Return what the last layer of each head sees of encoded configs: float64, (heads, n, width)."""
+        pattern = self.embed_pattern(workload).astype(np.float64)
+        seen: np.ndarray = seen_last(self._scoring, pattern, embed(self._scoring, configs))
+        return seen
+
+    @property
+    def last_layers(self) -> np.ndarray:
+        """The weights that make scores of what ``seen_last`` returns, up to a constant: float64, (heads, width)."""
+        self._check_learned()
+        weights: np.ndarray = self._scoring[LAST][:, :, 0]
+        return weights
+
+    def with_last_layers(self, weights: np.ndarray) -> "RankingModel":
+        """Return the model with other last layers; embeddings, and graphs made of them, stay what they are.
+
+        Args:
+            weights: float64, as ``last_layers``.
+
+        Raises:
+            InputError: they are of another shape, or not finite.
+        """
+        values, arrays = self.state()
+        given = {f"scoring.{LAST}": weights[:, :, None].astype(np.float32)}
+        made = type(self).from_state(values, {**arrays, **given})
+        made.card = self.card
+        return made
 
     def _scores(self, pattern: np.ndarray, configs: np.ndarray) -> np.ndarray:
         """(heads, n)."""
@@ -265,6 +301,7 @@ class RankingModel(CostModel):
     def state(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
         values: dict[str, object] = {
             "net": self.net_name,
+            "loss": self._training.loss,
             "space": self._space,
             "table": self.table.to_json(),
             "table_id": self.table.id,
@@ -280,7 +317,7 @@ class RankingModel(CostModel):
         table = Table.from_json(values["table"])
         if table.id != values["table_id"]:
             raise InputError("the table of choices is not the one that the model was trained with")
-        model = cls(table, net=str(values["net"]))
+        model = cls(table, net=str(values["net"]), training=Training(loss=cast(Loss, values["loss"])))
         model._space = None if values["space"] is None else str(values["space"])
         history, families, order = values["history"], values["families"], values["order"]
         if not (isinstance(history, list) and isinstance(families, dict) and isinstance(order, int)):

@@ -72,8 +72,8 @@ def embed(weights: Mapping[str, Any], configs: Encoded) -> Any:
     return hidden.clip(min=0) @ weights["program.1.weight"] + weights["program.1.bias"]
 
 
-def score(weights: Mapping[str, Any], pattern: Any, configs: Any) -> Any:
-    """Return the scores that each predictor gives n configs on one pattern: (heads, n), lower is better.
+def seen_last(weights: Mapping[str, Any], pattern: Any, configs: Any) -> Any:
+    """Return what the last layer of each predictor sees of n configs on one pattern: (heads, n, HEAD[2]).
 
     Args:
         weights: as for ``embed``.
@@ -84,7 +84,15 @@ def score(weights: Mapping[str, Any], pattern: Any, configs: Any) -> Any:
     about = (pattern @ first[:, :EMBEDDING])[:, None] + weights["head.0.bias"]
     hidden = configs @ first[:, EMBEDDING:] + about
     hidden = hidden.clip(min=0) @ weights["head.1.weight"] + weights["head.1.bias"]
-    return (hidden.clip(min=0) @ weights["head.2.weight"] + weights["head.2.bias"])[:, :, 0]
+    return hidden.clip(min=0)
+
+
+def score(weights: Mapping[str, Any], pattern: Any, configs: Any) -> Any:
+    """Return the scores that each predictor gives n configs on one pattern: (heads, n), lower is better.
+
+    Args: as for ``seen_last``.
+    """
+    return (seen_last(weights, pattern, configs) @ weights["head.2.weight"] + weights["head.2.bias"])[:, :, 0]
 
 
 def look(weights: Mapping[str, Any], numbers: Any) -> Any:

@@ -58,7 +58,7 @@ class Workload:
                     f"{self.shape(access.tensor)} and {tuple(self.sizes[i] for i in access.indices)}"
                 )
 
-    @property
+    @cached_property
     def assignment(self) -> Assignment:
         """The einsum's only assignment."""
         return self.einsum.single
@@ -100,7 +100,7 @@ class Workload:
         """The dtype of all operands, or that of each: ``bfloat16`` or ``A bfloat16, B float32``."""
         return _listed(self._dtypes) if len(set(self._dtypes.values())) > 1 else str(self.value_dtype)
 
-    @property
+    @cached_property
     def halves(self) -> dict[str, str]:
         """Tensors kept in 16 bits, the output among them -> ``f16`` or ``bf16``."""
         kinds = {**self._dtypes, self.assignment.output.tensor: self.output_dtype}

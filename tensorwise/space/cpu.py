@@ -59,10 +59,9 @@ class CpuSpace(Space[Program]):
 
     def program(self, workload: Workload, config: Mapping[str, Value]) -> Program:
         """Return the program that ``config`` stands for."""
-        name, modes = operand(workload).tensor, operand(workload).indices
-        axes = loop_axes(config, modes)
-        directives: list[Directive] = [Split(mode, size) for mode, size in splits(config).items()]
-        directives.append(Reorder(tuple(axis.name for axis in axes.values())))
+        nest = self._nest(workload, config)
+        axes = loop_axes(config, operand(workload).indices)
+        directives = [*nest.schedule.directives]
         if config["parallel"] != "none":
             reduction = str(config["reduction"] or "atomic")
             chunk = number(config["chunk"] if config["policy"] == "dynamic" else config["parts"])
@@ -84,10 +83,43 @@ class CpuSpace(Space[Program]):
             directives.append(Factor(axes[str(summed_apart(config, workload))].name))
         if config["prefetch"]:
             directives.append(Prefetch(prefetched(config, workload), number(config["prefetch"])))
-        formats = {name: stored_format(config, modes)}
-        program = Program(workload.assignment, formats, Schedule(tuple(directives)))
+        return replace(nest, schedule=Schedule(tuple(directives)))
+
+    def _nest(self, workload: Workload, config: Mapping[str, Value]) -> Program:
+        """The program as far as it says what is stored and which loops there are, but not how they run."""
+        access = operand(workload)
+        axes = loop_axes(config, access.indices)
+        directives: list[Directive] = [Split(mode, size) for mode, size in splits(config).items()]
+        directives.append(Reorder(tuple(axis.name for axis in axes.values())))
         apart = str(config["apart"] or "none")
-        return program if apart == "none" else replace(program, apart=self._apart(workload, apart))
+        return Program(
+            workload.assignment,
+            {access.tensor: stored_format(config, access.indices)},
+            Schedule(tuple(directives)),
+            None if apart == "none" else self._apart(workload, apart),
+        )
+
+    def steps(self, workload: Workload, config: Mapping[str, Value]) -> int:
+        """Return a bound on the loop iterations of a program; see ``work_bound``. It does not depend on how loops run."""
+        known = self._bounds.setdefault(workload, {})
+        choices = tuple([config[name] for name in self._bounding])
+        if choices not in known:
+            known[choices] = work_bound(self._nest(workload, config), workload)
+        return known[choices]
+
+    @cached_property
+    def _bounding(self) -> tuple[str, ...]:
+        """The Params that say what is stored and which loops there are."""
+        return tuple(
+            param.name
+            for param in self.params
+            if param.binds == "pack" or param.name == "order" or param.name.startswith("split_")
+        )
+
+    @cached_property
+    def _bounds(self) -> "WeakKeyDictionary[Workload, dict[tuple[Value, ...], int]]":
+        """Bounds so far: most configs that a search looks at differ in how loops run."""
+        return WeakKeyDictionary()
 
     @cached_property
     def _parts(self) -> "WeakKeyDictionary[Workload, dict[str, Apart]]":
@@ -122,5 +154,4 @@ def cpu_space(assignment: Assignment, sparse: str = "A") -> CpuSpace:
 
 def _affordable(config: Mapping[str, Value], workload: Workload) -> bool:
     space = cpu_space(workload.assignment, next(iter(workload.sparse)))
-    steps = work_bound(space.program(workload, config), workload)
-    return steps <= MOST_STEPS_A_TERM * max(workload.terms, 1) + FREE_STEPS
+    return space.steps(workload, config) <= MOST_STEPS_A_TERM * max(workload.terms, 1) + FREE_STEPS

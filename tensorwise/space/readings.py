@@ -5,7 +5,6 @@ the loop i1 only.
 """
 
 import math
-from collections.abc import Mapping
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -138,8 +137,7 @@ def compressed(config: Earlier, loop: str) -> bool:
 
 def loop_axes(config: Earlier, modes: tuple[str, ...]) -> dict[str, Axis]:
     """Return the axis that each loop runs over: where rows have slots or diagonals, the last index stands for them."""
-    sizes = splits(config)
-    axes = {loop: _axis(loop, sizes) for loop in strings(config["order"])}
+    axes = {loop: _axis(loop, config) for loop in strings(config["order"])}
     last = f"{modes[-1]}1"
     if config["layout"] == "slots":
         axes[last] = Axis(modes[-1], "slot")
@@ -148,16 +146,16 @@ def loop_axes(config: Earlier, modes: tuple[str, ...]) -> dict[str, Axis]:
     return axes
 
 
-def _axis(loop: str, sizes: Mapping[str, int]) -> Axis:
+def _axis(loop: str, config: Earlier) -> Axis:
     mode = loop[:-1]
-    if mode not in sizes:
+    if split(config, mode) == 1:
         return Axis(mode)
     return Axis(mode, "outer" if loop[-1] == "1" else "inner")
 
 
 def stored_format(config: Earlier, modes: tuple[str, ...]) -> Format:
     """Return the format of the operand, whose indices are ``modes``."""
-    sizes = {mode: size for mode, size in splits(config).items() if mode in modes}
+    sizes = {mode: size for mode in modes if (size := split(config, mode)) > 1}
     row_order = {} if config["rows"] == "own" else {modes[0]: str(config["rows"])}
     return Format(modes, _stored_levels(config, modes), sizes, row_order)
 

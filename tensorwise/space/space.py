@@ -233,6 +233,8 @@ class Space(abc.ABC, Generic[Made]):
         Returns:
             None if it is valid. Never raises for a bad config.
         """
+        if isinstance(config, Config) and self._allows(config.choices, workload):
+            return None  # a search asks this for every config that it might return
         try:
             known = self._known(config)
         except InputError as error:
@@ -243,8 +245,16 @@ class Space(abc.ABC, Generic[Made]):
             domain = param.domain(known, workload)
             if known[param.name] not in domain:
                 return f"{param.name}: {domain.refuse(known[param.name])} ({param.doc})"
-        rule = self._refusal(Config(known), workload)
+        rule = self._refusal(known, workload)
         return None if rule is None else f"{rule.name}: refused, because {rule.reason} (got {Config(known)})"
+
+    def _allows(self, choices: Mapping[str, Value], workload: "Workload") -> bool:
+        """Whether plain values are a valid config: what ``why_not`` says, without a sentence."""
+        return (
+            choices.keys() == self.by_name.keys()
+            and all(choices[param.name] in param.domain(choices, workload) for param in self.params)
+            and self._refusal(choices, workload) is None
+        )
 
     def check(self, config: Mapping[str, object], workload: "Workload") -> None:
         """Raise InputError with the text of ``why_not`` unless ``config`` is valid."""
@@ -362,7 +372,8 @@ class Space(abc.ABC, Generic[Made]):
         )
 
     def _refusal(self, config: Mapping[str, Value], workload: "Workload") -> Rule | None:
-        return next((rule for rule in self.rules if not rule.predicate(config, workload)), None)
+        choices = config.choices if isinstance(config, Config) else config  # rules read most of a config
+        return next((rule for rule in self.rules if not rule.predicate(choices, workload)), None)
 
     def _known(self, config: Mapping[str, object]) -> dict[str, Value]:
         """Return plain values by name; refuse unknown names and values no domain could hold."""

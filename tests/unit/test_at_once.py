@@ -1,21 +1,31 @@
 """Tuning that knows how often its answer will be called: no search for a few calls, and none longer than it can pay for."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from tensorwise import at_once
+from tensorwise.advice import Advisor
+from tensorwise.data.record import Record
 from tensorwise.device.cpu import CpuDevice
-from tensorwise.device.device import Measurement
+from tensorwise.device.device import Device, Measurement
+from tensorwise.device.library import LIBRARY
+from tensorwise.errors import MeasurementError
+from tensorwise.model import CostModel
 from tensorwise.operator import Operator
-from tensorwise.program.workload import workload
+from tensorwise.program.generated import GeneratedKernel
+from tensorwise.program.workload import Workload, workload
 from tensorwise.result import TuneResult
 from tensorwise.searching import BATCH, Search
+from tensorwise.space.config import Config
+from tensorwise.space.cpu import cpu_space
 from tensorwise.tensor.entries import entries_from
 from tensorwise.tuning import tune
+from tensorwise.worth import Prospect
 from tests.unit.device.cases import tensor
 
 OPERANDS = {"spmv": None, "spmm": 8, "spmv_t": None, "spmm_t": 8, "sddmm": 8}
@@ -114,3 +124,111 @@ def test_the_search_ends_when_all_are_alike(matrix: sp.csr_array, measured: list
     )  # a second of calls in all is not worth half a second for another candidate
     assert BATCH < tried(calls=5e3) < tried(calls=2e5)
     assert tried(None) == tried(calls=1e12)
+
+
+# -- with a model ------------------------------------------------------------------------------------------
+
+
+class Fond(CostModel):
+    """Predicts that blocks two rows high are eight times as fast as the default, all else a little slower."""
+
+    kind = "fond"
+    returns = "ratio"
+
+    def fit(self, records: Iterable[Record]) -> None: ...
+
+    def predict(self, workload: Workload, configs: Sequence[Config], device: Device) -> np.ndarray:
+        default = cpu_space(workload.assignment).default(workload)
+        return np.array([-3.0 if c["split_i"] == 2 else 0.0 if c == default else 0.5 for c in configs])
+
+    def state(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
+        return {}, {}
+
+    @classmethod
+    def from_state(cls, values: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> "Fond":
+        return cls()
+
+
+def few_calls(matrix: sp.csr_array, calls: float, model: CostModel | None) -> Search:
+    work = workload("spmm", entries_from(matrix), n=8)
+    return Search(work, CpuDevice(1), 0.0, 9.0, None, calls, False, None, model=model and Advisor(model))
+
+
+def named(search: Search, price_s: float, monkeypatch: pytest.MonkeyPatch) -> Config | None:
+    monkeypatch.setattr(at_once, "_price_s", lambda kernel, work: price_s)
+    untuned = Prospect(1e-3)
+    found = at_once._predicted(search, untuned, untuned, search.calls or 0.0)
+    if found is None:
+        return None
+    space = cpu_space(search.work.assignment)
+    known = at_once.portfolio(space, search.work)
+    return next(config for config in known if space.program(search.work, config) == found.program)
+
+
+def test_the_predicted_best_of_the_known_structures_is_named_if_it_pays(
+    matrix: sp.csr_array, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = named(few_calls(matrix, 100, Fond()), 0.0, monkeypatch)
+    assert config is not None
+    assert config["split_i"] == 2
+    # A tenth of a second of calls does not pay for compiling, ten seconds do.
+    assert named(few_calls(matrix, 100, Fond()), 0.4, monkeypatch) is None
+    assert named(few_calls(matrix, 1e4, Fond()), 0.4, monkeypatch) is not None
+
+
+def test_no_model_or_one_for_something_else_names_none(
+    matrix: sp.csr_array, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert named(few_calls(matrix, 100, None), 0.0, monkeypatch) is None
+    doubtful = Fond()
+    doubtful.card = {"threads": 16}
+    assert named(few_calls(matrix, 100, doubtful), 0.0, monkeypatch) is None
+    order = Fond()
+    order.returns = "score"
+    assert named(few_calls(matrix, 100, order), 0.0, monkeypatch) is None
+
+
+@pytest.mark.parametrize("op", OPERANDS)
+def test_what_a_model_names_is_right_and_nothing_is_measured(
+    matrix: sp.csr_array, op: str, measured: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(at_once, "ASKING_S", -1.0)  # it is always asked
+    monkeypatch.setattr(at_once, "_price_s", lambda kernel, work: 0.0)
+    entered: list[str] = []
+    enter = at_once._Contest.enter
+
+    def noting(self: Any, name: str, kernel: Any, check: bool = False) -> None:
+        entered.append(name)
+        enter(self, name, kernel, check)
+
+    monkeypatch.setattr(at_once._Contest, "enter", noting)
+    operator, result = tuned(matrix, op, calls=3, model=Fond())
+    assert measured == []
+    assert entered[-1] == "predicted"
+    assert not any("cannot be used" in note for note in result.notes)
+    assert result.best_generated is not None
+    rng = np.random.default_rng(1)
+    dense = operator.workload.operands(rng)
+    found = operator(*dense)
+    found = found.data if sp.issparse(found) else found
+    assert operator.workload.reference(dense).mismatch(np.asarray(found)) is None
+
+
+def test_a_kernel_with_other_numbers_is_refused(matrix: sp.csr_array) -> None:
+    """Columns are gathered from elsewhere: the sums are much alike, and no number is right."""
+    work = workload("spmm", entries_from(matrix), n=8)
+    shifted = sp.csr_array((matrix.data, (matrix.indices + 1) % 300, matrix.indptr), matrix.shape)
+    wrong = workload("spmm", entries_from(shifted), n=8)
+    contest = at_once._Contest(work, 1)
+    contest.enter("scipy", LIBRARY["scipy"]())
+    space = cpu_space(work.assignment)
+    kernel = GeneratedKernel(space.program(work, space.default(work)))
+    contest.enter("untuned", kernel, check=True)
+
+    class Wrong(GeneratedKernel):  # type: ignore[misc]  # a leaf is final, but for this
+        def bind(self, workload: Workload, threads: int) -> Any:
+            return super().bind(wrong, threads)
+
+    with pytest.raises(MeasurementError, match="numbers differ"):
+        contest.enter("predicted", Wrong(kernel.program), check=True)
+    assert set(contest.known) == {"scipy", "untuned"}

@@ -86,6 +86,8 @@ def test_a_model_is_trained_tested_and_described(folder: Path, trained: dict[str
     assert set(trained["families"]) == set(split["test"])
     assert model.card["metrics"] == {key: trained[key] for key in ("all", "families")}
     assert model.card["data"]["patterns"] == 20
+    assert model.card["machine"] is None  # a formula took the times
+    assert model.card["dtype"] == "float32"
     page = (where / "README.md").read_text()
     assert split["test"][0] in page
     assert run("model", where).stdout.strip() == page.strip()
@@ -94,6 +96,20 @@ def test_a_model_is_trained_tested_and_described(folder: Path, trained: dict[str
         "spmm  ranking: op spmm, threads 1, net statistics"
     )
     assert "no model" in run("model", folder / "corpus").stderr
+
+
+def test_a_graph_is_made_for_it(folder: Path, store: Path, trained: dict[str, Any]) -> None:
+    """From what the training left; trained again without one, it is gone."""
+    from tensorwise.advice import Advisor
+
+    where = folder / "models" / "spmm"
+    out = run(*training(folder, where), "--graph", 200)
+    assert out.exit_code == 0, out.output
+    graph = Advisor.load(where).graph
+    assert graph is not None
+    assert 100 < len(graph) <= 200
+    assert run(*training(folder, where)).exit_code == 0
+    assert Advisor.load(where).graph is None
 
 
 def test_it_is_evaluated_on_what_it_has_not_seen(folder: Path, store: Path, trained: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from tensorwise.program.lower import lower
 from tensorwise.program.ops import mttkrp
 from tensorwise.program.work import work_bound
 from tensorwise.program.workload import Workload, einsum_workload, workload
+from tensorwise.space.config import Config
 from tensorwise.space.cpu import FREE_STEPS, MOST_STEPS_A_TERM, CpuSpace, cpu_space
 from tensorwise.space.portfolio import portfolio
 from tensorwise.tensor.entries import Entries, entries_from
@@ -109,6 +110,26 @@ def test_children_and_neighbours_are_programs(name: str) -> None:
             assert space.why_not(one, work) is None
             lowered(work, one)
         assert len(neighbours) > 3 or max(work.sizes.values()) <= 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_remembered_changes_no_answer(name: str) -> None:
+    """Of configs for other workloads, too: a Config is judged by a shorter way than any other mapping."""
+    work = works()[name]
+    space, rng = space_of(work), np.random.default_rng(4)
+    others = [other for other in works().values() if other.assignment == work.assignment]
+    refused = 0
+    for k in range(60):
+        config = space.sample(others[k % len(others)], rng)
+        problem = space.why_not(dict(config), work)
+        assert space.why_not(config, work) == problem
+        refused += problem is not None
+        if problem is None:
+            assert space.steps(work, config) == work_bound(space.program(work, config), work)
+    assert refused or len(others) == 1 or name == "spmm"  # what suits a smaller one suits it as well
+    broken = Config({**space.default(work), "layout": 7})
+    assert "layout: " in str(space.why_not(broken, work))
+    assert "not chosen" in str(space.why_not(Config({"layout": "list"}), work))
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,9 @@ class GeneratedKernel(Kernel):
     def _plans(self, workload: Workload) -> list[Plan]:
         """The plan of each part for 32-bit indices."""
         return [
-            part.plan(workload.elem, sizes=workload.sizes, halves=workload.halves)
+            part.plan(
+                workload.elem, sizes=workload.sizes, halves=workload.halves, renumbered=workload.renumbered
+            )
             for part in self.program.parts
         ]
 

@@ -300,7 +300,6 @@ SOFTMAX: Final = (
 """Edge softmax: the largest score of a destination, the sum of exponentials, and the share of an edge."""
 
 
-@lru_cache(maxsize=16)
 def attention_texts(slope: float) -> tuple[str, str, str]:
     """The three steps of `attention`: the largest score of a destination, the sum of exponentials, the weighed values.
 

@@ -181,8 +181,7 @@ def gspmm(
     rhs_target: str = "e",
 ) -> Tensor:
     """Reduce the messages that reach each destination, with gradients; arguments as of `gnn.gspmm`, but tensors."""
-    spelled = gnn.spell(message, reduce, _features(lhs), _features(rhs), lhs_target, rhs_target)
-    return _run(graph, spelled, lhs, rhs)
+    return _run(graph, (message, reduce, _features(lhs), _features(rhs), lhs_target, rhs_target), lhs, rhs)
 
 
 def gsddmm(
@@ -194,8 +193,7 @@ def gsddmm(
     rhs_target: str = "v",
 ) -> Tensor:
     """Compute a message for each edge, with gradients; arguments as of `gnn.gsddmm`, but tensors."""
-    spelled = gnn.spell(message, None, _features(lhs), _features(rhs), lhs_target, rhs_target)
-    return _run(graph, spelled, lhs, rhs)
+    return _run(graph, (message, None, _features(lhs), _features(rhs), lhs_target, rhs_target), lhs, rhs)
 
 
 def edge_softmax(graph: Graph, scores: Tensor) -> Tensor:
@@ -223,7 +221,9 @@ def _features(operand: Tensor | None) -> tuple[int, ...] | None:
     return None if operand is None else tuple(operand.shape[1:])
 
 
-def _run(graph: Graph, spelled: gnn.Spelled, lhs: Tensor | None, rhs: Tensor | None) -> Tensor:
+def _run(graph: Graph, asked: tuple[Any, ...], lhs: Tensor | None, rhs: Tensor | None) -> Tensor:
+    # Dynamo traces what a cache holds, and warns of the cache.
+    spelled = gnn.spell.__wrapped__(*asked) if torch.compiler.is_compiling() else gnn.spell(*asked)
     operands = []
     for name, view in spelled.views.items():
         operand = lhs if name == "L" else rhs

@@ -34,6 +34,7 @@ from tensorwise.tensor.canonical import (
     rows_of,
     stable_order,
 )
+from tensorwise.tensor.elements import value_dtype
 from tensorwise.tensor.entries import Entries
 from tensorwise.toolchain.threads import available_threads
 
@@ -179,7 +180,11 @@ class Graph:
         if len(names) != len(operands):
             raise InputError(f"'{text}' takes {', '.join(names)}, got {len(operands)} operands")
         sizes = extents(text, self.shape, [np.shape(operand) for operand in operands])
-        kinds = {name: operand.dtype for name, operand in zip(names, operands) if name not in given.chosen}
+        kinds = {
+            name: value_dtype(operand.dtype)
+            for name, operand in zip(names, operands)
+            if name not in given.chosen
+        }
         work = Workload("einsum", Einsum((assignment,)), {pattern.tensor: entries}, sizes, kinds)
         work.check_operands(operands)
         space = cpu_space(assignment, pattern.tensor)
@@ -213,7 +218,8 @@ class Graph:
 
     def shares(self, dtype: np.dtype) -> np.ndarray:
         """(destinations,): one divided by the number of edges that end in each, where there are any."""
-        return (1 / np.maximum(self.in_degrees, 1)).astype(dtype)
+        shares: np.ndarray = (1 / np.maximum(self.in_degrees, 1)).astype(dtype)
+        return shares
 
 
 # -- operators -----------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ class Graph:
 # -- the operator ----------------------------------------------------------------------------------------
 
 
-@torch.library.custom_op("tensorwise::graph_einsum", mutates_args=(), device_types="cpu")
+@torch.library.custom_op("tensorwise::graph_einsum", mutates_args=(), device_types="cpu")  # type: ignore[untyped-decorator]
 def graph_einsum(
     pointers: Tensor,
     sources: Tensor,
@@ -112,7 +112,7 @@ def graph_einsum(
     return _tensor(graph.evaluate(text, [_array(operand) for operand in operands]))
 
 
-@graph_einsum.register_fake
+@graph_einsum.register_fake  # type: ignore[untyped-decorator]
 def _fake(
     pointers: Tensor,
     sources: Tensor,

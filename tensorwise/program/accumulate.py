@@ -334,9 +334,9 @@ class Accumulation(MergePath, abc.ABC):
                 return env.coordinates[name]
             case Call(operator="where", arguments=(condition, chosen, other)):
                 assert isinstance(condition, Call)
-                sides = (self.evaluate(argument, env) for argument in condition.arguments)
+                left, right = (self.evaluate(argument, env) for argument in condition.arguments)
                 return ir.select(
-                    ir.compare(condition.operator, *sides, elem=ir.beside(self.plan.elem)),
+                    ir.compare(condition.operator, left, right, self.index_elem),
                     self.evaluate(chosen, env),
                     self.evaluate(other, env),
                 )

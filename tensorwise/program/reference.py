@@ -256,14 +256,12 @@ def _evaluate(
             full = np.broadcast_to(gathered, (count, *free_shape))
             return full, np.abs(full)
         case Index(name=name):
+            shape = [1] * (1 + len(free))
             if name in bound:
-                number = bound[name].reshape((-1,) + (1,) * len(free))
+                numbers, shape[0] = bound[name], -1
             else:
-                place = free.index(name)
-                shape = [1] * (1 + len(free))
-                shape[1 + place] = free_shape[place]
-                number = np.arange(free_shape[place]).reshape(shape)
-            full = np.broadcast_to(number, (count, *free_shape))
+                numbers, shape[1 + free.index(name)] = np.arange(free_shape[free.index(name)]), -1
+            full = np.broadcast_to(numbers.reshape(shape), (count, *free_shape))
             return full, np.abs(full)
         case Call(operator="where", arguments=(Call(operator=compared, arguments=sides), *choices)):
             args = (bound, values, part, free, dense, count, free_shape)

@@ -94,7 +94,7 @@ class PackedOperands:
             sizes=self.workload.sizes,
             source_elem="i64" if wide else "i32",
             halves=self.workload.halves,
-            renumbered=self.workload.renumbered,
+            renumbered=self.workload.renumbered if self.part is None else frozenset(self.tensors),
         )
 
     def array(self, name: str) -> np.ndarray | None:

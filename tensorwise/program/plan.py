@@ -25,7 +25,8 @@ class Plan:
         exact: indices whose extent is a multiple of their constant split, so that no guard is needed.
         halves: operands, and the output, that are kept in ``f16`` or ``bf16``.
         accumulate: results are added to what the output holds, which other parts of a hybrid share.
-        renumbered: sparse operands whose entries have numbers of their own (see ``Entries.numbers``).
+        renumbered: sparse operands whose entries have numbers of their own (see ``Entries.numbers``), or are a part of
+            those that are numbered.
     """
 
     assignment: Assignment

@@ -239,6 +239,8 @@ class _Printer:
                 return name
             case ir.Const(value=value, type=type):
                 return self.list_of(vector, [self.literal(float(value), type.elem)] * type.lanes)
+            case ir.Splat(value=inner) if not expr.type.is_float:
+                return f"(({vector}){{0}} + {self.scalar(inner)})"
             case ir.Splat(value=inner, lanes=lanes):
                 return f"tw_splat_{inner.type.elem}x{lanes}({self.scalar(inner)})"
             case ir.Load(buffer=buffer, index=index):
@@ -254,6 +256,24 @@ class _Printer:
                     parts = [f"{buffer.name}[{self.scalar(index, lane)}]" for lane in range(lanes)]
                     bits = self.list_of(kept, parts)
                 return f"tw_widen_{buffer.elem}x{lanes}({bits})" if half else bits
+            case ir.Op(name="narrow", args=(inner,), type=type):
+                cast = f"({C_TYPES[type.elem]})"
+                if inner.type.lanes == 1:
+                    return f"(({vector}){{0}} + {cast}{self.scalar(inner)})"
+                if (
+                    isinstance(inner, ir.Load)
+                    and isinstance(inner.index, ir.Ramp)
+                    and inner.buffer.elem == type.elem
+                ):
+                    return f"*(const {vector}u *)&{inner.buffer.name}[{self.scalar(inner.index.base)}]"
+                return self.list_of(
+                    vector, [f"{cast}{self.scalar(inner, lane)}" for lane in range(type.lanes)]
+                )
+            case ir.Op(name="select", args=(condition, chosen, other), type=type) if (
+                condition.type.lanes == 1
+            ):
+                sides = f"({vector}){self.value(chosen)} : ({vector}){self.value(other)}"
+                return f"({self.scalar(condition)} ? {sides})"
             case ir.Op(name=name, args=args, type=type):
                 return self.operation(name, [self.value(argument) for argument in args], type)
             case ir.Folds(operator=operator, vectors=vectors):
@@ -300,6 +320,8 @@ class _Printer:
             return f"(int64_t)__builtin_popcountll((uint64_t){arguments[0]})"
         if name == "neg":
             return f"(-{arguments[0]})"
+        if name == "select" and type.lanes > 1:
+            return f"tw_select_{type.elem}x{type.lanes}({', '.join(arguments)})"
         if name == "select":
             return f"({arguments[0]} ? {arguments[1]} : {arguments[2]})"
         suffix = type.elem if type.lanes == 1 else f"{type.elem}x{type.lanes}"

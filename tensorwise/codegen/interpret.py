@@ -15,7 +15,12 @@ import numpy as np
 
 from tensorwise.codegen import ir
 
-_NUMBERS: Final[dict[str, Callable[[Any], Any]]] = {"f32": np.float32, "f64": np.float64, "i64": int}
+_NUMBERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "f32": np.float32,
+    "f64": np.float64,
+    "i32": int,
+    "i64": int,
+}
 IMAGINARY_THREADS: Final = 5
 MOST_CHUNKS: Final = 24
 """Chunks of a parallel loop; a short loop gets a chunk an iteration, so that neighbours may race."""
@@ -274,7 +279,9 @@ OPERATORS: Final[dict[str, Callable[..., Any]]] = {
     "le": operator.le,
     "eq": operator.eq,
     "ne": operator.ne,
-    "and": lambda a, b: bool(a) and bool(b),
-    "or": lambda a, b: bool(a) or bool(b),
-    "select": lambda c, a, b: a if c else b,
+    "and": np.logical_and,
+    "or": np.logical_or,
+    "select": lambda c, a, b: np.where(c, a, b) if np.ndim(c) else a if c else b,
+    "exp": np.exp,
+    "narrow": lambda a: a,
 }

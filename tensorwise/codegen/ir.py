@@ -10,9 +10,10 @@
     bind   = None (serial) | Workers(policy)
     expr   = Const(value, type) | Var(name, type) | Load(buffer, index) | Op(name, expr*, type)
            | Splat(expr, lanes) | Ramp(base, lanes) | Fold(operator, vector) | Folds(operator, vector*)
-    type   = elem x lanes;  elem = f32 | f64 | i64        (of a buffer also f16 | bf16 | i32 | u16 | u32)
+    type   = elem x lanes;  elem = f32 | f64 | i64 | i32 of vectors      (of a buffer also f16 | bf16 | i32 | u16 | u32)
 
-Indices and loop variables are i64. A Load or Store whose index is a Ramp moves ``lanes`` neighbours;
+Indices and loop variables are i64; vectors of coordinates to choose by are as wide as the floats that they are beside
+(``narrow``). What compares vectors gives lanes of 0 or -1. A Load or Store whose index is a Ramp moves ``lanes`` neighbours;
 one whose index is any other vector gathers. Lowering unrolls; printers never do.
 """
 
@@ -131,7 +132,7 @@ class Load(_Arithmetic):
 
 @dataclass(frozen=True)
 class Op(_Arithmetic):
-    """A named operator: add sub mul div floordiv neg abs max min, lt le eq ne and or (0 or 1), select,
+    """A named operator: add sub mul div floordiv neg abs max min exp, lt le eq ne and or (0 or 1), select, narrow,
     bitand shl shr popcount (of integers that are not negative)."""
 
     name: str
@@ -367,9 +368,32 @@ def compute(name: str, *arguments: Expr) -> Expr:
     return Op(name, tuple(widen(a, lanes) for a in arguments), Type(arguments[0].type.elem, lanes))
 
 
-def compare(name: str, left: Expr, right: Expr) -> Expr:
-    """Compare two scalars: lt, le, eq or ne."""
-    return Op(name, (left, right), I64)
+def beside(elem: str) -> str:
+    """Element type of integers that are as wide as floats: i32 beside f32, i64 beside f64."""
+    return f"i{elem[1:]}"
+
+
+def narrow(value: Expr, type: Type) -> Expr:
+    """Coordinates in the lanes of ``type``: i32 or i64. They have to fit."""
+    return value if value.type == type else Op("narrow", (value,), type)
+
+
+def compare(name: str, left: Expr, right: Expr, elem: str = "") -> Expr:
+    """Compare scalars, or lanes of floats or integers (brought to the width of ``elem``): lt, le, eq or ne."""
+    lanes = max(left.type.lanes, right.type.lanes)
+    if lanes == 1:
+        return Op(name, (left, right), I64)
+    if left.type.is_float:
+        kind = Type(beside(left.type.elem), lanes)
+        return Op(name, (widen(left, lanes), widen(right, lanes)), kind)
+    kind = Type(elem or left.type.elem, lanes)
+    return Op(name, (narrow(left, kind), narrow(right, kind)), kind)
+
+
+def select(condition: Expr, chosen: Expr, other: Expr) -> Expr:
+    """``chosen`` where the condition holds, in all lanes or in each."""
+    lanes = max(condition.type.lanes, chosen.type.lanes, other.type.lanes)
+    return Op("select", (condition, widen(chosen, lanes), widen(other, lanes)), Type(chosen.type.elem, lanes))
 
 
 def smaller(left: Expr, right: Expr) -> Expr:

@@ -9,7 +9,7 @@ from tensorwise.codegen import ir
 from tensorwise.codegen.ir import Const, Expr, If, Ramp, Reg, Set, Store, Type, Var
 from tensorwise.errors import ScheduleError
 from tensorwise.program import monoids
-from tensorwise.program.einsum import Access, Call, Constant, Expression, product_of
+from tensorwise.program.einsum import Access, Call, Constant, Expression, Index, product_of
 from tensorwise.program.merge_path import MergePath
 from tensorwise.program.nest import Accumulators, Env, Lanes, Loop
 from tensorwise.tensor.levels import Compressed
@@ -35,7 +35,7 @@ class Accumulation(MergePath, abc.ABC):
                 return False
             if axis.mode in self.waited_for:  # where the results belong is known further inside only
                 return False
-            if axis.mode not in self.assignment.output.indices:
+            if axis.mode not in self.assignment.kept:
                 reductions = True
             elif isinstance(loop, Lanes):
                 slots *= loop.vectors
@@ -99,10 +99,12 @@ class Accumulation(MergePath, abc.ABC):
                 if name in self.plan.formats:
                     return env.states[name].value is None
                 return any(
-                    index in self.assignment.reduced and index not in env.coordinates for index in indices
+                    index not in env.coordinates and index not in self.assignment.kept for index in indices
                 )
             case Call(arguments=arguments):
                 return any(self.changes(argument, env) for argument in arguments)
+            case Index(name=name):
+                return name not in env.coordinates
         return False
 
     def accumulate(self, env: Env, loops: tuple[Loop, ...], outside: Expression | None = None) -> None:
@@ -110,7 +112,7 @@ class Accumulation(MergePath, abc.ABC):
         accumulators = Accumulators(self.block)
         local: list[list[tuple[Axis, Expr, tuple[object, ...]]]] = []
         for loop in loops:
-            if isinstance(loop, Lanes) and loop.axis.mode in self.assignment.output.indices:
+            if isinstance(loop, Lanes) and loop.axis.mode in self.assignment.kept:
                 starts = [loop.base + number * loop.lanes for number in range(loop.vectors)]
                 local.append(
                     [
@@ -122,7 +124,7 @@ class Accumulation(MergePath, abc.ABC):
                         for number, start in enumerate(starts)
                     ]
                 )
-            elif isinstance(loop, Axis) and loop.mode in self.assignment.output.indices:
+            elif isinstance(loop, Axis) and loop.mode in self.assignment.kept:
                 local.append(
                     [
                         (loop, Const(number), (loop.name, number))
@@ -150,7 +152,8 @@ class Accumulation(MergePath, abc.ABC):
         if key not in accumulators.registers:
             registers = []
             for component in self.monoid.components:
-                type = Type("i64" if component.holds == "coordinate" else self.plan.elem, lanes)
+                counts = "i64" if lanes == 1 else self.index_elem
+                type = Type(counts if component.holds == "coordinate" else self.plan.elem, lanes)
                 var = self.fresh("acc" if component.name == "value" else component.name, type)
                 accumulators.declarations.append(_start(var, component.identity))
                 registers.append(var)
@@ -244,13 +247,15 @@ class Accumulation(MergePath, abc.ABC):
                 "unroll less, or use a smaller tile"
             )
         term = self.evaluate(env.term or self.assignment.expression, env)
+        lane = max(
+            (c.type.lanes for i, c in env.coordinates.items() if i in self.assignment.reduced), default=1
+        )
+        if env.accumulators is not None:  # a term that is the same in all lanes counts in each
+            term = ir.widen(term, max(lane, term.type.lanes))
         state = monoids.lift(self.monoid, term, self.reduced_coordinate(env))
         if env.accumulators is not None:
             self.gather(env, state)
             return
-        lane = max(
-            (c.type.lanes for i, c in env.coordinates.items() if i in self.assignment.reduced), default=1
-        )
         # Where the lanes are elements of the output, each keeps its own term.
         if lane > self.output_index(env).type.lanes:
             state = tuple(
@@ -270,9 +275,9 @@ class Accumulation(MergePath, abc.ABC):
         self.block.extend(monoids.combine(self.monoid, registers, state))
 
     def reduced_coordinate(self, env: Env) -> Expr:
-        """Coordinate of the reduced index, for reductions that keep it."""
-        reduced = self.assignment.reduced
-        return env.coordinates[reduced[0]] if len(reduced) == 1 else Const(0)
+        """What a reduction keeps of where its value comes from: a coordinate, or the number of an entry."""
+        argument = self.assignment.argument
+        return Const(0) if argument is None else env.coordinates[argument]
 
     def write(self, env: Env, state: tuple[Expr, ...]) -> None:
         """Store a finished result, or reduce a partial one into memory."""
@@ -298,13 +303,13 @@ class Accumulation(MergePath, abc.ABC):
             return
         skips = env.skips_output and not (self.plan.keep_pattern and len(self.plan.formats) == 1)
         if skips and self.initial is None:  # wider strips may have asked for the identity
-            self.initial = -1.0 if self.output.elem == "i64" else 0.0
+            self.initial = -1.0 if self.assignment.argument else 0.0
         result = ir.widen(monoids.finish(self.monoid, state), lanes)
         self.block.append(self.placed_in(env, Store(buffer, index, result)))
 
     def output_index(self, env: Env) -> Expr:
         """Where the output element of this point lies."""
-        if not self.plan.keep_pattern:
+        if not self.plan.keep_pattern or self.assignment.output.indices[0] in self.plan.formats:
             return self.linear(self.assignment.output, env.coordinates)
         name = next(iter(self.plan.formats))
         position = env.states[name].position
@@ -325,6 +330,16 @@ class Accumulation(MergePath, abc.ABC):
                         )
                     return state.value
                 return self.values[name][self.linear(expression, env.coordinates)]
+            case Index(name=name):
+                return env.coordinates[name]
+            case Call(operator="where", arguments=(condition, chosen, other)):
+                assert isinstance(condition, Call)
+                left, right = (self.evaluate(argument, env) for argument in condition.arguments)
+                return ir.select(
+                    ir.compare(condition.operator, left, right, self.index_elem),
+                    self.evaluate(chosen, env),
+                    self.evaluate(other, env),
+                )
             case Call(operator=operator, arguments=arguments):
                 return ir.compute(operator, *(self.evaluate(argument, env) for argument in arguments))
         raise TypeError(expression)

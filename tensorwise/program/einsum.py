@@ -3,13 +3,23 @@
 Grammar (whitespace is free)::
 
     cascade = assignment (';' assignment)*
-    assignment = access [monoid] '=' expression      monoid: + sum prod max min mean argmax argmin
+    assignment = access [monoid] '=' expression ['for' access]     monoid: + sum prod max min mean argmax argmin
     expression = access | number | expression (+ - * /) expression | -expression
-               | ('max' | 'min' | 'abs') '(' expression, ... ')' | '(' expression ')'
+               | ('max' | 'min' | 'abs' | 'exp') '(' expression, ... ')' | '(' expression ')'
+               | expression 'if' condition 'else' expression
+    condition = expression ('<' | '<=') expression | access '==' index
     access = NAME '[' index (',' index)* ']'
 
 Only stored entries of sparse operands contribute: a sparse operand restricts the iteration to its
 entries, whatever operator it stands under. Output elements that no entry reaches are 0.
+
+``for A[i,k]`` names a sparse operand whose values are not read: the terms are there for its entries. And a sparse
+operand's name as the first index of a tensor is the number of the entry: ``E[A,h]`` has a row for each entry of A::
+
+    C[i,j] max= B[k,j] for A[i,k]                       the neighbours' maximum, of a graph
+    S[A,h] += Q[i,h,d] * K[k,h,d] for A[i,k]            attention scores, h an edge
+    P[i,j] argmax= B[k,j] for A[i,k]                    the number of the entry that C[i,j] comes from
+    G[k,j] += D[i,j] if P[i,j] == A else 0 for A[i,k]   and so the gradient of that maximum
 """
 
 import ast
@@ -52,7 +62,12 @@ class Call:
     arguments: "tuple[Expression, ...]"
 
     def __str__(self) -> str:
+        if self.operator == "where":
+            condition, chosen, other = self.arguments
+            return f"({chosen} if {condition} else {other})"
         symbol = {"add": "+", "sub": "-", "mul": "*", "div": "/"}.get(self.operator)
+        if self.operator in _COMPARED:
+            return f" {_COMPARED[self.operator]} ".join(map(str, self.arguments))
         if symbol:
             return f" {symbol} ".join(
                 f"({a})" if isinstance(a, Call) and _binds_weaker(a, self, place) else str(a)
@@ -63,8 +78,19 @@ class Call:
         return f"{self.operator}({', '.join(map(str, self.arguments))})"
 
 
-Expression = Access | Constant | Call
+@dataclass(frozen=True)
+class Index:
+    """An index as a number: the coordinate, or the number of the entry where the index is a sparse operand."""
 
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Expression = Access | Constant | Call | Index
+
+_COMPARED = {"lt": "<", "le": "<=", "eq": "=="}
 _STRENGTH = {"add": 1, "sub": 1, "mul": 2, "div": 2}
 
 
@@ -75,15 +101,18 @@ def _binds_weaker(inner: Call, outer: Call, place: int) -> bool:
 
 @dataclass(frozen=True)
 class Assignment:
-    """``output monoid= expression``; without a monoid no index may be reduced."""
+    """``output monoid= expression for pattern``; without a monoid no index may be reduced."""
 
     output: Access
     reduction: str | None
     expression: Expression
+    pattern: Access | None = None
+    """A sparse operand of which only the coordinates are read."""
 
     def __str__(self) -> str:
         sign = {None: "=", "sum": "+="}.get(self.reduction, f"{self.reduction}=")
-        return f"{self.output} {sign} {self.expression}"
+        read_for = "" if self.pattern is None else f" for {self.pattern}"
+        return f"{self.output} {sign} {self.expression}{read_for}"
 
     @property
     def monoid(self) -> Monoid:
@@ -92,19 +121,55 @@ class Assignment:
 
     @cached_property
     def accesses(self) -> tuple[Access, ...]:
-        """Operand accesses in order of appearance."""
+        """Accesses of the operands whose values are read, in order of appearance."""
         return tuple(_accesses(self.expression))
+
+    @cached_property
+    def _all(self) -> tuple[Access, ...]:
+        """Accesses of all operands."""
+        return self.accesses if self.pattern is None else (*self.accesses, self.pattern)
 
     @cached_property
     def operands(self) -> tuple[str, ...]:
         """Names of the operands in order of first appearance."""
-        return tuple(dict.fromkeys(access.tensor for access in self.accesses))
+        return tuple(dict.fromkeys(access.tensor for access in self._all))
+
+    @cached_property
+    def numbered(self) -> frozenset[str]:
+        """Sparse operands the numbers of whose entries are used: as an index, or in a comparison."""
+        used = {access.indices[0] for access in (self.output, *self.accesses)}
+        used |= {name for _, name in self.chosen.items()}
+        return frozenset(used & set(self.operands))
+
+    @cached_property
+    def chosen(self) -> dict[str, str]:
+        """Operands that hold integers -> the index that they are compared with."""
+        return dict(_chosen(self.expression))
+
+    @cached_property
+    def kept(self) -> tuple[str, ...]:
+        """The indices that are not reduced: the output's, with those of a sparse operand where that is an index."""
+        return tuple(dict.fromkeys(self.spread(self.output)))
 
     @cached_property
     def indices(self) -> tuple[str, ...]:
-        """All indices: the output's first, then the reduced ones in order of appearance."""
-        reduced = [index for access in self.accesses for index in access.indices]
-        return tuple(dict.fromkeys([*self.output.indices, *reduced]))
+        """All indices: those kept first, then the reduced ones in order of appearance."""
+        reduced = [index for access in self._all for index in self.spread(access)]
+        return tuple(dict.fromkeys([*self.kept, *reduced]))
+
+    def spread(self, access: Access) -> tuple[str, ...]:
+        """Indices that decide what is accessed: a sparse operand's in place of the number of its entry."""
+        first, *others = access.indices
+        return (*(self.access(first).indices if first in self.numbered else (first,)), *others)
+
+    @cached_property
+    def argument(self) -> str | None:
+        """What an argmax or argmin gives: the coordinate of this index, or the number of this operand's entry."""
+        if self.reduction not in ("argmax", "argmin"):
+            return None
+        if self.pattern is not None and set(self.reduced) <= set(self.pattern.indices):
+            return self.pattern.tensor
+        return self.reduced[0]
 
     @cached_property
     def factors(self) -> tuple[Expression, ...]:
@@ -113,12 +178,12 @@ class Assignment:
 
     @property
     def reduced(self) -> tuple[str, ...]:
-        """Indices that do not appear in the output."""
-        return tuple(index for index in self.indices if index not in self.output.indices)
+        """Indices that are not kept."""
+        return tuple(index for index in self.indices if index not in self.kept)
 
     def access(self, tensor: str) -> Access:
         """Return the access of operand or output ``tensor``."""
-        for access in (self.output, *self.accesses):
+        for access in (self.output, *self._all):
             if access.tensor == tensor:
                 return access
         raise InputError(
@@ -136,7 +201,18 @@ class Assignment:
         SDDMM): a kernel reads it along k.
         """
         indices, stored = self.access(tensor).indices, self.indices_of(sparse)
-        return len(indices) == 2 and indices[0] not in stored and indices[1] in stored
+        known = stored | self.numbered
+        return len(indices) == 2 and indices[0] not in known and indices[1] in stored
+
+    @cached_property
+    def counted(self) -> frozenset[str]:
+        """Sparse operands the numbers of whose entries a kernel has to know."""
+        return self.numbered | ({self.argument} & set(self.operands) if self.argument else frozenset())
+
+    def keeps(self, tensor: str) -> bool:
+        """Whether the output has an element, or several side by side, for each entry of the sparse ``tensor``."""
+        output = self.output.indices
+        return output == self.access(tensor).indices or output[0] == tensor
 
     def annihilated_by(self, tensor: str) -> bool:
         """Whether a zero of ``tensor`` makes the term the identity of the reduction, given finite others.
@@ -198,7 +274,7 @@ class Einsum:
         shapes: dict[str, int] = {}
         defined: set[str] = set()
         for assignment in self.assignments:
-            for access in (assignment.output, *assignment.accesses):
+            for access in (assignment.output, *assignment._all):
                 known = shapes.setdefault(access.tensor, len(access.indices))
                 if known != len(access.indices):
                     raise InputError(
@@ -214,30 +290,54 @@ class Einsum:
                     raise InputError(
                         f"{access} repeats an index; take the diagonal before, and name each index once"
                     )
+                late = [index for index in access.indices[1:] if index in assignment.operands]
+                if late:
+                    raise InputError(
+                        f"{access}: the number of an entry of {late[0]} is the first index of a tensor; put it first"
+                    )
             output = assignment.output
             if output.tensor in assignment.operands or output.tensor in defined:
                 raise InputError(
                     f"{output.tensor} is assigned twice or read by its own assignment in '{assignment}'"
                 )
-            read = {index for access in assignment.accesses for index in access.indices}
-            missing = [index for index in output.indices if index not in read]
+            read = {index for access in assignment._all for index in assignment.spread(access)}
+            missing = [index for index in assignment.kept if index not in read]
             if missing:
                 raise InputError(f"index {missing[0]!r} of {output} appears in no operand of '{assignment}'")
+            if assignment.pattern is not None and assignment.pattern in assignment.accesses:
+                raise InputError(
+                    f"'{assignment}' reads the values of {assignment.pattern.tensor}, so that its entries are the terms "
+                    f"anyhow; leave out 'for {assignment.pattern}'"
+                )
+            unknown = [
+                n for n in assignment.chosen.values() if n not in (*assignment.indices, *assignment.operands)
+            ]
+            if unknown:
+                raise InputError(f"'{assignment}' compares with {unknown[0]!r}, which is no index of it")
+            both = [a.tensor for a in _valued(assignment.expression) if a.tensor in assignment.chosen]
+            if both:
+                raise InputError(
+                    f"{both[0]} holds coordinates to compare with; '{assignment}' also computes with them"
+                )
             if assignment.reduction is None and assignment.reduced:
                 raise InputError(
                     f"'{assignment}' reduces {assignment.reduced[0]!r} without saying how; "
                     "write '+=' or 'max='"
                 )
             if assignment.reduction in ("argmax", "argmin") and len(assignment.reduced) != 1:
-                raise InputError(
-                    f"{assignment.reduction} reduces exactly one index, got {assignment.reduced}"
-                )
+                pattern = () if assignment.pattern is None else assignment.pattern.indices
+                if not assignment.reduced or not set(assignment.reduced) <= set(pattern):
+                    raise InputError(
+                        f"{assignment.reduction} reduces exactly one index, got {assignment.reduced}"
+                    )
             defined.add(output.tensor)
 
 
 _ASSIGNMENT = re.compile(r"^\s*([A-Za-z]\w*\s*\[[^\]]*\])\s*(\+|[a-z]+)?\s*=(?!=)(.*)$", re.DOTALL)
 LONGEST_SHOWN = 200
 _INDEX = re.compile(r"[A-Za-z]+")
+_FUNCTIONS = ("max", "min", "abs", "exp")
+_ORDERED = {ast.Lt: "lt", ast.LtE: "le"}
 _BINARY = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
 
 
@@ -250,8 +350,14 @@ def _parse_assignment(text: str) -> Assignment:
         raise InputError(f"unknown reduction {match[2]!r} in {_shown(text)}; known: +, {', '.join(MONOIDS)}")
     output = _convert(_python(match[1], text), text)
     assert isinstance(output, Access)  # NAME[...] is nothing else
+    expression, *read_for = re.split(r"\bfor\b", match[3], maxsplit=1)
     try:
-        return Assignment(output, reduction, _convert(_python(match[3], text), text))
+        pattern = _convert(_python(read_for[0], text), text) if read_for else None
+        if pattern is not None and not isinstance(pattern, Access):
+            raise InputError(
+                f"cannot read 'for {_shown(read_for[0])[1:-1]}' in einsum {_shown(text)}; expected 'for A[i,k]'"
+            )
+        return Assignment(output, reduction, _convert(_python(expression, text), text), pattern)
     except RecursionError:
         raise InputError(f"the expression of '{output} = ...' is nested too deeply to be read") from None
 
@@ -284,13 +390,26 @@ def _convert(node: ast.expr, text: str) -> Expression:
             return Call(_BINARY[type(operator)], (_convert(left, text), _convert(right, text)))
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return Call("neg", (_convert(operand, text),))
-        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in ("max", "min", "abs"):
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
             if len(arguments) == COMBINE[name].arity:
                 return Call(name, tuple(_convert(a, text) for a in arguments))
+        case ast.IfExp(test=ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.Name(id=index)])):
+            compared = _convert(left, text)
+            if isinstance(compared, Access):
+                return _choice(Call("eq", (compared, Index(index))), node, text)
+        case ast.IfExp(test=ast.Compare(left=left, ops=[operator], comparators=[right])) if (
+            type(operator) in _ORDERED
+        ):
+            condition = Call(_ORDERED[type(operator)], (_convert(left, text), _convert(right, text)))
+            return _choice(condition, node, text)
     raise InputError(
         f"cannot read {_shown(ast.unparse(node))} in einsum {_shown(text)}; expected tensors with named indices, "
-        "numbers, + - * /, max(a, b), min(a, b), abs(a)"
+        "numbers, + - * /, max(a, b), min(a, b), abs(a), exp(a), a if x < y else b, a if P[i] == k else b"
     )
+
+
+def _choice(condition: Expression, node: ast.IfExp, text: str) -> Call:
+    return Call("where", (condition, _convert(node.body, text), _convert(node.orelse, text)))
 
 
 def _accesses(expression: Expression) -> Iterator[Access]:
@@ -300,6 +419,26 @@ def _accesses(expression: Expression) -> Iterator[Access]:
         case Call(arguments=arguments):
             for argument in arguments:
                 yield from _accesses(argument)
+
+
+def _valued(expression: Expression) -> Iterator[Access]:
+    """Accesses that are computed with."""
+    match expression:
+        case Access():
+            yield expression
+        case Call(operator=operator, arguments=arguments) if operator != "eq":
+            for argument in arguments:
+                yield from _valued(argument)
+
+
+def _chosen(expression: Expression) -> Iterator[tuple[str, str]]:
+    """Operands compared with an index, and the index."""
+    match expression:
+        case Call(operator="eq", arguments=(Access(tensor=name), Index(name=index))):
+            yield name, index
+        case Call(arguments=arguments):
+            for argument in arguments:
+                yield from _chosen(argument)
 
 
 def product_of(factors: Sequence[Expression]) -> Expression:

@@ -62,8 +62,11 @@ class GeneratedKernel(Kernel):
 
     def _plans(self, workload: Workload) -> list[Plan]:
         """The plan of each part for 32-bit indices."""
+        renumbered = frozenset(workload.sparse) if self.program.apart else workload.renumbered
         return [
-            part.plan(workload.elem, sizes=workload.sizes, halves=workload.halves)
+            part.plan(
+                workload.elem, sizes=workload.sizes, halves=workload.halves, renumbered=renumbered
+            )
             for part in self.program.parts
         ]
 

@@ -102,7 +102,7 @@ class _Lowering(Accumulation):
         if isinstance(loop, Lanes):
             self.lanes(env, loop, rest)
             return
-        if loop.mode not in self.assignment.output.indices and env.accumulators is None:
+        if loop.mode not in self.assignment.kept and env.accumulators is None:
             env = replace(env, reduced_outside=True)
         leader = self.leader(env, loop)
         tile = self.schedule.tile
@@ -180,7 +180,7 @@ class _Lowering(Accumulation):
         state = env.states[name]
         level, arrays = self.plan.formats[name].levels[state.levels], self.arrays[name][state.levels]
         lo, hi = self.stored(env, name)
-        if loop.mode in self.assignment.output.indices:
+        if loop.mode in self.assignment.kept:
             env = replace(env, skips_output=True)
         if not level.unique and not self.keeps(name):
             env = replace(env, reduced_outside=True, skips_output=True)
@@ -263,7 +263,7 @@ class _Lowering(Accumulation):
             at, end = self.let("lo", lo), self.let("end", hi)
         else:
             end = self.let("end", self.range_end(env, loop))
-        is_output = loop.mode in self.assignment.output.indices
+        is_output = loop.mode in self.assignment.kept
         other = Axis(loop.mode, "inner" if loop.part == "outer" else "outer")
         if leader is None and loop.part != "whole" and other.name not in env.coordinates:
             raise ScheduleError(
@@ -274,7 +274,7 @@ class _Lowering(Accumulation):
             is_output
             and not env.reduced_outside
             and not env.shared_output
-            and not self.plan.keep_pattern
+            and not (self.plan.keep_pattern and loop.mode in self.plan.stored)
             and not self.plan.accumulate
             and self.accumulates(rest)
         )
@@ -374,7 +374,7 @@ class _Lowering(Accumulation):
 
     def placed(self, env: Env, axis: Axis, key: tuple[object, ...]) -> Env:
         """Note which accumulator a constant coordinate or a vector of lanes belongs to."""
-        if axis.mode in self.assignment.output.indices:
+        if axis.mode in self.assignment.kept:
             return replace(env, slot=(*env.slot, key))
         if key[0] == "lanes":
             return replace(env, replica=(*env.replica, key))

@@ -44,7 +44,7 @@ class MergePath(Nest, abc.ABC):
             return None
         (name, format), *_ = self.plan.formats.items()
         rows, below = format.levels[:2]
-        apart = below.unique and below.axis.mode in self.assignment.output.indices
+        apart = below.unique and below.axis.mode in self.assignment.kept
         if self.meets(rows.axis) or self.keeps(name) or apart:
             return None
         return Buffer("carries", self.plan.elem, writable=True)

@@ -20,6 +20,13 @@ def combine(monoid: Monoid, into: Sequence[Var], state: Sequence[Expr]) -> list[
     """Return the statements that fold ``state`` into the registers ``into``."""
     lanes = into[0].type.lanes
     if monoid.combine in ("argmax", "argmin"):
+        if lanes > 1:
+            value, argument = into
+            term, coordinate = ir.widen(state[0], lanes), ir.narrow(state[1], argument.type)
+            return [  # coordinates differ, so that the argument tells whether it was replaced
+                ir.Set(argument, ir.select(_better(monoid, into, (term, coordinate)), coordinate, argument)),
+                ir.Set(value, ir.select(ir.compare("eq", argument, coordinate), term, value)),
+            ]
         return [ir.If(_better(monoid, into, state), (ir.Set(into[0], state[0]), ir.Set(into[1], state[1])))]
     operator = "add" if monoid.combine == "mean" else monoid.combine
     return [
@@ -47,16 +54,17 @@ def _better(monoid: Monoid, into: Sequence[Var], state: Sequence[Expr]) -> Expr:
     term, coordinate = state
 
     def both(a: Expr, b: Expr) -> Expr:
-        return ir.Op("and", (a, b), ir.I64)
+        return ir.Op("and", (a, b), a.type)
 
     def either(a: Expr, b: Expr) -> Expr:
-        return ir.Op("or", (a, b), ir.I64)
+        return ir.Op("or", (a, b), a.type)
 
     beats = ir.compare("lt", value, term) if monoid.combine == "argmax" else ir.compare("lt", term, value)
-    valid = ir.compare("le", Const(0), coordinate)
+    zero = ir.widen(Const(0, Type(argument.type.elem)), argument.type.lanes)
+    valid = ir.compare("le", zero, coordinate)
     first_nan = both(ir.compare("ne", term, term), ir.compare("eq", value, value))
     tie = either(
         ir.compare("eq", term, value), both(ir.compare("ne", term, term), ir.compare("ne", value, value))
     )
-    earlier = either(ir.compare("lt", argument, Const(0)), ir.compare("lt", coordinate, argument))
+    earlier = either(ir.compare("lt", argument, zero), ir.compare("lt", coordinate, argument))
     return both(valid, either(either(beats, first_nan), both(tie, earlier)))

@@ -115,12 +115,12 @@ class Nest(abc.ABC):
             above.axis.mode
             for format in plan.formats.values()
             for depth, level in enumerate(format.levels)
-            if level.single and level.axis.mode in self.assignment.output.indices
+            if level.single and level.axis.mode in self.assignment.kept
             for above in format.levels[:depth]
         }
         self.diagonals = tuple(axis for axis in every if axis.part == "diagonal")
         for axis in self.diagonals:
-            if axis.mode in self.assignment.output.indices:
+            if axis.mode in self.assignment.kept:
                 self.waited_for |= {axis.mode, axis.along}
         self.elem = Type(plan.elem)
         self.block: list[Stmt] = []
@@ -137,9 +137,11 @@ class Nest(abc.ABC):
             for index, size in self.schedule.splits.items()
         }
         self.counts: dict[tuple[str, int], Var] = {}
+        self.index_elem = ir.beside(plan.elem)
         output_elem = plan.halves.get(self.assignment.output.tensor, plan.elem)
-        output_elem = "i64" if self.monoid.name in ("argmax", "argmin") else output_elem
-        self.output = Buffer("out", output_elem, writable=True)
+        self.output = Buffer(
+            "out", self.index_elem if self.assignment.argument else output_elem, writable=True
+        )
         self.work = Buffer("work", plan.elem, writable=True)
         self.arrays = {
             name: [
@@ -156,10 +158,9 @@ class Nest(abc.ABC):
             for name, format in plan.formats.items()
             for mode in format.orders
         }
-        self.values = {
-            name: Buffer(f"{name}_values", plan.halves.get(name, plan.elem))
-            for name in self.assignment.operands
-        }
+        read = dict.fromkeys(access.tensor for access in self.assignment.accesses)
+        elems = {**plan.halves, **dict.fromkeys(self.assignment.chosen, self.index_elem)}
+        self.values = {name: Buffer(f"{name}_values", elems.get(name, plan.elem)) for name in read}
         self.sources = {
             name: Buffer(f"{name}_source", plan.source_elem)
             for name in plan.formats
@@ -183,7 +184,8 @@ class Nest(abc.ABC):
             for arrays in self.arrays.get(name, ()):
                 listed.extend(arrays.values())
             listed.extend(buffer for owner, buffer in self.permutations.values() if owner == name)
-            listed.append(self.values[name])
+            if name in self.values:
+                listed.append(self.values[name])
             if name in self.sources:
                 listed.append(self.sources[name])
         if self.private or self.waits:
@@ -203,10 +205,12 @@ class Nest(abc.ABC):
 
     def output_size(self) -> Expr:
         """Number of output elements."""
-        if self.plan.keep_pattern:
-            return self.counts.setdefault(("", 0), Var("n_entries"))
+        first, *others = indices = self.assignment.output.indices
         size: Expr = Const(1)
-        for index in self.assignment.output.indices:
+        if self.plan.keep_pattern:
+            indices = tuple(others) if first in self.plan.formats else ()
+            size = self.counts.setdefault(("", 0), Var("n_entries"))
+        for index in indices:
             size = size * self.extents[index]
         return size
 
@@ -251,7 +255,7 @@ class Nest(abc.ABC):
 
     def meets(self, loop: Axis) -> bool:
         """Whether iterations of ``loop`` meet at the same output elements."""
-        if loop.mode not in self.assignment.output.indices:
+        if loop.mode not in self.assignment.kept:
             return True
         return any(
             level.axis == loop and (not level.unique or loop.part in ("slot", "diagonal"))
@@ -271,8 +275,9 @@ class Nest(abc.ABC):
         indices, extents = access.indices, extents or self.extents
         if access.tensor in self.plan.column_major:
             indices = indices[::-1]
-        position: Expr = Const(0)
-        for index in indices:
+        first, *others = indices
+        position = coordinates[first]
+        for index in others:
             position = position * extents[index] + coordinates[index]
         return position
 
@@ -404,14 +409,29 @@ class Nest(abc.ABC):
             if state.levels == len(format.levels) and state.value is None:
                 if self.plan.masked and format.padded:
                     present = ir.compare("lt", Const(0), self.sources[name][state.position])
-                    valued = replace(state, value=self.values[name][state.position])
-                    env = replace(env, states={**env.states, name: valued}, skips_output=True)
+                    valued = replace(state, value=self.stored_value(name, state.position))
+                    env = self.numbered(
+                        replace(env, states={**env.states, name: valued}, skips_output=True), name
+                    )
                     with self.scope(lambda body, present=present: If(present, body)):  # type: ignore[misc]
                         self.resolve(env, then)
                     return
-                value = self.let(f"{name.lower()}v", self.values[name][state.position])
+                value = self.let(f"{name.lower()}v", self.stored_value(name, state.position))
                 env = replace(env, states={**env.states, name: replace(state, value=value)})
+                env = self.numbered(env, name)
         then(env)
+
+    def stored_value(self, name: str, position: Expr) -> Expr:
+        """Value of an operand at a position; any where only its pattern is read."""
+        return self.values[name][position] if name in self.values else Const(1.0, self.elem)
+
+    def numbered(self, env: Env, name: str) -> Env:
+        """Bind the number of the entry of an operand that is resolved, where somebody asks for it."""
+        if name not in self.assignment.counted:
+            return env
+        position = env.states[name].position
+        number = self.sources[name][position] - 1 if name in self.sources else position
+        return replace(env, coordinates={**env.coordinates, name: self.let(f"{name.lower()}e", number)})
 
     def unrolled(self, loop: Axis) -> bool:
         """Whether the loop is unrolled completely."""

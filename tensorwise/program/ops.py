@@ -49,7 +49,8 @@ class Combine:
     """A scalar operator inside the right-hand side.
 
     ``magnitude`` evaluates the same operator on absolute values: the size of the rounding errors
-    is measured against it.
+    is measured against it. (Of a quotient, an exponential and a choice it depends on the values as well: see
+    :mod:`tensorwise.program.reference`.)
     """
 
     arity: int
@@ -66,7 +67,13 @@ COMBINE: Final[dict[str, Combine]] = {
     "min": Combine(2, np.minimum, np.maximum),
     "neg": Combine(1, np.negative, np.abs),
     "abs": Combine(1, np.abs, np.abs),
+    "exp": Combine(1, np.exp, np.exp),
+    "lt": Combine(2, np.less, np.maximum),
+    "le": Combine(2, np.less_equal, np.maximum),
+    "eq": Combine(2, np.equal, np.maximum),
+    "where": Combine(3, np.where, np.where),
 }
+"""Combine operators by name. The comparisons are conditions of ``where``, which is ``a if x < y else b``."""
 
 
 @dataclass(frozen=True)

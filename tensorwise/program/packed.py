@@ -4,7 +4,8 @@ import math
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -12,7 +13,9 @@ from tensorwise.errors import MeasurementError, ScheduleError
 from tensorwise.program.plan import Plan
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload
+from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.fibertree import Tensor
+from tensorwise.tensor.format import Format
 from tensorwise.tensor.pack import pack, source_map
 from tensorwise.tensor.partition import Part
 
@@ -20,6 +23,7 @@ ROW_COST = 1
 """A row costs about as much as this many entries, when parts are balanced."""
 WORKSPACES = ("work", "carries")
 """Buffers of partial results that a kernel writes to: its calls share them and take turns."""
+_SOURCES: Final[WeakKeyDictionary[Entries, dict[Format, np.ndarray]]] = WeakKeyDictionary()
 
 
 Kernels: TypeAlias = Sequence[Callable[[], int]]
@@ -69,7 +73,8 @@ class PackedOperands:
         self.program, self.workload, self.threads, self.part = program, workload, threads, part
         self._entries = {name: part.entries if part else e for name, e in workload.sparse.items()}
         self.tensors: dict[str, Tensor] = tensors or {
-            name: pack(entries, program.formats[name]) for name, entries in self._entries.items()
+            name: pack(entries, program.formats[name], values=name in workload.valued)
+            for name, entries in self._entries.items()
         }
         self.unreached = _unreached(workload)
         self._made: dict[str, np.ndarray] = {}
@@ -89,6 +94,7 @@ class PackedOperands:
             sizes=self.workload.sizes,
             source_elem="i64" if wide else "i32",
             halves=self.workload.halves,
+            renumbered=self.workload.renumbered if self.part is None else frozenset(self.tensors),
         )
 
     def array(self, name: str) -> np.ndarray | None:
@@ -118,14 +124,17 @@ class PackedOperands:
 
     def _source(self, operand: str) -> np.ndarray:
         """Source map of ``operand``; that of a part names the entries as the whole operand does."""
-        made = source_map(self._entries[operand], self.program.formats[operand])
+        whole, format = self.workload.sparse[operand], self.program.formats[operand]
         if self.part is None:
-            return made
-        wide = self.workload.entries.nnz >= 2**31
-        numbers = np.zeros(len(self.part.places) + 1, np.int64 if wide else np.int32)
-        numbers[1:] = self.part.places + 1
-        source: np.ndarray = numbers[made]
-        return source
+            known = _SOURCES.setdefault(whole, {})  # programs of one operand share it
+            if format not in known:
+                known[format] = _named(source_map(whole, format), whole.numbers)
+            return known[format]
+        places = self.part.places
+        return _named(
+            source_map(self._entries[operand], format),
+            places if whole.numbers is None else whole.numbers[places],
+        )
 
     def size(self, name: str) -> int:
         """Return the number behind a kernel's size."""
@@ -159,6 +168,16 @@ class PackedOperands:
         parallel = self.program.schedule.parallel
         assert parallel is not None
         return self.threads * parallel.chunk
+
+
+def _named(source: np.ndarray, numbers: np.ndarray | None) -> np.ndarray:
+    """Return a source map in which the entries have ``numbers``, instead of 0, 1, 2, ..."""
+    if numbers is None:
+        return source
+    table = np.zeros(len(numbers) + 1, source.dtype)
+    table[1:] = numbers + 1
+    renamed: np.ndarray = table[source]
+    return renamed
 
 
 def workspace_length(name: str, program: Program, workload: Workload, threads: int) -> int:
@@ -207,7 +226,7 @@ def compute(
     if _flagged(first.program, kernels, out):
         _flagged(first.program, masked(held), out)
     if first.unreached is not None:  # no entry gives these a value, and 0 is not the reduction's identity
-        np.copyto(out, 0, where=first.unreached)
+        out[first.unreached] = 0
 
 
 def _flagged(program: Program, kernels: Kernels, out: np.ndarray) -> bool:
@@ -231,12 +250,12 @@ def arranged(operand: np.ndarray, by_columns: bool) -> np.ndarray:
     return operand if flags.c_contiguous else np.ascontiguousarray(operand)
 
 
-def _unreached(workload: Workload) -> np.ndarray | None:
-    """Mask of outputs that no entry reaches, where the reduction's identity is not their value 0."""
+def _unreached(workload: Workload) -> Any:
+    """Index of the outputs that no entry reaches where their value, 0, is not the identity; None: there are none."""
     if workload.assignment.monoid.name not in ("max", "min", "prod"):
         return None
     if workload.keeps_pattern:
-        return np.ones(workload.output_shape, dtype=bool) if not workload.terms else None
+        return None if workload.terms else ...
     coordinates: dict[str, np.ndarray] = {}
     for name, entries in workload.sparse.items():
         coordinates |= dict(zip(workload.assignment.access(name).indices, entries.coordinates, strict=True))
@@ -246,7 +265,11 @@ def _unreached(workload: Workload) -> np.ndarray | None:
         reached[tuple(coordinates[i] if i in coordinates else np.zeros(1, np.int64) for i in output)] = bool(
             workload.entries.nnz
         )
-    return None if reached.all() else ~reached
+    if reached.all():
+        return None
+    if reached.size == reached.shape[0]:  # whole rows, as in most graphs
+        return np.flatnonzero(~reached)
+    return np.broadcast_to(~reached, workload.output_shape)
 
 
 def balanced_parts(tensor: Tensor, parts: int) -> np.ndarray:

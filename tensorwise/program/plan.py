@@ -25,6 +25,8 @@ class Plan:
         exact: indices whose extent is a multiple of their constant split, so that no guard is needed.
         halves: operands, and the output, that are kept in ``f16`` or ``bf16``.
         accumulate: results are added to what the output holds, which other parts of a hybrid share.
+        renumbered: sparse operands whose entries have numbers of their own (see ``Entries.numbers``), or are a part of
+            those that are numbered.
     """
 
     assignment: Assignment
@@ -39,6 +41,7 @@ class Plan:
     source_elem: str = "i32"
     halves: Mapping[str, str] = field(default_factory=dict)
     accumulate: bool = False
+    renumbered: frozenset[str] = frozenset()
 
     @property
     def padded(self) -> bool:
@@ -49,8 +52,11 @@ class Plan:
         """Whether the kernel reads the source map of ``operand``."""
         if self.masked and self.formats[operand].padded:
             return True
-        own_order = self.formats[operand].order_kept and not self.accumulate
-        return self.keep_pattern and operand == next(iter(self.formats)) and not own_order
+        own_order = (
+            self.formats[operand].order_kept and not self.accumulate and operand not in self.renumbered
+        )
+        kept = self.keep_pattern and operand == next(iter(self.formats))
+        return (kept or operand in self.assignment.counted) and not own_order
 
     @property
     def stored(self) -> frozenset[str]:
@@ -88,9 +94,11 @@ class Plan:
             and not self.assignment.monoid.single
             and tile.lanes * tile.vectors > 1
             and self.assignment.monoid.name != "mean"
+            and Axis.named(tile.loop).mode not in self.assignment.kept  # type: ignore[union-attr]
         ):
             raise ScheduleError(
-                f"{tile}: {self.assignment.monoid.name} keeps a coordinate and runs in scalars only"
+                f"{tile}: {self.assignment.monoid.name} keeps a coordinate, so that lanes have to be elements of the "
+                f"output ({', '.join(self.assignment.kept)})"
             )
         if tile and self.masked and Axis.named(tile.loop).mode in self.stored:  # type: ignore[union-attr]
             raise ScheduleError(f"{tile}: lanes over a stored index cannot be masked")

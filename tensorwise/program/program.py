@@ -129,21 +129,21 @@ class Program:
     @property
     def keeps_pattern(self) -> bool:
         """Whether the output has exactly the first sparse operand's indices."""
-        return bool(self.formats) and (
-            self.assignment.access(next(iter(self.formats))).indices == self.assignment.output.indices
-        )
+        return bool(self.formats) and self.assignment.keeps(next(iter(self.formats)))
 
     def can_multiply_padding(self) -> bool:
         """Whether padding may be multiplied along, with a NaN asking for the masked program."""
         return not self.keeps_pattern and all(
-            self.assignment.annihilated_by(name) and not self._misplaces(format)
+            self.assignment.annihilated_by(name)
+            and name not in self.assignment.counted
+            and not self._misplaces(format)
             for name, format in self.formats.items()
             if format.padded
         )
 
     def _misplaces(self, format: Format) -> bool:
         """Whether padding would be written over a result: it stands at no coordinate of its own."""
-        output = self.assignment.output.indices
+        output = self.assignment.kept
         follows = {a.mode for a in format.axes if a.part == "diagonal"}
         follows |= {axis.mode for axis in format.followed}
         return bool(follows & set(output)) and set(format.modes) <= set(output)
@@ -180,6 +180,7 @@ class Program:
         sizes: Mapping[str, int] | None = None,
         source_elem: str = "i32",
         halves: Mapping[str, str] | None = None,
+        renumbered: frozenset[str] = frozenset(),
     ) -> Plan:
         """Return all that lowering needs; that of a hybrid is in its parts.
 
@@ -189,6 +190,7 @@ class Program:
             sizes: extents, which tell where a guard at the end of a constant split is not needed.
             source_elem: element type of source maps.
             halves: operands and output that are kept in ``f16`` or ``bf16`` (see ``Workload.halves``).
+            renumbered: sparse operands whose entries have numbers of their own (see ``Workload.renumbered``).
         """
         widths = {
             name: (
@@ -223,6 +225,7 @@ class Program:
         return Plan(
             self.assignment, self.formats, widths, schedule, elem, columns,  # type: ignore[arg-type]
             self.keeps_pattern, masked and self._padded, exact, source_elem, halves or {}, self.accumulate,
+            renumbered,
         )  # fmt: skip
 
     def lowered(self, elem: str = "f32") -> ir.Kernel:
@@ -338,7 +341,7 @@ class PlanKey:
         self.key = (
             str(plan.assignment), formats, tuple(sorted(plan.widths.items())), tuple(sorted(splits.items())),
             tuple(rest), plan.elem, plan.column_major, plan.keep_pattern, plan.masked, plan.exact,
-            plan.source_elem, tuple(sorted(plan.halves.items())), plan.accumulate,
+            plan.source_elem, tuple(sorted(plan.halves.items())), plan.accumulate, plan.renumbered,
         )  # fmt: skip
 
     def __hash__(self) -> int:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tensorwise.program.einsum import Access, Assignment, Call, Constant, Expression
+from tensorwise.program.einsum import Access, Assignment, Call, Constant, Expression, Index
 from tensorwise.program.ops import COMBINE
 from tensorwise.tensor.elements import is_float, is_half, limits
 from tensorwise.tensor.entries import Entries
@@ -105,14 +105,16 @@ def reference(
         chunk_terms: terms evaluated at a time, which bounds the memory used.
     """
     factors = len(assignment.accesses)
-    wide = any(entries.dtype == np.float64 for entries in sparse.values())
+    wide = any(dtype == np.float64 for dtype in _computed_with(assignment, sparse, dense))
     coordinates, values, entry = _join(assignment, sparse)
     count = len(next(iter(values.values()))) if values else 1
     free = [index for index in assignment.indices if index not in coordinates]
+    coordinates |= {name: entry[name] for name in assignment.counted}
     free_shape = tuple(sizes[index] for index in free)
     free_size = int(np.prod(free_shape, dtype=np.int64))
     if keep_pattern:
         out_sparse, rows = [], next(iter(sparse.values())).nnz
+        first = next(iter(sparse))
     else:
         out_sparse = [index for index in assignment.output.indices if index in coordinates]
         rows = int(np.prod([sizes[i] for i in out_sparse], dtype=np.int64))
@@ -137,7 +139,7 @@ def reference(
                 assignment.expression, bound, values, part, free, dense, stop - start, free_shape
             )
         if keep_pattern:
-            target = entry[part]
+            target = entry[first][part]
         else:
             target = np.zeros(stop - start, dtype=np.int64)
             for index in out_sparse:
@@ -168,13 +170,20 @@ def reference(
     else:
         value = np.where(terms == 0, 0.0, value)
     arrays = [value, magnitude, terms]
-    if not keep_pattern:
-        have = [*out_sparse, *(free[p] for p in out_free)]
+    if not keep_pattern or out_free:
+        have = [*([first] if keep_pattern else out_sparse), *(free[p] for p in out_free)]
         order = [have.index(index) for index in assignment.output.indices]
-        shape = tuple(sizes[index] for index in have)
+        shape = tuple(rows if keep_pattern and index == first else sizes[index] for index in have)
         arrays = [array.reshape(shape).transpose(order) for array in arrays]
     finite = all_finite([*(entries.values for entries in sparse.values()), *dense.values()])
     return Reference(arrays[0], arrays[1], arrays[2], factors, finite)
+
+
+def _computed_with(
+    assignment: Assignment, sparse: Mapping[str, Entries], dense: Mapping[str, np.ndarray]
+) -> list[np.dtype]:
+    """dtypes of the operands whose values are read."""
+    return [(sparse[a.tensor] if a.tensor in sparse else dense[a.tensor]).dtype for a in assignment.accesses]
 
 
 def all_finite(operands: Iterable[np.ndarray]) -> bool:
@@ -184,14 +193,16 @@ def all_finite(operands: Iterable[np.ndarray]) -> bool:
 
 def _join(
     assignment: Assignment, sparse: Mapping[str, Entries]
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
-    """Return coordinates by index, values by operand and entry of the first operand, where all have entries."""
-    entry = np.arange(next(iter(sparse.values())).nnz)
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return coordinates by index, values and numbers of the entries by operand, where all have entries."""
+    entry: dict[str, np.ndarray] = {}
     coordinates: dict[str, np.ndarray] = {}
     values: dict[str, np.ndarray] = {}
     for name, entries in sparse.items():
         own = dict(zip(assignment.access(name).indices, entries.coordinates, strict=True))
+        numbers = np.arange(entries.nnz) if entries.numbers is None else entries.numbers.astype(np.int64)
         if not values:
+            entry[name] = numbers
             coordinates = {index: array.astype(np.int64) for index, array in own.items()}
             values[name] = entries.values.astype(np.float64)
             continue
@@ -202,7 +213,7 @@ def _join(
         for index in shared:
             keep &= coordinates[index][pairs_left] == own[index][pairs_right]
         a, b = pairs_left[keep], pairs_right[keep]
-        entry = entry[a]
+        entry = {other: array[a] for other, array in entry.items()} | {name: numbers[b]}
         coordinates = {index: array[a] for index, array in coordinates.items()} | {
             index: array[b].astype(np.int64) for index, array in own.items()
         }
@@ -244,6 +255,20 @@ def _evaluate(
             gathered = dense[name][tuple(selector)].astype(np.float64)
             full = np.broadcast_to(gathered, (count, *free_shape))
             return full, np.abs(full)
+        case Index(name=name):
+            shape = [1] * (1 + len(free))
+            if name in bound:
+                numbers, shape[0] = bound[name], -1
+            else:
+                numbers, shape[1 + free.index(name)] = np.arange(free_shape[free.index(name)]), -1
+            full = np.broadcast_to(numbers.reshape(shape), (count, *free_shape))
+            return full, np.abs(full)
+        case Call(operator="where", arguments=(Call(operator=compared, arguments=sides), *choices)):
+            args = (bound, values, part, free, dense, count, free_shape)
+            left, right = (_evaluate(side, *args)[0] for side in sides)
+            holds = COMBINE[compared].evaluate(left, right)
+            chosen, other = (_evaluate(choice, *args) for choice in choices)
+            return np.where(holds, chosen[0], other[0]), np.where(holds, chosen[1], other[1])
         case Call(operator=operator, arguments=arguments):
             parts = [_evaluate(a, bound, values, part, free, dense, count, free_shape) for a in arguments]
             rule = COMBINE[operator]
@@ -251,7 +276,10 @@ def _evaluate(
             if operator == "div":  # the divisor's error counts relative to its value
                 ratio = parts[1][1] / np.abs(parts[1][0])
                 size = size * np.where(np.isfinite(ratio), ratio, 1.0) ** 2
-            return rule.evaluate(*(p[0] for p in parts)), size
+            value = rule.evaluate(*(p[0] for p in parts))
+            if operator == "exp":  # errors of the exponent count in relation to the power
+                size = value * (1 + parts[0][1])
+            return value, size
     raise TypeError(expression)
 
 
@@ -293,7 +321,8 @@ def _argument(
     best: _Extreme,
 ) -> None:
     """Fold terms of shape (count, free extents) into the running extremes."""
-    (index,) = assignment.reduced
+    index = assignment.argument
+    assert index is not None
     for row, place in enumerate(target):
         if index not in free:
             best.fold(place, term[row], size[row], float(bound[index][row]))

@@ -36,8 +36,23 @@ class Workload:
     dtypes: Mapping[str, np.dtype] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise InputError where dtypes do not go together, or a tensor that is read twice cannot be the same
-        tensor both times."""
+        """Raise InputError where dtypes do not go together, an index is no sparse operand or has too many coordinates, or
+        a tensor that is read twice cannot be the same tensor both times."""
+        strange = [name for name in self.assignment.numbered if name not in self.sparse]
+        if strange:
+            raise InputError(
+                f"'{self.assignment}' uses {strange[0]} as an index, so that it has to be a sparse operand"
+            )
+        output = self.assignment.output
+        if output.indices[0] in self.sparse and not self.keeps_pattern:
+            raise InputError(f"{output} has the entries of {output.indices[0]}; name that operand first")
+        counted = [*self.assignment.chosen.values(), *filter(None, [self.assignment.argument])]
+        large = [index for index in counted if self._extent(index) > np.iinfo(self.index_dtype).max]
+        if large:
+            raise InputError(
+                f"{large[0]} has {self._extent(large[0])} coordinates or entries, more than {self.index_dtype} counts, "
+                f"which is used beside {self.dtype}; compute in float64"
+            )
         if len({dtype == np.float64 for dtype in self._dtypes.values()}) > 1:
             raise InputError(
                 f"the operands are {_listed(self._dtypes)}: float64 goes with float64 only, while float32, float16 and "
@@ -52,10 +67,10 @@ class Workload:
                     f"sparse operand {access.tensor} is read as {first} and as {access}; "
                     "give it a second time under another name"
                 )
-            if [self.sizes[i] for i in access.indices] != [self.sizes[i] for i in first.indices]:
+            if [self._extent(i) for i in access.indices] != [self._extent(i) for i in first.indices]:
                 raise InputError(
                     f"{first} and {access} are the same tensor, but its extents would be "
-                    f"{self.shape(access.tensor)} and {tuple(self.sizes[i] for i in access.indices)}"
+                    f"{self.shape(access.tensor)} and {tuple(self._extent(i) for i in access.indices)}"
                 )
 
     @cached_property
@@ -71,7 +86,8 @@ class Workload:
     @property
     def dtype(self) -> np.dtype:
         """float32 or float64: what is computed in, and what operands are unless they are halves."""
-        return np.dtype(np.float64 if self.entries.dtype == np.float64 else np.float32)
+        kinds = self._dtypes.values() or (self.entries.dtype,)
+        return np.dtype(np.float64 if np.float64 in kinds else np.float32)
 
     @property
     def elem(self) -> str:
@@ -79,20 +95,34 @@ class Workload:
         return ELEMS[self.dtype.name]
 
     def dtype_of(self, operand: str) -> np.dtype:
-        """dtype of an operand: float16, bfloat16, float32 or float64."""
+        """dtype of an operand: float16, bfloat16, float32 or float64; of one that is compared with, ``index_dtype``."""
         if operand in self.sparse:
             return self.sparse[operand].dtype
+        if operand in self.assignment.chosen:
+            return self.index_dtype
         return self.dtypes.get(operand, self.entries.dtype)
 
     @cached_property
     def _dtypes(self) -> dict[str, np.dtype]:
-        """dtype of every operand."""
-        return {name: self.dtype_of(name) for name in self.einsum.operands}
+        """dtype of every operand that is computed with."""
+        names = dict.fromkeys(access.tensor for access in self.assignment.accesses)
+        return {name: self.dtype_of(name) for name in names if name not in self.assignment.chosen}
+
+    @property
+    def index_dtype(self) -> np.dtype:
+        """int32 beside float32, int64 beside float64: what coordinates are where they are chosen and compared, so that
+        vectors of both have equally many lanes."""
+        return np.dtype(np.int64 if self.dtype == np.float64 else np.int32)
+
+    @property
+    def valued(self) -> frozenset[str]:
+        """Sparse operands whose values are read."""
+        return frozenset(self.sparse) & frozenset(self._dtypes)
 
     @cached_property
     def value_dtype(self) -> np.dtype:
         """dtype of the values that come out: the operands' where they share one, else float32."""
-        kinds = set(self._dtypes.values())
+        kinds = set(self._dtypes.values()) or {self.entries.dtype}
         return kinds.pop() if len(kinds) == 1 else np.dtype(np.float32)
 
     @property
@@ -105,6 +135,11 @@ class Workload:
         """Tensors kept in 16 bits, the output among them -> ``f16`` or ``bf16``."""
         kinds = {**self._dtypes, self.assignment.output.tensor: self.output_dtype}
         return {name: ELEMS[dtype.name] for name, dtype in kinds.items() if is_half(dtype)}
+
+    @property
+    def renumbered(self) -> frozenset[str]:
+        """Sparse operands whose entries have numbers of their own (see ``Entries.numbers``)."""
+        return frozenset(name for name, entries in self.sparse.items() if entries.numbers is not None)
 
     @property
     def dense(self) -> tuple[str, ...]:
@@ -121,26 +156,26 @@ class Workload:
 
     @property
     def keeps_pattern(self) -> bool:
-        """Whether the output has exactly the sparse operand's indices and is stored in its pattern."""
-        first = self.assignment.access(next(iter(self.sparse)))
-        return self.assignment.output.indices == first.indices
+        """Whether the output has an element, or several side by side, for each entry of the first sparse operand."""
+        return self.assignment.keeps(next(iter(self.sparse)))
 
     @property
     def output_shape(self) -> tuple[int, ...]:
         """Shape of the output: one value an entry when the pattern is kept, else by index."""
-        if self.keeps_pattern:
+        output = self.assignment.output
+        if self.keeps_pattern and output.indices[0] not in self.sparse:
             return (self.entries.nnz,)
-        return tuple(self.sizes[index] for index in self.assignment.output.indices)
+        return self.shape(output.tensor)
 
     @property
     def output_dtype(self) -> np.dtype:
-        """dtype of the output: int64 for coordinates (argmax, argmin), else ``value_dtype``."""
-        arguments = self.assignment.reduction in ("argmax", "argmin")
-        return np.dtype(np.int64) if arguments else self.value_dtype
+        """dtype of the output: ``index_dtype`` for coordinates and entries (argmax, argmin), else ``value_dtype``."""
+        return self.index_dtype if self.assignment.argument else self.value_dtype
 
     def shape(self, tensor: str) -> tuple[int, ...]:
         """Shape of an operand or of the (dense) output."""
-        return tuple(self.sizes[index] for index in self.assignment.access(tensor).indices)
+        indices = self.assignment.access(tensor).indices
+        return tuple(self._extent(index) for index in indices)
 
     @property
     def terms(self) -> int:
@@ -152,12 +187,13 @@ class Workload:
     @property
     def flops(self) -> int:
         """Floating-point operations: one per combine operator and one reduction, for each term."""
-        return self.terms * len(self.assignment.accesses)
+        return self.terms * max(1, len(self.assignment.accesses))
 
     @property
     def compulsory_bytes(self) -> int:
         """Bytes that any implementation moves: each operand read once, the output written once."""
-        moved = sum(e.nnz * (e.dtype.itemsize + 4) for e in self.sparse.values())
+        values = [e.dtype.itemsize if name in self.valued else 0 for name, e in self.sparse.items()]
+        moved = sum(e.nnz * (size + 4) for e, size in zip(self.sparse.values(), values))
         shapes = [(self.shape(name), self.dtype_of(name)) for name in self.dense]
         for shape, dtype in [*shapes, (self.output_shape, self.output_dtype)]:
             moved += dtype.itemsize * int(np.prod(shape, dtype=object))
@@ -167,10 +203,18 @@ class Workload:
         """Draw dense operands in [-1, 1) in the layout that a call prefers (see ``column_major``)."""
         drawn = []
         for name in self.dense:
-            array = rng.random(self.shape(name), dtype=self.dtype.type) * 2 - 1
-            array = array.astype(self.dtype_of(name), copy=False)
+            if name in self.assignment.chosen:
+                most = self._extent(self.assignment.chosen[name])
+                array = rng.integers(-1, most, size=self.shape(name), dtype=self.index_dtype)
+            else:
+                array = rng.random(self.shape(name), dtype=self.dtype.type) * 2 - 1
+                array = array.astype(self.dtype_of(name), copy=False)
             drawn.append(np.asfortranarray(array) if self.column_major(name) else array)
         return drawn
+
+    def _extent(self, index: str) -> int:
+        """Number of coordinates of an index, or of entries."""
+        return self.sparse[index].nnz if index in self.sparse else self.sizes[index]
 
     def column_major(self, tensor: str) -> bool:
         """Whether operand ``tensor`` is expected with its first index contiguous (see ``Assignment.column_major``).

@@ -194,9 +194,11 @@ def summed_apart(config: Earlier, workload: Workload) -> str | None:
     inside = order[first:]
     stays = [
         access for access in assignment.accesses
-        if (set(inside).isdisjoint(stored_loops(config)) if access == sparse else index not in access.indices)
+        if (
+            set(inside).isdisjoint(stored_loops(config)) if access == sparse else index not in assignment.spread(access)
+        )
     ]  # fmt: skip
-    kept = any(loop[:-1] in assignment.output.indices for loop in inside)
+    kept = any(loop[:-1] in assignment.kept for loop in inside)
     if not stays or len(stays) == len(assignment.accesses) or kept or config["parallel"] in inside:
         return None
     own = stored_loops(config)

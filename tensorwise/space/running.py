@@ -172,7 +172,7 @@ def _reduction_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None
     parallel, layout, stored = str(earlier["parallel"]), earlier["layout"], operand(w).indices
     if parallel == "none":
         return None
-    reduced = parallel[:-1] not in w.assignment.output.indices
+    reduced = parallel[:-1] not in w.assignment.kept
     # Different iterations over slots, diagonals or a list meet the same coordinates.
     repeated = (layout in ("slots", "diagonals") and parallel == f"{stored[-1]}1") or (
         layout == "list" and parallel[:-1] in stored
@@ -197,9 +197,11 @@ def _dense_indices(w: Workload) -> list[str]:
 
 
 def _tile_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...]:
-    if not w.assignment.monoid.single:
-        return ("none",)
-    return ("none", *(loop for loop in nest(earlier) if _runs_in_lanes(loop, earlier, w)))
+    able = [loop for loop in nest(earlier) if _runs_in_lanes(loop, earlier, w)]
+    if not w.assignment.monoid.single:  # a state has several registers, which are kept apart for each output
+        kept = [index for index in _dense_indices(w) if index in w.assignment.kept]
+        able = [loop for loop in able if loop[:-1] in kept]
+    return ("none", *able)
 
 
 def _runs_in_lanes(loop: str, earlier: Earlier, w: Workload) -> bool:
@@ -214,7 +216,7 @@ def _runs_in_lanes(loop: str, earlier: Earlier, w: Workload) -> bool:
         return True
     if layout == "list":
         return False
-    if layout != "coordinates" and sparse.indices[-1] in assignment.output.indices:
+    if layout != "coordinates" and sparse.indices[-1] in assignment.kept:
         return False  # lanes that are padding would have no place of their own in the output
     if compressed(earlier, loop):
         # Strips along a compressed level gather; it has to be the last one and the innermost loop.
@@ -228,6 +230,8 @@ def _runs_in_lanes(loop: str, earlier: Earlier, w: Workload) -> bool:
 def _default_tile(earlier: Earlier, w: Workload) -> Value:
     """The innermost loop over a dense-only index, else the innermost loop: gathered loads beat scalar ones."""
     order, dense = nest(earlier), _dense_indices(w)
+    if not w.assignment.monoid.single:
+        return _tile_domain(earlier, w)[-1]
     if dense:
         return [loop for loop in order if loop[:-1] in dense][-1]
     if earlier["layout"] in ("slots", "diagonals"):
@@ -246,7 +250,7 @@ def _default_vectors(earlier: Earlier, w: Workload) -> Value:
     """As many registers as the output tile fills, up to half of those that AVX2 has; one where it gathers."""
     if gathers(earlier):
         return 1
-    if _tiled(earlier) not in w.assignment.output.indices:
+    if _tiled(earlier) not in w.assignment.kept:
         return 1 if _sums_little(earlier, w) else 4 if _tiled(earlier) in _dense_indices(w) else 2
     return max(1, min(8, tile_extent(earlier, w) * w.dtype.itemsize // VECTOR_BYTES[1]))
 
@@ -309,7 +313,7 @@ def _prefetch_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
 
 def _default_prefetch(earlier: Earlier, w: Workload) -> Value:
     """Prefetch rows of an operand that does not stay in a core's own cache; one that does only pays for it."""
-    in_registers = _tiled(earlier) in w.assignment.output.indices
+    in_registers = _tiled(earlier) in w.assignment.kept
     if _prefetch_domain(earlier, w) is None:
         return 0
     if not in_registers:

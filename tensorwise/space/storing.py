@@ -110,7 +110,7 @@ def _reductions_inside(assignment: Assignment) -> tuple[tuple[str, str], ...]:
     """Pairs (loop of the output, reduced loop) where partial results cannot wait in memory."""
     if assignment.monoid.single:
         return ()
-    kept, reduced = loops_of(assignment.output.indices), loops_of(assignment.reduced)
+    kept, reduced = loops_of(assignment.kept), loops_of(assignment.reduced)
     return tuple((outer, inner) for outer in kept for inner in reduced)
 
 
@@ -130,7 +130,7 @@ def _split_domain(index: str, stored: tuple[str, ...]) -> Narrow:
 
 def _default_order(earlier: Earlier, w: Workload) -> Value:
     """Stored loops as they are stored; dense output loops just outside the reduced ones, reduced dense ones last."""
-    stored, output = operand(w).indices, w.assignment.output.indices
+    stored, output = operand(w).indices, w.assignment.kept
     free = [index for index in w.assignment.indices if index not in stored]
     order = (
         *(index for index in stored if index in output),

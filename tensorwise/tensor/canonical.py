@@ -204,7 +204,7 @@ def row_major(
     coords = tuple(coordinates)
     ordered, equal = _compare_neighbours(coords)
     if not ordered:
-        order = _stable_order(shape, coords)
+        order = stable_order(shape, coords)
         coords = tuple(array[order] for array in coords)
         values = values[order]
         _, equal = _compare_neighbours(coords)
@@ -230,7 +230,7 @@ def _compare_neighbours(coords: Sequence[np.ndarray]) -> tuple[bool, np.ndarray]
     return True, equal
 
 
-def _stable_order(shape: Sequence[int], coords: Sequence[np.ndarray]) -> np.ndarray:
+def stable_order(shape: Sequence[int], coords: Sequence[np.ndarray]) -> np.ndarray:
     """Permutation (nnz,) that sorts row-major and keeps the order of duplicates.
 
     As many trailing modes as fit are packed into one 63-bit key above the entry's number, so that NumPy's

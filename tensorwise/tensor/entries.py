@@ -50,18 +50,20 @@ class Entries:
         pointers: row pointers (rows + 1,) of a matrix, int32 if nnz < 2**31 else int64. None for other
             orders, and for matrices of far more rows than entries (rows > 32 nnz + 2**20); `row_pointers`
             makes them on demand.
+        numbers: (nnz,) of `coordinate_dtype`: where a tensor with a row an entry has that of each entry; None: they are
+            numbered as they stand. Neither values nor costs depend on it.
     """
 
     shape: tuple[int, ...]
     coordinates: tuple[np.ndarray, ...]
     values: np.ndarray
     pointers: np.ndarray | None = None
+    numbers: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        for array in (*self.coordinates, self.values):
-            array.setflags(write=False)
-        if self.pointers is not None:
-            self.pointers.setflags(write=False)
+        for array in (*self.coordinates, self.values, self.pointers, self.numbers):
+            if array is not None:
+                array.setflags(write=False)
 
     @property
     def order(self) -> int:

@@ -49,15 +49,20 @@ class _Structure:
     permutations: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
-def pack(entries: Entries, format: Format) -> Tensor:
+def pack(entries: Entries, format: Format, values: bool = True) -> Tensor:
     """Return ``entries`` stored in ``format``; mode m of the entries is ``format.modes[m]``.
+
+    Without ``values`` only the pattern is stored: all values are one zero, which takes no memory.
 
     Raises FormatError, before allocating, where the values or the pointers of a level would
     outnumber the entries more than ``MOST_FILL`` times.
     """
     structure = _structure(entries, format)
-    values = _placed(entries, format, structure, entries.values, entries.dtype)
-    return Tensor(format, entries.shape, structure.arrays, structure.counts, values, structure.permutations)
+    if values:
+        placed = _placed(entries, format, structure, entries.values, entries.dtype)
+    else:
+        placed = np.broadcast_to(np.zeros((), entries.dtype), structure.counts[-1])
+    return Tensor(format, entries.shape, structure.arrays, structure.counts, placed, structure.permutations)
 
 
 def source_map(entries: Entries, format: Format) -> np.ndarray:

@@ -324,6 +324,7 @@ def _write_bundle(texts: dict[str, str], directory: Path) -> Path:
                 widths[f"F{bits}"] = max(widths[f"F{bits}"], int(lanes or 1))
     widths["F32"] = max(widths["F32"], widths["F16"])  # what vectors of halves become
     parts = [f"#define TW_{name}_LANES {lanes}\n" for name, lanes in widths.items()]
+    parts.append(f"#define TW_EXP {int(any('tw_fexp_' in text for text in texts.values()))}\n")
     parts.append(PRELUDE)
     for key, text in texts.items():
         parts.append(f'\n#line 1 "tw_{key}.c"\n{text.replace("TW_SYMBOL", f"tw_{key}")}\n')

@@ -1,12 +1,14 @@
 /* What every generated kernel may use. Parsed once a compiled file, so it stays lean: no intrinsics
  * header (135 ms a compile), only vector types that gcc and clang share. TW_F32_LANES and TW_F64_LANES, set
- * before, limit the widths that are declared (the cache sets them to what the kernels name; 0 is none).
+ * before, limit the widths that are declared (the cache sets them to what the kernels name; 0 is none), and TW_EXP
+ * says that exponentials are needed.
  *
  * T is f32 or f64, N is 2, 4, 8 or 16 lanes, I is i32 (beside f32) or i64 (beside f64):
  *   tw_TxN, tw_IxN          vectors, aligned to their size        tw_TxNu, tw_IxNu   the same, at any address
  *   tw_load_TxN(p)  tw_store_TxN(p, v)  tw_splat_TxN(s)           tw_select_TxN(mask, a, b)   mask: lanes 0 or -1
  *   tw_gather_TxN_K(base, index)                                  lane l is base[index[l]]   K: i32, u16 or i64
  *   tw_fmin_TxN(a, b)  tw_fmax_TxN(a, b)                          by lane, NaN propagates
+ *   tw_fexp_T(x)  tw_fexp_TxN(v)                                  within 2 units in the last place (where TW_EXP is set)
  *   tw_fold_add_TxN(v)  _mul_  _min_  _max_                       all lanes to one value, as a tree of halves
  *   tw_folds_add_TxN(a, b, c, d)                                  lane l: all lanes of the l-th vector added (N from 4)
  *   tw_fold_nan_TxN(v)                                            not 0 where a lane is NaN
@@ -84,6 +86,36 @@ TW_SEARCH(u16, uint16_t)
 TW_SCALAR(f32, float, uint32_t)
 TW_SCALAR(f64, double, uint64_t)
 
+/* ---- the exponential ----
+ * x = n ln 2 + r, |r| <= ln 2 / 2: a polynomial of r times 2^n, in two factors, since n may lie outside the exponents.
+ * Adding 1.5 times 2^23 (2^52) rounds to an integer and leaves it in the lowest bits. V is C or a vector, I its bits. */
+#if TW_EXP
+#define TW_EXP_OF(S, V, I, BITS, BIAS, LOW, HIGH, MAGIC, LOG2E, LN2_HIGH, LN2_LOW, POLYNOMIAL)     \
+    TW_INLINE V tw_fexp_##S(V x)                                                                   \
+    {                                                                                              \
+        typedef union { V value; I bits; } both;                                                   \
+        x = tw_fmax_##S(tw_fmin_##S(x, (V){0} + HIGH), (V){0} + LOW);                              \
+        const both rounded = {x * LOG2E + MAGIC}, magic = {(V){0} + MAGIC};                        \
+        const I n = rounded.bits - magic.bits, half = n >> 1;                                      \
+        const V k = rounded.value - MAGIC, r = (x - k * LN2_HIGH) - k * LN2_LOW;                   \
+        const both first = {.bits = ((half + BIAS) & (2 * BIAS + 1)) << BITS};                     \
+        const both second = {.bits = ((n - half + BIAS) & (2 * BIAS + 1)) << BITS};                \
+        return (POLYNOMIAL) * first.value * second.value;                                          \
+    }
+#define TW_EXP_OF_f32(S, V, I)                                                                     \
+    TW_EXP_OF(S, V, I, 23, 127, -104.0f, 89.0f, 12582912.0f, 1.44269504f, 0.693359375f, -2.12194440e-4f, \
+              1 + r * (1 + r * (1.0f / 2 + r * (1.0f / 6 + r * (1.0f / 24 + r * (1.0f / 120 +      \
+              r * (1.0f / 720 + r * (1.0f / 5040))))))))
+#define TW_EXP_OF_f64(S, V, I)                                                                     \
+    TW_EXP_OF(S, V, I, 52, 1023, -746.0, 710.0, 6755399441055744.0, 1.4426950408889634, 0x1.62e42fee00000p-1, \
+              0x1.a39ef35793c76p-33,                                                               \
+              1 + r * (1 + r * (1.0 / 2 + r * (1.0 / 6 + r * (1.0 / 24 + r * (1.0 / 120 + r * (1.0 / 720 + \
+              r * (1.0 / 5040 + r * (1.0 / 40320 + r * (1.0 / 362880 + r * (1.0 / 3628800 + r * (1.0 / 39916800 + \
+              r * (1.0 / 479001600 + r * (1.0 / 6227020800))))))))))))))
+TW_EXP_OF_f32(f32, float, int32_t)
+TW_EXP_OF_f64(f64, double, int64_t)
+#endif
+
 /* ---- vectors ---- */
 #ifndef TW_F32_LANES
 #define TW_F32_LANES 16
@@ -135,7 +167,17 @@ typedef uint64_t __attribute__((may_alias, aligned(2))) tw_word64;
     TW_INLINE tw_##T##x##N tw_fmax_##T##x##N(tw_##T##x##N a, tw_##T##x##N b)                       \
     {                                                                                              \
         return tw_select_##T##x##N((a > b) | (a != a), a, b);                                      \
-    }
+    }                                                                                              \
+    TW_INLINE tw_##I##x##N tw_select_##I##x##N(tw_##I##x##N mask, tw_##I##x##N a, tw_##I##x##N b)  \
+    {                                                                                              \
+        return (mask & a) | (~mask & b);                                                           \
+    }                                                                                              \
+    TW_EXP_VECTOR(T, C, I, K, N)
+#if TW_EXP
+#define TW_EXP_VECTOR(T, C, I, K, N) TW_EXP_OF_##T(T##x##N, tw_##T##x##N, tw_##I##x##N)
+#else
+#define TW_EXP_VECTOR(T, C, I, K, N)
+#endif
 #define TW_FOLD(T, C, N, H, name, expression)                                                      \
     TW_INLINE C tw_fold_##name##_##T##x##N(tw_##T##x##N v)                                         \
     {                                                                                              \

@@ -3,7 +3,7 @@ typedef struct { void *const *buffers; const int64_t *sizes; } TW_SYMBOL_body0_c
 static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t thread)
 {
     const TW_SYMBOL_body0_context *const given_ = (const TW_SYMBOL_body0_context *)context_;
-    int64_t *restrict const out = (int64_t *)given_->buffers[2];
+    int32_t *restrict const out = (int32_t *)given_->buffers[2];
     const int32_t *restrict const A1_pos = (const int32_t *)given_->buffers[3];
     const int32_t *restrict const A1_crd = (const int32_t *)given_->buffers[4];
     const float *restrict const A_values = (const float *)given_->buffers[5];
@@ -21,13 +21,13 @@ static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t th
                     argument = k;
                 }
             }
-            out[((i * N_j) + j)] = argument;
+            out[((i * N_j) + j)] = (int32_t)argument;
         }
     }
 }
 int TW_SYMBOL(void *const *buffers, const int64_t *sizes)
 {
-    int64_t *restrict const out = (int64_t *)buffers[2];
+    int32_t *restrict const out = (int32_t *)buffers[2];
     const int32_t *restrict const A1_pos = (const int32_t *)buffers[3];
     const int32_t *restrict const A1_crd = (const int32_t *)buffers[4];
     const float *restrict const A_values = (const float *)buffers[5];

@@ -75,6 +75,21 @@ PROGRAMS = {
         "C[i,j] max= A[i,k] * B[k,j]", "(i,k) -> U(i) C(k)", "reorder(i,j,k) parallel(i,balanced,4) tile(j,2x8)"
     ),
     "argmax": Golden("C[i,j] argmax= A[i,k] * B[k,j]", "(i,k) -> U(i) C(k)", "reorder(i,j,k) parallel(i)"),
+    "argmax_lanes": Golden(
+        "P[i,j] argmax= B[k,j] for A[i,k]", "(i,k) -> U(i) C(k)", "reorder(i,j,k) parallel(i,balanced,4) tile(j,2x8)"
+    ),
+    "gspmm_chosen": Golden(
+        "G[k,j] += D[i,j] if P[i,j] == A else 0 for A[i,k]", "(i,k) -> U(k) C(i)",
+        "reorder(k,j,i) parallel(k,balanced,4) tile(j,2x8)",
+    ),
+    "gsddmm_heads": Golden(
+        "C[A,h] += Q[i,h,d] * K[k,h,d] for A[i,k]", "(i,k) -> U(i) C(k)",
+        "reorder(i,k,h,d) parallel(i,balanced,4) tile(d,2x8)",
+    ),
+    "attention": Golden(
+        "C[i,h,d] += exp(S[A,h] - M[i,h]) / Z[i,h] * X[k,h,d] for A[i,k]", "(i,k) -> U(i) C(k)",
+        "reorder(i,h,d,k) parallel(i,balanced,4) tile(d,2x8)", "f64",
+    ),
     "spmv_discordant": Golden(NAMED["spmv"], "(i,k) -> U(i) C(k)", "reorder(k,i)"),
     "spmm_bf16": Golden(
         NAMED["spmm"], "(i,k) -> U(i) C(k)", "reorder(i,j,k) parallel(i,balanced,4) tile(j,4x8) prefetch(B,8)",

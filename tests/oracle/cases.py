@@ -60,6 +60,22 @@ EINSUMS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("inner-sparse", "C[i] += A[i,k] * S[i,k]", ("A", "S")),
     ("sparse-sparse", "C[i,j] += A[i,k] * S[k,j]", ("A", "S")),
     ("columns", "C[j] += A[i,k] * B[k,j]", ("A",)),
+    ("copy-max", "C[i,j] max= B[k,j] for A[i,k]", ("A",)),
+    ("copy-mean", "C[i,j] mean= B[k,j] for A[i,k]", ("A",)),
+    ("degrees", "C[i] += 1 for A[i,k]", ("A",)),
+    ("copy-argmax", "P[i,j] argmax= B[k,j] for A[i,k]", ("A",)),
+    ("edges-argmin", "P[i,j] argmin= B[k,j] - E[A,j] for A[i,k]", ("A",)),
+    ("heads", "C[i,h,j] += E[A,h] * B[k,h,j] for A[i,k]", ("A",)),
+    ("edges-prod", "C[k,j] prod= D[i] / E[A,j] for A[i,k]", ("A",)),
+    ("dot-heads", "C[A,h] += Q[i,h,d] * K[k,h,d] for A[i,k]", ("A",)),
+    ("to-edges", "C[A,j] = Q[i,j] - K[k,j] for A[i,k]", ("A",)),
+    ("numbered-values", "C[k] += A[i,k] * E[A]", ("A",)),
+    ("chosen", "G[k,j] += D[i,j] if P[i,j] == A else 0 for A[i,k]", ("A",)),
+    ("chosen-edges", "G[A,j] = D[i,j] * B[k,j] if P[i,j] == k else 0 for A[i,k]", ("A",)),
+    ("attention", "C[i,h,j] += exp(min(U[i,h] + V[k,h], 3)) / Z[i,h] * X[k,h,j] for A[i,k]", ("A",)),
+    ("leaky", "C[A,h] = U[i,h] if V[k,h] < 0 else 0.2 * U[i,h] for A[i,k]", ("A",)),
+    ("tensor-edges", "C[i,r] max= E[A,r] * B[l,r] for A[i,k,l]", ("A",)),
+    ("sparse-numbered", "C[i] += A[i,k] * S[i,k] * E[S]", ("A", "S")),
 )
 """Name, einsum and sparse operands."""
 
@@ -102,9 +118,18 @@ def draw(seed: int) -> Case:
         shape = tuple(sizes[i] for i in einsum.single.access(operand).indices)
         operands[operand] = entries_from(_entries(rng, shape, dtypes[operand], special, features))
     others = {operand: dtype for operand, dtype in dtypes.items() if operand not in sparse}
+    for operand in einsum.single.counted:
+        if rng.random() < 0.5:
+            entries = operands[operand]
+            operands[operand] = replace(entries, numbers=rng.permutation(entries.nnz).astype(np.int32))
+            features.add("entries with numbers of their own")
     workload = Workload(name, einsum, operands, sizes, others)
+    chosen = dict(zip(workload.dense, workload.operands(rng), strict=True))
     dense = tuple(
-        _dense(rng, workload.shape(operand), dtypes[operand], special, features) for operand in workload.dense
+        chosen[operand]
+        if operand in einsum.single.chosen
+        else _dense(rng, workload.shape(operand), dtypes[operand], special, features)
+        for operand in workload.dense
     )
     program = _program(rng, workload)
     rounds = einsum.single.output.tensor in workload.halves  # parts of a hybrid add to one output
@@ -180,7 +205,8 @@ def _sizes(rng: np.random.Generator, einsum: Einsum) -> dict[str, int]:
     for access in einsum.single.accesses:  # the same tensor, read in two ways
         first = einsum.single.access(access.tensor)
         for a, b in zip(first.indices, access.indices, strict=True):
-            sizes[b] = sizes[a]
+            if b in sizes:
+                sizes[b] = sizes[a]
     while np.prod(list(sizes.values())) > MOST_POINTS:
         largest = max(sizes.values())
         sizes = {index: extent // 2 if extent == largest else extent for index, extent in sizes.items()}
@@ -317,7 +343,7 @@ def _schedule(
     directives.append(Reorder(tuple(axis.name for axis in loops)))
     whole = workload.assignment.monoid.single  # else reductions stay inside an iteration
     taken = {axis for format in formats.values() for axis in format.followed}
-    shared = [axis for axis in loops if whole or axis.mode in workload.assignment.output.indices]
+    shared = [axis for axis in loops if whole or axis.mode in workload.assignment.kept]
     masks = {
         level.axis for format in formats.values() for level in format.levels if isinstance(level, Bitmask)
     }
@@ -338,7 +364,7 @@ def _schedule(
     tiled = [axis for axis in _tileable(workload, formats, splits, loops) if axis not in taken]
     if tiled and rng.random() < 0.7:
         axis = tiled[int(rng.integers(len(tiled)))]
-        scalar = workload.assignment.reduction in ("argmax", "argmin")
+        scalar = workload.assignment.argument and axis.mode in workload.assignment.reduced
         vectors, lanes = (
             (1, 1) if scalar else (int(rng.choice([1, 2, 3, 4])), int(rng.choice([1, 2, 4, 8, 16])))
         )

@@ -16,7 +16,7 @@ FEATURES = (
     "float32", "float64", "float16", "bfloat16", "mixed float32", "mixed float16", "mixed bfloat16",
     "extent 0", "extent 1", "no entries", "empty rows", "dense row", "duplicates",
     "nan stored", "inf stored", "nan in a dense operand", "inf in a dense operand",
-    "column-major operand", "strided operand",
+    "column-major operand", "strided operand", "entries with numbers of their own", "arguments in lanes",
     "dynamic", "balanced", "merge-path", "carries", "atomic", "private", "partial results of halves",
     "searched", "unrolled completely", "unrolled in copies",
     *(f"order {order}" for order in ORDERS), "stored by slot", "stored by diagonal",

@@ -151,6 +151,8 @@ def _features(plan: Plan, text: str) -> set[str]:
     if tile and tile.lanes > 1 and any(tile.loop.rstrip("01") in f.modes for f in plan.formats.values()):
         last = {f.axes[-1].name for f in plan.formats.values() if not f.levels[-1].full}
         found.add("lanes along a compressed level" if tile.loop in last else "lanes over stored levels")
+    if plan.assignment.argument and tile and tile.lanes > 1:
+        found.add("arguments in lanes")
     if "restrict const work" in text and plan.assignment.output.tensor in plan.halves:
         found.add("partial results of halves")
     marks = {

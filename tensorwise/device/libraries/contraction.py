@@ -84,6 +84,8 @@ def contraction(workload: Workload) -> Contraction | str:
     assignment = workload.assignment
     if assignment.reduction not in (None, "sum"):
         return f"its reduction is {assignment.reduction}, not a sum"
+    if assignment.counted:
+        return "it uses the numbers of entries"
     accesses = _product(assignment.expression)
     if accesses is None:
         return "its right-hand side is not a product of operands"

@@ -134,6 +134,21 @@ def test_what_a_zero_annihilates(expression: str, annihilated: bool) -> None:
         ("C[i] = A[i,k]", "reduces 'k' without saying how; write '+=' or 'max='"),
         ("C[i] argmax= A[i,k,l]", "argmax reduces exactly one index, got ('k', 'l')"),
         ("C[i] argmin= A[i]", "argmin reduces exactly one index, got ()"),
+        ("C[i] += B[k] for", "cannot read"),
+        ("C[i] += B[k] for 3", "expected 'for A[i,k]'"),
+        (
+            "C[i] += A[i,k] * B[k] for A[i,k]",
+            "reads the values of A, so that its entries are the terms anyhow",
+        ),
+        (
+            "C[h,A] = B[i,h] for A[i,k]",
+            "the number of an entry of A is the first index of a tensor; put it first",
+        ),
+        ("C[i] += B[k] if P[i] == j else 0 for A[i,k]", "compares with 'j', which is no index of it"),
+        ("C[i] += B[k] if P[i] == 3 else 0 for A[i,k]", "cannot read"),
+        ("C[i] += P[i] if P[i] == k else 0 for A[i,k]", "P holds coordinates to compare with"),
+        ("C[i] += B[k] if B[k] > 0 else 0 for A[i,k]", "a if x < y else b"),
+        ("C[i] argmax= B[k] * D[j] for A[i,k]", "argmax reduces exactly one index"),
         ("C[i] += A[i,k1]", "cannot use the names of A[i,k1]: indices are letters"),
         ("C[i] += A[i,_]", "cannot use the names of A[i,_]"),
         ("C[i] += A[i,\u00e9]", "cannot use the names"),
@@ -163,3 +178,32 @@ def test_named_operations_are_written_as_they_print(text: str) -> None:
 def test_mttkrp_has_three_to_five_modes(order: int, mode: int) -> None:
     with pytest.raises(ValueError, match=r"order 3 to 5|mode must lie in"):
         mttkrp(order, mode)
+
+
+def test_a_pattern_is_read_for_its_entries() -> None:
+    assignment = Einsum.parse("C[A,h] += Q[i,h,d] * K[k,h,d] for A[i,k]").single
+    assert str(assignment) == "C[A,h] += Q[i,h,d] * K[k,h,d] for A[i,k]"
+    assert assignment.operands == ("Q", "K", "A")
+    assert assignment.indices == ("i", "k", "h", "d")
+    assert assignment.kept == ("i", "k", "h")
+    assert assignment.reduced == ("d",)
+    assert assignment.numbered == {"A"}
+    assert assignment.keeps("A")
+    assert not assignment.annihilated_by("A")
+
+
+def test_what_an_argument_counts() -> None:
+    assert Einsum.parse("P[i] argmax= A[i,k] * B[k]").single.argument == "k"
+    chosen = Einsum.parse("P[i] argmin= B[k] for A[i,k]").single
+    assert chosen.argument == "A"
+    assert chosen.counted == {"A"}
+    assert Einsum.parse("P[i] max= B[k] for A[i,k]").single.argument is None
+
+
+def test_choices_are_read_and_written() -> None:
+    text = (
+        "G[k] += (D[i] if P[i] == A else 0) * (exp(B[k]) if B[k] <= 1 else (2 if D[i] < 0 else 3)) for A[i,k]"
+    )
+    assignment = Einsum.parse(text).single
+    assert str(assignment) == text
+    assert assignment.chosen == {"P": "A"}

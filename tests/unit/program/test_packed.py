@@ -64,10 +64,11 @@ def test_a_heavy_row_is_a_part_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("text", "unreached"),
     [
-        ("C[i] max= A[i,k] * B[k]", [False, True, False]),
-        ("C[i] prod= A[i,k] * B[k]", [False, True, False]),
-        ("C[k] min= A[i,k] * B[k]", [False, False, True]),
-        ("C[i,j] max= A[i,k] * B[k,j]", [[False], [True], [False]]),
+        ("C[i] max= A[i,k] * B[k]", [1]),
+        ("C[i] prod= A[i,k] * B[k]", [1]),
+        ("C[k] min= A[i,k] * B[k]", [2]),
+        ("C[i,j] max= A[i,k] * B[k,j]", [1]),
+        ("C[j,i] max= A[i,k] * B[k,j]", [[False, True, False]] * 2),
         ("C[j] max= A[i,k] * B[k,j]", None),
         ("C[i] += A[i,k] * B[k]", None),
         ("C[i] mean= A[i,k] * B[k]", None),

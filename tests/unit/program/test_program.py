@@ -214,7 +214,7 @@ PRODUCT = "C[i,j] += A[i,k] * B[k,j]"
         (PRODUCT, "U(i) C(k1) C(k0:4)", "unroll(k0) reorder(i,k1,k0,j)", "give a factor"),
         (PRODUCT, "U(k) C(i)", "tile(k,1x4) reorder(i,j,k)", "lanes reach i, which is compressed in A"),
         (PRODUCT.replace("+", "max"), "U(i) U(k)", "tile(k,1x4) reorder(i,j,k)", "a stored index cannot be masked"),
-        (PRODUCT.replace("+", "argmax"), "U(i) C(k)", "tile(j,1x4) reorder(i,j,k)", "argmax keeps a coordinate"),
+        (PRODUCT.replace("+", "argmax"), "U(i) C(k)", "tile(k,1x4) reorder(i,j,k)", "argmax keeps a coordinate"),
         (PRODUCT.replace("+", "argmax"), "U(i) C(k)", "reorder(i,k,j)", "inside the output's; move k inwards"),
         (PRODUCT.replace("+", "mean"), "U(i) C(k)", "reorder(k,i,j)", "mean needs all reduced loops inside"),
         (

@@ -70,8 +70,10 @@ def test_the_layout_a_call_prefers() -> None:
 
 def test_coordinates_come_out_as_integers() -> None:
     work = einsum_workload("C[i] argmax= A[i,k] * B[k]", {"A": MATRIX}, {})
-    assert work.output_dtype == np.int64
+    assert work.output_dtype == np.int32  # as wide as the values beside them
     assert work.dtype == np.float32
+    wide = einsum_workload("C[i] argmax= A[i,k] * B[k]", {"A": MATRIX.astype(np.float64)}, {})
+    assert wide.output_dtype == np.int64
 
 
 def test_what_an_id_depends_on() -> None:

@@ -1,0 +1,88 @@
+/* G[k,j] += (D[i,j] if P[i,j] == A else 0) for A[i,k] */
+typedef struct { void *const *buffers; const int64_t *sizes; } TW_SYMBOL_body0_context;
+static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t thread)
+{
+    const TW_SYMBOL_body0_context *const given_ = (const TW_SYMBOL_body0_context *)context_;
+    float *restrict const out = (float *)given_->buffers[2];
+    const int32_t *restrict const P_values = (const int32_t *)given_->buffers[3];
+    const float *restrict const D_values = (const float *)given_->buffers[4];
+    const int32_t *restrict const A1_pos = (const int32_t *)given_->buffers[5];
+    const int32_t *restrict const A1_crd = (const int32_t *)given_->buffers[6];
+    const int32_t *restrict const A_source = (const int32_t *)given_->buffers[7];
+    const int64_t N_j = given_->sizes[4];
+    for (int64_t k = lo_; k < hi_; ++k) {
+        const int64_t stop = ((N_j / 16) * 16);
+        for (int64_t j = 0; j < stop; j += 16) {
+            tw_f32x8 acc = tw_splat_f32x8(0.0f);
+            tw_f32x8 acc_1 = tw_splat_f32x8(0.0f);
+            for (int64_t ap = A1_pos[k], end0_ = A1_pos[(k + 1)]; ap < end0_; ++ap) {
+                const int64_t i = A1_crd[ap];
+                const int64_t ae = ((int64_t)A_source[ap] - 1);
+                acc = (acc + tw_select_f32x8((*(const tw_i32x8u *)&P_values[((i * N_j) + j)] == ((tw_i32x8){0} + (int32_t)ae)), *(const tw_f32x8u *)&D_values[((i * N_j) + j)], tw_splat_f32x8(0.0f)));
+                acc_1 = (acc_1 + tw_select_f32x8((*(const tw_i32x8u *)&P_values[((i * N_j) + (j + 8))] == ((tw_i32x8){0} + (int32_t)ae)), *(const tw_f32x8u *)&D_values[((i * N_j) + (j + 8))], tw_splat_f32x8(0.0f)));
+            }
+            *(tw_f32x8u *)&out[((k * N_j) + j)] = acc;
+            *(tw_f32x8u *)&out[((k * N_j) + (j + 8))] = acc_1;
+        }
+        const int64_t stop_1 = (stop + (((N_j - stop) / 8) * 8));
+        for (int64_t j_1 = stop; j_1 < stop_1; j_1 += 8) {
+            tw_f32x8 acc_2 = tw_splat_f32x8(0.0f);
+            for (int64_t ap_1 = A1_pos[k], end1_ = A1_pos[(k + 1)]; ap_1 < end1_; ++ap_1) {
+                const int64_t i_1 = A1_crd[ap_1];
+                const int64_t ae_1 = ((int64_t)A_source[ap_1] - 1);
+                acc_2 = (acc_2 + tw_select_f32x8((*(const tw_i32x8u *)&P_values[((i_1 * N_j) + j_1)] == ((tw_i32x8){0} + (int32_t)ae_1)), *(const tw_f32x8u *)&D_values[((i_1 * N_j) + j_1)], tw_splat_f32x8(0.0f)));
+            }
+            *(tw_f32x8u *)&out[((k * N_j) + j_1)] = acc_2;
+        }
+        if ((stop_1 < N_j)) {
+            if ((8 <= N_j)) {
+                for (int64_t j_2 = (N_j - 8); j_2 < N_j; j_2 += 8) {
+                    tw_f32x8 acc_3 = tw_splat_f32x8(0.0f);
+                    for (int64_t ap_2 = A1_pos[k], end2_ = A1_pos[(k + 1)]; ap_2 < end2_; ++ap_2) {
+                        const int64_t i_2 = A1_crd[ap_2];
+                        const int64_t ae_2 = ((int64_t)A_source[ap_2] - 1);
+                        acc_3 = (acc_3 + tw_select_f32x8((*(const tw_i32x8u *)&P_values[((i_2 * N_j) + j_2)] == ((tw_i32x8){0} + (int32_t)ae_2)), *(const tw_f32x8u *)&D_values[((i_2 * N_j) + j_2)], tw_splat_f32x8(0.0f)));
+                    }
+                    *(tw_f32x8u *)&out[((k * N_j) + j_2)] = acc_3;
+                }
+            }
+        }
+        const int64_t rest = ((8 <= N_j) ? N_j : stop_1);
+        const int64_t stop_2 = (rest + (((N_j - rest) / 4) * 4));
+        for (int64_t j_3 = rest; j_3 < stop_2; j_3 += 4) {
+            tw_f32x4 acc_4 = tw_splat_f32x4(0.0f);
+            for (int64_t ap_3 = A1_pos[k], end3_ = A1_pos[(k + 1)]; ap_3 < end3_; ++ap_3) {
+                const int64_t i_3 = A1_crd[ap_3];
+                const int64_t ae_3 = ((int64_t)A_source[ap_3] - 1);
+                acc_4 = (acc_4 + tw_select_f32x4((*(const tw_i32x4u *)&P_values[((i_3 * N_j) + j_3)] == ((tw_i32x4){0} + (int32_t)ae_3)), *(const tw_f32x4u *)&D_values[((i_3 * N_j) + j_3)], tw_splat_f32x4(0.0f)));
+            }
+            *(tw_f32x4u *)&out[((k * N_j) + j_3)] = acc_4;
+        }
+        for (int64_t j_4 = stop_2; j_4 < N_j; ++j_4) {
+            float acc_5 = 0.0f;
+            for (int64_t ap_4 = A1_pos[k], end4_ = A1_pos[(k + 1)]; ap_4 < end4_; ++ap_4) {
+                const int64_t i_4 = A1_crd[ap_4];
+                const int64_t ae_4 = ((int64_t)A_source[ap_4] - 1);
+                acc_5 = (acc_5 + ((P_values[((i_4 * N_j) + j_4)] == ae_4) ? D_values[((i_4 * N_j) + j_4)] : 0.0f));
+            }
+            out[((k * N_j) + j_4)] = acc_5;
+        }
+    }
+}
+int TW_SYMBOL(void *const *buffers, const int64_t *sizes)
+{
+    float *restrict const out = (float *)buffers[2];
+    const int32_t *restrict const P_values = (const int32_t *)buffers[3];
+    const float *restrict const D_values = (const float *)buffers[4];
+    const int32_t *restrict const A1_pos = (const int32_t *)buffers[5];
+    const int32_t *restrict const A1_crd = (const int32_t *)buffers[6];
+    const int32_t *restrict const A_source = (const int32_t *)buffers[7];
+    const int64_t N_k = sizes[3];
+    const int64_t N_j = sizes[4];
+    {
+        TW_SYMBOL_body0_context given_ = {buffers, sizes};
+        const int64_t lo_ = 0, hi_ = N_k;
+        tw_run((tw_driver)buffers[0], TW_SYMBOL_body0, &given_, lo_, hi_, sizes[0], sizes[1], (const int64_t *)buffers[1], sizes[2]);
+    }
+    return 0;
+}

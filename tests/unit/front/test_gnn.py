@@ -1,0 +1,195 @@
+"""Graph operators against dense references: every message, reduction, broadcast, target and dtype."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tensorwise.errors import InputError
+from tensorwise.front import gnn
+from tensorwise.tensor.elements import value_dtype
+
+SOURCES, DESTINATIONS = 9, 7
+EVALUATE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "copy_lhs": lambda a, _: a,
+    "copy_rhs": lambda _, b: b,
+    "dot": lambda a, b: (a * b).sum(-1, keepdims=True),
+}
+REDUCE: dict[str, Callable[..., np.ndarray]] = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}
+FEATURES = [
+    ((), ()), ((5,), (5,)), ((19,), (1,)), ((3, 1), (3, 6)), ((3, 6), (1,)), ((2, 1, 5), (1, 3, 5)), ((), (4,)),
+    ((1, 1), (1, 1)), ((2, 1, 3), (1, 4, 1)),
+]  # fmt: skip
+"""Features of both operands that broadcast."""
+
+
+def drawn_graph(rng: np.random.Generator, edges: int) -> tuple[gnn.Graph, np.ndarray, np.ndarray]:
+    """A graph with parallel edges, in any order; the last two destinations are never reached."""
+    u, v = rng.integers(0, SOURCES, edges), rng.integers(0, DESTINATIONS - 2, edges)
+    return gnn.Graph(u, v, (DESTINATIONS, SOURCES), threads=2), u, v
+
+
+def expected(
+    u: np.ndarray, v: np.ndarray, message: str, reduce: str | None, operands: list[tuple[np.ndarray, str]]
+) -> np.ndarray:
+    """The same, with a row for each edge, in float64."""
+    place = {"u": u, "v": v, "e": np.arange(len(u))}
+    rows = [operand.astype(np.float64)[place[target]] for operand, target in operands]
+    if message.startswith("copy"):
+        rows = [rows[message == "copy_rhs"]] * 2
+    rank = max(row.ndim for row in rows)
+    a, b = (row.reshape(row.shape[:1] + (1,) * (rank - row.ndim) + row.shape[1:]) for row in rows)
+    messages = EVALUATE[message](a, b)
+    if reduce is None:
+        return messages
+    out = np.zeros((DESTINATIONS, *messages.shape[1:]))
+    for node in np.unique(v):
+        out[node] = REDUCE[reduce](messages[v == node], axis=0)
+    return out
+
+
+@given(
+    message=st.sampled_from([*gnn.MESSAGES, "dot"]),
+    reduce=st.sampled_from([*gnn.REDUCTIONS, None]),
+    features=st.sampled_from(FEATURES),
+    swapped=st.booleans(),
+    targets=st.tuples(st.sampled_from("uve"), st.sampled_from("uve")),
+    dtype=st.sampled_from(["float32", "float64", "bfloat16"]),
+    edges=st.sampled_from([0, 1, 23]),
+    seed=st.integers(0, 3),
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_operators_agree_with_a_row_for_each_edge(
+    message: str,
+    reduce: str | None,
+    features: tuple[tuple[int, ...], tuple[int, ...]],
+    swapped: bool,
+    targets: tuple[str, str],
+    dtype: str,
+    edges: int,
+    seed: int,
+) -> None:
+    if message == "dot" and (reduce is not None or () in features):
+        reduce, features = None, FEATURES[3]
+    rng = np.random.default_rng(seed)
+    graph, u, v = drawn_graph(rng, edges)
+    rows = {"u": SOURCES, "v": DESTINATIONS, "e": edges}
+    kind = value_dtype(dtype)
+    lhs, rhs = (
+        (rng.choice([-1, 1], (rows[target], *shape)) * rng.uniform(0.5, 2, (rows[target], *shape))).astype(
+            kind
+        )
+        for target, shape in zip(targets, features[::-1] if swapped else features, strict=True)
+    )
+    got = (
+        gnn.gsddmm(graph, message, lhs, rhs, *targets)
+        if reduce is None
+        else gnn.gspmm(graph, message, reduce, lhs, rhs, *targets)
+    )
+    want = expected(u, v, message, reduce, list(zip((lhs, rhs), targets)))
+    assert got.dtype == kind
+    assert got.shape == want.shape
+    tolerance = {"float32": 1e-5, "float64": 1e-13, "bfloat16": 1e-2}[dtype]
+    np.testing.assert_allclose(got.astype(np.float64), want, rtol=tolerance, atol=20 * tolerance)
+
+
+def test_destinations_that_no_edge_reaches_get_zero() -> None:
+    graph = gnn.Graph([0, 1], [0, 0], (3, 2))
+    x = np.full((2, 4), -5, np.float32)
+    for reduce in gnn.REDUCTIONS:
+        np.testing.assert_array_equal(gnn.gspmm(graph, "copy_lhs", reduce, x)[1:], np.zeros((2, 4)))
+
+
+def test_edges_come_in_any_order_and_may_be_parallel() -> None:
+    graph = gnn.Graph([1, 0, 1, 1], [1, 0, 0, 1], (2, 2))
+    weights = np.array([1, 10, 100, 1000], np.float32)
+    np.testing.assert_array_equal(gnn.gspmm(graph, "copy_rhs", "sum", rhs=weights), [110, 1001])
+    np.testing.assert_array_equal(gnn.gsddmm(graph, "copy_lhs", weights, lhs_target="e"), weights)
+    chosen = graph.einsum("P[i] argmax= E[A] for A[i,k]", E=weights)
+    np.testing.assert_array_equal(chosen, [2, 3])
+
+
+def test_a_graph_of_pointers_numbers_its_edges_as_they_stand() -> None:
+    graph = gnn.Graph.from_pointers([0, 2, 2, 3], [3, 0, 1], columns=4)
+    assert graph.shape == (3, 4)
+    assert graph.entries.numbers is None
+    weights = np.array([1, 2, 4], np.float32)
+    np.testing.assert_array_equal(gnn.gspmm(graph, "copy_rhs", "sum", rhs=weights), [3, 0, 4])
+    reversed_sums = graph.einsum("C[k] += E[A] for A[i,k]", E=weights)
+    np.testing.assert_array_equal(reversed_sums, [2, 4, 0, 1])
+
+
+def test_numbers_given_to_a_graph_of_pointers() -> None:
+    graph = gnn.Graph.from_pointers([0, 2, 3], [0, 1, 0])
+    graph.renumber([2, 0, 1])
+    np.testing.assert_array_equal(
+        gnn.gspmm(graph, "copy_rhs", "sum", rhs=np.array([1, 10, 100], np.float32)), [101, 10]
+    )
+    with pytest.raises(InputError, match="a permutation of 0 to 2"):
+        graph.renumber([0, 0, 1])
+
+
+def test_nothing_as_large_as_edges_times_features_is_held() -> None:
+    rng = np.random.default_rng(0)
+    graph, *_ = drawn_graph(rng, 500)
+    gnn.gspmm(graph, "mul", "max", np.ones((SOURCES, 64), np.float32), np.ones((500, 1), np.float32))
+    (bound,) = graph._kernels.values()
+    assert bound.bytes_held < 500 * 64
+
+
+def test_softmax_sums_to_one_over_the_edges_of_a_destination() -> None:
+    rng = np.random.default_rng(1)
+    graph, _, v = drawn_graph(rng, 40)
+    scores = 30 * rng.standard_normal((40, 3))
+    shares = gnn.edge_softmax(graph, scores)
+    sums = gnn.gspmm(graph, "copy_rhs", "sum", rhs=shares)
+    np.testing.assert_allclose(sums[np.unique(v)], 1)
+    for node in np.unique(v):
+        powers = np.exp(scores[v == node] - scores[v == node].max(0))
+        np.testing.assert_allclose(shares[v == node], powers / powers.sum(0))
+
+
+def test_attention_is_softmax_of_scores_and_a_weighted_sum() -> None:
+    rng = np.random.default_rng(2)
+    graph, *_ = drawn_graph(rng, 40)
+    x, a = rng.standard_normal((SOURCES, 2, 5)), rng.standard_normal((SOURCES, 2))
+    b = rng.standard_normal((DESTINATIONS, 2))
+    scores = gnn.gsddmm(graph, "add", a, b)
+    weights = gnn.edge_softmax(graph, np.where(scores > 0, scores, 0.2 * scores))
+    want = gnn.gspmm(graph, "mul", "sum", x, weights[:, :, None])
+    np.testing.assert_allclose(gnn.attention(graph, x, a, b), want)
+    with pytest.raises(InputError, match="slope of a leaky rectifier is at most 1"):
+        gnn.attention(graph, x, a, b, slope=2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda g, x: gnn.gspmm(g, "pow", "sum", x, x), "the message is one of add, sub"),
+        (lambda g, x: gnn.gspmm(g, "dot", "sum", x, x), "the message is one of add, sub"),
+        (lambda g, x: gnn.gspmm(g, "add", "prod", x, x), "reduced by sum, mean, max, min, got 'prod'"),
+        (lambda g, x: gnn.gspmm(g, "add", "sum", x), "add needs rhs, which was not given"),
+        (lambda g, x: gnn.gspmm(g, "add", "sum", x, x, "w"), "lhs_target is u"),
+        (lambda g, x: gnn.gspmm(g, "add", "sum", x, x[:, :2], "u", "u"), "do not broadcast"),
+        (lambda g, x: gnn.gspmm(g, "add", "sum", x, x), "R must have shape (1, 3)"),
+        (lambda g, x: gnn.gsddmm(g, "dot", x[:, 0], x[:, 0]), "dot sums over the last feature dimension"),
+        (
+            lambda g, x: gnn.gspmm(g, "copy_lhs", "sum", x.astype(np.int64)),
+            "dtype int64 is not supported for values",
+        ),
+        (lambda g, x: g.einsum("C[i] += B[k] for A[i,k]"), "takes B, got nothing"),
+        (lambda g, x: g.einsum("C[i] += A[i,k] * B[k]", A=x, B=x), "is not read for the edges of a graph"),
+        (lambda g, x: gnn.Graph([0, 5], [0, 0], (1, 2)), "edge 1 has the source 5, outside 0 to 1"),
+        (lambda g, x: gnn.Graph([0, 1], [0]), "as many sources as destinations, got 2 and 1"),
+    ],
+)
+def test_errors_say_what_is_wrong(call: Callable[[gnn.Graph, np.ndarray], object], message: str) -> None:
+    with pytest.raises(InputError) as error:
+        call(gnn.Graph([1], [0], (2, 2)), np.ones((2, 3), np.float32))
+    assert message in str(error.value)

@@ -2,9 +2,10 @@
 
     python examples/graphs.py gcn cora --data FOLDER
 
-FOLDER holds ``cora.npz`` and ``citeseer.npz`` of the Planetoid data (features and graph as CSR arrays, labels, the standard
-split); by default it is ``planetoid`` in the folder that ``TENSORWISE_CORPUS`` names. Prints accuracies on the test nodes and
-the time of an epoch (forward, backward and the optimiser's step) of each way to compute, taken in turn. Needs the extra ``torch``.
+FOLDER holds ``cora.npz`` and ``citeseer.npz`` of the Planetoid data (features and graph as CSR arrays, labels, the
+standard split); by default it is ``planetoid`` in the folder that ``TENSORWISE_CORPUS`` names. Prints accuracies on the
+test nodes and the time of an epoch (forward, backward and the optimiser's step) of each way to compute, taken in turn.
+Needs the extra ``torch``.
 """
 
 import argparse
@@ -209,7 +210,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", choices=MODELS)
     parser.add_argument("graph", choices=["cora", "citeseer"])
-    parser.add_argument("--data", type=Path, default=Path(os.environ.get("TENSORWISE_CORPUS", "."), "planetoid"))
+    parser.add_argument(
+        "--data", type=Path, default=Path(os.environ.get("TENSORWISE_CORPUS", "."), "planetoid")
+    )
     parser.add_argument("--epochs", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=1, help="how often training is repeated")
     asked = parser.parse_args()
@@ -229,7 +232,9 @@ def main() -> None:
                 training.judge()
         for way, training in trainings.items():
             found[way].append(training.accuracy)
-    print(f"{asked.model} on {asked.graph}: {asked.epochs} epochs, {asked.seeds} times, {torch.get_num_threads()} threads")
+    print(
+        f"{asked.model} on {asked.graph}: {asked.epochs} epochs, {asked.seeds} times, {torch.get_num_threads()} threads"
+    )
     for way in WAYS:
         epoch_ms = 1e3 * statistics.median(seconds[way])
         print(f"{way:<18} accuracy {statistics.mean(found[way]):.3f}   epoch {epoch_ms:.2f} ms")

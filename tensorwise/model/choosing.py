@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, final
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from tensorwise.data.record import Record, describe
 from tensorwise.device.device import Device
 from tensorwise.errors import InputError
 from tensorwise.model.cases import Cases, features_of, matrix_of
-from tensorwise.model.model import CostModel
+from tensorwise.model.model import CostModel, Returns
 from tensorwise.model.tree import Tree, scikit_learn
 from tensorwise.program.call import Call
 from tensorwise.space.config import Config
@@ -132,7 +132,7 @@ class TreeModel(CostModel["Workload | Call"]):
     """
 
     kind: ClassVar[str] = "tree"
-    returns: ClassVar[Literal["score", "seconds"]] = "seconds"
+    returns: Returns = "seconds"
 
     def __init__(self) -> None:
         self.fields: tuple[str, ...] = ()

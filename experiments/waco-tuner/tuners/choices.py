@@ -1,7 +1,6 @@
 """What competes on a matrix besides the libraries: programs that tuners choose, each with what choosing it took."""
 
 import contextlib
-import math
 import os
 import shutil
 import tempfile
@@ -18,6 +17,7 @@ from benchmarks.baselines.untuned_mkl import UntunedMkl
 from benchmarks.bench import environment
 from benchmarks.held_out import Learned
 from benchmarks.kernels.measure import explore_seeds, fastest, short
+from tensorwise.advice import Advisor
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.library import LIBRARY
 from tensorwise.device.timing import measuring_slot
@@ -28,9 +28,9 @@ from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.kernel import Kernel
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload, workload
-from tensorwise.searching import Search
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
+from tensorwise.space.portfolio import portfolio
 from tensorwise.tensor.entries import Entries, entries_from
 from tensorwise.tuning import FINALISTS, tune
 from tuners.best_format import BestFormat
@@ -134,23 +134,22 @@ class Tuners:
 
         As WACO counts its own results (section 5.2).
         """
-        model, settings = load_model(self.model), self.settings
+        advisor, settings = Advisor.load(self.model), self.settings
         start = time.perf_counter()
         work = self.fresh()
+        space = cpu_space(work.assignment, next(iter(work.sparse)))
+        known = portfolio(space, work)
         with CpuDevice(settings.threads, seed=settings.seeds[0]) as device:
-            # The first candidate is the default config, named or not.
-            search = Search(work, device, start, math.inf, settings.top + 1, None, False, None, model=model)
-            search.run("genetic", np.random.default_rng(settings.seeds[0]), libraries=False)
-            if search.interrupted:
-                raise KeyboardInterrupt
-            predicted = model.predict(work, [trial.config for trial in search.trials], device)
-            named = [search.trials[place] for place in np.argsort(predicted, kind="stable")[: settings.top]]
-            timed = sorted(
-                (one for one in named if one.measurement.ok), key=lambda one: one.measurement.seconds
-            )
-            best = self._fastest(device, work, [one.config for one in timed[:FINALISTS]])
+            rng = np.random.default_rng(settings.seeds[0])
+            found = advisor.imagined(work, space, device, known, rng, lambda: True)
+            forecast = advisor.forecast(work, device, list(dict.fromkeys([*known, *found])))
+            named = list(forecast.scores)[: settings.top]
+            measured = zip(named, device.measure(work, named), strict=True)
+            timed = sorted(((one.seconds, place) for place, (_, one) in enumerate(measured) if one.ok))
+            best = self._fastest(device, work, [named[place] for _, place in timed[:FINALISTS]])
             compile_s = device.compile_s
-        return _taken(best, work, start, compile_s, len(named), settings.threads), named[0].program
+        first = space.program(work, named[0])
+        return _taken(best, work, start, compile_s, len(named), settings.threads), first
 
     def best_format(self) -> Chosen:
         """Ask the selector."""

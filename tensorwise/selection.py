@@ -251,7 +251,9 @@ class Selection:
         fields = sorted(self.units)  # as in Cases
 
         def numbers(one: Input) -> list[float]:
-            made = isinstance(one, Mapping) and self.units.keys() <= one.keys()  # then nothing need be made to judge it
+            made = (
+                isinstance(one, Mapping) and self.units.keys() <= one.keys()
+            )  # then nothing need be made to judge it
             known: Mapping[str, Any] = one if made else self._call(space, one).features  # type: ignore[assignment]
             return [float(known[name]) for name in fields]
 

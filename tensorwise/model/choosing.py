@@ -38,8 +38,10 @@ SHORTEST_S: Final = 1e-12
 def grow_choice(cases: Cases) -> Tree:
     """Return the tree that chooses among the configs of ``cases``; a leaf says the place of one.
 
-    MLCD's decision tree (section III-A), with two changes that serve the penalty instead of the accuracy: inputs count
-    by what is at stake, and a leaf says which config has the least mean penalty there.
+    MLCD's decision tree (section III-A), with two changes that serve its measures instead of the accuracy: inputs count by
+    what is at stake, long ones for more (by the root of their seconds: between the average penalty, to which all inputs
+    are the same, and the percentage of ideal speed, to which only seconds count); and a leaf says which config has the
+    least penalty there.
 
     Raises:
         MissingExtraError: scikit-learn is not installed.
@@ -47,12 +49,14 @@ def grow_choice(cases: Cases) -> Tree:
     penalties = np.where(np.isfinite(cases.seconds), np.minimum(cases.penalties, WORST), FAILED)
     ordered = np.sort(penalties, axis=1)
     stake = ordered[:, 1] if ordered.shape[1] > 1 else np.zeros(len(cases))
-    weights = np.clip(stake, LEAST_WEIGHT, MOST_WEIGHT)
+    least_s = cases.seconds.min(axis=1)
+    long = 1 + np.sqrt(least_s / max(least_s.mean(), SHORTEST_S))
+    weights = long * np.clip(stake, LEAST_WEIGHT, MOST_WEIGHT)
     trained = scikit_learn("DecisionTreeClassifier")(min_samples_leaf=SMALLEST_LEAF, random_state=0)
     trained.fit(cases.features, cases.best, sample_weight=weights)
     tree = Tree.grown(trained)
     sums = np.zeros((len(tree.feature), len(cases.configs)))
-    np.add.at(sums, tree.leaf_of(cases.features), penalties)
+    np.add.at(sums, tree.leaf_of(cases.features), long[:, None] * penalties)
     return replace(tree, value=np.where(tree.feature < 0, sums.argmin(axis=1), 0).astype(float))
 
 

@@ -60,7 +60,7 @@ def main() -> None:
             told["device_wins"] = {d: float(wins[[one == d for one in of]].sum()) for d in dict.fromkeys(of)}
         print(
             f"{name}: {told['inputs']} matrices, PoIS {100 * told['pois']:.2f} %, penalty {100 * told['ppp']:.2f} %, "
-            f"best alone {told['constant']} ({100 * max(told['pois_alone'].values()):.1f} % at most)", flush=True,
+            f"{told['speedup']:.2f} times as fast as always {told['constant']}", flush=True,
         )  # fmt: skip
     options.out.write_text(json.dumps({**values, "results": results}, indent=1) + "\n", encoding="utf-8")
 

@@ -24,10 +24,8 @@ MOST_WEIGHT: Final = 1.0
 """An input counts by what the second fastest takes longer than the fastest, up to this share of it: what hardly
 matters is noise."""
 LEAST_WEIGHT: Final = 1e-3
-WORST: Final = 10.0
-"""A version counts as at most this many times slower than the best ..."""
 FAILED: Final = 100.0
-"""... and one that failed, or was not measured, as this many times."""
+"""A version that failed, or was not measured, counts as this many times slower than the fastest."""
 STEADY: Final = 4
 """Inputs a field from which on a line is fitted to times; fewer say too little."""
 FARTHEST: Final = 60.0
@@ -46,7 +44,7 @@ def grow_choice(cases: Cases) -> Tree:
     Raises:
         MissingExtraError: scikit-learn is not installed.
     """
-    penalties = np.where(np.isfinite(cases.seconds), np.minimum(cases.penalties, WORST), FAILED)
+    penalties = np.where(np.isfinite(cases.seconds), cases.penalties, FAILED)
     ordered = np.sort(penalties, axis=1)
     stake = ordered[:, 1] if ordered.shape[1] > 1 else np.zeros(len(cases))
     least_s = cases.seconds.min(axis=1)

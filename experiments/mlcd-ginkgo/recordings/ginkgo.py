@@ -76,6 +76,7 @@ def records(
     """
     known = matrices(folder, fields)
     played: dict[str, NullDevice] = {}
+    configs: dict[str, Config] = {}
     found: dict[str, list[Record]] = {}
     columns = ("device", "group", "name", "format", "time_s", "storage_bytes", "completed")
     for row in _rows(folder / "spmv_times.csv.gz", columns):
@@ -93,7 +94,7 @@ def records(
         )
         played.setdefault(device, NullDevice(name=f"ginkgo {device}"))
         about = {"input": matrix, "cell": row["group"], "source": "ginkgo-data"}
-        config = Config({VERSION: version})
+        config = configs.setdefault(version, Config({VERSION: version}))
         call = Call(OP, known[matrix])
         found.setdefault(device, []).append(
             Record.of(measured, call, played[device], space_name(OP), config, about)

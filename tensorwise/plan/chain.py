@@ -10,41 +10,40 @@ from tensorwise.errors import CompilerError
 from tensorwise.toolchain.cache import LoadedKernel, default_cache
 
 SOURCE: Final = """
-/* cost: n x d; move: (n - 1) x d x d; least: 2 x d, scratch; from: n x d, scratch; placed: n. least[0] is the answer. */
+/* cost: n x DEVICES; move: (n - 1) x DEVICES x DEVICES; least: 1, the answer; from: n x DEVICES, scratch; placed: n. */
 int TW_SYMBOL(void *const *buffers, const int64_t *sizes)
 {
-    const double *cost = buffers[0], *move = buffers[1];
-    double *least = buffers[2];
-    int32_t *from = buffers[3], *placed = buffers[4];
-    const int64_t n = sizes[0], d = sizes[1];
-    for (int64_t b = 0; b < d; b++) least[b] = cost[b];
-    for (int64_t i = 1; i < n; i++) {
-        double *const next = least + d;
-        for (int64_t b = 0; b < d; b++) {
+    const double *restrict cost = buffers[0], *restrict move = buffers[1];
+    int32_t *restrict from = buffers[3], *restrict placed = buffers[4];
+    const int64_t n = sizes[0];
+    double least[DEVICES], next[DEVICES];
+    for (int b = 0; b < DEVICES; b++) least[b] = cost[b];
+    for (int64_t i = 1; i < n; i++, move += DEVICES * DEVICES) {
+        for (int b = 0; b < DEVICES; b++) {
             double best = least[0] + move[b];
             int32_t at = 0;
-            for (int64_t a = 1; a < d; a++) {
-                const double here = least[a] + move[a * d + b];
-                at = here < best ? (int32_t)a : at;
+            for (int a = 1; a < DEVICES; a++) {
+                const double here = least[a] + move[a * DEVICES + b];
+                at = here < best ? a : at;
                 best = here < best ? here : best;
             }
-            next[b] = best + cost[i * d + b];
-            from[i * d + b] = at;
+            next[b] = best + cost[i * DEVICES + b];
+            from[i * DEVICES + b] = at;
         }
-        for (int64_t b = 0; b < d; b++) least[b] = next[b];
-        move += d * d;
+        for (int b = 0; b < DEVICES; b++) least[b] = next[b];
     }
     int32_t at = 0;
-    for (int32_t b = 1; b < d; b++)
+    for (int32_t b = 1; b < DEVICES; b++)
         if (least[b] < least[at]) at = b;
-    least[0] = least[at];
+    *(double *)buffers[2] = least[at];
     for (int64_t i = n - 1; i >= 0; i--) {
         placed[i] = at;
-        if (i) at = from[i * d + at];
+        if (i) at = from[i * DEVICES + at];
     }
     return 0;
 }
 """
+"""The number of devices is compiled in: without it the loops over devices take longer than what they do."""
 
 
 def place_chain(cost: np.ndarray, move: np.ndarray) -> tuple[np.ndarray, float]:
@@ -62,7 +61,7 @@ def place_chain(cost: np.ndarray, move: np.ndarray) -> tuple[np.ndarray, float]:
     if move.shape != (steps - 1, devices, devices):
         raise ValueError(f"expected moves of shape {(steps - 1, devices, devices)}, got {move.shape}")
     try:
-        function = _kernel().function
+        function = _kernel(devices).function
     except CompilerError:
         placed, total = place_chain_plain(cost, move)
         return np.array(placed, np.int32), total
@@ -76,8 +75,8 @@ def place_chain(cost: np.ndarray, move: np.ndarray) -> tuple[np.ndarray, float]:
     return out, float(least[0])
 
 
-def _kernel() -> LoadedKernel:
-    return default_cache().get([SOURCE])[0]
+def _kernel(devices: int) -> LoadedKernel:
+    return default_cache().get([SOURCE.replace("DEVICES", str(devices))])[0]
 
 
 def place_chain_plain(cost: np.ndarray, move: np.ndarray) -> tuple[list[int], float]:

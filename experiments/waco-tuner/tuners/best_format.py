@@ -7,9 +7,9 @@ the networks of earlier work. Its families are those that the cost model has lea
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
 
@@ -32,13 +32,21 @@ THRESHOLDS: Final = 16
 """Values of a number at which it is asked about."""
 
 
+MOST: Final = 150
+"""Workloads on which the formats are measured, at most."""
+
+Make: TypeAlias = Callable[[], Workload]
+Measure: TypeAlias = Callable[[Workload, Mapping[str, Config]], Mapping[str, float]]
+"""Returns, of configs by name, the logarithms of their times over that of the default config, of those that ran."""
+
+
 @dataclass(frozen=True)
 class Sample:
     """A training workload.
 
     Attributes:
         features: numbers that describe its pattern, (fields,).
-        logs: format -> logarithm of its best time over the time of the default config, where some config with it ran.
+        logs: format -> logarithm of its time over that of the default config, where it ran.
     """
 
     features: np.ndarray
@@ -51,6 +59,14 @@ class Known:
 
     name: str
     choices: Mapping[str, Value]
+
+    def config(self, space: CpuSpace, work: Workload) -> Config | None:
+        """Return the config for a workload; None where the format cannot be had."""
+        try:
+            config = space.complete(self.choices, work)
+        except InputError:
+            return None
+        return config if all(config[name] == value for name, value in self.choices.items()) else None
 
 
 @dataclass(frozen=True)
@@ -72,13 +88,10 @@ class BestFormat:
     def choose(self, space: CpuSpace, work: Workload) -> Config:
         """Return the config of the format that is expected to be fastest and can be had for ``work``; else the default."""
         numbers = featurizer(work.entries.order).features(work.entries)
-        for place in _leaf(self.tree, numbers)["order"]:
-            choices = self.formats[place].choices
-            try:
-                config = space.complete(choices, work)
-            except InputError:
-                continue
-            if all(config[name] == value for name, value in choices.items()):
+        order: list[int] = _leaf(self.tree, numbers)["order"]
+        for place in order:
+            config = self.formats[place].config(space, work)
+            if config is not None:
                 return config
         return space.default(work)
 
@@ -99,8 +112,29 @@ class BestFormat:
         return cls(formats, data["counts"], data["tree"], data["workloads"])
 
 
-def fit(jobs: Iterable[tuple[Workload, Sequence[Record]]]) -> BestFormat:
+def fit(jobs: Sequence[tuple[Make, Sequence[Record]]], measure: Measure) -> BestFormat:
     """Return the selector for some jobs: their workloads, with the records of all that was tried on them.
+
+    The records say which formats are often the best. Which of these is fastest on each workload, with the schedule that
+    suits it, is measured anew: in the records formats have as many schedules as chance gave them.
+
+    Raises:
+        InputError: no job has a time.
+    """
+    known, counts = frequent(jobs)
+    samples = []
+    for make, _ in jobs[:: -(-len(jobs) // MOST)]:
+        work = make()
+        space = cpu_space(work.assignment, next(iter(work.sparse)))
+        configs = {one.name: one.config(space, work) for one in known}
+        logs = measure(work, {name: config for name, config in configs.items() if config is not None})
+        samples.append(Sample(featurizer(work.entries.order).features(work.entries), logs))
+    tree = grow(np.stack([one.features for one in samples]), costs(samples, [one.name for one in known]))
+    return BestFormat(tuple(known), dict(counts.most_common()), tree, len(samples))
+
+
+def frequent(jobs: Iterable[tuple[Make, Sequence[Record]]]) -> tuple[list[Known], Counter[str]]:
+    """Return the formats that are most often the best of a job, and how often each is.
 
     Only formats of the portfolio count: others were drawn by chance, and nobody knows a schedule for them.
 
@@ -108,32 +142,26 @@ def fit(jobs: Iterable[tuple[Workload, Sequence[Record]]]) -> BestFormat:
         InputError: no job has a time.
     """
     known: dict[str, Known] = {}
-    found: list[Sample] = []
-    for work, records in jobs:
+    best: list[dict[str, float]] = []
+    for make, records in jobs:
+        work = make()
         space = cpu_space(work.assignment, next(iter(work.sparse)))
         default = space.default(work)
         for config in portfolio(space, work):
             name = name_of(config, work)
             changed = {one: value for one, value in config.items() if value not in (None, default[one])}
             known.setdefault(name, Known(name, changed))
-        unit = [record.seconds for record in records if record.ok and record.config == default]
-        if unit:
-            best: dict[str, float] = {}
-            for record in records:
-                if record.ok:
-                    name = name_of(record.config, work)
-                    best[name] = min(best.get(name, math.inf), record.seconds)
-            logs = {name: math.log(seconds / float(np.median(unit))) for name, seconds in best.items()}
-            found.append(Sample(featurizer(work.entries.order).features(work.entries), logs))
-    if not found:
-        raise InputError("no job has a time of the default config: there is nothing to learn formats from")
-    samples = [
-        Sample(one.features, {name: log for name, log in one.logs.items() if name in known}) for one in found
-    ]
-    counts = Counter(min(one.logs, key=lambda name: one.logs[name]) for one in samples)
-    formats = [name for name, _ in counts.most_common(FORMATS)]
-    tree = grow(np.stack([one.features for one in samples]), costs(samples, formats))
-    return BestFormat(tuple(known[name] for name in formats), dict(counts.most_common()), tree, len(samples))
+        times: dict[str, float] = {}
+        for record in records:
+            if record.ok:
+                name = name_of(record.config, work)
+                times[name] = min(times.get(name, math.inf), record.seconds)
+        best.append(times)
+    ranked = [sorted((one for one in times if one in known), key=times.__getitem__) for times in best]
+    counts = Counter(names[0] for names in ranked if names)
+    if not counts:
+        raise InputError("no job has a time of a known format: there is nothing to learn from")
+    return [known[name] for name, _ in counts.most_common(FORMATS)], counts
 
 
 def name_of(config: Mapping[str, Value], work: Workload) -> str:

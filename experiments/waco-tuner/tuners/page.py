@@ -252,8 +252,8 @@ def _applications(
     head = ["application", "calls"]
     head += [cell for name in (*TUNERS, "told") for cell in (NAMES.get(name, "told the calls"), "wins")]
     text = (
-        "Spent first, and all calls, in calls of untuned MKL: geometric means over the matrices. *Wins*: on how many "
-        "matrices it takes least in all; on those of the last column nobody is faster than never tuning."
+        "Spent first, and all calls, in calls of untuned MKL: geometric means over the matrices; then on how many "
+        "matrices it takes least in all. On those of the last column nobody does better than never to tune."
     )
     return paragraphs([text]) + table([*head, "never tuning wins"], rows) + _crossings(op, known, expected)
 

@@ -1,6 +1,7 @@
 """What is measured: for each operation and matrix, the tuners' choices and all libraries in the same rounds."""
 
 import functools
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from tensorwise.model.model import DESCRIPTION
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.kernel import Kernel
 from tensorwise.program.workload import Workload, workload
+from tensorwise.space.config import Config
+from tensorwise.space.cpu import cpu_space
 from tuners.best_format import BestFormat, fit
 from tuners.choices import Chosen, Settings, Tuners, kernels_of
 
@@ -33,6 +36,8 @@ Step = Callable[[], dict[str, Any]]
 OURS = "top10"
 """What the paper calls WACO: the fastest of the ten that the model names."""
 NAIVE = UntunedMkl.name
+FORMATS_S = 0.8
+"""Seconds for timing BestFormat's formats on one training workload."""
 TILED = ("spmm", "sddmm")
 """Operations that ASpT was published for."""
 
@@ -92,7 +97,7 @@ class Steps:
         return workload(op, entries_of(item.path), n=self.settings.n(op))
 
     def formats(self, op: str) -> dict[str, Any]:
-        """Fit BestFormat to the records of the families that the model has learned from."""
+        """Fit BestFormat on the families that the model has learned from."""
         learned, n = self.models[op], self.settings.n(op)
         workloads = Workloads(patterns([root()]))
         jobs: defaultdict[tuple[str, object], list[Record]] = defaultdict(list)
@@ -102,7 +107,24 @@ class Steps:
             alike &= n in (None, *about["sizes"].values()) and learned.einsum in ("", about["einsum"])
             if alike and facts.get("family") in learned.families and workloads.has(record):
                 jobs[record.workload_id, facts.get("job")].append(record)
-        return fit((workloads.of(job[0]), job) for job in jobs.values()).to_json()
+        some = [(functools.partial(workloads.of, job[0]), job) for job in jobs.values()]
+        return fit(some, self._formats_timed).to_json()
+
+    def _formats_timed(self, work: Workload, configs: Mapping[str, Config]) -> dict[str, float]:
+        """Time configs in rounds; see ``Measure``."""
+        space = cpu_space(work.assignment, "A")
+        programs = {name: space.program(work, config) for name, config in configs.items()}
+        unit = "the default"
+        rounds = self.device.rounds(
+            work,
+            {unit: space.program(work, space.default(work)), **programs},
+            budget_s=FORMATS_S,
+            max_rounds=7,
+        )
+        if rounds.table is None or unit not in rounds.table.names:
+            return {}
+        timed = [name for name in rounds.table.names if name not in rounds.failed]
+        return {name: math.log(rounds.table.ratio(name, unit).median) for name in timed if name != unit}
 
     def compare(self, op: str, item: Item, runs: Runs) -> dict[str, Any]:
         """Let all tuners choose, then time their choices and all libraries in fresh rounds, each verified."""

@@ -99,10 +99,14 @@ def test_best_format_learns_which_matrices_like_which_format() -> None:
     tall, flat = "(i,k) -> C(i) C(k)", "(i,k) -> U(i1) U(i0:2) C(k)"
     names = {name_of(config, work(300)) for config in portfolio(cpu_space(work(300).assignment), work(300))}
     tall, flat = sorted(name for name in names if name != "(i,k) -> U(i) C(k)")[:2]
-    jobs = [(here, records_of(here, tall)) for here in (work(600 + seed, seed) for seed in range(8))]
-    jobs += [(here, records_of(here, flat)) for here in (work(60 + seed, seed) for seed in range(8))]
-    fitted = fit(jobs)
+    works = [(work(600 + seed, seed), tall) for seed in range(8)] + [
+        (work(60 + seed, seed), flat) for seed in range(8)
+    ]
+    fast = {here.id: name for here, name in works}
+    jobs = [(lambda here=here: here, records_of(here, name)) for here, name in works]
+    fitted = fit(jobs, lambda here, configs: {name: -float(name == fast[here.id]) for name in configs})
     assert fitted.counts[tall] == fitted.counts[flat] == 8
+    assert fitted.workloads == 16
     again = BestFormat.from_json(json.loads(json.dumps(fitted.to_json())))
     assert again == fitted
     for rows, wanted in ((700, tall), (50, flat)):
@@ -135,7 +139,7 @@ def test_a_format_that_cannot_be_had_makes_room_for_the_next() -> None:
 
 def test_nothing_to_learn_formats_from() -> None:
     with pytest.raises(InputError, match="nothing to learn"):
-        fit([(work(60), [])])
+        fit([(lambda: work(60), [])], lambda here, configs: {})
 
 
 # -- when tuning pays ------------------------------------------------------------------------------------

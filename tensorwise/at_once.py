@@ -61,7 +61,7 @@ COMPILE_S: Final = 0.4
 """Seconds of compiling one kernel."""
 CONVERSION_S: Final = 25e-9
 """Seconds of packing an entry into a format that is worth searching for (``benchmarks/results/packing.json``)."""
-ASKING_S: Final = 0.05
+ASKING_S: Final = 0.1
 """Seconds of asking a model about the known structures, ..."""
 LOOKING_S: Final = 15e-9
 """... and of looking at an entry of the pattern for it (``benchmarks/results/features.json``)."""

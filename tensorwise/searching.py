@@ -251,9 +251,12 @@ class Search:
         worth = self._worth()
         ranked = sorted(worth, key=lambda config: -worth[config])
         chosen = [config for config in ranked[:n] if worth[config] > 0]
-        final = self._priced and self._forecast is not None and self._forecast.compared and not self.doubtful
-        self._untried = [config for config in self._untried if config not in chosen] if chosen else []
-        return chosen if chosen or final else search.ask(n)
+        self._untried = [config for config in self._untried if config not in chosen]
+        if chosen:
+            return chosen
+        final = self._untried and self._priced and not self.doubtful
+        self._untried = []
+        return [] if final else search.ask(n)
 
     def _worth(self) -> dict[Config, float]:
         """Return how much what the model speaks of is worth measuring; what is not worth it has nothing or less.

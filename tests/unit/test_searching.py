@@ -134,6 +134,11 @@ def test_where_calls_are_not_known_the_strategy_goes_on_after_the_model() -> Non
     assert all(score < 0.5 for score in scores(found[1:named]))
 
 
+def test_where_all_that_the_model_speaks_of_was_worth_it_the_strategy_goes_on() -> None:
+    found = tried(Told(spread=3.0), calls=1e15, budget_s=60.0)
+    assert len(found) >= 0.65 * 60.0 / 0.1 > 300
+
+
 def test_with_trials_so_many_are_tried() -> None:
     assert len(tried(Told(), calls=1.0, trials=70)) == 70
 

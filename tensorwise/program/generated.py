@@ -64,9 +64,7 @@ class GeneratedKernel(Kernel):
         """The plan of each part for 32-bit indices."""
         renumbered = frozenset(workload.sparse) if self.program.apart else workload.renumbered
         return [
-            part.plan(
-                workload.elem, sizes=workload.sizes, halves=workload.halves, renumbered=renumbered
-            )
+            part.plan(workload.elem, sizes=workload.sizes, halves=workload.halves, renumbered=renumbered)
             for part in self.program.parts
         ]
 

@@ -59,10 +59,7 @@ class Graph:
             InputError: it is none of these, or nodes lie outside.
         """
         if isinstance(edges, Tensor) and edges.layout == torch.sparse_csr:
-            made = cls.__new__(cls)
-            pointers, columns = _integers(edges.crow_indices()), _integers(edges.col_indices())
-            made._set(gnn.Graph.from_pointers(pointers, columns, int(edges.shape[1])))
-            return made
+            return cls.from_pointers(edges.crow_indices(), edges.col_indices(), int(edges.shape[1]))
         if isinstance(edges, Graph):
             return edges
         if (isinstance(edges, Tensor) and edges.ndim == 2 and len(edges) == 2) or (
@@ -72,6 +69,13 @@ class Graph:
         raise InputError(
             f"a graph is a torch.sparse_csr tensor, an edge_index of shape (2, edges) or a pair (u, v); got {type(edges)}"
         )
+
+    @classmethod
+    def from_pointers(cls, pointers: Any, sources: Any, columns: int | None = None) -> "Graph":
+        """Make the graph of a CSR matrix with a row for each destination; see `gnn.Graph.from_pointers`."""
+        made = cls.__new__(cls)
+        made._set(gnn.Graph.from_pointers(_integers(pointers), _integers(sources), columns))
+        return made
 
     def _set(self, graph: gnn.Graph) -> None:
         entries = graph.entries

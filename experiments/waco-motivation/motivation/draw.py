@@ -20,7 +20,7 @@ def strips(losses: Mapping[str, Sequence[tuple[str, str, float]]]) -> str:
     ops = list(dict.fromkeys(op for found in losses.values() for op, *_ in found))
     for place, (source, found) in enumerate(losses.items()):
         middle = left + step * (place + 0.5)
-        parts.append(label(middle, bottom + 18, source, anchor="middle"))
+        parts.append(label(middle, bottom + 18 + 14 * (place % 2), source, anchor="middle"))
         for op, matrix, loss in found:
             x = middle + step * 0.22 * (ops.index(op) - (len(ops) - 1) / 2)
             tip = element("title", escape(f"{op} {matrix}: {loss:.2f}x"))

@@ -107,9 +107,13 @@ def measure(path: Path, features: int, rounds: int) -> dict[str, Any]:
                 first = {name: sum(times.pop()) for name, times in seconds.items()}
                 limit = HOPELESS * min(first.values())
                 others = sorted((name for name in first if name != OURS), key=lambda name: first[name])
-                seconds = {name: [] for name in (OURS, *others) if name in (OURS, others[0]) or first[name] < limit}
+                seconds = {
+                    name: [] for name in (OURS, *others) if name in (OURS, others[0]) or first[name] < limit
+                }
         totals = {name: [sum(pair) for pair in times] for name, times in seconds.items()}
-        best = min((name for name in totals if name != OURS), key=lambda name: statistics.median(totals[name]))
+        best = min(
+            (name for name in totals if name != OURS), key=lambda name: statistics.median(totals[name])
+        )
         told[operator] = {
             "seconds": {n: [statistics.median(part) for part in zip(*t)] for n, t in seconds.items()},
             "best": best,

@@ -423,8 +423,12 @@ def operands_of(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def derivatives(text: str, operand: str) -> tuple[str, ...]:
-    """The assignments whose results add up to the gradient of ``operand``."""
-    return tuple(str(gradient.assignment) for gradient in gradients(parsed(text), operand))
+    """The assignments whose results add up to the gradient of ``operand``; InputError for a mean over sources' edges."""
+    assignment = parsed(text)
+    assert assignment.pattern is not None
+    if assignment.reduction == "mean" and assignment.pattern.indices[0] not in assignment.kept:
+        raise InputError(f"'{text}': gradients of means are for those of destinations; turn the graph round")
+    return tuple(str(gradient) for gradient in gradients(parsed(text), operand))
 
 
 @lru_cache(maxsize=4096)

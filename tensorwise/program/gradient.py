@@ -11,7 +11,6 @@ belongs to one entry, whose number the assignment of :func:`argument` gives; a m
 row, by the reciprocals of their numbers.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from tensorwise.errors import InputError
@@ -22,23 +21,6 @@ ARGUMENTS: Final = {"max": "argmax", "min": "argmin"}
 _ZERO, _ONE = Constant(0.0), Constant(1.0)
 
 
-@dataclass(frozen=True)
-class Gradient:
-    """How the gradient of an operand is computed; those of several places add up.
-
-    Attributes:
-        assignment: its operands are those of the assignment that it is the gradient of, and the following.
-        output: name of the gradient of the output.
-        argument: name of the numbers that the assignment of :func:`argument` gives, None where they are not read.
-        share: name of the reciprocal numbers of the entries of each output row, None where they are not read.
-    """
-
-    assignment: Assignment
-    output: str
-    argument: str | None = None
-    share: str | None = None
-
-
 def argument(assignment: Assignment) -> Assignment:
     """Return the assignment of the numbers of the entries that a maximum or minimum over ``for A[..]`` comes from."""
     name = f"a{assignment.output.tensor}"
@@ -46,8 +28,11 @@ def argument(assignment: Assignment) -> Assignment:
     return Assignment(output, ARGUMENTS[str(assignment.reduction)], assignment.expression, assignment.pattern)
 
 
-def gradients(assignment: Assignment, operand: str) -> list[Gradient]:
-    """Return the gradients of ``operand``, one for each way in which it is accessed.
+def gradients(assignment: Assignment, operand: str) -> list[Assignment]:
+    """Return the gradients of ``operand``, one for each way in which it is accessed; they add up.
+
+    For an output C they read, besides the operands, ``dC``: its gradient; ``aC``: the numbers that the assignment of
+    :func:`argument` gives, for a maximum or minimum; ``nC``: the reciprocal number of entries of each row, for a mean.
 
     Raises:
         InputError: the reduction has none (prod, argmax), or chooses terms other than the entries of a pattern.
@@ -55,7 +40,7 @@ def gradients(assignment: Assignment, operand: str) -> list[Gradient]:
     given = Access(f"d{assignment.output.tensor}", assignment.output.indices)
     reduction = assignment.reduction or "sum"
     upstream: Expression = given
-    numbers = share = None
+    numbers: str | None = None
     if reduction == "mean":
         pattern = assignment.pattern
         rows = () if pattern is None else tuple(i for i in pattern.indices if i in assignment.kept)
@@ -63,8 +48,7 @@ def gradients(assignment: Assignment, operand: str) -> list[Gradient]:
             raise InputError(
                 f"'{assignment}' has no gradient here: a mean is taken over rows of entries, 'for A[i,k]'"
             )
-        share = f"n{assignment.output.tensor}"
-        upstream = Call("mul", (given, Access(share, rows)))
+        upstream = Call("mul", (given, Access(f"n{assignment.output.tensor}", rows)))
     elif reduction in ARGUMENTS:
         if assignment.pattern is None or not set(assignment.reduced) <= set(assignment.pattern.indices):
             raise InputError(
@@ -81,9 +65,7 @@ def gradients(assignment: Assignment, operand: str) -> list[Gradient]:
             chosen = Access(numbers, assignment.output.indices)
             part = Call("where", (Call("eq", (chosen, Index(assignment.pattern.tensor))), part, _ZERO))
         output = Access(f"d{operand}", access.indices)
-        made.append(
-            Gradient(Assignment(output, "sum", part, assignment.pattern), given.tensor, numbers, share)
-        )
+        made.append(Assignment(output, "sum", part, assignment.pattern))
     return made
 
 

@@ -12,7 +12,7 @@ EXTENTS = {"i": 6, "k": 8, "A": 20, "f": 4, "g": 3, "h": 2}
 
 
 def texts(einsum: str, operand: str) -> list[str]:
-    return [str(found.assignment) for found in gradients(Einsum.parse(einsum).single, operand)]
+    return [str(found) for found in gradients(Einsum.parse(einsum).single, operand)]
 
 
 @pytest.mark.parametrize(

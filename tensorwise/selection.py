@@ -89,7 +89,9 @@ class Selection:
         Args:
             function: see `Version`.
             name: default: the function's own.
-            device, bring, fetch: see `Version`.
+            device: see `Version`, and so for the others.
+            bring: takes arguments to the device.
+            fetch: takes the result back.
         """
         if function is None:
             return lambda given: self.version(given, name=name, device=device, bring=bring, fetch=fetch)

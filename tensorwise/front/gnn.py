@@ -239,8 +239,10 @@ def gspmm(
     Args:
         message: ``add``, ``sub``, ``mul``, ``div``, ``copy_lhs`` or ``copy_rhs``.
         reduce: ``sum``, ``mean``, ``max`` or ``min``; destinations that no edge reaches get 0.
-        lhs, rhs: (rows, *features) of one dtype; features are broadcast as NumPy does.
-        lhs_target, rhs_target: what their rows are: ``u`` sources, ``v`` destinations, ``e`` edges.
+        lhs: (rows, *features); features are broadcast as NumPy does.
+        rhs: the same, of the same dtype.
+        lhs_target: what its rows are: ``u`` sources, ``v`` destinations, ``e`` edges.
+        rhs_target: the same.
 
     Returns:
         (destinations, *features).
@@ -286,7 +288,8 @@ def attention(
 
     Args:
         values: (sources, heads, features).
-        sources, destinations: (nodes, heads): their parts of the scores.
+        sources: (sources, heads): their parts of the scores.
+        destinations: (destinations, heads): theirs.
         slope: at most 1.
 
     Returns:

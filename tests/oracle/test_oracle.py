@@ -7,7 +7,7 @@ import pytest
 from tensorwise.toolchain.threads import available_threads
 from tests.oracle.run import run
 
-EXAMPLES = int(os.environ.get("TENSORWISE_ORACLE", "2000"))
+EXAMPLES = int(os.environ.get("TENSORWISE_ORACLE", "3000"))
 """Cases that are executed, refused draws not counted."""
 
 

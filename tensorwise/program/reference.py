@@ -277,7 +277,9 @@ def _evaluate(
                 ratio = parts[1][1] / np.abs(parts[1][0])
                 size = size * np.where(np.isfinite(ratio), ratio, 1.0) ** 2
             value = rule.evaluate(*(p[0] for p in parts))
-            if operator == "exp":  # errors of the exponent count in relation to the power; of infinite ones there are none
+            if (
+                operator == "exp"
+            ):  # errors of the exponent count in relation to the power; of infinite ones there are none
                 exponent = parts[0][1]
                 size = value * (1 + np.where(np.isfinite(exponent), exponent, 0.0))
             return value, size

@@ -156,8 +156,11 @@ class GAT(nn.Module):
             nn.Linear(inside, heads * width, bias=False)
             for inside, (heads, width) in zip((features, 64), self.sizes)
         )
-        scores = [nn.init.xavier_uniform_(torch.empty(2, *size)) for size in self.sizes]
-        self.scores = nn.ParameterList(scores)
+        limits = [(6 / (heads + width)) ** 0.5 for heads, width in self.sizes]
+        self.scores = nn.ParameterList(
+            torch.empty(2, *size).uniform_(-limit, limit) for size, limit in zip(self.sizes, limits)
+        )
+        self.biases = nn.ParameterList(torch.zeros(heads * width) for heads, width in self.sizes)
 
     def layer(self, number: int, x: Tensor, ops: Any) -> Tensor:
         weight, size = self.values[number].weight, self.sizes[number]
@@ -167,7 +170,7 @@ class GAT(nn.Module):
         if self.training:
             kept = functional.dropout(torch.ones(self.edges, size[0]), self.dropout)
         sources, destinations = ((values * part).sum(-1) for part in self.scores[number])
-        return ops.attention(values, sources, destinations, kept).flatten(1)
+        return ops.attention(values, sources, destinations, kept).flatten(1) + self.biases[number]
 
     def forward(self, x: Tensor, ops: Any) -> Tensor:
         x = functional.dropout(functional.elu(self.layer(0, x, ops)), self.dropout, self.training)

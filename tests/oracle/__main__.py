@@ -14,7 +14,7 @@ from tests.oracle.run import run
 def main() -> None:
     """Judge seeds and exit with status 1 when one fails."""
     parser = argparse.ArgumentParser(prog="python -m tests.oracle", description=__doc__)
-    parser.add_argument("--examples", type=int, default=3000, help="cases to execute")
+    parser.add_argument("--examples", type=int, default=3500, help="cases to execute")
     parser.add_argument(
         "--seed", type=int, default=0, help="first seed; a run that was stopped says where to go on"
     )

@@ -97,14 +97,19 @@ class Coverage:
 
 
 def _directives(text: str, sparse: tuple[str, ...]) -> list[str]:
-    """Directives that apply to an einsum: a prefetch needs a dense operand, lanes a loop that may touch padding."""
+    """Directives that apply to an einsum: a prefetch needs a dense operand, lanes a loop that may touch padding.
+
+    A padded place has no number: lanes cannot run where several operands are stored and one of them is numbered.
+    """
     assignment = Einsum.parse(text).single
     able = set(DIRECTIVES)
     if assignment.reduction != "sum" or len(assignment.factors) < 3 or not assignment.reduced:
         able.remove("factor")
     if set(assignment.operands) == set(sparse):
         able.remove("prefetch")
-    if assignment.access(sparse[0]).indices == assignment.output.indices == assignment.indices:
+    stored = {index for name in sparse for index in assignment.access(name).indices}
+    unpadded = len(sparse) > 1 and assignment.numbered and stored == set(assignment.indices)
+    if unpadded or assignment.access(sparse[0]).indices == assignment.output.indices == assignment.indices:
         able.remove("tile")
     return sorted(able)
 

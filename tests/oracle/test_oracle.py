@@ -5,13 +5,10 @@ import os
 import pytest
 
 from tensorwise.toolchain.threads import available_threads
-from tests.oracle.coverage import FEATURES
 from tests.oracle.run import run
 
-EXAMPLES = int(os.environ.get("TENSORWISE_ORACLE", "3000"))
+EXAMPLES = int(os.environ.get("TENSORWISE_ORACLE", "3500"))
 """Cases that are executed, refused draws not counted."""
-RARE = 3
-"""Combinations of some seven hundred that may fail to come up: a few have one chance in a thousand draws."""
 
 
 def test_random_programs_agree_with_the_reference(capsys: pytest.CaptureFixture[str]) -> None:
@@ -23,7 +20,5 @@ def test_random_programs_agree_with_the_reference(capsys: pytest.CaptureFixture[
     ]
     assert not problems, f"{len(problems)} seeds failed\n\n" + "\n\n".join(problems[:5])
     assert total.coverage.executed >= EXAMPLES
-    if EXAMPLES >= 3000:
-        missing = total.coverage.missing()
-        assert len(missing) <= RARE, missing
-        assert not set(missing) & set(FEATURES)
+    if EXAMPLES >= 3500:
+        assert not total.coverage.missing()

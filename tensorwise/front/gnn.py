@@ -11,7 +11,7 @@ compiled once for a graph and its feature sizes::
 Nothing that is as large as edges times features is made, unless it is the result.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Final, final
@@ -250,8 +250,8 @@ def gspmm(
     Raises:
         InputError: unknown names, or shapes and dtypes that do not fit.
     """
-    spelled = spell(message, reduce, _features(lhs), _features(rhs), lhs_target, rhs_target)
-    return _run(graph, spelled, lhs, rhs)
+    spelled = spell(message, reduce, features_of(lhs), features_of(rhs), lhs_target, rhs_target)
+    return spelled.run(graph.evaluate, lhs, rhs)  # type: ignore[no-any-return]
 
 
 def gsddmm(
@@ -266,8 +266,8 @@ def gsddmm(
 
     Arguments as of `gspmm`; returns (edges, *features), in the order in which the edges were given.
     """
-    spelled = spell(message, None, _features(lhs), _features(rhs), lhs_target, rhs_target)
-    return _run(graph, spelled, lhs, rhs)
+    spelled = spell(message, None, features_of(lhs), features_of(rhs), lhs_target, rhs_target)
+    return spelled.run(graph.evaluate, lhs, rhs)  # type: ignore[no-any-return]
 
 
 def edge_softmax(graph: Graph, scores: np.ndarray) -> np.ndarray:
@@ -341,6 +341,13 @@ class Spelled:
     text: str
     views: dict[str, tuple[int, ...]]
     features: tuple[int, ...]
+
+    def run(self, evaluate: Callable[[str, Sequence[Any]], Any], lhs: Any, rhs: Any) -> Any:
+        """Return what ``evaluate`` makes of the text and its operands, arrays or tensors, with the result's features."""
+        given = {"L": lhs, "R": rhs}
+        operands = [given[name].reshape(given[name].shape[0], *view) for name, view in self.views.items()]
+        out = evaluate(self.text, operands)
+        return out.reshape(out.shape[0], *self.features)
 
 
 @lru_cache(maxsize=4096)
@@ -431,7 +438,7 @@ def derivatives(text: str, operand: str) -> tuple[str, ...]:
     assert assignment.pattern is not None
     if assignment.reduction == "mean" and assignment.pattern.indices[0] not in assignment.kept:
         raise InputError(f"'{text}': gradients of means are for those of destinations; turn the graph round")
-    return tuple(str(gradient) for gradient in gradients(parsed(text), operand))
+    return tuple(str(gradient) for gradient in gradients(assignment, operand))
 
 
 @lru_cache(maxsize=4096)
@@ -451,19 +458,9 @@ def extents(text: str, shape: Sequence[Any], shapes: Sequence[Sequence[Any]]) ->
     return {index: found[index] for index in assignment.indices if index in found}
 
 
-def _features(operand: np.ndarray | None) -> tuple[int, ...] | None:
-    return None if operand is None else operand.shape[1:]
-
-
-def _run(graph: Graph, spelled: Spelled, lhs: np.ndarray | None, rhs: np.ndarray | None) -> np.ndarray:
-    given = {"L": lhs, "R": rhs}
-    operands = []
-    for name, view in spelled.views.items():
-        operand = given[name]
-        assert operand is not None
-        operands.append(operand.reshape(len(operand), *view))
-    out = graph.evaluate(spelled.text, operands)
-    return out.reshape(len(out), *spelled.features)
+def features_of(operand: Any) -> tuple[int, ...] | None:
+    """Extents of an operand's feature dimensions; of an array or a tensor."""
+    return None if operand is None else tuple(operand.shape[1:])
 
 
 def _inside(indices: np.ndarray, size: int, dtype: np.dtype, what: str) -> np.ndarray:

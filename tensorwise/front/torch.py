@@ -185,7 +185,7 @@ def gspmm(
     rhs_target: str = "e",
 ) -> Tensor:
     """Reduce the messages that reach each destination, with gradients; arguments as of `gnn.gspmm`, but tensors."""
-    return _run(graph, (message, reduce, _features(lhs), _features(rhs), lhs_target, rhs_target), lhs, rhs)
+    return _run(graph, message, reduce, lhs, rhs, lhs_target, rhs_target)
 
 
 def gsddmm(
@@ -197,7 +197,7 @@ def gsddmm(
     rhs_target: str = "v",
 ) -> Tensor:
     """Compute a message for each edge, with gradients; arguments as of `gnn.gsddmm`, but tensors."""
-    return _run(graph, (message, None, _features(lhs), _features(rhs), lhs_target, rhs_target), lhs, rhs)
+    return _run(graph, message, None, lhs, rhs, lhs_target, rhs_target)
 
 
 def edge_softmax(graph: Graph, scores: Tensor) -> Tensor:
@@ -221,20 +221,20 @@ def attention(
     return graph.einsum(weighed, sources, destinations, largest, total, values)
 
 
-def _features(operand: Tensor | None) -> tuple[int, ...] | None:
-    return None if operand is None else tuple(operand.shape[1:])
-
-
-def _run(graph: Graph, asked: tuple[Any, ...], lhs: Tensor | None, rhs: Tensor | None) -> Tensor:
+def _run(
+    graph: Graph,
+    message: str,
+    reduce: str | None,
+    lhs: Tensor | None,
+    rhs: Tensor | None,
+    lhs_target: str,
+    rhs_target: str,
+) -> Tensor:
     # Dynamo traces what a cache holds, and warns of the cache.
-    spelled = gnn.spell.__wrapped__(*asked) if torch.compiler.is_compiling() else gnn.spell(*asked)
-    operands = []
-    for name, view in spelled.views.items():
-        operand = lhs if name == "L" else rhs
-        assert operand is not None
-        operands.append(operand.reshape(operand.shape[0], *view))
-    out = graph.einsum(spelled.text, *operands)
-    return out.reshape(out.shape[0], *spelled.features)
+    spell = gnn.spell.__wrapped__ if torch.compiler.is_compiling() else gnn.spell
+    spelled = spell(message, reduce, gnn.features_of(lhs), gnn.features_of(rhs), lhs_target, rhs_target)
+    made: Tensor = spelled.run(lambda text, operands: graph.einsum(text, *operands), lhs, rhs)
+    return made
 
 
 # -- between torch and NumPy -----------------------------------------------------------------------------

@@ -297,15 +297,12 @@ def _time(records: Sequence[Record], default_s: float) -> tuple[float, bool, flo
     timed = [record for record in records if record.ok]
     if not timed:
         return max(record.seconds for record in records), False, math.nan
-    ratios = [(float(str(r)), float(str(e))) for r, e in map(_ratio, timed) if r is not None]
+    facts: list[Mapping[str, Any]] = [record.provenance for record in timed]
+    ratios = [(one["ratio"], one["ratio_error"]) for one in facts if "ratio" in one]
     if ratios and not math.isnan(default_s):
         middle, error = np.median(np.array(ratios), axis=0)
         return float(middle) * default_s, True, float(error)
     return float(np.median([record.seconds for record in timed])), True, math.nan
-
-
-def _ratio(record: Record) -> tuple[object, object]:
-    return record.provenance.get("ratio"), record.provenance.get("ratio_error")
 
 
 def divide(groups: Sequence[Group], share: float, seed: int) -> tuple[list[Group], list[Group]]:

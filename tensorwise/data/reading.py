@@ -1,4 +1,4 @@
-"""Records for experiments: of stores and of Parquet files alike."""
+"""Reading records, of stores and of Parquet files alike."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path

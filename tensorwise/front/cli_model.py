@@ -14,8 +14,6 @@ from tensorwise.front.terminal import INTERRUPTED, command, emit, fail, finite, 
 from tensorwise.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tensorwise.data.record import Record
     from tensorwise.data.workloads import Workloads
     from tensorwise.model import RankingModel
@@ -249,18 +247,6 @@ def model_info(
             pairs([(path.name, f"{kind}: {about}")])
 
 
-def records_in(path: Path) -> "Iterator[Record]":
-    """Yield the records of a store or a Parquet file."""
-    from tensorwise.data.parquet import SUFFIX, read_records
-    from tensorwise.data.store import Store
-
-    if path.suffix == SUFFIX:
-        yield from read_records(path)
-    else:
-        with Store(path) as store:
-            yield from store
-
-
 def _read(
     paths: Sequence[Path] | None, workloads: "Workloads", op: str, threads: int, einsum: str = ""
 ) -> "list[Record]":
@@ -268,6 +254,7 @@ def _read(
 
     Of an operation that stands for several einsums (mttkrp: orders and modes) those of ``einsum``, or of the first.
     """
+    from tensorwise.data.reading import records_of
     from tensorwise.data.store import default_path
 
     found: list[Record] = []
@@ -277,7 +264,7 @@ def _read(
         if not path.is_file():
             raise InputError(f"{path}: there are no records; make some with: tensorwise collect")
         with progress_bar("reading records") as progress:
-            for record in records_in(path):
+            for record in records_of([path]):
                 about, count = str(record.workload.get("einsum")), record.provenance.get("threads")
                 if (record.op, count) != (op, threads) or about != (einsum or about):
                     others[f"{record.op} ({about}) with {count} threads"] += 1

@@ -256,8 +256,8 @@ def _selection(file: Path, function: str | None) -> "Selection":
 
 def _records(paths: list[Path] | None, function: str, device: str | None) -> "list[Record]":
     """Return the records of a function's versions on one device."""
+    from tensorwise.data.reading import records_of
     from tensorwise.data.store import default_path
-    from tensorwise.front.cli_model import records_in
     from tensorwise.space.versions import space_name
 
     found: list[Record] = []
@@ -265,7 +265,7 @@ def _records(paths: list[Path] | None, function: str, device: str | None) -> "li
     for path in paths or [default_path()]:
         if not path.is_file():
             raise InputError(f"{path}: there are no records; make some with: tensorwise select train")
-        for record in records_in(path):
+        for record in records_of([path]):
             spaces.add(record.space)
             if record.space == space_name(function) and device in (None, record.device_id):
                 found.append(record)

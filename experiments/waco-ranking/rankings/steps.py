@@ -12,8 +12,8 @@ import numpy as np
 from benchmarks.corpus import Item, entries_of, root
 from benchmarks.held_out import Learned, learned_of, matrices
 from benchmarks.kernels.measure import short
-from benchmarks.records import records_of
 from tensorwise.data.corpus import patterns
+from tensorwise.data.reading import records_of
 from tensorwise.data.workloads import Workloads
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.timing import measuring_slot

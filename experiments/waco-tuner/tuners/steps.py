@@ -13,8 +13,8 @@ from benchmarks.baselines.untuned_mkl import UntunedMkl
 from benchmarks.corpus import Item, entries_of, root
 from benchmarks.held_out import Learned, learned_of
 from benchmarks.kernels.measure import Contest, short
-from benchmarks.records import records_of
 from tensorwise.data.corpus import patterns
+from tensorwise.data.reading import records_of
 from tensorwise.data.record import Record
 from tensorwise.data.workloads import Workloads
 from tensorwise.device.cpu import CpuDevice

@@ -28,8 +28,8 @@ from tensorwise.worth import Prospect
 
 SHIPPED: Final = "shipped"
 """Stands for the model that comes with Tensorwise, or was calibrated on this machine."""
-WALKED: Final = 32
-"""Configs that a walk over a graph names."""
+WALKED: Final = 64
+"""Configs that a walk over a graph names; a model then knows more of them than it did while walking."""
 BRED: Final = 512
 """Configs that are bred by predictions where there is no graph, ..."""
 BROOD: Final = 64

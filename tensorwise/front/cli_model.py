@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tensorwise.model import RankingModel
     from tensorwise.model.judging import Judged
     from tensorwise.model.samples import Epoch, Training
+    from tensorwise.program.workload import Workload
     from tensorwise.search import ConfigGraph
-    from tensorwise.tensor.entries import Entries
 
 README = "README.md"
 """Beside a model's own files, its card for people."""
@@ -116,14 +116,14 @@ def train(
             if progress is not None:
                 progress(str(epoch), epoch.number / epochs)
 
-        def entries(workload_id: str) -> "Entries":
+        def workload(workload_id: str) -> "Workload":
             if progress is not None and workload_id not in seen:
                 progress(f"{len(seen) + 1} patterns are read", 0.0)
             seen.add(workload_id)
-            return workloads.of(firsts[workload_id]).entries
+            return workloads.of(firsts[workload_id])
 
         made = RankingModel(
-            cpu_space(Einsum.parse(einsum).single), entries, net=net,
+            cpu_space(Einsum.parse(einsum).single), workload, net=net,
             heads=heads or (HEADS if net == "statistics" else 1), training=settings,
             checkpoint=model.with_name(f"{model.name}.training"), progress=observe,
         )  # fmt: skip

@@ -109,7 +109,7 @@ def _samples(
     Of those within ten times the best: a search tells these apart, and fits of all others would go by the slowest.
     """
     inputs, targets = [], []
-    for group in groups_of(records, None, model.table):
+    for group in groups_of(records, None, model.table, lambda _, configs: model.steps(workload, configs)):
         near = group.exact & (group.seconds <= SLOW * group.seconds[group.exact].min(initial=np.inf))
         if not near.any():
             continue

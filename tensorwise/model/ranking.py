@@ -29,12 +29,14 @@ from tensorwise.model.samples import (
 from tensorwise.model.scoring import BLIND, EMBEDDING, embed, look, score, seen_last, shapes
 from tensorwise.model.table import Encoded, Table
 from tensorwise.space.config import Config
+from tensorwise.space.cpu import cpu_space
 from tensorwise.space.space import Space
 
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
-    from tensorwise.tensor.entries import Entries
 
+CPU: Final = "cpu"
+"""Name of the space that knows how many steps its configs take."""
 LAST: Final = "head.2.weight"
 """The weights of the last layers."""
 MOST_EMBEDDED: Final = 10_000
@@ -47,7 +49,7 @@ class RankingModel(CostModel):
 
     Args:
         space: whose configs are ranked; its table is kept with the model, so that a loaded one needs no space.
-        patterns: workload id -> its entries, for the records that are fitted on; `fit` needs it.
+        workloads: workload id -> the workload, for the records that are fitted on; `fit` needs it.
         net: name of the network that looks at patterns, in ``nets.NETS``: ``waco``; ``statistics``, which is fast and needs
             no torch to predict; or for comparison ``numbers``, ``dense`` or ``resnet``.
         training: see `Training`.
@@ -72,7 +74,7 @@ class RankingModel(CostModel):
     def __init__(
         self,
         space: Space | Table,
-        patterns: "Callable[[str], Entries] | None" = None,
+        workloads: "Callable[[str], Workload] | None" = None,
         *,
         net: str = "waco",
         training: Training | None = None,
@@ -89,7 +91,7 @@ class RankingModel(CostModel):
         self._order = 2
         self.net_name = net
         self._space = space.name if isinstance(space, Space) else None
-        self._patterns, self._training = patterns, training or Training()
+        self._workloads, self._training = workloads, training or Training()
         self.returns = "ratio" if self._training.loss == "ratio" else "score"
         self._checkpoint = None if checkpoint is None else Path(checkpoint)
         self._progress = progress or (lambda epoch: None)
@@ -119,11 +121,13 @@ class RankingModel(CostModel):
                 checkpoint belongs to another training.
             MissingExtraError: torch is not installed.
         """
-        groups = groups_of(records, self._space, self.table)
-        if self._patterns is None:
+        known = self._workloads
+        if known is None:
             raise InputError(
-                "the model cannot look at patterns: give it patterns=, a function from ids to entries"
+                "the model cannot look at patterns: give it workloads=, a function from ids to workloads"
             )
+        steps = (lambda name, configs: self.steps(known(name), configs)) if self._space == CPU else None
+        groups = groups_of(records, self._space, self.table, steps)
         from tensorwise.model.nets import NETS  # needs torch
         from tensorwise.model.training import Trainer
 
@@ -134,8 +138,8 @@ class RankingModel(CostModel):
             self.net_name,
             order,
             self.table,
-            self._described(groups, self._patterns) if self.net_name == "statistics" else groups,
-            self._patterns,
+            self._described(groups, known) if self.net_name == "statistics" else groups,
+            known,
             self._training,
             self._checkpoint,
             self._progress,
@@ -148,13 +152,13 @@ class RankingModel(CostModel):
         self._forget({**learned, **numbers})
 
     @staticmethod
-    def _described(groups: Sequence[Group], patterns: "Callable[[str], Entries]") -> list[Group]:
+    def _described(groups: Sequence[Group], workloads: "Callable[[str], Workload]") -> list[Group]:
         """The groups with statistics of their patterns among their numbers."""
         describer = featurizer(len(groups[0].numbers) - 2)
         known: dict[str, np.ndarray] = {}
         for group in groups:
             if group.workload_id not in known:
-                known[group.workload_id] = describer.features(patterns(group.workload_id))
+                known[group.workload_id] = describer.features(workloads(group.workload_id).entries)
         return [
             replace(group, numbers=np.append(group.numbers, known[group.workload_id])) for group in groups
         ]
@@ -162,11 +166,12 @@ class RankingModel(CostModel):
     # -- predicting ------------------------------------------------------------------------------------
 
     def predict(self, workload: "Workload", configs: Sequence[Config], device: Device) -> np.ndarray:
-        return self.score(self.embed_pattern(workload), self.embed_configs(configs))
+        mean: np.ndarray = self._all_scores(workload, configs).mean(axis=0)
+        return mean
 
     def spread(self, workload: "Workload", configs: Sequence[Config], device: Device) -> np.ndarray:
         """Return the standard deviation of the heads' scores: float64, (n,); NaN with a single head."""
-        scores = self._scores(self.embed_pattern(workload), self.embed_configs(configs))
+        scores = self._all_scores(workload, configs)
         spread: np.ndarray = scores.std(axis=0) if len(scores) > 1 else np.full(len(configs), np.nan)
         return spread
 
@@ -200,7 +205,9 @@ class RankingModel(CostModel):
         return embedded
 
     def score(self, pattern: np.ndarray, configs: np.ndarray) -> np.ndarray:
-        """Return scores, lower is better: float64, (n,).
+        """Return scores as far as they can be known without the workload itself, lower is better: float64, (n,).
+
+        That is less than ``predict`` knows, which counts steps, and takes microseconds: walks go by it.
 
         Args:
             pattern: what `embed_pattern` returned, (EMBEDDING,).
@@ -209,10 +216,19 @@ class RankingModel(CostModel):
         mean: np.ndarray = self._scores(pattern, configs).mean(axis=0)
         return mean
 
+    def steps(self, workload: "Workload", configs: Sequence[Config]) -> np.ndarray:
+        """Return how many steps configs take on a workload, as ``Encoded`` has them: float32, (n, 2)."""
+        known = np.zeros((len(configs), 2), np.float32)
+        if self._space == CPU:
+            space = cpu_space(workload.assignment, next(iter(workload.sparse)))
+            bounds = [max(space.steps(workload, config), 1) for config in configs]
+            known[:, 0], known[:, 1] = np.log2(np.array(bounds, float) / max(workload.terms, 1)), 1
+        return known
+
     def seen_last(self, workload: "Workload", configs: Encoded) -> np.ndarray:
         """Return what the last layer of each head sees of encoded configs: float64, (heads, n, width)."""
         pattern = self.embed_pattern(workload).astype(np.float64)
-        seen: np.ndarray = seen_last(self._scoring, pattern, embed(self._scoring, configs))
+        seen: np.ndarray = seen_last(self._scoring, pattern, embed(self._scoring, configs), configs.steps)
         return seen
 
     @property
@@ -237,10 +253,22 @@ class RankingModel(CostModel):
         made.card = self.card
         return made
 
-    def _scores(self, pattern: np.ndarray, configs: np.ndarray) -> np.ndarray:
+    def _all_scores(self, workload: "Workload", configs: Sequence[Config]) -> np.ndarray:
+        """Of each head, with everything that is known: (heads, n)."""
+        pattern, embedded = self.embed_pattern(workload), self.embed_configs(configs)
+        return self._scores(pattern, embedded, self.steps(workload, configs))
+
+    def _scores(
+        self, pattern: np.ndarray, configs: np.ndarray, steps: np.ndarray | None = None
+    ) -> np.ndarray:
         """(heads, n)."""
         self._check_learned()
-        scores: np.ndarray = score(self._scoring, pattern.astype(np.float64), configs.astype(np.float64))
+        scores: np.ndarray = score(
+            self._scoring,
+            pattern.astype(np.float64),
+            configs.astype(np.float64),
+            None if steps is None else steps.astype(np.float64),
+        )
         return scores
 
     def _check_learned(self) -> None:

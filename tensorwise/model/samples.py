@@ -2,10 +2,10 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal, final, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final, get_args
 
 import numpy as np
 
@@ -30,9 +30,9 @@ class Training:
     """How a ranking is trained. The defaults are WACO's (section 4.1.3) where it says something.
 
     Attributes:
-        epochs: passes over the workloads, at most.
+        epochs: passes over the workloads, at most; the rate falls to zero over so many.
         batch: configs of a workload that are compared in a step, drawn anew each epoch.
-        learning_rate: Adam's; weight_decay: by how much of the rate each step shrinks all weights (AdamW).
+        learning_rate: Adam's first one; weight_decay: by how much of the rate each step shrinks all weights (AdamW).
         loss: ``hinge``: the score of a slower config should exceed that of a faster one by ``margin``, however much slower
             it is. ``ratio``: by log2 of the ratio of their times; and a score should be log2 of the ratio to the time of
             the job's default config.
@@ -71,12 +71,15 @@ class Training:
             )
 
 
+Steps: TypeAlias = Callable[[str, Sequence[Config]], np.ndarray]
+"""Workload id and configs -> their steps, as ``Encoded`` has them."""
+
 SHORTEST_S: Final = 1e-12
 """Times count as at least this long, so that their logarithm exists."""
 MOST_DEVIATIONS: Final = 4.0
 """Standard deviations from the mean beyond which numbers about a workload are drawn in."""
 LATER: Final = ("epochs", "patience", "checkpoint_s", "kept_bytes")
-"""What may differ when a training is taken up again: it changes when to stop, not what is learned before."""
+"""What may differ when a training is taken up again: it changes how it goes on, not what was learned before."""
 
 
 @final
@@ -181,6 +184,7 @@ class Group:
                 self.numbers,
                 self.configs.values,
                 *self.configs.orders,
+                self.configs.steps,
                 self.seconds,
                 self.exact,
             ]
@@ -213,12 +217,20 @@ def standardised(numbers: np.ndarray, by: Mapping[str, np.ndarray]) -> np.ndarra
     return result.astype(np.float32)
 
 
-def groups_of(records: Iterable[Record], space: str | None, table: Table) -> list[Group]:
+def groups_of(
+    records: Iterable[Record], space: str | None, table: Table, steps: Steps | None = None
+) -> list[Group]:
     """Return the groups of those records that can be learned from, in the order of their first records.
 
     Configs are compared within a job only, where they were measured within minutes. Left out are configs that the table does
     not read, and jobs that were lost as a whole, which says nothing about a config. The family is the one that collection
     noted, else the workload itself.
+
+    Args:
+        records: of any jobs.
+        space: name of the space of those that count; None: all.
+        table: how configs are read.
+        steps: tells the steps of a workload's configs; None where they are not known.
 
     Raises:
         InputError: no two configs of any job can be compared, or the patterns are of several orders.
@@ -234,7 +246,7 @@ def groups_of(records: Iterable[Record], space: str | None, table: Table) -> lis
             if fitting[record.config]:
                 job = (record.workload_id, record.device_id, record.provenance.get("job"))
                 found[job][record.config].append(record)
-    groups = [_group(of_one, table) for of_one in found.values()]
+    groups = [_group(of_one, table, steps) for of_one in found.values()]
     groups = [group for group in groups if group.order.any()]
     if not groups:
         raise InputError(
@@ -246,14 +258,15 @@ def groups_of(records: Iterable[Record], space: str | None, table: Table) -> lis
     return groups
 
 
-def _group(records: Mapping[Config, Sequence[Record]], table: Table) -> Group:
+def _group(records: Mapping[Config, Sequence[Record]], table: Table, steps: Steps | None) -> Group:
+    configs, encoded = list(records), table.encode(list(records))
     first = next(iter(records.values()))[0]
     times = Times.of(records)
     return Group(
         first.workload_id,
         str(first.provenance.get("family") or first.workload_id),
         shape_numbers(first.workload),
-        table.encode(list(records)),
+        encoded if steps is None else replace(encoded, steps=steps(first.workload_id, configs)),
         times.seconds,
         times.exact,
         times.default_s,

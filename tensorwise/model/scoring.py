@@ -36,6 +36,8 @@ def shapes(table: Table, heads: int = 1) -> dict[str, tuple[int, ...]]:
         found |= {f"{name}.weight": (wide, narrow), f"{name}.bias": (narrow,)}
     for k, (wide, narrow) in enumerate(itertools.pairwise(HEAD)):
         found |= {f"head.{k}.weight": (heads, wide, narrow), f"head.{k}.bias": (heads, 1, narrow)}
+        if not k:
+            found["head.0.steps"] = (heads, 2, narrow)
     return found
 
 
@@ -47,7 +49,8 @@ def initial(table: Table, rng: np.random.Generator, heads: int = 1) -> dict[str,
         if name == "values":
             array = rng.standard_normal(shape)
         else:
-            inputs = shape[-2] if name.endswith("weight") else inputs  # a bias stands behind its weight
+            # A bias, and what steps weigh, stand behind the weights of their layer.
+            inputs = shape[-2] if name.endswith("weight") else inputs
             array = rng.uniform(-1, 1, shape) / math.sqrt(inputs)
         drawn[name] = array.astype(np.float32)
     return drawn
@@ -72,27 +75,31 @@ def embed(weights: Mapping[str, Any], configs: Encoded) -> Any:
     return hidden.clip(min=0) @ weights["program.1.weight"] + weights["program.1.bias"]
 
 
-def seen_last(weights: Mapping[str, Any], pattern: Any, configs: Any) -> Any:
+def seen_last(weights: Mapping[str, Any], pattern: Any, configs: Any, steps: Any = None) -> Any:
     """Return what the last layer of each predictor sees of n configs on one pattern: (heads, n, HEAD[2]).
 
     Args:
         weights: as for ``embed``.
         pattern: embedding of the pattern, (EMBEDDING,).
         configs: embeddings of the configs, (n, EMBEDDING).
+        steps: as ``Encoded`` has them, (n, 2); None where they are not known.
     """
     first = weights["head.0.weight"]
     about = (pattern @ first[:, :EMBEDDING])[:, None] + weights["head.0.bias"]
     hidden = configs @ first[:, EMBEDDING:] + about
+    if steps is not None:
+        hidden = hidden + steps @ weights["head.0.steps"]
     hidden = hidden.clip(min=0) @ weights["head.1.weight"] + weights["head.1.bias"]
     return hidden.clip(min=0)
 
 
-def score(weights: Mapping[str, Any], pattern: Any, configs: Any) -> Any:
+def score(weights: Mapping[str, Any], pattern: Any, configs: Any, steps: Any = None) -> Any:
     """Return the scores that each predictor gives n configs on one pattern: (heads, n), lower is better.
 
     Args: as for ``seen_last``.
     """
-    return (seen_last(weights, pattern, configs) @ weights["head.2.weight"] + weights["head.2.bias"])[:, :, 0]
+    seen = seen_last(weights, pattern, configs, steps)
+    return (seen @ weights["head.2.weight"] + weights["head.2.bias"])[:, :, 0]
 
 
 def look(weights: Mapping[str, Any], numbers: Any) -> Any:

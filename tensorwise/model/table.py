@@ -27,17 +27,20 @@ class Encoded:
     Attributes:
         values: int64, (configs, listed params): rows of one lookup table for all params.
         orders: for each permutation float32, (configs, items * items + 1): row-major item x place, and 1 if it applies.
+        steps: float32, (configs, 2): log2 of a bound on the loop iterations a term on one workload, and 1; zeros where that
+            is not known. No part of a config's embedding, which is the same for all workloads.
     """
 
     values: np.ndarray
     orders: tuple[np.ndarray, ...]
+    steps: np.ndarray
 
     def __len__(self) -> int:
         return len(self.values)
 
     def take(self, rows: np.ndarray) -> "Encoded":
         """Return some of the configs."""
-        return Encoded(self.values[rows], tuple(order[rows] for order in self.orders))
+        return Encoded(self.values[rows], tuple(order[rows] for order in self.orders), self.steps[rows])
 
 
 @final
@@ -83,7 +86,7 @@ class Table:
         return content_id([json.dumps(self.to_json())])
 
     def encode(self, configs: Sequence[Mapping[str, Value]]) -> Encoded:
-        """Return configs as numbers.
+        """Return configs as numbers, whatever the workload: how many steps they take is not known.
 
         Raises:
             InputError: a config lacks a param, or has a value that the param could not take when the table was made.
@@ -98,7 +101,7 @@ class Table:
             )
             for param in self.permutations
         ]
-        return Encoded(values + offsets[:-1], tuple(orders))
+        return Encoded(values + offsets[:-1], tuple(orders), np.zeros((len(configs), 2), np.float32))
 
     def fits(self, config: Mapping[str, Value]) -> bool:
         """Whether ``encode`` takes a config, and no choice of it would go unseen."""

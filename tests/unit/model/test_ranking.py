@@ -17,12 +17,13 @@ from tensorwise.device.device import Measurement
 from tensorwise.device.null import NullDevice
 from tensorwise.errors import InputError, MissingExtraError
 from tensorwise.model import MeanModel, RankingModel, load_model
-from tensorwise.model.metrics import mean_quality, quality
+from tensorwise.model.metrics import mean_quality, quality, spearman
 from tensorwise.model.ranking import Epoch, Training
 from tensorwise.model.samples import divide, groups_of
 from tensorwise.model.table import Table
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
+from tensorwise.space.cpu import cpu_space
 from tensorwise.tensor.entries import Entries, entries_from
 from tests.contract.toys import GARDEN, TINY
 
@@ -71,21 +72,21 @@ def measured(w: Workload, configs: list[Config], family: str = "") -> list[Recor
     ]
 
 
-def garden(count: int = 8) -> tuple[list[Record], dict[str, Entries]]:
+def garden(count: int = 8) -> tuple[list[Record], dict[str, Workload]]:
     """Records of all configs on ``count`` workloads, half of them blocked, each a family."""
-    records, patterns = [], {}
+    records, works = [], {}
     for seed in range(count):
         w = toy((scattered if seed % 2 else blocked)(seed))
-        patterns[w.id] = w.entries
+        works[w.id] = w
         records += measured(w, list(TINY.enumerate(w)), f"family {seed}")
-    return records, patterns
+    return records, works
 
 
 @pytest.fixture(scope="module")
 def learned(one_torch_thread: None) -> RankingModel:
     pytest.importorskip("torch")
-    records, patterns = garden(12)
-    model = RankingModel(TINY, patterns.__getitem__, training=FAST)
+    records, works = garden(12)
+    model = RankingModel(TINY, works.__getitem__, training=FAST)
     model.fit(records)
     return model
 
@@ -143,6 +144,7 @@ import numpy as np
 from tensorwise.errors import MissingExtraError
 from tensorwise.model import load_model
 from tensorwise.space.config import Config
+from tensorwise.space.cpu import cpu_space
 from tests.unit.model.test_ranking import blocked, toy
 model = load_model({str(tmp_path / "model")!r})
 configs = [Config.parse(text) for text in {[config.text for config in configs]!r}]
@@ -167,9 +169,9 @@ def test_importing_imports_no_torch() -> None:
 
 @pytest.mark.skipif(TORCH, reason="torch is installed")
 def test_without_torch_the_extra_is_named() -> None:
-    records, patterns = garden(2)
+    records, works = garden(2)
     with pytest.raises(MissingExtraError, match=r"tensorwise\[torch\]"):
-        RankingModel(TINY, patterns.__getitem__).fit(records)
+        RankingModel(TINY, works.__getitem__).fit(records)
 
 
 # -- checkpoints ---------------------------------------------------------------------------------------
@@ -186,9 +188,9 @@ def weights(model: RankingModel) -> dict[str, np.ndarray]:
 @needs_torch
 @pytest.mark.parametrize("looks", [5, 17, 30])
 def test_a_killed_training_goes_on_as_if_nothing_had_happened(looks: int, tmp_path: Path) -> None:
-    records, patterns = garden(6)
+    records, works = garden(6)
     settings = replace(FAST, epochs=4, checkpoint_s=0.0, kept_bytes=0)
-    whole = RankingModel(TINY, patterns.__getitem__, training=settings)
+    whole = RankingModel(TINY, works.__getitem__, training=settings)
     whole.fit(records)
     left = looks
 
@@ -197,7 +199,7 @@ def test_a_killed_training_goes_on_as_if_nothing_had_happened(looks: int, tmp_pa
         left -= 1
         if left < 0:
             raise KilledError
-        return patterns[workload_id]
+        return works[workload_id]
 
     model = RankingModel(TINY, dying, training=settings, checkpoint=tmp_path / "a" / "training")
     runs = 0
@@ -207,7 +209,7 @@ def test_a_killed_training_goes_on_as_if_nothing_had_happened(looks: int, tmp_pa
             model.fit(records)
         except KilledError:
             assert runs < 20
-    assert (runs > 1) == (looks < 24)  # four epochs look at six patterns each
+    assert (runs > 1) == (looks < 24)  # four epochs look at six works each
     for name, array in weights(whole).items():
         np.testing.assert_array_equal(weights(model)[name], array)
     assert [replace(e, seconds=0) for e in model.history] == [replace(e, seconds=0) for e in whole.history]
@@ -215,15 +217,13 @@ def test_a_killed_training_goes_on_as_if_nothing_had_happened(looks: int, tmp_pa
 
 @needs_torch
 def test_a_finished_training_is_not_repeated_but_may_be_prolonged(tmp_path: Path) -> None:
-    records, patterns = garden(4)
+    records, works = garden(4)
     told: list[Epoch] = []
     path = tmp_path / "training"
 
     def fit(settings: Training, records: list[Record] = records) -> RankingModel:
         told.clear()
-        made = RankingModel(
-            TINY, patterns.__getitem__, training=settings, checkpoint=path, progress=told.append
-        )
+        made = RankingModel(TINY, works.__getitem__, training=settings, checkpoint=path, progress=told.append)
         made.fit(records)
         return made
 
@@ -247,12 +247,12 @@ def test_a_finished_training_is_not_repeated_but_may_be_prolonged(tmp_path: Path
 
 @needs_torch
 def test_training_stops_when_validation_no_longer_improves() -> None:
-    records, patterns = garden(4)
+    records, works = garden(4)
     # Times without any order to learn.
     rng = np.random.default_rng(0)
     noise = [replace(record, seconds=float(rng.random()) + 0.1) for record in records]
     model = RankingModel(
-        TINY, patterns.__getitem__, training=replace(FAST, epochs=200, patience=3, validation=0.3)
+        TINY, works.__getitem__, training=replace(FAST, epochs=200, patience=3, validation=0.3)
     )
     model.fit(noise)
     losses = [epoch.validation_loss for epoch in model.history]
@@ -263,16 +263,16 @@ def test_training_stops_when_validation_no_longer_improves() -> None:
 @needs_torch
 @pytest.mark.parametrize("net", ["statistics", "numbers", "dense", "resnet"])
 def test_other_networks_train_too(net: str) -> None:
-    records, patterns = garden(4)
-    model = RankingModel(TINY, patterns.__getitem__, net=net, training=replace(FAST, epochs=3))
+    records, works = garden(4)
+    model = RankingModel(TINY, works.__getitem__, net=net, training=replace(FAST, epochs=3))
     model.fit(records)
     assert model.history[-1].training_loss < model.history[0].training_loss
 
 
 @needs_torch
-def test_statistics_tell_patterns_of_the_same_shape_apart(tmp_path: Path) -> None:
-    records, patterns = garden(12)
-    model = RankingModel(TINY, patterns.__getitem__, net="statistics", training=FAST)
+def test_statistics_tell_works_of_the_same_shape_apart(tmp_path: Path) -> None:
+    records, works = garden(12)
+    model = RankingModel(TINY, works.__getitem__, net="statistics", training=FAST)
     model.fit(records)
     found = []
     for seed in range(100, 106):
@@ -293,7 +293,7 @@ def test_statistics_tell_patterns_of_the_same_shape_apart(tmp_path: Path) -> Non
 @needs_torch
 def test_scores_may_say_how_many_times_slower(tmp_path: Path) -> None:
     """Taught ratios, scores are log2 of the ratio to the default config's time, and heads say how sure that is."""
-    records, patterns = garden(12)
+    records, works = garden(12)
     default = TINY.default(toy(scattered(0)))
     records = [
         replace(
@@ -302,8 +302,8 @@ def test_scores_may_say_how_many_times_slower(tmp_path: Path) -> None:
         )
         for record in records
     ]
-    settings = replace(FAST, loss="ratio", epochs=60)
-    model = RankingModel(TINY, patterns.__getitem__, training=settings, heads=3)
+    settings = replace(FAST, loss="ratio", epochs=60, learning_rate=3e-3)
+    model = RankingModel(TINY, works.__getitem__, training=settings, heads=3)
     model.fit(records)
     w = toy(blocked(100))
     configs = list(TINY.enumerate(w))
@@ -331,9 +331,30 @@ def test_tensors_of_order_3() -> None:
         Record.of(Measurement.of([float(k + 1)]), w, DEVICE, "tiny", config, {})
         for k, config in enumerate(configs)
     ]
-    model = RankingModel(TINY, lambda _: entries, training=replace(FAST, epochs=2))
+    model = RankingModel(TINY, lambda _: w, training=replace(FAST, epochs=2))
     model.fit(records)
     assert np.isfinite(model.predict(w, configs, DEVICE)).all()
+
+
+@needs_torch
+def test_steps_are_counted_on_the_cpu_and_hidden_from_walks() -> None:
+    w = toy(scattered(0))
+    space = cpu_space(w.assignment)
+    rng = np.random.default_rng(0)
+    configs = [space.sample(w, rng) for _ in range(20)]
+    records = [
+        Record.of(Measurement.of([1e-3 * space.steps(w, config)]), w, DEVICE, "cpu", config, {})
+        for config in configs
+    ]
+    model = RankingModel(space, lambda _: w, net="statistics", training=replace(FAST, loss="ratio"))
+    model.fit(records)
+    steps = model.steps(w, configs)
+    np.testing.assert_allclose(2 ** steps[:, 0] * w.terms, [space.steps(w, c) for c in configs], rtol=1e-5)
+    assert (steps[:, 1] == 1).all()
+    full = model.predict(w, configs, DEVICE)
+    assert spearman(steps[:, 0].astype(float), full) > 0.9
+    blind = model.score(model.embed_pattern(w), model.embed_configs(configs))
+    assert not np.allclose(full, blind)
 
 
 # -- what is learned from ------------------------------------------------------------------------------
@@ -405,12 +426,12 @@ def test_settings_that_make_no_sense_are_refused() -> None:
     ):
         with pytest.raises(InputError):
             Training(**wrong)  # type: ignore[arg-type]
-    records, patterns = garden(2)
-    with pytest.raises(InputError, match="patterns="):
+    records, works = garden(2)
+    with pytest.raises(InputError, match="workloads="):
         RankingModel(TINY).fit(records)
     if TORCH:
         with pytest.raises(InputError, match="no network 'vgg'"):
-            RankingModel(TINY, patterns.__getitem__, net="vgg").fit(records)
+            RankingModel(TINY, works.__getitem__, net="vgg").fit(records)
 
 
 def test_foreign_tables_and_arrays_are_refused(learned: RankingModel) -> None:

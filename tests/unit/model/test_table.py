@@ -93,11 +93,16 @@ def test_the_same_in_torch() -> None:
     table = Table.of(GARDEN)
     weights, encoded = initial(table, np.random.default_rng(0), heads=3), table.encode(CONFIGS)
     pattern = np.random.default_rng(1).standard_normal(EMBEDDING).astype(np.float32)
-    expected = score(weights, pattern, embed(weights, encoded))
+    steps = np.random.default_rng(2).standard_normal((len(CONFIGS), 2)).astype(np.float32)
+    expected = score(weights, pattern, embed(weights, encoded), steps)
+    assert not np.allclose(expected, score(weights, pattern, embed(weights, encoded)))
     assert expected.shape == (3, len(CONFIGS))
     tensors = {name: torch.from_numpy(array).requires_grad_() for name, array in weights.items()}
-    configs = Encoded(torch.from_numpy(encoded.values), tuple(map(torch.from_numpy, encoded.orders)))  # type: ignore[arg-type]
-    got = score(tensors, torch.from_numpy(pattern), embed(tensors, configs))
+    given = (encoded.values, steps, *encoded.orders)
+    values, counted, *orders = (torch.from_numpy(array) for array in given)
+    got = score(
+        tensors, torch.from_numpy(pattern), embed(tensors, Encoded(values, tuple(orders), counted)), counted
+    )  # type: ignore[arg-type]
     np.testing.assert_allclose(got.detach().numpy(), expected, rtol=1e-4, atol=1e-5)
     got.sum().backward()
     assert all(tensor.grad is not None for tensor in tensors.values())

@@ -36,7 +36,7 @@ from tensorwise.writing import replacing
 
 FAMILIES, LEAST = ("citation", "co-purchase", "social", "web", "internet"), 10_000
 TARGET, FLOOR, SHARE = 2.0, 0.95, 0.02
-MOST = 2**26
+MOST = 2**27
 """Edges times features up to which scatter-style code has the memory for its rows."""
 MOST_DENSE = 2**27
 """Rows times columns up to which torch.sparse has the memory for the gradient of a matrix, which it makes dense."""

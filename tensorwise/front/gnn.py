@@ -326,7 +326,7 @@ def attention(
     Returns:
         (destinations, heads, features).
     """
-    scores, sums, weighed = attention_texts(slope)
+    scores, sums, weighed, *_ = attention_texts(slope)
     largest = graph.evaluate(scores, [sources, destinations])
     total = graph.evaluate(sums, [sources, destinations, largest])
     return graph.evaluate(weighed, [sources, destinations, largest, total, values])
@@ -340,18 +340,27 @@ SOFTMAX: Final = (
 """Edge softmax: the largest score of a destination, the sum of exponentials, and the share of an edge."""
 
 
-def attention_texts(slope: float) -> tuple[str, str, str]:
-    """The three steps of `attention`: the largest score of a destination, the sum of exponentials, the weighed values.
+def attention_texts(slope: float) -> tuple[str, str, str, str, str, str]:
+    """The steps of `attention`: the largest score of a destination, the sum of exponentials, the weighed values.
+
+    Then gradients: of the values and of both parts of the scores. With D the gradient of the result C, that of a score is
+    w (D X - t), w being the edge's weight and t, in ``T``, the sum of D C over features; ``O[f]``, one divided by their
+    number, takes a share of it off each term.
 
     Raises InputError for a slope above 1.
     """
     if not slope <= 1:
         raise InputError(f"the slope of a leaky rectifier is at most 1, got {slope}")
-    score = f"max(U[k,h] + V[i,h], {slope!r} * (U[k,h] + V[i,h]))"
+    both = "U[k,h] + V[i,h]"
+    power = f"exp(max({both}, {slope!r} * ({both})) - M[i,h])"
+    score = f"{power} / Z[i,h] * ({slope!r} if {both} < 0 else 1) * (D[i,h,f] * X[k,h,f] - O[f] * T[i,h])"
     return (
-        f"M[i,h] max= {score} for A[i,k]",
-        f"Z[i,h] += exp({score} - M[i,h]) for A[i,k]",
-        f"C[i,h,f] += exp({score} - M[i,h]) / Z[i,h] * X[k,h,f] for A[i,k]",
+        f"M[i,h] max= max({both}, {slope!r} * ({both})) for A[i,k]",
+        f"Z[i,h] += {power} for A[i,k]",
+        f"C[i,h,f] += {power} / Z[i,h] * X[k,h,f] for A[i,k]",
+        f"G[k,h,f] += {power} / Z[i,h] * D[i,h,f] for A[i,k]",
+        f"G[k,h] += {score} for A[i,k]",
+        f"G[i,h] += {score} for A[i,k]",
     )
 
 

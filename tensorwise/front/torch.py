@@ -3,7 +3,8 @@
 There is one operator, ``tensorwise::graph_einsum``: an assignment of the einsum language over the edges of a graph, which
 is given by the tensors that it consists of. Its gradient is the same operator with another assignment (see
 :mod:`tensorwise.program.gradient`), so that gradients have gradients; `gspmm`, `gsddmm`, `edge_softmax` and `attention`
-say which assignments. Operands are read where they lie; a graph keeps its compiled kernels.
+say which assignments, the last two with gradients of their own. Operands are read where they lie; a graph keeps its
+compiled kernels.
 """
 
 import math
@@ -250,11 +251,50 @@ def attention(
 
     Neither forward nor backward has anything with a row an edge: scores are computed again where they are needed.
     """
+    made: Tensor = _Attention.apply(graph, slope, values, sources, destinations)
+    return made
+
+
+class _Attention(torch.autograd.Function):
+    """By gradients of its own: the total of a destination enters them through the result, which is known."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, graph: Graph, slope: float, values: Tensor, sources: Tensor, destinations: Tensor
+    ) -> Tensor:
+        scores, sums, weighed, *_ = _attention_texts(slope)
+        largest = graph.einsum(scores, sources, destinations)
+        total = graph.einsum(sums, sources, destinations, largest)
+        out = graph.einsum(weighed, sources, destinations, largest, total, values)
+        ctx.graph, ctx.slope = graph, slope
+        ctx.save_for_backward(values, sources, destinations, largest, total, out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
+        values, sources, destinations, largest, total, out = ctx.saved_tensors
+        _, sums, _, *texts = _attention_texts(ctx.slope)
+        nodes = sources, destinations, largest
+        if torch.is_grad_enabled():  # of gradients of gradients it is a part
+            total = ctx.graph.einsum(sums, *nodes)
+        taken = (given * out).sum(-1)  # before there are gradients: what it takes is free again by then
+        width = out.shape[-1]
+        shares = taken.new_full((width,), 1 / max(1, width))
+        scores = total, given, values, shares, taken
+        operands = (total, given), scores, scores
+        return (
+            None,
+            None,
+            *(
+                ctx.graph.einsum(text, *nodes, *more) if needed else None
+                for text, more, needed in zip(texts, operands, ctx.needs_input_grad[2:], strict=True)
+            ),
+        )
+
+
+def _attention_texts(slope: float) -> tuple[str, ...]:
     # A number that the compiler takes for a variable can be compared, but not written into a text.
-    scores, sums, weighed = _ATTENTION if slope == gnn.SLOPE else gnn.attention_texts(slope)
-    largest = graph.einsum(scores, sources.detach(), destinations.detach())
-    total = graph.einsum(sums, sources, destinations, largest)
-    return graph.einsum(weighed, sources, destinations, largest, total, values)
+    return _ATTENTION if slope == gnn.SLOPE else gnn.attention_texts(slope)
 
 
 def _run(

@@ -133,6 +133,14 @@ def test_whatever_says_which_edges_there_are(kind: str, name: str) -> None:
     torch.testing.assert_close(front.fuse(copy.deepcopy(layer))(x, given), layer(x, edges()))
 
 
+@pytest.mark.parametrize("kind", ["coo", "csr"])
+def test_weights_are_values_of_sparse_tensors(kind: str) -> None:
+    torch.manual_seed(0)
+    layer, x = pyg.GCNConv(WIDTH, 5).double(), torch.randn(NODES, WIDTH, dtype=torch.float64)
+    given = kinds_of_edges()[kind].double() * 1.5
+    torch.testing.assert_close(front.fuse(copy.deepcopy(layer))(x, given), layer(x, given))
+
+
 def test_two_kinds_of_nodes_and_edges_turned_round() -> None:
     index, sources, destinations = edges(), torch.randn(NODES, 5), torch.randn(NODES + 3, 7)
     torch.manual_seed(0)

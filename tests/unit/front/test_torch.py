@@ -73,6 +73,8 @@ def test_functions_have_gradients_and_compile(graph: front.Graph, name: str) -> 
     function = FUNCTIONS[name]
     given = [drawn(NODES, 2, 3), drawn(EDGES, 2), drawn(NODES, 2), drawn(NODES, 2, seed=9)]
     assert torch.autograd.gradcheck(lambda *o: function(graph, *o), given)
+    if name in ("edge_softmax", "attention"):  # with gradients of their own
+        assert torch.autograd.gradgradcheck(lambda *o: function(graph, *o), given)
     eager = function(graph, *given)
     compiled = torch.compile(lambda *o: function(graph, *o), fullgraph=True, backend="aot_eager")(*given)
     torch.testing.assert_close(compiled, eager)

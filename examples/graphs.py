@@ -1,11 +1,13 @@
-"""Train GCN, GraphSAGE or GAT on Cora or Citeseer with Tensorwise's graph operators, and beside it in plain torch.
+"""Train GCN, GraphSAGE or GAT on Cora or Citeseer with Tensorwise's graph operators, in plain torch and with PyG.
 
-    python examples/graphs.py gcn cora --data FOLDER
+    python examples/graphs.py gcn citeseer --data FOLDER
 
 FOLDER holds ``cora.npz`` and ``citeseer.npz`` of the Planetoid data (features and graph as CSR arrays, labels, the
 standard split); by default it is ``planetoid`` in the folder that ``TENSORWISE_CORPUS`` names. Prints accuracies on the
-test nodes and the time of an epoch (forward, backward and the optimiser's step) of each way to compute, taken in turn.
-Needs the extra ``torch``.
+test nodes and the time of an epoch (forward, backward and the optimiser's step) of each way to compute, taken in turn:
+the same model, with the same first weights and dropped features. PyG gets the product of the sparse features from
+``torch.sparse``, which is faster than the dense features of its own examples. Needs the extra ``torch``; PyG takes
+part where it is installed.
 """
 
 import argparse
@@ -13,6 +15,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +82,31 @@ class Multiplied(Scattered):
         return self.weighted_sum(x, self.shares)
 
 
+class Geometric(Multiplied):
+    """With PyG's message passing: layers without weights of their own, its softmax and its scatter."""
+
+    def __init__(self, data: "Data") -> None:
+        from torch_geometric.nn import SimpleConv
+
+        super().__init__(data)
+        self.edges = torch.stack([self.u, self.v])
+        self.sums, self.means = SimpleConv(aggr="sum"), SimpleConv(aggr="mean")
+
+    def weighted_sum(self, x: Tensor, weights: Tensor) -> Tensor:
+        return self.sums(x, self.edges, weights)
+
+    def mean(self, x: Tensor) -> Tensor:
+        return self.means(x, self.edges)
+
+    def attention(self, x: Tensor, sources: Tensor, destinations: Tensor, kept: Tensor | None) -> Tensor:
+        from torch_geometric.utils import scatter, softmax
+
+        scores = functional.leaky_relu(sources[self.u] + destinations[self.v], 0.2)
+        weights = softmax(scores, self.v, num_nodes=self.nodes)
+        weights = weights if kept is None else weights * kept
+        return scatter(x[self.u] * weights[:, :, None], self.v, 0, self.nodes)
+
+
 class Tensorwise:
     """The same by Tensorwise: nothing has features for each edge. Sparse features are a graph from words to nodes."""
 
@@ -107,6 +135,7 @@ WAYS: dict[str, Callable[["Data"], Any]] = {
     "tensorwise": Tensorwise,
     "torch, index_add": Scattered,
     "torch.sparse": Multiplied,
+    **({"pyg": Geometric} if find_spec("torch_geometric") else {}),
 }
 
 

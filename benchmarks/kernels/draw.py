@@ -1,6 +1,7 @@
 """Plots of the kernels' page as SVG: sorted speed-ups and rooflines. Colours are CSS classes."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -8,8 +9,8 @@ from tensorwise.device.machine import LEVELS
 from tensorwise.front.svg import Scale, drawing, element, escape, gridline, label, number_text
 
 
-def sorted_curves(curves: Mapping[str, Sequence[float]]) -> str:
-    """Draw a curve for each baseline: its speed-ups in ascending order over the share of the matrices.
+def sorted_curves(curves: Mapping[str, Sequence[float]], each: str = "baseline") -> str:
+    """Draw a curve for ``each`` baseline: its speed-ups in ascending order over the share of the matrices.
 
     As in WACO's Figures 5-1 to 5-3: what lies below the line at 1 are matrices on which the baseline is faster.
     """
@@ -27,22 +28,23 @@ def sorted_curves(curves: Mapping[str, Sequence[float]]) -> str:
         points = [(across(x), up(ratio)) for x, ratio in zip(places, ordered, strict=True)]
         tip = element("title", escape(name))
         path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
-        parts.append(element("path", tip, class_=f"curve {_class(name)}", d=path))
+        parts.append(element("path", tip, class_=f"curve {class_name(name)}", d=path))
         if len(points) <= 40:
-            parts += [element("circle", class_=_class(name), cx=x, cy=y, r=2.4) for x, y in points]
+            parts += [element("circle", class_=class_name(name), cx=x, cy=y, r=2.4) for x, y in points]
     parts.append(label(4, 9, "speed-up"))
-    parts.append(label(w - 8, h - 8, "matrices, sorted for each baseline", anchor="end"))
-    return drawing(w, h, "".join(parts), "Speed-ups over each baseline, sorted")
+    parts.append(label(w - 8, h - 8, f"matrices, sorted for each {each}", anchor="end"))
+    return drawing(w, h, "".join(parts), f"Speed-ups of each {each}, sorted")
 
 
 def curve_key(names: Sequence[str]) -> str:
     """Return the legend of ``sorted_curves``."""
-    rows = (element("li", element("i", "", class_=_class(name)) + escape(name)) for name in names)
+    rows = (element("li", element("i", "", class_=class_name(name)) + escape(name)) for name in names)
     return element("ul", "".join(rows), class_="key")
 
 
-def _class(name: str) -> str:
-    return name.replace(" ", "_")
+def class_name(name: str) -> str:
+    """Return the CSS class of what is called ``name``."""
+    return re.sub(r"\W", "_", name)
 
 
 @dataclass(frozen=True)

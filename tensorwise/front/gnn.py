@@ -11,6 +11,7 @@ compiled once for a graph and its feature sizes::
 Nothing that is as large as edges times features is made, unless it is the result.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -36,6 +37,8 @@ from tensorwise.tensor.canonical import (
 )
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.tensor.entries import Entries
+from tensorwise.tensor.format import Format
+from tensorwise.tensor.pack import source_map
 from tensorwise.toolchain.threads import available_threads
 
 REDUCTIONS: Final = {"sum": "+=", "mean": "mean=", "max": "max=", "min": "min="}
@@ -46,7 +49,10 @@ MESSAGES: Final = {
 """Message -> its expression."""
 TARGETS: Final = {"u": "k", "v": "i", "e": "A"}
 """Where an operand has its rows: source nodes, destination nodes, edges -> the first index."""
+SLOPE: Final = 0.2
+"""Of the leaky rectifier of attention."""
 _LETTERS: Final = "fghjlmnopqrstuvwxyz"
+_BY_COLUMNS: Final = Format.parse("(i,k) -> U(k) C(i)")
 
 
 @final
@@ -88,7 +94,7 @@ class Graph:
         rows, columns = checked_shape(shape, "shape of the graph")
         index = coordinate_dtype((rows, columns))
         u, v = _inside(u, columns, index, "source"), _inside(v, rows, index, "destination")
-        self._set(_sorted(v, u, (rows, columns), None), threads)
+        self._set(_sorted(v, u, (rows, columns)), threads)
 
     @classmethod
     def from_pointers(
@@ -133,7 +139,11 @@ class Graph:
     def reversed(self) -> Entries:
         """The pattern with a row for each source; its entries have the numbers that they have in ``entries``."""
         rows, columns = self.entries.coordinates
-        return _sorted(columns, rows, (self.shape[1], self.shape[0]), self.entries.numbers)
+        order = source_map(self.entries, _BY_COLUMNS)
+        order -= 1
+        numbers = order if self.entries.numbers is None else self.entries.numbers[order]
+        starts = pointers_of(columns, self.shape[1])
+        return _entries(self.shape[::-1], columns[order], rows[order], starts, numbers)
 
     @cached_property
     def in_degrees(self) -> np.ndarray:
@@ -196,30 +206,51 @@ class Graph:
         Raises:
             InputError: the assignment has none (see :mod:`tensorwise.program.gradient`).
         """
-        total: np.ndarray | None = None
-        known = {**operands, f"d{parsed(text).output.tensor}": given}
-        for derived in derivatives(text, operand):
-            for name in operands_of(derived):
-                if name not in known:
-                    known[name] = self.helper(
-                        text, name, [operands[n] for n in operands_of(text)], given.dtype
-                    )
-            part = self.evaluate(derived, [known[name] for name in operands_of(derived)])
-            total = part if total is None else total + part
-        if total is None:
+        names = operands_of(text)
+        found = backward(
+            text,
+            given,
+            [operands[name] for name in names],
+            [name == operand for name in names],
+            self.evaluate,
+            lambda: (1 / np.maximum(self.in_degrees, 1)).astype(given.dtype),
+        )
+        wanted = dict(zip(names, found)).get(operand)
+        if wanted is None:
             raise InputError(f"'{text}' does not read the values of {operand!r}")
-        return total
+        return wanted  # type: ignore[no-any-return]
 
-    def helper(self, text: str, name: str, operands: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray:
-        """Return what a gradient reads besides operands: which entries were chosen, or the share of each in a mean."""
-        if name == f"a{parsed(text).output.tensor}":
-            return self.evaluate(chosen(text), operands)
-        return self.shares(dtype)
 
-    def shares(self, dtype: np.dtype) -> np.ndarray:
-        """(destinations,): one divided by the number of edges that end in each, where there are any."""
-        shares: np.ndarray = (1 / np.maximum(self.in_degrees, 1)).astype(dtype)
-        return shares
+def backward(
+    text: str,
+    given: Any,
+    operands: Sequence[Any],
+    needed: Sequence[bool],
+    evaluate: Callable[[str, Sequence[Any]], Any],
+    shares: Callable[[], Any],
+) -> list[Any]:
+    """Return the gradient of each operand that needs one, None for the others; of arrays or tensors.
+
+    Args:
+        text: the assignment, whose result has the gradient ``given``.
+        evaluate: what evaluates an assignment on operands.
+        shares: gives (destinations,): one divided by the number of edges that end in each.
+    """
+    names, output = operands_of(text), parsed(text).output.tensor
+    known = {**dict(zip(names, operands)), f"d{output}": given}
+
+    def run(derived: str) -> Any:
+        for name in operands_of(derived):
+            if name not in known:  # a mean shares out, a maximum or minimum chooses
+                mean = parsed(text).reduction == "mean"
+                known[name] = shares() if mean else evaluate(chosen(text), operands)
+        return evaluate(derived, [known[name] for name in operands_of(derived)])
+
+    found: list[Any] = []
+    for name, need in zip(names, needed, strict=True):
+        parts = [run(derived) for derived in derivatives(text, name)] if need else []
+        found.append(sum(parts[1:], parts[0]) if parts else None)
+    return found
 
 
 # -- operators -----------------------------------------------------------------------------------------
@@ -272,14 +303,14 @@ def gsddmm(
 
 def edge_softmax(graph: Graph, scores: np.ndarray) -> np.ndarray:
     """Softmax of (edges, *features) over the edges that end in the same destination."""
-    flat = scores.reshape(graph.edges, -1)
+    flat = scores.reshape(graph.edges, math.prod(scores.shape[1:]))
     largest = graph.evaluate(SOFTMAX[0], [flat])
     total = graph.evaluate(SOFTMAX[1], [flat, largest])
     return graph.evaluate(SOFTMAX[2], [flat, largest, total]).reshape(scores.shape)
 
 
 def attention(
-    graph: Graph, values: np.ndarray, sources: np.ndarray, destinations: np.ndarray, slope: float = 0.2
+    graph: Graph, values: np.ndarray, sources: np.ndarray, destinations: np.ndarray, slope: float = SLOPE
 ) -> np.ndarray:
     """Weigh the sources' values by the softmax of leaky rectified scores: the inside of a GAT layer.
 
@@ -295,7 +326,7 @@ def attention(
     Returns:
         (destinations, heads, features).
     """
-    scores, sums, weighed = attention_texts(slope)
+    scores, sums, weighed, *_ = attention_texts(slope)
     largest = graph.evaluate(scores, [sources, destinations])
     total = graph.evaluate(sums, [sources, destinations, largest])
     return graph.evaluate(weighed, [sources, destinations, largest, total, values])
@@ -309,18 +340,27 @@ SOFTMAX: Final = (
 """Edge softmax: the largest score of a destination, the sum of exponentials, and the share of an edge."""
 
 
-def attention_texts(slope: float) -> tuple[str, str, str]:
-    """The three steps of `attention`: the largest score of a destination, the sum of exponentials, the weighed values.
+def attention_texts(slope: float) -> tuple[str, str, str, str, str, str]:
+    """The steps of `attention`: the largest score of a destination, the sum of exponentials, the weighed values.
+
+    Then gradients: of the values and of both parts of the scores. With D the gradient of the result C, that of a score is
+    w (D X - t), w being the edge's weight and t, in ``T``, the sum of D C over features; ``O[f]``, one divided by their
+    number, takes a share of it off each term.
 
     Raises InputError for a slope above 1.
     """
     if not slope <= 1:
         raise InputError(f"the slope of a leaky rectifier is at most 1, got {slope}")
-    score = f"max(U[k,h] + V[i,h], {slope!r} * (U[k,h] + V[i,h]))"
+    both = "U[k,h] + V[i,h]"
+    power = f"exp(max({both}, {slope!r} * ({both})) - M[i,h])"
+    score = f"{power} / Z[i,h] * ({slope!r} if {both} < 0 else 1) * (D[i,h,f] * X[k,h,f] - O[f] * T[i,h])"
     return (
-        f"M[i,h] max= {score} for A[i,k]",
-        f"Z[i,h] += exp({score} - M[i,h]) for A[i,k]",
-        f"C[i,h,f] += exp({score} - M[i,h]) / Z[i,h] * X[k,h,f] for A[i,k]",
+        f"M[i,h] max= max({both}, {slope!r} * ({both})) for A[i,k]",
+        f"Z[i,h] += {power} for A[i,k]",
+        f"C[i,h,f] += {power} / Z[i,h] * X[k,h,f] for A[i,k]",
+        f"G[k,h,f] += {power} / Z[i,h] * D[i,h,f] for A[i,k]",
+        f"G[k,h] += {score} for A[i,k]",
+        f"G[i,h] += {score} for A[i,k]",
     )
 
 
@@ -382,19 +422,19 @@ def spell(
     if message == "dot" and not rank:
         raise InputError("dot sums over the last feature dimension; lhs and rhs have none")
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
-    groups: list[tuple[tuple[bool, ...], int]] = []  # which operands have it, and its extent
+    groups: list[tuple[str, int]] = []  # which operands have it, and its extent
     result: list[int] = []
     summed = False
     for place, sides in enumerate(zip(*padded)):
-        wide = {extent for extent in sides if extent != 1}
-        if len(wide) > 1:
+        wide = [extent for extent in sides if extent != 1]  # compared, not hashed: they may be symbols
+        if any(extent != wide[0] for extent in wide[1:]):
             raise InputError(f"features {' and '.join(map(str, shapes))} do not broadcast")
-        extent = wide.pop() if wide else 1
+        extent = wide[0] if wide else 1
         last = message == "dot" and place == rank - 1
         result.append(1 if last else extent)
         if extent == 1:
             continue
-        has = tuple(side != 1 for side in sides)
+        has = "".join(name for name, side in zip(used, sides) if side != 1)
         summed |= last
         if groups and groups[-1][0] == has and not last:
             groups[-1] = has, groups[-1][1] * extent
@@ -403,8 +443,8 @@ def spell(
     if len(groups) > len(_LETTERS):
         raise InputError(f"features {' and '.join(map(str, shapes))} alternate in too many dimensions")
     accesses, views = [], {}
-    for side, name in enumerate(used):
-        own = [(letter, extent) for letter, (has, extent) in zip(_LETTERS, groups) if has[side]]
+    for name in used:
+        own = [(letter, extent) for letter, (has, extent) in zip(_LETTERS, groups) if name in has]
         accesses.append(f"{name}[{','.join([TARGETS[given[name][1]], *(letter for letter, _ in own)])}]")
         views[name] = tuple(extent for _, extent in own)
     kept = _LETTERS[: len(groups) - summed]
@@ -470,17 +510,16 @@ def _inside(indices: np.ndarray, size: int, dtype: np.dtype, what: str) -> np.nd
     return checked
 
 
-def _sorted(
-    rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int], numbers: np.ndarray | None
-) -> Entries:
+def _sorted(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> Entries:
     """Entries row by row; each keeps the number of its edge."""
     ascending = bool(
         np.all((rows[1:] > rows[:-1]) | ((rows[1:] == rows[:-1]) & (columns[1:] >= columns[:-1])))
     )
+    numbers = None
     if not ascending:
         order = stable_order(shape, (rows, columns))
         rows, columns = rows[order], columns[order]
-        numbers = order.astype(coordinate_dtype((len(order), 1))) if numbers is None else numbers[order]
+        numbers = order.astype(coordinate_dtype((len(order), 1)))
     return _entries(shape, rows, columns, pointers_of(rows, shape[0]), numbers)
 
 

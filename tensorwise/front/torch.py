@@ -3,9 +3,11 @@
 There is one operator, ``tensorwise::graph_einsum``: an assignment of the einsum language over the edges of a graph, which
 is given by the tensors that it consists of. Its gradient is the same operator with another assignment (see
 :mod:`tensorwise.program.gradient`), so that gradients have gradients; `gspmm`, `gsddmm`, `edge_softmax` and `attention`
-say which assignments. Operands are read where they lie; a graph keeps its compiled kernels.
+say which assignments, the last two with gradients of their own. Operands are read where they lie; a graph keeps its
+compiled kernels.
 """
 
+import math
 import warnings
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -27,6 +29,7 @@ except ImportError as error:
 _GRAPHS: Final[WeakValueDictionary[tuple[int, ...], gnn.Graph]] = WeakValueDictionary()
 """Graphs by the addresses of their tensors, which stay where they are while somebody holds the graph."""
 _REBUILT: Final[OrderedDict[tuple[int, ...], tuple[gnn.Graph, tuple[Tensor, ...]]]] = OrderedDict()
+_ATTENTION: Final = gnn.attention_texts(gnn.SLOPE)
 MOST_REBUILT: Final = 8
 """Graphs made anew from their tensors, as in a program that was exported, which are kept with these tensors."""
 
@@ -51,23 +54,40 @@ class Graph:
         """Make a graph of what others call one.
 
         Args:
-            edges: a ``torch.sparse_csr`` tensor with a row for each destination (its values are not read); an
-                ``edge_index`` (2, edges) of sources and destinations, as in PyG; or a pair (u, v) of them, as in DGL.
+            edges: a sparse tensor of torch (CSR, CSC or COO) or a ``SparseTensor`` with a row for each destination, as PyG's
+                ``adj_t`` (its values are not read); an ``edge_index`` (2, edges) of sources and destinations, or an
+                ``EdgeIndex``, as in PyG; or a pair (u, v) of them, as in DGL.
             shape: number of destinations and of sources, where a list of edges does not tell.
 
         Raises:
             InputError: it is none of these, or nodes lie outside.
         """
-        if isinstance(edges, Tensor) and edges.layout == torch.sparse_csr:
-            return cls.from_pointers(edges.crow_indices(), edges.col_indices(), int(edges.shape[1]))
         if isinstance(edges, Graph):
             return edges
+        layout = getattr(edges, "layout", None)
+        if layout == torch.sparse_csr:
+            return cls.from_pointers(edges.crow_indices(), edges.col_indices(), int(edges.shape[1]))
+        if layout == torch.sparse_csc:
+            starts, found = edges.ccol_indices(), edges.row_indices()
+            sources = torch.repeat_interleave(torch.arange(len(starts) - 1), starts.diff())
+            return cls(sources, found, (int(edges.shape[0]), int(edges.shape[1])))
+        if layout == torch.sparse_coo:
+            found, sources = edges._indices()
+            return cls(sources, found, (int(edges.shape[0]), int(edges.shape[1])))
+        if hasattr(edges, "sparse_sizes"):  # torch_sparse.SparseTensor
+            starts, sources, _ = edges.csr()
+            return cls.from_pointers(starts, sources, int(edges.sparse_sizes()[1]))
+        if hasattr(edges, "sparse_size"):  # EdgeIndex: a row of its matrix is a source
+            columns, rows = edges.sparse_size()
+            shape = shape if shape or rows is None or columns is None else (rows, columns)
+            edges = edges.as_tensor()
         if (isinstance(edges, Tensor) and edges.ndim == 2 and len(edges) == 2) or (
             isinstance(edges, tuple | list) and len(edges) == 2
         ):
             return cls(edges[0], edges[1], shape)
+        told = f"a tensor of shape {tuple(edges.shape)}" if isinstance(edges, Tensor) else type(edges)
         raise InputError(
-            f"a graph is a torch.sparse_csr tensor, an edge_index of shape (2, edges) or a pair (u, v); got {type(edges)}"
+            f"a graph is a sparse tensor, an edge_index of shape (2, edges) or a pair (u, v); got {told}"
         )
 
     @classmethod
@@ -102,8 +122,15 @@ class Graph:
 # -- the operator ----------------------------------------------------------------------------------------
 
 
-@torch.library.custom_op("tensorwise::graph_einsum", mutates_args=(), device_types="cpu")  # type: ignore[untyped-decorator]
-def graph_einsum(
+# Defined without ``torch.library.custom_op``, whose checks and wrappers cost more than a small kernel takes.
+torch.library.define(
+    "tensorwise::graph_einsum",
+    "(Tensor pointers, Tensor sources, Tensor? numbers, SymInt columns, str text, Tensor[] operands) -> Tensor",
+)
+
+
+@torch.library.impl("tensorwise::graph_einsum", "cpu")  # type: ignore[untyped-decorator]
+def _evaluate(
     pointers: Tensor,
     sources: Tensor,
     numbers: Tensor | None,
@@ -116,7 +143,7 @@ def graph_einsum(
     return _tensor(graph.evaluate(text, [_array(operand) for operand in operands]))
 
 
-@graph_einsum.register_fake  # type: ignore[untyped-decorator]
+@torch.library.register_fake("tensorwise::graph_einsum")  # type: ignore[untyped-decorator]
 def _fake(
     pointers: Tensor,
     sources: Tensor,
@@ -147,29 +174,21 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _backward(ctx: Any, given: Tensor) -> tuple[Any, ...]:
     pointers, sources, numbers, *operands = ctx.saved_tensors
-    text, names = ctx.text, gnn.operands_of(ctx.text)
-    output = gnn.parsed(text).output.tensor
-    known = {**dict(zip(names, operands)), f"d{output}": given}
 
-    def run(derived: str) -> Tensor:
-        for name in gnn.operands_of(derived):
-            if name == f"a{output}" and name not in known:  # which edges were chosen
-                plain = [operand.detach() for operand in operands]
-                known[name] = graph_einsum(pointers, sources, numbers, ctx.columns, gnn.chosen(text), plain)
-            elif name == f"n{output}" and name not in known:  # the share of each edge in a mean
-                known[name] = (pointers[1:] - pointers[:-1]).clamp(min=1).to(given.dtype).reciprocal()
-        taken = [known[name] for name in gnn.operands_of(derived)]
-        made: Tensor = graph_einsum(pointers, sources, numbers, ctx.columns, derived, taken)
+    def evaluate(text: str, taken: Sequence[Tensor]) -> Tensor:
+        made: Tensor = graph_einsum(pointers, sources, numbers, ctx.columns, text, taken)
         return made
 
-    gradients: list[Tensor | None] = []
-    for name, operand, needed in zip(names, operands, ctx.needs_input_grad[5]):
-        parts = [run(derived) for derived in gnn.derivatives(text, name)] if needed else []
-        gradients.append(sum(parts[1:], parts[0]).to(operand.dtype) if parts else None)
+    def shares() -> Tensor:
+        return (pointers[1:] - pointers[:-1]).clamp(min=1).to(given.dtype).reciprocal()
+
+    found = gnn.backward(ctx.text, given, operands, ctx.needs_input_grad[5], evaluate, shares)
+    gradients = [g if g is None else g.to(operand.dtype) for g, operand in zip(found, operands)]
     return None, None, None, None, None, gradients
 
 
-graph_einsum.register_autograd(_backward, setup_context=_setup)
+torch.library.register_autograd("tensorwise::graph_einsum", _backward, setup_context=_setup)
+graph_einsum: Final = torch.ops.tensorwise.graph_einsum.default
 
 
 # -- functions -------------------------------------------------------------------------------------------
@@ -202,23 +221,80 @@ def gsddmm(
 
 def edge_softmax(graph: Graph, scores: Tensor) -> Tensor:
     """Softmax of (edges, *features) over the edges that end in the same destination, with gradients."""
-    flat = scores.reshape(scores.shape[0], -1)
-    largest = graph.einsum(gnn.SOFTMAX[0], flat.detach())  # what is subtracted cancels, also in gradients
-    total = graph.einsum(gnn.SOFTMAX[1], flat, largest)
-    return graph.einsum(gnn.SOFTMAX[2], flat, largest, total).reshape(scores.shape)
+    made: Tensor = _Softmax.apply(graph, scores.reshape(scores.shape[0], math.prod(scores.shape[1:])))
+    return made.reshape(scores.shape)
+
+
+class _Softmax(torch.autograd.Function):
+    """By the gradient of its own, which needs the result only and makes nothing else that has a row an edge."""
+
+    @staticmethod
+    def forward(ctx: Any, graph: Graph, scores: Tensor) -> Tensor:
+        largest = graph.einsum(gnn.SOFTMAX[0], scores)
+        total = graph.einsum(gnn.SOFTMAX[1], scores, largest)
+        out = graph.einsum(gnn.SOFTMAX[2], scores, largest, total)
+        ctx.graph = graph
+        ctx.save_for_backward(out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, given: Tensor) -> tuple[None, Tensor]:
+        (out,) = ctx.saved_tensors
+        mean = ctx.graph.einsum("T[i,f] += C[A,f] * D[A,f] for A[i,k]", out, given)
+        return None, ctx.graph.einsum("S[A,f] = C[A,f] * (D[A,f] - T[i,f]) for A[i,k]", out, given, mean)
 
 
 def attention(
-    graph: Graph, values: Tensor, sources: Tensor, destinations: Tensor, slope: float = 0.2
+    graph: Graph, values: Tensor, sources: Tensor, destinations: Tensor, slope: float = gnn.SLOPE
 ) -> Tensor:
     """The inside of a GAT layer, with gradients; arguments as of `gnn.attention`, but tensors.
 
     Neither forward nor backward has anything with a row an edge: scores are computed again where they are needed.
     """
-    scores, sums, weighed = gnn.attention_texts(slope)
-    largest = graph.einsum(scores, sources.detach(), destinations.detach())
-    total = graph.einsum(sums, sources, destinations, largest)
-    return graph.einsum(weighed, sources, destinations, largest, total, values)
+    made: Tensor = _Attention.apply(graph, slope, values, sources, destinations)
+    return made
+
+
+class _Attention(torch.autograd.Function):
+    """By gradients of its own: the total of a destination enters them through the result, which is known."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, graph: Graph, slope: float, values: Tensor, sources: Tensor, destinations: Tensor
+    ) -> Tensor:
+        scores, sums, weighed, *_ = _attention_texts(slope)
+        largest = graph.einsum(scores, sources, destinations)
+        total = graph.einsum(sums, sources, destinations, largest)
+        out = graph.einsum(weighed, sources, destinations, largest, total, values)
+        ctx.graph, ctx.slope = graph, slope
+        ctx.save_for_backward(values, sources, destinations, largest, total, out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
+        values, sources, destinations, largest, total, out = ctx.saved_tensors
+        _, sums, _, *texts = _attention_texts(ctx.slope)
+        nodes = sources, destinations, largest
+        if torch.is_grad_enabled():  # of gradients of gradients it is a part
+            total = ctx.graph.einsum(sums, *nodes)
+        taken = (given * out).sum(-1)  # before there are gradients: what it takes is free again by then
+        width = out.shape[-1]
+        shares = taken.new_full((width,), 1 / max(1, width))
+        scores = total, given, values, shares, taken
+        operands = (total, given), scores, scores
+        return (
+            None,
+            None,
+            *(
+                ctx.graph.einsum(text, *nodes, *more) if needed else None
+                for text, more, needed in zip(texts, operands, ctx.needs_input_grad[2:], strict=True)
+            ),
+        )
+
+
+def _attention_texts(slope: float) -> tuple[str, ...]:
+    # A number that the compiler takes for a variable can be compared, but not written into a text.
+    return _ATTENTION if slope == gnn.SLOPE else gnn.attention_texts(slope)
 
 
 def _run(
@@ -276,7 +352,7 @@ def _shared(array: np.ndarray) -> Tensor:
 def _array(operand: Tensor) -> np.ndarray:
     """An operand as NumPy sees it, where it lies."""
     plain = operand.detach()
-    if plain.dtype == torch.bfloat16:
+    if plain.dtype is torch.bfloat16:
         bits: np.ndarray = plain.view(torch.uint16).numpy()
         return bits.view(value_dtype("bfloat16"))
     array: np.ndarray = plain.numpy()
@@ -284,6 +360,6 @@ def _array(operand: Tensor) -> np.ndarray:
 
 
 def _tensor(array: np.ndarray) -> Tensor:
-    if array.dtype.name == "bfloat16":
+    if array.dtype.kind == "V":  # bfloat16, which is none of NumPy's own; its name would take microseconds
         return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
     return torch.from_numpy(array)

@@ -35,7 +35,8 @@ def gradients(assignment: Assignment, operand: str) -> list[Assignment]:
     :func:`argument` gives, for a maximum or minimum; ``nC``: the reciprocal number of entries of each row, for a mean.
 
     Raises:
-        InputError: the reduction has none (prod, argmax), or chooses terms other than the entries of a pattern.
+        InputError: the reduction has none (prod, argmax), or chooses terms other than the entries of a pattern; or
+            an operand counts several times, and nothing that is multiplied with it says how often.
     """
     given = Access(f"d{assignment.output.tensor}", assignment.output.indices)
     reduction = assignment.reduction or "sum"
@@ -64,8 +65,14 @@ def gradients(assignment: Assignment, operand: str) -> list[Assignment]:
         if numbers is not None and assignment.pattern is not None:
             chosen = Access(numbers, assignment.output.indices)
             part = Call("where", (Call("eq", (chosen, Index(assignment.pattern.tensor))), part, _ZERO))
-        output = Access(f"d{operand}", access.indices)
-        made.append(Assignment(output, "sum", part, assignment.pattern))
+        derived = Assignment(Access(f"d{operand}", access.indices), "sum", part, assignment.pattern)
+        lost = [index for index in assignment.indices if index not in derived.indices]
+        if lost and part != _ZERO:
+            raise InputError(
+                f"'{assignment}' has no gradient of {access} here: it counts once for each {', '.join(lost)}, which nothing "
+                f"that it is multiplied with says; multiply it with ones, O[{','.join(lost)}]"
+            )
+        made.append(derived)
     return made
 
 

@@ -52,9 +52,14 @@ def longest(workload: Workload, index: str) -> int:
     entries = workload.entries
     known = _LONGEST.setdefault(entries, {})  # asked for every config, counted once
     if index not in known:
-        coordinates = entries.coordinates[operand(workload).indices.index(index)]
-        hyper_sparse = workload.sizes[index] > 8 * entries.nnz
-        counts = np.unique(coordinates, return_counts=True)[1] if hyper_sparse else np.bincount(coordinates)
+        mode = operand(workload).indices.index(index)
+        coordinates = entries.coordinates[mode]
+        if mode == 0 and entries.pointers is not None:
+            counts = np.diff(entries.pointers)
+        elif workload.sizes[index] > 8 * entries.nnz:  # hyper-sparse
+            counts = np.unique(coordinates, return_counts=True)[1]
+        else:
+            counts = np.bincount(coordinates)
         known[index] = int(counts.max(initial=0))
     return known[index]
 

@@ -54,6 +54,7 @@ def test_which_entry_a_maximum_comes_from() -> None:
         ("C[i] argmax= B[k] for A[i,k]", "argmax has no gradient"),
         ("C[i] max= A[i,k] * B[k]", "a max chooses among entries"),
         ("C[i] mean= A[i,k] * B[k]", "a mean is taken over rows of entries"),
+        ("C[i] += X[k,f] - B[k] for A[i,k]", "it counts once for each f"),
     ],
 )
 def test_what_has_none(einsum: str, message: str) -> None:

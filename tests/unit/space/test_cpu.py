@@ -341,11 +341,14 @@ def test_what_a_hybrid_sets_apart_is_kept_by_space_and_workload() -> None:
     assert space.program(other, space.complete(config, other)).apart is not part
 
 
-@pytest.mark.parametrize("name", ["spmv", "max", "mean", "mttkrp3", "no entries", "no rows"])
+@pytest.mark.parametrize("name", ["spmv", "max", "mean", "mttkrp3", "no entries", "no rows", "pattern"])
 def test_nothing_is_set_apart_where_it_cannot_pay_or_add_up(name: str) -> None:
-    work = works()[name]
-    if name in ("max", "mean"):
+    if name == "pattern":
+        work = einsum_workload("C[i,j] += B[k,j] for A[i,k]", {"A": uneven()}, {"j": 20})
+    elif name in ("max", "mean"):
         work = einsum_workload(EINSUMS[name], {"A": uneven()}, {"j": 20})
+    else:
+        work = works()[name]
     space = space_of(work)
     for kind in ("rows8", "rows64", "columns"):
         problem = space.why_not({**space.default(work), "apart": kind}, work)

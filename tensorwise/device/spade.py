@@ -303,10 +303,11 @@ class _Stage:
         )  # fmt: skip
         counted = np.zeros(len(COUNTERS), np.int64)
         given = None if arrays is None else (ctypes.c_void_p * 4)(*(array.ctypes.data for array in arrays))
+        places = None if tiles.place is None else tiles.place.ctypes.data
         _call(
             "run_pass", machine.numbers.ctypes.data, settings.ctypes.data, tiles.row.ctypes.data, tiles.column.ctypes.data,
-            tiles.place.ctypes.data, tiles.start.ctypes.data, tiles.tile_row.ctypes.data, tiles.tile_column.ctypes.data,
-            given, counted.ctypes.data,
+            places, tiles.start.ctypes.data, tiles.tile_row.ctypes.data, tiles.tile_column.ctypes.data, given,
+            counted.ctypes.data,
         )  # fmt: skip
         return counted
 
@@ -375,14 +376,15 @@ class _Tiles:
     """Entries tile by tile: row panel by row panel, in each column panel by column panel, in each row by row.
 
     Attributes:
-        row, column: coordinates (nnz,) int32; place: which entry of the layout each is, (nnz,) int32.
+        row, column: coordinates (nnz,) int32; place: which entry of the layout each is, (nnz,) int32,
+            None where each is its own.
         start: of each tile and the end, (tiles + 1,) int64; tile_row, tile_column: panels of each, (tiles,) int32.
         column_panels: how many there are.
     """
 
     row: np.ndarray
     column: np.ndarray
-    place: np.ndarray
+    place: np.ndarray | None
     start: np.ndarray
     tile_row: np.ndarray
     tile_column: np.ndarray
@@ -390,23 +392,22 @@ class _Tiles:
 
     @classmethod
     def of(cls, entries: Entries, row_panel: int, column_panel: int) -> "_Tiles":
-        rows, columns = (np.ascontiguousarray(array, np.int32) for array in entries.coordinates)
+        row, column = (np.ascontiguousarray(array, np.int32) for array in entries.coordinates)
         panels = [
             max(1, -(-extent // size)) for extent, size in zip(entries.shape, (row_panel, column_panel))
         ]
         most = min(entries.nnz, math.prod(panels))
-        row, column, place = (np.empty(entries.nnz, np.int32) for _ in range(3))
-        start, tile_row, tile_column = (
-            np.empty(most + 1, np.int64),
-            np.empty(most, np.int32),
-            np.empty(most, np.int32),
-        )
+        start = np.empty(most + 1, np.int64)
+        tile_row, tile_column = (np.empty(most, np.int32) for _ in range(2))
+        # With one column panel entries are in order as they are; a hundred million of them are not copied then.
+        taken = [np.empty(entries.nnz, np.int32) for _ in range(3)] if panels[1] > 1 else []
         tiles = _call(
-            "tiles", entries.nnz, rows.ctypes.data, columns.ctypes.data, row_panel, column_panel, panels[1],
-            row.ctypes.data, column.ctypes.data, place.ctypes.data, start.ctypes.data, tile_row.ctypes.data,
+            "tiles", entries.nnz, row.ctypes.data, column.ctypes.data, row_panel, column_panel, panels[1],
+            *([array.ctypes.data for array in taken] or [None] * 3), start.ctypes.data, tile_row.ctypes.data,
             tile_column.ctypes.data,
         )  # fmt: skip
-        return cls(row, column, place, start[: tiles + 1], tile_row[:tiles], tile_column[:tiles], panels[1])
+        ordered = taken or [row, column, None]
+        return cls(*ordered, start[: tiles + 1], tile_row[:tiles], tile_column[:tiles], panels[1])
 
 
 def _rows(matrix: np.ndarray, order: np.ndarray | None) -> np.ndarray:

@@ -367,7 +367,8 @@ static void sized(store *s, int64_t rows, int64_t ways)
 }
 
 /* Tile order: (row panel, column panel), rows in order inside. Returns the number of tiles, -1 without memory.
- * row and column: the entries, row by row; taken: so ordered, with their places; start, rows, columns: of each tile. */
+ * row and column: the entries, row by row; taken: so ordered, with their places, NULL where there is one column panel and they
+ * are in this order; start, tile_row, tile_column: where each tile begins, and its panels. */
 int64_t tw_spade_tiles(int64_t entries, const int32_t *row, const int32_t *column, int64_t row_panel, int64_t column_panel,
                        int64_t column_panels, int32_t *taken_row, int32_t *taken_column, int32_t *place, int64_t *start,
                        int32_t *tile_row, int32_t *tile_column)
@@ -393,7 +394,7 @@ int64_t tw_spade_tiles(int64_t entries, const int32_t *row, const int32_t *colum
                 tile_column[tiles++] = (int32_t)c;
                 at += here;
             }
-        for (int64_t e = from; e < end; e++) {
+        for (int64_t e = from; taken_row && e < end; e++) {
             const int64_t to = count[column[e] / column_panel]++;
             taken_row[to] = row[e];
             taken_column[to] = column[e];
@@ -508,7 +509,7 @@ int64_t tw_spade_run_pass(const tw_spade_machine *m, const tw_spade_run *r, cons
             now = later(now, later(elements[pe].dispatched, later(elements[pe].chain, elements[pe].last_store)));
         }
         if (r->barrier) {
-            now += m->barrier_cycles;
+            now += m->barrier_cycles * pes;
             counted[BARRIERS]++;
         }
     }

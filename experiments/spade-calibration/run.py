@@ -1,6 +1,6 @@
 """Simulate what SPADE and HotTiles published, and say how far the simulated accelerator is like theirs; see README.md.
 
-    python experiments/spade-calibration/run.py [--graphs FOLDER] [--seconds 80] [--only MYC,KRO] [--out results.json]
+    python experiments/spade-calibration/run.py [--seconds 80] [--only MYC,KRO] [--out results.json]
 
 Runs that are in the result file are not repeated. Simulated seconds are the same on every machine.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from sensitivities.graphs import graph
+from sensitivities.graphs import GRAPHS
 from sensitivities.runs import bypassing, planned, simulate
 from sensitivities.table import lines
 
@@ -31,7 +31,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--graphs", type=Path, default=Path("graphs"), help="where graphs are kept")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="nothing is begun after so long")
     parser.add_argument("--only", default="", help="these graphs only")
     parser.add_argument("--out", type=Path, default=HERE / "results.json")
@@ -43,14 +42,18 @@ def main() -> None:
 
     def done(runs: Any) -> bool:
         """Simulate those that are left, a graph at a time; False if time ran out."""
-        left = [run for run in runs if run.name not in results and run.graph in (options.only or run.graph)]
+        left = [
+            run
+            for run in runs
+            if run.name not in results and run.graph in (options.only.split(",") if options.only else GRAPHS)
+        ]
         left.sort(key=lambda run: run.graph)
         entries = None
         for place, run in enumerate(left):
             if time.monotonic() - start > options.seconds:
                 return False
             if entries is None or run.graph != left[place - 1].graph:
-                entries = graph(run.graph, options.graphs)
+                entries = GRAPHS[run.graph]()
             results[run.name] = simulate(run, entries, values)
             print(f"{run.name}: {1e3 * results[run.name]['seconds']:.3f} ms", flush=True)
             options.out.write_text(json.dumps({"machines": machines, "runs": results}, indent=1) + "\n")

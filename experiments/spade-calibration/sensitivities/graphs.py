@@ -1,7 +1,6 @@
 """The graphs of the papers that are made by a rule: Mycielskian and Kronecker graphs, and meshes like one of theirs."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -86,19 +85,10 @@ def _entries(nodes: int, rows: np.ndarray, columns: np.ndarray) -> Entries:
 
 GRAPHS: Final[dict[str, Callable[[], Entries]]] = {
     "MYC": lambda: mycielskian(17),
-    "KRO": lambda: kronecker(20),
-    "kro": lambda: kronecker(19),
+    "KRO": lambda: kronecker(19),
     "PAC": lambda: mesh((215, 100, 100)),
+    "MYC/8": lambda: mycielskian(14),
+    "KRO/8": lambda: kronecker(17),
+    "PAC/8": lambda: mesh((27, 100, 100)),
 }
-"""Name in the papers -> what makes it; PAC is like theirs, not the same."""
-
-
-def graph(name: str, folder: Path) -> Entries:
-    """Return a graph; it is kept in ``folder``, since a large one takes half a minute to make."""
-    path = folder / f"{name}.npz"
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        made = GRAPHS[name]()
-        np.savez(path, nodes=made.shape[0], rows=made.coordinates[0], columns=made.coordinates[1])
-    kept = np.load(path)
-    return _entries(int(kept["nodes"]), kept["rows"], kept["columns"])
+"""Name -> what makes it: HotTiles' graphs, and an eighth of SPADE's, whose KRO had 2**20 nodes. PAC is like theirs only."""

@@ -58,19 +58,12 @@ def planned(values: Mapping[str, Any]) -> Iterator[Run]:
     for graph in given["graphs"]:
         for kernel, width in kernels(values):
             for barrier in (False, True):
-                yield Run(
-                    graph,
-                    "isca",
-                    kernel,
-                    width,
-                    given["row_panel"],
-                    given["column_panels"][str(width)],
-                    barrier,
-                )
+                columns = given["column_panels"][str(width)]
+                yield Run(f"{graph}/8", "isca/8", kernel, width, given["row_panel"], columns, barrier)
     for graph in panels["graphs"]:
         for rows in panels["row_panels"]:
             for columns in panels["column_panels"]:
-                yield Run(graph, "isca", "spmm", 32, rows, columns)
+                yield Run(f"{graph}/8", "isca/8", "spmm", 32, rows, columns)
 
 
 def bypassing(
@@ -82,7 +75,7 @@ def bypassing(
             like = [
                 run
                 for run in planned(values)
-                if (run.graph, run.machine, run.kernel, run.width) == (graph, "isca", kernel, width)
+                if (run.graph, run.machine, run.kernel, run.width) == (f"{graph}/8", "isca/8", kernel, width)
             ]
             best = min(like, key=lambda run: results[run.name]["seconds"])
             yield best, replace(best, bypass=True)

@@ -32,18 +32,26 @@ def lines(
     for graph in given["graphs"]:
         for kernel, width in kernels(values):
             plain, barrier = (
-                Run(graph, "isca", kernel, width, given["row_panel"], given["column_panels"][str(width)], b)
+                Run(
+                    f"{graph}/8",
+                    "isca/8",
+                    kernel,
+                    width,
+                    given["row_panel"],
+                    given["column_panels"][str(width)],
+                    b,
+                )
                 for b in (False, True)
             )
             published = expected["barrier_pct"][f"{kernel} {width}"][graph]
             yield _change(f"barrier, {kernel} {width}, {graph}", published, results, plain, barrier, judged)
     for best, past in bypassing(values, results):
-        published = expected["bypass_pct"][f"{best.kernel} {best.width}"][best.graph]
-        what = f"bypass, {best.kernel} {best.width}, {best.graph}, at {best.name.split(': ')[1]}"
+        published = expected["bypass_pct"][f"{best.kernel} {best.width}"][best.graph.removesuffix("/8")]
+        what = f"bypass, {best.kernel} {best.width}, {best.graph.removesuffix('/8')}, at {best.name.split(': ')[1]}"
         yield _change(what, published, results, best, past, judged)
     for graph, rows in expected["panels"].items():
         listed = [
-            (Run(graph, "isca", "spmm", 32, int(row), column), seconds)
+            (Run(f"{graph}/8", "isca/8", "spmm", 32, int(row), column), seconds)
             for row, published in rows.items()
             for column, seconds in zip(values["panels"]["column_panels"], published, strict=True)
         ]

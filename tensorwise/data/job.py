@@ -18,11 +18,14 @@ from tensorwise.data.corpus import Pattern, read_pattern
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.device import Device
 from tensorwise.device.null import NullDevice
+from tensorwise.device.spade import SPADES, Machine, SpadeDevice
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
 from tensorwise.program.einsum import Einsum
 from tensorwise.program.ops import NAMED, mttkrp
 from tensorwise.program.workload import Workload, workload
+from tensorwise.space.cpu import cpu_space
+from tensorwise.space.space import Space
 
 MOST_TERMS: Final = 30_000_000
 """Most multiplications of a workload (nnz times n): above it a sample takes a quarter of a second and more."""
@@ -115,6 +118,12 @@ class Job:
         """Return the device; nothing is started yet."""
         return DEVICES[self.device](self)
 
+    def space(self, work: Workload) -> Space:
+        """Return what can be chosen for ``work``, the workload that was loaded, on the device."""
+        if self.device in SPADES:
+            return Machine.load(self.device).space
+        return cpu_space(work.assignment, next(iter(work.sparse)))
+
     def load(self) -> tuple[str, Workload]:
         """Read the pattern, augment it, and return its name (``NAME~AUGMENTATION``) and the workload.
 
@@ -140,8 +149,9 @@ class Job:
 DEVICES: Final[dict[str, Callable[[Job], Device]]] = {
     "cpu": lambda job: CpuDevice(job.threads, first_run_s=job.sample_s),
     "null": lambda job: NullDevice(),
+    **dict.fromkeys(SPADES, lambda job: SpadeDevice(job.device)),
 }
-"""What a job can be measured on; ``null`` answers from a formula, to try out a plan."""
+"""What a job can be measured on; ``null`` answers from a formula, to try out a plan, accelerators are simulated."""
 
 
 def plan(

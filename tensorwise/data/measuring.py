@@ -4,7 +4,8 @@ Times of different minutes are not comparable on a machine that drifts, and on a
 tenths of a second. So every batch begins with the space's default config, the anchor, and those of a batch that are not
 far slower than its best run against each other again, in interleaved rounds: what counts is their ratio to the anchor in
 the same rounds. Half of the configs are drawn from the space, a quarter are known good ones, the rest are mutations of
-the best so far: a model must tell good from bad, and also good from better.
+the best so far: a model must tell good from bad, and also good from better. A space that has no more configs than are asked
+for is measured whole.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ from tensorwise.device.rounds import MIN_ROUNDS
 from tensorwise.errors import InputError, MeasurementError, TensorwiseError
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Config
-from tensorwise.space.cpu import cpu_space
+from tensorwise.space.cpu import CpuSpace
 from tensorwise.space.portfolio import portfolio
 from tensorwise.space.space import Space
 
@@ -56,7 +57,8 @@ def measured(job: Job, beat: Beat = lambda: None) -> list[Record]:
     """Measure a job and return its records, failures and censored times among them.
 
     Each record's provenance has ``job``, ``pattern``, ``family``, ``batch`` and ``drawn``: ``default`` (the anchor),
-    ``random`` (with ``log_probability``, natural logarithm), ``known`` or ``mutated`` (with ``parent``, a config id).
+    ``random`` (with ``log_probability``, natural logarithm), ``known``, ``mutated`` (with ``parent``, a config id), or
+    ``every`` where the space is measured whole.
     Those that ended ok have ``conversion_s`` and ``bytes_held``, too; and those that ran in the rounds of their batch
     ``ratio``, their time over the anchor's, and ``ratio_error``, the standard error of its natural logarithm.
 
@@ -65,7 +67,7 @@ def measured(job: Job, beat: Beat = lambda: None) -> list[Record]:
         MeasurementError: the device is gone, and nothing was measured.
     """
     name, work = job.load()
-    space = cpu_space(work.assignment, next(iter(work.sparse)))
+    space = job.space(work)
     rng = np.random.default_rng([int(job.digest, 16), job.variant, job.seed, 1])
     beat()
     records: list[Record] = []
@@ -78,6 +80,8 @@ def measured(job: Job, beat: Beat = lambda: None) -> list[Record]:
             lambda: _first(space, work, rng, anchor.config, job.samples - mutations),
             lambda: _mutated(space, work, rng, cost, mutations),
         )
+        if space.size_bound(work, limit=job.samples) <= job.samples:
+            stages = (lambda: _every(space, work, anchor.config),)
         batch = 0
         try:
             # The first measurement of a fresh worker takes up to four times as long as those that follow: not an anchor.
@@ -150,7 +154,7 @@ def lost(job: Job, status: Status, note: str) -> Record:
         InputError: see ``Job.load``.
     """
     name, work = job.load()
-    space = cpu_space(work.assignment, next(iter(work.sparse)))
+    space = job.space(work)
     with job.open() as device:
         facts = {**_facts(job, name, device), "drawn": "default", "lost": True}
         failed = Measurement.failed(status, note)
@@ -189,11 +193,17 @@ def _answers(
     yield from zip(sound, device.measure(work, [one.config for one in sound]), strict=False)
 
 
+def _every(space: Space, work: Workload, default: Config) -> list[_Drawn]:
+    """All configs but the anchor."""
+    return [_Drawn(config, {"drawn": "every"}) for config in space.enumerate(work) if config != default]
+
+
 def _first(
     space: Space, work: Workload, rng: np.random.Generator, default: Config, count: int
 ) -> list[_Drawn]:
     """What needs no earlier measurement: known good configs and random ones, shuffled."""
-    known = [config for config in portfolio(space, work) if config != default]
+    good = portfolio(space, work) if isinstance(space, CpuSpace) else []
+    known = [config for config in good if config != default]
     most = round(count * KNOWN / (RANDOM + KNOWN))
     chosen = [known[int(place)] for place in rng.permutation(len(known))[:most]]
     drawn = [_Drawn(config, {"drawn": "known"}) for config in chosen]

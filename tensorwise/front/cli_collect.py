@@ -57,7 +57,13 @@ MostTerms = Annotated[
     int | None, typer.Option("--most-terms", min=1, help="Leave out more multiplications a call: 30 million.")
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Of order, augmentation and configs.")]
-DeviceName = Annotated[str, typer.Option("--device", help="cpu; or null: a formula, to try out a plan.")]
+DeviceName = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        help="cpu; spade or spade-small, simulated accelerators with 256 configs; or null: a formula, to try out a plan.",
+    ),
+]
 StorePath = Annotated[Path | None, typer.Option("--store", help="The store's file; default: the user's.")]
 ExecutorName = Annotated[
     str, typer.Option("--executor", help="What runs jobs: local processes; ray or dask, which open ports.")

@@ -17,6 +17,7 @@ from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.device import STATUSES, Device, Measurement
 from tensorwise.device.noisy import NoisyDevice
 from tensorwise.device.null import NullDevice
+from tensorwise.device.spade import SpadeDevice
 from tensorwise.device.versions import VersionsDevice
 from tensorwise.errors import CompilerError
 from tensorwise.program.workload import workload
@@ -84,6 +85,13 @@ def versions() -> Iterator[Rig]:
     yield Rig(VersionsDevice(space, rounds=2, budget_s=0.02), space, space.call(1.0, 2.0))
 
 
+def spade() -> Iterator[Rig]:
+    """A simulated accelerator."""
+    matrix = sp.random_array((60, 500), density=0.1, rng=np.random.default_rng(0), dtype=np.float32)
+    device = SpadeDevice("spade-small")
+    yield Rig(device, device.space, workload("spmm", entries_from(matrix), n=64), repeats=True)
+
+
 DEVICES: dict[str, Callable[[], Iterator[Rig]]] = {
     "null": null,
     "null-that-crashes": null_that_crashes,
@@ -91,6 +99,7 @@ DEVICES: dict[str, Callable[[], Iterator[Rig]]] = {
     "recorded": recorded,
     "cpu": cpu,
     "versions": versions,
+    "spade": spade,
 }
 """Name -> generator that yields one Rig and cleans up after it."""
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tensorwise.device.spade import Machine
 from tensorwise.errors import InputError
 from tensorwise.program.einsum import Einsum
 from tensorwise.program.ops import NAMED, mttkrp
@@ -64,6 +65,9 @@ SPACES: dict[str, Case] = {
     "cpu mttkrp": Case(
         lambda: cpu_space(Einsum.parse(mttkrp(4)).single),
         lambda: real_workloads("mttkrp", (9, 8, 7, 6), (1, 20, 2, 2)),
+    ),
+    "spade": Case(
+        lambda: Machine.load("spade").space, lambda: real_workloads("spmm", (60, 50), (1, 1), (3, 100_000))
     ),
     "versions": Case(versions, lambda: [versions().call(1.0, 2.0)]),
 }

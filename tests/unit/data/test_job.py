@@ -90,7 +90,7 @@ def test_a_job_is_known_by_its_content(folder: Path) -> None:
     ):
         with pytest.raises(InputError):
             Job.from_json(bad)
-    with pytest.raises(InputError, match="known: cpu, null"):
+    with pytest.raises(InputError, match="known: cpu, null, spade"):
         Job.from_json({**job.to_json(), "device": "abacus"})
 
 
@@ -155,3 +155,29 @@ def test_on_the_real_device(folder: Path) -> None:
     assert len(compared) > 2
     assert all(r.ok and r.provenance["ratio"] > 0 and r.provenance["ratio_error"] >= 0 for r in compared)
     assert all(r.provenance["ratio"] == 1 for r in compared if r.provenance["drawn"] == "default")
+
+
+@pytest.mark.parametrize("op", ["spmm", "sddmm"])
+def test_a_small_space_is_measured_whole(folder: Path, op: str) -> None:
+    job = plan(patterns([folder / "a.mtx"]), [op], n=[40], device="spade-small", samples=256)[0]
+    records = measured(job)
+    anchors = [record for record in records if record.provenance["drawn"] == "default"]
+    others = [record.config for record in records if record.provenance["drawn"] == "every"]
+    _, work = job.load()
+    assert {anchor.config for anchor in anchors} == {job.space(work).default(work)}
+    assert len({*others, anchors[0].config}) == len(others) + 1 == 256
+    assert all(record.ok and record.provenance["simulated"] is True for record in records)
+    assert {(record.space, record.provenance["device"]) for record in records} == {("spade-small",) * 2}
+    assert [r.seconds for r in records] == [r.seconds for r in measured(job)]
+
+
+def test_fewer_samples_of_a_small_space_are_drawn(folder: Path) -> None:
+    job = plan(patterns([folder / "a.mtx"]), ["spmm"], n=[40], device="spade", samples=20)[0]
+    drawn = Counter(str(record.provenance["drawn"]) for record in measured(job))
+    assert drawn["random"] + drawn["mutated"] == 20
+    assert drawn["mutated"] == 5
+
+
+def test_what_an_accelerator_cannot_compute_is_recorded_as_refused(folder: Path) -> None:
+    job = plan(patterns([folder / "a.mtx"]), ["spmv"], device="spade-small", samples=3)[0]
+    assert {record.status for record in measured(job)} == {"refused"}

@@ -1,0 +1,1 @@
+"""All configs of many matrices on a simulated accelerator."""

@@ -1,0 +1,103 @@
+"""COGNATE's configuration mapper: what configs of different spaces have in common, read as strip-mined loops (section 3.2).
+
+A matrix product D[i,k] = A[i,j] B[j,k], or a sampled one, is seven loops: i, j and k in an outer part (``i2``) and an inner
+one (``i1``), k in a third one (``k3``), which some devices have. Where a space chooses tiles, panels and barriers instead
+of loops, a table says which loops they come to (phi); a loop that a space lacks has one iteration and stands behind the
+outer part (pi).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, final
+
+from tensorwise.program.workload import Workload
+from tensorwise.space.config import Value
+from tensorwise.space.readings import number, operand, strings
+
+LOOPS: Final = ("i1", "i2", "j1", "j2", "k1", "k2", "k3")
+"""The loops, numbered from 1 in COGNATE's data."""
+_BEHIND: Final = {"i1": "i2", "j1": "j2", "k1": "k2", "k3": "k2"}
+"""Loop -> the one that it stands behind where a space does not have it."""
+
+
+@final
+@dataclass(frozen=True)
+class Strips:
+    """A config as loops.
+
+    Attributes:
+        splits: extents of the inner parts of i, j and k.
+        order: LOOPS, the outermost first.
+    """
+
+    splits: tuple[int, int, int]
+    order: tuple[str, ...]
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The ten numbers of a row of COGNATE's data: splits, then which loop stands where, from 1."""
+        return (*self.splits, *(LOOPS.index(loop) + 1 for loop in self.order))
+
+
+@final
+@dataclass(frozen=True)
+class Mapper:
+    """How a space's choices are read as strips.
+
+    Attributes:
+        splits: the Params that say how i, j and k are split; what is no number is the whole extent.
+        order: the Param on which the order of loops depends.
+        orders: its values -> the loops; empty where the value itself is an order of the space's own loops.
+        loops: the space's loop -> ours, for those values.
+    """
+
+    splits: tuple[str, str, str]
+    order: str
+    orders: Mapping[Value, tuple[str, ...]]
+    loops: Mapping[str, str]
+
+    def strips(self, workload: Workload, config: Mapping[str, Value]) -> Strips:
+        """Return ``config`` as loops over ``workload``."""
+        extents = [workload.sizes[index] for index in modes(workload)]
+        splits = [config[name] for name in self.splits]
+        i, j, k = (
+            min(split if isinstance(split, int) else extent, extent)
+            for split, extent in zip(splits, extents, strict=True)
+        )
+        value = config[self.order]
+        known = self.orders.get(value) or tuple(self.loops[loop] for loop in strings(value))
+        order = list(known)
+        for loop in (loop for loop in LOOPS if loop not in known):
+            order.insert(order.index(_BEHIND[loop]) + 1, loop)
+        return Strips((number(i), number(j), number(k)), tuple(order))
+
+
+SPADE: Final = Mapper(
+    splits=(
+        "row_panel",
+        "column_panel",
+        "split",
+    ),  # as in COGNATE's example; its formula exchanges rows and columns
+    order="barrier",
+    orders={
+        True: ("k2", "j2", "i2", "i1", "j1", "k1"),  # column panels are outside: all wait behind each
+        False: ("k2", "i2", "j2", "i1", "j1", "k1"),
+    },
+    loops={},
+)
+"""phi: tiles and barriers as strip-mined loops."""
+
+
+def modes(workload: Workload) -> tuple[str, str, str]:
+    """Return the workload's names of COGNATE's i (rows), j (columns) and k (dense columns)."""
+    rows, columns = operand(workload).indices
+    (dense,) = (index for index in workload.assignment.indices if index not in (rows, columns))
+    return rows, columns, dense
+
+
+def cpu(workload: Workload) -> Mapper:
+    """pi: the loops of the CPU's space, whose outer parts end in 1 and inner ones in 0."""
+    own = dict(zip(modes(workload), "ijk", strict=True))
+    i, j, k = (f"split_{index}" for index in own)
+    loops = {f"{index}{part}": f"{ours}{2 if part else 1}" for index, ours in own.items() for part in (0, 1)}
+    return Mapper((i, j, k), "order", {}, loops)

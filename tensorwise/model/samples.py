@@ -52,7 +52,7 @@ class Training:
     loss: Loss = "hinge"
     margin: float = 1.0
     validation: float = 0.2
-    patience: int = 10
+    patience: int = 20
     seed: int = 0
     checkpoint_s: float = 300.0
     kept_bytes: int = 2 * 2**30

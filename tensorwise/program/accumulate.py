@@ -11,7 +11,7 @@ from tensorwise.errors import ScheduleError
 from tensorwise.program import monoids
 from tensorwise.program.einsum import Access, Call, Constant, Expression, Index, product_of
 from tensorwise.program.merge_path import MergePath
-from tensorwise.program.nest import Accumulators, Env, Lanes, Loop
+from tensorwise.program.nest import Accumulators, Env, Keys, Lanes, Loop
 from tensorwise.tensor.levels import Compressed
 from tensorwise.tensor.remap import Axis
 
@@ -144,9 +144,7 @@ class Accumulation(MergePath, abc.ABC):
         for slot, result in results.items():
             self.write_slot(env, slot, result, outside)
 
-    def registers(
-        self, accumulators: Accumulators, slot: tuple[object, ...], replica: tuple[object, ...], lanes: int
-    ) -> tuple[Var, ...]:
+    def registers(self, accumulators: Accumulators, slot: Keys, replica: Keys, lanes: int) -> tuple[Var, ...]:
         """Return the registers of a slot and replica, declared on first use with the identity."""
         key = (slot, replica)
         if key not in accumulators.registers:
@@ -160,7 +158,7 @@ class Accumulation(MergePath, abc.ABC):
             accumulators.registers[key] = tuple(registers)
         return accumulators.registers[key]
 
-    def merged(self, accumulators: Accumulators, slot: tuple[object, ...]) -> tuple[Expr, ...]:
+    def merged(self, accumulators: Accumulators, slot: Keys) -> tuple[Expr, ...]:
         """Combine all replicas of a slot: vectors of equal length first, then their lanes."""
         main = accumulators.registers[(slot, ())]
         replicas: dict[int, list[tuple[Var, ...]]] = {}
@@ -177,10 +175,7 @@ class Accumulation(MergePath, abc.ABC):
             folded = [ir.Fold(monoids.fold_operator(self.monoid, c), r) for c, r in enumerate(first)]
             results.append(tuple(folded))
         shared = self.threads > 1 and any(
-            key[0] == "lanes"  # type: ignore[index]
-            for other, replica in accumulators.registers
-            for key in replica
-            if other == slot
+            key[0] == "lanes" for other, replica in accumulators.registers for key in replica if other == slot
         )
         untouched = not shared and not any(
             isinstance(s, Set) and s.var == main[0] for s in ir.walk(tuple(self.block))
@@ -271,7 +266,7 @@ class Accumulation(MergePath, abc.ABC):
         if env.accumulators is not None:
             self.gather(env, state)
             return
-        if self.threads > 1 and any(key[0] == "lanes" for key in env.replica):  # type: ignore[index]
+        if self.threads > 1 and any(key[0] == "lanes" for key in env.replica):
             raise ScheduleError(
                 f"{self.schedule.tile}: threads sum up in registers; put the loops of the output outside "
                 f"{self.schedule.tile.loop if self.schedule.tile else ''} (got {self.schedule})"

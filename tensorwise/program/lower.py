@@ -357,10 +357,10 @@ class _Lowering(Accumulation):
         assert tile is not None
         leader, at, end = self.strip_range(env, loop, rest)
         width = tile.vectors * tile.lanes
-        known = isinstance(at, Const) and isinstance(end, Const)
-        whole = known and end.value % width == 0  # type: ignore[union-attr]
+        extent = int(end.value) if leader is None and isinstance(end, Const) else None
+        whole = extent is not None and extent % width == 0
         strip = Lanes(loop, at, tile.vectors, tile.lanes, leader, None if whole else end)
-        if known and end.value <= width:  # type: ignore[union-attr]
+        if extent is not None and extent <= width:
             self.emit(env, (*rest, strip))
             return
         var = self.fresh(loop.name)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from tensorwise.codegen import ir
 from tensorwise.codegen.ir import Buffer, Const, Expr, If, Let, Stmt, Type, Var
@@ -28,6 +28,10 @@ _C_WORDS = (
 _OWN_WORDS = "buffers sizes lane thread threads parts out work cuts carries e t merged raised_ flag_"
 RESERVED: Final = frozenset(f"{_C_WORDS} {_OWN_WORDS}".split())
 """What an index may be called, but no variable of a kernel: C's words and names that kernels use already."""
+
+
+Keys: TypeAlias = tuple[tuple[object, ...], ...]
+"""What tells accumulators apart: a key for each loop that is unrolled or in lanes."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ class Accumulators:
     """Registers that hold partial results: (output slot, replica) -> one register a state component."""
 
     declarations: list[Stmt]
-    registers: dict[tuple[object, ...], tuple[Var, ...]] = field(default_factory=dict)
+    registers: dict[tuple[Keys, Keys], tuple[Var, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -83,8 +87,8 @@ class Env:
     coordinates: Mapping[str, Expr]
     states: Mapping[str, State]
     accumulators: Accumulators | None = None
-    slot: tuple[object, ...] = ()
-    replica: tuple[object, ...] = ()
+    slot: Keys = ()
+    replica: Keys = ()
     skips_output: bool = False
     reduced_outside: bool = False
     shared_output: bool = False

@@ -59,7 +59,7 @@ class Teams(Nest, abc.ABC):
 
     def by_one_thread(self, env: Env, statement: Stmt) -> Stmt:
         """Return a statement that one thread of the team runs, unless each writes an element of its own."""
-        apart = any(key[0] == "lanes" for key in env.slot)  # type: ignore[index]
+        apart = any(key[0] == "lanes" for key in env.slot)
         if self.threads == 1 or apart:
             return statement
         return If(ir.compare("eq", LANE, ir.Const(0)), (statement,))

@@ -43,6 +43,11 @@ class Gpu(abc.ABC):
     multiprocessors: int
     compile_s: float = 0.0
 
+    @property
+    def facts(self) -> dict[str, object]:
+        """What times depend on, for records."""
+        return {"name": self.name, "multiprocessors": self.multiprocessors, "runtime": "", "driver": ""}
+
     @abc.abstractmethod
     def load(self, text: str, names: Sequence[str]) -> Mapping[str, Function]:
         """Return kernels of a CUDA C++ text by name, compiled unless they were before.
@@ -126,6 +131,12 @@ class _CupyGpu(Gpu):
         self.multiprocessors = int(facts["multiProcessorCount"])
         self.arch = f"sm_{self._device.compute_capability}"
         self._modules: dict[str, Any] = {}
+
+    @property
+    def facts(self) -> dict[str, object]:
+        runtime = self._cupy.cuda.runtime
+        versions = {"runtime": str(runtime.runtimeGetVersion()), "driver": str(runtime.driverGetVersion())}
+        return {**super().facts, "arch": self.arch, "cupy": self._cupy.__version__, **versions}
 
     def load(self, text: str, names: Sequence[str]) -> Mapping[str, Function]:
         if text not in self._modules:

@@ -14,6 +14,7 @@ from tensorwise.program.ops import NAMED, mttkrp
 from tensorwise.program.workload import workload as named_workload
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
+from tensorwise.space.cuda import cuda_space
 from tensorwise.space.space import Space
 from tensorwise.space.versions import Version, Versions
 from tensorwise.tensor.entries import entries_from
@@ -64,6 +65,18 @@ SPACES: dict[str, Case] = {
     "cpu mttkrp": Case(
         lambda: cpu_space(Einsum.parse(mttkrp(4)).single),
         lambda: real_workloads("mttkrp", (9, 8, 7, 6), (1, 20, 2, 2)),
+    ),
+    "cuda spmm": Case(
+        lambda: cuda_space(Einsum.parse(NAMED["spmm"]).single),
+        lambda: real_workloads("spmm", (60, 50), (1, 1), (3, 10_000)),
+    ),
+    "cuda sddmm": Case(
+        lambda: cuda_space(Einsum.parse(NAMED["sddmm"]).single),
+        lambda: real_workloads("sddmm", (60, 50), (1, 1)),
+    ),
+    "cuda mttkrp": Case(
+        lambda: cuda_space(Einsum.parse(mttkrp(3, 1)).single),
+        lambda: real_workloads("mttkrp", (9, 8, 7)),
     ),
     "versions": Case(versions, lambda: [versions().call(1.0, 2.0)]),
 }

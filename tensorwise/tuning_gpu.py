@@ -11,15 +11,18 @@ import numpy as np
 from tensorwise.data.record import Record
 from tensorwise.data.store import Store
 from tensorwise.device.cuda import CudaDevice
-from tensorwise.device.device import Measurement
+from tensorwise.device.device import Device, Measurement
 from tensorwise.device.libraries.cusparse import CusparseKernel
 from tensorwise.device.rounds import RoundTable
-from tensorwise.errors import StoreError
+from tensorwise.errors import InputError, StoreError
+from tensorwise.model import CostModel
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload
 from tensorwise.result import Trial
 from tensorwise.search import STRATEGIES
 from tensorwise.searching import Observe, Progress, check_limits
+from tensorwise.space.config import Config
+from tensorwise.space.cuda import CudaSpace
 from tensorwise.units import time_text
 
 BATCH: Final = 16
@@ -29,6 +32,10 @@ SEARCH_SHARE: Final = 0.8
 FINALISTS: Final = 4
 """Generated kernels that meet cuSPARSE in the rounds."""
 LIBRARY: Final = "cusparse"
+POOL: Final = 2000
+"""Configs that a model is asked about."""
+KEPT: Final = 20
+"""Configs of these that are tried: 5 to 20 in the paper."""
 
 
 @final
@@ -84,6 +91,7 @@ def tune_gpu(
     budget_s: float | None = None,
     trials: int | None = None,
     strategy: str = "genetic",
+    model: CostModel | None = None,
     store: Store | bool = True,
     seed: int = 0,
     progress: Progress | None = None,
@@ -95,6 +103,8 @@ def tune_gpu(
         budget_s: wall seconds for all of it (default 60, unlimited when ``trials`` is given).
         trials: most candidates to try.
         strategy: a name of ``tensorwise.search.STRATEGIES``.
+        model: what says which configs are tried first: the KEPT best of POOL that are drawn, from which a genetic search
+            goes on (G-Sparse, section III-D).
         store: where measurements are remembered: a Store, True for the default one, False for nowhere.
         seed: of operands and search.
         progress, observe: called as the work goes on, and with each candidate that was tried.
@@ -111,7 +121,9 @@ def tune_gpu(
     tried: list[Trial] = []
     with CudaDevice(seed=seed) as device:
         space = device.space(work)
-        search = STRATEGIES[strategy](space, work, np.random.default_rng(seed), seeds=[space.default(work)])
+        rng = np.random.default_rng(seed)
+        first = [space.default(work), *(promising(model, space, work, device, rng) if model else [])]
+        search = STRATEGIES[strategy](space, work, rng, seeds=list(dict.fromkeys(first)))
         home = _home(store, notes)
         libraries = [LIBRARY] if CusparseKernel.why_not(work) is None else []
         best = min((m.seconds for m in device.measure_kernels(work, libraries)), default=math.inf)
@@ -142,6 +154,25 @@ def tune_gpu(
         finalists = {str(place): trial.program for place, trial in enumerate(ranked[:FINALISTS])}
         table = device.rounds(work, {**finalists, **dict.fromkeys(libraries, LIBRARY)}) if finalists else None
         return _answer(work, device, tried, ranked, table, time.perf_counter() - start, notes)
+
+
+def promising(
+    model: CostModel,
+    space: CudaSpace,
+    work: Workload,
+    device: Device,
+    rng: np.random.Generator,
+    kept: int = KEPT,
+) -> list[Config]:
+    """Return the ``kept`` configs that a model predicts to be the best among POOL drawn ones, the best first.
+
+    Raises InputError where the model cannot read configs of ``space``.
+    """
+    if why := model.misfit(space):
+        raise InputError(f"the model cannot be used here: {why}")
+    drawn = list(dict.fromkeys(space.sample(work, rng) for _ in range(POOL)))
+    predicted = model.predict(work, drawn, device)
+    return [drawn[place] for place in np.argsort(predicted, kind="stable")[:kept]]
 
 
 def _answer(

@@ -109,15 +109,16 @@ def _timed(gpu: Gpu, call: Callable[[], object], incumbent_s: float) -> Measurem
         return Measurement(first_s, 0.0, (), "censored", f"slower than {GIVE_UP:g} times the best")
     if first_s > SLOW_S:
         return Measurement.of([first_s], "too slow to be timed more than once")
-    count = _calls(first_s)
-    return Measurement.of([_sample(gpu, call, count) for _ in range(SAMPLES)])
+    count = calls_for(first_s)
+    return Measurement.of([sample(gpu, call, count) for _ in range(SAMPLES)])
 
 
-def _calls(seconds: float) -> int:
+def calls_for(seconds: float) -> int:
+    """Calls of a sample, of a kernel that takes ``seconds``."""
     return max(1, min(100, int(SAMPLE_S / max(seconds, 1e-7))))
 
 
-def _sample(gpu: Gpu, call: Callable[[], object], count: int) -> float:
+def sample(gpu: Gpu, call: Callable[[], object], count: int) -> float:
     """Seconds of a call, among ``count`` of them."""
 
     def several() -> None:
@@ -136,13 +137,13 @@ def _rounds(bench: Bench, gpu: Gpu, request: Json, send: Send) -> None:
         bound = _kernel(bench, gpu, kernel).bind(bench.workload, 1)
         calls[str(at)] = bound.ready(bench.operands, bench.out)
         warm = statistics.median(gpu.seconds(calls[str(at)], 3))
-        counts[str(at)] = _calls(warm)
+        counts[str(at)] = calls_for(warm)
     rng, names, start = np.random.default_rng(request["seed"]), list(calls), time.perf_counter()
     rounds = []
     for _ in range(int(request["max_rounds"])):
         row = {}
         for place in rng.permutation(len(names)).tolist():
-            row[names[place]] = _sample(gpu, calls[names[place]], counts[names[place]])
+            row[names[place]] = sample(gpu, calls[names[place]], counts[names[place]])
         rounds.append(row)
     table = RoundTable(
         tuple(names), tuple(rounds), (False,) * len(rounds), "warm", time.perf_counter() - start

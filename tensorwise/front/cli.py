@@ -141,13 +141,15 @@ def tune(
     entries = _entries(path, dtype)
     home: Store | bool = Store(store) if store is not None else not no_store
     if device == "cuda":
+        from tensorwise.model import load_model
         from tensorwise.program.workload import workload
         from tensorwise.tuning_gpu import tune_gpu
 
+        known = None if model in ("shipped", "none") else load_model(model)
         with progress_bar("tuning") as progress:
             found = tune_gpu(
-                workload(op, entries, n=n, mode=mode), budget_s=budget, trials=trials, strategy=strategy, store=home,
-                seed=seed, progress=progress, observe=_Candidates() if json else None,
+                workload(op, entries, n=n, mode=mode), budget_s=budget, trials=trials, strategy=strategy, model=known,
+                store=home, seed=seed, progress=progress, observe=_Candidates() if json else None,
             )  # fmt: skip
         _refuse_empty(found.program is not None, found.notes)
         if json:

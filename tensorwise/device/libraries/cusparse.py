@@ -31,18 +31,24 @@ class CusparseKernel(Kernel):
             return f"it computes {' or '.join(OPERATIONS)}"
         return None if not workload.halves else "it is asked for float32 and float64 only"
 
-    def bind(self, workload: Workload, threads: int = 1) -> "_BoundCusparse":
+    def bind(self, workload: Workload, threads: int = 1) -> "BoundCusparse":
         """Bring the matrix to the GPU.
 
         Raises InputError for other operations, MissingExtraError without CuPy.
         """
         if reason := self.why_not(workload):
             raise InputError(f"cusparse cannot run {workload.einsum}: {reason}; choose another kernel")
-        return _BoundCusparse(workload, self.gpu)
+        return BoundCusparse(workload, self.gpu)
 
 
 @final
-class _BoundCusparse(BoundKernel):
+class BoundCusparse(BoundKernel):
+    """cuSPARSE with the matrix in the GPU's memory.
+
+    Attributes:
+        result: of the last call, in the GPU's memory.
+    """
+
     def __init__(self, workload: Workload, gpu: Gpu) -> None:
         try:
             import cupy
@@ -59,7 +65,8 @@ class _BoundCusparse(BoundKernel):
         self._matrix: Any = sparse.csr_matrix(tuple(map(cupy.asarray, parts)), shape=entries.shape)
         self.conversion_s = time.perf_counter() - start
         self.bytes_held = sum(part.nbytes for part in parts)
-        self._cupy, self._gpu, self._out = cupy, gpu, None
+        self._cupy, self._gpu = cupy, gpu
+        self.result: Held = None
         self._vector = len(workload.output_shape) == 1
 
     def ready(self, operands: Sequence[np.ndarray], out: np.ndarray) -> Callable[[], object]:
@@ -68,14 +75,14 @@ class _BoundCusparse(BoundKernel):
         held: Held = self._cupy.asarray(operands[0], order="C" if self._vector else "F")
 
         def call() -> None:
-            self._out = self._matrix @ held
+            self.result = self._matrix @ held
 
         return call
 
     def fetch(self, out: np.ndarray) -> None:
         """Wait for the last call and copy its result into ``out``."""
         self._gpu.synchronize()
-        out[:] = self._out.get()  # type: ignore[attr-defined]
+        out[:] = self.result.get()
 
     def run(self, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
         """Compute into ``out``; operands and result are copied. See :class:`BoundKernel`."""

@@ -87,7 +87,8 @@ _EVALUATED: Final[dict[str, Callable[..., int]]] = {
 
 def print_cuda(kernel: ir.Kernel) -> tuple[str, tuple[Launch, ...]]:
     """Return the CUDA C++ text of ``kernel`` and its launches, in the order in which they run."""
-    launches, texts, named = [], [f"/* {note} */" for note in kernel.notes], list[ir.Stmt]()
+    launches, named = list[Launch](), list[ir.Stmt]()
+    texts = [f"/* {note} */" for note in kernel.notes]
     for statement in kernel.body:
         if ir.launches(statement):
             printer = _CudaPrinter(kernel, (*named, statement), len(launches))

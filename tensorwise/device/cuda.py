@@ -80,25 +80,25 @@ class CudaDevice(Device):
         Args:
             incumbent_s: the best time so far: what is far slower is given up (``censored``).
         """
-        at = 0
-        while at < len(kernels):
-            started = at
-            asked = {"screen": [described(kernel) for kernel in kernels[at:]], "incumbent_s": incumbent_s}
+        answered = 0
+        while answered < len(kernels):
+            first = started = answered
+            asked = {"screen": [described(kernel) for kernel in kernels[first:]], "incumbent_s": incumbent_s}
             try:
                 for answer in self._ask(workload, asked):
                     if "start" in answer:
-                        started = at + answer["start"]
+                        started = first + answer["start"]
                     elif "measurement" in answer:
+                        answered = started + 1
                         self.compile_s += answer["compile_s"]
                         given = {**answer["measurement"], "conversion_s": answer["conversion_s"]}
                         yield Measurement.from_json({**given, "bytes_held": answer["bytes_held"]})
-                        started += 1
                     else:
                         raise MeasurementError(f"the measuring worker failed: {answer['error']}")
-                at = len(kernels)
             except _WorkerLostError as error:
-                yield Measurement.failed("crash", str(error))
-                at = started + 1
+                if answered <= started:  # else it fell with the one that was answered, or between two
+                    answered = started + 1
+                    yield Measurement.failed("crash", str(error))
 
     def rounds(
         self, workload: Workload, kernels: Mapping[str, Program | str], max_rounds: int = 15

@@ -24,7 +24,7 @@ from tensorwise.device.libraries.cusparse import CusparseKernel
 from tensorwise.device.rounds import RoundTable
 from tensorwise.device.verify import poison
 from tensorwise.device.worker import GIVE_UP, Bench
-from tensorwise.errors import FormatError, ScheduleError, TensorwiseError
+from tensorwise.errors import FormatError, MeasurementError, ScheduleError, TensorwiseError
 from tensorwise.program.launched import LaunchedKernel
 from tensorwise.program.program import program_for
 from tensorwise.program.work import check_work
@@ -95,7 +95,10 @@ def _screen(bench: Bench, gpu: Gpu, request: Json, send: Send) -> None:
         except Exception as error:  # whatever CUDA says; where it spoiled the GPU, nothing works from now on
             found = Measurement.failed("crash", f"{type(error).__name__}: {error}")
             send({"measurement": found.to_json(), "compile_s": gpu.compile_s - before_s, **facts})
-            gpu.synchronize()  # raises again, and ends this process, if it did
+            try:
+                gpu.synchronize()
+            except MeasurementError:
+                os._exit(1)  # nothing works here any more
             continue
         if found.ok:
             incumbent_s = min(incumbent_s, found.seconds)

@@ -12,7 +12,8 @@ from tensorwise.program.interpreted import InterpretedKernel
 from tensorwise.program.kernel import BoundKernel
 from tensorwise.program.launched import LaunchedKernel, cuda_text
 from tensorwise.program.program import PlanKey
-from tensorwise.program.workload import Workload
+from tensorwise.program.workload import Workload, workload
+from tensorwise.space.cuda import cuda_space
 from tensorwise.toolchain.gpu import PRELUDE, source
 from tests.simt.cases import CASES, Case, entries
 from tests.simt.gpu import COMPILER, ShimGpu
@@ -72,8 +73,8 @@ def test_cuda_text_run_thread_by_thread_agrees_with_the_reference(
 ) -> None:
     mine = {key: value for key, value in bound.items() if key[0] == str(case)}
     assert len(mine) >= len(KINDS)
-    for (_, kind, elem), (kernel, workload) in mine.items():
-        assert _mismatch(kernel, workload, 3) is None, (kind, elem)
+    for (_, kind, elem), (kernel, work) in mine.items():
+        assert _mismatch(kernel, work, 3) is None, (kind, elem)
 
 
 def test_a_launch_whose_threads_wait_for_ever_is_reported(tmp_path: Path) -> None:
@@ -101,8 +102,27 @@ def test_cuda_text_compiles(arch: str, tmp_path: Path) -> None:
             cuda_text(PlanKey(plan))[0].replace("TW_SYMBOL", f"k{len(texts)}_{n}")
             for n, plan in enumerate(plans)
         ]
-    file = tmp_path / "all.cu"
-    file.write_text("\n".join([f"#define TW_INT int\n{PRELUDE}", *texts]))
+    said = _assembled("\n".join([f"#define TW_INT int\n{PRELUDE}", *texts]), arch, tmp_path)
+    assert len(re.findall(r"Used \d+ registers", said)) == sum(text.count("__global__") for text in texts)
+
+
+@pytest.mark.skipif(NVCC is None, reason="no nvcc")
+def test_what_the_space_draws_does_not_spill(tmp_path: Path) -> None:
+    """Its budget of registers is an estimate; ptxas knows."""
+    rng, texts = np.random.default_rng(5), []
+    work = workload("spmm", entries(2, "drawn", rng), n=256)
+    space = cuda_space(work.assignment)
+    for number, config in enumerate([space.default(work), *(space.sample(work, rng) for _ in range(9))]):
+        plan = space.program(work, config).plan(work.elem, sizes=work.sizes)
+        texts.append(cuda_text(PlanKey(plan))[0].replace("TW_SYMBOL", f"k{number}"))
+    said = _assembled("\n".join([f"#define TW_INT int\n{PRELUDE}", *texts]), "sm_80", tmp_path)
+    assert set(re.findall(r"(\d+) bytes spill stores", said)) == {"0"}
+
+
+def _assembled(text: str, arch: str, folder: Path) -> str:
+    """Compile CUDA text for one kind of GPU; return what ptxas says of registers, spills and shared memory."""
+    file = folder / "all.cu"
+    file.write_text(text)
     command = [
         NVCC or "nvcc",
         f"-arch={arch}",
@@ -110,9 +130,9 @@ def test_cuda_text_compiles(arch: str, tmp_path: Path) -> None:
         "-Xptxas",
         "-v",
         "-o",
-        str(tmp_path / "all.cubin"),
+        str(folder / "all.cubin"),
         str(file),
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
-    assert len(re.findall(r"Used \d+ registers", done.stderr)) == sum(t.count("__global__") for t in texts)
+    return done.stderr

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 
-@triton.jit
+@triton.jit  # type: ignore[untyped-decorator]
 def _row_sums(pointers, columns, values, dense, out, width, WEIGHTED: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore
     row = tl.program_id(0)
     features = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)

@@ -17,6 +17,7 @@ from tensorwise.space.cuda import cuda_space
 from tensorwise.toolchain.gpu import PRELUDE, source
 from tests.simt.cases import CASES, Case, entries
 from tests.simt.gpu import COMPILER, ShimGpu
+from tests.unit.space.test_cuda import WORKLOADS
 
 KINDS = ("drawn", "empty", "rows")
 NVCC = shutil.which("nvcc")
@@ -75,6 +76,21 @@ def test_cuda_text_run_thread_by_thread_agrees_with_the_reference(
     assert len(mine) >= len(KINDS)
     for (_, kind, elem), (kernel, work) in mine.items():
         assert _mismatch(kernel, work, 3) is None, (kind, elem)
+
+
+@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+def test_what_the_space_draws_is_right_as_cuda_text(tmp_path: Path) -> None:
+    gpu, rng = ShimGpu(tmp_path), np.random.default_rng(7)
+    drawn = []
+    for work in WORKLOADS:
+        space = cuda_space(work.assignment)
+        configs = (config for config in (space.sample(work, rng) for _ in range(200)))
+        small = [config for config in configs if (config["threads"] or 1) * config["teams"] <= 128][:3]
+        for config in small:
+            drawn.append((config, work, LaunchedKernel(space.program(work, config), gpu).bind(work)))
+    assert len(drawn) > 2 * len(WORKLOADS)
+    for config, work, kernel in drawn:
+        assert _mismatch(kernel, work, 3) is None, (str(work.assignment), config)
 
 
 def test_a_launch_whose_threads_wait_for_ever_is_reported(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ from tensorwise.codegen.interpret import RaceError, interpret
 from tensorwise.codegen.ir import LANE, Blocks, Buffer, Const, Exchange, For, If, Let, Meet, Store, Type, Var
 from tensorwise.errors import ScheduleError
 from tensorwise.program.generated import GeneratedKernel
+from tensorwise.program.interpreted import InterpretedKernel
 from tensorwise.program.launched import LaunchedKernel
+from tensorwise.program.packed import PackedOperands
 from tensorwise.program.program import program_for
 from tensorwise.program.schedule import Schedule
 from tensorwise.program.workload import Workload, einsum_workload, workload
@@ -71,6 +73,21 @@ def test_padded_formats_and_halves_are_refused() -> None:
     plan = program_for(SPMM, CSR, ROWS).plan(halves={"B": "f16"})
     with pytest.raises(ScheduleError, match="16 bits"):
         plan.check()
+
+
+def test_a_cpu_visits_rows_in_an_order_too() -> None:
+    rng = np.random.default_rng(0)
+    matrix = entries_from((rng.random((20, 9)) < rng.random((20, 1))).astype("f4"))
+    work = workload("spmm", matrix, n=4)
+    operands, out = work.operands(rng), np.empty(work.output_shape, "f4")
+    program = program_for(work, CSR, "reorder(i,j,k) parallel(i,dynamic,2) visit(i,length)")
+    for bound in (GeneratedKernel(program).bind(work, 2), InterpretedKernel(program, rng).bind(work)):
+        out.fill(np.nan)
+        bound.run(operands, out)
+        assert work.reference(operands).mismatch(out) is None
+    visited = PackedOperands(program, work, 2).array("i_visited")
+    assert visited is not None
+    assert np.all(np.diff(np.bincount(matrix.coordinates[0], minlength=20)[visited]) <= 0)
 
 
 def test_each_kind_of_program_has_its_own_kernel() -> None:

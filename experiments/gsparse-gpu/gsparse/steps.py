@@ -142,7 +142,8 @@ class Steps:
         trials, seed = self.settings["trials"], self.settings["seed"]
         model = MetricsModel.load(self.folder / f"model-{op.replace(' ', '-')}")
         rng, space = np.random.default_rng(seed), self.device.space(work)
-        few = [promising(model, space, work, self.device, rng)[place] for place in rng.permutation(20)[:3]]
+        kept = promising(model, space, work, self.device, rng)
+        few = [kept[place] for place in rng.permutation(len(kept))[:3]]
         three = min((m.seconds for m in self.device.measure(work, few) if m.ok), default=None)
         self.close()  # tuning takes the GPU itself
         found: dict[str, Any] = {"three_s": three}

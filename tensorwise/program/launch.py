@@ -42,8 +42,8 @@ def check_launch(plan: "Plan") -> None:
     for stage in schedule.stages.values():
         if stage.what not in ("indices", "values", "both") or stage.size < 1:
             raise ScheduleError(f"{stage}: a number of positions, and indices, values or both")
-        if stage.loop == schedule.dealt.loop:
-            raise ScheduleError(f"{stage}: {stage.loop} is dealt to blocks; stage a loop inside")
+        if stage.loop == schedule.dealt.loop or (schedule.tile and schedule.tile.loop == stage.loop):
+            raise ScheduleError(f"{stage}: {stage.loop} is dealt to blocks or threads; stage a loop inside")
 
 
 def _check_operands(plan: "Plan") -> None:

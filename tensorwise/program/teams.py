@@ -105,8 +105,13 @@ class Teams(Nest, abc.ABC):
     def scratch_used(self) -> tuple[tuple[Buffer, int], ...]:
         """Return the memory that each team has for itself.
 
-        Raises ScheduleError when a block has not got as much.
+        Raises ScheduleError when a block has not got as much, or nothing was there to be staged.
         """
+        if self.schedule.stages and not self.scratch:
+            stage = next(iter(self.schedule.stages.values()))
+            raise ScheduleError(
+                f"{stage}: no loop {stage.loop} follows a compressed level (got {self.schedule})"
+            )
         held = self.schedule.teams * sum(
             buffer.item_bytes * length for buffer, length in self.scratch.items()
         )

@@ -55,6 +55,12 @@ def test_directives_print_as_they_are_read() -> None:
             "reorder(i,j,k) bind(i,block,64) tile(j,1x4) bind(j,thread,4) stage(k,1000)",
             "more than the 49152",
         ),
+        (SPMM, f"{ROWS} stage(j,4)", "follows a compressed level"),
+        (
+            SPMV,
+            "reorder(i,k) bind(i,block,4) tile(k,1x4) bind(k,lane,4) stage(k,4)",
+            "dealt to blocks or threads",
+        ),
         (SPMM, f"{ROWS} prefetch(B,8)", "hide latencies"),
         (SPMM, f"{ROWS} parallel(i,balanced,4)", "may only cut the rows"),
         (SPMM, f"{ROWS} visit(j,length)", "index of a sparse operand"),

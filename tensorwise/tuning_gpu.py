@@ -1,5 +1,6 @@
 """Tuning one operation for a GPU: ask, measure, tell; then the best few and cuSPARSE meet in rounds."""
 
+import contextlib
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -96,6 +97,7 @@ def tune_gpu(
     seed: int = 0,
     progress: Progress | None = None,
     observe: Observe | None = None,
+    device: CudaDevice | None = None,
 ) -> GpuResult:
     """Find the fastest program for a workload on this machine's GPU.
 
@@ -108,6 +110,7 @@ def tune_gpu(
         store: where measurements are remembered: a Store, True for the default one, False for nowhere.
         seed: of operands and search.
         progress, observe: called as the work goes on, and with each candidate that was tried.
+        device: the GPU, which stays open (default: the first one, for this tuning).
 
     Raises:
         MissingExtraError: CuPy is not installed.
@@ -119,7 +122,7 @@ def tune_gpu(
     budget = budget_s if budget_s is not None else (60.0 if trials is None else math.inf)
     most, notes = math.inf if trials is None else trials, list[str]()
     tried: list[Trial] = []
-    with CudaDevice(seed=seed) as device:
+    with contextlib.nullcontext(device) if device is not None else CudaDevice(seed=seed) as device:
         space = device.space(work)
         rng = np.random.default_rng(seed)
         first = [space.default(work), *(promising(model, space, work, device, rng) if model else [])]

@@ -17,6 +17,7 @@ from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Config
 from tensorwise.space.cuda import CudaSpace, cuda_space
+from tensorwise.toolchain.threads import available_threads
 from tensorwise.version import __version__
 
 PROTOCOL: Final = "1"
@@ -88,6 +89,8 @@ class CudaDevice(Device):
                 for answer in self._ask(workload, asked):
                     if "start" in answer:
                         started = first + answer["start"]
+                    elif "compile_s" in answer and "measurement" not in answer:
+                        self.compile_s += answer["compile_s"]
                     elif "measurement" in answer:
                         answered = started + 1
                         self.compile_s += answer["compile_s"]
@@ -138,7 +141,7 @@ class CudaDevice(Device):
         if self._worker is not None and self._worker.gone:
             self.close()
         if self._worker is None:
-            self._worker, self._loaded = WorkerProcess(1, WORKER), None
+            self._worker, self._loaded = WorkerProcess(available_threads(), WORKER), None
         return self._worker
 
     @property

@@ -5,7 +5,7 @@ process, since a GPU cannot be handed to a forked child, and whoever asks starts
 
     {"gpu": N}                           ->  {"name": ..., "multiprocessors": ..., "runtime": ..., "driver": ...}
     {"load": FOLDER, "seed": N}
-    {"screen": [KERNEL...], ...}         ->  {"start": i}, {"measurement": {...}, ...} for each
+    {"screen": [KERNEL...], ...}         ->  {"compile_s": ...}, then {"start": i}, {"measurement": {...}, ...} for each
     {"rounds": [KERNEL...], ...}         ->  {"table": {...}}
 """
 
@@ -73,8 +73,20 @@ def _kernel(bench: Bench, gpu: Gpu, request: Json) -> LaunchedKernel | CusparseK
     return LaunchedKernel(program, gpu)
 
 
+def _texts(bench: Bench, gpu: Gpu, request: Json) -> list[str]:
+    """What a kernel will have compiled; nothing where that is refused, which shows when it is bound."""
+    try:
+        kernel = _kernel(bench, gpu, request)
+        return kernel.texts(bench.workload) if isinstance(kernel, LaunchedKernel) else []
+    except TensorwiseError:
+        return []
+
+
 def _screen(bench: Bench, gpu: Gpu, request: Json, send: Send) -> None:
     incumbent_s = float(request["incumbent_s"] or np.inf)
+    before_s = gpu.compile_s
+    gpu.prepare([text for kernel in request["screen"] for text in _texts(bench, gpu, kernel)])
+    send({"compile_s": gpu.compile_s - before_s})
     for at, kernel in enumerate(request["screen"]):
         send({"start": at})
         facts = {"conversion_s": 0.0, "bytes_held": 0}

@@ -36,6 +36,18 @@ class LaunchedKernel(Kernel):
         """
         return BoundLaunched(self.program, workload, self.gpu)
 
+    def texts(self, workload: Workload) -> list[str]:
+        """Return the CUDA C++ of each part for 32-bit indices: what can be compiled before anything is packed.
+
+        Raises ScheduleError as ``bind`` does.
+        """
+        renumbered = frozenset(workload.sparse) if self.program.apart else workload.renumbered
+        plans = [
+            part.plan(workload.elem, sizes=workload.sizes, halves=workload.halves, renumbered=renumbered)
+            for part in self.program.parts
+        ]
+        return [source(cuda_text(PlanKey(plan))[0], "int") for plan in plans]
+
 
 @lru_cache(maxsize=4096)
 def cuda_text(key: PlanKey) -> tuple[str, tuple[Launch, ...], tuple[ir.Buffer, ...], tuple[str, ...]]:

@@ -4,8 +4,10 @@ CuPy is looked for when a GPU is, not before: the extra ``cuda`` brings it. Text
 """
 
 import abc
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +18,7 @@ import numpy as np
 from tensorwise.errors import CompilerError, MeasurementError, MissingExtraError
 from tensorwise.ids import content_id
 from tensorwise.toolchain.places import cache_dir
+from tensorwise.toolchain.threads import available_threads
 from tensorwise.writing import replacing
 
 PRELUDE: Final = (Path(__file__).parent / "prelude.cuh").read_text()
@@ -54,6 +57,9 @@ class Gpu(abc.ABC):
 
         Raises CompilerError when the text is refused.
         """
+
+    def prepare(self, texts: Sequence[str]) -> None:  # noqa: B027 - nothing unless a leaf says so
+        """Compile texts side by side, ahead of ``load``; those that are refused are refused there."""
 
     @abc.abstractmethod
     def upload(self, array: np.ndarray) -> Held:
@@ -145,6 +151,17 @@ class _CupyGpu(Gpu):
             self._modules[text] = self._cupy.RawModule(path=str(path))
             self.compile_s += time.perf_counter() - start
         return {name: self._modules[text].get_function(name) for name in names}
+
+    def prepare(self, texts: Sequence[str]) -> None:
+        start = time.perf_counter()
+
+        def one(text: str) -> None:
+            with contextlib.suppress(CompilerError):
+                compiled(text, self.arch)
+
+        with ThreadPoolExecutor(available_threads(), "tensorwise-nvrtc") as pool:
+            list(pool.map(one, dict.fromkeys(texts)))
+        self.compile_s += time.perf_counter() - start
 
     def upload(self, array: np.ndarray) -> Held:
         return self._cupy.asarray(np.ascontiguousarray(array).reshape(-1))

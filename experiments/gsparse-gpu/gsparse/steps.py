@@ -145,10 +145,9 @@ class Steps:
         kept = promising(model, space, work, self.device, rng)
         few = [kept[place] for place in rng.permutation(len(kept))[:3]]
         three = min((m.seconds for m in self.device.measure(work, few) if m.ok), default=None)
-        self.close()  # tuning takes the GPU itself
         found: dict[str, Any] = {"three_s": three}
         for label, known in (("model", model), ("genetic", None)):
-            result = tune_gpu(work, trials=trials, model=known, store=False, seed=seed)
+            result = tune_gpu(work, trials=trials, model=known, store=False, seed=seed, device=self.device)
             found[f"{label}_s"] = _number(result.seconds["tensorwise"])
             found[f"{label}_by_trial"] = [_seconds(trial.measurement) for trial in result.trials]
             if result.program is not None:

@@ -11,6 +11,9 @@ METHOD = """Times are those of events on the GPU, operands in its memory, median
 time of a peer over that of the tuned program, the geometric mean over graphs that the model has not seen. Above 1 the tuned
 program is the faster."""
 
+SEARCHED = """Times of what was found over that of the genetic search that starts from the model's best, with as many
+trials: by three of the twenty best predicted, and by a genetic search without a model."""
+
 
 def speedups(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[int, dict[str, list[float]]]]:
     """Operation -> feature length -> peer -> its median time over that of the tuned program, graph by graph."""
@@ -29,7 +32,9 @@ def speedups(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[int, dict[
 
 def page(held: Mapping[str, Any]) -> str:
     """Return the page of a result file."""
-    runs, parts = held["runs"], [element("h1", "G-Sparse on a GPU"), paragraphs([METHOD])]
+    runs = held["runs"]
+    gpus = ", ".join(sorted({run["gpu"] for run in runs.values() if "gpu" in run}))
+    parts = [element("h1", "G-Sparse on a GPU"), paragraphs([METHOD, gpus])]
     checked = [run for key, run in runs.items() if key.startswith("correctness|")]
     ran = sum(sum(run.get("statuses", {}).values()) for run in checked)
     bad = [f"{name}: {note}" for run in checked for name, note in run.get("failures", {}).items()]
@@ -43,7 +48,8 @@ def page(held: Mapping[str, Any]) -> str:
     parts.append(
         card("Cost model", table(["operation", "records", "Pearson, seen", "Pearson, other graphs"], rows))
     )
-    parts.append(card("Search", table(["operation", "best of three", "genetic alone"], _searches(runs))))
+    searched = table(["operation", "best of three", "genetic alone"], _searches(runs))
+    parts.append(card("Search", paragraphs([SEARCHED]) + searched))
     for op, by_length in speedups(runs).items():
         peers = sorted({peer for found in by_length.values() for peer in found})
         lines = [

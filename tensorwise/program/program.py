@@ -9,6 +9,7 @@ import numpy as np
 from tensorwise.codegen import ir
 from tensorwise.codegen.c import print_c
 from tensorwise.codegen.cuda import print_cuda
+from tensorwise.codegen.loops import printed
 from tensorwise.errors import ScheduleError
 from tensorwise.program.einsum import Assignment
 from tensorwise.program.lower import lower
@@ -88,7 +89,7 @@ class Program:
         lines = [str(self.assignment)]
         for part, rule in zip(self.parts, rules, strict=False):
             lines += [f"{name}{rule}: {format}" for name, format in part.formats.items()]
-            lines += [str(part.schedule), ir.printed(part.lowered()).split("\n", 1)[1]]
+            lines += [str(part.schedule), printed(part.lowered()).split("\n", 1)[1]]
         return "\n".join(lines)
 
     @property

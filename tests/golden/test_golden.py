@@ -13,6 +13,7 @@ import pytest
 from tensorwise.codegen import ir
 from tensorwise.codegen.c import print_c
 from tensorwise.codegen.cuda import print_cuda
+from tensorwise.codegen.loops import printed
 from tensorwise.program.einsum import Einsum
 from tensorwise.program.lower import lower
 from tensorwise.program.ops import NAMED, mttkrp
@@ -130,7 +131,7 @@ def test_generated_sources_are_unchanged(name: str, request: pytest.FixtureReque
     head = f"# {golden.format}\n# {golden.schedule}\n"
     on_gpu = any(map(ir.launches, kernel.body))
     code = (".cu", print_cuda(kernel)[0]) if on_gpu else (".c", print_c(kernel))
-    for suffix, text in ((".loops", f"{head}{ir.printed(kernel)}\n"), code):
+    for suffix, text in ((".loops", f"{head}{printed(kernel)}\n"), code):
         path = FOLDER / f"{name}{suffix}"
         if request.config.getoption("--update-golden"):
             path.write_text(text)

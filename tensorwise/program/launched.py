@@ -41,6 +41,7 @@ class LaunchedKernel(Kernel):
 
         Raises ScheduleError as ``bind`` does.
         """
+        _check_dealt(self.program)
         renumbered = frozenset(workload.sparse) if self.program.apart else workload.renumbered
         plans = [
             part.plan(workload.elem, sizes=workload.sizes, halves=workload.halves, renumbered=renumbered)
@@ -65,10 +66,7 @@ class BoundLaunched(BoundKernel):
     """
 
     def __init__(self, program: Program, workload: Workload, gpu: Gpu) -> None:
-        if any(part.schedule.dealt is None for part in program.parts):
-            raise ScheduleError(
-                f"{program.schedule_text}: no loop is dealt to the blocks of a GPU, as in bind(i,block,8)"
-            )
+        _check_dealt(program)
         self.program, self.workload, self.gpu = program, workload, gpu
         parts, self.conversion_s = packed_parts(program, workload, gpu.multiprocessors)
         self._first = parts[0]
@@ -148,6 +146,13 @@ class BoundLaunched(BoundKernel):
             launch()
         if self._unreached is not None:  # no entry gives these a value, and 0 is not the reduction's identity
             self.gpu.fill(self._out, self._unreached)
+
+
+def _check_dealt(program: Program) -> None:
+    if any(part.schedule.dealt is None for part in program.parts):
+        raise ScheduleError(
+            f"{program.schedule_text}: no loop is dealt to the blocks of a GPU, as in bind(i,block,8)"
+        )
 
 
 def _size(workload: Workload, name: str) -> int:

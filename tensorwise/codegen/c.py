@@ -25,10 +25,20 @@ _INFIX: Final = {
 
 def print_c(kernel: ir.Kernel) -> str:
     """Return the C text of ``kernel``: ``int TW_SYMBOL(void *const *buffers, const int64_t *sizes)``."""
-    return _Printer(kernel).run()
+    return Printer(kernel).run()
 
 
-class _Printer:
+class Printer:
+    """The text of one kernel; printers for other compilers differ where they say so.
+
+    Attributes:
+        integer: type of indices.
+        types: element type -> type in memory.
+    """
+
+    integer = "int64_t"
+    types = C_TYPES
+
     def __init__(self, kernel: ir.Kernel) -> None:
         self.kernel = kernel
         self.functions: list[str] = []
@@ -102,7 +112,7 @@ class _Printer:
             case ir.For(var=var, lo=lo, hi=hi, step=step, body=body):
                 advance = f"++{var.name}" if step == 1 else f"{var.name} += {step}"
                 stop = self.scalar(hi)
-                head = f"int64_t {var.name} = {self.scalar(lo)}"
+                head = f"{self.integer} {var.name} = {self.scalar(lo)}"
                 if not isinstance(hi, ir.Const | ir.Var):
                     end = f"end{next(self.temporary)}_"
                     head, stop = f"{head}, {end} = {stop}", end
@@ -152,7 +162,7 @@ class _Printer:
     def elements(self, buffer: ir.Buffer, index: ir.Expr, value: ir.Expr) -> Iterator[tuple[str, str]]:
         """Yield (place, value) of the C assignments that a store needs."""
         half = buffer.elem in ir.HALVES
-        cast = "" if half or buffer.elem == value.type.elem else f"({C_TYPES[buffer.elem]})"
+        cast = "" if half or buffer.elem == value.type.elem else f"({self.types[buffer.elem]})"
         lanes = index.type.lanes
         text = self.value(value)
         if half:
@@ -206,7 +216,7 @@ class _Printer:
         pad = "    " * depth
         lo, hi = self.scalar(loop.lo), self.scalar(loop.hi)
         bind = loop.bind
-        assert bind is not None
+        assert isinstance(bind, ir.Workers)
         chunk, bounds, parts = "sizes[1]", "(const int64_t *)0", "0"
         if bind.policy == "even":
             chunk = "(hi_ - lo_ + sizes[0] - 1) / sizes[0]"
@@ -226,8 +236,10 @@ class _Printer:
     # -- expressions --------------------------------------------------------------------------
 
     def type(self, type: ir.Type) -> str:
-        """C name of a type."""
-        return C_TYPES[type.elem] if type.lanes == 1 else f"tw_{type.elem}x{type.lanes}"
+        """Name of a type that is computed with."""
+        if type.lanes > 1:
+            return f"tw_{type.elem}x{type.lanes}"
+        return self.integer if type.elem == "i64" else self.types[type.elem]
 
     def value(self, expr: ir.Expr) -> str:
         """C text of a scalar or of a vector of floats."""
@@ -240,7 +252,7 @@ class _Printer:
             case ir.Const(value=value, type=type):
                 return self.list_of(vector, [self.literal(float(value), type.elem)] * type.lanes)
             case ir.Splat(value=inner) if not expr.type.is_float:
-                return f"(({vector}){{0}} + {self.scalar(inner)})"
+                return self.repeated(vector, self.scalar(inner))
             case ir.Splat(value=inner, lanes=lanes):
                 return f"tw_splat_{inner.type.elem}x{lanes}({self.scalar(inner)})"
             case ir.Load(buffer=buffer, index=index):
@@ -257,9 +269,9 @@ class _Printer:
                     bits = self.list_of(kept, parts)
                 return f"tw_widen_{buffer.elem}x{lanes}({bits})" if half else bits
             case ir.Op(name="narrow", args=(inner,), type=type):
-                cast = f"({C_TYPES[type.elem]})"
+                cast = f"({self.types[type.elem]})"
                 if inner.type.lanes == 1:
-                    return f"(({vector}){{0}} + {cast}{self.scalar(inner)})"
+                    return self.repeated(vector, f"{cast}{self.scalar(inner)}")
                 if (
                     isinstance(inner, ir.Load)
                     and isinstance(inner.index, ir.Ramp)
@@ -282,7 +294,12 @@ class _Printer:
                 return f"tw_folds_{operator}_{kind.elem}x{kind.lanes}({values})"
         raise TypeError(f"no vector form of {expr}")
 
+    def repeated(self, vector: str, part: str) -> str:
+        """Text of a vector with the same integer in all lanes."""
+        return f"(({vector}){{0}} + {part})"
+
     def list_of(self, vector: str, parts: Iterable[str]) -> str:
+        """Text of a vector from its lanes."""
         return f"({vector}){{{', '.join(parts)}}}"
 
     def scalar(self, expr: ir.Expr, lane: int = 0) -> str:
@@ -303,7 +320,7 @@ class _Printer:
                 texts = [self.scalar(a, lane) for a in args]
                 if name in ("add", "sub", "mul"):  # what lies in memory as shorter integers counts in 64 bits
                     narrow = [isinstance(a, ir.Load) and a.buffer.elem in ("i32", "u16", "u32") for a in args]
-                    texts = [f"(int64_t){t}" if n else t for t, n in zip(texts, narrow, strict=True)]
+                    texts = [f"({self.integer}){t}" if n else t for t, n in zip(texts, narrow, strict=True)]
                 return self.operation(name, texts, ir.Type(type.elem))
             case ir.Search(buffer=buffer, lo=lo, hi=hi, coordinate=coordinate):
                 bounds = f"{self.scalar(lo)}, {self.scalar(hi)}, {self.scalar(coordinate)}"

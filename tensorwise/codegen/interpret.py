@@ -4,10 +4,14 @@ It turns every statement of the loop IR into a Python closure over NumPy scalars
 Parallel loops run in shuffled chunks on imaginary threads; every element of a writable buffer remembers how
 and by which thread it was touched in the current parallel loop, so that two threads that meet at an element,
 one of them writing, are reported.
+
+A launch of a GPU runs block by block and team by team in shuffled order, the threads of a team one after the other up to
+where they meet. What a team has for itself forgets there who touched it; threads that wait for different things are
+reported as well.
 """
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
@@ -21,11 +25,17 @@ _NUMBERS: Final[dict[str, Callable[[Any], Any]]] = {
     "i32": int,
     "i64": int,
 }
+_KEPT: Final = {"f32": "f4", "f64": "f8", "i32": "i4", "i64": "i8", "u16": "u2", "u32": "u4"}
 IMAGINARY_THREADS: Final = 5
 MOST_CHUNKS: Final = 24
 """Chunks of a parallel loop; a short loop gets a chunk an iteration, so that neighbours may race."""
 
+MOST_BLOCKS: Final = 3
+"""Blocks of a grid along each axis, so that a block often gets several iterations."""
+
 Run = Callable[[], None]
+Meeting = Generator[tuple[int, Any], Any, None]
+"""What a thread runs until it waits for its team: yields (distance, value) of an exchange, (0, None) elsewhere."""
 Value = Callable[[], Any]
 _READ, _ATOMIC, _WRITE, _MANY = "reads", "updates atomically", "writes", -1
 
@@ -52,7 +62,8 @@ def interpret(
         RaceError: a parallel loop has a race.
         IndexError: an access lies outside its buffer.
     """
-    machine = _Machine(buffers, {**sizes, ir.THREADS.name: IMAGINARY_THREADS, ir.THREAD.name: 0}, rng, bounds)
+    names = {**sizes, ir.THREADS.name: IMAGINARY_THREADS, ir.THREAD.name: 0}
+    machine = _Machine(buffers, names, rng, bounds, kernel.scratch)
     with np.errstate(all="ignore"):
         machine.block(kernel.body)()
     return machine.flag
@@ -65,10 +76,15 @@ class _Machine:
         names: dict[str, Any],
         rng: np.random.Generator,
         bounds: np.ndarray | None,
+        scratch: tuple[tuple[ir.Buffer, int], ...],
     ) -> None:
-        self.buffers, self.names, self.rng, self.bounds = buffers, names, rng, bounds
+        self.names, self.rng, self.bounds = names, rng, bounds
+        kept = {b.name: np.zeros(length, _KEPT[b.elem]) for b, length in scratch}
+        self.buffers: dict[str, np.ndarray] = {**buffers, **kept}
+        self.own = frozenset(kept)
         self.flag = False
         self.touched: dict[tuple[str, int], tuple[str, int]] | None = None  # None: not in a parallel loop
+        self.touched_own: dict[tuple[str, int], tuple[str, int]] = {}
 
     # -- statements ---------------------------------------------------------------------------
 
@@ -86,6 +102,8 @@ class _Machine:
         match statement:
             case ir.For(bind=ir.Workers()):
                 return self.parallel(statement)
+            case ir.For() if ir.launches(statement):
+                return self.launch(statement)
             case ir.For(var=var, step=step):
                 lo, hi, body = self.value(statement.lo), self.value(statement.hi), self.block(statement.body)
 
@@ -138,7 +156,7 @@ class _Machine:
     def parallel(self, loop: ir.For) -> Run:
         lo, hi, body = self.value(loop.lo), self.value(loop.hi), self.block(loop.body)
         names, rng = self.names, self.rng
-        assert loop.bind is not None
+        assert isinstance(loop.bind, ir.Workers)
         balanced = loop.bind.policy == "balanced"
 
         def run() -> None:
@@ -166,6 +184,139 @@ class _Machine:
 
         return run
 
+    # -- GPUs ---------------------------------------------------------------------------------
+
+    def launch(self, statement: ir.For) -> Run:
+        """Run all blocks, team by team: teams of a block have nothing to do with each other."""
+        dealt = ir.launches(statement)
+        body, names, rng = self.meeting(statement), self.names, self.rng
+        teams, threads = dealt["x"].teams, dealt["x"].threads
+
+        def run() -> None:
+            outside, self.touched = self.touched, {}
+            saved = dict(names)
+            shape = {f"blocks_{axis}": int(rng.integers(1, MOST_BLOCKS + 1)) for axis in "xy"}
+            if "y" not in dealt:
+                shape["blocks_y"] = 1
+            number = 0
+            for place in rng.permutation(shape["blocks_x"] * shape["blocks_y"] * teams).tolist():
+                block, team = divmod(place, teams)
+                y, x = divmod(block, shape["blocks_x"])
+                for name in self.own:
+                    poisoned = self.buffers[name]
+                    poisoned[:] = np.nan if poisoned.dtype.kind == "f" else 2**15 - 1
+                where = {"block_x": x, "block_y": y, "team": team, **shape}
+                states = [
+                    {**saved, **where, ir.LANE.name: lane, ir.THREAD.name: number + lane}
+                    for lane in range(threads)
+                ]
+                number += threads
+                self.run_team(states, [body() for _ in states])
+            names.clear()
+            names.update(saved)
+            self.touched = outside
+
+        return run
+
+    def run_team(self, states: list[dict[str, Any]], running: list[Meeting]) -> None:
+        """Run the threads of a team, in shuffled order between two places where they meet."""
+        answers: list[Any] = [None] * len(states)
+        self.touched_own.clear()
+        while True:
+            asked: list[tuple[int, Any] | None] = [None] * len(states)
+            for lane in self.rng.permutation(len(states)).tolist():
+                self.names.clear()
+                self.names.update(states[lane])
+                try:
+                    asked[lane] = running[lane].send(answers[lane])
+                except StopIteration:
+                    continue
+                states[lane] = dict(self.names)
+            kinds = {None if one is None else one[0] for one in asked}
+            if len(kinds) > 1:
+                raise RaceError(f"threads of a team wait for different things: {sorted(map(str, kinds))}")
+            (distance,) = kinds
+            if distance is None:
+                return
+            self.touched_own.clear()
+            answers = [asked[lane ^ distance][1] for lane in range(len(states))]  # type: ignore[index]
+
+    def meeting(self, statement: ir.Stmt) -> Callable[[], Meeting]:
+        """Return what one thread does for a statement, stopping where it meets its team."""
+        names = self.names
+        match statement:
+            case ir.Meet():
+
+                def meet() -> Meeting:
+                    yield 0, None
+
+                return meet
+            case ir.Exchange(var=var, value=expr, distance=distance):
+                value = self.value(expr)
+
+                def exchange() -> Meeting:
+                    names[var.name] = yield distance, value()
+
+                return exchange
+            case ir.For(var=var, step=step, bind=bind):
+                lo, hi, body = (
+                    self.value(statement.lo),
+                    self.value(statement.hi),
+                    self.together(statement.body),
+                )
+                axis = bind.axis if isinstance(bind, ir.Blocks) else ""
+                teams = bind.teams if isinstance(bind, ir.Blocks) else 1
+
+                def loop() -> Meeting:
+                    first, by = lo(), step
+                    if axis:
+                        team = names["team"] if axis == "x" else 0
+                        first += (names[f"block_{axis}"] * teams + team) * step
+                        by = names[f"blocks_{axis}"] * teams * step
+                    for number in range(first, hi(), by):
+                        names[var.name] = number
+                        yield from body()
+
+                return loop
+            case ir.If(cond=cond):
+                holds, inside = self.value(cond), self.together(statement.body)
+
+                def choose() -> Meeting:
+                    if holds():
+                        yield from inside()
+
+                return choose
+        plain = self.statement(statement)
+
+        def alone() -> Meeting:
+            plain()
+            return
+            yield
+
+        return alone
+
+    def together(self, block: ir.Block) -> Callable[[], Meeting]:
+        """Return what one thread does for a block."""
+        if not any(
+            isinstance(s, ir.Meet | ir.Exchange) or (isinstance(s, ir.For) and isinstance(s.bind, ir.Blocks))
+            for s in ir.walk(block)
+        ):
+            plain = self.block(block)
+
+            def alone() -> Meeting:
+                plain()
+                return
+                yield
+
+            return alone
+        statements = [self.meeting(statement) for statement in block]
+
+        def run() -> Meeting:
+            for statement in statements:
+                yield from statement()
+
+        return run
+
     def touch(self, buffer: ir.Buffer, place: int, how: str) -> None:
         """Check that an element exists and note who touches it."""
         size = len(self.buffers[buffer.name])
@@ -174,11 +325,12 @@ class _Machine:
         if self.touched is None or not buffer.writable:
             return
         thread = self.names[ir.THREAD.name]
-        before, toucher = self.touched.setdefault((buffer.name, place), (how, thread))
+        touched, at = (self.touched_own if buffer.name in self.own else self.touched), (buffer.name, place)
+        before, toucher = touched.setdefault(at, (how, thread))
         if before == how != _WRITE:
-            self.touched[(buffer.name, place)] = (how, thread if thread == toucher else _MANY)
+            touched[at] = (how, thread if thread == toucher else _MANY)
         elif toucher == thread:
-            self.touched[(buffer.name, place)] = (_WRITE, thread)
+            touched[at] = (_WRITE, thread)
         else:
             other = "other threads" if toucher == _MANY else f"thread {toucher}"
             raise RaceError(

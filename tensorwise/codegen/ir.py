@@ -7,7 +7,8 @@
     stmt   = For(var, lo, hi, step, block, bind) | If(cond, block) | Let(var, expr)
            | Reg(var, init) | Set(var, expr) | Store(buffer, index, expr)
            | Reduce(buffer, index, operator, expr, atomic) | Prefetch(buffer, index) | Flag
-    bind   = None (serial) | Workers(policy)
+           | Meet | Exchange(var, expr, distance)
+    bind   = None (serial) | Workers(policy) | Blocks(axis, teams, threads)
     expr   = Const(value, type) | Var(name, type) | Load(buffer, index) | Op(name, expr*, type)
            | Splat(expr, lanes) | Ramp(base, lanes) | Fold(operator, vector) | Folds(operator, vector*)
     type   = elem x lanes;  elem = f32 | f64 | i64 | i32 of vectors      (of a buffer also f16 | bf16 | i32 | u16 | u32)
@@ -15,6 +16,10 @@
 Indices and loop variables are i64; vectors of coordinates to choose by are as wide as the floats that they are beside
 (``narrow``). What compares vectors gives lanes of 0 or -1. A Load or Store whose index is a Ramp moves ``lanes`` neighbours;
 one whose index is any other vector gathers. Lowering unrolls; printers never do.
+
+On a GPU a statement with loops bound to Blocks is a launch: every thread of every block runs all of it. The threads of a
+*team* do so for the same iterations; LANE tells them apart, Meet and Exchange let them work together, and a kernel's
+``scratch`` is memory that each team has for itself.
 """
 
 import operator
@@ -214,6 +219,18 @@ class Workers:
 
 
 @dataclass(frozen=True)
+class Blocks:
+    """Iterations are dealt to the blocks of a GPU's grid along ``axis``: ``teams`` at a time, one a team of threads.
+
+    Along ``y`` all teams of a block share an iteration.
+    """
+
+    axis: str
+    teams: int
+    threads: int
+
+
+@dataclass(frozen=True)
 class For:
     """``for var in range(lo, hi, step)``."""
 
@@ -222,7 +239,7 @@ class For:
     hi: Expr
     step: int
     body: "Block"
-    bind: Workers | None = None
+    bind: Workers | Blocks | None = None
 
 
 @dataclass(frozen=True)
@@ -290,7 +307,21 @@ class Flag:
     """Let the kernel's function return 1: its results want a second look."""
 
 
-Stmt: TypeAlias = For | If | Let | Reg | Set | Store | Reduce | Prefetch | Flag
+@dataclass(frozen=True)
+class Meet:
+    """Wait for the other threads of the team; what each wrote before is seen by all behind it."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Name the value that the thread whose number differs in bit ``distance`` (a power of two) has for ``value``."""
+
+    var: Var
+    value: Expr
+    distance: int
+
+
+Stmt: TypeAlias = For | If | Let | Reg | Set | Store | Reduce | Prefetch | Flag | Meet | Exchange
 Block = tuple[Stmt, ...]
 
 
@@ -307,12 +338,15 @@ class Kernel:
     sizes: tuple[Var, ...]
     body: Block
     notes: tuple[str, ...] = field(default=())
+    scratch: tuple[tuple[Buffer, int], ...] = field(default=())
 
 
 LEADING_BUFFERS: Final = 2
 LEADING_SIZES: Final = 3
 THREADS: Final = Var("threads")
 THREAD: Final = Var("thread")
+LANE: Final = Var("lane")
+"""The number of a thread in its team on a GPU."""
 
 
 def as_expr(value: "Expr | int") -> Expr:
@@ -411,6 +445,12 @@ def walk(block: Block) -> Iterator[Stmt]:
             yield from walk(statement.body)
 
 
+def launches(statement: Stmt) -> dict[str, Blocks]:
+    """By what its loops are dealt to the blocks of a GPU: axis of the grid -> bind; empty: it is no launch."""
+    loops = (s for s in walk((statement,)) if isinstance(s, For))
+    return {loop.bind.axis: loop.bind for loop in loops if isinstance(loop.bind, Blocks)}
+
+
 def expressions(statement: Stmt) -> tuple[Expr, ...]:
     """The expressions that a statement itself evaluates (bodies excluded)."""
     match statement:
@@ -418,7 +458,7 @@ def expressions(statement: Stmt) -> tuple[Expr, ...]:
             return (lo, hi)
         case If(cond=cond):
             return (cond,)
-        case Let(value=value) | Set(value=value):
+        case Let(value=value) | Set(value=value) | Exchange(value=value):
             return (value,)
         case Reg(init=init):
             return (init,)
@@ -426,7 +466,7 @@ def expressions(statement: Stmt) -> tuple[Expr, ...]:
             return (index, value)
         case Prefetch(index=index):
             return (index,)
-        case Flag():
+        case Flag() | Meet():
             return ()
 
 
@@ -489,87 +529,17 @@ def rewritten(statement: Stmt, known: Mapping[Expr, Expr]) -> Stmt:
     return statement
 
 
+def loads(expr: Expr) -> Iterator[Load]:
+    """Every load in an expression."""
+    if isinstance(expr, Load):
+        yield expr
+    for child in children(expr):
+        yield from loads(child)
+
+
 def variables(expr: Expr) -> Iterator[Var]:
     """Every variable that an expression reads."""
     if isinstance(expr, Var):
         yield expr
     for child in children(expr):
         yield from variables(child)
-
-
-def printed(kernel: Kernel) -> str:
-    """Return the kernel as indented text for people (see also the C printer)."""
-    lines = [f"# {note}" for note in kernel.notes]
-    lines.extend(_lines(kernel.body, 0))
-    return "\n".join(lines)
-
-
-_SYMBOLS = {
-    "add": "+",
-    "sub": "-",
-    "mul": "*",
-    "div": "/",
-    "floordiv": "//",
-    "bitand": "&",
-    "shl": "<<",
-    "shr": ">>",
-    "lt": "<",
-    "le": "<=",
-    "eq": "==",
-    "ne": "!=",
-}
-
-
-def text(expr: Expr) -> str:
-    """Return an expression as text for people."""
-    match expr:
-        case Const(value=value):
-            return f"{value:g}" if isinstance(value, float) else str(value)
-        case Var(name=name):
-            return name
-        case Load(buffer=buffer, index=index):
-            return f"{buffer.name}[{text(index)}]"
-        case Op(name=name, args=(left, right)) if name in _SYMBOLS:
-            return f"({text(left)} {_SYMBOLS[name]} {text(right)})"
-        case Op(name=name, args=args):
-            return f"{name}({', '.join(map(text, args))})"
-        case Search(buffer=buffer, lo=lo, hi=hi, coordinate=coordinate):
-            return f"search({text(coordinate)} in {buffer.name}[{text(lo)}:{text(hi)}])"
-        case Splat(value=value):
-            return text(value)
-        case Ramp(base=base, lanes=lanes):
-            return f"{text(base)}:+{lanes}"
-        case Fold(operator=operator, vector=vector):
-            return f"fold_{operator}({text(vector)})"
-        case Folds(operator=operator, vectors=vectors):
-            return f"folds_{operator}({', '.join(map(text, vectors))})"
-
-
-def _lines(block: Block, depth: int) -> Iterator[str]:
-    pad = "  " * depth
-    for statement in block:
-        match statement:
-            case For(var=var, lo=lo, hi=hi, step=step, body=body, bind=bind):
-                how = f"parallel[{bind.policy}] " if bind else ""
-                by = f", step {step}" if step != 1 else ""
-                yield f"{pad}{how}for {var.name} in {text(lo)} .. {text(hi)}{by}:"
-                yield from _lines(body, depth + 1)
-            case If(cond=cond, body=body):
-                yield f"{pad}if {text(cond)}:"
-                yield from _lines(body, depth + 1)
-            case Let(var=var, value=value):
-                yield f"{pad}{var.name} = {text(value)}"
-            case Reg(var=var, init=init):
-                lanes = f" x{var.type.lanes}" if var.type.lanes > 1 else ""
-                yield f"{pad}var {var.name}: {var.type.elem}{lanes} = {text(init)}"
-            case Set(var=var, value=value):
-                yield f"{pad}{var.name} := {text(value)}"
-            case Store(buffer=buffer, index=index, value=value):
-                yield f"{pad}{buffer.name}[{text(index)}] = {text(value)}"
-            case Reduce(buffer=buffer, index=index, operator=operator, value=value, atomic=atomic):
-                how = " atomically" if atomic else ""
-                yield f"{pad}{buffer.name}[{text(index)}] {operator}= {text(value)}{how}"
-            case Flag():
-                yield f"{pad}flag"
-            case Prefetch(buffer=buffer, index=index):
-                yield f"{pad}prefetch {buffer.name}[{text(index)}]"

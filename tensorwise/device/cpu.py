@@ -98,7 +98,7 @@ class CpuDevice(Device):
         except CompilerError:
             compiler = "none"  # library kernels still run
         self.id = content_id([PROTOCOL, host().id, compiler, str(self.threads), cache])
-        self._worker: _Worker | None = None
+        self._worker: WorkerProcess | None = None
         self._loaded: Workload | None = None
         self.compile_s = 0.0
 
@@ -131,7 +131,7 @@ class CpuDevice(Device):
         if runnable:
             left = None if limit_s is None else max(0.0, limit_s - (time.perf_counter() - begin))
             request = {
-                "screen": [_described(kernels[place]) for place in runnable],
+                "screen": [described(kernels[place]) for place in runnable],
                 "incumbent_s": incumbent_s,
                 "limit_s": left,
                 # Asked for here: a worker's child would measure the machine anew.
@@ -212,7 +212,7 @@ class CpuDevice(Device):
         facts: dict[str, dict[str, float]] = {}
         table = None
         request = {
-            "rounds": [_described(kernels[name]) for name in names],
+            "rounds": [described(kernels[name]) for name in names],
             "budget_s": budget_s,
             "max_rounds": max_rounds,
             "cache": self.cache,
@@ -243,26 +243,14 @@ class CpuDevice(Device):
         with measuring_slot():
             yield from worker.ask({**request, **limits, "threads": self.threads}, silence_s)
 
-    def _ready(self, workload: Workload) -> "_Worker":
+    def _ready(self, workload: Workload) -> "WorkerProcess":
         if self._worker is not None and self._worker.gone:
             self.close()
         if self._worker is None:
-            self._worker, self._loaded = _Worker(self.threads), None
+            self._worker, self._loaded = WorkerProcess(self.threads), None
         if self._loaded is not workload:
             self._loaded = None
-            folder = Path(tempfile.mkdtemp(prefix="tensorwise-"))
-            try:
-                save_workload(workload, folder)
-                for answer in self._worker.ask({"load": str(folder), "seed": self.seed}, LOAD_S):
-                    if "error" in answer:
-                        raise MeasurementError(f"the worker cannot load the workload: {answer['error']}")
-            except OSError as error:
-                raise MeasurementError(
-                    f"cannot hand the operands to the worker through {folder}: {error}"
-                ) from error
-            finally:
-                # The worker has mapped the files; they live on until it lets go of them.
-                shutil.rmtree(folder, ignore_errors=True)
+            self._worker.load(workload, self.seed)
             self._loaded = workload
         return self._worker
 
@@ -289,10 +277,10 @@ class CpuDevice(Device):
         self._worker = self._loaded = None
 
 
-class _Worker:
-    """The worker process and the two pipes to it."""
+class WorkerProcess:
+    """A worker process, which runs ``module``, and the two pipes to it."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, module: str = "tensorwise.device.worker") -> None:
         environment = {
             **os.environ,
             "OMP_NUM_THREADS": str(threads),
@@ -300,7 +288,7 @@ class _Worker:
         }
         environment["TENSORWISE_NUM_THREADS"] = str(threads)
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "tensorwise.device.worker"],
+            [sys.executable, "-P", "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if not os.environ.get("TENSORWISE_DEBUG") else None,
@@ -312,6 +300,25 @@ class _Worker:
     def gone(self) -> bool:
         """Whether the process has ended."""
         return self.process.poll() is not None
+
+    def load(self, workload: Workload, seed: int) -> None:
+        """Hand it a workload, whose operands it draws by ``seed``.
+
+        Raises MeasurementError where it cannot have it.
+        """
+        folder = Path(tempfile.mkdtemp(prefix="tensorwise-"))
+        try:
+            save_workload(workload, folder)
+            for answer in self.ask({"load": str(folder), "seed": seed}, LOAD_S):
+                if "error" in answer:
+                    raise MeasurementError(f"the worker cannot load the workload: {answer['error']}")
+        except OSError as error:
+            raise MeasurementError(
+                f"cannot hand the operands to the worker through {folder}: {error}"
+            ) from error
+        finally:
+            # The worker has mapped the files; they live on until it lets go of them.
+            shutil.rmtree(folder, ignore_errors=True)
 
     def ask(self, request: Mapping[str, Any], silence_s: float) -> Iterator[Mapping[str, Any]]:
         """Yield the answers to a request.
@@ -367,7 +374,8 @@ class _Worker:
         self.process.wait()
 
 
-def _described(kernel: Program | str) -> dict[str, Any]:
+def described(kernel: Program | str) -> dict[str, Any]:
+    """Return what a worker is told about a program, or a library's routine by name."""
     if isinstance(kernel, str):
         return {"library": kernel}
     return {

@@ -118,7 +118,7 @@ def kernel_of(workload: Workload, request: Json) -> Kernel:
 
 
 @dataclass
-class _Bench:
+class Bench:
     """A loaded workload with operands and checker; made once, inherited by every child."""
 
     workload: Workload
@@ -127,7 +127,7 @@ class _Bench:
     checker: Checker
 
     @classmethod
-    def load(cls, request: Json) -> "_Bench":
+    def load(cls, request: Json) -> "Bench":
         workload = load_workload(Path(request["load"]))
         rng = np.random.default_rng(request["seed"])
         operands = workload.operands(rng)
@@ -150,15 +150,15 @@ def main() -> None:
     # Results travel on the real stdout; whatever a library prints must not get between them.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    bench: _Bench | None = None
+    bench: Bench | None = None
     user = os.getppid()
     for line in sys.stdin:
         request = json.loads(line)
         try:
             if "load" in request:
-                bench = _Bench.load(request)
+                bench = Bench.load(request)
             elif bench is not None:
-                serve: Callable[[_Bench, Json, TextIO], None] = _screen if "screen" in request else _rounds
+                serve: Callable[[Bench, Json, TextIO], None] = _screen if "screen" in request else _rounds
                 serve(bench, {**request, "user": user}, answers)
             answers.write('{"done": true}\n')
         except (TensorwiseError, MemoryError, OSError) as error:
@@ -168,7 +168,7 @@ def main() -> None:
 # -- the parent's side: fork, watch, resume -------------------------------------------------------------
 
 
-def _screen(bench: _Bench, request: Json, answers: TextIO) -> None:
+def _screen(bench: Bench, request: Json, answers: TextIO) -> None:
     """Measure candidates one after the other; a culprit costs only itself."""
     at, count = 0, len(request["screen"])
     incumbent_s = float(request["incumbent_s"] or np.inf)
@@ -204,7 +204,7 @@ def _screen(bench: _Bench, request: Json, answers: TextIO) -> None:
         at = started + 1
 
 
-def _rounds(bench: _Bench, request: Json, answers: TextIO) -> None:
+def _rounds(bench: Bench, request: Json, answers: TextIO) -> None:
     """Time kernels against each other in interleaved rounds; after a crash, once more without the culprit."""
     left = list(range(len(request["rounds"])))
     while left:
@@ -332,7 +332,7 @@ def _limit_memory(most_bytes: int | None) -> None:
 
 
 def _screen_child(
-    bench: _Bench,
+    bench: Bench,
     request: Json,
     first: int,
     incumbent_s: float,
@@ -355,7 +355,7 @@ def _screen_child(
 
 
 def _one(
-    bench: _Bench, kernel: Json, request: Json, incumbent_s: float, send: Callable[[Json], None]
+    bench: Bench, kernel: Json, request: Json, incumbent_s: float, send: Callable[[Json], None]
 ) -> tuple[Measurement, dict[str, Any]]:
     """Bind, verify and time one candidate."""
     if "library" in kernel:
@@ -390,7 +390,7 @@ def _one(
         bound.close()
 
 
-def _rounds_child(bench: _Bench, request: Json, which: tuple[int, ...], send: Callable[[Json], None]) -> None:
+def _rounds_child(bench: Bench, request: Json, which: tuple[int, ...], send: Callable[[Json], None]) -> None:
     threads, first_run_s = int(request["threads"]), float(request["first_run_s"])
     begin, budget_s, last_runs_s = time.perf_counter(), float(request["budget_s"]), 0.0
     bound: dict[str, BoundKernel] = {}

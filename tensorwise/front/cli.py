@@ -107,13 +107,17 @@ def tune(
     save: Annotated[
         Path | None, typer.Option("--save", help="Save the operator for `tensorwise run`.")
     ] = None,
+    device: Annotated[str, typer.Option("--device", help="Where it is to run: cpu or cuda.")] = "cpu",
     json: Json = False,
 ) -> None:
     """Find the fastest format and schedule for an operation on a sparse operand.
 
-    Computes in float32 unless --dtype says otherwise. Ctrl-C ends the search with the best found so far.
+    Computes in float32 unless --dtype says otherwise. Ctrl-C ends the search with the best found so far. With
+    ``--device cuda`` what is found is a program for this machine's GPU, which ``--json`` prints for `compile`.
     """
     _check_choices(op, dtype)
+    if device not in ("cpu", "cuda"):
+        raise typer.BadParameter(f"{device!r} is not cpu or cuda", param_hint="'--device'")
     from tensorwise.data.store import Store
     from tensorwise.front.reporting import check_writable, write_report
     from tensorwise.search import STRATEGIES as KNOWN
@@ -127,8 +131,32 @@ def tune(
     for target in (report, save):
         if target is not None:
             check_writable(target)
+    if device == "cuda" and (
+        all_modes or report or save or threads or expected_calls or dtype.endswith("16")
+    ):
+        raise typer.BadParameter(
+            "--all-modes, --report, --save, --threads, --expected-calls and 16-bit elements are for the CPU",
+            param_hint="'--device'",
+        )
     entries = _entries(path, dtype)
     home: Store | bool = Store(store) if store is not None else not no_store
+    if device == "cuda":
+        from tensorwise.model import load_model
+        from tensorwise.program.workload import workload
+        from tensorwise.tuning_gpu import tune_gpu
+
+        known = None if model in ("shipped", "none") else load_model(model)
+        with progress_bar("tuning") as progress:
+            found = tune_gpu(
+                workload(op, entries, n=n, mode=mode), budget_s=budget, trials=trials, strategy=strategy, model=known,
+                store=home, seed=seed, progress=progress, observe=_Candidates() if json else None,
+            )  # fmt: skip
+        _refuse_empty(found.program is not None, found.notes)
+        if json:
+            emit({"event": "result", **found.to_json()})
+        else:
+            print(found.text())
+        return
     if all_modes:
         from tensorwise.modes import tune_modes
 

@@ -4,16 +4,27 @@ import os
 from typing import Final
 
 from tensorwise.errors import InputError
+from tensorwise.model.analytic import MetricsModel
 from tensorwise.model.choosing import TreeModel
 from tensorwise.model.mean import MeanModel
 from tensorwise.model.model import CostModel, describe
 from tensorwise.model.random import RandomModel
 from tensorwise.model.ranking import RankingModel
 
-__all__ = ["MODELS", "CostModel", "MeanModel", "RandomModel", "RankingModel", "TreeModel", "load_model"]
+__all__ = [
+    "MODELS",
+    "CostModel",
+    "MeanModel",
+    "MetricsModel",
+    "RandomModel",
+    "RankingModel",
+    "TreeModel",
+    "load_model",
+]
 
 MODELS: Final[dict[str, type[CostModel]]] = {
     "mean": MeanModel,
+    "metrics": MetricsModel,
     "random": RandomModel,
     "ranking": RankingModel,
     "tree": TreeModel,

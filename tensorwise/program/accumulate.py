@@ -1,17 +1,17 @@
 """The inside of a nest: accumulators, the term at the leaf, and how results reach memory."""
 
 import abc
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final
 
 from tensorwise.codegen import ir
-from tensorwise.codegen.ir import Const, Expr, If, Ramp, Reg, Set, Store, Type, Var
+from tensorwise.codegen.ir import Const, Expr, If, Reg, Set, Store, Type, Var
 from tensorwise.errors import ScheduleError
 from tensorwise.program import monoids
 from tensorwise.program.einsum import Access, Call, Constant, Expression, Index, product_of
 from tensorwise.program.merge_path import MergePath
-from tensorwise.program.nest import Accumulators, Env, Lanes, Loop
+from tensorwise.program.nest import Accumulators, Env, Keys, Lanes, Loop
 from tensorwise.tensor.levels import Compressed
 from tensorwise.tensor.remap import Axis
 
@@ -20,6 +20,16 @@ MAX_ACCUMULATORS: Final = 64
 MAX_COPIES: Final = 600
 """Copies of the innermost statement, over all strips and unrolled loops: more take seconds to compile and
 overflow the instruction cache."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What a slot of accumulators fixes of one loop: a coordinate, or a vector of them, if it lies before ``end``."""
+
+    axis: Axis
+    value: Expr
+    key: tuple[object, ...]
+    end: Expr | None = None
 
 
 class Accumulation(MergePath, abc.ABC):
@@ -110,43 +120,31 @@ class Accumulation(MergePath, abc.ABC):
     def accumulate(self, env: Env, loops: tuple[Loop, ...], outside: Expression | None = None) -> None:
         """Open accumulators, emit the loops and write the results, multiplied by ``outside``."""
         accumulators = Accumulators(self.block)
-        local: list[list[tuple[Axis, Expr, tuple[object, ...]]]] = []
+        local: list[list[Slot]] = []
         for loop in loops:
             if isinstance(loop, Lanes) and loop.axis.mode in self.assignment.kept:
-                starts = [loop.base + number * loop.lanes for number in range(loop.vectors)]
-                local.append(
-                    [
-                        (
-                            loop.axis,
-                            Ramp(start, loop.lanes) if loop.lanes > 1 else start,
-                            ("lanes", number, loop.lanes),
-                        )
-                        for number, start in enumerate(starts)
-                    ]
-                )
+                local.append([Slot(loop.axis, value, key, loop.end) for value, key in self.vectors_of(loop)])
             elif isinstance(loop, Axis) and loop.mode in self.assignment.kept:
                 local.append(
                     [
-                        (loop, Const(number), (loop.name, number))
+                        Slot(loop, Const(number), (loop.name, number))
                         for number in range(self.schedule.splits[loop.mode])
                     ]
                 )
         slots = list(product(*local))
         for slot in slots:
-            lanes = max((value.type.lanes for _, value, _ in slot), default=1)
-            self.registers(accumulators, tuple(key for _, _, key in slot), (), lanes)
+            lanes = max((part.value.type.lanes for part in slot), default=1)
+            self.registers(accumulators, tuple(part.key for part in slot), (), lanes)
         self.emit(replace(env, accumulators=accumulators, slot=(), replica=()), loops)
         if self.monoid.single:
             self.begin(accumulators)
-        results = {slot: self.merged(accumulators, tuple(key for _, _, key in slot)) for slot in slots}
+        results = {slot: self.merged(accumulators, tuple(part.key for part in slot)) for slot in slots}
         if self.watch and outside is None:
             self.watched([result[0] for result in results.values()])
         for slot, result in results.items():
             self.write_slot(env, slot, result, outside)
 
-    def registers(
-        self, accumulators: Accumulators, slot: tuple[object, ...], replica: tuple[object, ...], lanes: int
-    ) -> tuple[Var, ...]:
+    def registers(self, accumulators: Accumulators, slot: Keys, replica: Keys, lanes: int) -> tuple[Var, ...]:
         """Return the registers of a slot and replica, declared on first use with the identity."""
         key = (slot, replica)
         if key not in accumulators.registers:
@@ -160,7 +158,7 @@ class Accumulation(MergePath, abc.ABC):
             accumulators.registers[key] = tuple(registers)
         return accumulators.registers[key]
 
-    def merged(self, accumulators: Accumulators, slot: tuple[object, ...]) -> tuple[Expr, ...]:
+    def merged(self, accumulators: Accumulators, slot: Keys) -> tuple[Expr, ...]:
         """Combine all replicas of a slot: vectors of equal length first, then their lanes."""
         main = accumulators.registers[(slot, ())]
         replicas: dict[int, list[tuple[Var, ...]]] = {}
@@ -176,12 +174,19 @@ class Accumulation(MergePath, abc.ABC):
                 self.block.extend(monoids.combine(self.monoid, first, registers))
             folded = [ir.Fold(monoids.fold_operator(self.monoid, c), r) for c, r in enumerate(first)]
             results.append(tuple(folded))
-        untouched = not any(isinstance(s, Set) and s.var == main[0] for s in ir.walk(tuple(self.block)))
+        shared = self.threads > 1 and any(
+            key[0] == "lanes" for other, replica in accumulators.registers for key in replica if other == slot
+        )
+        untouched = not shared and not any(
+            isinstance(s, Set) and s.var == main[0] for s in ir.walk(tuple(self.block))
+        )
         if self.monoid.single and untouched and len(results) == 1:
             accumulators.declarations.remove(_start(main[0], self.monoid.components[0].identity))
             return (self.let("total", results[0][0]),)
         for result in results:
             self.block.extend(monoids.combine(self.monoid, main, result))
+        if shared:
+            self.combine_threads(main)
         return main
 
     def begin(self, accumulators: Accumulators) -> None:
@@ -215,18 +220,23 @@ class Accumulation(MergePath, abc.ABC):
     def write_slot(
         self,
         env: Env,
-        slot: tuple[tuple[Axis, Expr, tuple[object, ...]], ...],
+        slot: "tuple[Slot, ...]",
         result: tuple[Expr, ...],
         outside: Expression | None,
     ) -> None:
         """Bind the coordinates of a slot again, outside the loops that filled it, and write it."""
         if slot:
-            (axis, value, key), rest = slot[0], slot[1:]
-            guard = isinstance(value, Const)
-            env = replace(env, slot=(*env.slot, key))
-            self.bind(
-                env, axis, value, lambda inner: self.write_slot(inner, rest, result, outside), guard=guard
-            )
+            part, rest = slot[0], slot[1:]
+            guard = isinstance(part.value, Const)
+            env = replace(env, slot=(*env.slot, part.key))
+            with self.there(part.value, part.end):
+                self.bind(
+                    env,
+                    part.axis,
+                    part.value,
+                    lambda inner: self.write_slot(inner, rest, result, outside),
+                    guard=guard,
+                )
             return
         if outside is not None:
             product = ir.compute("mul", result[0], self.evaluate(outside, env))
@@ -256,6 +266,11 @@ class Accumulation(MergePath, abc.ABC):
         if env.accumulators is not None:
             self.gather(env, state)
             return
+        if self.threads > 1 and any(key[0] == "lanes" for key in env.replica):
+            raise ScheduleError(
+                f"{self.schedule.tile}: threads sum up in registers; put the loops of the output outside "
+                f"{self.schedule.tile.loop if self.schedule.tile else ''} (got {self.schedule})"
+            )
         # Where the lanes are elements of the output, each keeps its own term.
         if lane > self.output_index(env).type.lanes:
             state = tuple(
@@ -299,13 +314,13 @@ class Accumulation(MergePath, abc.ABC):
                 index = ir.THREAD * self.output_size() + index
             value = ir.widen(state[0], lanes)
             reduced = ir.Reduce(buffer, index, self.monoid.combine, value, atomic)
-            self.block.append(self.placed_in(env, reduced))
+            self.block.append(self.by_one_thread(env, self.placed_in(env, reduced)))
             return
         skips = env.skips_output and not (self.plan.keep_pattern and len(self.plan.formats) == 1)
         if skips and self.initial is None:  # wider strips may have asked for the identity
             self.initial = -1.0 if self.assignment.argument else 0.0
         result = ir.widen(monoids.finish(self.monoid, state), lanes)
-        self.block.append(self.placed_in(env, Store(buffer, index, result)))
+        self.block.append(self.by_one_thread(env, self.placed_in(env, Store(buffer, index, result))))
 
     def output_index(self, env: Env) -> Expr:
         """Where the output element of this point lies."""

@@ -21,7 +21,7 @@ from typing import Final, final
 
 from tensorwise.codegen import ir
 from tensorwise.codegen.hoist import hoist
-from tensorwise.codegen.ir import Const, Expr, For, If, Let, Ramp, Reg, Set, Stmt, Store, Var
+from tensorwise.codegen.ir import Const, Expr, For, If, Let, Reg, Set, Stmt, Store, Var
 from tensorwise.codegen.together import fold_together
 from tensorwise.errors import ScheduleError
 from tensorwise.program.accumulate import Accumulation
@@ -34,6 +34,8 @@ MAX_REPLICAS: Final = 16
 MAX_STRIPS: Final = 8
 """Strips of a bound index that need no loop."""
 CACHE_LINE_BYTES: Final = 64
+FILLING: Final = ir.Blocks("x", 256, 1)
+"""How a GPU fills an output: an element a thread."""
 
 
 def lower(plan: Plan) -> ir.Kernel:
@@ -46,7 +48,7 @@ def lower(plan: Plan) -> ir.Kernel:
     kernel = lowering.run()
     # Known only now: whether partial results wait depends on where accumulators open.
     kernel = _Lowering(plan, waits=True).run() if lowering.rounds_partial else kernel
-    return hoist(fold_together(kernel))
+    return kernel if lowering.on_gpu else hoist(fold_together(kernel))
 
 
 @final
@@ -78,12 +80,16 @@ class _Lowering(Accumulation):
             value = Const(self.initial, self.output[e].type)
             before.append(self._even(e, total, (Store(self.output, e, value),)))
         return ir.Kernel(
-            self.buffers(), self.sizes(), (*before, *self.block, *after), (str(self.assignment),)
+            self.buffers(),
+            self.sizes(),
+            (*before, *self.block, *after),
+            (str(self.assignment),),
+            self.scratch_used(),
         )
 
     def _even(self, var: Var, count: Expr, body: ir.Block) -> Stmt:
-        bind = ir.Workers("even") if self.schedule.parallel else None
-        return For(var, Const(0), count, 1, body, bind)
+        bind: ir.Workers | ir.Blocks | None = ir.Workers("even") if self.schedule.parallel else None
+        return For(var, Const(0), count, 1, body, FILLING if self.on_gpu else bind)
 
     # -- loops --------------------------------------------------------------------------------
 
@@ -107,7 +113,7 @@ class _Lowering(Accumulation):
         leader = self.leader(env, loop)
         tile = self.schedule.tile
         if tile and tile.loop == loop.name:
-            self.strips(env, loop, rest)
+            (self.dealt_strips if self.on_gpu else self.strips)(env, loop, rest)
         elif leader is not None:
             self.lead(env, loop, rest, leader)
         elif self.unrolled(loop):
@@ -117,7 +123,7 @@ class _Lowering(Accumulation):
                     inner, loop, Const(number), lambda e: self.emit(e, rest), guard=self.reads(loop.mode, env)
                 )
         else:
-            var = self.fresh(loop.name)
+            var = self.fresh("place" if loop.name in self.visited else loop.name)
             env = self.shared(env, loop)
             self.repeat(
                 env,
@@ -125,7 +131,9 @@ class _Lowering(Accumulation):
                 var,
                 Const(0),
                 self.range_end(env, loop),
-                lambda e, at: self.bind(e, loop, at, lambda inner: self.emit(inner, rest)),
+                lambda e, at: self.bind(
+                    e, loop, self.visiting(loop, at), lambda inner: self.emit(inner, rest)
+                ),
             )
 
     def lanes(self, env: Env, loop: Lanes, rest: tuple[Loop, ...]) -> None:
@@ -149,19 +157,18 @@ class _Lowering(Accumulation):
 
     def vectors(self, env: Env, loop: Lanes, rest: tuple[Loop, ...]) -> None:
         """Emit each vector of a strip with the lanes bound."""
-        for number in range(loop.vectors):
-            start = loop.base + number * loop.lanes
-            value = Ramp(start, loop.lanes) if loop.lanes > 1 else start
-            inside = self.placed(env, loop.axis, ("lanes", number, loop.lanes))
-            if loop.leader is not None:
-                state = env.states[loop.leader]
-                level = self.plan.formats[loop.leader].levels[state.levels]
-                states = {**env.states, loop.leader: State(state.levels + 1, value)}
-                inside = replace(inside, states=states)
-                value = self.let(
-                    loop.axis.name, level.coordinate(self.arrays[loop.leader][state.levels], value)
-                )
-            self.bind(inside, loop.axis, value, lambda inner: self.emit(inner, rest))
+        for value, key in self.vectors_of(loop):
+            inside = self.placed(env, loop.axis, key)
+            with self.there(value, loop.end):
+                if loop.leader is not None:
+                    state = env.states[loop.leader]
+                    level = self.plan.formats[loop.leader].levels[state.levels]
+                    states = {**env.states, loop.leader: State(state.levels + 1, value)}
+                    inside = replace(inside, states=states)
+                    value = self.let(
+                        loop.axis.name, level.coordinate(self.arrays[loop.leader][state.levels], value)
+                    )
+                self.bind(inside, loop.axis, value, lambda inner: self.emit(inner, rest))
 
     def leader(self, env: Env, loop: Axis) -> str | None:
         """Return the operand whose next level is compressed and runs along ``loop``."""
@@ -175,6 +182,11 @@ class _Lowering(Accumulation):
 
     def lead(self, env: Env, loop: Axis, rest: tuple[Loop, ...], name: str) -> None:
         """Iterate over the positions of a compressed level."""
+        if loop.name in self.schedule.visits:
+            raise ScheduleError(
+                f"visit({loop.name},{self.schedule.visits[loop.name]}): {loop.name} is compressed in {name}, whose "
+                "coordinates come as they are stored"
+            )
         if self.schedule.unrolls.get(loop.name) == 0:
             raise ScheduleError(f"unroll({loop.name}): {loop.name} is compressed in {name}; give a factor")
         state = env.states[name]
@@ -192,7 +204,8 @@ class _Lowering(Accumulation):
 
         def body(inner: Env, position: Expr) -> None:
             self.prefetch(inner, loop, rest, name, position)
-            coordinate = self.let(loop.name, level.coordinate(arrays, position, cursor))
+            held = self.fetched(inner, level.coordinate(arrays, position, cursor))
+            coordinate = self.let(loop.name, held)
             if cursor is not None:
                 self.block.append(Set(cursor, level.advance(cursor)))
             states = {**inner.states, name: State(state.levels + 1, position)}
@@ -200,7 +213,20 @@ class _Lowering(Accumulation):
                 replace(inner, states=states), loop, coordinate, lambda e: self.emit(e, rest), guard=guard
             )
 
-        self.repeat(env, loop, self.fresh(f"{name.lower()}p"), lo, hi, body)
+        var = self.fresh(f"{name.lower()}p")
+        stage = self.schedule.stages.get(loop.name)
+        if stage is None:
+            self.repeat(env, loop, var, lo, hi, body)
+            return
+        last = state.levels + 1 == len(self.plan.formats[name].levels)
+        values = self.values.get(name) if last else None
+        with self.staged(env, stage, lo, hi, arrays.get("crd"), values) as (inner, at, end):
+            self.repeat(inner, loop, var, at, end, body)
+
+    def visiting(self, loop: Axis, place: Expr) -> Expr:
+        """Return the coordinate at a place of a dense loop."""
+        visited = self.visited.get(loop.name)
+        return place if visited is None else self.let(loop.name, visited[place])
 
     def cursor(self, start: Expr | None, loop: Axis) -> Var | None:
         """Declare the register that a level's coordinates are read from in order, if it asks for one."""
@@ -222,9 +248,8 @@ class _Lowering(Accumulation):
         if parallel and parallel.loop == loop.name and parallel.policy == "merge-path":
             self.cut(env, var, body)
             return
-        bind = ir.Workers(parallel.policy) if parallel and parallel.loop == loop.name else None
         if factor <= 1:
-            with self.scope(lambda block: For(var, lo, hi, 1, block, bind)):
+            with self.scope(lambda block: For(var, lo, hi, 1, block, self.handed(loop))):
                 body(env, var)
             return
         lo, hi = self.let("lo", lo), self.let("hi", hi)
@@ -243,32 +268,8 @@ class _Lowering(Accumulation):
         """Cut a loop into strips: full ones, then halves, then an overlapping one or scalars."""
         tile = self.schedule.tile
         assert tile is not None
-        leader = self.leader(env, loop)
-        at: Expr = Const(0)
-        if leader is not None:
-            state = env.states[leader]
-            levels = self.plan.formats[leader].levels
-            if (
-                rest
-                or "crd" not in levels[state.levels].arrays
-                or loop.part == "outer"
-                or loop.mode not in self.assignment.reduced
-                or state.levels + 1 < len(levels)
-            ):
-                raise ScheduleError(
-                    f"{tile}: {loop.name} is compressed in {leader}; strips run along a compressed level "
-                    "only where it is the last one, reduced and the innermost loop"
-                )
-            lo, hi = self.stored(env, leader)
-            at, end = self.let("lo", lo), self.let("end", hi)
-        else:
-            end = self.let("end", self.range_end(env, loop))
+        leader, at, end = self.strip_range(env, loop, rest)
         is_output = loop.mode in self.assignment.kept
-        other = Axis(loop.mode, "inner" if loop.part == "outer" else "outer")
-        if leader is None and loop.part != "whole" and other.name not in env.coordinates:
-            raise ScheduleError(
-                f"{tile}: put {other.name} outside {loop.name}, so that strips know where they end"
-            )
         # An overlapping strip computes elements twice, which only a plain store survives.
         overlaps = (
             is_output
@@ -323,6 +324,51 @@ class _Lowering(Accumulation):
             lanes //= 2
         strip(at, end, 1, 1)
 
+    def strip_range(self, env: Env, loop: Axis, rest: tuple[Loop, ...]) -> tuple[str | None, Expr, Expr]:
+        """Name the range that strips cover, and return it behind the operand whose positions it counts, if it does."""
+        tile, leader = self.schedule.tile, self.leader(env, loop)
+        if leader is not None:
+            state = env.states[leader]
+            levels = self.plan.formats[leader].levels
+            if (
+                rest
+                or "crd" not in levels[state.levels].arrays
+                or loop.part == "outer"
+                or loop.mode not in self.assignment.reduced
+                or state.levels + 1 < len(levels)
+            ):
+                raise ScheduleError(
+                    f"{tile}: {loop.name} is compressed in {leader}; strips run along a compressed level "
+                    "only where it is the last one, reduced and the innermost loop"
+                )
+            lo, hi = self.stored(env, leader)
+            return leader, self.let("lo", lo), self.let("end", hi)
+        end = self.let("end", self.range_end(env, loop))
+        other = Axis(loop.mode, "inner" if loop.part == "outer" else "outer")
+        if loop.part != "whole" and other.name not in env.coordinates:
+            raise ScheduleError(
+                f"{tile}: put {other.name} outside {loop.name}, so that strips know where they end"
+            )
+        return None, Const(0), end
+
+    def dealt_strips(self, env: Env, loop: Axis, rest: tuple[Loop, ...]) -> None:
+        """Cut a loop into strips of one width, whose elements a team's threads share; past the end they ask."""
+        tile = self.schedule.tile
+        assert tile is not None
+        leader, at, end = self.strip_range(env, loop, rest)
+        width = tile.vectors * tile.lanes
+        extent = int(end.value) if leader is None and isinstance(end, Const) else None
+        whole = extent is not None and extent % width == 0
+        strip = Lanes(loop, at, tile.vectors, tile.lanes, leader, None if whole else end)
+        if extent is not None and extent <= width:
+            self.emit(env, (*rest, strip))
+            return
+        var = self.fresh(loop.name)
+        to_blocks = any(bind.to == "block" and bind.loop == loop.name for bind in self.schedule.binds)
+        bind = ir.Blocks("y", 1, self.threads) if to_blocks else None
+        with self.scope(lambda block: For(var, at, end, width, block, bind)):
+            self.emit(env, (*rest, replace(strip, base=var)))
+
     def prefetch(self, env: Env, loop: Axis, rest: tuple[Loop, ...], name: str, position: Expr) -> None:
         """Ask for the dense rows that later entries of this level need."""
         level = env.states[name].levels
@@ -368,7 +414,8 @@ class _Lowering(Accumulation):
     def shared(self, env: Env, loop: Axis) -> Env:
         """Note when threads that run this loop update the same output elements."""
         parallel = self.schedule.parallel
-        if parallel and parallel.loop == loop.name and self.meets(loop):
+        shares = self.meets(loop) or (self.on_gpu and self.shares_rows)
+        if parallel and parallel.loop == loop.name and shares:
             return replace(env, shared_output=True)
         return env
 

@@ -20,7 +20,8 @@ from typing import Final
 
 from tensorwise.codegen import ir
 from tensorwise.codegen.ir import Buffer, Const, Expr, For, If, Reduce, Stmt, Store, Var
-from tensorwise.program.nest import Env, Nest, Piece, State
+from tensorwise.program.nest import Env, Piece, State
+from tensorwise.program.teams import Teams
 from tensorwise.tensor.remap import Axis
 
 CUTS: Final = Buffer("cuts", "i64")
@@ -28,7 +29,7 @@ CUTS: Final = Buffer("cuts", "i64")
 PARTS: Final = Var("parts")
 
 
-class MergePath(Nest, abc.ABC):
+class MergePath(Teams, abc.ABC):
     """A nest whose outermost loop may run over parts that share rows."""
 
     @property
@@ -38,16 +39,23 @@ class MergePath(Nest, abc.ABC):
         return parallel is not None and parallel.policy == "merge-path"
 
     @cached_property
-    def carries(self) -> Buffer | None:
-        """Where parts leave the sums of rows that started before them; None where nothing has to be carried."""
+    def shares_rows(self) -> bool:
+        """Whether parts meet at the outputs of the rows that they share."""
         if not self.cuts:
-            return None
+            return False
         (name, format), *_ = self.plan.formats.items()
         rows, below = format.levels[:2]
         apart = below.unique and below.axis.mode in self.assignment.kept
-        if self.meets(rows.axis) or self.keeps(name) or apart:
-            return None
-        return Buffer("carries", self.plan.elem, writable=True)
+        return not (self.meets(rows.axis) or self.keeps(name) or apart)
+
+    @cached_property
+    def carries(self) -> Buffer | None:
+        """Where parts leave the sums of rows that started before them; None where nothing has to be carried.
+
+        The thousands of parts on a GPU add to the output atomically instead, which costs little there.
+        """
+        carried = self.shares_rows and not self.on_gpu
+        return Buffer("carries", self.plan.elem, writable=True) if carried else None
 
     def buffers(self) -> tuple[Buffer, ...]:
         """Buffers in the order of the call."""
@@ -64,7 +72,7 @@ class MergePath(Nest, abc.ABC):
         The row that it goes on with is a nest of its own, so that the others pay for no questions.
         """
         part = self.fresh("part")
-        with self.scope(lambda block: For(part, Const(0), PARTS, 1, block, ir.Workers("dynamic"))):
+        with self.scope(lambda block: For(part, Const(0), PARTS, 1, block, self.handed(self.loops[0]))):
             first, begin, stop = self.start_of(part)
             last, end = self.let("last", CUTS[part * 2 + 2]), self.let("end", CUTS[part * 2 + 3])
             with self.scope(lambda block: If(ir.compare("lt", begin, stop), block)):

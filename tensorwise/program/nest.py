@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from tensorwise.codegen import ir
 from tensorwise.codegen.ir import Buffer, Const, Expr, If, Let, Stmt, Type, Var
@@ -25,9 +25,13 @@ _C_WORDS = (
     "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile "
     "while asm typeof linux unix NULL"
 )
-_OWN_WORDS = "buffers sizes thread threads parts out work cuts carries e t merged raised_ flag_"
+_OWN_WORDS = "buffers sizes lane thread threads parts out work cuts carries e t merged raised_ flag_"
 RESERVED: Final = frozenset(f"{_C_WORDS} {_OWN_WORDS}".split())
 """What an index may be called, but no variable of a kernel: C's words and names that kernels use already."""
+
+
+Keys: TypeAlias = tuple[tuple[object, ...], ...]
+"""What tells accumulators apart: a key for each loop that is unrolled or in lanes."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,8 @@ class Lanes:
     vectors: int
     lanes: int
     leader: str | None = None
+    end: Expr | None = None
+    """On a GPU: coordinates from here on are not there, which each thread asks for itself; None: all are."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ class Accumulators:
     """Registers that hold partial results: (output slot, replica) -> one register a state component."""
 
     declarations: list[Stmt]
-    registers: dict[tuple[object, ...], tuple[Var, ...]] = field(default_factory=dict)
+    registers: dict[tuple[Keys, Keys], tuple[Var, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -81,8 +87,8 @@ class Env:
     coordinates: Mapping[str, Expr]
     states: Mapping[str, State]
     accumulators: Accumulators | None = None
-    slot: tuple[object, ...] = ()
-    replica: tuple[object, ...] = ()
+    slot: Keys = ()
+    replica: Keys = ()
     skips_output: bool = False
     reduced_outside: bool = False
     shared_output: bool = False
@@ -90,6 +96,8 @@ class Env:
     """Lanes along a diagonal are known to stay inside the matrix."""
     piece: Piece | None = None
     """Where threads share outer iterations; None: each is one thread's alone."""
+    staged: tuple[Expr, Mapping[Buffer, Buffer]] | None = None
+    """The first position that the team has fetched, and what of: buffer -> the buffer that keeps it."""
     term: Expression | None = None
     """What is summed here, where other factors are multiplied later; None: the whole right-hand side."""
 
@@ -158,6 +166,10 @@ class Nest(abc.ABC):
             for name, format in plan.formats.items()
             for mode in format.orders
         }
+        self.on_gpu = self.schedule.dealt is not None
+        self.threads = self.schedule.threads
+        self.scratch: dict[Buffer, int] = {}
+        self.visited = {loop: Buffer(f"{loop}_visited", "i32") for loop in self.schedule.visits}
         read = dict.fromkeys(access.tensor for access in self.assignment.accesses)
         elems = {**plan.halves, **dict.fromkeys(self.assignment.chosen, self.index_elem)}
         self.values = {name: Buffer(f"{name}_values", elems.get(name, plan.elem)) for name in read}
@@ -188,6 +200,7 @@ class Nest(abc.ABC):
                 listed.append(self.values[name])
             if name in self.sources:
                 listed.append(self.sources[name])
+        listed.extend(self.visited.values())
         if self.private or self.waits:
             listed.append(self.work)
         names = [buffer.name for buffer in listed]
@@ -366,7 +379,8 @@ class Nest(abc.ABC):
                 arrays = self.arrays[name][state.levels]
                 if level.single:
                     env = replace(env, states={**env.states, name: State(state.levels + 1, state.position)})
-                    coordinate = self.let(level.axis.name, level.coordinate(arrays, state.position))
+                    held = self.fetched(env, level.coordinate(arrays, state.position))
+                    coordinate = self.let(level.axis.name, held)
                     known = env.coordinates.get(level.axis.name)
                     if known is None:
                         self.bind(env, level.axis, coordinate, then)
@@ -416,7 +430,8 @@ class Nest(abc.ABC):
                     with self.scope(lambda body, present=present: If(present, body)):  # type: ignore[misc]
                         self.resolve(env, then)
                     return
-                value = self.let(f"{name.lower()}v", self.stored_value(name, state.position))
+                held = self.fetched(env, self.stored_value(name, state.position))
+                value = self.let(f"{name.lower()}v", held)
                 env = replace(env, states={**env.states, name: replace(state, value=value)})
                 env = self.numbered(env, name)
         then(env)
@@ -424,6 +439,16 @@ class Nest(abc.ABC):
     def stored_value(self, name: str, position: Expr) -> Expr:
         """Value of an operand at a position; any where only its pattern is read."""
         return self.values[name][position] if name in self.values else Const(1.0, self.elem)
+
+    def fetched(self, env: Env, expr: Expr) -> Expr:
+        """Return an expression that reads what the team has fetched from where it is kept."""
+        if env.staged is None:
+            return expr
+        at, kept = env.staged
+        known: dict[Expr, Expr] = {
+            load: kept[load.buffer][load.index - at] for load in ir.loads(expr) if load.buffer in kept
+        }
+        return ir.substituted(expr, known)
 
     def numbered(self, env: Env, name: str) -> Env:
         """Bind the number of the entry of an operand that is resolved, where somebody asks for it."""

@@ -16,6 +16,7 @@ from tensorwise.program.workload import Workload
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.fibertree import Tensor
 from tensorwise.tensor.format import Format
+from tensorwise.tensor.orders import permutation
 from tensorwise.tensor.pack import pack, source_map
 from tensorwise.tensor.partition import Part
 
@@ -112,6 +113,8 @@ class PackedOperands:
             made = self.tensors[operand].values
         elif operand in self.tensors and kind == "source":
             made = self._source(operand)
+        elif kind == "visited":
+            made = self._visited(operand)
         elif kind == "order":
             owner, _, mode = operand.rpartition("_")
             made = self.tensors[owner].permutations[mode]
@@ -135,6 +138,12 @@ class PackedOperands:
             source_map(self._entries[operand], format),
             places if whole.numbers is None else whole.numbers[places],
         )
+
+    def _visited(self, index: str) -> np.ndarray:
+        """The coordinates of ``index`` in the order in which the schedule visits them, (extent,) int32."""
+        name = next(name for name, format in self.program.formats.items() if index in format.modes)
+        mode, order = self.program.formats[name].modes.index(index), self.program.schedule.visits[index]
+        return permutation(self._entries[name], mode, order).astype(np.int32)
 
     def size(self, name: str) -> int:
         """Return the number behind a kernel's size."""

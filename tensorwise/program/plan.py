@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from tensorwise.errors import ScheduleError
 from tensorwise.program.einsum import Assignment
+from tensorwise.program.launch import check_launch
 from tensorwise.program.schedule import Parallel, Schedule
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.remap import Axis
@@ -93,6 +94,7 @@ class Plan:
             tile
             and not self.assignment.monoid.single
             and tile.lanes * tile.vectors > 1
+            and (self.schedule.dealt is None or tile.lanes > self.schedule.threads)
             and self.assignment.monoid.name != "mean"
             and Axis.named(tile.loop).mode not in self.assignment.kept  # type: ignore[union-attr]
         ):
@@ -107,6 +109,9 @@ class Plan:
                 raise ScheduleError(
                     f"{prefetch}: {prefetch.tensor!r} is no dense operand of {self.assignment}"
                 )
+        check_launch(self)
+        for loop in self.schedule.visits:
+            self._check_visit(loop)
         if parallel and parallel.policy in ("balanced", "merge-path"):
             first = next(iter(self.formats.values()), None)
             if (
@@ -126,6 +131,20 @@ class Plan:
                     f"{parallel}: the loop follows the compressed level of another operand, whose positions "
                     "are not those that the parts count; use dynamic, or name that operand first"
                 )
+
+    def _check_visit(self, loop: str) -> None:
+        """Raise ScheduleError unless a buffer can say in which order the coordinates of a loop come."""
+        axis, parallel, tile = Axis.named(loop), self.schedule.parallel, self.schedule.tile
+        assert axis is not None
+        cut = parallel is not None and parallel.loop == loop and parallel.policy != "dynamic"
+        if axis.part != "whole" or cut or (tile is not None and tile.loop == loop):
+            raise ScheduleError(
+                f"visit({loop}): it takes a whole loop without strips or parts of equal cost (got {self.schedule})"
+            )
+        if axis.mode not in self.stored or any(axis.mode in f.orders for f in self.formats.values()):
+            raise ScheduleError(
+                f"visit({loop}): it takes an index of a sparse operand that stores it in its own order"
+            )
 
     def _check_merge_path(self, parallel: Parallel, format: Format) -> None:
         """Raise ScheduleError unless iterations can be cut, and what their pieces give can be added up."""

@@ -8,6 +8,8 @@ import numpy as np
 
 from tensorwise.codegen import ir
 from tensorwise.codegen.c import print_c
+from tensorwise.codegen.cuda import print_cuda
+from tensorwise.codegen.loops import printed
 from tensorwise.errors import ScheduleError
 from tensorwise.program.einsum import Assignment
 from tensorwise.program.lower import lower
@@ -87,7 +89,7 @@ class Program:
         lines = [str(self.assignment)]
         for part, rule in zip(self.parts, rules, strict=False):
             lines += [f"{name}{rule}: {format}" for name, format in part.formats.items()]
-            lines += [str(part.schedule), ir.printed(part.lowered()).split("\n", 1)[1]]
+            lines += [str(part.schedule), printed(part.lowered()).split("\n", 1)[1]]
         return "\n".join(lines)
 
     @property
@@ -238,8 +240,11 @@ class Program:
         return any(format.padded for format in self.formats.values())
 
     def source(self, elem: str = "f32") -> str:
-        """Return the C text for 32-bit indices, of a hybrid both parts'."""
-        return "\n".join(print_c(part.lowered(elem)) for part in self.parts)
+        """Return the C text for 32-bit indices, of a hybrid both parts'; for a GPU it is CUDA C++."""
+        return "\n".join(
+            print_c(part.lowered(elem)) if part.schedule.dealt is None else print_cuda(part.lowered(elem))[0]
+            for part in self.parts
+        )
 
 
 def _elem(dtype: np.dtype) -> str:
@@ -317,7 +322,14 @@ def fitted(schedule: Schedule, assignment: Assignment, formats: Mapping[str, For
 
 @lru_cache(maxsize=4096)
 def kernel_text(key: "PlanKey") -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """Return C text, buffer names and size names of a plan (lowering and printing are remembered)."""
+    """Return C text, buffer names and size names of a plan (lowering and printing are remembered).
+
+    Raises ScheduleError for a program of a GPU, which has no C.
+    """
+    if key.plan.schedule.dealt is not None:
+        raise ScheduleError(
+            f"{key.plan.schedule} deals a loop to the blocks of a GPU; `tensorwise.program.launched` runs it there"
+        )
     kernel = lower(key.plan)
     return print_c(kernel), tuple(b.name for b in kernel.buffers), tuple(s.name for s in kernel.sizes)
 

@@ -4,6 +4,7 @@ A loop is named after its axis: ``i`` for a whole index, ``i1`` and ``i0`` for t
 part of a split one, ``k#`` and ``k-i`` for the slots and diagonals of a format. A schedule parses from and prints as text::
 
     split(k,1024) reorder(k1,i,j,k0) parallel(i,dynamic,32) tile(j,8x8) unroll(k0,4) prefetch(B,16) bound(j,256)
+    bind(i,block,8) tile(j,2x32) bind(j,thread,32) stage(k,32) visit(i,length)
 """
 
 import re
@@ -17,6 +18,8 @@ from tensorwise.tensor.remap import Axis
 CONSTANT_SPLIT: Final = 16
 """Splits up to this size are compiled in, so that their loops can be unrolled; larger ones are run-time
 values, so that one kernel serves them all."""
+WARP: Final = 32
+"""Threads that a GPU runs side by side, and that can shuffle."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +156,65 @@ class Factor:
         return f"factor({self.loop})"
 
 
-Directive = Split | Reorder | Parallel | Unroll | Tile | Prefetch | Bound | Factor
+@dataclass(frozen=True)
+class Bind:
+    """Deal the iterations of a loop to the hardware of a GPU, on which the whole program then runs::
+
+        bind(i,block,8)    for i: body   ->   for i, 8 a block: body, by a team of threads each
+        bind(i,warp,2)     the same for as many iterations a block as teams fit into two warps
+        bind(j,block)      strips of the tile over j are dealt to blocks as well, a second dimension of the grid
+        bind(j,thread,32)  the lanes of the tile over j, elements of the output, are the threads of a team
+        bind(k,lane,8)     the same inside a warp for lanes that are summed up: threads combine by shuffles
+
+    Threads hold neighbours (vector loads) where a tile has two or four times as many lanes as there are threads.
+    ``tile(j,4x32) bind(j,thread,32)`` is the 1-D strided register tile of G-Sparse (section III-B): each thread has
+    every 32nd element, so that what the team stores at once lies together.
+    """
+
+    loop: str
+    to: str
+    count: int = 1
+
+    def __str__(self) -> str:
+        return f"bind({self.loop},{self.to}{f',{self.count}' if self.count != 1 else ''})"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Fetch what a team reads of a compressed level together, ``size`` positions at a time, into memory that it shares::
+
+        for p in lo..hi: f(crd[p])
+        ->  for at in lo..hi step 32: kept[0:] = crd[at : min(at+32, hi)];  for p in there: f(kept[p-at])
+
+    ``what`` is ``indices``, ``values`` or ``both``. The space is a constant, the end is asked for at run time: the
+    non-rectangular buffer bound inference of G-Sparse (section III-B, kNnzTile). On GPUs only.
+    """
+
+    loop: str
+    size: int
+    what: str = "both"
+
+    def __str__(self) -> str:
+        return f"stage({self.loop},{self.size}{f',{self.what}' if self.what != 'both' else ''})"
+
+
+@dataclass(frozen=True)
+class Visit:
+    """Run through the coordinates of a dense loop in the order that a buffer lists them, as by ``length``::
+
+        for i in 0..I: body   ->   for place in 0..I: i = visited[place]; body
+
+    The orders are those of formats, but nothing is stored anew (``bind_buffer`` of G-Sparse, section III-B).
+    """
+
+    loop: str
+    order: str
+
+    def __str__(self) -> str:
+        return f"visit({self.loop},{self.order})"
+
+
+Directive = Split | Reorder | Parallel | Unroll | Tile | Prefetch | Bound | Factor | Bind | Stage | Visit
 
 
 def _whole(text: str) -> int:
@@ -178,6 +239,9 @@ _READERS: Final[dict[str, Callable[..., Directive]]] = {
     "prefetch": lambda tensor, distance: Prefetch(tensor, _whole(distance)),
     "bound": lambda index, size: Bound(index, _whole(size)),
     "factor": Factor,
+    "bind": lambda loop, to, count="1": Bind(loop, to, _whole(count)),
+    "stage": lambda loop, size, what="both": Stage(loop, _whole(size), what),
+    "visit": Visit,
 }
 
 
@@ -232,8 +296,10 @@ class Schedule:
 
     @property
     def parallel(self) -> Parallel | None:
-        """The parallel directive, or None."""
-        return next((d for d in self.directives if isinstance(d, Parallel)), None)
+        """The parallel directive, or None; on a GPU what it is there: the loop whose iterations are dealt to blocks."""
+        given = next((d for d in self.directives if isinstance(d, Parallel)), None)
+        dealt = self.dealt
+        return Parallel(dealt.loop, "dynamic", 1) if given is None and dealt is not None else given
 
     @property
     def tile(self) -> Tile | None:
@@ -249,6 +315,40 @@ class Schedule:
     def factor(self) -> Factor | None:
         """The factor directive, or None."""
         return next((d for d in self.directives if isinstance(d, Factor)), None)
+
+    @property
+    def binds(self) -> tuple[Bind, ...]:
+        """All bind directives."""
+        return tuple(d for d in self.directives if isinstance(d, Bind))
+
+    @property
+    def dealt(self) -> Bind | None:
+        """What deals the iterations of a loop to the blocks of a GPU, or None: the program runs on a CPU."""
+        strips = self.tile.loop if self.tile else None
+        return next((b for b in self.binds if b.to in ("block", "warp") and b.loop != strips), None)
+
+    @property
+    def threads(self) -> int:
+        """Threads of a team."""
+        return next((b.count for b in self.binds if b.to in ("thread", "lane")), 1)
+
+    @property
+    def teams(self) -> int:
+        """Teams of a block."""
+        dealt = self.dealt
+        if dealt is None:
+            return 1
+        return dealt.count if dealt.to == "block" else dealt.count * max(1, WARP // self.threads)
+
+    @property
+    def stages(self) -> dict[str, Stage]:
+        """Loop -> what is staged there."""
+        return {d.loop: d for d in self.directives if isinstance(d, Stage)}
+
+    @property
+    def visits(self) -> dict[str, str]:
+        """Loop -> the order in which its coordinates are visited."""
+        return {d.loop: d.order for d in self.directives if isinstance(d, Visit)}
 
     @property
     def prefetches(self) -> tuple[Prefetch, ...]:
@@ -300,6 +400,8 @@ class Schedule:
             ("split", [d.index for d in self.directives if isinstance(d, Split)]),
             ("unroll", [d.loop for d in self.directives if isinstance(d, Unroll)]),
             ("bound", [d.index for d in self.directives if isinstance(d, Bound)]),
+            ("stage", [d.loop for d in self.directives if isinstance(d, Stage)]),
+            ("visit", [d.loop for d in self.directives if isinstance(d, Visit)]),
         ):
             for name in named:
                 if named.count(name) > 1:
@@ -321,7 +423,9 @@ class Schedule:
             raise ScheduleError(f"{parallel}: the reduction is atomic or private, got {parallel.reduction!r}")
         if parallel and parallel.chunk < 1:
             raise ScheduleError(f"{parallel}: the chunk must be at least 1")
-        if tile and (tile.lanes not in (1, 2, 4, 8, 16) or not 1 <= tile.vectors <= 32):
+        if tile and (
+            (self.dealt is None and tile.lanes not in (1, 2, 4, 8, 16)) or not 1 <= tile.vectors <= 32
+        ):
             raise ScheduleError(f"{tile}: lanes are 1, 2, 4, 8 or 16 and vectors 1 to 32")
         for loop, factor in self.unrolls.items():
             axis = axes[loop]

@@ -14,7 +14,7 @@ from tensorwise.data.record import Record
 from tensorwise.device.device import Measurement
 from tensorwise.device.null import NullDevice, smooth_cost
 from tensorwise.errors import InputError
-from tensorwise.model import MODELS, CostModel, RankingModel, load_model
+from tensorwise.model import MODELS, CostModel, MetricsModel, RankingModel, load_model
 from tensorwise.model.model import ARRAYS, DESCRIPTION, Returns
 from tensorwise.model.ranking import Training
 from tests.contract.toys import GARDEN, ToyWorkload, draw_many
@@ -23,16 +23,18 @@ W: Any = ToyWorkload()
 DEVICE = NullDevice()
 CONFIGS = draw_many(GARDEN, W, 0, 30)
 
-LEARNS: set[str] = {"ranking"}
+LEARNS: set[str] = {"metrics", "ranking"}
 """Models whose predictions follow the costs of the configs they were fitted on; add yours."""
 
 FAST = Training(epochs=40, learning_rate=1e-3)
 MAKING: dict[str, Callable[[], CostModel]] = {
     "ranking": lambda: RankingModel(GARDEN, lambda workload_id: W, training=FAST)
+    "metrics": lambda: MetricsModel(GARDEN, epochs=200),
+    "ranking": lambda: RankingModel(GARDEN, lambda workload_id: W.entries, training=FAST),
 }
 """How models are made that need arguments; add yours."""
 
-NEEDS = {"ranking": "torch", "tree": "sklearn"}
+NEEDS = {"metrics": "torch", "ranking": "torch", "tree": "sklearn"}
 """Model -> package without which it cannot learn; add yours."""
 
 

@@ -15,6 +15,7 @@ from tensorwise.program.ops import NAMED, mttkrp
 from tensorwise.program.workload import workload as named_workload
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
+from tensorwise.space.cuda import cuda_space
 from tensorwise.space.space import Space
 from tensorwise.space.versions import Version, Versions
 from tensorwise.tensor.entries import entries_from
@@ -68,6 +69,17 @@ SPACES: dict[str, Case] = {
     ),
     "spade": Case(
         lambda: Machine.load("spade").space, lambda: real_workloads("spmm", (60, 50), (1, 1), (3, 100_000))
+    "cuda spmm": Case(
+        lambda: cuda_space(Einsum.parse(NAMED["spmm"]).single),
+        lambda: real_workloads("spmm", (60, 50), (1, 1), (3, 10_000)),
+    ),
+    "cuda sddmm": Case(
+        lambda: cuda_space(Einsum.parse(NAMED["sddmm"]).single),
+        lambda: real_workloads("sddmm", (60, 50), (1, 1)),
+    ),
+    "cuda mttkrp": Case(
+        lambda: cuda_space(Einsum.parse(mttkrp(3, 1)).single),
+        lambda: real_workloads("mttkrp", (9, 8, 7)),
     ),
     "versions": Case(versions, lambda: [versions().call(1.0, 2.0)]),
 }

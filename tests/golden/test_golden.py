@@ -12,6 +12,8 @@ import pytest
 
 from tensorwise.codegen import ir
 from tensorwise.codegen.c import print_c
+from tensorwise.codegen.cuda import print_cuda
+from tensorwise.codegen.loops import printed
 from tensorwise.program.einsum import Einsum
 from tensorwise.program.lower import lower
 from tensorwise.program.ops import NAMED, mttkrp
@@ -106,6 +108,18 @@ PROGRAMS = {
         NAMED["spmm"], "(i,k) -> C(i1) C(k) U(i0:4)",
         "split(i,4) reorder(i1,j,k,i0) parallel(i1,merge-path,4) tile(j,1x8) unroll(i0)",
     ),
+    "cuda_spmm": Golden(
+        NAMED["spmm"], "(i,k) -> U(i) C(k)",
+        "reorder(i,j,k) bind(i,block,4) bind(j,block) tile(j,2x32) bind(j,thread,32) stage(k,32) visit(i,length)",
+    ),
+    "cuda_gsddmm": Golden(
+        "C[A] += U[k,j] * V[i,j] for A[i,k]", "(i,k) -> N(i) S(k)",
+        "reorder(i,k,j) bind(i,block,16) tile(j,1x32) bind(j,lane,8) bound(j,64)",
+    ),
+    "cuda_gspmm_max_split": Golden(
+        "C[i,j] max= U[k,j] for A[i,k]", "(i,k) -> U(i) C(k)",
+        "reorder(i,j,k) parallel(i,merge-path,64) bind(i,block,2) tile(j,1x64) bind(j,thread,64) stage(k,16,indices)",
+    ),
     "sddmm_csc": Golden(NAMED["sddmm"], "(i,j) -> U(j) C(i)", "reorder(j,i,k) parallel(j,balanced,4) tile(k,2x8)"),
 }  # fmt: skip
 
@@ -115,7 +129,9 @@ def test_generated_sources_are_unchanged(name: str, request: pytest.FixtureReque
     golden = PROGRAMS[name]
     kernel = golden.lowered()
     head = f"# {golden.format}\n# {golden.schedule}\n"
-    for suffix, text in ((".loops", f"{head}{ir.printed(kernel)}\n"), (".c", print_c(kernel))):
+    on_gpu = any(map(ir.launches, kernel.body))
+    code = (".cu", print_cuda(kernel)[0]) if on_gpu else (".c", print_c(kernel))
+    for suffix, text in ((".loops", f"{head}{printed(kernel)}\n"), code):
         path = FOLDER / f"{name}{suffix}"
         if request.config.getoption("--update-golden"):
             path.write_text(text)
@@ -129,5 +145,6 @@ def test_generated_sources_are_unchanged(name: str, request: pytest.FixtureReque
 
 
 def test_no_file_is_left_over() -> None:
-    kept = {path.name for path in FOLDER.iterdir() if path.suffix in (".c", ".loops")}
-    assert kept == {f"{name}{suffix}" for name in PROGRAMS for suffix in (".c", ".loops")}
+    kept = {path.name for path in FOLDER.iterdir() if path.suffix in (".c", ".cu", ".loops")}
+    code = {name: ".cu" if name.startswith("cuda_") else ".c" for name in PROGRAMS}
+    assert kept == {f"{name}{suffix}" for name in PROGRAMS for suffix in (code[name], ".loops")}

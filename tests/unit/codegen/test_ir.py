@@ -22,6 +22,7 @@ from tensorwise.codegen.ir import (
     Type,
     Var,
 )
+from tensorwise.codegen.loops import printed
 
 AT, N = Var("i"), Var("n")
 X = Buffer("x", "f32")
@@ -103,7 +104,7 @@ def test_text_for_people() -> None:
         Reduce(OUT, Const(0), "max", ir.Fold("max", acc), atomic=True),
         Store(OUT, Ramp(AT * 8, 8), ir.compute("neg", acc)),
     )
-    assert ir.printed(ir.Kernel((), (), body, ("note",))).splitlines() == [
+    assert printed(ir.Kernel((), (), body, ("note",))).splitlines() == [
         "# note",
         "var acc: f32 x8 = 0",
         "parallel[dynamic] for i in 0 .. (n - 1), step 8:",

@@ -1,0 +1,1 @@
+"""G-Sparse's experiments on a GPU."""

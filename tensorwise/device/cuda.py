@@ -1,0 +1,167 @@
+"""The real GPU: candidates are compiled, verified and timed with events in a worker process, which they may end."""
+
+import contextlib
+import importlib.util
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, final
+
+from tensorwise.device.cpu import WorkerProcess, described
+from tensorwise.device.device import Device, Measurement
+from tensorwise.device.gpus import gpu_named
+from tensorwise.device.rounds import RoundTable
+from tensorwise.device.timing import measuring_slot
+from tensorwise.device.worker import CHECK_S
+from tensorwise.errors import MeasurementError, MissingExtraError
+from tensorwise.ids import content_id
+from tensorwise.program.program import Program
+from tensorwise.program.workload import Workload
+from tensorwise.space.config import Config
+from tensorwise.space.cuda import CudaSpace, cuda_space
+from tensorwise.toolchain.threads import available_threads
+from tensorwise.version import __version__
+
+PROTOCOL: Final = "1"
+"""Changes whenever times taken before and after are not comparable."""
+WORKER: Final = "tensorwise.device.cuda_worker"
+START_S: Final = 120.0
+"""A process may take this long to get hold of a GPU."""
+FIRST_RUN_S: Final = 60.0
+"""Packing, compiling and a first run may take this long; then the process is ended."""
+
+
+@final
+class CudaDevice(Device):
+    """A GPU of this machine.
+
+    Its worker is one process that holds the GPU. A candidate that spoils it, by an address that is none or by running for
+    ever, ends the process; the next one gets a new process.
+    """
+
+    name = "cuda"
+
+    def __init__(self, number: int = 0, seed: int = 0) -> None:
+        """Ask for the GPU.
+
+        Args:
+            number: which of the GPUs that CUDA shows.
+            seed: of the dense operands.
+
+        Raises:
+            MissingExtraError: CuPy is not installed.
+            MeasurementError: there is no GPU that can be used; the message says what CUDA said.
+        """
+        if importlib.util.find_spec("cupy") is None:
+            raise MissingExtraError("CuPy", "cuda", "measuring on a GPU")
+        self.number, self.seed = number, seed
+        self._worker: WorkerProcess | None = None
+        self._loaded: Workload | None = None
+        self.compile_s = 0.0
+        (facts,) = self._started().ask({"gpu": number}, START_S)
+        if "error" in facts:
+            self.close()
+            raise MeasurementError(str(facts["error"]))
+        self.facts: Mapping[str, Any] = facts
+        self.gpu = gpu_named(facts["name"])
+        self.id = content_id([PROTOCOL, facts["name"], facts["runtime"], facts["driver"]])
+
+    def space(self, workload: Workload) -> CudaSpace:
+        """Return the space of a workload on this GPU."""
+        return cuda_space(workload.assignment, next(iter(workload.sparse)), self.gpu)
+
+    def measure(self, workload: Workload, configs: Sequence[Config]) -> Iterator[Measurement]:
+        """Yield a measurement for each config; see :class:`Device`."""
+        space = self.space(workload)
+        yield from self.measure_kernels(workload, [space.program(workload, config) for config in configs])
+
+    def measure_kernels(
+        self, workload: Workload, kernels: Sequence[Program | str], incumbent_s: float | None = None
+    ) -> Iterator[Measurement]:
+        """Yield a measurement for each program or library name, in order.
+
+        Args:
+            incumbent_s: the best time so far: what is far slower is given up (``censored``).
+        """
+        answered = 0
+        while answered < len(kernels):
+            first = started = answered
+            asked = {"screen": [described(kernel) for kernel in kernels[first:]], "incumbent_s": incumbent_s}
+            try:
+                for answer in self._ask(workload, asked):
+                    if "start" in answer:
+                        started = first + answer["start"]
+                    elif "compile_s" in answer and "measurement" not in answer:
+                        self.compile_s += answer["compile_s"]
+                    elif "measurement" in answer:
+                        answered = started + 1
+                        self.compile_s += answer["compile_s"]
+                        given = {**answer["measurement"], "conversion_s": answer["conversion_s"]}
+                        yield Measurement.from_json({**given, "bytes_held": answer["bytes_held"]})
+                    else:
+                        raise MeasurementError(f"the measuring worker failed: {answer['error']}")
+            except _WorkerLostError as error:
+                if answered <= started:  # else it fell with the one that was answered, or between two
+                    answered = started + 1
+                    yield Measurement.failed("crash", str(error))
+
+    def rounds(
+        self, workload: Workload, kernels: Mapping[str, Program | str], max_rounds: int = 15
+    ) -> RoundTable | None:
+        """Time ``kernels`` (name -> program, or library name) against each other; None where too few of them run."""
+        names = list(kernels)
+        table = None
+        asked = {
+            "rounds": [described(kernels[name]) for name in names],
+            "max_rounds": max_rounds,
+            "seed": self.seed,
+        }
+        try:
+            for answer in self._ask(workload, asked):
+                if "table" in answer:
+                    table = RoundTable.from_json(answer["table"])
+        except _WorkerLostError:
+            return None
+        return table and table.renamed({str(place): name for place, name in enumerate(names)})
+
+    def _ask(self, workload: Workload, request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        """Send a request about ``workload`` and yield the answers; _WorkerLostError where a candidate ends the worker."""
+        worker = self._started()
+        if self._loaded is not workload:
+            for answer in worker.ask({"gpu": self.number}, START_S):
+                if "error" in answer:
+                    raise MeasurementError(str(answer["error"]))
+            worker.load(workload, self.seed)
+            self._loaded = workload
+        with measuring_slot():
+            try:
+                yield from worker.ask(request, FIRST_RUN_S + CHECK_S)
+            except MeasurementError as error:
+                raise _WorkerLostError(str(error)) from error
+
+    def _started(self) -> WorkerProcess:
+        if self._worker is not None and self._worker.gone:
+            self.close()
+        if self._worker is None:
+            self._worker, self._loaded = WorkerProcess(available_threads(), WORKER), None
+        return self._worker
+
+    @property
+    def provenance(self) -> dict[str, object]:
+        """What a Record needs besides the times."""
+        return {
+            "version": __version__,
+            "host": self.facts["name"],
+            "host_id": self.id,
+            "protocol": PROTOCOL,
+            **self.facts,
+        }
+
+    def close(self) -> None:
+        """End the worker process."""
+        if self._worker is not None:
+            with contextlib.suppress(OSError):
+                self._worker.close()
+        self._worker = self._loaded = None
+
+
+class _WorkerLostError(Exception):
+    """The worker process ended or fell silent while it measured."""

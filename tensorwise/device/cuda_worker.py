@@ -1,0 +1,170 @@
+"""The measuring worker of a GPU: the only process that holds it, ended by a candidate that spoils it.
+
+Requests and answers are lines of JSON on stdin and stdout, as those of ``worker.py``; but candidates run in this very
+process, since a GPU cannot be handed to a forked child, and whoever asks starts another one:
+
+    {"gpu": N}                           ->  {"name": ..., "multiprocessors": ..., "runtime": ..., "driver": ...}
+    {"load": FOLDER, "seed": N}
+    {"screen": [KERNEL...], ...}         ->  {"compile_s": ...}, then {"start": i}, {"measurement": {...}, ...} for each
+    {"rounds": [KERNEL...], ...}         ->  {"table": {...}}
+"""
+
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from tensorwise.device.device import Measurement
+from tensorwise.device.libraries.cusparse import CusparseKernel
+from tensorwise.device.rounds import RoundTable
+from tensorwise.device.verify import poison
+from tensorwise.device.worker import GIVE_UP, Bench
+from tensorwise.errors import FormatError, MeasurementError, ScheduleError, TensorwiseError
+from tensorwise.program.launched import LaunchedKernel
+from tensorwise.program.program import program_for
+from tensorwise.program.work import check_work
+from tensorwise.toolchain.gpu import Gpu, find_gpu
+
+Json = Mapping[str, Any]
+Send = Callable[[Json], None]
+SAMPLE_S: Final = 100e-6
+"""A sample takes this long at least: as many calls as it takes, so that starting one hides behind another."""
+SAMPLES: Final = 10
+"""Samples of a candidate, as in the paper (section III-D: ten runs after one to warm up)."""
+SLOW_S: Final = 0.2
+"""A candidate whose first timed run took this long is not timed again."""
+
+
+def main() -> None:
+    """Serve requests until stdin ends."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)  # whatever a library prints must not get between them
+    os.dup2(2, 1)
+    bench: Bench | None = None
+    gpu: Gpu | None = None
+
+    def send(message: Json) -> None:
+        answers.write(json.dumps(message) + "\n")
+
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            if "gpu" in request:
+                gpu = find_gpu(int(request["gpu"]))
+                send(gpu.facts)
+            elif "load" in request:
+                bench = Bench.load(request)
+            elif bench is not None and gpu is not None:
+                (_screen if "screen" in request else _rounds)(bench, gpu, request, send)
+            send({"done": True})
+        except (TensorwiseError, MemoryError, OSError) as error:
+            send({"error": f"{error}" if "gpu" in request else f"{type(error).__name__}: {error}"})
+
+
+def _kernel(bench: Bench, gpu: Gpu, request: Json) -> LaunchedKernel | CusparseKernel:
+    if "library" in request:
+        return CusparseKernel(gpu)
+    program = program_for(bench.workload, request["formats"], request["schedule"])
+    check_work(program, bench.workload)
+    return LaunchedKernel(program, gpu)
+
+
+def _texts(bench: Bench, gpu: Gpu, request: Json) -> list[str]:
+    """What a kernel will have compiled; nothing where that is refused, which shows when it is bound."""
+    try:
+        kernel = _kernel(bench, gpu, request)
+        return kernel.texts(bench.workload) if isinstance(kernel, LaunchedKernel) else []
+    except TensorwiseError:
+        return []
+
+
+def _screen(bench: Bench, gpu: Gpu, request: Json, send: Send) -> None:
+    incumbent_s = float(request["incumbent_s"] or np.inf)
+    before_s = gpu.compile_s
+    gpu.prepare([text for kernel in request["screen"] for text in _texts(bench, gpu, kernel)])
+    send({"compile_s": gpu.compile_s - before_s})
+    for at, kernel in enumerate(request["screen"]):
+        send({"start": at})
+        facts = {"conversion_s": 0.0, "bytes_held": 0}
+        before_s = gpu.compile_s
+        try:
+            bound = _kernel(bench, gpu, kernel).bind(bench.workload, 1)
+            facts = {"conversion_s": bound.conversion_s, "bytes_held": bound.bytes_held}
+            call = bound.ready(bench.operands, bench.out)
+            poison(bench.out)
+            call()
+            bound.fetch(bench.out)
+            wrong = bench.checker.check(bench.out)
+            found = Measurement.failed("wrong", wrong) if wrong else _timed(gpu, call, incumbent_s)
+        except MemoryError as error:
+            found = Measurement.failed("memory", str(error) or "out of memory")
+        except (FormatError, ScheduleError) as error:
+            found = Measurement.failed("refused", str(error))
+        except Exception as error:  # whatever CUDA says; where it spoiled the GPU, nothing works from now on
+            found = Measurement.failed("crash", f"{type(error).__name__}: {error}")
+            send({"measurement": found.to_json(), "compile_s": gpu.compile_s - before_s, **facts})
+            try:
+                gpu.synchronize()
+            except MeasurementError:
+                os._exit(1)  # nothing works here any more
+            continue
+        if found.ok:
+            incumbent_s = min(incumbent_s, found.seconds)
+        send({"measurement": found.to_json(), "compile_s": gpu.compile_s - before_s, **facts})
+
+
+def _timed(gpu: Gpu, call: Callable[[], object], incumbent_s: float) -> Measurement:
+    """Time a kernel that is right."""
+    (first_s,) = gpu.seconds(call, 1)
+    if first_s > GIVE_UP * incumbent_s:
+        return Measurement(first_s, 0.0, (), "censored", f"slower than {GIVE_UP:g} times the best")
+    if first_s > SLOW_S:
+        return Measurement.of([first_s], "too slow to be timed more than once")
+    count = calls_for(first_s)
+    return Measurement.of([sample(gpu, call, count) for _ in range(SAMPLES)])
+
+
+def calls_for(seconds: float) -> int:
+    """Calls of a sample, of a kernel that takes ``seconds``."""
+    return max(1, min(100, int(SAMPLE_S / max(seconds, 1e-7))))
+
+
+def sample(gpu: Gpu, call: Callable[[], object], count: int) -> float:
+    """Seconds of a call, among ``count`` of them."""
+
+    def several() -> None:
+        for _ in range(count):
+            call()
+
+    (seconds,) = gpu.seconds(several, 1)
+    return seconds / count
+
+
+def _rounds(bench: Bench, gpu: Gpu, request: Json, send: Send) -> None:
+    """Time kernels against each other: one sample each a round, in shuffled order."""
+    calls: dict[str, Callable[[], object]] = {}
+    counts: dict[str, int] = {}
+    for at, kernel in enumerate(request["rounds"]):
+        bound = _kernel(bench, gpu, kernel).bind(bench.workload, 1)
+        calls[str(at)] = bound.ready(bench.operands, bench.out)
+        warm = statistics.median(gpu.seconds(calls[str(at)], 3))
+        counts[str(at)] = calls_for(warm)
+    rng, names, start = np.random.default_rng(request["seed"]), list(calls), time.perf_counter()
+    rounds = []
+    for _ in range(int(request["max_rounds"])):
+        row = {}
+        for place in rng.permutation(len(names)).tolist():
+            row[names[place]] = sample(gpu, calls[names[place]], counts[names[place]])
+        rounds.append(row)
+    table = RoundTable(
+        tuple(names), tuple(rounds), (False,) * len(rounds), "warm", time.perf_counter() - start
+    )
+    send({"table": table.to_json()})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,235 @@
+"""MetricsModel: G-Sparse's cost model (section III-D, Algorithm 4): few metrics of a schedule, shapes, a small network.
+
+A log layer, a normalisation, three dense layers; what is learned is normalised performance, the best time of a workload over
+the time, so that the slowest configs do not dominate. Training needs torch, predicting NumPy only.
+
+The metrics read what a space calls its sizes: those of GPUs as the paper has them, and of CPUs what answers to them. Spaces
+that have neither are learned by the places of their values, which are read in any case.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, final
+
+import numpy as np
+
+from tensorwise.data.record import Record, describe
+from tensorwise.device.device import Device
+from tensorwise.errors import InputError
+from tensorwise.model.model import CostModel, Returns
+from tensorwise.model.table import Table
+from tensorwise.space.config import Config, Value
+from tensorwise.space.space import Space
+
+if TYPE_CHECKING:
+    from tensorwise.program.workload import Workload
+
+METRICS: Final = ("mem_eff", "parall", "instr_parall", "reuse", "spill", "blck_size", "staged")
+"""Memory efficiency, parallelism, instruction parallelism, reuse, registers that may spill, block size, what is staged."""
+SHAPES: Final = ("rows", "columns", "entries", "features")
+SECTOR_BYTES: Final = 32
+"""What memory moves at once."""
+FEW_THREADS: Final = 128
+"""Blocks with fewer threads leave room unused: the paper's penalty of block sizes."""
+SMALLEST: Final = 0.01
+"""Added before logarithms are taken: metrics may be 0."""
+WIDTH: Final = 64
+EPOCHS: Final = 300
+BATCH: Final = 256
+LEARNING_RATE: Final = 3e-3
+
+
+def metrics(workload: Mapping[str, Any], config: Mapping[str, Value]) -> list[float]:
+    """Return METRICS of a config on a workload, which is described as in a Record; all are 0 or more."""
+    if "teams" in config:
+        threads, teams, vector = (_number(config[name]) for name in ("threads", "teams", "vector"))
+        registers, unroll = _number(config["registers"]), _number(config.get("unroll"))
+        staged = _number(config["nnz_tile"]) * teams if config["nnz_tile"] else 0
+        block = threads * teams
+    elif "vector_bytes" in config:
+        vector = _number(config["vector_bytes"]) // _item_bytes(workload) or 1
+        threads, teams, block = 1, _number(config.get("chunk") or config.get("parts")), FEW_THREADS
+        registers, unroll, staged = _number(config.get("vectors")), _number(config.get("unroll")), 0
+    else:
+        return [0.0] * len(METRICS)
+    rows, _, entries, features = shapes(workload)
+    together = min(1.0, threads * vector * _item_bytes(workload) / SECTOR_BYTES)
+    useful = entries / (2 * rows * features + rows + 1 + entries)
+    each = registers * vector
+    return [
+        together * useful,
+        rows * features / max(1, each * teams),
+        each * unroll,
+        each,
+        each * unroll * _item_bytes(workload) / 4,
+        min(1.0, block / FEW_THREADS),
+        staged,
+    ]
+
+
+def shapes(workload: Mapping[str, Any]) -> list[float]:
+    """Return SHAPES of a described workload."""
+    shape = [int(extent) for extent in workload["shape"]]
+    stored = math.prod(shape)
+    every = math.prod(int(extent) for extent in workload["sizes"].values())
+    return [shape[0], stored / max(1, shape[0]), int(workload["nnz"]), every / max(1, stored)]
+
+
+def performances(records: Sequence[Record]) -> np.ndarray:
+    """Return the normalised performance of each record, in (0, 1]: the best time of its workload and device over its own."""
+    best: dict[tuple[str, str], float] = defaultdict(lambda: math.inf)
+    for record in records:
+        key = record.workload_id, record.device_id
+        best[key] = min(best[key], record.seconds)
+    found = [best[r.workload_id, r.device_id] / max(r.seconds, 1e-12) for r in records]
+    return np.array(found, np.float64)
+
+
+@final
+class MetricsModel(CostModel):
+    """Predicts scores: minus the normalised performance of a config, so that less is better.
+
+    Args:
+        space: whose configs are read; its table is kept with the model.
+        epochs: of training.
+        seed: of the first weights and the order of samples.
+    """
+
+    kind: ClassVar[str] = "metrics"
+    returns: Returns = "score"
+
+    def __init__(self, space: Space | Table, *, epochs: int = EPOCHS, seed: int = 0) -> None:
+        self.table = Table.of(space)
+        self.epochs, self.seed = epochs, seed
+        self._arrays: dict[str, np.ndarray] = {}
+
+    def misfit(self, space: Space) -> str | None:
+        """Say why the model cannot read configs of ``space``; None if it can."""
+        return None if Table.of(space).id == self.table.id else "it was made for another table of choices"
+
+    def inputs(self, workload: Mapping[str, Any], configs: Sequence[Mapping[str, Value]]) -> np.ndarray:
+        """Return what the network sees: (configs, inputs) float64, metrics, shapes, then places of values and of orders."""
+        known = shapes(workload)
+        encoded = self.table.encode(configs)
+        offsets = np.cumsum([0] + [1 + param.range.size for param in self.table.listed])[:-1]
+        places = np.concatenate([encoded.values - offsets, *encoded.orders], axis=1).astype(np.float64)
+        own = np.array([[*metrics(workload, c), *known] for c in configs], np.float64)
+        return np.concatenate([own.reshape(len(configs), -1), places], axis=1)
+
+    def fit(self, records: Iterable[Record]) -> None:
+        """Learn from the records that ended ok and whose configs the table has.
+
+        Raises:
+            InputError: there is none.
+            MissingExtraError: torch is not installed.
+        """
+        known = [r for r in records if r.ok and self.table.fits(r.config)]
+        if not known:
+            raise InputError("there is no record with status ok and a config of this space to learn from")
+        x, y = self._seen(known), performances(known)
+        mean, spread = x.mean(axis=0), x.std(axis=0)
+        spread[spread < 1e-9] = 1.0
+        self._arrays = {
+            "mean": mean,
+            "spread": spread,
+            **_trained((x - mean) / spread, y, self.epochs, self.seed),
+        }
+
+    def _seen(self, records: Sequence[Record]) -> np.ndarray:
+        """The log layer's outputs for records."""
+        return np.log(SMALLEST + np.concatenate([self.inputs(r.workload, [r.config]) for r in records]))
+
+    def predict(self, workload: "Workload", configs: Sequence[Config], device: Device) -> np.ndarray:
+        """Return minus the predicted performances; see `CostModel`."""
+        self._check_learned()
+        if not configs:
+            return np.zeros(0)
+        return -self._performance(np.log(SMALLEST + self.inputs(describe(workload), configs)))
+
+    def pearson(self, records: Iterable[Record]) -> float:
+        """Return Pearson's correlation of predicted and true performance over records that ended ok; NaN for one value."""
+        self._check_learned()
+        known = [r for r in records if r.ok and self.table.fits(r.config)]
+        if len(known) < 2:
+            return math.nan
+        truth, predicted = performances(known), self._performance(self._seen(known))
+        if not (truth.std() and predicted.std()):
+            return math.nan
+        return float(np.corrcoef(truth, predicted)[0, 1])
+
+    def _check_learned(self) -> None:
+        if not self._arrays:
+            raise InputError("the model has learned nothing yet; call fit with some records first")
+
+    def _performance(self, seen: np.ndarray) -> np.ndarray:
+        a = self._arrays
+        held = (seen - a["mean"]) / a["spread"]
+        for layer in range(2):
+            held = np.maximum(0.0, held @ a[f"weight{layer}"].T + a[f"bias{layer}"])
+        last = held @ a["weight2"].T + a["bias2"]
+        return np.asarray(1 / (1 + np.exp(-np.clip(last[:, 0], -60, 60))))
+
+    def state(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
+        return {"table": self.table.to_json(), "epochs": self.epochs, "seed": self.seed}, dict(self._arrays)
+
+    @classmethod
+    def from_state(cls, values: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> Self:
+        model = cls(
+            Table.from_json(values["table"]), epochs=int(str(values["epochs"])), seed=int(str(values["seed"]))
+        )
+        wide = len(METRICS) + len(SHAPES) + len(model.table.listed)
+        wide += sum(len(param.items) ** 2 + 1 for param in model.table.permutations)
+        expected = {
+            "mean": (wide,), "spread": (wide,), "weight0": (WIDTH, wide), "bias0": (WIDTH,), "weight1": (WIDTH, WIDTH),
+            "bias1": (WIDTH,), "weight2": (1, WIDTH), "bias2": (1,),
+        }  # fmt: skip
+        if arrays and (
+            {n: a.shape for n, a in arrays.items()} != expected or not all(map(_finite, arrays.values()))
+        ):
+            raise InputError(f"expected finite arrays of the shapes {expected}")
+        model._arrays = {name: array.astype(np.float64) for name, array in arrays.items()}
+        return model
+
+
+def _trained(x: np.ndarray, y: np.ndarray, epochs: int, seed: int) -> dict[str, np.ndarray]:
+    """Train the dense layers on normalised inputs; return their weights, float64."""
+    from tensorwise.model.torch_extra import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layers = [
+            torch.nn.Linear(x.shape[1], WIDTH),
+            torch.nn.Linear(WIDTH, WIDTH),
+            torch.nn.Linear(WIDTH, 1),
+        ]
+    relu = torch.nn.ReLU()
+    net = torch.nn.Sequential(layers[0], relu, layers[1], relu, layers[2], torch.nn.Sigmoid())
+    inputs, wanted = torch.tensor(x, dtype=torch.float32), torch.tensor(y, dtype=torch.float32)
+    optimizer = torch.optim.Adam(net.parameters(), lr=LEARNING_RATE)
+    for epoch in range(epochs):
+        for group in optimizer.param_groups:  # to nothing, along half a cosine
+            group["lr"] = LEARNING_RATE * 0.5 * (1 + math.cos(math.pi * epoch / epochs))
+        for rows in torch.randperm(len(inputs), generator=generator).split(BATCH):
+            optimizer.zero_grad()
+            loss = torch.nn.functional.mse_loss(net(inputs[rows])[:, 0], wanted[rows])
+            loss.backward()
+            optimizer.step()
+    return {
+        f"{name}{place}": getattr(layer, name).detach().double().numpy()
+        for place, layer in enumerate(layers)
+        for name in ("weight", "bias")
+    }
+
+
+def _number(value: Value) -> int:
+    return value if isinstance(value, int) and value else 1
+
+
+def _item_bytes(workload: Mapping[str, Any]) -> int:
+    return 8 if "64" in str(workload["dtype"]) else 4
+
+
+def _finite(array: np.ndarray) -> bool:
+    return bool(np.isfinite(array).all())

@@ -1,0 +1,160 @@
+"""Launched kernels: a Program on a GPU, its operands packed there, ready to be called."""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, final
+
+import numpy as np
+
+from tensorwise.codegen import ir
+from tensorwise.codegen.cuda import Launch, print_cuda
+from tensorwise.errors import ScheduleError
+from tensorwise.program.kernel import BoundKernel, Kernel
+from tensorwise.program.lower import lower
+from tensorwise.program.packed import PackedOperands, arranged, packed_parts
+from tensorwise.program.program import PlanKey, Program
+from tensorwise.program.workload import Workload
+from tensorwise.toolchain.gpu import NARROW, SYMBOL, Gpu, Held, source
+
+
+@final
+class LaunchedKernel(Kernel):
+    """A program as a Kernel on a GPU."""
+
+    name = "tensorwise"
+
+    def __init__(self, program: Program, gpu: Gpu) -> None:
+        self.program, self.gpu = program, gpu
+
+    def bind(self, workload: Workload, threads: int = 1) -> "BoundLaunched":
+        """Pack the sparse operands, bring them to the GPU and compile the kernels; ``threads`` means nothing here.
+
+        Raises:
+            FormatError: the format would store far more than the entries.
+            ScheduleError: the schedule does not fit, or no loop of it is dealt to blocks.
+            CompilerError: the text was refused.
+        """
+        return BoundLaunched(self.program, workload, self.gpu)
+
+    def texts(self, workload: Workload) -> list[str]:
+        """Return the CUDA C++ of each part for 32-bit indices: what can be compiled before anything is packed.
+
+        Raises ScheduleError as ``bind`` does.
+        """
+        _check_dealt(self.program)
+        renumbered = frozenset(workload.sparse) if self.program.apart else workload.renumbered
+        plans = [
+            part.plan(workload.elem, sizes=workload.sizes, halves=workload.halves, renumbered=renumbered)
+            for part in self.program.parts
+        ]
+        return [source(cuda_text(PlanKey(plan))[0], "int") for plan in plans]
+
+
+@lru_cache(maxsize=4096)
+def cuda_text(key: PlanKey) -> tuple[str, tuple[Launch, ...], tuple[ir.Buffer, ...], tuple[str, ...]]:
+    """Return CUDA C++ text, launches, buffers and names of sizes of a plan."""
+    kernel = lower(key.plan)
+    return *print_cuda(kernel), kernel.buffers, tuple(size.name for size in kernel.sizes)
+
+
+@final
+class BoundLaunched(BoundKernel):
+    """A program with its operands in the memory of a GPU; a hybrid is a group of launches for each part.
+
+    Attributes:
+        source: the CUDA C++ text of each part.
+    """
+
+    def __init__(self, program: Program, workload: Workload, gpu: Gpu) -> None:
+        _check_dealt(program)
+        self.program, self.workload, self.gpu = program, workload, gpu
+        parts, self.conversion_s = packed_parts(program, workload, gpu.multiprocessors)
+        self._first = parts[0]
+        self._held = {
+            name: gpu.empty(_size(workload, name), workload.dtype_of(name)) for name in workload.dense
+        }
+        self._out = gpu.empty(int(np.prod(workload.output_shape, dtype=np.int64)), workload.output_dtype)
+        self.sources: list[str] = []
+        self._launches = [launch for packed in parts for launch in self._prepared(packed)]
+        self.bytes_held = sum(packed.bytes_held for packed in parts)
+        unreached = self._first.unreached
+        self._unreached: Held | None = None
+        if unreached is not None:
+            empty = np.zeros(workload.output_shape, bool)
+            empty[unreached] = True
+            self._unreached = gpu.upload(np.flatnonzero(empty))
+
+    def _prepared(self, packed: PackedOperands) -> list[Callable[[], None]]:
+        """Compile one part, upload what it reads, and return its launches."""
+        text, launches, buffers, size_names = cuda_text(PlanKey(packed.plan(packed.program, None)))
+        sizes = {name: packed.size(name) for name in size_names}
+        arrays: dict[str, np.ndarray] = {}
+        held: dict[str, Held] = {"out": self._out}
+        for buffer in buffers:
+            array = packed.array(buffer.name) if buffer.name != "out" else None
+            if array is not None:
+                arrays[buffer.name], held[buffer.name] = array, self.gpu.upload(array)
+            elif buffer.name != "out":
+                held[buffer.name] = self._held[buffer.name.removesuffix("_values")]
+        longest = max(
+            *sizes.values(), *(len(array) for array in arrays.values()), len(self._out), *map(len, self._held.values())
+        )  # fmt: skip
+        narrow = longest < NARROW
+        whole = source(text, "int" if narrow else "long long")
+        self.sources.append(whole)
+        names = [launch.name.replace("TW_SYMBOL", SYMBOL) for launch in launches]
+        functions = self.gpu.load(whole, names)
+        integer = np.int32 if narrow else np.int64
+        return [
+            self._call(
+                functions[name],
+                launch.grid(sizes, arrays),
+                (launch.threads, launch.teams),
+                [*(held[b] for b in launch.buffers), *(integer(sizes[s]) for s in launch.sizes)],
+            )
+            for name, launch in zip(names, launches, strict=True)
+        ]
+
+    def _call(
+        self, function: Any, grid: tuple[int, int], block: tuple[int, int], arguments: list[Any]
+    ) -> Callable[[], None]:
+        return lambda: self.gpu.launch(function, grid, block, arguments)
+
+    def ready(self, operands: Sequence[np.ndarray], out: np.ndarray) -> Callable[[], object]:
+        """Return a call that computes from ``operands``, which are brought to the GPU once, into its own memory.
+
+        What it leaves there is fetched by ``fetch``. The call returns before the GPU is done.
+        """
+        for name, operand in zip(self.workload.dense, operands, strict=True):
+            given = arranged(operand, self.workload.column_major(name)).ravel(order="K")
+            self._held[name][:] = self.gpu.upload(given.astype(self.workload.dtype_of(name), copy=False))
+        return self._compute
+
+    def fetch(self, out: np.ndarray) -> None:
+        """Wait for the last call and copy its result into ``out``."""
+        self.gpu.download(self._out, out.reshape(-1))
+
+    def run(self, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
+        """Compute into ``out``; operands and result are copied. See :class:`BoundKernel`."""
+        self.ready(operands, out)()
+        self.fetch(out)
+
+    def _compute(self) -> None:
+        if self._first.program.accumulate:
+            self.gpu.fill(self._out)
+        for launch in self._launches:
+            launch()
+        if self._unreached is not None:  # no entry gives these a value, and 0 is not the reduction's identity
+            self.gpu.fill(self._out, self._unreached)
+
+
+def _check_dealt(program: Program) -> None:
+    if any(part.schedule.dealt is None for part in program.parts):
+        raise ScheduleError(
+            f"{program.schedule_text}: no loop is dealt to the blocks of a GPU, as in bind(i,block,8)"
+        )
+
+
+def _size(workload: Workload, name: str) -> int:
+    """Number of elements of a dense operand."""
+    return int(np.prod(workload.shape(name), dtype=np.int64))

@@ -1,0 +1,351 @@
+"""The space of NVIDIA GPUs: G-Sparse's choices (section III-D) for any einsum with one sparse operand, and our own Params.
+
+Sizes have the paper's names in their sentences: kMTile, kNTile, kNnzTile, kNRegTile, kLaneWidth. What a block may have
+(threads, registers, shared memory) is a budget that each choice leaves less of, so that nothing invalid is ever proposed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, final
+
+from tensorwise.program.einsum import Assignment
+from tensorwise.program.launch import MOST_SHARED_BYTES, MOST_THREADS, VECTORS
+from tensorwise.program.program import Program, program_for
+from tensorwise.program.schedule import WARP
+from tensorwise.program.workload import Workload
+from tensorwise.space.config import Value
+from tensorwise.space.param import Earlier, Narrow, Param, powers
+from tensorwise.space.params import Choice, Flag, PowerOfTwo
+from tensorwise.space.readings import number, operand
+from tensorwise.space.space import Space
+
+VECTOR_BYTES: Final = 16
+"""The longest load of one instruction."""
+WIDEST: Final = 256
+"""Threads of a team, beyond which features are too short to share."""
+REGISTER_TILES: Final = 16
+LONGEST_STAGE: Final = 1024
+SHORTEST_STAGE: Final = 8
+UNROLLED: Final = (1, 2, 4)
+OTHER_REGISTERS: Final = 32
+"""Registers of a thread for addresses and loops, beside accumulators and what they read."""
+
+
+@final
+@dataclass(frozen=True)
+class Gpu:
+    """What programs can have of a GPU; see ``device/machines/*.toml``.
+
+    Attributes:
+        name: as the GPU calls itself, or a part of it.
+        multiprocessors: how many there are.
+        threads: most of a block.
+        registers, shared_bytes: of a block; a register has four bytes.
+        thread_registers: most of a thread.
+        bandwidth: bytes of memory a second.
+        flops: float32 operations a second.
+    """
+
+    name: str
+    multiprocessors: int
+    threads: int
+    registers: int
+    thread_registers: int
+    shared_bytes: int
+    bandwidth: float
+    flops: float
+
+
+ANY: Final = Gpu("any", 80, MOST_THREADS, 65536, 255, MOST_SHARED_BYTES, 9e11, 1.4e13)
+"""What every GPU since 2017 has."""
+
+
+@final
+@dataclass(frozen=True)
+class CudaSpace(Space[Program]):
+    """Choices for one assignment; made by :func:`cuda_space`."""
+
+    assignment: Assignment | None = None
+
+    def program(self, workload: Workload, config: Mapping[str, Value]) -> Program:
+        """Return the program that ``config`` stands for."""
+        nest = _Nest(workload)
+        stored, threads = nest.stored(config), number(config["threads"] or 1)
+        first, *others = stored
+        kinds = ("N", "S") if config["layout"] == "entries" else ("U", "C")
+        levels = " ".join([f"{kinds[0]}({first})", *(f"{kinds[1]}({index})" for index in others)])
+        inside = [index for index in nest.dense if index != nest.tiled]
+        tiled = [nest.tiled] if nest.tiled in nest.dense else []
+        # Reduced loops run inside those of the output, so that results wait in registers.
+        outside = [i for i in (*inside, *tiled) if i in nest.kept]
+        summed = [i for i in (*inside, *tiled) if i not in nest.kept]
+        by_entry = config["layout"] == "entries" or workload.keeps_pattern
+        order = [*stored, *outside, *summed] if by_entry else [first, *outside, *others, *summed]
+        words = [f"reorder({','.join(order)})"]
+        if config["balance"] == "split":
+            words.append(f"parallel({first},merge-path,{config['parts']})")
+        if config["balance"] == "length":
+            words.append(f"visit({first},length)")
+        words.append(f"bind({first},block,{config['teams']})")
+        if config["threads"] is not None:
+            lanes = threads * number(config["vector"] or 1)
+            words.append(f"tile({nest.tiled},{config['registers']}x{lanes})")
+            if threads > 1:
+                words.append(
+                    f"bind({nest.tiled},{'thread' if nest.tiled in nest.kept else 'lane'},{threads})"
+                )
+            if nest.extent and nest.tiled in nest.dense:
+                words.append(f"bound({nest.tiled},{nest.extent})")
+        if config["strips"]:
+            words.append(f"bind({nest.tiled},block)")
+        if config["stage"] not in ("none", None):
+            words.append(f"stage({stored[-1]},{config['nnz_tile']},{config['stage']})")
+        if config["unroll"] not in (1, None):
+            words.append(f"unroll({stored[-1]},{config['unroll']})")
+        format = f"({','.join(operand(workload).indices)}) -> {levels}"
+        return program_for(workload, format, " ".join(words))
+
+
+class _Nest:
+    """What an assignment leaves to choose.
+
+    Attributes:
+        kept, dense: indices of the output, and those that the sparse operand has not got.
+        tiled: the index whose elements are dealt to threads; empty where there is none.
+        extent: of that index.
+    """
+
+    def __init__(self, workload: Workload) -> None:
+        assignment, self.workload = workload.assignment, workload
+        self.kept = assignment.kept
+        self.own = operand(workload).indices
+        self.dense = [index for index in assignment.indices if index not in self.own]
+        last = assignment.output.indices[-1]
+        summed = [index for index in self.dense if index not in self.kept]
+        along = [] if workload.keeps_pattern or self.own[-1] in self.kept else [self.own[-1]]
+        able = [*([last] if last in self.dense else []), *summed[-1:]]
+        # Sums over features are longer than what heads leave of an output, and the other way round.
+        self.tiled = max(able, key=lambda index: workload.sizes[index], default=(*along, "")[0])
+        self.extent = workload.sizes.get(self.tiled, 0)
+
+    def stored(self, config: Earlier) -> tuple[str, ...]:
+        """The operand's indices from the outermost level on: that of the output first, where one team has a row."""
+        if config["layout"] == "entries" or self.workload.keeps_pattern:
+            return self.own
+        first = next((index for index in self.own if index in self.kept), self.own[0])
+        return (first, *(index for index in self.own if index != first))
+
+    @property
+    def along(self) -> bool:
+        """Whether threads share the entries of a row."""
+        return self.tiled in self.own
+
+
+@lru_cache(maxsize=64)
+def cuda_space(assignment: Assignment, sparse: str = "A", gpu: Gpu = ANY) -> CudaSpace:
+    """Return the space of ``assignment`` whose only sparse operand is ``sparse``, within what ``gpu`` has."""
+    return CudaSpace("cuda", tuple(_params(gpu)), (), assignment)
+
+
+def _params(gpu: Gpu) -> list[Param]:
+    """Return the Params in the order in which they are chosen."""
+    return [
+        Choice(
+            "layout", ("rows", "entries"), binds="pack", prefer=lambda e, w: "entries" if w.keeps_pattern else "rows",
+            doc="A row a team (CSR), or an entry a team (COO: edge-parallel); teams then add to outputs atomically",
+            narrow=_layouts,
+        ),
+        Choice(
+            "balance", ("none", "length", "split"), binds="compile", prefer="none",
+            doc="Rows as they come; the longest first (bind_buffer: blocks start in the order of rows); or rows and "
+            "entries in equal parts that cut long rows (merge path)",
+            narrow=_balances,
+        ),
+        PowerOfTwo(
+            "parts", 16, 1024, binds="call", prefer=128,
+            doc="Parts a multiprocessor: fewer than teams leave it idle, many cut rows that need no cut",
+            narrow=lambda e, w: powers(16, 1024) if e["balance"] == "split" else None,
+        ),
+        PowerOfTwo(
+            "threads", 1, WIDEST, binds="compile", prefer=_default_threads,
+            doc="Threads of a team: kNTile, neighbouring elements of the output, or kLaneWidth, those that combine "
+            "sums by shuffles, at most a warp",
+            narrow=_threads,
+        ),
+        Choice(
+            "vector", VECTORS, binds="compile", prefer=1,
+            doc="Neighbours that a thread loads at once, up to 16 bytes; the extent has to be a multiple",
+            narrow=_vectors,
+        ),
+        PowerOfTwo(
+            "registers", 1, REGISTER_TILES, binds="compile", prefer=_default_registers,
+            doc="kNRegTile: elements of a thread, as far apart as a team is wide, which reuse an index that was read",
+            narrow=_registers(gpu),
+        ),
+        Choice(
+            "unroll", UNROLLED, binds="compile", prefer=1,
+            doc="Entries of a row that are under way at once, with accumulators of their own",
+            narrow=_unrolls(gpu),
+        ),
+        PowerOfTwo(
+            "teams", 1, MOST_THREADS, binds="compile", prefer=_default_teams,
+            doc="kMTile, rows of a block, or entries of a block; a block has a warp of threads at least, and registers "
+            "for all of them",
+            narrow=_teams(gpu),
+        ),
+        Flag(
+            "strips", binds="compile", prefer=False,
+            doc="Deal strips of long rows of the output to blocks, instead of one after the other to a team",
+            narrow=lambda e, w: (False, True) if _several_strips(e, w) else None,
+        ),
+        Choice(
+            "stage", ("none", "indices", "values", "both"), binds="compile", prefer="none",
+            doc="What of a row's entries a team fetches together into shared memory",
+            narrow=_stages(gpu),
+        ),
+        PowerOfTwo(
+            "nnz_tile", SHORTEST_STAGE, LONGEST_STAGE, binds="compile", prefer=32,
+            doc="kNnzTile: entries fetched at a time; a block's shared memory holds as many for each of its teams",
+            narrow=_nnz_tiles(gpu),
+        ),
+    ]  # fmt: skip
+
+
+# -- domains, in the order of the table ----------------------------------------------------------------
+
+
+def _layouts(earlier: Earlier, w: Workload) -> tuple[Value, ...]:
+    """What teams share has to be one value that can be added to."""
+    return ("rows", "entries") if w.keeps_pattern or w.assignment.monoid.single else ("rows",)
+
+
+def _balances(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
+    if earlier["layout"] == "entries":
+        return None
+    cut = len(operand(w).indices) > 1 and w.assignment.monoid.single
+    return ("none", "length", "split") if cut else ("none", "length")
+
+
+def _threads(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
+    nest = _Nest(w)
+    if not nest.tiled or (nest.along and earlier["layout"] == "entries"):
+        return None
+    widest = WIDEST if nest.tiled in nest.kept else WARP
+    return powers(1, min(widest, _power_above(nest.extent)))
+
+
+def _vectors(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
+    """Vectors of an argmax would have to be compared lane by lane, and those along a row do not start at multiples."""
+    nest = _Nest(w)
+    if earlier["threads"] is None:
+        return None
+    if nest.along or not w.assignment.monoid.single or w.assignment.chosen:
+        return (1,)
+    most = min(VECTOR_BYTES // w.dtype.itemsize, max(1, nest.extent // number(earlier["threads"])))
+    return tuple(v for v in VECTORS if v == 1 or (v <= most and nest.extent % v == 0))
+
+
+def _registers(gpu: Gpu) -> Narrow:
+    def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
+        if earlier["threads"] is None:
+            return None
+        width = number(earlier["threads"]) * number(earlier["vector"])
+        strips = 4 if _Nest(w).along else _power_above(-(-_Nest(w).extent // width))
+        words = _words(earlier, w, 1)
+        return powers(
+            1, min(REGISTER_TILES, strips, max(1, (gpu.thread_registers - OTHER_REGISTERS) // words))
+        )
+
+    return narrow
+
+
+def _unrolls(gpu: Gpu) -> Narrow:
+    def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
+        nest = _Nest(w)
+        if earlier["layout"] == "entries" or w.keeps_pattern or nest.along:
+            return None
+        words = _words(earlier, w, number(earlier["registers"] or 1))
+        most = (gpu.thread_registers - OTHER_REGISTERS) // words
+        return tuple(factor for factor in UNROLLED if factor == 1 or factor + 1 <= most)
+
+    return narrow
+
+
+def _teams(gpu: Gpu) -> Narrow:
+    def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...]:
+        threads = number(earlier["threads"] or 1)
+        words = _words(earlier, w, number(earlier["registers"] or 1))
+        used = OTHER_REGISTERS + words * (number(earlier["unroll"] or 1) + 1)
+        most = min(gpu.threads, gpu.registers // used)
+        return powers(max(1, WARP // threads), max(1, WARP // threads, most // threads))
+
+    return narrow
+
+
+def _stages(gpu: Gpu) -> Narrow:
+    def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
+        nest = _Nest(w)
+        if (
+            earlier["layout"] == "entries"
+            or (earlier["threads"] or 1) == 1
+            or nest.along
+            or len(nest.own) < 2
+        ):
+            return None
+        valued = operand(w).tensor in w.valued
+        kinds = ("none", "indices", "values", "both") if valued else ("none", "indices")
+        return tuple(k for k in kinds if k == "none" or _longest_stage(gpu, earlier, w, k) >= SHORTEST_STAGE)
+
+    return narrow
+
+
+def _nnz_tiles(gpu: Gpu) -> Narrow:
+    def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
+        if earlier["stage"] in ("none", None):
+            return None
+        longest = _longest_stage(gpu, earlier, w, str(earlier["stage"]))
+        return powers(SHORTEST_STAGE, min(LONGEST_STAGE, longest))
+
+    return narrow
+
+
+def _longest_stage(gpu: Gpu, earlier: Earlier, w: Workload, kind: str) -> int:
+    """Entries that each team of a block can stage; one is left free, so that teams find theirs in different banks."""
+    sizes = {"indices": 4, "values": w.dtype.itemsize, "both": 4 + w.dtype.itemsize}
+    shared = min(gpu.shared_bytes, MOST_SHARED_BYTES)
+    return shared // (sizes[kind] * number(earlier["teams"])) - 1
+
+
+def _words(earlier: Earlier, w: Workload, registers: int) -> int:
+    """Registers that the accumulators of a thread take."""
+    components = len(w.assignment.monoid.components)
+    return components * registers * number(earlier["vector"] or 1) * w.dtype.itemsize // 4
+
+
+def _several_strips(earlier: Earlier, w: Workload) -> bool:
+    nest = _Nest(w)
+    if earlier["threads"] is None or nest.tiled not in nest.kept:
+        return False
+    return nest.extent > number(earlier["threads"]) * number(earlier["vector"]) * number(earlier["registers"])
+
+
+# -- defaults ------------------------------------------------------------------------------------------
+
+
+def _default_threads(earlier: Earlier, w: Workload) -> Value:
+    return min(WARP, _power_above(_Nest(w).extent))
+
+
+def _default_registers(earlier: Earlier, w: Workload) -> Value:
+    width = number(earlier["threads"] or 1) * number(earlier["vector"] or 1)
+    return min(4, _power_above(-(-_Nest(w).extent // width)))
+
+
+def _default_teams(earlier: Earlier, w: Workload) -> Value:
+    return max(1, 128 // number(earlier["threads"] or 1))
+
+
+def _power_above(extent: int) -> int:
+    """The smallest power of two that is not below ``extent``, at least 1."""
+    return 1 << max(0, extent - 1).bit_length()

@@ -1,0 +1,235 @@
+"""What running CUDA C++ takes: compile a text, keep arrays in a GPU's memory, launch. CuPy does it on real GPUs.
+
+CuPy is looked for when a GPU is, not before: the extra ``cuda`` brings it. Texts are compiled by NVRTC, once a machine.
+"""
+
+import abc
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, TypeAlias, final
+
+import numpy as np
+
+from tensorwise.errors import CompilerError, MeasurementError, MissingExtraError
+from tensorwise.ids import content_id
+from tensorwise.toolchain.places import cache_dir
+from tensorwise.toolchain.threads import available_threads
+from tensorwise.writing import replacing
+
+PRELUDE: Final = (Path(__file__).parent / "prelude.cuh").read_text()
+SYMBOL: Final = "tw_kernel"
+"""What TW_SYMBOL becomes: a module holds the launches of one text."""
+NARROW: Final = 2**30
+"""Below so many elements and iterations indices are ints, whose products cost a GPU a quarter of the time."""
+
+Held: TypeAlias = Any
+"""An array in the memory of a GPU."""
+Function: TypeAlias = Any
+"""A kernel that can be launched."""
+
+
+class Gpu(abc.ABC):
+    """A GPU, as far as launched programs need one.
+
+    Attributes:
+        name: of the model, as it calls itself.
+        multiprocessors: how many it has.
+        compile_s: seconds spent compiling so far.
+    """
+
+    name: str
+    multiprocessors: int
+    compile_s: float = 0.0
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What times depend on, for records."""
+        return {"name": self.name, "multiprocessors": self.multiprocessors, "runtime": "", "driver": ""}
+
+    @abc.abstractmethod
+    def load(self, text: str, names: Sequence[str]) -> Mapping[str, Function]:
+        """Return kernels of a CUDA C++ text by name, compiled unless they were before.
+
+        Raises CompilerError when the text is refused.
+        """
+
+    def prepare(self, texts: Sequence[str]) -> None:  # noqa: B027 - nothing unless a leaf says so
+        """Compile texts side by side, ahead of ``load``; those that are refused are refused there."""
+
+    @abc.abstractmethod
+    def upload(self, array: np.ndarray) -> Held:
+        """Return a copy of an array in the GPU's memory."""
+
+    @abc.abstractmethod
+    def empty(self, length: int, dtype: np.dtype) -> Held:
+        """Return space for ``length`` elements, whatever it holds."""
+
+    @abc.abstractmethod
+    def download(self, held: Held, out: np.ndarray) -> None:
+        """Wait for all launches and copy what is held into ``out``, one-dimensional."""
+
+    @abc.abstractmethod
+    def launch(
+        self, function: Function, grid: tuple[int, int], block: tuple[int, int], arguments: Sequence[Any]
+    ) -> None:
+        """Launch a kernel on arrays that are held and NumPy scalars; returns before it ends."""
+
+    @abc.abstractmethod
+    def fill(self, held: Held, places: Held | None = None) -> None:
+        """Zero what is held, all of it or the elements at ``places``."""
+
+    @abc.abstractmethod
+    def synchronize(self) -> None:
+        """Wait for all launches.
+
+        Raises MeasurementError where one of them failed, which leaves the GPU unusable for this process.
+        """
+
+    @abc.abstractmethod
+    def seconds(self, call: Callable[[], object], repeats: int) -> list[float]:
+        """Return the seconds of each of ``repeats`` calls, as events on the GPU saw them."""
+
+
+def source(text: str, integer: str) -> str:
+    """Return a whole CUDA C++ file: the prelude and a printed text, whose indices are of type ``integer``."""
+    return f"#define TW_INT {integer}\n{PRELUDE}\n{text.replace('TW_SYMBOL', SYMBOL)}"
+
+
+@cache
+def find_gpu(number: int = 0) -> Gpu:
+    """Return a GPU of this machine.
+
+    Raises:
+        MissingExtraError: CuPy is not installed.
+        MeasurementError: there is no GPU, or its driver does not answer; the message says what CUDA said.
+    """
+    try:
+        import cupy
+    except ImportError:
+        raise MissingExtraError("CuPy", "cuda", "running on a GPU") from None
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise MeasurementError(
+            f"no GPU can be used here: CUDA says {error}; it takes an NVIDIA GPU and its driver"
+        ) from None
+    if number >= count:
+        raise MeasurementError(f"GPU {number} was asked for, but there are {count}")
+    return _CupyGpu(cupy, number)
+
+
+@final
+class _CupyGpu(Gpu):
+    """A GPU through CuPy, which brings NVRTC."""
+
+    def __init__(self, cupy: Any, number: int) -> None:
+        self._cupy = cupy
+        self._device = cupy.cuda.Device(number)
+        self._device.use()
+        facts = cupy.cuda.runtime.getDeviceProperties(number)
+        name = facts["name"]
+        self.name = name.decode() if isinstance(name, bytes) else str(name)
+        self.multiprocessors = int(facts["multiProcessorCount"])
+        self.arch = f"sm_{self._device.compute_capability}"
+        self._modules: dict[str, Any] = {}
+
+    @property
+    def facts(self) -> dict[str, object]:
+        runtime = self._cupy.cuda.runtime
+        versions = {"runtime": str(runtime.runtimeGetVersion()), "driver": str(runtime.driverGetVersion())}
+        return {**super().facts, "arch": self.arch, "cupy": self._cupy.__version__, **versions}
+
+    def load(self, text: str, names: Sequence[str]) -> Mapping[str, Function]:
+        if text not in self._modules:
+            start = time.perf_counter()
+            path = compiled(text, self.arch)
+            self._modules[text] = self._cupy.RawModule(path=str(path))
+            self.compile_s += time.perf_counter() - start
+        return {name: self._modules[text].get_function(name) for name in names}
+
+    def prepare(self, texts: Sequence[str]) -> None:
+        start = time.perf_counter()
+
+        def one(text: str) -> None:
+            with contextlib.suppress(CompilerError):
+                compiled(text, self.arch)
+
+        with ThreadPoolExecutor(available_threads(), "tensorwise-nvrtc") as pool:
+            list(pool.map(one, dict.fromkeys(texts)))
+        self.compile_s += time.perf_counter() - start
+
+    def upload(self, array: np.ndarray) -> Held:
+        return self._cupy.asarray(np.ascontiguousarray(array).reshape(-1))
+
+    def empty(self, length: int, dtype: np.dtype) -> Held:
+        return self._cupy.empty(length, dtype)
+
+    def download(self, held: Held, out: np.ndarray) -> None:
+        self.synchronize()
+        out[:] = held.get()
+
+    def launch(
+        self, function: Function, grid: tuple[int, int], block: tuple[int, int], arguments: Sequence[Any]
+    ) -> None:
+        function(grid, block, tuple(arguments))
+
+    def fill(self, held: Held, places: Held | None = None) -> None:
+        if places is None:
+            held.fill(0)
+        else:
+            held[places] = 0
+
+    def synchronize(self) -> None:
+        try:
+            self._cupy.cuda.get_current_stream().synchronize()
+        except self._cupy.cuda.runtime.CUDARuntimeError as error:
+            raise MeasurementError(f"a launch failed: CUDA says {error}") from error
+
+    def seconds(self, call: Callable[[], object], repeats: int) -> list[float]:
+        events = [self._cupy.cuda.Event() for _ in range(repeats + 1)]
+        self.synchronize()
+        events[0].record()
+        for event in events[1:]:
+            call()
+            event.record()
+        self.synchronize()
+        pairs = pairwise(events)
+        return [1e-3 * self._cupy.cuda.get_elapsed_time(first, second) for first, second in pairs]
+
+
+def compiled(text: str, arch: str) -> Path:
+    """Return the file of a text's machine code for GPUs such as ``sm_90``; NVRTC makes it unless it is there.
+
+    No GPU is needed.
+
+    Raises:
+        MissingExtraError: CuPy, which brings NVRTC, is not installed.
+        CompilerError: NVRTC refused the text; the message has the first lines of what it said.
+    """
+    try:
+        from cupy.cuda import nvrtc
+    except ImportError:
+        raise MissingExtraError("CuPy", "cuda", "compiling for a GPU") from None
+    options = (f"-arch={arch}", "-std=c++14")
+    key = content_id([text, *options, repr(nvrtc.getVersion())])
+    path = cache_dir() / "cuda" / f"{key}.cubin"
+    if path.is_file():
+        return path
+    program = nvrtc.createProgram(text, f"tw_{key}.cu", (), ())
+    try:
+        nvrtc.compileProgram(program, options)
+        code = nvrtc.getCUBIN(program)
+    except nvrtc.NVRTCError as error:
+        said = nvrtc.getProgramLog(program).strip().splitlines()[:20]
+        raise CompilerError("\n".join([f"NVRTC refused a kernel: {error}", *said])) from error
+    finally:
+        nvrtc.destroyProgram(program)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with replacing(path) as file:
+        file.write(code)
+    return path

@@ -1,0 +1,138 @@
+"""The GPU as a device, its worker and tuning for it, with a CuPy that runs kernels on the CPU (``tests/simt/fake``)."""
+
+import importlib.util
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from tensorwise.device.cuda import CudaDevice
+from tensorwise.errors import CompilerError, MeasurementError, MissingExtraError
+from tensorwise.front.cli import app
+from tensorwise.program.program import program_for
+from tensorwise.program.workload import workload
+from tensorwise.tensor.entries import entries_from
+from tensorwise.toolchain.gpu import compiled, find_gpu
+from tensorwise.tuning_gpu import tune_gpu
+from tests.simt.gpu import COMPILER
+
+FAKE = Path(__file__).parents[1] / "simt" / "fake"
+RNG = np.random.default_rng(4)
+MATRIX = entries_from(((RNG.random((9, 7)) < 0.4) * RNG.standard_normal((9, 7))).astype("f4"))
+SPMM = workload("spmm", MATRIX, n=6)
+GOOD = "reorder(i,j,k) bind(i,block,8) tile(j,1x4) bind(j,thread,4)"
+CSR = "(i,k) -> U(i) C(k)"
+runner = CliRunner()
+
+
+def _forget() -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("cupy", "cupyx")]:
+        del sys.modules[name]
+    find_gpu.cache_clear()
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """A CuPy without GPUs, for this process and its workers."""
+    if COMPILER is None:
+        pytest.skip("no C++ compiler")
+    _forget()
+    monkeypatch.syspath_prepend(str(FAKE))
+    monkeypatch.setenv("TENSORWISE_CACHE_DIR", str(tmp_path))
+    yield
+    _forget()
+
+
+def test_measurements_are_verified(fake: None) -> None:
+    refused = program_for(SPMM, CSR, "reorder(i,k,j) parallel(i)")
+    with CudaDevice() as device:
+        assert device.gpu.name == "H100"
+        first, library, third = device.measure_kernels(
+            SPMM, [program_for(SPMM, CSR, GOOD), "cusparse", refused]
+        )
+        assert (first.status, library.status, third.status) == ("ok", "ok", "refused")
+        assert "bind(i,block,8)" in third.note
+        assert first.conversion_s > 0
+        assert device.compile_s > 0
+        assert device.provenance["host"] == "NVIDIA H100 (imagined)"
+
+
+def test_a_spoiled_gpu_is_left_with_its_process(fake: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_SPOILS", "1")
+    wide = program_for(SPMM, CSR, "reorder(i,j,k) bind(i,block,2) tile(j,1x64) bind(j,thread,64) stage(k,4)")
+    good = program_for(SPMM, CSR, GOOD)
+    with CudaDevice() as device:
+        before, crashed, after = device.measure_kernels(SPMM, [good, wide, good])
+    assert (before.status, crashed.status, after.status) == ("ok", "crash", "ok")
+
+
+def test_rounds_time_kernels_against_each_other(fake: None) -> None:
+    with CudaDevice() as device:
+        table = device.rounds(
+            SPMM, {"mine": program_for(SPMM, CSR, GOOD), "cusparse": "cusparse"}, max_rounds=4
+        )
+    assert table is not None
+    assert table.names == ("mine", "cusparse")
+    assert len(table.seconds) == 4
+
+
+def test_tuning_finds_a_program_that_is_right(fake: None) -> None:
+    result = tune_gpu(SPMM, trials=5, store=False)
+    assert result.program is not None
+    assert result.program.schedule.dealt is not None
+    assert len(result.trials) == 5
+    assert result.ratio > 0
+    assert "cuSPARSE takes" in result.text()
+    json.dumps(result.to_json())
+
+
+def test_the_command_line_tunes_for_a_gpu(fake: None, tmp_path: Path) -> None:
+    path = tmp_path / "a.mtx"
+    path.write_text("%%MatrixMarket matrix coordinate real general\n3 3 2\n1 1 1.5\n3 2 2.5\n")
+    asked = [
+        "tune",
+        str(path),
+        "--op",
+        "spmm",
+        "--n",
+        "4",
+        "--device",
+        "cuda",
+        "--trials",
+        "2",
+        "--no-store",
+        "--json",
+    ]
+    answer = runner.invoke(app, asked)
+    assert answer.exit_code == 0, answer.output
+    assert json.loads(answer.stdout.splitlines()[-1])["device"] == "cuda"
+
+
+def test_what_is_missing_is_said(fake: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_GPUS", "0")
+    with pytest.raises(MeasurementError, match="no CUDA-capable device"):
+        CudaDevice()
+    with pytest.raises(MeasurementError, match="no CUDA-capable device"):
+        find_gpu()
+    with pytest.raises(CompilerError, match="NVRTC refused"):
+        compiled("nonsense", "sm_90")
+
+
+def test_without_cupy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *a: None if name == "cupy" else find(name, *a)
+    )
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    find_gpu.cache_clear()
+    path = tmp_path / "a.mtx"
+    path.write_text("%%MatrixMarket matrix coordinate real general\n3 3 2\n1 1 1.5\n3 2 2.5\n")
+    answer = runner.invoke(app, ["tune", str(path), "--op", "spmm", "--device", "cuda"])
+    assert answer.exit_code == 1
+    assert "pip install 'tensorwise[cuda]'" in answer.output
+    with pytest.raises(MissingExtraError, match=r"tensorwise\[cuda\]"):
+        find_gpu()

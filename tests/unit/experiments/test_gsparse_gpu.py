@@ -1,0 +1,71 @@
+"""The experiment on a GPU: all stages on tiny graphs, with a CuPy that runs kernels on the CPU, and what it concludes."""
+
+import json
+import runpy
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.device.test_cuda import fake  # noqa: F401 - a fixture
+
+pytest.importorskip("torch")
+
+EXPERIMENT = Path(__file__).parents[3] / "experiments" / "gsparse-gpu"
+TINY = """
+[settings]
+seed = 0
+correctness = 1
+records = 3
+trials = 2
+rounds = 2
+largest = 1000
+small = 100
+held_out = 0.5
+[features]
+checked = [5]
+measured = [4]
+[operations]
+"u_mul_e sum" = "C[i,j] += A[i,k] * B[k,j]"
+[drawn]
+one = [8, 2, 0.5]
+two = [9, 2, 0.0]
+"""
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["run.py", *arguments])
+    runpy.run_path(str(EXPERIMENT / "run.py"), run_name="__main__")
+
+
+@pytest.mark.usefixtures("fake", "one_torch_thread")
+def test_all_stages_leave_records_a_model_and_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values, out = tmp_path / "values.toml", tmp_path / "out" / "results.json"
+    values.write_text(TINY)
+    monkeypatch.syspath_prepend(str(EXPERIMENT))
+    run(monkeypatch, "--values", str(values), "--out", str(out), "--minutes", "5")
+    runs = json.loads(out.read_text())["runs"]
+    stages = {stage: [run for key, run in runs.items() if key.startswith(stage)] for stage in
+              ("correctness", "records", "training", "tuning", "comparison")}  # fmt: skip
+    assert not [run["error"] for run in runs.values() if "error" in run]
+    assert {stage: len(found) for stage, found in stages.items()} == {
+        "correctness": 2, "records": 2, "training": 1, "tuning": 1, "comparison": 1,
+    }  # fmt: skip
+    assert all(not found["failures"] for found in stages["correctness"])
+    assert stages["training"][0]["records"] > 0
+    assert {"tensorwise", "default", "cusparse (CuPy)"} <= stages["comparison"][0]["rounds"].keys()
+    page = out.with_suffix(".html").read_text()
+    assert "0 of them failed" in page
+    assert "cusparse (CuPy)" in page
+    shutil.rmtree(tmp_path / "out" / "model-u_mul_e-sum")
+    run(monkeypatch, "--values", str(values), "--out", str(out))  # nothing is left: no model is needed
+    assert json.loads(out.read_text())["runs"] == runs
+
+
+def test_ratios_are_those_of_the_same_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXPERIMENT))
+    from gsparse.page import speedups
+
+    runs = {"comparison|g|op|16": {"rounds": {"tensorwise": [1.0, 2.0, 4.0], "PyG": [3.0, 4.0, 8.0]}}}
+    assert speedups(runs) == {"op": {16: {"PyG": [2.0]}}}

@@ -1,0 +1,76 @@
+"""G-Sparse's cost model: what its metrics say, and that it learns both spaces."""
+
+import numpy as np
+import pytest
+
+from tensorwise.data.record import Record, describe
+from tensorwise.device.null import NullDevice
+from tensorwise.model.analytic import METRICS, MetricsModel, metrics, performances, shapes
+from tensorwise.program.workload import Workload, workload
+from tensorwise.space.config import Config
+from tensorwise.space.cpu import cpu_space
+from tensorwise.space.cuda import cuda_space
+from tensorwise.space.space import Space
+from tensorwise.tensor.entries import entries_from
+
+RNG = np.random.default_rng(6)
+
+
+def spmm(rows: int, n: int) -> Workload:
+    matrix = (RNG.random((rows, rows)) < 0.1) * RNG.standard_normal((rows, rows))
+    return workload("spmm", entries_from(matrix.astype("f4")), n=n)
+
+
+def cost(work: Workload, config: Config) -> float:
+    """Seconds that follow the sizes, as real ones do: best at certain powers of two, longer for more work."""
+    sizes = [
+        np.log2(v) for name, v in config.items() if isinstance(v, int) and not isinstance(v, bool) and v > 0
+    ]
+    return work.terms * 1e-9 * (1 + sum((s - 3) ** 2 for s in sizes))
+
+
+def records(space: Space, works: list[Workload], count: int) -> list[Record]:
+    device = NullDevice(cost)
+    found = []
+    for work in works:
+        configs = [space.sample(work, RNG) for _ in range(count)]
+        measured = device.measure(work, configs)
+        found += [
+            Record.of(m, work, device, space.name, c, {}) for m, c in zip(measured, configs, strict=True)
+        ]
+    return found
+
+
+def test_metrics_follow_algorithm_4() -> None:
+    work = spmm(40, 64)
+    space, described = cuda_space(work.assignment), describe(work)
+    few = space.complete({"layout": "rows", "threads": 4, "vector": 1, "registers": 1, "teams": 8}, work)
+    many = space.complete({"layout": "rows", "threads": 32, "vector": 2, "registers": 1, "teams": 8}, work)
+    a, b = (dict(zip(METRICS, metrics(described, config), strict=True)) for config in (few, many))
+    assert b["mem_eff"] == pytest.approx(2 * a["mem_eff"])  # 16 of 32 bytes that memory moves at once
+    assert a["blck_size"] == 32 / 128
+    assert b["blck_size"] == 1
+    assert (b["reuse"], b["instr_parall"]) == (2, 2)
+    assert a["parall"] == 2 * b["parall"]
+    assert shapes(described) == [40, 40, work.entries.nnz, 64]
+
+
+def test_performance_is_relative_to_the_best_of_a_workload() -> None:
+    work = spmm(20, 8)
+    some = records(cuda_space(work.assignment), [work], 6)
+    found = performances(some)
+    assert found.max() == 1
+    assert found.min() == pytest.approx(min(r.seconds for r in some) / max(r.seconds for r in some))
+
+
+@pytest.mark.usefixtures("one_torch_thread")
+@pytest.mark.parametrize("make", [cuda_space, cpu_space])
+def test_it_learns_what_is_fast_in_both_spaces(make) -> None:  # type: ignore[no-untyped-def]
+    pytest.importorskip("torch")
+    works = [spmm(30, 32), spmm(50, 64), spmm(40, 128)]
+    space = make(works[0].assignment)
+    model = MetricsModel(space, epochs=60)
+    model.fit(records(space, works[:2], 150))
+    assert model.pearson(records(space, works[2:], 100)) > 0.5
+    assert model.misfit(space) is None
+    assert "another table" in (model.misfit(cpu_space(workload("spmv", works[0].entries).assignment)) or "")

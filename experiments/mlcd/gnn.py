@@ -10,21 +10,19 @@ import argparse
 import json
 import sys
 import tomllib
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from selections.networks import ONE_THREAD, Measured, drawn, kernels_of_networks, measure, planned
+from selections.measuring import Progress
+from selections.networks import drawn, kernels_of_networks, measure
 from selections.page import page
-from selections.progress import Progress
+from selections.placing import Measured, judged
 
-from benchmarks.corpus import geometric_mean, machine
+from benchmarks.corpus import machine
 from tensorwise.data.parquet import read_records, write_records
 from tensorwise.data.store import Store
 from tensorwise.model.choosing import TreeModel
-from tensorwise.plan.graph import Link, Network
 
 HERE = Path(__file__).parent
 
@@ -60,54 +58,14 @@ def main() -> None:
     }
     if not known:
         raise SystemExit("no network has all of its kernels measured yet; run it again")
-    cpu, gpu = measured.versions(gpu=False), measured.versions(gpu=True)
-    links = tuple(Link(a, b, **values["link"]) for a, b in (("cpu", "gpu"), ("gpu", "cpu")))
-    threads = {
-        "all threads": [name for name in cpu if name not in ONE_THREAD],
-        "one thread": list(ONE_THREAD),
-    }
-    pairs = tuple(Link(a, b) for a, b in (("all threads", "one thread"), ("one thread", "all threads")))
-    found = {
-        "threads": {
-            name: planned(some, measured, threads, Network(tuple(threads), pairs))
-            for name, some in known.items()
-        },
-        "gpu": {
-            name: planned(some, measured, {"cpu": cpu, "gpu": gpu}, Network(("cpu", "gpu"), links))
-            for name, some in known.items()
-        },
-    }
     report = {
-        "gnn": {setting: judged(some) for setting, some in found.items()},
-        "measured gpu": measured.has_gpu, "networks": len(known), "of": len(networks), "machine": machine(),
+        "gnn": judged(known, measured, values["link"]), "measured gpu": measured.has_gpu, "networks": len(known),
+        "of": len(networks), "machine": machine(),
     }  # fmt: skip
     path.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     target = options.out / "results.html"
     target.write_text(page(options.out, expected), encoding="utf-8")
     print(f"wrote {target}")
-
-
-def judged(found: dict[str, Any]) -> dict[str, Any]:
-    """Return the measures of all networks, by their kind."""
-    kinds: dict[str, list[dict[str, Any]]] = {}
-    for name, one in found.items():
-        kinds.setdefault(name.split()[0], []).append(one)
-    return {kind: summary(some) for kind, some in kinds.items()}
-
-
-def summary(some: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the measures of some networks."""
-    moves = Counter(one["moves"][0].split()[-1] for one in some if one["moves"])
-    return {
-        "networks": len(some),
-        "pois": sum(one["ideal_s"] for one in some) / sum(one["planned_s"] for one in some),
-        "least": min(one["ideal_s"] / one["planned_s"] for one in some),
-        "speedup": {
-            device: geometric_mean(one["alone_s"][device] / one["planned_s"] for one in some)
-            for device in some[0]["alone_s"]
-        },
-        "first moves": dict(sorted(moves.items())),
-    }
 
 
 if __name__ == "__main__":

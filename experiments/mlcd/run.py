@@ -10,19 +10,16 @@ import json
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from selections.judging import judged
+from selections.measuring import measure
 from selections.page import page
-from selections.progress import Progress
-from selections.table import BENCHMARKS, described_s, selection
+from selections.table import BENCHMARKS
 
 from benchmarks.corpus import machine
-from tensorwise.data.parquet import read_records, write_records
-from tensorwise.data.store import Store
-from tensorwise.device.versions import VersionsDevice
+from tensorwise.data.parquet import read_records
 from tensorwise.model.cases import Cases
 from tensorwise.model.choosing import TreeModel
 
@@ -51,7 +48,11 @@ def main() -> None:
         held = path.with_suffix(".json")
         took_s = json.loads(held.read_text())["described_s"] if options.judge and held.exists() else None
         if not options.judge:
-            took_s = measure(name, path, values, options)
+            took_s = measure(
+                name, path, values["full" if options.full else "scaled"], values["settings"],
+                samples=options.samples or values["samples"][name], budget_s=60 * options.minutes,
+                libraries=options.libraries,
+            )  # fmt: skip
         cases = Cases.of(read_records(path.with_suffix(".parquet")))
         model = TreeModel()
         model.fit_cases(cases)
@@ -63,23 +64,6 @@ def main() -> None:
     target = options.out / "results.html"
     target.write_text(page(options.out, expected), encoding="utf-8")
     print(f"wrote {target}")
-
-
-def measure(name: str, path: Path, values: dict[str, Any], options: argparse.Namespace) -> float:
-    """Measure inputs until a limit is met, export all that is known, and return what describing an input takes."""
-    settings = values["settings"]
-    ranges = values["full" if options.full else "scaled"]
-    function = selection(name, ranges, options.libraries)
-    device = VersionsDevice(
-        function.space, function.agree, budget_s=settings["budget_s"], seed=settings["seed"]
-    )
-    with Store(path.with_suffix(".sqlite")) as store, Progress(name) as progress:
-        function.train(
-            samples=options.samples or values["samples"][name], budget_s=60 * options.minutes, store=store,
-            seed=settings["seed"], progress=progress, device=device,
-        )  # fmt: skip
-        write_records(path.with_suffix(".parquet"), store.query(device_id=device.id))
-    return described_s(function)
 
 
 if __name__ == "__main__":

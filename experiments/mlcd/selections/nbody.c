@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { LANES = 8, TILE = 1024, LEAF = 16 };
-static const float ANGLE = 0.75f; /* a node is taken as one body where its radius is below this share of its distance */
+static const float ANGLE = 0.9f; /* a node is taken as one body where its radius is below this share of its distance */
 
 typedef struct {
     float *x[3], *v[3], *m, *a[3]; /* masses times the gravitational constant */

@@ -36,7 +36,7 @@ LANES: Final = 8
 MOST_NAIVE: Final = 512
 """Bodies that the naive version is tried on: it takes eight times as long as the other one of one thread."""
 CLOSE: Final = 0.02
-"""What accelerations may differ by, a share of their root mean square: Barnes-Hut's are off by a third of it."""
+"""What accelerations may differ by, a share of their root mean square: Barnes-Hut's are off by half of it."""
 
 
 def lay_out(state: np.ndarray, numbers: Mapping[str, float]) -> LaidOut:

@@ -1,7 +1,7 @@
-"""GCN and GraphSAGE as kernels that are all products, and where a planner puts them (MLCD, section V-E)."""
+"""GCN and GraphSAGE as kernels that are all products (MLCD, section V-E)."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter, methodcaller
@@ -12,19 +12,17 @@ import scipy.sparse as sp
 
 import tensorwise as tw
 from benchmarks.corpus import root
-from selections.gemm import GPU, UNITS, VERSIONS, add_gpu, lay_out
+from selections.gemm import UNITS, VERSIONS, add_gpu, lay_out
 from selections.graphs import graph
-from tensorwise.data.record import Record
+from tensorwise.data.corpus import read_pattern
 from tensorwise.device.libraries.mkl import MklKernel
 from tensorwise.errors import InputError
-from tensorwise.model.cases import config_name, features_of
-from tensorwise.model.choosing import TreeModel
-from tensorwise.plan.graph import Graph, Network, Step
-from tensorwise.plan.place import place, total_s
 from tensorwise.selection import Selection
 
-DATA: Final = {"cora": (2708, 1433, 7), "citeseer": (3327, 3703, 6)}
-"""Nodes, features and classes."""
+DATA: Final = {"cora": (2708, 1433, 7), "citeseer": (3327, 3703, 6), "pubmed": (19717, 500, 3)}
+"""Nodes, features and classes; of Pubmed only the graph is at hand."""
+PUBMED_FEATURES: Final = 0.1
+"""Share of its features that are not zero."""
 CLASSES: Final = 7
 """Of synthetic graphs."""
 MOST_DENSE: Final = 20_000_000
@@ -32,7 +30,6 @@ MOST_DENSE: Final = 20_000_000
 SPARSE_FEATURES: Final = 0.99
 """Share of zeros in synthetic features: words in documents, as Cora has them."""
 AFTER_RELU: Final = 0.5
-ONE_THREAD: Final = ("naive", "rows", "own sparse, one thread")
 
 
 @final
@@ -110,6 +107,11 @@ def _combine(where: Mapping[str, Any], m: int, k: int, n: int, layer: int, relu:
 @cache
 def features(name: str) -> sp.csr_array:
     """Return the features of a data set, (nodes, features) float32."""
+    if name == "pubmed":
+        drawn = sp.random_array(
+            DATA[name][:2], density=PUBMED_FEATURES, rng=np.random.default_rng(0), dtype=np.float32
+        )
+        return sp.csr_array(drawn)
     with np.load(root() / "planetoid" / f"{name}.npz") as held:
         return sp.csr_array(
             (held["x_data"], held["x_indices"], held["x_indptr"]), shape=tuple(held["x_shape"])
@@ -118,13 +120,12 @@ def features(name: str) -> sp.csr_array:
 
 def adjacency(data: str = "", **of: Any) -> sp.csr_array:
     """Return a graph as GCN has it: with itself, both ways, scaled by the roots of degrees, float32."""
-    if data:
+    if data == "pubmed":
+        given = sp.csr_array(read_pattern(root() / "matrices" / "planetoid_pubmed.mtx.gz").to_scipy())
+    elif data:
         with np.load(root() / "planetoid" / f"{data}.npz") as held:
-            nodes = DATA[data][0]
-            given = sp.csr_array(
-                (np.ones(len(held["adj_indices"]), np.float32), held["adj_indices"], held["adj_indptr"]),
-                shape=(nodes, nodes),
-            )
+            ones = np.ones(len(held["adj_indices"]), np.float32)
+            given = sp.csr_array((ones, held["adj_indices"], held["adj_indptr"]), shape=(DATA[data][0],) * 2)
     else:
         given = graph(**of)
     whole = sp.csr_array(given + given.T + sp.eye_array(given.shape[0], dtype=np.float32, format="csr"))
@@ -167,110 +168,6 @@ def kernels_of_networks() -> Selection:
         made.version(methodcaller("run", version), name=version)
     add_gpu(made)
     return made
-
-
-@final
-class Measured:
-    """What products took, operands in place, and what a model says that they would.
-
-    Args:
-        records: of `kernels_of_networks`.
-        model: learned from GEMM, and not from these.
-        gpu: figures of a GPU that takes the place of one that was not measured; see values.toml.
-    """
-
-    def __init__(self, records: Iterable[Record], model: TreeModel, gpu: Mapping[str, float]) -> None:
-        self.took: dict[str, dict[str, float]] = {}
-        self._said: dict[str, dict[str, float]] = {}
-        known = {config_name(config): config for config in model.configs}
-        for record in records:
-            if not record.ok:
-                continue
-            key = json.dumps(json.loads(str(record.provenance["input"])), sort_keys=True)
-            moving_s = float(record.provenance.get("moving_s", 0.0))  # type: ignore[arg-type]
-            version = config_name(record.config)
-            self.took.setdefault(key, {})[version] = record.seconds - moving_s
-            said = self._said.setdefault(key, {})
-            numbers = features_of(record.workload)
-            point = np.array([[numbers[field] for field in model.fields]])
-            if version in known:
-                said[version] = float(model.latency(known[version], point)[0])
-            elif version in GPU:
-                said[version] = record.seconds - moving_s
-            if "gpu" not in said:
-                work = 2 * numbers["stored"]
-                said["gpu"] = gpu["launch_s"] + min(
-                    work / gpu["sparse_flops"], 2 * numbers["terms"] / gpu["dense_flops"]
-                )
-        self.has_gpu = all(any(name in GPU for name in took) for took in self.took.values())
-        for key, took in self.took.items():
-            if self.has_gpu:
-                del self._said[key]["gpu"]
-            else:
-                took["gpu"] = self._said[key]["gpu"]
-
-    def chosen(self, key: str, versions: Sequence[str]) -> tuple[float, float, float]:
-        """Return of the version that the model takes for the fastest what it says and what it took, and the least taken."""
-        took, said = self.took[key], self._said[key]
-        able = [name for name in versions if name in took and name in said]
-        best = min(able, key=said.__getitem__)
-        return said[best], took[best], min(took[name] for name in able)
-
-    def versions(self, gpu: bool) -> list[str]:
-        """Return the names of all versions that were measured, on GPUs or elsewhere."""
-        names = dict.fromkeys(name for took in self.took.values() for name in took)
-        return [name for name in names if (name in GPU or name == "gpu") == gpu]
-
-
-def planned(
-    kernels: Sequence[Kernel], measured: Measured, devices: Mapping[str, Sequence[str]], network: Network
-) -> dict[str, Any]:
-    """Place a network by what a model says, and judge the placement by what was measured.
-
-    Args:
-        kernels: of the network.
-        measured: knows all of them.
-        devices: name -> versions that run there.
-        network: the devices and their links.
-
-    Returns:
-        ``planned_s``, ``ideal_s`` (the best placement of the fastest versions), ``alone_s`` by device, and ``moves``:
-        names of the kernels that read something which was moved, after the first.
-    """
-    of = {
-        (kernel.key, device): measured.chosen(kernel.key, names)
-        for kernel in kernels
-        for device, names in devices.items()
-    }
-
-    def graph_by(which: int) -> Graph:
-        steps = (
-            Step(
-                kernel.name, {device: of[kernel.key, device][which] for device in devices}, kernel.result_bytes,
-                kernel.after, kernel.given_bytes,
-            )
-            for kernel in kernels
-        )  # fmt: skip
-        return Graph(tuple(steps))
-
-    said, true = graph_by(0), graph_by(1)
-    placed = place(said, network).devices
-    costs = true.costs(network)
-    numbers = [network.devices.index(device) for device in placed]
-    alone = {
-        device: total_s(true, *costs, [network.devices.index(device)] * len(kernels)) for device in devices
-    }
-    moves = [
-        kernel.name
-        for kernel, device in zip(kernels, placed, strict=True)
-        if any(placed[said.number[earlier]] != device for earlier in kernel.after)
-    ]
-    return {
-        "planned_s": total_s(true, *costs, numbers),
-        "ideal_s": place(graph_by(2), network).seconds,
-        "alone_s": alone,
-        "moves": moves,
-    }
 
 
 def drawn(ranges: Mapping[str, Any], count: int, seed: int) -> dict[str, list[Kernel]]:

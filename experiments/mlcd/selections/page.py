@@ -15,8 +15,6 @@ from tensorwise.units import time_text
 
 ALLOWED: Final = 0.1
 """By what share of what is allowed a figure may miss its claim."""
-AXES: Final = {"gemm": ("m", "n", "sparsity"), "nbody": ("bodies", "steps")}
-"""Features that regions are drawn over; of others, those that the tree asks for most."""
 METHOD: Final = """Inputs are drawn from the generators of the paper's section IV-B, all versions are timed on each in
 interleaved rounds and must agree, and a decision tree learns which is the fastest. All inputs of one cell of a generator
 stay together: a fifth of the cells is held out of everything (outer test set), ten folds of the others are the
@@ -59,7 +57,7 @@ def _of(found: Mapping[str, Any], model: TreeModel, expected: Mapping[str, Any])
     for kind in found["curves"]:
         theirs = f"{paper['fewer']:g}x" if kind == "active" else ""
         rows.append([f"fewer inputs, {kind}", "", _fewer(found, kind), theirs])
-    axes = AXES.get(name.partition("-")[0]) or tuple(most_asked(model)[:2])
+    axes = most_asked(model)[:2]
     drawn = draw_regions(model, axes, [""] * len(axes))
     picture = f"data:image/svg+xml;base64,{base64.b64encode(drawn.encode()).decode()}"
     figures = bars(shares, f"Share of inputs on which each version of {name} is the fastest")

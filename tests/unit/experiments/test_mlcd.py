@@ -9,8 +9,24 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from selections import gemm, graphs, judging, laid_out, motifs, nbody, networks, page, pagerank, table
+from selections import (
+    gemm,
+    graphs,
+    judging,
+    laid_out,
+    measuring,
+    motifs,
+    nbody,
+    networks,
+    page,
+    pagerank,
+    placing,
+    table,
+)
 
+from tensorwise.data.parquet import read_records
+from tensorwise.data.record import Record
+from tensorwise.data.store import Store
 from tensorwise.device.versions import difference
 from tensorwise.errors import CompilerError, InputError
 from tensorwise.model.cases import Cases
@@ -331,6 +347,31 @@ def test_active_learning_needs_fewer_inputs(found: dict[str, Any]) -> None:
     assert found["curves"]["at random"][-1] == [1280, pytest.approx(found["outer"]["ppp"], abs=0.01)]
 
 
+def test_measuring_goes_on_where_it_was_stopped_and_exports_all(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    pytest.importorskip("pyarrow")
+    ranges = {"nbody": {**VALUES["scaled"]["nbody"], "most_bodies": 20}}
+    for samples in (2, 3):
+        measuring.measure(
+            "nbody",
+            tmp_path / "nbody",
+            ranges,
+            VALUES["settings"],
+            samples=samples,
+            budget_s=60.0,
+            libraries=False,
+        )
+        exported = list(read_records(tmp_path / "nbody.parquet"))
+        assert len(exported) == samples * len(nbody.VERSIONS)
+    assert all(record.ok for record in exported)
+
+
+def test_progress_says_how_long_it_will_take(capsys: pytest.CaptureFixture[str]) -> None:
+    with measuring.Progress("gemm") as progress:
+        progress("10 inputs", 0.25)
+    assert capsys.readouterr().out.startswith("\rgemm: 10 inputs, 25 %")
+
+
 def test_the_page_shows_what_was_found_and_which_claims_hold(found: dict[str, Any], tmp_path: Path) -> None:
     model = TreeModel()
     model.fit_cases(cases(400, np.random.default_rng(1)))
@@ -357,11 +398,12 @@ def test_laid_out_calls_return_what_the_function_says() -> None:
 # -- networks --------------------------------------------------------------------------------------------
 
 GRAPH = {"kind": "rmat", "nodes": 40, "ratio": 2.0, "seed": 0}
+SMALL = {"graph": GRAPH, "features": 30}
 
 
 @pytest.mark.parametrize("kind", ["gcn", "graphsage"])
 def test_kernels_of_networks_fit_each_other(kind: str) -> None:
-    kernels = networks.network(kind, {"graph": GRAPH, "features": 30}, layers=3, hidden=8)
+    kernels = networks.network(kind, SMALL, layers=3, hidden=8)
     assert len(kernels) == 6
     shapes = {}
     for kernel in kernels:
@@ -374,12 +416,12 @@ def test_kernels_of_networks_fit_each_other(kind: str) -> None:
         if kernel.after:
             assert sum(shapes[name][1] for name in kernel.after) == wide
     assert shapes[kernels[-1].name] == (40, networks.CLASSES)
-    assert len({kernel.key for kernel in networks.network(kind, {"graph": GRAPH, "features": 30}, 9, 8)}) < 18
+    assert len({kernel.key for kernel in networks.network(kind, SMALL, 9, 8)}) < 18
 
 
 def test_networks_are_placed_by_what_a_model_says_and_judged_by_what_was_measured() -> None:
-    kernels = networks.network("gcn", {"graph": GRAPH, "features": 30}, layers=2, hidden=8)
-    measured = object.__new__(networks.Measured)
+    kernels = networks.network("gcn", SMALL, layers=2, hidden=8)
+    measured = object.__new__(placing.Measured)
     took = {"own sparse": 1e-3, "gpu": 2e-3}
     measured.took = {kernel.key: dict(took) for kernel in kernels}
     measured._said = {kernel.key: dict(took) for kernel in kernels}
@@ -387,13 +429,38 @@ def test_networks_are_placed_by_what_a_model_says_and_judged_by_what_was_measure
     measured.took[first]["gpu"] = measured._said[first]["gpu"] = 1e-5
     network = Network(("cpu", "gpu"), (Link("cpu", "gpu", 1e-5, 1e10), Link("gpu", "cpu", 1e-5, 1e10)))
     devices = {"cpu": ["own sparse"], "gpu": ["gpu"]}
-    found = networks.planned(kernels, measured, devices, network)
+    found = placing.planned(kernels, measured, devices, network)
     assert found["moves"] == ["aggregate 1"]
     assert found["planned_s"] == found["ideal_s"] < min(found["alone_s"].values())
     measured._said[first]["gpu"] = 1.0  # the model is wrong about it
-    wrong = networks.planned(kernels, measured, devices, network)
+    wrong = placing.planned(kernels, measured, devices, network)
     assert wrong["moves"] == []
     assert wrong["planned_s"] == wrong["alone_s"]["cpu"] > wrong["ideal_s"] == found["ideal_s"]
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
+    """Of all kernels of two small networks."""
+    pytest.importorskip("sklearn")
+    store = Store(tmp_path_factory.mktemp("gnn") / "records.sqlite")
+    kernels = [k for kind in ("gcn", "graphsage") for k in networks.network(kind, SMALL, layers=2, hidden=4)]
+    networks.measure(kernels, store=store)
+    return store.query()
+
+
+def test_kernels_are_measured_once_and_all_networks_judged(records: list[Record]) -> None:
+    model = TreeModel()
+    model.fit(records)
+    measured = placing.Measured(records, model, VALUES["gpu"])
+    known = {f"{kind} small": networks.network(kind, SMALL, 2, 4) for kind in ("gcn", "graphsage")}
+    assert set(measured.took) == {kernel.key for kernels in known.values() for kernel in kernels}
+    assert not measured.has_gpu
+    found = placing.judged(known, measured, VALUES["link"])
+    for setting, devices in (("threads", {"all threads", "one thread"}), ("gpu", {"cpu", "gpu"})):
+        for kind in ("gcn", "graphsage"):
+            assert found[setting][kind]["networks"] == 1
+            assert set(found[setting][kind]["speedup"]) == devices
+            assert 0 < found[setting][kind]["pois"] <= 1
 
 
 def test_unknown_kernels_are_refused() -> None:

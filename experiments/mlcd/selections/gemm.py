@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import tensorwise as tw
+from selections.gpu import add_products
 from selections.laid_out import LaidOut, compiled
 from tensorwise.device.libraries.mkl import MklKernel, load
 from tensorwise.operator import default_kernel
@@ -147,47 +148,8 @@ def gemm(name: str, ranges: Mapping[str, Any]) -> Selection:
     for version in VERSIONS:
         if MklKernel.installed() or not version.startswith("mkl"):
             made.version(methodcaller("run", version), name=version)
-    add_gpu(made)
+    add_products(made)
     return made
-
-
-def add_gpu(made: Selection, device: str = "cuda") -> None:
-    """Register the versions of a GPU, where torch and a GPU are there.
-
-    Args:
-        made: a function of laid-out products.
-        device: torch's name of it; ``cpu`` is for tests.
-    """
-    try:
-        import torch
-    except ImportError:
-        return
-    if device == "cuda" and not torch.cuda.is_available():
-        return
-
-    def bring(sparse: bool, one: LaidOut) -> tuple[Any, ...]:
-        a, whole, b, relu = one.operands
-        if sparse:
-            rows, columns = torch.tensor(a.indptr), torch.tensor(a.indices)
-            left = torch.sparse_csr_tensor(rows, columns, torch.tensor(a.data), a.shape)
-        elif whole is None:
-            raise MemoryError("the operand has no dense form")
-        else:
-            left = torch.from_numpy(whole)
-        return left.to(device), torch.from_numpy(b).to(device), relu
-
-    def product(left: Any, right: Any, relu: bool) -> Any:
-        out = left @ right
-        out = out.relu_() if relu else out
-        if device == "cuda":
-            torch.cuda.synchronize()
-        return out
-
-    for version in GPU:
-        made.version(
-            product, name=version, device="gpu", bring=partial(bring, version == "gpu sparse"),
-            fetch=lambda out: out.cpu().numpy(),
-        )  # fmt: skip
 
 
 @cache

@@ -1,6 +1,7 @@
 """How good a tree chooses on inputs that it has not seen, and how few inputs would have been enough."""
 
 from collections.abc import Mapping
+from itertools import cycle
 from typing import Any, Final
 
 import numpy as np
@@ -60,24 +61,25 @@ def _curve(known: Cases, test: Cases, initial: int | None, seed: int) -> list[li
         initial: inputs taken as they come before a forest guides; None: all are.
     """
     rng = np.random.default_rng(seed)
-    sampling = ActiveSampling[int](
-        lambda rng: int(rng.integers(len(known))),
-        lambda one: known.features[one].tolist(),
-        str,
-        rng,
-        initial=initial,
-    )
+    order = cycle(rng.permutation(len(known)).tolist())
+
+    def features(one: int) -> list[float]:
+        row: list[float] = known.features[one].tolist()
+        return row
+
+    sampling = ActiveSampling[int](lambda rng: next(order), features, str, rng, initial=initial)
     taken: list[int] = []
     points: list[list[float]] = []
     while len(taken) < len(known):
-        asked = sampling.ask(min(max(BATCH, len(taken) // GROWTH), len(known) - len(taken)))
-        if not asked:
+        wanted = min(max(BATCH, len(taken) // GROWTH), len(known) - len(taken))
+        asked = sampling.ask(wanted)
+        if asked:
+            taken += asked
+            some = known.take(np.array(taken))
+            sampling.tell(some.features, some.best)
+            points.append([len(taken), test.quality(_chosen(grow_choice(some), test)).ppp])
+        if len(asked) < wanted:  # hardly any is uncertain
             break
-        taken += asked
-        some = known.take(np.array(taken))
-        sampling.tell(some.features, some.best)
-        ppp = test.quality(_chosen(grow_choice(some), test)).ppp
-        points.append([len(taken), ppp])
     return points
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 import tensorwise as tw
 from selections.gemm import sizes
+from selections.gpu import add_simulation
 from selections.laid_out import LaidOut, compiled
 from tensorwise.errors import InputError
 from tensorwise.selection import Selection
@@ -61,7 +62,7 @@ def lay_out(state: np.ndarray, numbers: Mapping[str, float]) -> LaidOut:
     padded = np.zeros((7, stride), np.float32)
     padded[:, :bodies] = state
     physics = np.array([numbers["dt"], GRAVITY, SOFTENING**2], np.float32)
-    made = LaidOut(tuple(float(numbers[name]) for name in UNITS))
+    made = LaidOut(tuple(float(numbers[name]) for name in UNITS), (state, numbers["dt"], steps))
     for name, (function, _) in VERSIONS.items():
         result = np.empty((6, bodies), np.float32)
         if name == "naive" and bodies > MOST_NAIVE:
@@ -132,4 +133,5 @@ def nbody(name: str, ranges: Mapping[str, Any]) -> Selection:
     )
     for version in VERSIONS:
         made.version(methodcaller("run", version), name=version)
+    add_simulation(made, GRAVITY, SOFTENING)
     return made

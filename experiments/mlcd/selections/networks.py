@@ -12,7 +12,8 @@ import scipy.sparse as sp
 
 import tensorwise as tw
 from benchmarks.corpus import root
-from selections.gemm import UNITS, VERSIONS, add_gpu, lay_out
+from selections.gemm import UNITS, VERSIONS, lay_out
+from selections.gpu import add_products
 from selections.graphs import graph
 from tensorwise.data.corpus import read_pattern
 from tensorwise.device.libraries.mkl import MklKernel
@@ -166,7 +167,7 @@ def kernels_of_networks() -> Selection:
         names, key=lambda name: name != "own sparse"
     ):  # the first one has to run on all of them
         made.version(methodcaller("run", version), name=version)
-    add_gpu(made)
+    add_products(made)
     return made
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import tensorwise as tw
+from selections.gpu import add_ranks
 from selections.graphs import drawn, graph
 from selections.laid_out import LaidOut, compiled
 from tensorwise.errors import InputError
@@ -66,9 +67,10 @@ def lay_out(a: sp.csr_array, libraries: bool = False) -> LaidOut:
         raise InputError(f"PageRank is of graphs with a square adjacency matrix, got shape {a.shape}")
     back, threads = sp.csr_array(a.T), available_threads()
     numbers, took_s = described(a)
-    made = LaidOut(tuple(numbers.values()), described_s=took_s)
     degrees = np.diff(a.indptr)
     share = np.divide(1.0, degrees, out=np.zeros(nodes, np.float32), where=degrees > 0, dtype=np.float32)
+    scaled = sp.csr_array((share[back.indices], back.indices, back.indptr), shape=back.shape)
+    made = LaidOut(tuple(numbers.values()), (scaled,), took_s)
     edges = [array.astype(np.int32) for array in (back.indptr, back.indices, a.indptr, a.indices)]
     cuts = np.linspace(0, back.nnz + nodes, PARTS * threads + 1)
     bounds = np.searchsorted(back.indptr + np.arange(nodes + 1), cuts).astype(np.int64)
@@ -79,14 +81,13 @@ def lay_out(a: sp.csr_array, libraries: bool = False) -> LaidOut:
             sizes = (nodes, threads if name.endswith("threads") else 1, PARTS * threads)
             made.add(name, compiled(function, (*edges, share, x, *room, bounds), sizes), x)
         else:
-            made.add(name, _with_own_spmv(back, share, x), x)
+            made.add(name, _with_own_spmv(scaled, x), x)
     for name, lay in (("igraph", _igraph), ("graphblas", _graphblas)) if libraries else ():
         made.add(name, *lay(a, share))
     return made
 
 
-def _with_own_spmv(back: sp.csr_array, share: np.ndarray, x: np.ndarray) -> Callable[[], None]:
-    scaled = sp.csr_array((share[back.indices], back.indices, back.indptr), shape=back.shape)
+def _with_own_spmv(scaled: sp.csr_array, x: np.ndarray) -> Callable[[], None]:
     work, product = workload("spmv", entries_from(scaled)), np.zeros_like(x)
     multiply = default_kernel(work).bind(work, available_threads()).ready([x], product)
     begin, settle = (compiled(f"pagerank_{name}", (x, product), (len(x),)) for name in ("begin", "settle"))
@@ -159,4 +160,5 @@ def pagerank(name: str, ranges: Mapping[str, Any], libraries: bool = False) -> S
     )  # fmt: skip
     for version in (*VERSIONS, *(LIBRARIES if libraries else ())):
         made.version(methodcaller("run", version), name=version)
+    add_ranks(made, DAMPING, TOLERANCE)
     return made

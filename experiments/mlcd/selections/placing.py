@@ -1,6 +1,7 @@
 """Where a planner puts the kernels of networks, by what GEMM's tree says of them, and how good that is."""
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, final
@@ -143,13 +144,14 @@ def judged(
         "one thread": [name for name in cpu if name in ONE_THREAD],
     }
     settings = {
-        "threads": (threads, {"latency_s": 0.0}),
+        "threads": (threads, {"latency_s": 0.0, "bytes_per_s": math.inf}),
         "gpu": ({"cpu": cpu, "gpu": measured.versions(gpu=True)}, link),
     }
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for setting, (devices, between) in settings.items():
         one, other = devices
-        ways = Network((one, other), (Link(one, other, **between), Link(other, one, **between)))
+        speed = between["latency_s"], between["bytes_per_s"]
+        ways = Network((one, other), (Link(one, other, *speed), Link(other, one, *speed)))
         kinds: dict[str, list[dict[str, Any]]] = {}
         for name, kernels in networks.items():
             kinds.setdefault(name.split()[0], []).append(planned(kernels, measured, devices, ways))

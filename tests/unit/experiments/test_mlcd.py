@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 from selections import (
     gemm,
+    gpu,
     graphs,
     judging,
     laid_out,
@@ -27,7 +28,7 @@ from selections import (
 from tensorwise.data.parquet import read_records
 from tensorwise.data.record import Record
 from tensorwise.data.store import Store
-from tensorwise.device.versions import difference
+from tensorwise.device.versions import VersionsDevice, difference
 from tensorwise.errors import CompilerError, InputError
 from tensorwise.model.cases import Cases
 from tensorwise.model.choosing import TreeModel
@@ -37,6 +38,7 @@ from tensorwise.toolchain.compiler import find_compiler
 
 FOLDER = Path(__file__).parents[3] / "experiments" / "mlcd"
 VALUES = tomllib.loads((FOLDER / "values.toml").read_text())
+REAL_GRAPHS = graphs.real_graphs
 EXPECTED = json.loads((FOLDER / "expected.json").read_text())
 
 
@@ -91,15 +93,28 @@ def test_products_without_room_for_a_dense_operand_have_sparse_versions_only() -
 
 
 @pytest.mark.filterwarnings("ignore:Sparse")
-def test_versions_of_a_gpu_move_operands() -> None:
+@pytest.mark.parametrize("name", ["gemm-relu", "pagerank", "nbody"])
+def test_versions_of_a_gpu_move_operands(name: str) -> None:
     pytest.importorskip("torch")
-    selection = table.selection("gemm", VALUES["scaled"])
-    gemm.add_gpu(selection, device="cpu")
-    (one,) = gemm.make(True, 20, 30, 40, 0.9)
-    for version in selection.space.versions[-2:]:
-        assert version.device == "gpu"
-        assert version.moves
-        assert difference(version.whole(one), one.run("blas")) is None
+    selection = table.selection(name, VALUES["scaled"])
+    known = len(selection.space.versions)
+    if name == "pagerank":
+        gpu.add_ranks(selection, pagerank.DAMPING, pagerank.TOLERANCE, device="cpu")
+        one = pagerank.lay_out(graphs.graph("rmat", 300, 3.0, 0))
+    elif name == "nbody":
+        gpu.add_simulation(selection, nbody.GRAVITY, nbody.SOFTENING, device="cpu")
+        (one,) = nbody.make(**numbers(gpu.TILE + 100))
+    else:
+        gpu.add_products(selection, device="cpu")
+        (one,) = gemm.make(True, 20, 30, 40, 0.9)
+    expected = one.run(selection.space.versions[0].name)
+    agree = selection.agree or difference
+    added = (
+        selection.space.versions[known:] or selection.space.versions[-1:]
+    )  # with a GPU they replace its own
+    for version in added:
+        assert (version.device, version.moves) == ("gpu", True)
+        assert agree(version.whole(one), expected) is None, version.name
 
 
 def test_products_keep_within_their_ranges() -> None:
@@ -149,6 +164,21 @@ def test_graphs_of_some_kinds_have_hubs_and_of_others_are_wide() -> None:
 def test_bad_graphs_are_refused(of: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         graphs.graph(**of)
+
+
+def test_real_graphs_are_patterns_of_the_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ring.mtx").write_text(
+        "%%MatrixMarket matrix coordinate pattern general\n3 3 4\n1 2\n2 3\n3 1\n2 2\n"
+    )
+    rows = ["name,file,group,order,dims,nnz", "ring,ring.mtx,road,2,3x3,4", "wide,wide.mtx,lp,2,3x9,4"]
+    (tmp_path / "MANIFEST.csv").write_text("\n".join(rows) + "\n")
+    monkeypatch.setenv("TENSORWISE_CORPUS", str(tmp_path))
+    monkeypatch.setattr(graphs, "real_graphs", REAL_GRAPHS.__wrapped__)
+    assert graphs.real_graphs() == {"ring": ("ring.mtx", "road")}
+    assert graphs.real_graphs(3) == {}
+    assert graphs.graph(graphs.CORPUS, name="ring").toarray().tolist() == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
+    drawn = graphs.drawn({"most_real": None, "share_real": 1.0}, 2.0, np.random.default_rng(0))
+    assert drawn == {"kind": "corpus", "name": "ring", "cell": "corpus road"}
 
 
 # -- PageRank --------------------------------------------------------------------------------------------
@@ -331,12 +361,12 @@ def cases(count: int, rng: np.random.Generator) -> Cases:
 def found() -> dict[str, Any]:
     pytest.importorskip("sklearn")
     settings = {**VALUES["settings"], "seeds": 1}
-    return judging.judged(cases(1600, np.random.default_rng(0)), settings, initial=200)
+    return judging.judged(cases(800, np.random.default_rng(0)), settings, initial=100)
 
 
 def test_choices_are_judged_on_cells_that_were_not_seen(found: dict[str, Any]) -> None:
-    assert found["known"] + found["outer"]["inputs"] == 1600
-    assert found["known"] == found["cross-validation"]["inputs"] == 1280
+    assert found["known"] + found["outer"]["inputs"] == 800
+    assert found["known"] == found["cross-validation"]["inputs"] == 640
     assert 0.95 < found["outer"]["pois"] < 1
     assert found["shares"]["a"] + found["shares"]["b"] == 1
 
@@ -344,7 +374,7 @@ def test_choices_are_judged_on_cells_that_were_not_seen(found: dict[str, Any]) -
 def test_active_learning_needs_fewer_inputs(found: dict[str, Any]) -> None:
     assert found["goal"] == found["outer"]["ppp"] + VALUES["settings"]["within"]
     assert found["needed"]["active"] < found["needed"]["at random"]
-    assert found["curves"]["at random"][-1] == [1280, pytest.approx(found["outer"]["ppp"], abs=0.01)]
+    assert found["curves"]["at random"][-1] == [640, pytest.approx(found["outer"]["ppp"], abs=0.01)]
 
 
 def test_measuring_goes_on_where_it_was_stopped_and_exports_all(tmp_path: Path) -> None:
@@ -413,8 +443,8 @@ def test_kernels_of_networks_fit_each_other(kind: str) -> None:
         assert kernel.result_bytes == 4 * a.shape[0] * b.shape[1]
         assert one.run("own sparse").shape == shapes[kernel.name]
         wide = a.shape[1] if kernel.name.startswith("combine") else b.shape[1]
-        if kernel.after:
-            assert sum(shapes[name][1] for name in kernel.after) == wide
+        given = SMALL["features"] if kernel.given_bytes else 0
+        assert sum(shapes[name][1] for name in kernel.after) + given == wide
     assert shapes[kernels[-1].name] == (40, networks.CLASSES)
     assert len({kernel.key for kernel in networks.network(kind, SMALL, 9, 8)}) < 18
 
@@ -444,7 +474,8 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
     pytest.importorskip("sklearn")
     store = Store(tmp_path_factory.mktemp("gnn") / "records.sqlite")
     kernels = [k for kind in ("gcn", "graphsage") for k in networks.network(kind, SMALL, layers=2, hidden=4)]
-    networks.measure(kernels, store=store)
+    device = VersionsDevice(networks.kernels_of_networks().space, rounds=1, budget_s=0.01)
+    networks.measure(kernels, store=store, device=device)
     return store.query()
 
 

@@ -53,6 +53,7 @@ class Selection:
         features: (arguments) -> numbers, in the order of ``units``. It runs at every call, so it should read sizes
             rather than data.
         units: field -> its unit, in words.
+        inputs, make, agree: as given to `versions`.
         model: what chooses; None before it is trained.
     """
 
@@ -69,7 +70,7 @@ class Selection:
         """See `versions`."""
         self.op, self.features, self.units = op, features, dict(units)
         self.model: TreeModel | None = None
-        self._inputs, self._make, self._agree = inputs, make, agree
+        self.inputs, self.make, self.agree = inputs, make, agree
         self._versions: dict[str, Version] = {}
         self._functions: list[Function] = []
         self._decide: Callable[..., int] = self._first
@@ -192,7 +193,7 @@ class Selection:
             if limit is not None and not limit > 0:
                 raise InputError(f"{name} must be positive, got {limit}")
         space = self.space
-        runner = device or VersionsDevice(space, self._agree, seed=seed)
+        runner = device or VersionsDevice(space, self.agree, seed=seed)
         home = store if isinstance(store, Store) else Store() if store else None  # an empty Store is false
         records = [] if home is None else home.query(device_id=runner.id, space=space.name)
         sampling = self._sampling(space, inputs, guided_after, margin, seed)
@@ -238,11 +239,11 @@ class Selection:
         margin: float,
         seed: int,
     ) -> ActiveSampling[Input]:
-        if inputs is None and self._inputs is None:
+        if inputs is None and self.inputs is None:
             raise InputError(
                 f"{self.op!r} has no generator of inputs; give train(inputs), or versions(..., inputs=...)"
             )
-        listed, draw = None if inputs is None else iter(inputs), self._inputs
+        listed, draw = None if inputs is None else iter(inputs), self.inputs
 
         def drawn(rng: np.random.Generator) -> Input | None:
             if listed is not None:
@@ -269,11 +270,11 @@ class Selection:
         """Make the arguments of an input, and read their features."""
         if not isinstance(one, Mapping):
             return space.call(*one)
-        if self._make is None:
+        if self.make is None:
             raise InputError(
                 f"{self.op!r} needs versions(..., make=...) to make arguments of {_text(one)[:80]}"
             )
-        made = self._make(**{name: value for name, value in one.items() if name != CELL})
+        made = self.make(**{name: value for name, value in one.items() if name != CELL})
         if not isinstance(made, tuple):
             raise InputError(
                 f"make of {self.op!r} must return a tuple of arguments, got {type(made).__name__}"

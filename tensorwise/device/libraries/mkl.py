@@ -90,7 +90,7 @@ class MklKernel(LibraryKernel):
 
 class _Bound(BoundKernel):
     def __init__(self, workload: Workload, threads: int, inspects: bool) -> None:
-        library = _load()
+        library = load()
         shape = contraction(workload)
         assert not isinstance(shape, str)
         assert shape.product is not None
@@ -187,7 +187,7 @@ class _Bound(BoundKernel):
             return lambda: self.run(operands, out)
         product = functools.partial(self._product, *self._arguments(operand, out))
 
-        def again() -> None:
+        def again(_kept: object = self) -> None:  # the handle lives as long as the call
             status = product()
             if status:
                 _check(status, "product")
@@ -238,7 +238,13 @@ def _path() -> Path | None:
 
 
 @functools.cache
-def _load() -> ctypes.CDLL:
+def load() -> ctypes.CDLL:
+    """Return the library, loaded once a process.
+
+    Raises:
+        MissingExtraError: MKL is not installed.
+        InputError: it cannot be loaded.
+    """
     path = _path()
     if path is None:
         raise MissingExtraError("mkl", "mkl", "the library kernel 'mkl'")

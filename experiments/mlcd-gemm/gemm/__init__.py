@@ -1,1 +1,0 @@
-"""GEMM in several versions, and inputs over the ranges of MLCD's section IV-B."""

@@ -1,0 +1,119 @@
+"""Versions on a GPU, by torch: their operands are moved there and their results back, which is part of a call."""
+
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import scipy.sparse as sp
+
+from selections.laid_out import LaidOut
+from tensorwise.selection import Selection
+
+CUDA: Final = "cuda"
+TILE: Final = 1024
+"""Bodies whose distances from all others are in memory at a time."""
+
+
+def torch_for(device: str) -> Any | None:
+    """Return torch, if it is installed and finds the device; ``cpu`` is for tests."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    return torch if device != CUDA or torch.cuda.is_available() else None
+
+
+def _there(torch: Any, array: np.ndarray | sp.csr_array, device: str) -> Any:
+    if isinstance(array, np.ndarray):
+        return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+    parts = (torch.from_numpy(part).to(device) for part in (array.indptr, array.indices, array.data))
+    return torch.sparse_csr_tensor(*parts, size=array.shape, check_invariants=False)
+
+
+def _wait(torch: Any, device: str) -> None:
+    if device == CUDA:
+        torch.cuda.synchronize()
+
+
+def _back(result: Any) -> np.ndarray:
+    array: np.ndarray = result.cpu().numpy()
+    return array
+
+
+def add_products(made: Selection, device: str = CUDA) -> None:
+    """Register products of laid-out matrices: ``gpu blas`` and ``gpu sparse``, where there is a GPU."""
+    torch = torch_for(device)
+    if torch is None:
+        return
+
+    def bring(sparse: bool, one: LaidOut) -> tuple[Any, ...]:
+        a, whole, b, relu = one.operands
+        left = a if sparse else whole
+        if left is None:
+            raise MemoryError("the operand has no dense form")
+        return _there(torch, left, device), _there(torch, b, device), relu
+
+    def product(left: Any, right: Any, relu: bool) -> Any:
+        out = left @ right
+        out = out.relu_() if relu else out
+        _wait(torch, device)
+        return out
+
+    for name in ("gpu blas", "gpu sparse"):
+        made.version(
+            product, name=name, device="gpu", bring=partial(bring, name == "gpu sparse"), fetch=_back
+        )
+
+
+def add_ranks(made: Selection, damping: float, tolerance: float, device: str = CUDA) -> None:
+    """Register the PageRank of laid-out graphs by products with a vector: ``gpu``, where there is a GPU."""
+    torch = torch_for(device)
+    if torch is None:
+        return
+
+    def bring(one: LaidOut) -> tuple[Any, ...]:
+        (scaled,) = one.operands
+        return (_there(torch, scaled, device),)
+
+    def ranks(matrix: Any) -> Any:
+        base, left = (1 - damping) / matrix.shape[0], 1.0
+        x = torch.full((matrix.shape[0], 1), base, device=device)
+        while left > tolerance:
+            following = base + damping * (matrix @ x)
+            left = float((following - x).abs().sum())  # waits
+            x = following
+        x = x[:, 0] / x.sum()
+        _wait(torch, device)
+        return x
+
+    made.version(ranks, name="gpu", device="gpu", bring=bring, fetch=_back)
+
+
+def add_simulation(made: Selection, gravity: float, softening: float, device: str = CUDA) -> None:
+    """Register the simulation of laid-out bodies by all pairs, tile by tile: ``gpu``, where there is a GPU."""
+    torch = torch_for(device)
+    if torch is None:
+        return
+
+    def bring(one: LaidOut) -> tuple[Any, ...]:
+        state, dt, steps = one.operands
+        return _there(torch, state, device), dt, steps
+
+    def simulated(state: Any, dt: float, steps: int) -> Any:
+        x, v, m = state[:3].T.contiguous(), state[3:6].T.contiguous(), gravity * state[6]
+        firsts: list[Any] = []
+        for _ in range(steps):
+            pulls = []
+            for some in x.split(TILE):
+                apart = x[None] - some[:, None]
+                near = torch.rsqrt(apart.square().sum(-1) + softening**2)
+                pulls.append(torch.einsum("ij,ijk->ik", m * near**3, apart))
+            a = torch.cat(pulls)
+            firsts = firsts or [a]
+            v = v + dt * a
+            x = x + dt * v
+        result = torch.cat([x.T, firsts[0].T])
+        _wait(torch, device)
+        return result
+
+    made.version(simulated, name="gpu", device="gpu", bring=bring, fetch=_back)

@@ -1,0 +1,499 @@
+"""Versions of MLCD's functions agree, inputs keep within their ranges, and the choice is judged on what it has not seen."""
+
+import itertools
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from selections import (
+    gemm,
+    gpu,
+    graphs,
+    judging,
+    laid_out,
+    measuring,
+    motifs,
+    nbody,
+    networks,
+    page,
+    pagerank,
+    placing,
+    table,
+)
+
+from tensorwise.data.parquet import read_records
+from tensorwise.data.record import Record
+from tensorwise.data.store import Store
+from tensorwise.device.versions import VersionsDevice, difference
+from tensorwise.errors import CompilerError, InputError
+from tensorwise.model.cases import Cases
+from tensorwise.model.choosing import TreeModel
+from tensorwise.plan.graph import Link, Network
+from tensorwise.space.config import Config
+from tensorwise.toolchain.compiler import find_compiler
+
+FOLDER = Path(__file__).parents[3] / "experiments" / "mlcd"
+VALUES = tomllib.loads((FOLDER / "values.toml").read_text())
+REAL_GRAPHS = graphs.real_graphs
+EXPECTED = json.loads((FOLDER / "expected.json").read_text())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _needs_a_compiler() -> None:
+    try:
+        find_compiler()
+    except CompilerError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(autouse=True)
+def _without_a_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graphs, "real_graphs", lambda most=None: {})
+
+
+# -- GEMM ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize(
+    ("m", "n", "k", "sparsity"),
+    [
+        (1, 1, 1, 0.0),
+        (2, 3, 5, 0.6),
+        (37, 300, 141, 0.9),
+        (9, 261, 129, 0.5),
+        (130, 2, 400, 0.995),
+        (8, 12, 9, 1.0),
+    ],
+)
+def test_all_products_agree(m: int, n: int, k: int, sparsity: float, relu: bool) -> None:
+    (one,) = gemm.make(relu, m, n, k, sparsity)
+    a, _, b, _ = one.operands
+    expected = a.toarray().astype(np.float64) @ b
+    expected = (np.maximum(expected, 0) if relu else expected).astype(np.float32)
+    selection = table.selection("gemm-relu" if relu else "gemm", VALUES["scaled"])
+    for version in selection.space.versions:
+        assert difference(version.whole(one), expected) is None, version.name
+    assert a.nnz == m * k - round(sparsity * m * k)
+
+
+def test_products_without_room_for_a_dense_operand_have_sparse_versions_only() -> None:
+    a, b = (
+        sp.random_array((30, 20), density=0.2, dtype=np.float32, format="csr"),
+        np.ones((20, 4), np.float32),
+    )
+    one = gemm.lay_out(a, b, 0.8, False, dense=False)
+    assert np.allclose(one.run("own sparse"), a @ b, atol=1e-5)
+    with pytest.raises(MemoryError, match="blas is not tried"):
+        one.run("blas")
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("name", ["gemm-relu", "pagerank", "nbody"])
+def test_versions_of_a_gpu_move_operands(name: str) -> None:
+    pytest.importorskip("torch")
+    selection = table.selection(name, VALUES["scaled"])
+    known = len(selection.space.versions)
+    if name == "pagerank":
+        gpu.add_ranks(selection, pagerank.DAMPING, pagerank.TOLERANCE, device="cpu")
+        one = pagerank.lay_out(graphs.graph("rmat", 300, 3.0, 0))
+    elif name == "nbody":
+        gpu.add_simulation(selection, nbody.GRAVITY, nbody.SOFTENING, device="cpu")
+        (one,) = nbody.make(**numbers(gpu.TILE + 100))
+    else:
+        gpu.add_products(selection, device="cpu")
+        (one,) = gemm.make(True, 20, 30, 40, 0.9)
+    expected = one.run(selection.space.versions[0].name)
+    agree = selection.agree or difference
+    added = (
+        selection.space.versions[known:] or selection.space.versions[-1:]
+    )  # with a GPU they replace its own
+    for version in added:
+        assert (version.device, version.moves) == ("gpu", True)
+        assert agree(version.whole(one), expected) is None, version.name
+
+
+def test_products_keep_within_their_ranges() -> None:
+    rng, ranges = np.random.default_rng(0), VALUES["scaled"]["gemm"]
+    for _ in range(300):
+        one = gemm.inputs(ranges, rng)
+        assert one["terms"] == one["m"] * one["n"] * one["k"] <= ranges["most_terms"]
+        assert min(one["m"], one["n"], one["k"]) >= 2
+        assert one["sparsity"] in ranges["sparsities"]
+        assert one["cell"] == f"{one['m']} {one['n']} {one['k']}"
+        square = gemm.nearby(ranges, rng)
+        assert square["m"] == square["n"] == square["k"] <= ranges["most_nearby"]
+    rows = gemm.sizes(VALUES["full"]["gemm"]["most_rows"]), gemm.sizes(VALUES["full"]["gemm"]["most_others"])
+    assert [len(some) for some in rows] == [21, 24]
+
+
+# -- graphs ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", graphs.KINDS)
+def test_graphs_are_of_the_size_asked_for_and_have_no_loops(kind: str) -> None:
+    made = graphs.graph(kind, 500, 4.0, 1)
+    assert made.shape == (500, 500)
+    assert not made.diagonal().any()
+    assert 0.8 * 2000 < made.nnz <= 2000
+    assert (made.data == 1).all()
+    assert abs(made - graphs.graph(kind, 500, 4.0, 1)).nnz == 0
+    assert abs(made - graphs.graph(kind, 500, 4.0, 2)).nnz > 0
+
+
+def test_graphs_of_some_kinds_have_hubs_and_of_others_are_wide() -> None:
+    most, diameter = {}, {}
+    for kind in graphs.KINDS:
+        made = graphs.undirected(graphs.graph(kind, 2000, 4.0, 0))
+        most[kind], diameter[kind] = np.diff(made.indptr).max(), pagerank.described(made)[0]["diameter"]
+    assert min(most["rmat"], most["barabasi-albert"]) > 2 * max(most["erdos-renyi"], most["small-world"])
+    assert diameter["small-world"] > diameter["barabasi-albert"]
+
+
+@pytest.mark.parametrize(
+    ("of", "message"),
+    [
+        ({"kind": "star", "nodes": 9, "ratio": 1.0}, "no kind of graph 'star'; there are rmat"),
+        ({"kind": "rmat", "nodes": 1, "ratio": 1.0}, "two nodes and some edges, got 1"),
+    ],
+)
+def test_bad_graphs_are_refused(of: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        graphs.graph(**of)
+
+
+def test_real_graphs_are_patterns_of_the_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ring.mtx").write_text(
+        "%%MatrixMarket matrix coordinate pattern general\n3 3 4\n1 2\n2 3\n3 1\n2 2\n"
+    )
+    rows = ["name,file,group,order,dims,nnz", "ring,ring.mtx,road,2,3x3,4", "wide,wide.mtx,lp,2,3x9,4"]
+    (tmp_path / "MANIFEST.csv").write_text("\n".join(rows) + "\n")
+    monkeypatch.setenv("TENSORWISE_CORPUS", str(tmp_path))
+    monkeypatch.setattr(graphs, "real_graphs", REAL_GRAPHS.__wrapped__)
+    assert graphs.real_graphs() == {"ring": ("ring.mtx", "road")}
+    assert graphs.real_graphs(3) == {}
+    assert graphs.graph(graphs.CORPUS, name="ring").toarray().tolist() == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
+    drawn = graphs.drawn({"most_real": None, "share_real": 1.0}, 2.0, np.random.default_rng(0))
+    assert drawn == {"kind": "corpus", "name": "ring", "cell": "corpus road"}
+
+
+# -- PageRank --------------------------------------------------------------------------------------------
+
+
+def ranks(a: sp.csr_array) -> np.ndarray:
+    """PageRank by solving its equations; the rank of nodes without edges is spread evenly."""
+    nodes = a.shape[0]
+    degrees = np.diff(a.indptr)
+    follow = a.toarray().T / np.maximum(degrees, 1) + (degrees == 0) / nodes
+    return np.linalg.solve(np.eye(nodes) - 0.85 * follow, np.full(nodes, 0.15 / nodes))
+
+
+@pytest.mark.parametrize(("kind", "ratio"), [*itertools.product(graphs.KINDS, (1.5, 12.0))])
+def test_all_ranks_agree(kind: str, ratio: float) -> None:
+    a = graphs.graph(kind, 300, ratio, 0)
+    one, expected = pagerank.lay_out(a), ranks(a)
+    for version in pagerank.VERSIONS:
+        assert np.abs(one.run(version) - expected).sum() < 5e-5, version
+        assert pagerank.agree(one.run(version), expected) is None
+    assert len(one.features) == len(pagerank.pagerank("pagerank", {}).units)
+
+
+@pytest.mark.parametrize("library", pagerank.LIBRARIES)
+def test_libraries_agree(library: str) -> None:
+    pytest.importorskip(library)
+    a = graphs.graph("rmat", 200, 3.0, 0)
+    one = pagerank.lay_out(a, libraries=True)
+    assert pagerank.agree(one.run(library), one.run("pull")) is None
+
+
+def test_ranks_of_graphs_without_edges_are_all_the_same() -> None:
+    one = pagerank.lay_out(sp.csr_array((4, 4), dtype=np.float32))
+    for version in pagerank.VERSIONS:
+        assert one.run(version) == pytest.approx(0.25), version
+
+
+def test_ranks_that_differ_are_told_and_bad_graphs_refused() -> None:
+    assert "off by 0.001 in all" in str(pagerank.agree(np.array([0.501, 0.5]), np.array([0.5, 0.5])))
+    with pytest.raises(InputError, match=r"square adjacency matrix, got shape \(2, 3\)"):
+        pagerank.lay_out(sp.csr_array(np.ones((2, 3), np.float32)))
+
+
+# -- bodies ----------------------------------------------------------------------------------------------
+
+
+def numbers(
+    bodies: int, position: float = 1.0, mass: float = 1.0, dt: float = 1e-4, steps: int = 3
+) -> dict[str, float]:
+    return {"bodies": bodies, "velocity": 1.0, "position": position, "mass": mass, "dt": dt, "steps": steps}
+
+
+@pytest.mark.parametrize(
+    ("bodies", "position", "mass"),
+    [(1, 1.0, 1.0), (2, 1e5, 1e-5), (37, 1e-5, 1e5), (700, 1.0, 1e5), (1300, 1e5, 1.0)],
+)
+def test_all_simulations_agree(bodies: int, position: float, mass: float) -> None:
+    (one,) = nbody.make(**numbers(bodies, position, mass))
+    rng = np.random.default_rng(bodies)
+    state = 1 + np.repeat([position, 1.0, mass], [3, 3, 1])[:, None] * rng.normal(size=(7, bodies))
+    state[6] = abs(state[6])
+    x, v, m = state[:3].astype(np.float32).astype(float), state[3:6], state[6]
+    firsts = []
+    for _ in range(3):
+        apart = x[:, None, :] - x[:, :, None]
+        pull = nbody.GRAVITY * m * apart / ((apart**2).sum(0) + nbody.SOFTENING**2) ** 1.5
+        firsts.append(pull.sum(-1))
+        v = v + 1e-4 * firsts[-1]
+        x = x + 1e-4 * v
+    expected, first = np.concatenate([x, firsts[0]]), firsts[0]
+    for version in [name for name in nbody.VERSIONS if name != "naive" or bodies <= nbody.MOST_NAIVE]:
+        result = one.run(version)
+        assert nbody.agree(result, expected) is None, version
+        assert np.allclose(result[:3], x, atol=1e-4 * position + 1e-6, rtol=1e-5), version
+        if not version.startswith("barnes"):
+            scale = np.sqrt(np.square(first).mean())
+            assert np.allclose(result[3:], first, atol=1e-4 * scale, rtol=1e-3), version
+
+
+def test_simulations_that_differ_are_told() -> None:
+    good = np.ones((6, 5))
+    assert "off by 100.00%" in str(nbody.agree(2 * good, good))
+    assert nbody.agree(np.full((6, 5), np.nan), good) == "not all is finite"
+
+
+def test_bad_bodies_are_refused() -> None:
+    heavy = np.ones((7, 3), np.float32)
+    with pytest.raises(InputError, match="needs a step, got 0"):
+        nbody.lay_out(heavy, numbers(3, steps=0))
+    heavy[6, 1] = -1
+    with pytest.raises(InputError, match="no negative mass"):
+        nbody.lay_out(heavy, numbers(3))
+
+
+def test_simulations_keep_within_their_ranges() -> None:
+    rng, ranges = np.random.default_rng(0), VALUES["scaled"]["nbody"]
+    for _ in range(200):
+        one = nbody.inputs(ranges, rng)
+        assert one["bodies"] ** 2 * one["steps"] <= ranges["most_pairs"]
+        assert list(one)[:-1] == list(nbody.UNITS)
+
+
+# -- motifs ----------------------------------------------------------------------------------------------
+
+DEGREES = {
+    3: [(1, 1, 2), (2, 2, 2)],
+    4: [(1, 1, 2, 2), (1, 1, 1, 3), (2, 2, 2, 2), (1, 2, 2, 3), (2, 2, 3, 3), (3, 3, 3, 3)],
+}
+
+
+def brute(a: sp.csr_array, k: int) -> list[int]:
+    """Count motifs by looking at all sets of k nodes: degrees tell the connected ones apart."""
+    dense, found = a.toarray() > 0, dict.fromkeys(DEGREES[k], 0)
+    for nodes in itertools.combinations(range(len(dense)), k):
+        degrees = tuple(sorted(dense[np.ix_(nodes, nodes)].sum(1).tolist()))
+        if degrees in found:
+            found[degrees] += 1
+    return list(found.values())
+
+
+@pytest.mark.parametrize("k", [3, 4])
+@pytest.mark.parametrize(("kind", "ratio"), [*itertools.product(graphs.KINDS, (1.0, 6.0))])
+def test_all_counts_are_exact(kind: str, ratio: float, k: int) -> None:
+    a = graphs.undirected(graphs.graph(kind, 18, ratio, 0))
+    one = motifs.lay_out(a, k)
+    for version in motifs.VERSIONS:
+        assert one.run(version).tolist() == brute(a, k), version
+
+
+@pytest.mark.parametrize(("kind", "nodes", "ratio"), [("rmat", 700, 9.0), ("erdos-renyi", 130, 20.0)])
+def test_counts_of_larger_graphs_are_the_same(kind: str, nodes: int, ratio: float) -> None:
+    one = motifs.lay_out(graphs.undirected(graphs.graph(kind, nodes, ratio, 0)), 4)
+    counts = [one.run(version).tolist() for version in motifs.VERSIONS]
+    assert all(count == counts[0] for count in counts)
+    assert min(counts[0]) > 0
+
+
+def test_large_graphs_are_not_kept_as_bits() -> None:
+    one = motifs.lay_out(graphs.undirected(graphs.graph("small-world", motifs.MOST_BITS + 1, 1.0, 0)), 3)
+    with pytest.raises(MemoryError, match="bits is not tried"):
+        one.run("bits")
+
+
+def test_bad_graphs_for_motifs_are_refused() -> None:
+    with pytest.raises(InputError, match="of 3 or 4 nodes are counted, not of 5"):
+        motifs.lay_out(graphs.undirected(graphs.graph("rmat", 9, 1.0, 0)), 5)
+    with pytest.raises(InputError, match="each edge both ways"):
+        motifs.lay_out(sp.csr_array(np.array([[0, 1], [0, 0]], np.float32)), 3)
+
+
+# -- inputs, choices and pages ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", table.BENCHMARKS)
+def test_inputs_can_be_made_and_have_all_features(name: str) -> None:
+    selection = table.selection(name, VALUES["scaled"])
+    ranges = {**VALUES["scaled"]["pagerank"], "most_power": 10}
+    small = {
+        "gemm": {"most_rows": 30, "most_others": 30, "most_nearby": 50}, "pagerank": ranges,
+        "nbody": {"most_bodies": 20}, "kmotif": {**ranges, "least_power": 9},
+    }  # fmt: skip
+    key = name.partition("-")[0]
+    selection = table.selection(name, {key: {**VALUES["scaled"][key], **small[key]}})
+    model = selection.train(samples=2, store=False)
+    assert sorted(model.fields) == sorted(selection.units)
+    assert model.card["inputs"] == 2
+    assert not model.card["notes"]
+    assert (table.described_s(selection, 3) > 0) == (name in ("pagerank", "kmotif"))
+
+
+def cases(count: int, rng: np.random.Generator) -> Cases:
+    """Two versions whose border is a line, and cells of four inputs."""
+    points = rng.uniform(1, 10, (count, 2))
+    seconds = np.column_stack([points[:, 0] + 0.2, points[:, 1]]) * 1e-3
+    configs = tuple(Config({"version": name}) for name in ("a", "b"))
+    return Cases(("m", "n"), configs, points, seconds, tuple(str(place // 4) for place in range(count)))
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Any]:
+    pytest.importorskip("sklearn")
+    settings = {**VALUES["settings"], "seeds": 1}
+    return judging.judged(cases(800, np.random.default_rng(0)), settings, initial=100)
+
+
+def test_choices_are_judged_on_cells_that_were_not_seen(found: dict[str, Any]) -> None:
+    assert found["known"] + found["outer"]["inputs"] == 800
+    assert found["known"] == found["cross-validation"]["inputs"] == 640
+    assert 0.95 < found["outer"]["pois"] < 1
+    assert found["shares"]["a"] + found["shares"]["b"] == 1
+
+
+def test_active_learning_needs_fewer_inputs(found: dict[str, Any]) -> None:
+    assert found["goal"] == found["outer"]["ppp"] + VALUES["settings"]["within"]
+    assert found["needed"]["active"] < found["needed"]["at random"]
+    assert found["curves"]["at random"][-1] == [640, pytest.approx(found["outer"]["ppp"], abs=0.01)]
+
+
+def test_measuring_goes_on_where_it_was_stopped_and_exports_all(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    pytest.importorskip("pyarrow")
+    ranges = {"nbody": {**VALUES["scaled"]["nbody"], "most_bodies": 20}}
+    for samples in (2, 3):
+        measuring.measure(
+            "nbody",
+            tmp_path / "nbody",
+            ranges,
+            VALUES["settings"],
+            samples=samples,
+            budget_s=60.0,
+            libraries=False,
+        )
+        exported = list(read_records(tmp_path / "nbody.parquet"))
+        assert len(exported) == samples * len(nbody.VERSIONS)
+    assert all(record.ok for record in exported)
+
+
+def test_progress_says_how_long_it_will_take(capsys: pytest.CaptureFixture[str]) -> None:
+    with measuring.Progress("gemm") as progress:
+        progress("10 inputs", 0.25)
+    assert capsys.readouterr().out.startswith("\rgemm: 10 inputs, 25 %")
+
+
+def test_the_page_shows_what_was_found_and_which_claims_hold(found: dict[str, Any], tmp_path: Path) -> None:
+    model = TreeModel()
+    model.fit_cases(cases(400, np.random.default_rng(1)))
+    model.save(tmp_path / "pagerank")
+    (tmp_path / "pagerank.json").write_text(
+        json.dumps({"benchmark": "pagerank", "described_s": 2e-3, **found})
+    )
+    text = page.page(tmp_path, EXPECTED)
+    assert "does not hold: 2 versions are fastest on 10%" in text
+    assert f"{found['outer']['pois']:.2%}" in text
+    assert "1.58x" in text
+    assert "Features of an input take 2.00 ms" in text
+    assert text.count("<svg") == 2
+
+
+def test_laid_out_calls_return_what_the_function_says() -> None:
+    counts = np.zeros(5, np.int64)
+    triangle = sp.csr_array(np.ones((3, 3)) - np.eye(3))
+    arrays = (triangle.indptr.astype(np.int32), triangle.indices.astype(np.int32), counts)
+    assert laid_out.compiled("motifs_merge", arrays, (3, 3, 1))() == 0
+    assert counts[0] == 1
+
+
+# -- networks --------------------------------------------------------------------------------------------
+
+GRAPH = {"kind": "rmat", "nodes": 40, "ratio": 2.0, "seed": 0}
+SMALL = {"graph": GRAPH, "features": 30}
+
+
+@pytest.mark.parametrize("kind", ["gcn", "graphsage"])
+def test_kernels_of_networks_fit_each_other(kind: str) -> None:
+    kernels = networks.network(kind, SMALL, layers=3, hidden=8)
+    assert len(kernels) == 6
+    shapes = {}
+    for kernel in kernels:
+        (one,) = networks.make(**kernel.what)
+        a, _, b, _ = one.operands
+        shapes[kernel.name] = a.shape[0], b.shape[1]
+        assert kernel.result_bytes == 4 * a.shape[0] * b.shape[1]
+        assert one.run("own sparse").shape == shapes[kernel.name]
+        wide = a.shape[1] if kernel.name.startswith("combine") else b.shape[1]
+        given = SMALL["features"] if kernel.given_bytes else 0
+        assert sum(shapes[name][1] for name in kernel.after) + given == wide
+    assert shapes[kernels[-1].name] == (40, networks.CLASSES)
+    assert len({kernel.key for kernel in networks.network(kind, SMALL, 9, 8)}) < 18
+
+
+def test_networks_are_placed_by_what_a_model_says_and_judged_by_what_was_measured() -> None:
+    kernels = networks.network("gcn", SMALL, layers=2, hidden=8)
+    measured = object.__new__(placing.Measured)
+    took = {"own sparse": 1e-3, "gpu": 2e-3}
+    measured.took = {kernel.key: dict(took) for kernel in kernels}
+    measured._said = {kernel.key: dict(took) for kernel in kernels}
+    first = kernels[0].key
+    measured.took[first]["gpu"] = measured._said[first]["gpu"] = 1e-5
+    network = Network(("cpu", "gpu"), (Link("cpu", "gpu", 1e-5, 1e10), Link("gpu", "cpu", 1e-5, 1e10)))
+    devices = {"cpu": ["own sparse"], "gpu": ["gpu"]}
+    found = placing.planned(kernels, measured, devices, network)
+    assert found["moves"] == ["aggregate 1"]
+    assert found["planned_s"] == found["ideal_s"] < min(found["alone_s"].values())
+    measured._said[first]["gpu"] = 1.0  # the model is wrong about it
+    wrong = placing.planned(kernels, measured, devices, network)
+    assert wrong["moves"] == []
+    assert wrong["planned_s"] == wrong["alone_s"]["cpu"] > wrong["ideal_s"] == found["ideal_s"]
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
+    """Of all kernels of two small networks."""
+    pytest.importorskip("sklearn")
+    store = Store(tmp_path_factory.mktemp("gnn") / "records.sqlite")
+    kernels = [k for kind in ("gcn", "graphsage") for k in networks.network(kind, SMALL, layers=2, hidden=4)]
+    device = VersionsDevice(networks.kernels_of_networks().space, rounds=1, budget_s=0.01)
+    networks.measure(kernels, store=store, device=device)
+    return store.query()
+
+
+def test_kernels_are_measured_once_and_all_networks_judged(records: list[Record]) -> None:
+    model = TreeModel()
+    model.fit(records)
+    measured = placing.Measured(records, model, VALUES["gpu"])
+    known = {f"{kind} small": networks.network(kind, SMALL, 2, 4) for kind in ("gcn", "graphsage")}
+    assert set(measured.took) == {kernel.key for kernels in known.values() for kernel in kernels}
+    assert not measured.has_gpu
+    found = placing.judged(known, measured, VALUES["link"])
+    for setting, devices in (("threads", {"all threads", "one thread"}), ("gpu", {"cpu", "gpu"})):
+        for kind in ("gcn", "graphsage"):
+            assert found[setting][kind]["networks"] == 1
+            assert set(found[setting][kind]["speedup"]) == devices
+            assert 0 < found[setting][kind]["pois"] <= 1
+
+
+def test_unknown_kernels_are_refused() -> None:
+    with pytest.raises(InputError, match="combine and aggregate, got 'attend'"):
+        networks.make("attend", 3, False)

@@ -89,6 +89,6 @@ GRAPHS: Final[dict[str, Callable[[], Entries]]] = {
     "PAC": lambda: mesh((215, 100, 100)),
     "MYC/8": lambda: mycielskian(14),
     "KRO/8": lambda: kronecker(17),
-    "PAC/8": lambda: mesh((27, 100, 100)),
+    "PAC/8": lambda: mesh((215, 36, 35)),
 }
 """Name -> what makes it: HotTiles' graphs, and an eighth of SPADE's, whose KRO had 2**20 nodes. PAC is like theirs only."""

@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
-from sensitivities.runs import Run, bypassing, kernels
+from sensitivities.runs import Run, bypassing, kernels, past_caches
 
 
 @final
@@ -49,6 +49,11 @@ def lines(
         published = expected["bypass_pct"][f"{best.kernel} {best.width}"][best.graph.removesuffix("/8")]
         what = f"bypass, {best.kernel} {best.width}, {best.graph.removesuffix('/8')}, at {best.name.split(': ')[1]}"
         yield _change(what, published, results, best, past, judged)
+    for graph in values["bypass"]["graphs"]:
+        past = past_caches(graph, values)
+        what = f"bypass, spmm 32, {graph}, at {past.row_panel} x {past.column_panel} as in the paper"
+        published = expected["bypass_pct"]["spmm 32"][graph]
+        yield _change(what, published, results, replace(past, bypass=False), past, judged)
     for graph, rows in expected["panels"].items():
         listed = [
             (Run(f"{graph}/8", "isca/8", "spmm", 32, int(row), column), seconds)

@@ -28,9 +28,8 @@ LEARNS: set[str] = {"metrics", "ranking"}
 
 FAST = Training(epochs=40, learning_rate=1e-3)
 MAKING: dict[str, Callable[[], CostModel]] = {
-    "ranking": lambda: RankingModel(GARDEN, lambda workload_id: W, training=FAST)
     "metrics": lambda: MetricsModel(GARDEN, epochs=200),
-    "ranking": lambda: RankingModel(GARDEN, lambda workload_id: W.entries, training=FAST),
+    "ranking": lambda: RankingModel(GARDEN, lambda workload_id: W, training=FAST),
 }
 """How models are made that need arguments; add yours."""
 

@@ -69,6 +69,7 @@ SPACES: dict[str, Case] = {
     ),
     "spade": Case(
         lambda: Machine.load("spade").space, lambda: real_workloads("spmm", (60, 50), (1, 1), (3, 100_000))
+    ),
     "cuda spmm": Case(
         lambda: cuda_space(Einsum.parse(NAMED["spmm"]).single),
         lambda: real_workloads("spmm", (60, 50), (1, 1), (3, 10_000)),

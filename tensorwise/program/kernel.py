@@ -35,8 +35,8 @@ class BoundKernel(abc.ABC):
         """Return a call that does what ``run`` does on these arrays, whatever they hold by then.
 
         What can be asked beforehand is asked once: a small kernel runs in the time that the answers take, and what
-        is timed is the kernel. The arrays are as for ``run`` and stay where they are; calls of one ``ready`` do
-        not overlap.
+        is timed is the kernel. The arrays are as for ``run`` and stay where they are; the call keeps what it needs,
+        and calls of one ``ready`` do not overlap.
         """
         return lambda: self.run(operands, out)
 

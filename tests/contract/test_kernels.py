@@ -1,5 +1,6 @@
 """What every Kernel promises of ``run`` and ``ready``. Library routines are rows already; add a program to PROGRAMS."""
 
+import gc
 from typing import Final
 
 import numpy as np
@@ -102,6 +103,18 @@ def test_what_is_ready_reads_its_operands_anew(
         for operand, copy in zip(operands, before, strict=True):
             np.testing.assert_array_equal(operand, copy)
     kernel.close()
+
+
+@pytest.mark.parametrize(("kind", "row"), KERNELS)
+def test_what_is_ready_outlives_its_kernel(kind: str, row: str, rng: np.random.Generator) -> None:
+    kernel, work = bound(kind, row, rng)
+    operands, out = work.operands(rng), poisoned(work)
+    expected = work.reference(operands)
+    call = kernel.ready(operands, out)
+    del kernel, work
+    gc.collect()
+    call()
+    assert expected.mismatch(out, factored="factor" in row) is None
 
 
 @pytest.mark.parametrize("row", PROGRAMS)

@@ -400,14 +400,24 @@ class _Tiles:
         start = np.empty(most + 1, np.int64)
         tile_row, tile_column = (np.empty(most, np.int32) for _ in range(2))
         # With one column panel entries are in order as they are; a hundred million of them are not copied then.
-        taken = [np.empty(entries.nnz, np.int32) for _ in range(3)] if panels[1] > 1 else []
+        place = np.empty(entries.nnz, np.int32) if panels[1] > 1 else None
+        taken_row, taken_column = (
+            (row, column) if place is None else (np.empty_like(row), np.empty_like(column))
+        )
+        filled = [None] * 3 if place is None else [a.ctypes.data for a in (taken_row, taken_column, place)]
         tiles = _call(
-            "tiles", entries.nnz, row.ctypes.data, column.ctypes.data, row_panel, column_panel, panels[1],
-            *([array.ctypes.data for array in taken] or [None] * 3), start.ctypes.data, tile_row.ctypes.data,
-            tile_column.ctypes.data,
+            "tiles", entries.nnz, row.ctypes.data, column.ctypes.data, row_panel, column_panel, panels[1], *filled,
+            start.ctypes.data, tile_row.ctypes.data, tile_column.ctypes.data,
         )  # fmt: skip
-        ordered = taken or [row, column, None]
-        return cls(*ordered, start[: tiles + 1], tile_row[:tiles], tile_column[:tiles], panels[1])
+        return cls(
+            taken_row,
+            taken_column,
+            place,
+            start[: tiles + 1],
+            tile_row[:tiles],
+            tile_column[:tiles],
+            panels[1],
+        )
 
 
 def _rows(matrix: np.ndarray, order: np.ndarray | None) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Descriptions of GPUs, a file each under ``machines``: what a block may have, and what memory and arithmetic can give."""
+"""Descriptions of GPUs, a file each under ``machines/gpu``: what a block may have, and what memory and arithmetic can give."""
 
 import tomllib
 from functools import cache
@@ -7,7 +7,7 @@ from pathlib import Path
 from tensorwise.errors import InputError
 from tensorwise.space.cuda import ANY, Gpu
 
-FOLDER = Path(__file__).parent / "machines"
+FOLDER = Path(__file__).parent / "machines" / "gpu"
 
 
 @cache

@@ -109,7 +109,8 @@ def tune_gpu(
             goes on (G-Sparse, section III-D).
         store: where measurements are remembered: a Store, True for the default one, False for nowhere.
         seed: of operands and search.
-        progress, observe: called as the work goes on, and with each candidate that was tried.
+        progress: called as the work goes on.
+        observe: called with each candidate that was tried.
         device: the GPU, which stays open (default: the first one, for this tuning).
 
     Raises:

@@ -1,4 +1,4 @@
-"""Descriptions of GPUs, a file each under ``machines/gpu``: what a block may have, and what memory and arithmetic can give."""
+"""Descriptions of GPUs, a file each in ``machines/gpu``: what a block may have, what memory and arithmetic can give."""
 
 import tomllib
 from functools import cache

@@ -24,6 +24,9 @@ METHOD = """For each matrix, of a family from which no model has learned, random
 second time in another order, the fastest of them in interleaved rounds; what counts is the ratio to the default config. A
 model's places are compared with the first measurement. "Measured again" is what the second reaches in the place of a model:
 the noise that none can see through."""
+BY_RECORDS = """Random configs from records of families from which no model has learned: those of a job are compared, by their ratio to the
+default config. "Measured again" is what another measurement would reach if it were off as much as the standard errors of the
+ratios say: the noise that none can see through."""
 
 
 def page(held: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
@@ -33,9 +36,10 @@ def page(held: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
     facts = ", ".join(f"{name} {value}" for name, value in {**held["machine"], **held["settings"]}.items())
     lines, holds = judge(runs, expected)
     verdict = {True: "All hold.", False: "Not all hold.", None: ""}[holds]
+    method = BY_RECORDS if any(key.startswith("records ") for key in runs) else METHOD
     parts = [
         element("h1", "How well models rank"),
-        paragraphs([METHOD, facts]),
+        paragraphs([method, facts]),
         card("Claims", paragraphs([verdict, *lines])),
     ]
     for op, models in found.items():

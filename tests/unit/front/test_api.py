@@ -149,7 +149,7 @@ def test_a_report_that_cannot_be_written_is_known_before_the_search(tmp_path: Pa
 def test_tune_calls_back() -> None:
     said, tried = [], []
     tw.tune(
-        A, "spmv", trials=3, budget_s=5, threads=1, store=False,
+        A, "spmv", trials=3, budget_s=120, threads=1, store=False,
         progress=lambda what, share: said.append((what, share)), observe=tried.append,
     )  # fmt: skip
     assert said

@@ -24,9 +24,9 @@ METHOD = """For each matrix, of a family from which no model has learned, random
 second time in another order, the fastest of them in interleaved rounds; what counts is the ratio to the default config. A
 model's places are compared with the first measurement. "Measured again" is what the second reaches in the place of a model:
 the noise that none can see through."""
-BY_RECORDS = """Random configs from records, of families from which no model has learned; those of a job are compared, by their
-ratio to the default config. "Measured again" is what another measurement would reach if it were off as much as the standard
-errors of these ratios say: the noise that none can see through."""
+BY_RECORDS = """Random configs from records, of families from which no model has learned; those of a job are compared,
+by their ratio to the default config. "Measured again" is what another measurement would reach if it were off as much as the
+standard errors of these ratios say: the noise that none can see through."""
 
 
 def page(held: Mapping[str, Any], expected: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """A simulated SPADE-like accelerator: compiled, deterministic, and it returns the numbers that it computes.
 
 SPADE (Gerogiannis et al., ISCA'23) puts processing elements (PEs) for SpMM and SDDMM beside the cores of a processor. Its
-simulator was never released. This one is cycle-approximate: ``toolchain/spade.c`` walks through the entries in the order in
+simulator was never released. This one is cycle-approximate: ``spade.c`` walks through the entries in the order in
 which the PEs would take them, keeps the tags of all caches, and says for each entry when it is dispatched and when its
 operands are there. A machine is a file of ``device/machines``; its comments say what is published and what assumed.
 
@@ -33,7 +33,7 @@ from tensorwise.space.config import Config
 from tensorwise.space.spade import LANES, SpadeSpace, TileProgram, spade_space
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.orders import permutation
-from tensorwise.toolchain.runtime import load_runtime
+from tensorwise.toolchain.cache import default_cache
 
 MACHINES: Final = Path(__file__).parent / "machines"
 SPADES: Final = ("spade", "spade-small")
@@ -429,8 +429,14 @@ def _call(name: str, *arguments: Any) -> int:
 
 
 @cache
+def _library() -> ctypes.CDLL:
+    """The simulation, apart from the runtime, since it takes seconds to compile and few simulate."""
+    return ctypes.CDLL(str(default_cache().library([Path(__file__).with_suffix(".c")])))
+
+
+@cache
 def _function(name: str) -> Callable[..., int]:
-    function = load_runtime()[f"tw_spade_{name}"]
+    function = _library()[f"tw_spade_{name}"]
     function.restype, function.argtypes = _SIZE, _ARGUMENTS[name]
     checked: Callable[..., int] = function
     return checked

@@ -147,8 +147,21 @@ class Results:
             "runs": self.runs,
         }
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(self.path) as file:
-            file.write(f"{json.dumps(document, indent=1)}\n".encode())
+        write_json(self.path, document)
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a file of results: whole or not at all."""
+    with replacing(path) as file:
+        file.write(f"{json.dumps(document, indent=1)}\n".encode())
+
+
+def resumable(main: Callable[[], None]) -> None:
+    """Run a script that goes on where it was stopped, and say so after Ctrl-C."""
+    try:
+        main()
+    except KeyboardInterrupt:
+        raise SystemExit("\nstopped; the same command goes on from here") from None
 
 
 def machine() -> dict[str, Any]:

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from corpus import RESULTS, Item, Results, items, speedups
+from corpus import RESULTS, Item, Results, items, resumable, speedups
 
 COMMAND = [sys.executable, "-m", "tensorwise"]
 WANTED, SHARE = 20, 0.9
@@ -158,7 +158,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        raise SystemExit("\nstopped; the same command goes on from here") from None
+    resumable(main)

@@ -6,9 +6,9 @@ gradients: nothing that has features for each edge is made, unless it is one of 
 Each operator runs in a process of its own, on a random graph, in float32. ``peak_bytes`` is the most memory that was
 resident during its first forward and backward pass, above what was before the operands were made (``VmHWM`` and
 ``VmRSS`` of Linux, after a pass over a tiny graph that loads all code). ``counted_bytes`` are operands, the result and
-its gradient, the gradients of operands, the pattern in both directions with the edges' numbers, and which edges a
-maximum comes from. Allocators are told to give back what is freed and to do without huge pages. ``scatter`` is the same
-in torch code that gathers a row for each edge.
+its gradient, the gradients of operands, the pattern in the directions that were used, with the edges' numbers, and which
+edges a maximum comes from. Allocators are told to give back what is freed and to do without huge pages. ``scatter`` is the
+same in torch code that gathers a row for each edge.
 """
 
 import argparse
@@ -47,6 +47,7 @@ def resident(field: str) -> int:
 def passes(operator: str, way: str, nodes: int, edges: int, features: int) -> tuple[Callable[[], int], int]:
     """Return a forward and backward pass, which tells the bytes counted beside operands, and those of operands."""
     import torch
+    from scattering import Scattering
     from torch import Tensor
     from torch.nn import functional
 
@@ -71,14 +72,7 @@ def passes(operator: str, way: str, nodes: int, edges: int, features: int) -> tu
     if graph is not None:
         u = v = u[:0].clone()  # the graph has edges of its own
 
-    def added(messages: Tensor) -> Tensor:
-        return messages.new_zeros(nodes, *messages.shape[1:]).index_add(0, v, messages)
-
-    def softmax(scores: Tensor) -> Tensor:
-        place = v[:, None].expand_as(scores)
-        largest = scores.new_full((nodes, scores.shape[1]), -torch.inf)
-        powers = (scores - largest.scatter_reduce(0, place, scores.detach(), "amax")[v]).exp()
-        return powers / added(powers)[v]
+    edges_of = Scattering(u, v, nodes)
 
     def ours() -> Tensor:
         assert graph is not None
@@ -94,18 +88,17 @@ def passes(operator: str, way: str, nodes: int, edges: int, features: int) -> tu
 
     def scattered() -> Tensor:
         if operator == "edge_softmax":
-            return softmax(*operands)
+            return edges_of.softmax(*operands)
         if operator == "dot":
             return (operands[0][u] * operands[1][v]).sum(1, keepdim=True)
         rows = operands[0][u]
         if operator == "attention":
             scores = functional.leaky_relu(operands[1][u] + operands[2][v], 0.2)
-            return added(rows * softmax(scores)[:, :, None])
+            return edges_of.sum(rows * edges_of.softmax(scores)[:, :, None])
         rows = rows * operands[1] if message == "mul" else rows
         if reduce == "max":
-            place = v[:, None].expand_as(rows)
-            return rows.new_zeros(nodes, features).scatter_reduce(0, place, rows, "amax", include_self=False)
-        total = added(rows)
+            return edges_of.max(rows)
+        total = edges_of.sum(rows)
         return total / torch.bincount(v, minlength=nodes).clamp(min=1)[:, None] if reduce == "mean" else total
 
     def run() -> int:
@@ -116,9 +109,12 @@ def passes(operator: str, way: str, nodes: int, edges: int, features: int) -> tu
         made += 4 * out.numel() if reduce == "max" else 0  # int32: which edges
         if graph is None:
             return made
-        both = (graph.graph.entries, graph.graph.reversed)
+        used = [
+            graph.graph.entries,
+            *(vars(graph.graph)[name] for name in ("reversed",) if name in vars(graph.graph)),
+        ]
         held = [
-            array for entries in both for array in (*entries.coordinates, entries.pointers, entries.numbers)
+            array for entries in used for array in (*entries.coordinates, entries.pointers, entries.numbers)
         ]
         return made + sum(array.nbytes for array in held if array is not None)
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from corpus import RESULTS, Results, entries_of, geometric_mean, items, speedups
+from corpus import RESULTS, Results, entries_of, geometric_mean, items, resumable, speedups
 
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.program.workload import workload
@@ -103,7 +103,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        raise SystemExit("\nstopped; the same command goes on from here") from None
+    resumable(main)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-SHARED = {"bench.py", "corpus.py", "held_out.py", "pages.py", "summary.py"}
+SHARED = {"bench.py", "corpus.py", "held_out.py", "pages.py", "scattering.py", "summary.py"}
 HEAD = """# Benchmarks
 
 Each script says its claim first and writes its figures to `results/`. Run them on a machine that does nothing else: on a

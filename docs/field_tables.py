@@ -7,8 +7,12 @@ A test compares the page with what this would write.
 
 import re
 from pathlib import Path
+from typing import Any
 
-from tensorwise.features import PATTERNS, Field
+from tensorwise.features import PATTERNS, Featurizer, Field
+from tensorwise.features.ast import LEAVES
+from tensorwise.features.hardware import HARDWARE
+from tensorwise.features.nest import ProgramNest
 
 HEAD = """# Features
 
@@ -27,9 +31,9 @@ assert numbers.shape == (len(pattern.fields),)
 print(pattern.fields[0])
 ```
 
-Counting is compiled (`toolchain/pattern.c`); without a C compiler NumPy counts the same, more slowly. Quantities that range
-widely are logarithms. `log2(x / entries)` is 0 where each entry has an x of its own: above 0 a format pads, below 0
-entries share.
+Counting patterns is compiled (`features/pattern.c`); without a C compiler NumPy counts the same, more slowly. Quantities
+that range widely are logarithms. `log2(x / entries)` is 0 where each entry has an x of its own: above 0 a format pads,
+below 0 entries share.
 
 This page is written by `python docs/field_tables.py`.
 """
@@ -41,28 +45,31 @@ def table(fields: list[Field]) -> str:
     return "\n".join(["| field | is | in |", "|---|---|---|", *rows])
 
 
-def section(name: str) -> str:
+def section(featurizer: Featurizer[Any]) -> str:
     """Return a featurizer's tables, one a group; of groups that differ by a number, as modes do, the first."""
-    pattern = PATTERNS[name]()
     groups: dict[str, list[Field]] = {}
     alike: dict[str, list[str]] = {}
-    for field in pattern.fields:
+    for field in featurizer.fields:
         group = field.name.split(".")[0]
         groups.setdefault(group, []).append(field)
         known = alike.setdefault(re.sub(r"[0-9]+", "", group), [])
         if group not in known:
             known.append(group)
-    about = " ".join((type(pattern).__doc__ or "").split())
-    parts = [f"## {name}, version {pattern.version}", f"{about} {len(pattern.fields)} numbers."]
+    about = " ".join((type(featurizer).__doc__ or "").split())
+    parts = [
+        f"## {featurizer.name}, version {featurizer.version}",
+        f"{about} {len(featurizer.fields)} numbers.",
+    ]
     for first, *others in alike.values():
         more = f" (and likewise {', '.join(others)})" if others else ""
-        parts += [f"### {name}: {first}{more}", table(groups[first])]
+        parts += [f"### {featurizer.name}: {first}{more}", table(groups[first])]
     return "\n\n".join(parts)
 
 
 def page() -> str:
     """Return the text of the page."""
-    return "\n\n".join([HEAD.strip(), *(section(name) for name in PATTERNS)]) + "\n"
+    described = [*(pattern() for pattern in PATTERNS.values()), ProgramNest(), LEAVES, HARDWARE]
+    return "\n\n".join([HEAD.strip(), *map(section, described)]) + "\n"
 
 
 if __name__ == "__main__":

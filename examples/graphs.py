@@ -246,6 +246,7 @@ class Training:
                 nn.init.xavier_uniform_(layer.weight)
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=kind.rate, weight_decay=kind.decay)
         self.best, self.accuracy = 0.0, 0.0
+        self.losses: list[float] = []
 
     def epoch(self) -> float:
         """Take a step; return its seconds."""
@@ -256,7 +257,9 @@ class Training:
         loss = functional.cross_entropy(self.model(x, self.ops)[data.train], data.labels[data.train])
         loss.backward()
         self.optimiser.step()
-        return time.perf_counter() - start
+        seconds = time.perf_counter() - start
+        self.losses.append(loss.item())
+        return seconds
 
     def judge(self) -> None:
         """Keep the accuracy on the test nodes where that on the validation nodes is the best so far."""

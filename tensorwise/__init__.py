@@ -8,9 +8,6 @@ if TYPE_CHECKING:
     from tensorwise.errors import TensorwiseError as TensorwiseError
     from tensorwise.front.api import compile as compile
     from tensorwise.front.api import tune as tune
-    from tensorwise.modes import tune_modes as tune_modes
-    from tensorwise.operator import Operator as Operator
-    from tensorwise.operator import load as load
     from tensorwise.selection import select as select
     from tensorwise.selection import versions as versions
     from tensorwise.tensor.entries import Entries as Entries
@@ -18,19 +15,22 @@ if TYPE_CHECKING:
     from tensorwise.tensor.files import read as read
     from tensorwise.tensor.files import write as write
     from tensorwise.tensor.format import Format as Format
+    from tensorwise.tuning.modes import tune_modes as tune_modes
+    from tensorwise.tuning.operator import Operator as Operator
+    from tensorwise.tuning.operator import load as load
 
 _HOMES = {
     "Entries": "tensorwise.tensor.entries",
     "Format": "tensorwise.tensor.format",
-    "Operator": "tensorwise.operator",
+    "Operator": "tensorwise.tuning.operator",
     "TensorwiseError": "tensorwise.errors",
     "compile": "tensorwise.front.api",
     "entries_from": "tensorwise.tensor.entries",
-    "load": "tensorwise.operator",
+    "load": "tensorwise.tuning.operator",
     "read": "tensorwise.tensor.files",
     "select": "tensorwise.selection",
     "tune": "tensorwise.front.api",
-    "tune_modes": "tensorwise.modes",
+    "tune_modes": "tensorwise.tuning.modes",
     "versions": "tensorwise.selection",
     "write": "tensorwise.tensor.files",
 }

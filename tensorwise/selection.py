@@ -20,9 +20,9 @@ from tensorwise.errors import InputError
 from tensorwise.model.cases import Cases, config_name
 from tensorwise.model.choosing import TreeModel
 from tensorwise.program.call import Call
-from tensorwise.searching import Progress
 from tensorwise.space.versions import Features, Function, Version, Versions
 from tensorwise.toolchain.threads import available_threads
+from tensorwise.tuning.searching import Progress
 from tensorwise.version import __version__
 
 _log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tensorwise.device.machine import LEVELS
+from tensorwise.device.roofline import LEVELS
 from tensorwise.front.svg import Scale, drawing, element, escape, gridline, label, number_text
 
 

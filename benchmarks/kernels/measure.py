@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.baselines import BASELINES
 from benchmarks.corpus import entries_of
 from tensorwise.device.cpu import CpuDevice
-from tensorwise.device.machine import level_holding, roofline
+from tensorwise.device.roofline import level_holding, roofline
 from tensorwise.device.rounds import MIN_ROUNDS, RoundTable
 from tensorwise.device.timing import interleave, measuring_slot
 from tensorwise.device.verify import Checker, poison
@@ -27,11 +27,11 @@ from tensorwise.program.kernel import BoundKernel, Kernel
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload, workload
 from tensorwise.search import STRATEGIES
-from tensorwise.searching import BATCH
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import CpuSpace, cpu_space
 from tensorwise.space.portfolio import portfolio
-from tensorwise.tuning import FINALISTS
+from tensorwise.tuning.searching import BATCH
+from tensorwise.tuning.tune import FINALISTS
 
 OURS = ("best", "default")
 SLOW = 5.0

@@ -28,7 +28,7 @@ from benchmarks.kernels.targets import (
     threads_name,
 )
 from benchmarks.pages import card, document, table
-from tensorwise.device.machine import LEVELS
+from tensorwise.device.roofline import LEVELS
 from tensorwise.front.svg import element, escape
 
 LARGEST = 10

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.baselines import BASELINES
 from benchmarks.bench import Bench
-from benchmarks.corpus import RESULTS, Item, Results, items
+from benchmarks.corpus import RESULTS, Item, Results, items, resumable
 from benchmarks.kernels.measure import Settings, measure_here
 from benchmarks.kernels.targets import BEST_BASELINE, case_name, reached, speedups
 from tensorwise.errors import MeasurementError, TensorwiseError
@@ -150,7 +150,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        raise SystemExit("\nstopped; the same command goes on from here") from None
+    resumable(main)

@@ -17,7 +17,7 @@ from gsparse.graphs import graphs
 from gsparse.page import page
 from gsparse.steps import STAGES, Steps
 
-from benchmarks.corpus import Results
+from benchmarks.corpus import Results, resumable
 from tensorwise.errors import TensorwiseError
 
 HERE = Path(__file__).parent
@@ -60,7 +60,14 @@ def work(steps: Steps, options: argparse.Namespace, results: Results) -> None:
     steps.tuned = results.runs
     for key in [key for key, run in results.runs.items() if "error" in run and options.again]:
         del results.runs[key]
-    for stage in options.stages.split(","):
+    stages = options.stages.split(",")
+    if all(key in results.runs for stage in stages for key in steps.planned(stage)):
+        return
+    try:
+        print(f"on {steps.device.facts['name']}", flush=True)
+    except TensorwiseError as error:  # not a failure of the first step, nor of all that follow
+        raise SystemExit(f"nothing can be run: {error}") from None
+    for stage in stages:
         for key in results.left(steps.planned(stage)):
             if time.monotonic() > until:
                 print("the minutes are over; the same command goes on from here")
@@ -78,7 +85,4 @@ def work(steps: Steps, options: argparse.Namespace, results: Results) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        raise SystemExit("\nstopped; the same command goes on from here") from None
+    resumable(main)

@@ -20,6 +20,7 @@ from sensitivities.graphs import GRAPHS
 from sensitivities.runs import bypassing, planned, simulate
 from sensitivities.table import lines
 
+from benchmarks.corpus import write_json
 from tensorwise.device.spade import SPADES, Machine
 
 HERE = Path(__file__).parent
@@ -56,7 +57,7 @@ def main() -> None:
                 entries = GRAPHS[run.graph]()
             results[run.name] = simulate(run, entries, values)
             print(f"{run.name}: {1e3 * results[run.name]['seconds']:.3f} ms", flush=True)
-            options.out.write_text(json.dumps({"machines": machines, "runs": results}, indent=1) + "\n")
+            write_json(options.out, {"machines": machines, "runs": results})
         return not options.only
 
     if done(planned(values)) and done([past for _, past in bypassing(values, results)]):
@@ -66,9 +67,7 @@ def main() -> None:
                 f"{'holds' if line.holds else 'NO':5} {line.what}: published {line.published}, ours {line.ours} ({line.off})"
             )
         table = [asdict(line) for line in found]
-        options.out.write_text(
-            json.dumps({"machines": machines, "table": table, "runs": results}, indent=1) + "\n"
-        )
+        write_json(options.out, {"machines": machines, "table": table, "runs": results})
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from sweeps.gains import measured, summary
 
+from benchmarks.corpus import write_json
 from tensorwise.data.corpus import patterns
 from tensorwise.device.spade import SPADES, SpadeDevice
 
@@ -45,7 +46,7 @@ def main() -> None:
             runs[name] = measured(device, paths[name.partition("~")[0]], name.partition("~")[2], values)
             found = {"machine_id": device.id, "summary": summary(runs, expected), "runs": runs}
             kept[machine] = found
-            options.out.write_text(json.dumps(kept, indent=1) + "\n")
+            write_json(options.out, kept)
             print(machine, name, f"{runs[name]['default_s'] / runs[name]['optimum_s']:.2f}", flush=True)
         print(json.dumps(kept[machine]["summary"], indent=1))
 

@@ -19,7 +19,7 @@ from motivation.page import page
 from motivation.steps import Settings, Steps
 
 from benchmarks.baselines.fixed_csr import FixedCsr
-from benchmarks.corpus import Results, items
+from benchmarks.corpus import Results, items, resumable
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.toolchain.threads import available_threads
@@ -71,7 +71,4 @@ def measure(options: argparse.Namespace, values: dict) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        raise SystemExit("\nstopped; the same command goes on from here") from None
+    resumable(main)

@@ -18,7 +18,7 @@ from rankings.judging import judge
 from rankings.page import page
 from rankings.steps import Settings, Steps, named
 
-from benchmarks.corpus import Results
+from benchmarks.corpus import Results, resumable
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.toolchain.threads import available_threads
@@ -67,7 +67,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        raise SystemExit("\nstopped; the same command goes on from here") from None
+    resumable(main)

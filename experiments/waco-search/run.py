@@ -19,7 +19,7 @@ from searches.page import judge, page
 from searches.problem import Settings
 from searches.steps import Steps
 
-from benchmarks.corpus import Results, items
+from benchmarks.corpus import Results, items, resumable
 from tensorwise.model import load_model
 from tensorwise.model.model import describe
 
@@ -64,7 +64,4 @@ def search(options: argparse.Namespace, settings: Settings, drawn_for: list, res
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        raise SystemExit("\nstopped; the same command goes on from here") from None
+    resumable(main)

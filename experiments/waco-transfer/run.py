@@ -21,7 +21,7 @@ from transfers.steps import Steps
 
 from benchmarks.baselines.fixed_csr import FixedCsr
 from benchmarks.bench import Bench
-from benchmarks.corpus import Results, items
+from benchmarks.corpus import Results, items, resumable
 from tensorwise.toolchain.compiler import find_compiler
 
 HERE = Path(__file__).parent
@@ -61,7 +61,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        raise SystemExit("\nstopped; the same command goes on from here") from None
+    resumable(main)

@@ -21,7 +21,7 @@ from tuners.judging import judge, kernel_runs
 from tuners.page import page
 from tuners.steps import Steps, models_in
 
-from benchmarks.corpus import Results
+from benchmarks.corpus import Results, resumable
 from benchmarks.held_out import matrices
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.toolchain.compiler import find_compiler
@@ -73,7 +73,4 @@ def measure(options: Any, settings: Settings, sizes: Any, models: Any, results: 
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        raise SystemExit("\nstopped; the same command goes on from here") from None
+    resumable(main)

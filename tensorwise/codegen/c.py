@@ -337,6 +337,8 @@ class Printer:
             return f"(int64_t)__builtin_popcountll((uint64_t){arguments[0]})"
         if name == "neg":
             return f"(-{arguments[0]})"
+        if name == "nle":
+            return f"({'~' if type.lanes > 1 else '!'}({arguments[0]} <= {arguments[1]}))"
         if name == "select" and type.lanes > 1:
             return f"tw_select_{type.elem}x{type.lanes}({', '.join(arguments)})"
         if name == "select":

@@ -354,6 +354,9 @@ class _Machine:
             case ir.Op(name=name, args=(left, right)):
                 apply, a, b = OPERATORS[name], self.value(left), self.value(right)
                 return lambda: apply(a(), b())
+            case ir.Op(name="narrow", args=(inner,), type=type) if type.lanes > 1:  # a scalar is repeated
+                a = self.value(inner)
+                return lambda: np.broadcast_to(a(), type.lanes)
             case ir.Op(name=name, args=args):
                 apply, values = OPERATORS[name], [self.value(argument) for argument in args]
                 return lambda: apply(*[value() for value in values])
@@ -429,6 +432,7 @@ OPERATORS: Final[dict[str, Callable[..., Any]]] = {
     "popcount": lambda bits: int(bits).bit_count(),
     "lt": operator.lt,
     "le": operator.le,
+    "nle": lambda a, b: np.logical_not(a <= b),
     "eq": operator.eq,
     "ne": operator.ne,
     "and": np.logical_and,

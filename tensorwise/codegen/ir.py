@@ -137,7 +137,7 @@ class Load(_Arithmetic):
 
 @dataclass(frozen=True)
 class Op(_Arithmetic):
-    """A named operator: add sub mul div floordiv neg abs max min exp, lt le eq ne and or (0 or 1), select, narrow,
+    """A named operator: add sub mul div floordiv neg abs max min exp, lt le nle eq ne and or (0 or 1), select, narrow,
     bitand shl shr popcount (of integers that are not negative)."""
 
     name: str
@@ -413,7 +413,9 @@ def narrow(value: Expr, type: Type) -> Expr:
 
 
 def compare(name: str, left: Expr, right: Expr, elem: str = "") -> Expr:
-    """Compare scalars, or lanes of floats or integers (brought to the width of ``elem``): lt, le, eq or ne."""
+    """Compare scalars, or lanes of floats or integers (brought to the width of ``elem``): lt, le, eq or ne; ``nle``: not le,
+    which is gt, or that one is NaN.
+    """
     lanes = max(left.type.lanes, right.type.lanes)
     if lanes == 1:
         return Op(name, (left, right), I64)
@@ -529,17 +531,18 @@ def rewritten(statement: Stmt, known: Mapping[Expr, Expr]) -> Stmt:
     return statement
 
 
+def parts(expr: Expr) -> Iterator[Expr]:
+    """An expression and all that it is made of."""
+    yield expr
+    for child in children(expr):
+        yield from parts(child)
+
+
 def loads(expr: Expr) -> Iterator[Load]:
     """Every load in an expression."""
-    if isinstance(expr, Load):
-        yield expr
-    for child in children(expr):
-        yield from loads(child)
+    return (part for part in parts(expr) if isinstance(part, Load))
 
 
 def variables(expr: Expr) -> Iterator[Var]:
     """Every variable that an expression reads."""
-    if isinstance(expr, Var):
-        yield expr
-    for child in children(expr):
-        yield from variables(child)
+    return (part for part in parts(expr) if isinstance(part, Var))

@@ -34,7 +34,7 @@ class Task(Protocol):
         """Return what :func:`run` returned, or raise what went wrong."""
 
 
-class ClusterExecutor(Executor):
+class ClusterExecutor(Executor[Job]):
     """Runs jobs on the nodes of a cluster, which find the jobs' files under the same paths as this machine.
 
     Without an address a cluster is started here; it listens on 127.0.0.1 at most, and ends with ``shutdown``.

@@ -11,18 +11,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
-from typing import Final, final
+from typing import Any, Final, TypeVar, final
 
 from tensorwise.data.dask import DaskExecutor
-from tensorwise.data.executors import Executor, LocalExecutor, explain, outcome
-from tensorwise.data.job import Job
+from tensorwise.data.executors import AnyJob, Executor, LocalExecutor, explain, outcome
 from tensorwise.data.ray import RayExecutor
 from tensorwise.data.record import Record
 from tensorwise.data.spool import SpoolExecutor
 from tensorwise.data.store import Store, exclusive
 from tensorwise.errors import StoreError, TensorwiseError
 
-EXECUTORS: Final[dict[str, type[Executor]]] = {
+EXECUTORS: Final[dict[str, type[Executor[Any]]]] = {
     "local": LocalExecutor,
     "spool": SpoolExecutor,
     "ray": RayExecutor,
@@ -30,6 +29,7 @@ EXECUTORS: Final[dict[str, type[Executor]]] = {
 }
 """Executors by name."""
 _TICK_S: Final = 0.5
+J = TypeVar("J", bound=AnyJob)
 
 
 @final
@@ -92,14 +92,14 @@ class Collected:
         }
 
 
-Observe = Callable[[Job, Collected], None]
+Observe = Callable[[Any, Collected], None]
 """Called with each job that ended, and how the collection stands."""
 
 
 def collect(
-    jobs: Sequence[Job],
+    jobs: Sequence[J],
     store: Store,
-    executor: Executor,
+    executor: Executor[J],
     *,
     budget_s: float = math.inf,
     anywhere: bool = False,
@@ -118,7 +118,7 @@ def collect(
         StoreError: the store cannot be written, or another collection is writing to it.
     """
     start = time.monotonic()
-    pending: dict[Future[list[Record]], Job] = {}
+    pending: dict[Future[list[Record]], J] = {}
     clean = False
     try:
         with _alone(store):
@@ -152,13 +152,13 @@ def collect(
         executor.shutdown(wait=clean, cancel_futures=True)
 
 
-def _left(jobs: Sequence[Job], store: Store, anywhere: bool) -> list[Job]:
+def _left(jobs: Sequence[J], store: Store, anywhere: bool) -> list[J]:
     """Jobs that are not in the store."""
     done = store.jobs()
     if anywhere:
         known = {job for job, _ in done}
         return [job for job in jobs if job.id not in known]
-    devices: dict[tuple[str, int], str] = {}
+    devices: dict[tuple[str, int | tuple[int, ...]], str] = {}
     for job in jobs:
         if (job.device, job.threads) not in devices:
             with job.open() as device:

@@ -16,19 +16,26 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Final, final
+from typing import Any, Final, Generic, TypeAlias, TypeVar, final
 
 from tensorwise.data.job import Job
-from tensorwise.data.measuring import lost
 from tensorwise.data.record import Record
+from tensorwise.data.task_job import TaskJob
 from tensorwise.device.device import Status
 from tensorwise.errors import MeasurementError, TensorwiseError
+from tensorwise.toolchain.threads import unbound
 
 SILENCE_S: Final = 900.0
 """A worker gives a sign of life after every measurement; one that is silent for longer hangs. Reading a large file and
 the reference of a large workload may take some minutes."""
 ATTEMPTS: Final = 2
 """A worker may be lost by accident; with the same job twice it is the job."""
+
+
+AnyJob: TypeAlias = Job | TaskJob
+"""What is collected."""
+J = TypeVar("J", bound=AnyJob, contravariant=True)
+"""The jobs that an executor runs."""
 
 
 class WorkerLostError(MeasurementError):
@@ -39,7 +46,7 @@ class WorkerLostError(MeasurementError):
         self.status = status
 
 
-class Executor(abc.ABC):
+class Executor(abc.ABC, Generic[J]):
     """Runs jobs. Lifetime: ``submit`` any number, then ``shutdown``, after which nothing is running.
 
     Attributes:
@@ -49,7 +56,7 @@ class Executor(abc.ABC):
     slots: int
 
     @abc.abstractmethod
-    def submit(self, job: Job) -> "Future[list[Record]]":
+    def submit(self, job: J) -> "Future[list[Record]]":
         """Return the future of the job's records.
 
         Its exception is WorkerLostError when the job's workers died or hung, else a TensorwiseError that says why the
@@ -61,7 +68,7 @@ class Executor(abc.ABC):
         """End. Without ``wait`` what is running is given up; ``cancel_futures`` drops what has not begun."""
 
 
-def outcome(job: Job, future: "Future[list[Record]]") -> list[Record]:
+def outcome(job: AnyJob, future: "Future[list[Record]]") -> list[Record]:
     """Return the records of a finished future; of a job whose workers were lost, the one record that says so.
 
     Raises:
@@ -70,11 +77,11 @@ def outcome(job: Job, future: "Future[list[Record]]") -> list[Record]:
     try:
         return future.result()
     except WorkerLostError as error:
-        return [lost(job, error.status, str(error))]
+        return [job.lost(error.status, str(error))]
 
 
 @final
-class LocalExecutor(Executor):
+class LocalExecutor(Executor[AnyJob]):
     """One worker process for each slot, started when it is needed. A worker that dies or hangs costs its job only.
 
     Devices see to it that only one process of the machine times at once, so that more than one slot is of use
@@ -90,7 +97,7 @@ class LocalExecutor(Executor):
         self.slots = slots
         self._silence_s = silence_s
         self._command = list(command) or [sys.executable, "-P", "-m", "tensorwise.data.serve"]
-        self._queue: queue.SimpleQueue[tuple[Job, Future[list[Record]]] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[AnyJob, Future[list[Record]]] | None] = queue.SimpleQueue()
         self._given_up = threading.Event()
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
         self._lock = threading.Lock()
@@ -98,7 +105,7 @@ class LocalExecutor(Executor):
         for thread in self._threads:
             thread.start()
 
-    def submit(self, job: Job) -> "Future[list[Record]]":
+    def submit(self, job: AnyJob) -> "Future[list[Record]]":
         future: Future[list[Record]] = Future()
         self._queue.put((job, future))
         return future
@@ -132,7 +139,7 @@ class LocalExecutor(Executor):
                 future.set_exception(error)
         self._end(slot)
 
-    def _run(self, slot: int, job: Job) -> list[Record]:
+    def _run(self, slot: int, job: AnyJob) -> list[Record]:
         why = WorkerLostError("crash", "given up")
         for _ in range(ATTEMPTS):
             try:
@@ -144,7 +151,7 @@ class LocalExecutor(Executor):
                 raise MeasurementError("given up: the executor was shut down")
         raise why
 
-    def _ask(self, worker: subprocess.Popen[bytes], job: Job) -> list[Record]:
+    def _ask(self, worker: subprocess.Popen[bytes], job: AnyJob) -> list[Record]:
         assert worker.stdin is not None
         assert worker.stdout is not None
         try:
@@ -177,17 +184,18 @@ class LocalExecutor(Executor):
             if self._given_up.is_set():
                 raise MeasurementError("given up: the executor was shut down")
             if slot not in self._workers:
-                self._workers[slot] = subprocess.Popen(
-                    self._command,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=None if os.environ.get("TENSORWISE_DEBUG") else subprocess.DEVNULL,
-                    env={
-                        **os.environ,
-                        "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
-                    },
-                    process_group=0,  # Ctrl-C is for the process that was started by hand
-                )
+                with unbound():
+                    self._workers[slot] = subprocess.Popen(
+                        self._command,
+                        stdin=subprocess.PIPE,
+                        stdout=subprocess.PIPE,
+                        stderr=None if os.environ.get("TENSORWISE_DEBUG") else subprocess.DEVNULL,
+                        env={
+                            **os.environ,
+                            "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+                        },
+                        process_group=0,  # Ctrl-C is for the process that was started by hand
+                    )
             return self._workers[slot]
 
     def _end(self, slot: int) -> None:
@@ -203,6 +211,6 @@ class LocalExecutor(Executor):
         worker.wait()
 
 
-def explain(job: Job, error: TensorwiseError) -> str:
+def explain(job: AnyJob, error: TensorwiseError) -> str:
     """Say in one line why a job could not be run."""
     return f"{job.label}: {' '.join(str(error).split())}"

@@ -13,10 +13,12 @@ from typing import Any, Final, final
 
 import numpy as np
 
+from tensorwise.data import measuring
 from tensorwise.data.augment import MOST_ENTRIES, Augmentation
 from tensorwise.data.corpus import Pattern, read_pattern
+from tensorwise.data.record import Record
 from tensorwise.device.cpu import CpuDevice
-from tensorwise.device.device import Device
+from tensorwise.device.device import Device, Status
 from tensorwise.device.null import NullDevice
 from tensorwise.device.spade import SPADES, Machine, SpadeDevice
 from tensorwise.errors import InputError
@@ -24,7 +26,7 @@ from tensorwise.ids import content_id
 from tensorwise.program.einsum import Einsum
 from tensorwise.program.ops import NAMED, mttkrp
 from tensorwise.program.workload import Workload, workload
-from tensorwise.space.cpu import cpu_space
+from tensorwise.space.cpu import cpu_space_of
 from tensorwise.space.space import Space
 
 MOST_TERMS: Final = 30_000_000
@@ -118,11 +120,19 @@ class Job:
         """Return the device; nothing is started yet."""
         return DEVICES[self.device](self)
 
+    def measured(self, beat: measuring.Beat = lambda: None) -> list[Record]:
+        """Measure the job: see ``measuring.measured``."""
+        return measuring.measured(self, beat)
+
+    def lost(self, status: Status, note: str) -> Record:
+        """Return the record that says that the job's workers died or hung: see ``measuring.lost``."""
+        return measuring.lost(self, status, note)
+
     def space(self, work: Workload) -> Space:
         """Return what can be chosen for ``work``, the workload that was loaded, on the device."""
         if self.device in SPADES:
             return Machine.load(self.device).space
-        return cpu_space(work.assignment, next(iter(work.sparse)))
+        return cpu_space_of(work)
 
     def load(self) -> tuple[str, Workload]:
         """Read the pattern, augment it, and return its name (``NAME~AUGMENTATION``) and the workload.

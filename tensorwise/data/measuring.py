@@ -11,11 +11,10 @@ for is measured whole.
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
-from tensorwise.data.job import Job
 from tensorwise.data.record import Record
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.device import Device, Measurement, Status
@@ -26,6 +25,9 @@ from tensorwise.space.config import Config
 from tensorwise.space.cpu import CpuSpace
 from tensorwise.space.portfolio import portfolio
 from tensorwise.space.space import Space
+
+if TYPE_CHECKING:
+    from tensorwise.data.job import Job
 
 BATCH: Final = 12
 """Configs between two anchors."""
@@ -45,15 +47,21 @@ Beat = Callable[[], None]
 """Called after every measurement: a sign of life."""
 
 
+@final
 @dataclass(frozen=True)
-class _Drawn:
-    """A config, and what a Record says of how it was come by."""
+class Drawn:
+    """A config, and what a Record says of how it was come by.
+
+    Attributes:
+        config: the config.
+        how: entries of the provenance.
+    """
 
     config: Config
     how: Mapping[str, object]
 
 
-def measured(job: Job, beat: Beat = lambda: None) -> list[Record]:
+def measured(job: "Job", beat: Beat = lambda: None) -> list[Record]:
     """Measure a job and return its records, failures and censored times among them.
 
     Each record's provenance has ``job``, ``pattern``, ``family``, ``batch`` and ``drawn``: ``default`` (the anchor),
@@ -73,10 +81,10 @@ def measured(job: Job, beat: Beat = lambda: None) -> list[Record]:
     records: list[Record] = []
     with job.open() as device:
         facts = _facts(job, name, device)
-        anchor = _Drawn(space.default(work), {"drawn": "default"})
+        anchor = Drawn(space.default(work), {"drawn": "default"})
         cost: dict[Config, float] = {}
         mutations = job.samples - round(RANDOM * job.samples) - round(KNOWN * job.samples)
-        stages: tuple[Callable[[], list[_Drawn]], ...] = (
+        stages: tuple[Callable[[], list[Drawn]], ...] = (
             lambda: _first(space, work, rng, anchor.config, job.samples - mutations),
             lambda: _mutated(space, work, rng, cost, mutations),
         )
@@ -85,20 +93,20 @@ def measured(job: Job, beat: Beat = lambda: None) -> list[Record]:
         batch = 0
         try:
             # The first measurement of a fresh worker takes up to four times as long as those that follow: not an anchor.
-            for _ in _answers(device, space, work, [anchor]):
+            for _ in answers(device, space, work, [anchor]):
                 beat()
             for stage in stages:
                 drawn = stage()
                 _compile(device, space, work, drawn)
                 for begin in range(0, len(drawn), BATCH):
                     some = [anchor, *drawn[begin : begin + BATCH]]
-                    answers = []
-                    for answer in _answers(device, space, work, some):
-                        answers.append(answer)
+                    found = []
+                    for answer in answers(device, space, work, some):
+                        found.append(answer)
                         beat()
-                    ratios = _ratios(device, space, work, answers)
+                    ratios = _ratios(device, space, work, found)
                     beat()
-                    for one, measurement in answers:
+                    for one, measurement in found:
                         how = {
                             **facts,
                             "batch": batch,
@@ -124,7 +132,7 @@ def _price(measurement: Measurement) -> dict[str, object]:
 
 
 def _ratios(
-    device: Device, space: Space, work: Workload, answers: Sequence[tuple[_Drawn, Measurement]]
+    device: Device, space: Space, work: Workload, answers: Sequence[tuple[Drawn, Measurement]]
 ) -> dict[Config, dict[str, float]]:
     """Return what the rounds of a batch say of its configs; nothing where they say too little."""
     taken = {one.config: measurement.seconds for one, measurement in answers if measurement.ok}
@@ -147,7 +155,7 @@ def _ratios(
     }
 
 
-def lost(job: Job, status: Status, note: str) -> Record:
+def lost(job: "Job", status: Status, note: str) -> Record:
     """Return the record of a job whose worker died or hung: the default config ended with ``status``.
 
     Raises:
@@ -161,13 +169,13 @@ def lost(job: Job, status: Status, note: str) -> Record:
         return Record.of(failed, work, device, space.name, space.default(work), facts)
 
 
-def _facts(job: Job, name: str, device: Device) -> dict[str, object]:
+def _facts(job: "Job", name: str, device: Device) -> dict[str, object]:
     """What all records of a job say of how they were made."""
     about = {"threads": job.threads, "job": job.id, "pattern": name, "family": job.family}
     return {**getattr(device, "provenance", {}), **about}
 
 
-def _compile(device: Device, space: Space, work: Workload, drawn: Sequence[_Drawn]) -> None:
+def _compile(device: Device, space: Space, work: Workload, drawn: Sequence[Drawn]) -> None:
     """Compile a stage at once: many kernels a file take a third less than a batch's few."""
     if not isinstance(device, CpuDevice):
         return
@@ -178,11 +186,15 @@ def _compile(device: Device, space: Space, work: Workload, drawn: Sequence[_Draw
     device.compile(work, programs)
 
 
-def _answers(
-    device: Device, space: Space, work: Workload, drawn: Sequence[_Drawn]
-) -> Iterator[tuple[_Drawn, Measurement]]:
-    """Yield each of ``drawn`` with what it took; a config that is no program here is refused."""
-    sound: list[_Drawn] = []
+def answers(
+    device: Device, space: Space, work: Workload, drawn: Sequence[Drawn]
+) -> Iterator[tuple[Drawn, Measurement]]:
+    """Yield each of ``drawn`` with what it took; a config that is no program here is refused.
+
+    Raises:
+        MeasurementError: the device is gone.
+    """
+    sound: list[Drawn] = []
     for one in drawn:
         try:
             space.program(work, one.config)
@@ -193,20 +205,31 @@ def _answers(
     yield from zip(sound, device.measure(work, [one.config for one in sound]), strict=False)
 
 
-def _every(space: Space, work: Workload, default: Config) -> list[_Drawn]:
+def initial(space: Space, work: Workload, rng: np.random.Generator, samples: int) -> list[Drawn]:
+    """Return up to ``samples`` configs that need no earlier measurement, the default one first.
+
+    All of a space that has no more; else some that are known to be good, and random ones.
+    """
+    default = space.default(work)
+    whole = space.size_bound(work, limit=samples) <= samples
+    others = _every(space, work, default) if whole else _first(space, work, rng, default, samples - 1)
+    return [Drawn(default, {"drawn": "default"}), *others]
+
+
+def _every(space: Space, work: Workload, default: Config) -> list[Drawn]:
     """All configs but the anchor."""
-    return [_Drawn(config, {"drawn": "every"}) for config in space.enumerate(work) if config != default]
+    return [Drawn(config, {"drawn": "every"}) for config in space.enumerate(work) if config != default]
 
 
 def _first(
     space: Space, work: Workload, rng: np.random.Generator, default: Config, count: int
-) -> list[_Drawn]:
+) -> list[Drawn]:
     """What needs no earlier measurement: known good configs and random ones, shuffled."""
     good = portfolio(space, work) if isinstance(space, CpuSpace) else []
     known = [config for config in good if config != default]
     most = round(count * KNOWN / (RANDOM + KNOWN))
     chosen = [known[int(place)] for place in rng.permutation(len(known))[:most]]
-    drawn = [_Drawn(config, {"drawn": "known"}) for config in chosen]
+    drawn = [Drawn(config, {"drawn": "known"}) for config in chosen]
     seen = {default, *chosen}
     for _ in range(4 * count):  # a small space has no more
         if len(drawn) >= count:
@@ -214,16 +237,16 @@ def _first(
         config, log_probability = space.sample_with_log_probability(work, rng)
         if config not in seen:
             seen.add(config)
-            drawn.append(_Drawn(config, {"drawn": "random", "log_probability": log_probability}))
+            drawn.append(Drawn(config, {"drawn": "random", "log_probability": log_probability}))
     return [drawn[int(place)] for place in rng.permutation(len(drawn))]
 
 
 def _mutated(
     space: Space, work: Workload, rng: np.random.Generator, cost: Mapping[Config, float], count: int
-) -> list[_Drawn]:
+) -> list[Drawn]:
     """Neighbours of the fastest configs so far."""
     parents = sorted(cost, key=lambda config: cost[config])[:PARENTS]
-    drawn: dict[Config, _Drawn] = {}
+    drawn: dict[Config, Drawn] = {}
     for _ in range(4 * count if parents else 0):
         if len(drawn) >= count:
             break
@@ -231,5 +254,5 @@ def _mutated(
         with contextlib.suppress(InputError):
             child = space.mutate(parent, work, rng, rate=MUTATION)
             if child not in cost:
-                drawn.setdefault(child, _Drawn(child, {"drawn": "mutated", "parent": parent.id}))
+                drawn.setdefault(child, Drawn(child, {"drawn": "mutated", "parent": parent.id}))
     return list(drawn.values())

@@ -13,6 +13,7 @@ from tensorwise.errors import InputError
 from tensorwise.ids import content_id
 from tensorwise.program.call import Call
 from tensorwise.space.config import Config
+from tensorwise.tasks.task import Task
 
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
@@ -43,7 +44,7 @@ class Record:
     Attributes:
         workload_id: content id of the workload: einsum, sizes, dtype and sparsity pattern.
         workload: description of it, JSON-able: ``op``, ``einsum``, ``sizes``, ``shape``, ``nnz``, ``dtype``; of a call
-            ``op`` and ``features``.
+            ``op`` and ``features``; of a task ``op`` and what else its facts are.
         device_id: content id of the device.
         space: name of the Space that the config belongs to.
         config: what was run.
@@ -83,14 +84,15 @@ class Record:
     def of(
         cls,
         measurement: Measurement,
-        workload: "Workload | Call",
+        workload: "Workload | Call | Task",
         device: Device,
         space: str,
         config: Config,
         provenance: Mapping[str, object],
     ) -> "Record":
-        """Return the record of ``measurement``, adding ``when`` and the device's name to ``provenance``."""
+        """Return the record of ``measurement``, adding to ``provenance``: ``when``, the device's name, a GPU's registers."""
         now = datetime.datetime.now(datetime.UTC).isoformat()
+        told = {"registers": measurement.registers, "frame_bytes": measurement.frame_bytes}
         return cls(
             workload_id=workload.id,
             workload=describe(workload),
@@ -101,7 +103,12 @@ class Record:
             spread_s=measurement.spread_s,
             status=measurement.status,
             note=measurement.note,
-            provenance={"when": now, "device": device.name, **provenance},
+            provenance={
+                "when": now,
+                "device": device.name,
+                **provenance,
+                **(told if told["registers"] else {}),
+            },
         )
 
     @cached_property
@@ -200,10 +207,12 @@ class Record:
         return cls.from_row([data[name] for name in COLUMNS])
 
 
-def describe(workload: "Workload | Call") -> dict[str, object]:
+def describe(workload: "Workload | Call | Task") -> dict[str, object]:
     """Return what a Record keeps of a workload, as JSON-able values."""
     if isinstance(workload, Call):
         return {"op": workload.op, "features": dict(workload.features)}
+    if isinstance(workload, Task):
+        return dict(workload.facts)
     return {
         "op": workload.op,
         "einsum": str(workload.einsum),

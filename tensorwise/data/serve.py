@@ -11,7 +11,7 @@ import os
 import sys
 
 from tensorwise.data.job import Job
-from tensorwise.data.measuring import measured
+from tensorwise.data.task_job import TaskJob
 from tensorwise.errors import TensorwiseError
 
 
@@ -23,8 +23,9 @@ def main() -> None:
     for line in sys.stdin:
         count = itertools.count(1)
         try:
-            records = measured(
-                Job.from_json(json.loads(line)),
+            data = json.loads(line)
+            job = TaskJob.from_json(data) if "task" in data else Job.from_json(data)
+            records = job.measured(
                 lambda count=count: print(json.dumps({"beat": next(count)}), file=answers),  # type: ignore[misc]
             )
             answer: dict[str, object] = {"records": [record.to_json() for record in records]}

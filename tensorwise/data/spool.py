@@ -144,7 +144,7 @@ class Spool:
 def work(
     spool: Spool,
     worker: str,
-    executor: Executor,
+    executor: Executor[Job],
     *,
     share: tuple[int, int] = (1, 1),
     lease_s: float = LEASE_S,
@@ -192,7 +192,7 @@ def work(
             observe(len(mine) - len(left) + 1, len(mine), said)
 
 
-def _run(spool: Spool, worker: str, executor: Executor, job: Job) -> str:
+def _run(spool: Spool, worker: str, executor: Executor[Job], job: Job) -> str:
     try:
         records = outcome(job, executor.submit(job))
     except TensorwiseError as error:
@@ -226,7 +226,7 @@ def gather(spool: Spool, store: Store) -> tuple[int, int]:
 
 
 @final
-class SpoolExecutor(Executor):
+class SpoolExecutor(Executor[Job]):
     """Writes jobs into a spool and waits for workers elsewhere to do them.
 
     Args:

@@ -12,10 +12,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 from tensorwise.device.device import Device, Measurement
-from tensorwise.device.machine import host, plausible_s
+from tensorwise.device.host import host
+from tensorwise.device.library import available
+from tensorwise.device.roofline import plausible_s
 from tensorwise.device.timing import RoundTable, measuring_slot
 from tensorwise.device.worker import CHECK_S, FIRST_RUN_S, save_workload
 from tensorwise.errors import CompilerError, InputError, MeasurementError, ScheduleError
@@ -25,11 +27,13 @@ from tensorwise.program.program import Program
 from tensorwise.program.work import check_work
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Config
-from tensorwise.space.cpu import cpu_space
+from tensorwise.space.cpu import CpuSpace, cpu_space_of
+from tensorwise.tensor.primitives import PACKING
 from tensorwise.toolchain.cache import default_cache
 from tensorwise.toolchain.compiler import find_compiler
-from tensorwise.toolchain.runtime import load_runtime
-from tensorwise.toolchain.threads import available_threads
+from tensorwise.toolchain.routines import Routines, load_all
+from tensorwise.toolchain.runtime import DRIVER
+from tensorwise.toolchain.threads import available_threads, unbound
 from tensorwise.version import __version__
 
 PROTOCOL = "1"
@@ -64,6 +68,8 @@ class CpuDevice(Device):
     """
 
     name = "cpu"
+    routines: ClassVar[tuple[Routines, ...]] = (DRIVER, PACKING)
+    """What is compiled before candidates can be."""
 
     def __init__(
         self,
@@ -107,8 +113,16 @@ class CpuDevice(Device):
 
         Candidates are compiled together, before the first is timed.
         """
-        space = cpu_space(workload.assignment, next(iter(workload.sparse)))
+        space = self.space(workload)
         yield from self.measure_kernels(workload, [space.program(workload, config) for config in configs])
+
+    def space(self, workload: Workload) -> CpuSpace:
+        """Return the space of a workload on this CPU."""
+        return cpu_space_of(workload)
+
+    def libraries(self, workload: Workload) -> list[str]:
+        """Return the names of the library kernels that are installed and run ``workload``."""
+        return [kernel.name for kernel in available(workload)]
 
     def measure_kernels(
         self,
@@ -175,7 +189,7 @@ class CpuDevice(Device):
             return refused
         start = time.perf_counter()
         try:
-            load_runtime()  # or the first candidate would compile it, in its own time
+            load_all(DRIVER, PACKING)  # or the first candidate would compile them, in its own time
             wanted = list(dict.fromkeys(text for parts in texts.values() for text in parts))
             loaded = dict(zip(wanted, default_cache().get(wanted, on_error="none"), strict=True))
         except CompilerError as error:
@@ -234,6 +248,18 @@ class CpuDevice(Device):
             table = table.renamed({str(place): name for place, name in enumerate(names)})
         return Rounds(table, facts, failed)
 
+    def start(self, workload: Workload) -> None:
+        """Have the worker load ``workload``, and the libraries that run it, which takes seconds; return at once.
+
+        What measures waits until it has. Nobody has to call this: it lets other work go on meanwhile, and libraries are
+        imported once instead of by each process in which kernels run.
+
+        Raises:
+            MeasurementError: the operands cannot be handed over.
+        """
+        plausible_s(workload, self.threads)  # peaks are measured while nothing else runs, if they must be
+        self._started(workload, self.libraries(workload))
+
     def _ask(self, workload: Workload, request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         """Send a request about ``workload`` and yield the answers."""
         worker = self._ready(workload)
@@ -244,13 +270,26 @@ class CpuDevice(Device):
             yield from worker.ask({**request, **limits, "threads": self.threads}, silence_s)
 
     def _ready(self, workload: Workload) -> "WorkerProcess":
+        """Return the worker with ``workload`` loaded."""
+        worker = self._started(workload)
+        try:
+            worker.wait()
+        except MeasurementError:
+            # A library may end any process that imports it: its own measurement will say so.
+            self._loaded = None
+            worker = self._started(workload)
+            worker.wait()
+        return worker
+
+    def _started(self, workload: Workload, libraries: Sequence[str] = ()) -> "WorkerProcess":
+        """Return the worker, which has loaded ``workload`` or is loading it."""
         if self._worker is not None and self._worker.gone:
             self.close()
         if self._worker is None:
             self._worker, self._loaded = WorkerProcess(self.threads), None
         if self._loaded is not workload:
             self._loaded = None
-            self._worker.load(workload, self.seed)
+            self._worker.load(workload, self.seed, libraries)
             self._loaded = workload
         return self._worker
 
@@ -287,53 +326,79 @@ class WorkerProcess:
             "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
         }
         environment["TENSORWISE_NUM_THREADS"] = str(threads)
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", module],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL if not os.environ.get("TENSORWISE_DEBUG") else None,
-            env=environment,
-        )
+        with unbound():
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", module],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL if not os.environ.get("TENSORWISE_DEBUG") else None,
+                env=environment,
+            )
         self.buffer = b""
+        self._loading: Path | None = None  # the folder with what it was told to load, until it has
 
     @property
     def gone(self) -> bool:
         """Whether the process has ended."""
         return self.process.poll() is not None
 
-    def load(self, workload: Workload, seed: int) -> None:
-        """Hand it a workload, whose operands it draws by ``seed``.
+    def load(self, workload: Workload, seed: int, libraries: Sequence[str] = ()) -> None:
+        """Tell it to load a workload, whose operands it draws by ``seed``, and ``libraries``; ``wait`` for it.
 
-        Raises MeasurementError where it cannot have it.
+        Raises MeasurementError where it cannot be told.
         """
-        folder = Path(tempfile.mkdtemp(prefix="tensorwise-"))
+        with contextlib.suppress(MeasurementError):  # what it was told to load before is not needed any more
+            self.wait()
+        self._loading = folder = Path(tempfile.mkdtemp(prefix="tensorwise-"))
         try:
             save_workload(workload, folder)
-            for answer in self.ask({"load": str(folder), "seed": seed}, LOAD_S):
-                if "error" in answer:
-                    raise MeasurementError(f"the worker cannot load the workload: {answer['error']}")
         except OSError as error:
+            self._unload()
             raise MeasurementError(
                 f"cannot hand the operands to the worker through {folder}: {error}"
             ) from error
+        self._tell({"load": str(folder), "seed": seed, "libraries": list(libraries)})
+
+    def wait(self) -> None:
+        """Return when it has loaded what it was told to. Raises MeasurementError where it cannot have it."""
+        if self._loading is None:
+            return
+        try:
+            for answer in self._answers(LOAD_S):
+                if "error" in answer:
+                    raise MeasurementError(f"the worker cannot load the workload: {answer['error']}")
         finally:
-            # The worker has mapped the files; they live on until it lets go of them.
-            shutil.rmtree(folder, ignore_errors=True)
+            self._unload()
+
+    def _unload(self) -> None:
+        """Remove the files of a workload. The worker has mapped them: they live on until it lets go of them."""
+        if self._loading is not None:
+            shutil.rmtree(self._loading, ignore_errors=True)
+        self._loading = None
 
     def ask(self, request: Mapping[str, Any], silence_s: float) -> Iterator[Mapping[str, Any]]:
-        """Yield the answers to a request.
+        """Yield the answers to a request, when what it loads is loaded.
 
         Raises:
             MeasurementError: the worker died or was silent for ``silence_s``; it is ended.
         """
+        self.wait()
+        self._tell(request)
+        yield from self._answers(silence_s)
+
+    def _tell(self, request: Mapping[str, Any]) -> None:
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(json.dumps(request).encode() + b"\n")
+            self.process.stdin.flush()
+        except OSError as error:
+            self.close()
+            raise MeasurementError(f"the measuring worker is gone: {error}") from error
+
+    def _answers(self, silence_s: float) -> Iterator[Mapping[str, Any]]:
+        """Yield what it answers to one request."""
         finished = False
         try:
-            assert self.process.stdin is not None
-            try:
-                self.process.stdin.write(json.dumps(request).encode() + b"\n")
-                self.process.stdin.flush()
-            except OSError as error:
-                raise MeasurementError(f"the measuring worker is gone: {error}") from error
             for line in self._lines(silence_s):
                 answer = json.loads(line)
                 if "done" in answer or "error" in answer:
@@ -372,6 +437,7 @@ class WorkerProcess:
                 if pipe is not None:
                     pipe.close()
         self.process.wait()
+        self._unload()
 
 
 def described(kernel: Program | str) -> dict[str, Any]:

@@ -6,9 +6,11 @@ process, since a GPU cannot be handed to a forked child, and whoever asks starts
     {"gpu": N}                           ->  {"name": ..., "multiprocessors": ..., "runtime": ..., "driver": ...}
     {"load": FOLDER, "seed": N}
     {"screen": [KERNEL...], ...}         ->  {"compile_s": ...}, then {"start": i}, {"measurement": {...}, ...} for each
+    {"compile": [KERNEL...]}             ->  {"compile_s": ...}, then {"at": i, "registers": ..., ...} for each
     {"rounds": [KERNEL...], ...}         ->  {"table": {...}}
 """
 
+import contextlib
 import json
 import os
 import statistics
@@ -25,7 +27,7 @@ from tensorwise.device.rounds import RoundTable
 from tensorwise.device.verify import poison
 from tensorwise.device.worker import GIVE_UP, Bench
 from tensorwise.errors import FormatError, MeasurementError, ScheduleError, TensorwiseError
-from tensorwise.program.launched import LaunchedKernel
+from tensorwise.program.launched import BoundLaunched, LaunchedKernel
 from tensorwise.program.program import program_for
 from tensorwise.program.work import check_work
 from tensorwise.toolchain.gpu import Gpu, find_gpu
@@ -59,7 +61,8 @@ def main() -> None:
             elif "load" in request:
                 bench = Bench.load(request)
             elif bench is not None and gpu is not None:
-                (_screen if "screen" in request else _rounds)(bench, gpu, request, send)
+                serve = {"screen": _screen, "compile": _compile, "rounds": _rounds}
+                serve[next(kind for kind in serve if kind in request)](bench, gpu, request, send)
             send({"done": True})
         except (TensorwiseError, MemoryError, OSError) as error:
             send({"error": f"{error}" if "gpu" in request else f"{type(error).__name__}: {error}"})
@@ -89,11 +92,13 @@ def _screen(bench: Bench, gpu: Gpu, request: Json, send: Send) -> None:
     send({"compile_s": gpu.compile_s - before_s})
     for at, kernel in enumerate(request["screen"]):
         send({"start": at})
-        facts = {"conversion_s": 0.0, "bytes_held": 0}
+        facts: dict[str, float] = {"conversion_s": 0.0, "bytes_held": 0}
         before_s = gpu.compile_s
         try:
             bound = _kernel(bench, gpu, kernel).bind(bench.workload, 1)
             facts = {"conversion_s": bound.conversion_s, "bytes_held": bound.bytes_held}
+            if isinstance(bound, BoundLaunched) and bound.resources is not None:
+                facts |= bound.resources._asdict()
             call = bound.ready(bench.operands, bench.out)
             poison(bench.out)
             call()
@@ -106,15 +111,26 @@ def _screen(bench: Bench, gpu: Gpu, request: Json, send: Send) -> None:
             found = Measurement.failed("refused", str(error))
         except Exception as error:  # whatever CUDA says; where it spoiled the GPU, nothing works from now on
             found = Measurement.failed("crash", f"{type(error).__name__}: {error}")
-            send({"measurement": found.to_json(), "compile_s": gpu.compile_s - before_s, **facts})
+        if found.ok:
+            incumbent_s = min(incumbent_s, found.seconds)
+        send({"measurement": found.to_json(), "compile_s": gpu.compile_s - before_s, **facts})
+        if found.status == "crash":
             try:
                 gpu.synchronize()
             except MeasurementError:
                 os._exit(1)  # nothing works here any more
-            continue
-        if found.ok:
-            incumbent_s = min(incumbent_s, found.seconds)
-        send({"measurement": found.to_json(), "compile_s": gpu.compile_s - before_s, **facts})
+
+
+def _compile(bench: Bench, gpu: Gpu, request: Json, send: Send) -> None:
+    """Compile kernels side by side, and say what a thread of each takes."""
+    before_s = gpu.compile_s
+    gpu.prepare([text for kernel in request["compile"] for text in _texts(bench, gpu, kernel)])
+    send({"compile_s": gpu.compile_s - before_s})
+    for at, asked in enumerate(request["compile"]):
+        with contextlib.suppress(TensorwiseError):  # what is refused says so when it is measured
+            kernel = _kernel(bench, gpu, asked)
+            taken = kernel.resources(bench.workload) if isinstance(kernel, LaunchedKernel) else None
+            send({"at": at, **(taken._asdict() if taken is not None else {})})
 
 
 def _timed(gpu: Gpu, call: Callable[[], object], incumbent_s: float) -> Measurement:

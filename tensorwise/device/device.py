@@ -45,6 +45,7 @@ class Measurement:
         conversion_s: seconds that packing the operand took, once; of a version of a function what moving its operands and
             its result takes in each call, and is part of ``seconds``; 0 where nothing was packed or moved.
         bytes_held: bytes of the packed operand and workspaces.
+        registers, frame_bytes: what a thread of a GPU takes, as its machine code says; 0 registers: it is not known.
     """
 
     seconds: float
@@ -54,6 +55,8 @@ class Measurement:
     note: str = ""
     conversion_s: float = 0.0
     bytes_held: int = 0
+    registers: int = 0
+    frame_bytes: int = 0
 
     def __post_init__(self) -> None:
         # Notes quote compilers and library errors, which need not be valid text.
@@ -104,6 +107,7 @@ class Measurement:
             "note": self.note,
             "conversion_s": self.conversion_s,
             "bytes_held": self.bytes_held,
+            **({"registers": self.registers, "frame_bytes": self.frame_bytes} if self.registers else {}),
         }
 
     @classmethod
@@ -123,6 +127,8 @@ class Measurement:
                 str(data["note"]),
                 float(data.get("conversion_s", 0.0)),  # type: ignore[arg-type]
                 int(data.get("bytes_held", 0)),  # type: ignore[call-overload]
+                int(data.get("registers", 0)),  # type: ignore[call-overload]
+                int(data.get("frame_bytes", 0)),  # type: ignore[call-overload]
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"malformed measurement {str(data)[:120]}: {error!r}") from error

@@ -17,6 +17,7 @@ from tensorwise.errors import InputError
 from tensorwise.program.einsum import Access, Assignment, Call, Einsum, Expression
 from tensorwise.program.reference import Reference, all_finite
 from tensorwise.program.workload import Workload
+from tensorwise.tensor.canonical import coordinate_dtype
 from tensorwise.tensor.entries import Entries
 
 _BLOCK: Final = 1 << 16  # elements in float64 that stay in a core's own cache
@@ -151,9 +152,10 @@ def restricted(
     sparse: dict[str, Entries] = {}
     for name, entries in workload.sparse.items():
         indices = workload.assignment.access(name).indices
-        sparse[name] = (
-            _restricted_entries(entries, indices.index(index), chosen) if index in indices else entries
-        )
+        if index in indices:
+            keeps_numbers = name in workload.assignment.counted
+            entries = _restricted_entries(entries, indices.index(index), chosen, keeps_numbers)
+        sparse[name] = entries
     dense = []
     for name, operand in zip(workload.dense, operands, strict=True):
         indices = workload.assignment.access(name).indices
@@ -162,7 +164,7 @@ def restricted(
     return replace(workload, sparse=sparse, sizes=sizes), dense
 
 
-def _restricted_entries(entries: Entries, mode: int, chosen: np.ndarray) -> Entries:
+def _restricted_entries(entries: Entries, mode: int, chosen: np.ndarray, keeps_numbers: bool) -> Entries:
     shape = (*entries.shape[:mode], len(chosen), *entries.shape[mode + 1 :])
     coordinate = entries.coordinates[mode]
     if mode == 0:  # sorted: each chosen coordinate is a run of entries
@@ -178,16 +180,39 @@ def _restricted_entries(entries: Entries, mode: int, chosen: np.ndarray) -> Entr
         place = renumbered[coordinate[kept]]
     coordinates = [array[kept] for array in entries.coordinates]
     coordinates[mode] = place.astype(coordinate.dtype)
-    return Entries(shape, tuple(coordinates), entries.values[kept])
+    numbers = _numbers(entries, kept) if keeps_numbers else None
+    return Entries(shape, tuple(coordinates), entries.values[kept], numbers=numbers)
 
 
-def subset(workload: Workload, chosen: np.ndarray) -> Workload:
-    """The workload with only the entries at positions ``chosen`` (ascending) stored."""
+def subset(
+    workload: Workload, operands: Sequence[np.ndarray], chosen: np.ndarray
+) -> tuple[Workload, list[np.ndarray], np.ndarray]:
+    """Keep only the entries at positions ``chosen`` (ascending), numbered from 0.
+
+    Returns:
+        The workload, its dense operands, and which rows of ``workload``'s output are those of the result.
+    """
     (name, entries), *others = workload.sparse.items()
     if others:
         raise InputError(f"a subset of entries needs one sparse operand, got {len(others) + 1}")
     kept = Entries(entries.shape, tuple(c[chosen] for c in entries.coordinates), entries.values[chosen])
-    return replace(workload, sparse={name: kept})
+    numbers = _numbers(entries, chosen)
+    renumbered = np.full(entries.nnz + 1, -1)  # the last one is that of -1, which is none
+    renumbered[numbers] = np.arange(len(numbers))
+    dense = []
+    for other, operand in zip(workload.dense, operands, strict=True):
+        indices = workload.assignment.access(other).indices
+        rows = operand.take(numbers, axis=indices.index(name)) if name in indices else operand
+        compared = workload.assignment.chosen.get(other) == name
+        dense.append(renumbered[rows].astype(rows.dtype) if compared else rows)
+    return replace(workload, sparse={name: kept}), dense, numbers
+
+
+def _numbers(entries: Entries, kept: np.ndarray) -> np.ndarray:
+    """Numbers of the entries at these positions."""
+    return (
+        kept.astype(coordinate_dtype((entries.nnz, 1))) if entries.numbers is None else entries.numbers[kept]
+    )
 
 
 def _sampled_sums(

@@ -1,24 +1,26 @@
-"""Descriptions of GPUs, a file each in ``machines/gpu``: what a block may have, what memory and arithmetic can give."""
+"""GPUs among the described devices: what a block may have, what memory and arithmetic can give."""
 
-import tomllib
 from functools import cache
-from pathlib import Path
 
+from tensorwise.device.hardware import files
 from tensorwise.errors import InputError
 from tensorwise.space.cuda import ANY, Gpu
-
-FOLDER = Path(__file__).parent / "machines" / "gpu"
 
 
 @cache
 def described() -> dict[str, Gpu]:
-    """The GPUs that are described, by name.
+    """The GPUs that programs can be made for, by name.
 
     >>> sorted(described())
-    ['A100', 'H100', 'H200', 'V100']
+    ['A100', 'A100-40GB', 'H100', 'H200', 'P100', 'T4', 'V100']
     """
-    found = [Gpu(**tomllib.loads(path.read_text())) for path in sorted(FOLDER.glob("*.toml"))]
-    return {gpu.name: gpu for gpu in found}
+    return {
+        name: Gpu(
+            name=name, multiprocessors=one["cores"], **one["cuda"], bandwidth=one["bandwidth"], flops=one["flops"]
+        )
+        for name, one in files().items()
+        if "cuda" in one
+    }  # fmt: skip
 
 
 def gpu_named(name: str) -> Gpu:

@@ -3,7 +3,7 @@
 SPADE (Gerogiannis et al., ISCA'23) puts processing elements (PEs) for SpMM and SDDMM beside the cores of a processor. Its
 simulator was never released. This one is cycle-approximate: ``spade.c`` walks through the entries in the order in
 which the PEs would take them, keeps the tags of all caches, and says for each entry when it is dispatched and when its
-operands are there. A machine is a file of ``device/machines``; its comments say what is published and what assumed.
+operands are there. A machine is a file of ``machines/spade``; its comments say what is published and what assumed.
 
 A PE takes its tiles from a control processor. Its sparse front end reads 16 entries at a time, past the caches, and makes
 of each entry as many vector operations as a dense row has lines. Rows of dense operands that entries index by column come
@@ -17,9 +17,9 @@ over a strip of dense columns begins and ends with empty caches, so that equal p
 import ctypes
 import math
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -33,9 +33,9 @@ from tensorwise.space.config import Config
 from tensorwise.space.spade import LANES, SpadeSpace, TileProgram, spade_space
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.orders import permutation
-from tensorwise.toolchain.cache import default_cache
+from tensorwise.toolchain.routines import POINTER, SIZE, Routines
 
-MACHINES: Final = Path(__file__).parent / "machines"
+MACHINES: Final = Path(__file__).parent / "machines" / "spade"
 SPADES: Final = ("spade", "spade-small")
 """Machines that come with the package."""
 PROTOCOL: Final = "1"
@@ -47,12 +47,21 @@ COUNTERS: Final = (
 """What a pass counts, as in spade.c. ``row_reads`` are rows of dense matrices that came from memory, lines are 64 bytes."""
 _QUEUE: Final = 64
 """Most that a queue may hold, as in spade.c."""
+SIMULATOR: Final = Routines(
+    "simulate an accelerator",
+    "tw_spade_",
+    {
+        "tiles": (SIZE, (SIZE, POINTER, POINTER, *(SIZE,) * 3, *(POINTER,) * 6)),
+        "run_pass": (SIZE, (POINTER,) * 10),
+    },
+    Path(__file__).with_suffix(".c"),
+)
 
 
 @final
 @dataclass(frozen=True)
 class Machine:
-    """An accelerator: the fields of a file of ``device/machines``, which says what each of them means.
+    """An accelerator: the fields of a file of ``machines/spade``, which says what each of them means.
 
     Times are in cycles of ``clock_hz`` (``_cycles``) or in seconds (``_s``).
 
@@ -304,7 +313,7 @@ class _Stage:
         counted = np.zeros(len(COUNTERS), np.int64)
         given = None if arrays is None else (ctypes.c_void_p * 4)(*(array.ctypes.data for array in arrays))
         places = None if tiles.place is None else tiles.place.ctypes.data
-        _call(
+        SIMULATOR(
             "run_pass", machine.numbers.ctypes.data, settings.ctypes.data, tiles.row.ctypes.data, tiles.column.ctypes.data,
             places, tiles.start.ctypes.data, tiles.tile_row.ctypes.data, tiles.tile_column.ctypes.data, given,
             counted.ctypes.data,
@@ -402,7 +411,7 @@ class _Tiles:
         # With one column panel entries are in order as they are; a hundred million of them are not copied then.
         taken = [np.empty(entries.nnz, np.int32) for _ in range(3)] if panels[1] > 1 else []
         addresses = [array.ctypes.data for array in taken] if taken else [None] * 3
-        tiles = _call(
+        tiles = SIMULATOR(
             "tiles", entries.nnz, row.ctypes.data, column.ctypes.data, row_panel, column_panel, panels[1],
             *addresses, start.ctypes.data, tile_row.ctypes.data, tile_column.ctypes.data,
         )  # fmt: skip
@@ -412,31 +421,3 @@ class _Tiles:
 
 def _rows(matrix: np.ndarray, order: np.ndarray | None) -> np.ndarray:
     return np.ascontiguousarray(matrix if order is None else matrix[order], np.float32)
-
-
-_POINTER, _SIZE = ctypes.c_void_p, ctypes.c_int64
-_ARGUMENTS: Final = {
-    "tiles": (_SIZE, _POINTER, _POINTER, *(_SIZE,) * 3, *(_POINTER,) * 6),
-    "run_pass": (_POINTER,) * 10,
-}
-
-
-def _call(name: str, *arguments: Any) -> int:
-    result = _function(name)(*arguments)
-    if result < 0:
-        raise MemoryError(f"no memory to simulate an accelerator ({name})")
-    return result
-
-
-@cache
-def _library() -> ctypes.CDLL:
-    """The simulation, apart from the runtime, since it takes seconds to compile and few simulate."""
-    return ctypes.CDLL(str(default_cache().library([Path(__file__).with_suffix(".c")])))
-
-
-@cache
-def _function(name: str) -> Callable[..., int]:
-    function = _library()[f"tw_spade_{name}"]
-    function.restype, function.argtypes = _SIZE, _ARGUMENTS[name]
-    checked: Callable[..., int] = function
-    return checked

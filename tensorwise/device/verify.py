@@ -173,10 +173,10 @@ def _sample(
     if workload.keeps_pattern:
         count = min(entries.nnz, max(16, budget // width))
         chosen = np.unique(np.concatenate([[0, entries.nnz - 1], rng.integers(entries.nnz, size=count)]))
-        part = subset(workload, chosen)
-        reference = expected(part, operands)
+        part, few, rows = subset(workload, operands, chosen)
+        reference = expected(part, few)
         return _Elements(
-            lambda: reference, workload.output_dtype, lambda out: out[chosen], "entries", len(chosen), chosen
+            lambda: reference, workload.output_dtype, lambda out: out[rows], "entries", len(rows), rows
         )
     stored = workload.assignment.access(next(iter(workload.sparse))).indices
     output = workload.assignment.output.indices

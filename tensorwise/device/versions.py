@@ -9,7 +9,7 @@ import numpy as np
 
 from tensorwise.device.device import Device, Measurement, Status
 from tensorwise.device.host import host
-from tensorwise.device.rounds import median_of
+from tensorwise.device.rounds import MIN_ROUNDS, RoundTable, median_of
 from tensorwise.device.timing import interleave, measuring_slot, time_calls
 from tensorwise.ids import content_id
 from tensorwise.program.call import Call
@@ -17,12 +17,19 @@ from tensorwise.space.config import Config
 from tensorwise.space.versions import Version, Versions
 from tensorwise.toolchain.threads import available_threads
 
-PROTOCOL: Final = "1"
+PROTOCOL: Final = "5"
 """Changes whenever times taken before and after are not comparable."""
 FAR: Final = 10.0
-"""A version this many times slower than the fastest, by its first call, is not called again ..."""
+"""A version this many times slower than the fastest, by the better of two calls, is not called again ..."""
 LONG_S: Final = 0.02
-"""... if that call took longer than this."""
+"""... if that one took longer than this."""
+FIRST_ROUNDS: Final = 2
+CLOSE: Final = 1.5
+"""After the first rounds only versions whose better one is within this factor of the fastest are timed in further ones."""
+CALLS: Final = 3
+"""A round is the median of so many batches of calls, at least: one that the scheduler stopped does not count ..."""
+STOP_S: Final = 0.01
+"""... unless they took this long together."""
 
 Agree: TypeAlias = Callable[[Any, Any], str | None]
 """(result, expected result) -> None, or in words how they differ."""
@@ -39,8 +46,8 @@ class VersionsDevice(Device[Call]):
     Args:
         space: the versions.
         agree: how results are compared; default ``difference``.
-        rounds: how often each version is timed.
-        budget_s: seconds for the rounds of one call.
+        rounds: how often versions close to the fastest are timed, after a first comparison of all.
+        budget_s: seconds for these rounds of one call.
         seed: of the order within rounds.
     """
 
@@ -51,7 +58,7 @@ class VersionsDevice(Device[Call]):
         space: Versions,
         agree: Agree | None = None,
         *,
-        rounds: int = 5,
+        rounds: int = 7,
         budget_s: float = 0.5,
         seed: int = 0,
     ) -> None:
@@ -82,9 +89,7 @@ class VersionsDevice(Device[Call]):
                 if version.name not in self._met:  # what is loaded or compiled once is not the version's time
                     version.whole(*call.arguments)
                     self._met.add(version.name)
-                start = time.perf_counter()
-                result = version.whole(*call.arguments)
-                took_s = time.perf_counter() - start
+                result, took_s = _called(version, call)
                 problem = self.agree(result, expected) if first_s else None
             except Exception as error:
                 failed[version.name] = _failure(error)
@@ -104,22 +109,45 @@ class VersionsDevice(Device[Call]):
         first_s: dict[str, float],
         found: dict[str, Measurement],
     ) -> None:
-        """Time versions against each other, those apart that are far slower."""
-        least = min(first_s.values(), default=0.0)
-        near: dict[str, Version] = {}
+        """Time versions against each other, the closer to the fastest the more often."""
+        limit_s = max(FAR * min(first_s.values(), default=0.0), LONG_S)
+        left: dict[str, Version] = {}
         for version in versions:
             took_s = first_s[version.name]
-            if took_s > FAR * least and took_s > LONG_S:
-                found[version.name] = Measurement(
-                    took_s, 0.0, (took_s,), "ok", "one call, as it is far slower than the fastest"
-                )
-            else:
-                near[version.name] = version
-        while near:
+            try:
+                if took_s > limit_s:  # once more: it may have been stopped
+                    took_s = min(took_s, _called(version, call)[1])
+            except Exception as error:
+                found[version.name] = _failure(error)
+                continue
+            if took_s <= limit_s:
+                left[version.name] = version
+                continue
+            note = "the better of two calls, as it is far slower than the fastest"
+            found[version.name] = Measurement(took_s, 0.0, (took_s,), "ok", note)
+        for rounds in (FIRST_ROUNDS, self.rounds):
+            table = self._rounds(call, left, rounds, found)
+            if table is None:
+                return
+            best_s = {name: float(table.samples(name).min()) for name in left}
+            few, steady = rounds < MIN_ROUNDS, table.steady
+            for name, version in left.items():
+                # of two the better: their median would be half of what a stop cost
+                samples = [best_s[name]] if few else steady.samples(name).tolist()
+                measured = Measurement.of(samples, table.note)
+                found[name] = _with_moves(measured, version, call) if version.moves else measured
+            limit_s = CLOSE * min(best_s.values())
+            left = {name: version for name, version in left.items() if best_s[name] <= limit_s}
+
+    def _rounds(
+        self, call: Call, versions: dict[str, Version], rounds: int, failed: dict[str, Measurement]
+    ) -> RoundTable | None:
+        """Run rounds of all versions but those that fail, which are taken out of ``versions``; None if all do."""
+        while versions:
             running = ""
 
             def calling(name: str) -> Callable[[], object]:
-                whole = near[name].whole
+                whole = versions[name].whole
 
                 def run() -> object:
                     nonlocal running
@@ -129,18 +157,21 @@ class VersionsDevice(Device[Call]):
                 return run
 
             try:
-                table = interleave(
-                    {name: calling(name) for name in near}, self.rounds, self.budget_s, self._rng,
-                    min_s=1e-3, min_calls=1, warm_s=3e-4,
+                return interleave(
+                    {name: calling(name) for name in versions}, rounds, self.budget_s, self._rng,
+                    min_s=1e-3, min_calls=CALLS, max_s=STOP_S, warm_s=3e-4,
                 )  # fmt: skip
             except Exception as error:
-                found[running] = _failure(error)
-                del near[running]
-                continue
-            for name, version in near.items():
-                measured = Measurement.of(table.samples(name).tolist(), table.note)
-                found[name] = _with_moves(measured, version, call) if version.moves else measured
-            return
+                failed[running] = _failure(error)
+                del versions[running]
+        return None
+
+
+def _called(version: Version, call: Call) -> tuple[Any, float]:
+    """Result and seconds of one call."""
+    start = time.perf_counter()
+    result = version.whole(*call.arguments)
+    return result, time.perf_counter() - start
 
 
 def _with_moves(measured: Measurement, version: Version, call: Call) -> Measurement:

@@ -4,7 +4,7 @@
 child, which packs, verifies and times; the child reports each start and result, so that after a crash
 the next child resumes behind the culprit. Requests and answers are lines of JSON on stdin and stdout:
 
-    {"load": FOLDER}                     the workload, its operands and limits
+    {"load": FOLDER, "libraries": [NAME...], ...}   the workload; libraries that will be measured are imported
     {"screen": [KERNEL...], ...}     ->  {"at": i, "measurement": {...}} for each that was started
     {"rounds": [KERNEL...], ...}     ->  {"bound": i, ...} or {"failed": i, ...}, {"table": {...}}
 
@@ -157,6 +157,11 @@ def main() -> None:
         try:
             if "load" in request:
                 bench = Bench.load(request)
+                for name in request["libraries"]:
+                    with contextlib.suppress(
+                        Exception
+                    ):  # one that cannot be imported says so when it is measured
+                        LIBRARY[name].preload()
             elif bench is not None:
                 serve: Callable[[Bench, Json, TextIO], None] = _screen if "screen" in request else _rounds
                 serve(bench, {**request, "user": user}, answers)

@@ -1,11 +1,9 @@
-"""Counting in compiled code: ``toolchain/pattern.c`` behind typed functions.
+"""Counting in compiled code: ``pattern.c`` behind typed functions.
 
 For at least one entry and fewer than 2**31, in coordinates of 32 bits.
 """
 
-import ctypes
-from collections.abc import Callable
-from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -26,7 +24,7 @@ from tensorwise.features.counts import (
 )
 from tensorwise.features.spectrum import Spectrum
 from tensorwise.tensor.entries import Entries
-from tensorwise.toolchain.runtime import load_runtime
+from tensorwise.toolchain.routines import POINTER, SIZE, Routines
 
 _SHORT: Final = 1024
 _MEETINGS: Final = (len(HEIGHTS) + len(BANDS),)
@@ -48,6 +46,17 @@ _ARRAYS: Final[dict[str, tuple[int, ...]]] = {
 """``counts`` of pattern.c: arrays of int64, one after the other."""
 _SCALARS: Final = ("sampled", "dense", "span", "runs", "below", "above", "distance")
 _ENDS: Final = np.cumsum([0, *(int(np.prod(shape)) for shape in _ARRAYS.values())]).tolist()
+COUNTING: Final = Routines(
+    "count in a pattern",
+    "tw_pattern_",
+    {
+        "matrix": (SIZE, (SIZE, *(POINTER,) * 3, *(SIZE,) * 5, *(POINTER,) * 2)),
+        "mode": (SIZE, (SIZE, POINTER, *(SIZE,) * 2, *(POINTER,) * 3)),
+        "pairs": (SIZE, (SIZE, *(POINTER,) * 2, *(SIZE,) * 5)),
+    },
+    Path(__file__).with_name("pattern.c"),
+    Path(__file__).with_name("pattern_slices.c"),
+)
 
 
 def matrix(entries: Entries, skip: int) -> MatrixCounts:
@@ -57,7 +66,7 @@ def matrix(entries: Entries, skip: int) -> MatrixCounts:
     # where most rows are empty, entries are walked faster than pointers
     pointers = _narrow(entries.pointers) if entries.pointers is not None and rows <= entries.nnz else None
     out, lengthy = np.zeros(_ENDS[-1], np.int64), _lengthy(entries, 2)
-    _call(
+    COUNTING(
         "matrix", entries.nnz, row.ctypes.data, column.ctypes.data, None if pointers is None else pointers.ctypes.data,
         rows, columns, fold_bits(entries.nnz), skip, fold_bits(entries.nnz // skip), lengthy.ctypes.data, out.ctypes.data,
     )  # fmt: skip
@@ -78,7 +87,7 @@ def mode(entries: Entries, mode: int) -> ModeCounts:
     """Count in one mode of a tensor. Raises MemoryError."""
     size, coordinate, lengthy = entries.shape[mode], _narrow(entries.coordinates[mode]), _lengthy(entries, 1)
     meetings, lengths = np.zeros(len(WINDOWS), np.int64), np.zeros(_SHORT + 1, np.int64)
-    repeats = _call(
+    repeats = COUNTING(
         "mode", entries.nnz, coordinate.ctypes.data, size, fold_bits(entries.nnz), meetings.ctypes.data,
         lengths.ctypes.data, lengthy.ctypes.data,
     )  # fmt: skip
@@ -89,7 +98,7 @@ def pairs(entries: Entries, first: int, second: int, shift: int, bits: int, hash
     """Count the slots that pairs of coordinates fall into, 2**bits where they are hashed. Raises MemoryError."""
     a, b = (_narrow(entries.coordinates[mode]) for mode in (first, second))
     sizes = entries.shape[first], entries.shape[second]
-    return _call("pairs", entries.nnz, a.ctypes.data, b.ctypes.data, *sizes, shift, bits, hashed)
+    return COUNTING("pairs", entries.nnz, a.ctypes.data, b.ctypes.data, *sizes, shift, bits, hashed)
 
 
 def _lengthy(entries: Entries, spectra: int) -> np.ndarray:
@@ -109,26 +118,3 @@ def _spectrum(counted: np.ndarray, lengthy: np.ndarray, size: int) -> Spectrum:
 
 def _narrow(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array, np.int32)
-
-
-_POINTER, _SIZE = ctypes.c_void_p, ctypes.c_int64
-_ARGUMENTS: Final = {
-    "matrix": (_SIZE, *(_POINTER,) * 3, *(_SIZE,) * 5, *(_POINTER,) * 2),
-    "mode": (_SIZE, _POINTER, *(_SIZE,) * 2, *(_POINTER,) * 3),
-    "pairs": (_SIZE, *(_POINTER,) * 2, *(_SIZE,) * 5),
-}
-
-
-def _call(name: str, *arguments: object) -> int:
-    result = _function(name)(*arguments)
-    if result < 0:
-        raise MemoryError(f"no memory to count in a pattern ({name})")
-    return result
-
-
-@cache
-def _function(name: str) -> Callable[..., int]:
-    function = load_runtime()[f"tw_pattern_{name}"]
-    function.restype, function.argtypes = _SIZE, _ARGUMENTS[name]
-    checked: Callable[..., int] = function
-    return checked

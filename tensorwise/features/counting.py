@@ -9,7 +9,6 @@ from tensorwise.errors import CompilerError
 from tensorwise.features import compiled, plain
 from tensorwise.features.counts import MatrixCounts, ModeCounts, skip
 from tensorwise.tensor.entries import Entries
-from tensorwise.toolchain.runtime import load_runtime
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +58,7 @@ def _is_compiled(entries: Entries) -> bool:
 @cache
 def _has_compiler() -> bool:
     try:
-        load_runtime()
+        compiled.COUNTING.load()
     except CompilerError as error:
         _log.info("features are counted by NumPy, many times slower: %s", error)
         return False

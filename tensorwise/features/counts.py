@@ -7,7 +7,7 @@ import numpy as np
 
 from tensorwise.features.spectrum import Spectrum
 
-# ``toolchain/pattern.c`` has these numbers, too.
+# ``features/pattern.c`` has these numbers, too.
 HEIGHTS: Final = (1, 2, 4, 8, 16)
 """Rows of blocks: those whose kernels keep a row each in a register."""
 NARROW: Final = (2, 4, 8)

@@ -1,21 +1,27 @@
 """A graph as numbers: size, density, effective diameter and degrees (MLCD, section III-A2)."""
 
-import ctypes
-from functools import cache
-from typing import Any, ClassVar, Final, final
+from pathlib import Path
+from typing import ClassVar, Final, final
 
 import numpy as np
 
 from tensorwise.errors import CompilerError, InputError
 from tensorwise.features.featurizer import Featurizer, Field
 from tensorwise.tensor.entries import Entries
-from tensorwise.toolchain.runtime import load_runtime
+from tensorwise.toolchain.routines import POINTER, SIZE, Routines
 
 PATHS: Final = 10
 """Shortest paths that are sampled, between nodes drawn at random ..."""
 TRIES: Final = 20
 """... in at most so many draws: from many nodes there may be no way anywhere."""
 QUARTILES: Final = (25, 50, 75)
+
+WALKING: Final = Routines(
+    "walk through a graph",
+    "tw_graph_",
+    {"distances": (None, (SIZE, POINTER, POINTER, SIZE, POINTER, POINTER))},
+    Path(__file__).with_name("graph.c"),
+)
 
 _FIELDS: Final = (
     Field("nodes", "nodes", "the number of nodes."),
@@ -101,15 +107,16 @@ def distances(pointers: np.ndarray, targets: np.ndarray, source: int) -> np.ndar
         source: where the walk begins.
     """
     try:
-        function = _function()
+        WALKING.load()
     except CompilerError:
         return distances_plain(pointers, targets, source)
     nodes = len(pointers) - 1
     pointers, targets = np.ascontiguousarray(pointers), np.ascontiguousarray(targets)
     distance, queue = np.empty(nodes, np.int32), np.empty(nodes, np.int32)
-    function(
-        nodes, pointers.ctypes.data, targets.ctypes.data, source, distance.ctypes.data, queue.ctypes.data
-    )
+    WALKING(
+        "distances", nodes, pointers.ctypes.data, targets.ctypes.data, source, distance.ctypes.data,
+        queue.ctypes.data,
+    )  # fmt: skip
     return distance
 
 
@@ -122,11 +129,3 @@ def distances_plain(pointers: np.ndarray, targets: np.ndarray, source: int) -> n
         edges = np.concatenate([targets[pointers[node] : pointers[node + 1]] for node in ring])
         ring, far = np.unique(edges[distance[edges] < 0]), far + 1
     return distance
-
-
-@cache
-def _function() -> Any:
-    function = load_runtime()["tw_graph_distances"]
-    pointer, size = ctypes.c_void_p, ctypes.c_int64
-    function.restype, function.argtypes = None, (size, pointer, pointer, size, pointer, pointer)
-    return function

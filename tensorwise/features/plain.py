@@ -1,4 +1,4 @@
-"""Counting in NumPy: the same integers as ``toolchain/pattern.c``, and the reference that its tests compare it with.
+"""Counting in NumPy: the same integers as ``features/pattern.c``, and the reference that its tests compare it with.
 
 It also counts in patterns of 2**31 rows, columns or entries and more. Names are those of the C file.
 """

@@ -9,18 +9,18 @@ import numpy as np
 from tensorwise.data.store import Store
 from tensorwise.errors import InputError
 from tensorwise.model import CostModel
-from tensorwise.operator import Operator, bind, default_kernel
 from tensorwise.program.einsum import Einsum
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.program import program_for
 from tensorwise.program.work import check_work
 from tensorwise.program.workload import einsum_workload
-from tensorwise.searching import Observe, Progress
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.tensor.entries import Entries, entries_from
 from tensorwise.tensor.format import Format, csf, csr
 from tensorwise.toolchain.threads import available_threads
-from tensorwise.tuning import tune as _tune
+from tensorwise.tuning.operator import Operator, bind, default_kernel
+from tensorwise.tuning.searching import Observe, Progress
+from tensorwise.tuning.tune import tune as _tune
 
 
 def tune(

@@ -10,7 +10,7 @@ from tensorwise.errors import MeasurementError
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload, workload
-from tensorwise.space.cpu import cpu_space
+from tensorwise.space.cpu import cpu_space_of
 from tensorwise.tensor.entries import Entries
 from tensorwise.toolchain.threads import available_threads
 from tensorwise.units import time_text
@@ -106,7 +106,7 @@ def bench(
     """
     work = workload(op, entries, n=n, mode=mode)
     work.check_memory(*work.dense, work.assignment.output.tensor)
-    space = cpu_space(work.assignment, next(iter(work.sparse)))
+    space = cpu_space_of(work)
     program = space.program(work, space.default(work))
     count = threads or available_threads()
     kernels: dict[str, Program | str] = {OURS: program}

@@ -12,12 +12,15 @@ from tensorwise.front.cli_calibrate import calibrate
 from tensorwise.front.cli_collect import collect
 from tensorwise.front.cli_machine import cache_app, devices, store_app
 from tensorwise.front.cli_model import evaluate, model_info, train
+from tensorwise.front.cli_predict import predict
 from tensorwise.front.cli_select import plan, select_app
+from tensorwise.front.cli_tasks import tasks_app
+from tensorwise.front.cli_transfer import transfer
 from tensorwise.front.terminal import INTERRUPTED, command, emit, fail, progress_bar, warn
 
 if TYPE_CHECKING:
-    from tensorwise.result import Trial
     from tensorwise.tensor.entries import Entries
+    from tensorwise.tuning.result import Trial
 
 app = typer.Typer(
     help="Make sparse tensor programs fast by choosing storage format, loop schedule and code.",
@@ -32,9 +35,12 @@ app.command()(collect)
 app.command()(train)
 app.command()(evaluate)
 app.command()(calibrate)
+app.command()(transfer)
 app.command("model")(model_info)
 app.add_typer(select_app, name="select")
+app.add_typer(tasks_app, name="tasks")
 app.command()(plan)
+app.command()(predict)
 
 OPS = "spmv, spmm, spmv_t, spmm_t (A transposed), sddmm, mttkrp, ttv or ttm"
 STRATEGIES = "genetic, random or exhaustive"
@@ -121,7 +127,7 @@ def tune(
     from tensorwise.data.store import Store
     from tensorwise.front.reporting import check_writable, write_report
     from tensorwise.search import STRATEGIES as KNOWN
-    from tensorwise.tuning import tune as search
+    from tensorwise.tuning.tune import tune as search
 
     if strategy not in KNOWN:
         raise typer.BadParameter(f"{strategy!r} is not one of {', '.join(KNOWN)}", param_hint="'--strategy'")
@@ -143,7 +149,7 @@ def tune(
     if device == "cuda":
         from tensorwise.model import load_model
         from tensorwise.program.workload import workload
-        from tensorwise.tuning_gpu import tune_gpu
+        from tensorwise.tuning.gpu import tune_gpu
 
         known = None if model in ("shipped", "none") else load_model(model)
         with progress_bar("tuning") as progress:
@@ -158,7 +164,7 @@ def tune(
             print(found.text())
         return
     if all_modes:
-        from tensorwise.modes import tune_modes
+        from tensorwise.tuning.modes import tune_modes
 
         with progress_bar("tuning") as progress:
             sweep = tune_modes(
@@ -229,8 +235,8 @@ def run(
     import numpy as np
 
     from tensorwise.front.reporting import check_writable
-    from tensorwise.operator import load
     from tensorwise.tensor.files import write
+    from tensorwise.tuning.operator import load
     from tensorwise.writing import replacing
 
     if out is not None:

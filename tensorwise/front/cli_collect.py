@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -13,8 +13,10 @@ from tensorwise.front.terminal import FAILED, INTERRUPTED, command, emit, progre
 
 if TYPE_CHECKING:
     from tensorwise.data.collect import Collected
+    from tensorwise.data.executors import AnyJob
     from tensorwise.data.job import Job
     from tensorwise.data.spool import Spool
+    from tensorwise.data.task_job import TaskJob
 
 CLUSTERS: Final = ("ray", "dask")
 """Executors that open ports."""
@@ -153,11 +155,16 @@ def collect(
         if spool is not None:
             _plan(spool, jobs, json)
         else:
-            _run(jobs, store, executor, address, budget_s, json)
+            run_jobs(jobs, store, executor, address, budget_s, json)
 
 
-def _run(
-    jobs: "list[Job]", path: Path | None, name: str, address: str | None, budget_s: float, json: bool
+def run_jobs(
+    jobs: "Sequence[Job] | Sequence[TaskJob]",
+    path: Path | None,
+    name: str,
+    address: str | None,
+    budget_s: float,
+    json: bool,
 ) -> None:
     """Collect on this machine or on a cluster."""
     from tensorwise.data.collect import EXECUTORS, collect
@@ -184,7 +191,7 @@ def _run(
         raise typer.Exit(FAILED)
 
 
-def _show(job: "Job", found: "Collected", progress: Progress, json: bool) -> None:
+def _show(job: "AnyJob", found: "Collected", progress: Progress, json: bool) -> None:
     if json:
         emit({"event": "job", "job": job.label, **found.to_json()})
     if progress is not None:

@@ -129,7 +129,8 @@ def devices(
     json: Json = False,
 ) -> None:
     """Say what kernels can be made and measured on here: processor, compiler, libraries."""
-    from tensorwise.device.machine import host
+    from tensorwise.device.hardware import described
+    from tensorwise.device.host import host
     from tensorwise.toolchain.compiler import find_compiler
     from tensorwise.toolchain.threads import available_threads
 
@@ -148,6 +149,7 @@ def devices(
         "os": facts.os,
         "compiler": None,
         "libraries": _libraries(),
+        "described": list(described()),
     }
     problem = None
     try:
@@ -162,7 +164,7 @@ def devices(
     except CompilerError as error:
         problem = str(error)
     if measure:
-        from tensorwise.device.machine import roofline
+        from tensorwise.device.roofline import roofline
 
         peak = roofline(threads or usable)
         found["roofline"] = {
@@ -193,6 +195,7 @@ def devices(
     else:
         rows += [("compiler", f"none: {' '.join(str(problem).split())}")]
     rows += [(name, version or "not installed") for name, version in found["libraries"].items()]
+    rows.append(("described", ", ".join(found["described"])))
     if measure:
         rows += [
             (f"{level} bandwidth", f"{rate / 1e9:.1f} GB/s, {peak.threads} threads")

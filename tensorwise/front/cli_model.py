@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from tensorwise.data.workloads import Workloads
     from tensorwise.model import RankingModel
     from tensorwise.model.judging import Judged
-    from tensorwise.model.samples import Epoch, Training
+    from tensorwise.model.samples import Epoch
     from tensorwise.program.workload import Workload
     from tensorwise.search import ConfigGraph
 
 README = "README.md"
 """Beside a model's own files, its card for people."""
+KINDS = ("ranking", "quadratic", "transfer")
 HEADS = 5
 """Heads of a model whose network is fast."""
 DRAWN_FOR = 16
@@ -54,6 +55,12 @@ def train(
     net: Annotated[
         str, typer.Option("--net", help="statistics, which is fast; waco; or numbers, dense or resnet.")
     ] = "statistics",
+    kind: Annotated[
+        str,
+        typer.Option(
+            "--kind", help="ranking, for tuning; quadratic or transfer, which move to other devices."
+        ),
+    ] = "ranking",
     heads: Annotated[
         int | None, typer.Option("--heads", min=1, help="Predictors whose spread says how sure they are.")
     ] = None,
@@ -83,7 +90,7 @@ def train(
 
     from tensorwise.data.corpus import patterns, split_families
     from tensorwise.data.workloads import Workloads
-    from tensorwise.model import RankingModel
+    from tensorwise.model import QuadraticModel, RankingModel, TransferModel
     from tensorwise.model.samples import Training
     from tensorwise.program.einsum import Einsum
     from tensorwise.search.graph import GRAPH
@@ -92,6 +99,10 @@ def train(
 
     if not 0 < test < 1:
         raise InputError(f"--test must be a share between 0 and 1, got {test}")
+    if kind not in KINDS:
+        raise typer.BadParameter(f"{kind!r} is not one of {', '.join(KINDS)}", param_hint="'--kind'")
+    if graph and kind != "ranking":
+        raise typer.BadParameter("only a ranking model's configs can be linked", param_hint="'--graph'")
     workloads = Workloads(patterns(sources))
     given = _read(records, workloads, op, threads or available_threads())
     einsum = str(given[0].workload["einsum"])
@@ -122,11 +133,13 @@ def train(
             seen.add(workload_id)
             return workloads.of(firsts[workload_id])
 
-        made = RankingModel(
-            cpu_space(Einsum.parse(einsum).single), workload, net=net,
-            heads=heads or (HEADS if net == "statistics" else 1), training=settings,
-            checkpoint=model.with_name(f"{model.name}.training"), progress=observe,
-        )  # fmt: skip
+        space = cpu_space(Einsum.parse(einsum).single)
+        made: Any = QuadraticModel(space, workload)
+        if kind != "quadratic":
+            made = (RankingModel if kind == "ranking" else TransferModel)(
+                space, workload, net=net, heads=heads or (HEADS if net == "statistics" else 1), training=settings,
+                checkpoint=model.with_name(f"{model.name}.training"), progress=observe,
+            )  # fmt: skip
         try:
             made.fit(known)
         except KeyboardInterrupt:
@@ -135,14 +148,26 @@ def train(
                 INTERRUPTED,
             )
     judged = _judge(made, held_back, workloads)
-    made.card = _card(made, settings, given, judged)
+    families = {"training": sorted({*map(_family, known)}), "validation": list[str]()}
+    about: dict[str, Any] = {
+        "net": None,
+        "heads": None,
+        "training": None,
+        "epochs": None,
+    }  # it is fitted in closed form
+    if kind != "quadratic":
+        families = made.families
+        about = {
+            "net": net, "heads": made.heads, "training": asdict(settings), "epochs": len(made.history),
+        }  # fmt: skip
+    made.card = _card(kind, about, families, given, judged)
     for file in GRAPH.files:  # one that is there is of another model
         (model / file).unlink(missing_ok=True)
     made.save(model)
     write_page(model, made.card)
     if graph:
         _graph(made, known, workloads, graph, seed).save(model)
-    _show(made.card["metrics"], json, {"event": "result", "model": str(model), "epochs": len(made.history)})
+    _show(made.card["metrics"], json, {"event": "result", "model": str(model), "epochs": about["epochs"]})
     if not json:
         print(f"in {model}")
 
@@ -240,8 +265,8 @@ def model_info(
         elif single and card:
             print(page(card))
         else:
-            keys = ("op", "threads", "net", "date")
-            about = ", ".join(f"{key} {card[key]}" for key in keys) if card else "no card"
+            keys = ("op", "device", "threads", "net", "date")
+            about = ", ".join(f"{key} {card[key]}" for key in keys if card.get(key)) or "no card"
             if "calibration" in card:
                 about += f", calibrated {card['calibration']['date']}"
             pairs([(path.name, f"{kind}: {about}")])
@@ -293,8 +318,8 @@ def _graph(
     """Draw and link configs for workloads that were learned from, of as many families as there are."""
     import numpy as np
 
-    from tensorwise.advice import graph_of
-    from tensorwise.space.cpu import cpu_space
+    from tensorwise.space.cpu import cpu_space_of
+    from tensorwise.tuning.advice import graph_of
 
     firsts = list({record.workload_id: record for record in reversed(records)}.values())
     ones = {_family(record): record for record in firsts}
@@ -305,7 +330,7 @@ def _graph(
             works.append(workloads.of(record))
             if progress is not None:
                 progress(f"{len(works)} of {len(chosen)} patterns are read", 0.5 * len(works) / len(chosen))
-        space = cpu_space(works[0].assignment, next(iter(works[0].sparse)))
+        space = cpu_space_of(works[0])
         return graph_of(model, space, works, configs, np.random.default_rng(seed))
 
 
@@ -330,12 +355,16 @@ def _metrics(judged: "list[Judged]") -> dict[str, Any]:
 
 
 def _card(
-    model: "RankingModel", settings: "Training", records: "list[Record]", judged: "list[Judged]"
+    kind: str,
+    about: dict[str, Any],
+    families: "dict[str, list[str]]",
+    records: "list[Record]",
+    judged: "list[Judged]",
 ) -> Any:
     """The card of a trained model, JSON-able."""
     from tensorwise.device.host import host
 
-    learned = {name for part in model.families.values() for name in part}
+    learned = {name for part in families.values() for name in part}
     measured_here = any(record.provenance.get("host_id") == host().id for record in records)
     facts = {
         "op": records[0].op,
@@ -343,14 +372,12 @@ def _card(
         "dtype": records[0].workload["dtype"],
         "threads": records[0].provenance["threads"],
         "machine": host().facts if measured_here else None,
-        "net": model.net_name,
-        "heads": model.heads,
-        "training": asdict(settings),
-        "epochs": len(model.history),
+        "kind": kind,
+        **about,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "version": __version__,
         "data": data_facts(records),
-        "split": {**model.families, "test": sorted({*map(_family, records)} - learned)},
+        "split": {**families, "test": sorted({*map(_family, records)} - learned)},
         "metrics": _metrics(judged),
     }
     return finite(facts)

@@ -14,6 +14,7 @@ CELLS: Final = 60
 """Squares in a row of a panel."""
 WIDE: Final = 20.0
 """A feature whose largest value is so many times its least is drawn on a logarithmic scale."""
+MOST_TICKS: Final = 5
 SIDE: Final = 240.0
 LEFT: Final = 62.0
 TOP: Final = 46.0
@@ -115,12 +116,26 @@ def _cells(model: TreeModel, point: np.ndarray, across: _Axis, up: _Axis, left: 
 
 def _frame(across: _Axis, up: _Axis, left: float, first: bool) -> list[str]:
     parts = [element("rect", class_="frame", x=left, y=TOP, width=SIDE, height=SIDE)]
-    for tick in (right := across.scale(left, left + SIDE)).ticks(4):
-        parts.append(label(right(tick), TOP + SIDE + 15, number_text(tick), anchor="middle"))
+    for tick in _few((right := across.scale(left, left + SIDE)).ticks(4)):
+        parts.append(label(right(tick), TOP + SIDE + 15, _short(tick), anchor="middle"))
     if first:
-        for tick in (high := up.scale(TOP + SIDE, TOP)).ticks(4):
-            parts.append(label(left - 6, high(tick) + 4, number_text(tick), anchor="end"))
+        for tick in _few((high := up.scale(TOP + SIDE, TOP)).ticks(4)):
+            parts.append(label(left - 6, high(tick) + 4, _short(tick), anchor="end"))
     return parts
+
+
+def _few(ticks: Sequence[float]) -> Sequence[float]:
+    """Return at most five of them, evenly."""
+    return ticks[:: -(-len(ticks) // MOST_TICKS)] if ticks else ticks
+
+
+def _short(value: float) -> str:
+    """Return a number that has room beside others.
+
+    >>> _short(20_000), _short(1e6)
+    ('20,000', '1e6')
+    """
+    return f"{value:.0e}".replace("e+0", "e").replace("e+", "e") if value >= 1e5 else number_text(value)
 
 
 def _colour(place: int) -> str:

@@ -12,17 +12,32 @@ Nothing that is as large as edges times features is made, unless it is the resul
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
 from typing import Any, Final, final
 
 import numpy as np
 
+from tensorwise.data.store import Store
 from tensorwise.errors import InputError
-from tensorwise.program.einsum import Access, Assignment, Einsum
+from tensorwise.front.spelling import (
+    SLOPE,
+    SOFTMAX,
+    attention_texts,
+    backward,
+    extents,
+    features_of,
+    operands_of,
+    parsed,
+    spell,
+)
+from tensorwise.model import CostModel
+from tensorwise.program.einsum import Access, Einsum
 from tensorwise.program.generated import BoundProgram
-from tensorwise.program.gradient import argument, gradients
+from tensorwise.program.program import Program
+from tensorwise.program.work import worth_sharing
 from tensorwise.program.workload import Workload
 from tensorwise.space.cpu import cpu_space
 from tensorwise.tensor.canonical import (
@@ -40,18 +55,15 @@ from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.pack import source_map
 from tensorwise.toolchain.threads import available_threads
+from tensorwise.tuning.advice import SHIPPED
+from tensorwise.tuning.result import TuneResult
+from tensorwise.tuning.retuning import retuned
+from tensorwise.tuning.searching import Progress
 
-REDUCTIONS: Final = {"sum": "+=", "mean": "mean=", "max": "max=", "min": "min="}
-"""Reduction of messages -> how the language writes it."""
-MESSAGES: Final = {
-    "add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "div": "{} / {}", "copy_lhs": "{}", "copy_rhs": "{}",
-}  # fmt: skip
-"""Message -> its expression."""
-TARGETS: Final = {"u": "k", "v": "i", "e": "A"}
-"""Where an operand has its rows: source nodes, destination nodes, edges -> the first index."""
-SLOPE: Final = 0.2
-"""Of the leaky rectifier of attention."""
-_LETTERS: Final = "fghjlmnopqrstuvwxyz"
+_DEFAULTS: Final[dict[tuple[object, ...], Program]] = {}
+MOST_DEFAULTS: Final = 1024
+"""Default programs that are kept."""
+CACHE_LINE_BYTES: Final = 64
 _BY_COLUMNS: Final = Format.parse("(i,k) -> U(k) C(i)")
 
 
@@ -80,7 +92,7 @@ class Graph:
         Args:
             sources, destinations: (edges,) integers.
             shape: number of destinations and of sources (default: as many as the largest number asks for, of both).
-            threads: threads of a call (default: what this process may use).
+            threads: most threads of a call (default: what this process may use); a call of little work takes one.
 
         Raises:
             InputError: they differ in length, or lie outside the shape.
@@ -124,6 +136,7 @@ class Graph:
         self.entries, self.threads = entries, threads or available_threads()
         self.shape, self.edges = (entries.shape[0], entries.shape[1]), entries.nnz
         self._kernels: dict[tuple[object, ...], BoundProgram] = {}
+        self._tuned: set[tuple[object, ...]] = set()
 
     def renumber(self, numbers: Any) -> None:
         """Let features of edge e be found in row ``numbers[e]``: a permutation; for a graph not used before."""
@@ -171,21 +184,22 @@ class Graph:
         bound = self._kernels.get(key)
         if bound is None:
             bound = self._kernels[key] = self._bound(text, operands)
-        out = np.empty(bound.workload.output_shape, bound.workload.output_dtype)
+        out = _empty(bound.workload.output_shape, bound.workload.output_dtype)
         if out.size:
             bound.run(operands, out)
         return out
 
     def _bound(self, text: str, operands: Sequence[np.ndarray]) -> BoundProgram:
-        """Compile an assignment: over the rows of the direction in which its outputs are."""
+        """Compile an assignment: over the rows of the direction in which its outputs are, or numbers of its edges."""
         given = parsed(text)
         pattern = given.pattern
         assert pattern is not None
         row, column = pattern.indices
         entries, assignment = self.entries, given
-        if column in given.kept and row not in given.kept:
-            entries = self.reversed
-            assignment = replace(given, pattern=Access(pattern.tensor, (column, row)))
+        turned = replace(given, pattern=Access(pattern.tensor, (column, row)))
+        over_columns = turned.named is not None or (column in given.kept and row not in given.kept)
+        if over_columns and given.named is None:
+            entries, assignment = self.reversed, turned
         names = operands_of(text)
         if len(names) != len(operands):
             raise InputError(f"'{text}' takes {', '.join(names)}, got {len(operands)} operands")
@@ -197,8 +211,47 @@ class Graph:
         }
         work = Workload("einsum", Einsum((assignment,)), {pattern.tensor: entries}, sizes, kinds)
         work.check_operands(operands)
-        space = cpu_space(assignment, pattern.tensor)
-        return BoundProgram(space.program(work, space.default(work)), work, self.threads)
+        return BoundProgram(_default_program(work), work, self.threads if worth_sharing(work) else 1)
+
+    def tune(
+        self,
+        budget_s: float | None = None,
+        *,
+        trials: int | None = None,
+        expected_calls: float | None = None,
+        model: CostModel | str | os.PathLike[str] | None = SHIPPED,
+        strategy: str = "genetic",
+        store: Store | bool = True,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> list[TuneResult]:
+        """Find the fastest kernel for all that was evaluated on this graph, and use it from now on.
+
+        So what is to be fast is run once before: a layer forward and backward. Each assignment with its feature sizes is
+        tuned once. Measurements are remembered, so that a later tuning of the same graph begins with the best of them.
+
+        Args:
+            budget_s: wall seconds for all of them (default 30, unlimited when ``trials`` is given).
+            trials: most candidates to try for each assignment.
+            expected_calls: how often each will be called; the others are as of `tensorwise.tune`.
+
+        Returns:
+            What was found for each assignment, in the order in which they were evaluated first.
+
+        Raises:
+            InputError: an argument makes no sense.
+        """
+        todo = [
+            key for key, bound in self._kernels.items() if key not in self._tuned and bound.workload.terms
+        ]
+        found = retuned(
+            [self._kernels[key] for key in todo], budget_s=budget_s, trials=trials, expected_calls=expected_calls,
+            strategy=strategy, model=model, store=store, seed=seed, progress=progress,
+        )  # fmt: skip
+        for key, (bound, _) in zip(todo, found):
+            self._kernels[key] = bound
+            self._tuned.add(key)
+        return [result for _, result in found]
 
     def gradient(self, text: str, operand: str, given: np.ndarray, **operands: np.ndarray) -> np.ndarray:
         """Return the gradient of ``operand`` where that of the result of ``einsum`` is ``given``.
@@ -219,38 +272,6 @@ class Graph:
         if wanted is None:
             raise InputError(f"'{text}' does not read the values of {operand!r}")
         return wanted  # type: ignore[no-any-return]
-
-
-def backward(
-    text: str,
-    given: Any,
-    operands: Sequence[Any],
-    needed: Sequence[bool],
-    evaluate: Callable[[str, Sequence[Any]], Any],
-    shares: Callable[[], Any],
-) -> list[Any]:
-    """Return the gradient of each operand that needs one, None for the others; of arrays or tensors.
-
-    Args:
-        text: the assignment, whose result has the gradient ``given``.
-        evaluate: what evaluates an assignment on operands.
-        shares: gives (destinations,): one divided by the number of edges that end in each.
-    """
-    names, output = operands_of(text), parsed(text).output.tensor
-    known = {**dict(zip(names, operands)), f"d{output}": given}
-
-    def run(derived: str) -> Any:
-        for name in operands_of(derived):
-            if name not in known:  # a mean shares out, a maximum or minimum chooses
-                mean = parsed(text).reduction == "mean"
-                known[name] = shares() if mean else evaluate(chosen(text), operands)
-        return evaluate(derived, [known[name] for name in operands_of(derived)])
-
-    found: list[Any] = []
-    for name, need in zip(names, needed, strict=True):
-        parts = [run(derived) for derived in derivatives(text, name)] if need else []
-        found.append(sum(parts[1:], parts[0]) if parts else None)
-    return found
 
 
 # -- operators -----------------------------------------------------------------------------------------
@@ -332,175 +353,27 @@ def attention(
     return graph.evaluate(weighed, [sources, destinations, largest, total, values])
 
 
-SOFTMAX: Final = (
-    "M[i,f] max= S[A,f] for A[i,k]",
-    "Z[i,f] += exp(S[A,f] - M[i,f]) for A[i,k]",
-    "C[A,f] = exp(S[A,f] - M[i,f]) / Z[i,f] for A[i,k]",
-)
-"""Edge softmax: the largest score of a destination, the sum of exponentials, and the share of an edge."""
+def _default_program(work: Workload) -> Program:
+    """The default program, which graphs of about the same size share: to choose one takes longer than a small call."""
+    ((name, entries),) = work.sparse.items()
+    stored = work.assignment.access(name).indices
+    sizes = ((index, n.bit_length() if index in stored else n) for index, n in work.sizes.items())
+    key = (work.assignment, *sizes, entries.nnz.bit_length(), *work.dtypes.items())
+    known = _DEFAULTS.get(key)
+    if known is None:
+        if len(_DEFAULTS) >= MOST_DEFAULTS:
+            _DEFAULTS.clear()
+        space = cpu_space(work.assignment, name)
+        known = _DEFAULTS[key] = space.program(work, space.default(work))
+    return known
 
 
-def attention_texts(slope: float) -> tuple[str, str, str, str, str, str]:
-    """The steps of `attention`: the largest score of a destination, the sum of exponentials, the weighed values.
-
-    Then gradients: of the values and of both parts of the scores. With D the gradient of the result C, that of a score is
-    w (D X - t), w being the edge's weight and t, in ``T``, the sum of D C over features; ``O[f]``, one divided by their
-    number, takes a share of it off each term.
-
-    Raises InputError for a slope above 1.
-    """
-    if not slope <= 1:
-        raise InputError(f"the slope of a leaky rectifier is at most 1, got {slope}")
-    both = "U[k,h] + V[i,h]"
-    power = f"exp(max({both}, {slope!r} * ({both})) - M[i,h])"
-    score = f"{power} / Z[i,h] * ({slope!r} if {both} < 0 else 1) * (D[i,h,f] * X[k,h,f] - O[f] * T[i,h])"
-    return (
-        f"M[i,h] max= max({both}, {slope!r} * ({both})) for A[i,k]",
-        f"Z[i,h] += {power} for A[i,k]",
-        f"C[i,h,f] += {power} / Z[i,h] * X[k,h,f] for A[i,k]",
-        f"G[k,h,f] += {power} / Z[i,h] * D[i,h,f] for A[i,k]",
-        f"G[k,h] += {score} for A[i,k]",
-        f"G[i,h] += {score} for A[i,k]",
-    )
-
-
-# -- from names and shapes to the language ---------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Spelled:
-    """An operator in the einsum language.
-
-    Attributes:
-        text: the assignment; its operands are called L and R.
-        views: features of each operand, in order, as ``text`` sees them: without extents of 1, and neighbours as one where
-            nothing tells them apart.
-        features: of the result.
-    """
-
-    text: str
-    views: dict[str, tuple[int, ...]]
-    features: tuple[int, ...]
-
-    def run(self, evaluate: Callable[[str, Sequence[Any]], Any], lhs: Any, rhs: Any) -> Any:
-        """Return what ``evaluate`` makes of the text and its operands, arrays or tensors, with the result's features."""
-        given = {"L": lhs, "R": rhs}
-        operands = [given[name].reshape(given[name].shape[0], *view) for name, view in self.views.items()]
-        out = evaluate(self.text, operands)
-        return out.reshape(out.shape[0], *self.features)
-
-
-@lru_cache(maxsize=4096)
-def spell(
-    message: str,
-    reduce: str | None,
-    lhs: tuple[int, ...] | None,
-    rhs: tuple[int, ...] | None,
-    lhs_target: str,
-    rhs_target: str,
-) -> Spelled:
-    """Return the operator for operands with these features; ``reduce`` None keeps a message for each edge.
-
-    Raises InputError as `gspmm` does.
-    """
-    if reduce is not None and reduce not in REDUCTIONS:
-        raise InputError(f"messages are reduced by {', '.join(REDUCTIONS)}, got {reduce!r}")
-    known = [*MESSAGES, *(["dot"] if reduce is None else [])]
-    if message not in known:
-        raise InputError(f"the message is one of {', '.join(known)}, got {message!r}")
-    given = {"L": (lhs, lhs_target, "lhs"), "R": (rhs, rhs_target, "rhs")}
-    used = {"copy_lhs": "L", "copy_rhs": "R"}.get(message, "LR")
-    shapes: list[tuple[int, ...]] = []
-    for name in used:
-        features, target, word = given[name]
-        if features is None:
-            raise InputError(f"{message} needs {word}, which was not given")
-        if target not in TARGETS:
-            raise InputError(f"{word}_target is u (sources), v (destinations) or e (edges), got {target!r}")
-        shapes.append(features)
-    rank = max(map(len, shapes))
-    if message == "dot" and not rank:
-        raise InputError("dot sums over the last feature dimension; lhs and rhs have none")
-    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
-    groups: list[tuple[str, int]] = []  # which operands have it, and its extent
-    result: list[int] = []
-    summed = False
-    for place, sides in enumerate(zip(*padded)):
-        wide = [extent for extent in sides if extent != 1]  # compared, not hashed: they may be symbols
-        if any(extent != wide[0] for extent in wide[1:]):
-            raise InputError(f"features {' and '.join(map(str, shapes))} do not broadcast")
-        extent = wide[0] if wide else 1
-        last = message == "dot" and place == rank - 1
-        result.append(1 if last else extent)
-        if extent == 1:
-            continue
-        has = "".join(name for name, side in zip(used, sides) if side != 1)
-        summed |= last
-        if groups and groups[-1][0] == has and not last:
-            groups[-1] = has, groups[-1][1] * extent
-        else:
-            groups.append((has, extent))
-    if len(groups) > len(_LETTERS):
-        raise InputError(f"features {' and '.join(map(str, shapes))} alternate in too many dimensions")
-    accesses, views = [], {}
-    for name in used:
-        own = [(letter, extent) for letter, (has, extent) in zip(_LETTERS, groups) if name in has]
-        accesses.append(f"{name}[{','.join([TARGETS[given[name][1]], *(letter for letter, _ in own)])}]")
-        views[name] = tuple(extent for _, extent in own)
-    kept = _LETTERS[: len(groups) - summed]
-    output = f"C[{','.join([*('A' if reduce is None else 'i'), *kept])}]"
-    sign = REDUCTIONS[reduce] if reduce is not None else "+=" if summed else "="
-    expression = MESSAGES["mul" if message == "dot" else message].format(*accesses)
-    return Spelled(f"{output} {sign} {expression} for A[i,k]", views, tuple(result))
-
-
-@lru_cache(maxsize=4096)
-def parsed(text: str) -> Assignment:
-    """Return the assignment of ``text``; InputError where it is not read ``for`` a pattern of two indices."""
-    assignment = Einsum.parse(text).single
-    if assignment.pattern is None or len(assignment.pattern.indices) != 2:
-        raise InputError(f"'{text}' is not read for the edges of a graph; write '... for A[i,k]'")
-    return assignment
-
-
-@lru_cache(maxsize=4096)
-def operands_of(text: str) -> tuple[str, ...]:
-    """Names of the dense operands in order."""
-    assignment = parsed(text)
-    assert assignment.pattern is not None
-    return tuple(name for name in assignment.operands if name != assignment.pattern.tensor)
-
-
-@lru_cache(maxsize=4096)
-def derivatives(text: str, operand: str) -> tuple[str, ...]:
-    """The assignments whose results add up to the gradient of ``operand``; InputError for a mean over sources' edges."""
-    assignment = parsed(text)
-    assert assignment.pattern is not None
-    if assignment.reduction == "mean" and assignment.pattern.indices[0] not in assignment.kept:
-        raise InputError(f"'{text}': gradients of means are for those of destinations; turn the graph round")
-    return tuple(str(gradient) for gradient in gradients(assignment, operand))
-
-
-@lru_cache(maxsize=4096)
-def chosen(text: str) -> str:
-    """The assignment of the edges that a maximum or minimum comes from."""
-    return str(argument(parsed(text)))
-
-
-def extents(text: str, shape: Sequence[Any], shapes: Sequence[Sequence[Any]]) -> dict[str, Any]:
-    """Extent of each index, from the graph's shape and those of the operands; nothing is checked."""
-    assignment = parsed(text)
-    assert assignment.pattern is not None
-    found = dict(zip(assignment.pattern.indices, shape))
-    for name, own in zip(operands_of(text), shapes):
-        for index, extent in zip(assignment.access(name).indices, own):
-            found.setdefault(index, extent)
-    return {index: found[index] for index in assignment.indices if index in found}
-
-
-def features_of(operand: Any) -> tuple[int, ...] | None:
-    """Extents of an operand's feature dimensions; of an array or a tensor."""
-    return None if operand is None else tuple(operand.shape[1:])
+def _empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """An array that starts with a cache line, so that rows, which others gather, lie in no more lines than they need."""
+    size = math.prod(shape) * dtype.itemsize
+    bytes_ = np.empty(size + CACHE_LINE_BYTES, np.uint8)
+    skipped = -bytes_.ctypes.data % CACHE_LINE_BYTES
+    return bytes_[skipped : skipped + size].view(dtype).reshape(shape)
 
 
 def _inside(indices: np.ndarray, size: int, dtype: np.dtype, what: str) -> np.ndarray:

@@ -126,16 +126,67 @@ def _calibrated(calibration: Mapping[str, Any]) -> list[str]:
     ]
 
 
+GAINS = (
+    ("default", "speedup1", "of the config predicted best, over the default one"),
+    ("optimum", "optimum", "of the fastest measured config"),
+    ("top-1", "top1", "what the config predicted best is of the optimum"),
+    ("top-5", "top5", "what the fastest of the five predicted best is of it"),
+    ("pairs", "ordered", "share of pairs predicted in order"),
+    ("Kendall", "kendall", "tau-b"),
+)
+"""Heading of each figure of a choice, its key in ``mean_gain``, and what it is."""
+
+
+def gains_table(transfer: Mapping[str, Any]) -> list[list[str]]:
+    """Return a table of what choosing on each measured matrix gains by a model that has learned from the other ones."""
+    table = [["matrix held out", "configs", *(heading for heading, _, _ in GAINS)]]
+    for name, one in transfer["matrices"].items():
+        found = one["gain"] or {}
+        table.append([name, str(one["configs"]), *(_number(found.get(key)) for _, key, _ in GAINS)])
+    mean = transfer["expected"]
+    return [*table, ["mean", "", *(_number(mean.get(key)) for _, key, _ in GAINS)]]
+
+
+def transfer_page(card: Mapping[str, Any]) -> str:
+    """Return the card of a model that `tensorwise transfer` made as Markdown."""
+    data, start = card["data"], card["from"]
+    begun = f"a model of {start['op']} with {start['threads']} threads, made on {start['date']}"
+    columns = "; ".join(f"{heading}: {what}" for heading, _, what in GAINS)
+    lines = [
+        f"# A model of {card['op']} on {card['device']}",
+        "",
+        f"Ranks what can be chosen for `{card['einsum']}` on the device {card['device']}: a score estimates log2 of the "
+        "time up to a constant of the matrix.",
+        "",
+        f"- kind `{card['kind']}`, goes on from {begun if start else 'a model without a card'}",
+        f"- made on {card['date']} with Tensorwise {card['version']} by `tensorwise transfer`",
+        f"- {data['records']} measurements of {data['workloads']} matrices, from {data['first']} to {data['last']} (UTC)",
+        "",
+        "## What to expect",
+        "",
+        "Each matrix was held out once, and its measured configs were ranked by a model that goes on from the other ones. "
+        f"Speed-ups are geometric means in the last row. {columns}. On matrices unlike these it may be worse.",
+        "",
+        *_markdown(gains_table(card)),
+    ]
+    return "\n".join([*lines, ""])
+
+
 def page(card: Mapping[str, Any]) -> str:
     """Return the card as Markdown."""
+    if "matrices" in card:
+        return transfer_page(card)
     data, split, metrics = card["data"], card["split"], card["metrics"]
-    meaning = MEANING[card["training"]["loss"]]
+    training = card["training"] or {"loss": "ratio"}
+    how = (
+        f"network `{card['net']}`, {card['heads']} heads, loss `{training['loss']}`, {card['epochs']} epochs"
+    )
     lines = [
         f"# A model of {card['op']} with {card['threads']} threads",
         "",
-        f"Ranks formats and schedules of `{card['einsum']}` on patterns it has not seen: {meaning}.",
+        f"Ranks formats and schedules of `{card['einsum']}` on patterns it has not seen: {MEANING[training['loss']]}.",
         "",
-        f"- network `{card['net']}`, {card['heads']} heads, loss `{card['training']['loss']}`, {card['epochs']} epochs",
+        f"- {how if card['training'] else 'a quadratic function of what configs touch, fitted in closed form'}",
         *([f"- trained for {_machine(card['machine'])}"] if card.get("machine") else []),
         f"- made on {card['date']} with Tensorwise {card['version']} by `tensorwise train`",
         "",

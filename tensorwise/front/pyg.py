@@ -17,7 +17,7 @@ from inspect import signature
 from typing import Any, Final, TypeVar, final
 
 from tensorwise.errors import InputError, MissingExtraError
-from tensorwise.front.torch import Graph, attention, edge_softmax, gsddmm, gspmm
+from tensorwise.front.torch import Edges, Graph, attention, edge_softmax, gsddmm, gspmm
 
 try:
     import torch
@@ -78,30 +78,24 @@ def graph_of(edges: Any, shape: tuple[int, int], flow: str = "source_to_target")
     """
     if isinstance(edges, Graph):
         return edges
-    layout = getattr(edges, "layout", None)
-    if layout == torch.sparse_csr:
-        tensors: tuple[Tensor, ...] = (edges.crow_indices(), edges.col_indices())
-    elif layout == torch.sparse_csc:
-        tensors = edges.ccol_indices(), edges.row_indices()
-    elif layout == torch.sparse_coo:
-        tensors = (edges._indices(),)
-    elif hasattr(edges, "sparse_sizes"):
-        tensors = edges.csr()[:2]
-    elif isinstance(edges, Tensor):
-        edges = edges.as_tensor() if hasattr(edges, "as_tensor") else edges
-        tensors = (edges,)
-    else:
-        return Graph.of(edges, shape)
-    rest = (layout, *shape, flow)
+    given = Edges.of(edges, shape)
+    turned = given.layout == "list" and flow == "target_to_source"
+    if not all(isinstance(tensor, Tensor) for tensor in given.tensors):
+        return given.graph(turned)
+    rest = (given.layout, given.shape, turned)
     for place, seen in enumerate(_SEEN):
-        if seen.means(tensors, rest):
+        if seen.means(given.tensors, rest):
             _SEEN.insert(0, _SEEN.pop(place))
             return seen.graph
-    turned = len(tensors) == 1 and layout == torch.strided and flow == "target_to_source"
-    graph = Graph.of(edges.flip(0) if turned else edges, shape)
-    _SEEN.insert(0, _Seen(tensors, tuple(map(_version, tensors)), rest, graph))
+    graph = given.graph(turned)
+    _SEEN.insert(0, _Seen(given.tensors, tuple(map(_version, given.tensors)), rest, graph))
     del _SEEN[MOST_SEEN:]
     return graph
+
+
+def graphs() -> list[Graph]:
+    """Return the graphs that layers have met and that are kept, the last one first: to tune them (see `Graph.tune`)."""
+    return [seen.graph for seen in _SEEN]
 
 
 def _plain(cls: type) -> bool:

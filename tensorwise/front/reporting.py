@@ -10,16 +10,17 @@ import numpy as np
 import scipy
 
 import tensorwise
-from tensorwise.device.machine import host, level_holding, roofline
+from tensorwise.device.host import host
+from tensorwise.device.roofline import level_holding, roofline
 from tensorwise.errors import CompilerError, InputError
 from tensorwise.front.draw_pattern import spy_of
 from tensorwise.front.report import render
 from tensorwise.front.report_data import Candidate, ReportData
-from tensorwise.operator import Operator
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.program import Program
-from tensorwise.result import Standing, TuneResult
 from tensorwise.toolchain.compiler import find_compiler
+from tensorwise.tuning.operator import Operator
+from tensorwise.tuning.result import Standing, TuneResult
 from tensorwise.writing import replacing
 
 UNTUNED = "tensorwise (untuned)"

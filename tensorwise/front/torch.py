@@ -11,14 +11,16 @@ import math
 import warnings
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final, final
 from weakref import WeakValueDictionary
 
 import numpy as np
 
 from tensorwise.errors import InputError, MissingExtraError
-from tensorwise.front import gnn
+from tensorwise.front import gnn, spelling
 from tensorwise.tensor.elements import value_dtype
+from tensorwise.tuning.result import TuneResult
 
 try:
     import torch
@@ -29,7 +31,7 @@ except ImportError as error:
 _GRAPHS: Final[WeakValueDictionary[tuple[int, ...], gnn.Graph]] = WeakValueDictionary()
 """Graphs by the addresses of their tensors, which stay where they are while somebody holds the graph."""
 _REBUILT: Final[OrderedDict[tuple[int, ...], tuple[gnn.Graph, tuple[Tensor, ...]]]] = OrderedDict()
-_ATTENTION: Final = gnn.attention_texts(gnn.SLOPE)
+_ATTENTION: Final = spelling.attention_texts(spelling.SLOPE)
 MOST_REBUILT: Final = 8
 """Graphs made anew from their tensors, as in a program that was exported, which are kept with these tensors."""
 
@@ -62,33 +64,7 @@ class Graph:
         Raises:
             InputError: it is none of these, or nodes lie outside.
         """
-        if isinstance(edges, Graph):
-            return edges
-        layout = getattr(edges, "layout", None)
-        if layout == torch.sparse_csr:
-            return cls.from_pointers(edges.crow_indices(), edges.col_indices(), int(edges.shape[1]))
-        if layout == torch.sparse_csc:
-            starts, found = edges.ccol_indices(), edges.row_indices()
-            sources = torch.repeat_interleave(torch.arange(len(starts) - 1), starts.diff())
-            return cls(sources, found, (int(edges.shape[0]), int(edges.shape[1])))
-        if layout == torch.sparse_coo:
-            found, sources = edges._indices()
-            return cls(sources, found, (int(edges.shape[0]), int(edges.shape[1])))
-        if hasattr(edges, "sparse_sizes"):  # torch_sparse.SparseTensor
-            starts, sources, _ = edges.csr()
-            return cls.from_pointers(starts, sources, int(edges.sparse_sizes()[1]))
-        if hasattr(edges, "sparse_size"):  # EdgeIndex: a row of its matrix is a source
-            columns, rows = edges.sparse_size()
-            shape = shape if shape or rows is None or columns is None else (rows, columns)
-            edges = edges.as_tensor()
-        if (isinstance(edges, Tensor) and edges.ndim == 2 and len(edges) == 2) or (
-            isinstance(edges, tuple | list) and len(edges) == 2
-        ):
-            return cls(edges[0], edges[1], shape)
-        told = f"a tensor of shape {tuple(edges.shape)}" if isinstance(edges, Tensor) else type(edges)
-        raise InputError(
-            f"a graph is a sparse tensor, an edge_index of shape (2, edges) or a pair (u, v); got {told}"
-        )
+        return edges if isinstance(edges, Graph) else Edges.of(edges, shape).graph()
 
     @classmethod
     def from_pointers(cls, pointers: Any, sources: Any, columns: int | None = None) -> "Graph":
@@ -110,13 +86,69 @@ class Graph:
         Args:
             operands: the dense operands in order of appearance; float32, float64, bfloat16 or float16.
         """
-        made: Tensor = graph_einsum(
-            self.pointers, self.sources, self.numbers, self.columns, text, list(operands)
-        )
-        return made
+        return _run_einsum(self.pointers, self.sources, self.numbers, self.columns, text, operands)
+
+    def tune(self, budget_s: float | None = None, **given: Any) -> list[TuneResult]:
+        """Find the fastest kernel for all that was evaluated on this graph, forward and backward; see `gnn.Graph.tune`."""
+        return self.graph.tune(budget_s, **given)
 
     def __repr__(self) -> str:
         return repr(self.graph)
+
+
+@final
+@dataclass(frozen=True)
+class Edges:
+    """What others call a graph: the tensors that it consists of.
+
+    Attributes:
+        layout: how to read them: ``rows`` (pointers and sources, destination by destination), ``columns`` (pointers and
+            destinations, source by source), ``matrix`` (2, edges) of destinations and sources, or ``list`` (2, edges) of
+            sources and destinations, perhaps in two tensors.
+        shape: number of destinations and of sources; None: as many as the largest number asks for.
+    """
+
+    layout: str
+    tensors: tuple[Any, ...]
+    shape: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, edges: Any, shape: tuple[int, int] | None = None) -> "Edges":
+        """Read what `Graph.of` takes; ``shape`` is for a list of edges that does not tell."""
+        layout = getattr(edges, "layout", None)
+        if layout == torch.sparse_csr:
+            return cls("rows", (edges.crow_indices(), edges.col_indices()), tuple(edges.shape))
+        if layout == torch.sparse_csc:
+            return cls("columns", (edges.ccol_indices(), edges.row_indices()), tuple(edges.shape))
+        if layout == torch.sparse_coo:
+            return cls("matrix", (edges._indices(),), tuple(edges.shape))
+        if hasattr(edges, "sparse_sizes"):  # torch_sparse.SparseTensor
+            return cls("rows", tuple(edges.csr()[:2]), tuple(edges.sparse_sizes()))
+        if hasattr(edges, "sparse_size"):  # EdgeIndex: a row of its matrix is a source
+            columns, rows = edges.sparse_size()
+            shape = shape if shape or rows is None or columns is None else (rows, columns)
+            edges = edges.as_tensor()
+        if isinstance(edges, Tensor) and edges.ndim == 2 and len(edges) == 2:
+            return cls("list", (edges,), shape)
+        if isinstance(edges, tuple | list) and len(edges) == 2:
+            return cls("list", tuple(edges), shape)
+        told = f"a tensor of shape {tuple(edges.shape)}" if isinstance(edges, Tensor) else type(edges)
+        raise InputError(
+            f"a graph is a sparse tensor, an edge_index of shape (2, edges) or a pair (u, v); got {told}"
+        )
+
+    def graph(self, turned: bool = False) -> Graph:
+        """Make the graph; ``turned``: a list is of destinations and sources."""
+        first, second = self.tensors if len(self.tensors) == 2 else self.tensors[0]
+        if self.layout == "rows":
+            assert self.shape is not None
+            return Graph.from_pointers(first, second, int(self.shape[1]))
+        if self.layout == "columns":
+            sources = torch.repeat_interleave(torch.arange(len(first) - 1), first.diff())
+            return Graph(sources, second, self.shape)
+        if turned != (self.layout == "matrix"):
+            first, second = second, first
+        return Graph(first, second, self.shape)
 
 
 # -- the operator ----------------------------------------------------------------------------------------
@@ -129,7 +161,6 @@ torch.library.define(
 )
 
 
-@torch.library.impl("tensorwise::graph_einsum", "cpu")  # type: ignore[untyped-decorator]
 def _evaluate(
     pointers: Tensor,
     sources: Tensor,
@@ -143,6 +174,9 @@ def _evaluate(
     return _tensor(graph.evaluate(text, [_array(operand) for operand in operands]))
 
 
+torch.library.impl("tensorwise::graph_einsum", "cpu", _evaluate)
+
+
 @torch.library.register_fake("tensorwise::graph_einsum")  # type: ignore[untyped-decorator]
 def _fake(
     pointers: Tensor,
@@ -152,14 +186,14 @@ def _fake(
     text: str,
     operands: Sequence[Tensor],
 ) -> Tensor:
-    assignment = gnn.parsed(text)
+    assignment = spelling.parsed(text)
     assert assignment.pattern is not None
-    sizes = gnn.extents(text, (pointers.shape[0] - 1, columns), [operand.shape for operand in operands])
+    sizes = spelling.extents(text, (pointers.shape[0] - 1, columns), [operand.shape for operand in operands])
     shape = [
         sources.shape[0] if index == assignment.pattern.tensor else sizes[index]
         for index in assignment.output.indices
     ]
-    named = zip(gnn.operands_of(text), operands)
+    named = zip(spelling.operands_of(text), operands)
     kinds = {operand.dtype for name, operand in named if name not in assignment.chosen}
     dtype = kinds.pop() if len(kinds) == 1 else torch.float32
     if assignment.argument:
@@ -167,28 +201,99 @@ def _fake(
     return operands[0].new_empty(shape, dtype=dtype)
 
 
-def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    pointers, sources, numbers, ctx.columns, ctx.text, operands = inputs
-    ctx.save_for_backward(pointers, sources, numbers, *operands)
+class _Recorded(torch.autograd.Function):
+    """The operator with its gradient, which is the same operator with other texts."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        pointers: Tensor,
+        sources: Tensor,
+        numbers: Tensor | None,
+        columns: int,
+        text: str,
+        *operands: Tensor,
+    ) -> Tensor:
+        def evaluate(text: str, taken: Sequence[Tensor]) -> Tensor:
+            return _run_einsum(pointers, sources, numbers, columns, text, taken)
+
+        ctx.columns, ctx.text, chosen = columns, text, None
+        if spelling.chooses(text):
+            out, chosen = spelling.by_edges(text, operands, evaluate)
+        else:
+            out = evaluate(text, operands)
+        ctx.save_for_backward(pointers, sources, numbers, chosen, *operands)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
+        pointers, sources, numbers, chosen, *operands = ctx.saved_tensors
+
+        def evaluate(text: str, taken: Sequence[Tensor]) -> Tensor:
+            return _run_einsum(pointers, sources, numbers, ctx.columns, text, taken)
+
+        def shares() -> Tensor:
+            return (pointers[1:] - pointers[:-1]).clamp(min=1).to(given.dtype).reciprocal()
+
+        found = spelling.backward(
+            ctx.text, given, operands, ctx.needs_input_grad[5:], evaluate, shares, chosen
+        )
+        gradients = (g if g is None else g.to(operand.dtype) for g, operand in zip(found, operands))
+        return None, None, None, None, None, *gradients
 
 
-def _backward(ctx: Any, given: Tensor) -> tuple[Any, ...]:
-    pointers, sources, numbers, *operands = ctx.saved_tensors
-
-    def evaluate(text: str, taken: Sequence[Tensor]) -> Tensor:
-        made: Tensor = graph_einsum(pointers, sources, numbers, ctx.columns, text, taken)
+# Registered without ``torch.library.register_autograd``, which looks through lists of tensors for 150 microseconds.
+@torch.library.impl("tensorwise::graph_einsum", "Autograd")  # type: ignore[untyped-decorator]
+def _recorded(
+    pointers: Tensor,
+    sources: Tensor,
+    numbers: Tensor | None,
+    columns: int,
+    text: str,
+    operands: Sequence[Tensor],
+) -> Tensor:
+    if torch.is_grad_enabled() and any(operand.requires_grad for operand in operands):
+        made: Tensor = _Recorded.apply(pointers, sources, numbers, columns, text, *operands)
+        return made
+    with torch._C._AutoDispatchBelowAutograd():
+        made = graph_einsum(pointers, sources, numbers, columns, text, operands)
         return made
 
-    def shares() -> Tensor:
-        return (pointers[1:] - pointers[:-1]).clamp(min=1).to(given.dtype).reciprocal()
 
-    found = gnn.backward(ctx.text, given, operands, ctx.needs_input_grad[5], evaluate, shares)
-    gradients = [g if g is None else g.to(operand.dtype) for g, operand in zip(found, operands)]
-    return None, None, None, None, None, gradients
-
-
-torch.library.register_autograd("tensorwise::graph_einsum", _backward, setup_context=_setup)
 graph_einsum: Final = torch.ops.tensorwise.graph_einsum.default
+
+
+def _run_einsum(
+    pointers: Tensor,
+    sources: Tensor,
+    numbers: Tensor | None,
+    columns: int,
+    text: str,
+    operands: Sequence[Tensor],
+) -> Tensor:
+    """Run the operator; without torch's dispatcher, which takes as long as a small kernel, where nobody else listens."""
+    if torch.compiler.is_compiling() or _observed() or not all(map(_plain, operands)):
+        made: Tensor = graph_einsum(pointers, sources, numbers, columns, text, list(operands))
+        return made
+    if torch.is_grad_enabled() and any(operand.requires_grad for operand in operands):
+        made = _Recorded.apply(pointers, sources, numbers, columns, text, *operands)
+        return made
+    return _evaluate(pointers, sources, numbers, columns, text, operands)
+
+
+def _plain(operand: Tensor) -> bool:
+    """Whether it is a tensor in main memory, and nothing that stands for one."""
+    return type(operand) in (Tensor, torch.nn.Parameter) and operand.is_cpu
+
+
+def _observed() -> bool:
+    """Whether operators are to be seen: by modes, transforms, a tracer or a profiler."""
+    return bool(
+        torch._C._len_torch_dispatch_stack()
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._get_tracing_state() is not None
+        or torch.autograd._profiler_enabled()
+    )
 
 
 # -- functions -------------------------------------------------------------------------------------------
@@ -230,9 +335,9 @@ class _Softmax(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, graph: Graph, scores: Tensor) -> Tensor:
-        largest = graph.einsum(gnn.SOFTMAX[0], scores)
-        total = graph.einsum(gnn.SOFTMAX[1], scores, largest)
-        out = graph.einsum(gnn.SOFTMAX[2], scores, largest, total)
+        largest = graph.einsum(spelling.SOFTMAX[0], scores)
+        total = graph.einsum(spelling.SOFTMAX[1], scores, largest)
+        out = graph.einsum(spelling.SOFTMAX[2], scores, largest, total)
         ctx.graph = graph
         ctx.save_for_backward(out)
         return out
@@ -245,7 +350,7 @@ class _Softmax(torch.autograd.Function):
 
 
 def attention(
-    graph: Graph, values: Tensor, sources: Tensor, destinations: Tensor, slope: float = gnn.SLOPE
+    graph: Graph, values: Tensor, sources: Tensor, destinations: Tensor, slope: float = spelling.SLOPE
 ) -> Tensor:
     """The inside of a GAT layer, with gradients; arguments as of `gnn.attention`, but tensors.
 
@@ -294,7 +399,7 @@ class _Attention(torch.autograd.Function):
 
 def _attention_texts(slope: float) -> tuple[str, ...]:
     # A number that the compiler takes for a variable can be compared, but not written into a text.
-    return _ATTENTION if slope == gnn.SLOPE else gnn.attention_texts(slope)
+    return _ATTENTION if slope == spelling.SLOPE else spelling.attention_texts(slope)
 
 
 def _run(
@@ -307,8 +412,10 @@ def _run(
     rhs_target: str,
 ) -> Tensor:
     # Dynamo traces what a cache holds, and warns of the cache.
-    spell = gnn.spell.__wrapped__ if torch.compiler.is_compiling() else gnn.spell
-    spelled = spell(message, reduce, gnn.features_of(lhs), gnn.features_of(rhs), lhs_target, rhs_target)
+    spell = spelling.spell.__wrapped__ if torch.compiler.is_compiling() else spelling.spell
+    spelled = spell(
+        message, reduce, spelling.features_of(lhs), spelling.features_of(rhs), lhs_target, rhs_target
+    )
     made: Tensor = spelled.run(lambda text, operands: graph.einsum(text, *operands), lhs, rhs)
     return made
 

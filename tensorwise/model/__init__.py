@@ -8,16 +8,20 @@ from tensorwise.model.analytic import MetricsModel
 from tensorwise.model.choosing import TreeModel
 from tensorwise.model.mean import MeanModel
 from tensorwise.model.model import CostModel, describe
+from tensorwise.model.quadratic import QuadraticModel
 from tensorwise.model.random import RandomModel
 from tensorwise.model.ranking import RankingModel
+from tensorwise.model.transfer import TransferModel
 
 __all__ = [
     "MODELS",
     "CostModel",
     "MeanModel",
     "MetricsModel",
+    "QuadraticModel",
     "RandomModel",
     "RankingModel",
+    "TransferModel",
     "TreeModel",
     "load_model",
 ]
@@ -25,8 +29,10 @@ __all__ = [
 MODELS: Final[dict[str, type[CostModel]]] = {
     "mean": MeanModel,
     "metrics": MetricsModel,
+    "quadratic": QuadraticModel,
     "random": RandomModel,
     "ranking": RankingModel,
+    "transfer": TransferModel,
     "tree": TreeModel,
 }
 """All models by kind: a new one is a file in this folder and a row here."""

@@ -3,6 +3,9 @@
 A log layer, a normalisation, three dense layers; what is learned is normalised performance, the best time of a workload over
 the time, so that the slowest configs do not dominate. Training needs torch, predicting NumPy only.
 
+What machine code says, registers and what was spilled, is seen where it is known: a model learns each record that tells it
+twice, with and without, and so can choose among many configs first, and then among those that were compiled.
+
 The metrics read what a space calls its sizes: those of GPUs as the paper has them, and of CPUs what answers to them. Spaces
 that have neither are learned by the places of their values, which are read in any case.
 """
@@ -17,10 +20,12 @@ import numpy as np
 from tensorwise.data.record import Record, describe
 from tensorwise.device.device import Device
 from tensorwise.errors import InputError
-from tensorwise.model.model import CostModel, Returns
+from tensorwise.model.model import CostModel, Returns, check_learned
+from tensorwise.model.samples import falling
 from tensorwise.model.table import Table
 from tensorwise.space.config import Config, Value
 from tensorwise.space.space import Space
+from tensorwise.toolchain.cubin import Resources
 
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
@@ -28,6 +33,8 @@ if TYPE_CHECKING:
 METRICS: Final = ("mem_eff", "parall", "instr_parall", "reuse", "spill", "blck_size", "staged")
 """Memory efficiency, parallelism, instruction parallelism, reuse, registers that may spill, block size, what is staged."""
 SHAPES: Final = ("rows", "columns", "entries", "features")
+CODE: Final = Resources._fields
+"""What machine code tells of a program that was compiled; all are 0 where it is not known."""
 SECTOR_BYTES: Final = 32
 """What memory moves at once."""
 FEW_THREADS: Final = 128
@@ -98,23 +105,33 @@ class MetricsModel(CostModel):
 
     kind: ClassVar[str] = "metrics"
     returns: Returns = "score"
+    table: Table
 
     def __init__(self, space: Space | Table, *, epochs: int = EPOCHS, seed: int = 0) -> None:
         self.table = Table.of(space)
         self.epochs, self.seed = epochs, seed
         self._arrays: dict[str, np.ndarray] = {}
 
-    def misfit(self, space: Space) -> str | None:
-        """Say why the model cannot read configs of ``space``; None if it can."""
-        return None if Table.of(space).id == self.table.id else "it was made for another table of choices"
+    def inputs(
+        self,
+        workload: Mapping[str, Any],
+        configs: Sequence[Mapping[str, Value]],
+        taken: Sequence[Resources | None] | None = None,
+    ) -> np.ndarray:
+        """Return what the network sees: (configs, inputs) float64, metrics, shapes, CODE, places of values and of orders.
 
-    def inputs(self, workload: Mapping[str, Any], configs: Sequence[Mapping[str, Value]]) -> np.ndarray:
-        """Return what the network sees: (configs, inputs) float64, metrics, shapes, then places of values and of orders."""
+        ``taken``: what machine code says of each config.
+        """
         known = shapes(workload)
         encoded = self.table.encode(configs)
-        offsets = np.cumsum([0] + [1 + param.range.size for param in self.table.listed])[:-1]
-        places = np.concatenate([encoded.values - offsets, *encoded.orders], axis=1).astype(np.float64)
-        own = np.array([[*metrics(workload, c), *known] for c in configs], np.float64)
+        places = np.concatenate([encoded.values - self.table.offsets, *encoded.orders], axis=1).astype(
+            np.float64
+        )
+        told = [found or Resources(0, 0) for found in taken or [None] * len(configs)]
+        own = np.array(
+            [[*metrics(workload, c), *known, *found] for c, found in zip(configs, told, strict=True)],
+            np.float64,
+        )
         return np.concatenate([own.reshape(len(configs), -1), places], axis=1)
 
     def fit(self, records: Iterable[Record]) -> None:
@@ -127,7 +144,12 @@ class MetricsModel(CostModel):
         known = [r for r in records if r.ok and self.table.fits(r.config)]
         if not known:
             raise InputError("there is no record with status ok and a config of this space to learn from")
-        x, y = self._seen(known), performances(known)
+        x, y = self._seen(known, [None] * len(known)), performances(known)
+        taken = list(map(_taken, known))
+        telling = [place for place, found in enumerate(taken) if found is not None]
+        if telling:
+            more = self._seen([known[place] for place in telling], [taken[place] for place in telling])
+            x, y = np.concatenate([x, more]), np.concatenate([y, y[telling]])
         mean, spread = x.mean(axis=0), x.std(axis=0)
         spread[spread < 1e-9] = 1.0
         self._arrays = {
@@ -136,31 +158,34 @@ class MetricsModel(CostModel):
             **_trained((x - mean) / spread, y, self.epochs, self.seed),
         }
 
-    def _seen(self, records: Sequence[Record]) -> np.ndarray:
+    def _seen(self, records: Sequence[Record], taken: Sequence[Resources | None]) -> np.ndarray:
         """The log layer's outputs for records."""
-        return np.log(SMALLEST + np.concatenate([self.inputs(r.workload, [r.config]) for r in records]))
+        each = [self.inputs(r.workload, [r.config], [found]) for r, found in zip(records, taken, strict=True)]
+        return np.log(SMALLEST + np.concatenate(each))
 
-    def predict(self, workload: "Workload", configs: Sequence[Config], device: Device) -> np.ndarray:
-        """Return minus the predicted performances; see `CostModel`."""
-        self._check_learned()
+    def predict(
+        self,
+        workload: "Workload",
+        configs: Sequence[Config],
+        device: Device,
+        taken: Sequence[Resources | None] | None = None,
+    ) -> np.ndarray:
+        """Return minus the predicted performances; see `CostModel`. ``taken``: what machine code says of each config."""
+        check_learned(self._arrays)
         if not configs:
             return np.zeros(0)
-        return -self._performance(np.log(SMALLEST + self.inputs(describe(workload), configs)))
+        return -self._performance(np.log(SMALLEST + self.inputs(describe(workload), configs, taken)))
 
     def pearson(self, records: Iterable[Record]) -> float:
         """Return Pearson's correlation of predicted and true performance over records that ended ok; NaN for one value."""
-        self._check_learned()
+        check_learned(self._arrays)
         known = [r for r in records if r.ok and self.table.fits(r.config)]
         if len(known) < 2:
             return math.nan
-        truth, predicted = performances(known), self._performance(self._seen(known))
+        truth, predicted = performances(known), self._performance(self._seen(known, list(map(_taken, known))))
         if not (truth.std() and predicted.std()):
             return math.nan
         return float(np.corrcoef(truth, predicted)[0, 1])
-
-    def _check_learned(self) -> None:
-        if not self._arrays:
-            raise InputError("the model has learned nothing yet; call fit with some records first")
 
     def _performance(self, seen: np.ndarray) -> np.ndarray:
         a = self._arrays
@@ -178,7 +203,7 @@ class MetricsModel(CostModel):
         model = cls(
             Table.from_json(values["table"]), epochs=int(str(values["epochs"])), seed=int(str(values["seed"]))
         )
-        wide = len(METRICS) + len(SHAPES) + len(model.table.listed)
+        wide = len(METRICS) + len(SHAPES) + len(CODE) + len(model.table.listed)
         wide += sum(len(param.items) ** 2 + 1 for param in model.table.permutations)
         expected = {
             "mean": (wide,), "spread": (wide,), "weight0": (WIDTH, wide), "bias0": (WIDTH,), "weight1": (WIDTH, WIDTH),
@@ -209,8 +234,8 @@ def _trained(x: np.ndarray, y: np.ndarray, epochs: int, seed: int) -> dict[str, 
     inputs, wanted = torch.tensor(x, dtype=torch.float32), torch.tensor(y, dtype=torch.float32)
     optimizer = torch.optim.Adam(net.parameters(), lr=LEARNING_RATE)
     for epoch in range(epochs):
-        for group in optimizer.param_groups:  # to nothing, along half a cosine
-            group["lr"] = LEARNING_RATE * 0.5 * (1 + math.cos(math.pi * epoch / epochs))
+        for group in optimizer.param_groups:
+            group["lr"] = LEARNING_RATE * falling(epoch / epochs)
         for rows in torch.randperm(len(inputs), generator=generator).split(BATCH):
             optimizer.zero_grad()
             loss = torch.nn.functional.mse_loss(net(inputs[rows])[:, 0], wanted[rows])
@@ -221,6 +246,12 @@ def _trained(x: np.ndarray, y: np.ndarray, epochs: int, seed: int) -> dict[str, 
         for place, layer in enumerate(layers)
         for name in ("weight", "bias")
     }
+
+
+def _taken(record: Record) -> Resources | None:
+    """What a record's machine code took, where it tells."""
+    told = [record.provenance.get(name) for name in CODE]
+    return Resources(*told) if all(isinstance(one, int) for one in told) else None  # type: ignore[arg-type]
 
 
 def _number(value: Value) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 from tensorwise.data.record import Record
 from tensorwise.errors import InputError
 from tensorwise.model.judging import LEAST, Judged, judge
-from tensorwise.model.metrics import SLOW, mean_quality
+from tensorwise.model.metrics import mean_quality
 from tensorwise.model.ranking import RankingModel
 from tensorwise.model.samples import groups_of
 
@@ -109,11 +109,10 @@ def _samples(
     Of those within ten times the best: a search tells these apart, and fits of all others would go by the slowest.
     """
     inputs, targets = [], []
-    for group in groups_of(records, None, model.table, lambda _, configs: model.steps(workload, configs)):
-        near = group.exact & (group.seconds <= SLOW * group.seconds[group.exact].min(initial=np.inf))
-        if not near.any():
+    for group in groups_of(records, None, model.table, lambda _, configs: model.read(workload, configs)):
+        if not group.near.any():
             continue
-        timed = group.take(np.flatnonzero(near))
+        timed = group.take(np.flatnonzero(group.near))
         seen, logs = model.seen_last(workload, timed.configs), timed.ratios.astype(np.float64)
         inputs.append(seen - seen.mean(axis=1, keepdims=True))
         targets.append(logs - logs.mean())

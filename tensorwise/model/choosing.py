@@ -55,7 +55,8 @@ def grow_choice(cases: Cases) -> Tree:
     tree = Tree.grown(trained)
     sums = np.zeros((len(tree.feature), len(cases.configs)))
     np.add.at(sums, tree.leaf_of(cases.features), long[:, None] * penalties)
-    return replace(tree, value=np.where(tree.feature < 0, sums.argmin(axis=1), 0).astype(float))
+    chosen = np.where(tree.feature < 0, sums.argmin(axis=1), 0).astype(float)
+    return replace(tree, value=chosen).without_idle_questions()
 
 
 @final

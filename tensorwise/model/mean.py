@@ -10,7 +10,7 @@ import numpy as np
 from tensorwise.data.record import Record
 from tensorwise.device.device import Device
 from tensorwise.errors import InputError
-from tensorwise.model.model import CostModel, Returns
+from tensorwise.model.model import CostModel, Returns, check_learned
 from tensorwise.space.config import Config
 
 if TYPE_CHECKING:
@@ -45,8 +45,7 @@ class MeanModel(CostModel):
         self._log_seconds = {key: math.fsum(values) / len(values) for key, values in logs.items()}
 
     def predict(self, workload: "Workload", configs: Sequence[Config], device: Device) -> np.ndarray:
-        if not self._log_seconds:
-            raise InputError("the model has learned nothing yet; call fit with some records first")
+        check_learned(self._log_seconds)
         known = next(key for key in _keys(workload.op, device.id) if key in self._log_seconds)
         return np.full(len(configs), math.exp(self._log_seconds[known]))
 

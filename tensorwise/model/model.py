@@ -2,7 +2,7 @@
 
 import abc
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Generic, Literal, Self
 
@@ -10,7 +10,9 @@ import numpy as np
 
 from tensorwise.data.record import Record
 from tensorwise.device.device import Device, Work
+from tensorwise.errors import InputError
 from tensorwise.keeping import Keeping
+from tensorwise.model.table import Table
 from tensorwise.space.config import Config
 from tensorwise.space.space import Space
 
@@ -31,12 +33,14 @@ class CostModel(abc.ABC, Generic[Work]):
         kind: short and stable name; a saved model carries it.
         version: of the state; a saved model of another version is refused.
         returns: what predictions are.
+        table: how configs are read; None where a model does not look into them.
         card: what people should know of a trained model, JSON-able: data, split, metrics, machine, date. Saved with it.
     """
 
     kind: ClassVar[str]
     version: ClassVar[int] = 1
     returns: Returns
+    table: Table | None = None
     card: Mapping[str, Any] = MappingProxyType({})
 
     @abc.abstractmethod
@@ -55,16 +59,21 @@ class CostModel(abc.ABC, Generic[Work]):
             InputError: the model has learned nothing yet, or nothing for such a workload.
         """
 
-    def spread(self, workload: Work, configs: Sequence[Config], device: Device) -> np.ndarray:
-        """Return how far each prediction may be off: a standard deviation in its unit, or NaN where the model cannot say.
+    def estimate(
+        self, workload: Work, configs: Sequence[Config], device: Device
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return what ``predict`` does, and how far each prediction may be off.
 
-        float64, shape (len(configs),). Raises as ``predict``.
+        That is a standard deviation in the prediction's unit, or NaN where the model cannot say: float64, shape
+        (len(configs),). Raises as ``predict``.
         """
-        return np.full(len(configs), np.nan)
+        return self.predict(workload, configs, device), np.full(len(configs), np.nan)
 
     def misfit(self, space: Space) -> str | None:
         """Say why the model cannot read configs of ``space``; None if it can."""
-        return None
+        if self.table is None or Table.of(space).id == self.table.id:
+            return None
+        return f"it was trained for another table of choices than that of space {space.name!r}"
 
     @abc.abstractmethod
     def state(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
@@ -112,6 +121,12 @@ class CostModel(abc.ABC, Generic[Work]):
         model = cls.from_state(described["values"], arrays)
         model.card = dict(described["card"])
         return model
+
+
+def check_learned(learned: Sized) -> None:
+    """Raise InputError unless a model has ``learned`` something."""
+    if not len(learned):
+        raise InputError("the model has learned nothing yet; call fit with some records first")
 
 
 def describe(directory: str | os.PathLike[str]) -> dict[str, Any]:

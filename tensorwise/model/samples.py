@@ -14,10 +14,12 @@ from tensorwise.data.record import Record
 from tensorwise.errors import InputError
 from tensorwise.features import Featurizer, MatrixPattern, TensorPattern
 from tensorwise.ids import content_id
+from tensorwise.model.metrics import SLOW
 from tensorwise.model.table import Encoded, Table
 from tensorwise.space.config import Config
 
 if TYPE_CHECKING:
+    from tensorwise.program.workload import Workload
     from tensorwise.tensor.entries import Entries
 
 Loss = Literal["hinge", "ratio"]
@@ -71,13 +73,29 @@ class Training:
             )
 
 
-Steps: TypeAlias = Callable[[str, Sequence[Config]], np.ndarray]
-"""Workload id and configs -> their steps, as ``Encoded`` has them."""
+def looked_up(workloads: "Callable[[str], Workload] | None") -> "Callable[[str], Workload]":
+    """Return the function from ids to workloads that a model was given; raise InputError where it was not."""
+    if workloads is None:
+        raise InputError(
+            "the model cannot look at patterns: give it workloads=, a function from ids to workloads"
+        )
+    return workloads
+
+
+def falling(done: float) -> float:
+    """Return what is left of a learning rate when a share of a training is done: half a cosine, from 1 to 0."""
+    return (1 + math.cos(math.pi * min(done, 1.0))) / 2
+
+
+Read: TypeAlias = Callable[[str, Sequence[Config]], Encoded]
+"""Workload id and configs -> the configs as numbers."""
 
 SHORTEST_S: Final = 1e-12
 """Times count as at least this long, so that their logarithm exists."""
 MOST_DEVIATIONS: Final = 4.0
 """Standard deviations from the mean beyond which numbers about a workload are drawn in."""
+BLINDED: Final = 0.25
+"""Share of the training in which the loops of configs are hidden: walks over a graph score configs without them."""
 LATER: Final = ("epochs", "patience", "checkpoint_s", "kept_bytes")
 """What may differ when a training is taken up again: it changes how it goes on, not what was learned before."""
 
@@ -164,6 +182,12 @@ class Group:
         signs: np.ndarray = slower.astype(np.float32) - slower.T.astype(np.float32)
         return signs
 
+    @property
+    def near(self) -> np.ndarray:
+        """Whether a time is known and within SLOW times the best: bool, (n,)."""
+        near: np.ndarray = self.exact & (self.seconds <= SLOW * self.seconds[self.exact].min(initial=np.inf))
+        return near
+
     @cached_property
     def ratios(self) -> np.ndarray:
         """log2 of each time over that of the default config, or over one second where that is not known: (n,) float32.
@@ -184,7 +208,7 @@ class Group:
                 self.numbers,
                 self.configs.values,
                 *self.configs.orders,
-                self.configs.steps,
+                *([] if self.configs.nests is None else [self.configs.nests]),
                 self.seconds,
                 self.exact,
             ]
@@ -208,6 +232,12 @@ def featurizer(order: int) -> "Featurizer[Entries]":
     return MatrixPattern() if order == 2 else TensorPattern()
 
 
+def moments(rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Return ``mean`` and standard deviation ``std`` of each column, 1 for one that never differs."""
+    spread = rows.std(axis=0, dtype=np.float64)
+    return {"mean": rows.mean(axis=0, dtype=np.float64), "std": np.where(spread > 0, spread, 1.0)}
+
+
 def standardised(numbers: np.ndarray, by: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return numbers with mean 0 and deviation 1 over the training workloads: float32.
 
@@ -218,7 +248,7 @@ def standardised(numbers: np.ndarray, by: Mapping[str, np.ndarray]) -> np.ndarra
 
 
 def groups_of(
-    records: Iterable[Record], space: str | None, table: Table, steps: Steps | None = None
+    records: Iterable[Record], space: str | None, table: Table, read: Read | None = None
 ) -> list[Group]:
     """Return the groups of those records that can be learned from, in the order of their first records.
 
@@ -229,8 +259,8 @@ def groups_of(
     Args:
         records: of any jobs.
         space: name of the space of those that count; None: all.
-        table: how configs are read.
-        steps: tells the steps of a workload's configs; None where they are not known.
+        table: of the configs that can be read.
+        read: how they are; None: as the table encodes them.
 
     Raises:
         InputError: no two configs of any job can be compared, or the patterns are of several orders.
@@ -246,7 +276,7 @@ def groups_of(
             if fitting[record.config]:
                 job = (record.workload_id, record.device_id, record.provenance.get("job"))
                 found[job][record.config].append(record)
-    groups = [_group(of_one, table, steps) for of_one in found.values()]
+    groups = [_group(of_one, read or (lambda _, configs: table.encode(configs))) for of_one in found.values()]
     groups = [group for group in groups if group.order.any()]
     if not groups:
         raise InputError(
@@ -258,15 +288,14 @@ def groups_of(
     return groups
 
 
-def _group(records: Mapping[Config, Sequence[Record]], table: Table, steps: Steps | None) -> Group:
-    configs, encoded = list(records), table.encode(list(records))
+def _group(records: Mapping[Config, Sequence[Record]], read: Read) -> Group:
     first = next(iter(records.values()))[0]
     times = Times.of(records)
     return Group(
         first.workload_id,
         str(first.provenance.get("family") or first.workload_id),
         shape_numbers(first.workload),
-        encoded if steps is None else replace(encoded, steps=steps(first.workload_id, configs)),
+        read(first.workload_id, list(records)),
         times.seconds,
         times.exact,
         times.default_s,

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorwise.model.table import Encoded, Table
+from tensorwise.model.table import Encoded, Form
 
 EMBEDDING: Final = 128
 """Length of the embedding of a pattern, and of a config's."""
@@ -25,31 +25,31 @@ HEAD: Final = (2 * EMBEDDING, 128, 64, 1)
 """Widths of a predictor: both embeddings in, one score out."""
 
 
-def shapes(table: Table, heads: int = 1) -> dict[str, tuple[int, ...]]:
+def shapes(form: Form, heads: int = 1) -> dict[str, tuple[int, ...]]:
     """Return the shape of each weight by name, for ``heads`` predictors that share the embeddings."""
-    choices = len(table.listed) + len(table.permutations)
+    choices = form.listed + len(form.orders)
     layers = {"program.0": (WIDTH * choices, EMBEDDING), "program.1": (EMBEDDING, EMBEDDING)}
-    for k, param in enumerate(table.permutations):
-        layers[f"order.{k}"] = (len(param.items) ** 2 + 1, WIDTH)
-    found: dict[str, tuple[int, ...]] = {"values": (table.lookups, WIDTH)}
+    for k, width in enumerate(form.orders):
+        layers[f"order.{k}"] = (width, WIDTH)
+    found: dict[str, tuple[int, ...]] = {"values": (form.lookups, WIDTH)}
     for name, (wide, narrow) in layers.items():
         found |= {f"{name}.weight": (wide, narrow), f"{name}.bias": (narrow,)}
     for k, (wide, narrow) in enumerate(itertools.pairwise(HEAD)):
         found |= {f"head.{k}.weight": (heads, wide, narrow), f"head.{k}.bias": (heads, 1, narrow)}
         if not k:
-            found["head.0.steps"] = (heads, 2, narrow)
+            found["head.0.nest"] = (heads, form.nest, narrow)
     return found
 
 
-def initial(table: Table, rng: np.random.Generator, heads: int = 1) -> dict[str, np.ndarray]:
+def initial(form: Form, rng: np.random.Generator, heads: int = 1) -> dict[str, np.ndarray]:
     """Draw float32 weights as torch's layers do: lookups normal, linear layers uniform in 1 / sqrt(inputs)."""
     drawn = {}
     inputs = 1
-    for name, shape in shapes(table, heads).items():
+    for name, shape in shapes(form, heads).items():
         if name == "values":
             array = rng.standard_normal(shape)
         else:
-            # A bias, and what steps weigh, stand behind the weights of their layer.
+            # A bias, and what nests weigh, stand behind the weights of their layer.
             inputs = shape[-2] if name.endswith("weight") else inputs
             array = rng.uniform(-1, 1, shape) / math.sqrt(inputs)
         drawn[name] = array.astype(np.float32)
@@ -75,30 +75,30 @@ def embed(weights: Mapping[str, Any], configs: Encoded) -> Any:
     return hidden.clip(min=0) @ weights["program.1.weight"] + weights["program.1.bias"]
 
 
-def seen_last(weights: Mapping[str, Any], pattern: Any, configs: Any, steps: Any = None) -> Any:
+def seen_last(weights: Mapping[str, Any], pattern: Any, configs: Any, nests: Any = None) -> Any:
     """Return what the last layer of each predictor sees of n configs on one pattern: (heads, n, HEAD[2]).
 
     Args:
         weights: as for ``embed``.
         pattern: embedding of the pattern, (EMBEDDING,).
         configs: embeddings of the configs, (n, EMBEDDING).
-        steps: as ``Encoded`` has them, (n, 2); None where they are not known.
+        nests: as ``Encoded`` has them, (n, form.nest); None where they are not known.
     """
     first = weights["head.0.weight"]
     about = (pattern @ first[:, :EMBEDDING])[:, None] + weights["head.0.bias"]
     hidden = configs @ first[:, EMBEDDING:] + about
-    if steps is not None:
-        hidden = hidden + steps @ weights["head.0.steps"]
+    if nests is not None:
+        hidden = hidden + nests @ weights["head.0.nest"]
     hidden = hidden.clip(min=0) @ weights["head.1.weight"] + weights["head.1.bias"]
     return hidden.clip(min=0)
 
 
-def score(weights: Mapping[str, Any], pattern: Any, configs: Any, steps: Any = None) -> Any:
+def score(weights: Mapping[str, Any], pattern: Any, configs: Any, nests: Any = None) -> Any:
     """Return the scores that each predictor gives n configs on one pattern: (heads, n), lower is better.
 
     Args: as for ``seen_last``.
     """
-    seen = seen_last(weights, pattern, configs, steps)
+    seen = seen_last(weights, pattern, configs, nests)
     return (seen @ weights["head.2.weight"] + weights["head.2.bias"])[:, :, 0]
 
 

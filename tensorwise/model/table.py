@@ -9,6 +9,7 @@ from typing import Any, cast, final
 import numpy as np
 
 from tensorwise.errors import InputError
+from tensorwise.features.nest import ProgramNest
 from tensorwise.ids import content_id
 from tensorwise.space.config import Value
 from tensorwise.space.param import ListedParam, Param
@@ -27,20 +28,41 @@ class Encoded:
     Attributes:
         values: int64, (configs, listed params): rows of one lookup table for all params.
         orders: for each permutation float32, (configs, items * items + 1): row-major item x place, and 1 if it applies.
-        steps: float32, (configs, 2): log2 of a bound on the loop iterations a term on one workload, and 1; zeros where that
-            is not known. No part of a config's embedding, which is the same for all workloads.
+            Other models have other numbers of configs there.
+        nests: float32, (configs, numbers): what their loops do on one workload; None where that is not known. No part of a
+            config's embedding, which is the same for all workloads.
     """
 
     values: np.ndarray
     orders: tuple[np.ndarray, ...]
-    steps: np.ndarray
+    nests: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.values)
 
     def take(self, rows: np.ndarray) -> "Encoded":
         """Return some of the configs."""
-        return Encoded(self.values[rows], tuple(order[rows] for order in self.orders), self.steps[rows])
+        nests = None if self.nests is None else self.nests[rows]
+        return Encoded(self.values[rows], tuple(order[rows] for order in self.orders), nests)
+
+
+@final
+@dataclass(frozen=True)
+class Form:
+    """What ``Encoded`` configs look like, as far as weights depend on it.
+
+    Attributes:
+        id: content id of what decides how configs are encoded.
+        listed: columns of ``values``; lookups: rows of the lookup table.
+        orders: the width of each of ``orders``.
+        nest: columns of ``nests``.
+    """
+
+    id: str
+    listed: int
+    lookups: int
+    orders: tuple[int, ...]
+    nest: int
 
 
 @final
@@ -75,6 +97,12 @@ class Table:
         """Params whose values are orders."""
         return tuple(param for param in self.params if isinstance(param, Permutation))
 
+    @cached_property
+    def offsets(self) -> np.ndarray:
+        """The first row of each listed param in the lookup table: int64, (listed params,)."""
+        firsts: np.ndarray = np.cumsum([0] + [1 + param.range.size for param in self.listed])[:-1]
+        return firsts
+
     @property
     def lookups(self) -> int:
         """Rows of the lookup table: each listed param has one for each value and one for "does not apply"."""
@@ -85,13 +113,18 @@ class Table:
         """Content id of what decides how configs are encoded."""
         return content_id([json.dumps(self.to_json())])
 
+    @cached_property
+    def form(self) -> Form:
+        """What ``encode`` returns."""
+        orders = tuple(len(param.items) ** 2 + 1 for param in self.permutations)
+        return Form(self.id, len(self.listed), self.lookups, orders, len(ProgramNest().fields) + 1)
+
     def encode(self, configs: Sequence[Mapping[str, Value]]) -> Encoded:
-        """Return configs as numbers, whatever the workload: how many steps they take is not known.
+        """Return configs as numbers, whatever the workload: what their loops do is not known.
 
         Raises:
             InputError: a config lacks a param, or has a value that the param could not take when the table was made.
         """
-        offsets = np.cumsum([0] + [1 + param.range.size for param in self.listed])
         values = np.empty((len(configs), len(self.listed)), np.int64)
         for column, param in enumerate(self.listed):
             values[:, column] = [self._one(param, config)[0] for config in configs]
@@ -101,7 +134,7 @@ class Table:
             )
             for param in self.permutations
         ]
-        return Encoded(values + offsets[:-1], tuple(orders), np.zeros((len(configs), 2), np.float32))
+        return Encoded(values + self.offsets, tuple(orders))
 
     def fits(self, config: Mapping[str, Value]) -> bool:
         """Whether ``encode`` takes a config, and no choice of it would go unseen."""

@@ -17,13 +17,23 @@ import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
+from tensorwise.model.checkpoints import array_of, reading_checkpoint, restore, write_checkpoint
 from tensorwise.model.metrics import spearman
 from tensorwise.model.nets import PatternNet, new_net
-from tensorwise.model.samples import LATER, Epoch, Group, Training, divide, standardised
+from tensorwise.model.samples import (
+    BLINDED,
+    LATER,
+    Epoch,
+    Group,
+    Training,
+    divide,
+    falling,
+    moments,
+    standardised,
+)
 from tensorwise.model.scoring import embed, initial, score
-from tensorwise.model.table import Encoded, Table
+from tensorwise.model.table import Encoded, Form
 from tensorwise.model.torch_extra import torch
-from tensorwise.writing import replacing
 
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
@@ -32,17 +42,13 @@ VALIDATED: Final = 256
 """Configs of a validation workload that are compared: all pairs of more would take longer than they tell."""
 
 
-BLINDED: Final = 0.25
-"""Share of the training in which the steps of configs are hidden: walks over a graph score configs without them."""
-
-
 @final
 class Trainer:
     """One training, from its first step or its last checkpoint to its end.
 
     Args:
         name: of the network in ``NETS``; order: of the patterns.
-        table: how configs are read.
+        form: of encoded configs.
         groups: what to learn from.
         workloads: workload id -> the workload; asked again when a prepared pattern was not kept.
         settings: see ``Training``.
@@ -51,6 +57,8 @@ class Trainer:
         device: torch's name of where to compute: ``cpu``, ``cuda``.
         heads: predictors that share the embeddings. Each learns from other families (a bootstrap), so that where they
             disagree little is known.
+        start: what `run` of an earlier training returned; this one goes on from there. None: weights are drawn.
+        blinded: share of the steps in which what is known of configs on the workload is hidden.
 
     Attributes:
         history: epochs so far.
@@ -65,7 +73,7 @@ class Trainer:
         self,
         name: str,
         order: int,
-        table: Table,
+        form: Form,
         groups: Sequence[Group],
         workloads: "Callable[[str], Workload]",
         settings: Training,
@@ -73,7 +81,10 @@ class Trainer:
         progress: Callable[[Epoch], None],
         device: str,
         heads: int = 1,
+        start: Mapping[str, np.ndarray] | None = None,
+        blinded: float = BLINDED,
     ) -> None:
+        self._blinded = blinded
         self.settings, self.history = settings, list[Epoch]()
         self._checkpoint, self._progress, self._device = checkpoint, progress, device
         self._training, self._validation = divide(groups, settings.validation, settings.seed)
@@ -81,14 +92,20 @@ class Trainer:
         self.families = {part: sorted({group.family for group in of}) for part, of in parts.items()}
         first = {key: value for key, value in asdict(settings).items() if key not in LATER}
         ids = [f"{group.id} {group.family}" for group in groups]
-        self._fingerprint = content_id([name, str(heads), table.id, json.dumps(first, sort_keys=True), *ids])
+        begun = [part for key, array in sorted((start or {}).items()) for part in (key, array)]
+        about = [name, str(heads), form.id, str(blinded), json.dumps(first, sort_keys=True)]
+        self._fingerprint = content_id([*about, *begun, *ids])
         self._heads, self._shares = heads, dict[str, Any]()
-        numbers = np.array([group.numbers for group in self._training])
-        spread = numbers.std(axis=0)
-        self.numbers = {"mean": numbers.mean(axis=0), "std": np.where(spread > 0, spread, 1.0)}
-        self.net = new_net(name, order, numbers.shape[1], settings.seed).to(device)
-        drawn = initial(table, np.random.default_rng([settings.seed, 1]), heads)
+        self.numbers = moments(np.array([group.numbers for group in self._training]))
+        if start is not None:
+            self.numbers = {key: start[f"numbers.{key}"] for key in self.numbers}
+        self.net = new_net(name, order, len(self.numbers["mean"]), settings.seed).to(device)
+        drawn = initial(form, np.random.default_rng([settings.seed, 1]), heads)
         self._scoring = {key: torch.nn.Parameter(torch.from_numpy(a).to(device)) for key, a in drawn.items()}
+        if start is not None:
+            with torch.no_grad():
+                for key, weight in self._weights.items():
+                    weight.copy_(torch.from_numpy(start[key]))
         self._adam = torch.optim.AdamW(
             self._weights.values(), settings.learning_rate, weight_decay=settings.weight_decay, fused=True
         )
@@ -107,7 +124,10 @@ class Trainer:
         }
 
     def run(self) -> dict[str, np.ndarray]:
-        """Train until it is done and return the best weights (the last ones without validation), by name."""
+        """Train until it is done and return all that a model needs, by name.
+
+        The best weights (the last ones without validation), and the numbers' mean and deviation.
+        """
         written = time.monotonic()
         while not self._done:
             started = time.monotonic()
@@ -123,7 +143,7 @@ class Trainer:
             if self._checkpoint is not None:
                 self._write()
                 written = time.monotonic()
-        return self._best
+        return self._best | {f"numbers.{key}": array for key, array in self.numbers.items()}
 
     @property
     def _done(self) -> bool:
@@ -141,7 +161,7 @@ class Trainer:
         if len(group) > self.settings.batch:
             batch = group.take(rng.choice(len(group), self.settings.batch, replace=False))
         loss = (
-            self._losses(batch, self._scores(batch, rng.random() < BLINDED)) * self._share(group.family)
+            self._losses(batch, self._scores(batch, rng.random() < self._blinded)) * self._share(group.family)
         ).mean()
         for part in self._adam.param_groups:
             part["lr"] = self._rate
@@ -155,9 +175,9 @@ class Trainer:
 
     @property
     def _rate(self) -> float:
-        """Half a cosine, from the first step of a training to its last."""
+        """The learning rate of the next step."""
         done = (len(self.history) + self._step / len(self._training)) / self.settings.epochs
-        return self.settings.learning_rate * (1 + math.cos(math.pi * min(done, 1.0))) / 2
+        return self.settings.learning_rate * falling(done)
 
     def _scores(self, group: Group, blind: bool = False) -> Any:
         numbers = torch.from_numpy(standardised(group.numbers, self.numbers)[None]).to(self._device)
@@ -168,7 +188,7 @@ class Trainer:
         )
         (pattern,) = self.net(prepared, numbers)
         configs = tensors(group.configs, self._device)
-        return score(self._scoring, pattern, embed(self._scoring, configs), None if blind else configs.steps)
+        return score(self._scoring, pattern, embed(self._scoring, configs), None if blind else configs.nests)
 
     def _share(self, family: str) -> Any:
         """How often each head counts a family: drawn with replacement, as many as there are; once by a single head."""
@@ -206,7 +226,7 @@ class Trainer:
         epoch = Epoch(number, self._loss / len(self._training), loss, correlation, seconds)
         self.history.append(epoch)
         if not self._validation or loss < self._best_loss:
-            self._best = {key: _array(weight) for key, weight in self._weights.items()}
+            self._best = {key: array_of(weight) for key, weight in self._weights.items()}
             self._best_loss, self._best_epoch = loss, number
         self._step, self._loss, self._seconds = 0, 0.0, 0.0
         self._progress(epoch)
@@ -220,22 +240,14 @@ class Trainer:
                 scores = self._scores(part).mean(dim=0, keepdim=True)
                 losses.append(float(self._losses(part, scores)))
                 timed = part.exact
-                correlations.append(spearman(part.seconds[timed], _array(scores)[0, timed].astype(float)))
+                correlations.append(spearman(part.seconds[timed], array_of(scores)[0, timed].astype(float)))
         known = [value for value in correlations if not math.isnan(value)]
         return _mean(losses), _mean(known)
 
     # -- checkpoints -----------------------------------------------------------------------------------
 
     def _write(self) -> None:
-        """Replace the checkpoint as a whole: one file, so that a kill leaves the old one or the new one."""
-        from safetensors.numpy import save
-
         assert self._checkpoint is not None
-        arrays = {f"now.{key}": _array(weight) for key, weight in self._weights.items()}
-        arrays |= {f"best.{key}": array for key, array in self._best.items()}
-        for key, weight in self._weights.items():
-            for moment, tensor in self._adam.state.get(weight, {}).items():
-                arrays[f"adam.{moment}.{key}"] = _array(tensor)
         state = {
             "fingerprint": self._fingerprint,
             "history": [epoch.to_json() for epoch in self.history],
@@ -244,34 +256,11 @@ class Trainer:
             "seconds": self._seconds,
             "best": [self._best_loss if math.isfinite(self._best_loss) else None, self._best_epoch],
         }
-        data = save(arrays, metadata={"training": json.dumps(state, allow_nan=False)})
-        try:
-            self._checkpoint.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(self._checkpoint) as file:
-                file.write(data)
-        except OSError as error:
-            reason = error.strerror or error
-            raise InputError(f"the checkpoint {self._checkpoint} cannot be written: {reason}") from error
+        write_checkpoint(self._checkpoint, self._weights, self._adam, self._best, state)
 
     def _resume(self, path: Path) -> None:
-        from safetensors import SafetensorError, safe_open
-
-        try:
-            with safe_open(path, framework="numpy") as file:
-                state = json.loads((file.metadata() or {})["training"])
-                arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  (no mapping)
-            if state["fingerprint"] != self._fingerprint:
-                raise InputError(
-                    f"the checkpoint {path} belongs to a training with other records, settings or network; "
-                    "remove it, or name another file"
-                )
+        with reading_checkpoint(path, self._fingerprint) as (state, arrays):
             self._restore(state, arrays)
-        except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(
-                f"{path} is no checkpoint, or damaged: {error}; remove it to start anew"
-            ) from error
 
     def _restore(self, state: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         self.history = [Epoch.from_json(row) for row in state["history"]]
@@ -282,18 +271,7 @@ class Trainer:
         )
         loss, self._best_epoch = state["best"]
         self._best_loss = math.inf if loss is None else float(loss)
-        with torch.no_grad():
-            for key, weight in self._weights.items():
-                weight.copy_(torch.from_numpy(arrays[f"now.{key}"]))
-                moments = {
-                    name: arrays.get(f"adam.{name}.{key}") for name in ("step", "exp_avg", "exp_avg_sq")
-                }
-                if moments["step"] is not None:
-                    self._adam.state[weight] = {
-                        name: torch.from_numpy(array.copy()).to(self._device)
-                        for name, array in moments.items()
-                        if array is not None
-                    }
+        restore(self._weights, self._adam, arrays)
         self._best = {key: arrays[f"best.{key}"] for key in self._weights if self.history}
 
 
@@ -327,14 +305,9 @@ class _Prepared:
 
 def tensors(configs: Encoded, device: str) -> Encoded:
     """Return encoded configs as torch's tensors."""
-    arrays = (configs.values, configs.steps, *configs.orders)
-    values, steps, *orders = (torch.from_numpy(array).to(device) for array in arrays)
-    return Encoded(values, tuple(orders), steps)
-
-
-def _array(tensor: Any) -> np.ndarray:
-    array: np.ndarray = tensor.detach().cpu().numpy().copy()
-    return array
+    values, *orders = (torch.from_numpy(array).to(device) for array in (configs.values, *configs.orders))
+    nests: Any = None if configs.nests is None else torch.from_numpy(configs.nests).to(device)
+    return Encoded(values, tuple(orders), nests)
 
 
 def _mean(values: Sequence[float]) -> float:

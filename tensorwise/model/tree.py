@@ -89,6 +89,36 @@ class Tree:
             np.where(inner, 0.0, inside.value[:, 0, 0]), trained.n_features_in_,
         )  # fmt: skip
 
+    def without_idle_questions(self) -> Self:
+        """Return the tree that says the same, without questions below which all leaves say the same.
+
+        >>> tree = Tree.checked([0, 1, -1, -1, -1], [2.5, 9, 0, 0, 0], [4, 3, 0, 0, 0], [0, 0, 7, 7, 8], fields=2)
+        >>> shorter = tree.without_idle_questions()
+        >>> shorter.feature.tolist(), shorter.above.tolist(), shorter.value.tolist()
+        ([0, -1, -1], [2, 0, 0], [0.0, 7.0, 8.0])
+        """
+        says = np.where(
+            self.feature == LEAF, self.value, np.nan
+        )  # what all leaves below a node say, if they agree
+        for node in np.flatnonzero(self.feature != LEAF)[::-1]:
+            if says[node + 1] == says[self.above[node]]:
+                says[node] = says[node + 1]
+        kept, ahead = list[int](), [0]
+        while ahead:
+            kept.append(node := ahead.pop())
+            if np.isnan(says[node]):
+                ahead += [int(self.above[node]), node + 1]
+        places = {node: place for place, node in enumerate(kept)}
+        leaf = ~np.isnan(says[kept])
+        above = [places.get(int(node), 0) for node in self.above[kept]]
+        return replace(
+            self,
+            feature=np.where(leaf, LEAF, self.feature[kept]).astype(np.int32),
+            threshold=np.where(leaf, 0.0, self.threshold[kept]),
+            above=np.where(leaf, 0, above).astype(np.int32),
+            value=np.where(leaf, says[kept], 0.0),
+        )
+
     @property
     def leaves(self) -> int:
         """Number of leaves."""

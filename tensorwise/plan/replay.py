@@ -1,8 +1,9 @@
-"""Plan: a graph placed on devices. It runs, and says when what happens where."""
+"""Plan: a graph placed on devices. It runs, and says when what happens where. Replay: the same of steps side by side."""
 
+import heapq
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -151,6 +152,63 @@ def _moved(value: Any, links: Sequence[Link]) -> Any:
     for link in links:
         value = value if link.move is None else link.move(value)
     return value
+
+
+def replay(graph: Graph, engines: Mapping[str, int] | None = None, gap_s: float = 0.0) -> list[Event]:
+    """Return when each step runs if devices work side by side (CDMPP, Algorithm 2), in order of their beginnings.
+
+    A device, or each of its engines, runs one step after the other, those first that were ready first. A step is ready when
+    all that it reads is there; moving results takes no time. Of all devices the one that can begin next does so, where the
+    paper takes the one that was done first: then nothing is begun before something that is ready earlier.
+
+    Args:
+        graph: each of its steps with its seconds on the one device on which it runs.
+        engines: device -> how many steps it can run at once; 1 where it is not named.
+        gap_s: seconds between two steps of an engine, such as the overhead of a call.
+
+    Raises:
+        InputError: a step has several devices, or a device no engine.
+
+    >>> from tensorwise.plan import Step
+    >>> fork = Graph((Step("a", {"cpu": 1.0}), Step("b", {"cpu": 2.0}, after=("a",)), Step("c", {"cpu": 2.0}, after=("a",))))
+    >>> [event.start_s for event in replay(fork)], [event.start_s for event in replay(fork, {"cpu": 2})]
+    ([0.0, 1.0, 3.0], [0.0, 1.0, 1.0])
+    """
+    given = engines or {}
+    waiting: dict[str, list[tuple[float, int]]] = {}
+    free: dict[str, list[float]] = {}
+    where: list[str] = []
+    for step in graph.steps:
+        if len(step.seconds) != 1:
+            raise InputError(f"step {step.name!r} has {len(step.seconds)} devices; place the graph first")
+        (device,) = step.seconds
+        where.append(device)
+        waiting[device] = []
+        free[device] = [0.0] * given.get(device, 1)
+        if not free[device]:
+            raise InputError(f"device {device} has no engine")
+    missing = [len({graph.number[name] for name in step.after}) for step in graph.steps]
+    ready = [0.0] * len(graph.steps)
+    for number, count in enumerate(missing):
+        if not count:
+            heapq.heappush(waiting[where[number]], (0.0, number))
+    events: list[Event] = []
+    while any(waiting.values()):
+        start, device = min(
+            (max(min(free[device]), queue[0][0]), device) for device, queue in waiting.items() if queue
+        )
+        _, number = heapq.heappop(waiting[device])
+        engine = free[device].index(min(free[device]))
+        seconds = graph.steps[number].seconds[device]
+        lane = device if len(free[device]) == 1 else f"{device} {engine + 1}"
+        events.append(Event(graph.steps[number].name, lane, start, seconds))
+        free[device][engine] = start + seconds + gap_s
+        for reader in graph.readers[number]:
+            missing[reader] -= 1
+            ready[reader] = max(ready[reader], start + seconds)
+            if not missing[reader]:
+                heapq.heappush(waiting[where[reader]], (ready[reader], reader))
+    return events
 
 
 def chrome_trace(events: Sequence[Event]) -> str:

@@ -119,7 +119,7 @@ class Accumulation(MergePath, abc.ABC):
 
     def accumulate(self, env: Env, loops: tuple[Loop, ...], outside: Expression | None = None) -> None:
         """Open accumulators, emit the loops and write the results, multiplied by ``outside``."""
-        accumulators = Accumulators(self.block)
+        accumulators = Accumulators(self.block, self.first_argument(env))
         local: list[list[Slot]] = []
         for loop in loops:
             if isinstance(loop, Lanes) and loop.axis.mode in self.assignment.kept:
@@ -153,7 +153,10 @@ class Accumulation(MergePath, abc.ABC):
                 counts = "i64" if lanes == 1 else self.index_elem
                 type = Type(counts if component.holds == "coordinate" else self.plan.elem, lanes)
                 var = self.fresh("acc" if component.name == "value" else component.name, type)
-                accumulators.declarations.append(_start(var, component.identity))
+                start = _start(var, component.identity)
+                if component.holds == "coordinate" and accumulators.first is not None:
+                    start = Reg(var, ir.narrow(accumulators.first, type))
+                accumulators.declarations.append(start)
                 registers.append(var)
             accumulators.registers[key] = tuple(registers)
         return accumulators.registers[key]
@@ -287,7 +290,19 @@ class Accumulation(MergePath, abc.ABC):
         widths = [registers[0].type.lanes for (slot, _), registers in known if slot == env.slot]
         lanes = max([state[0].type.lanes, *widths[:1]])
         registers = self.registers(env.accumulators, env.slot, env.replica, lanes)
-        self.block.extend(monoids.combine(self.monoid, registers, state))
+        ascending = env.accumulators.first is not None
+        self.block.extend(monoids.combine(self.monoid, registers, state, ascending))
+
+    def first_argument(self, env: Env) -> Expr | None:
+        """The number of the first entry that registers meet, where these are positions of one loop, as they stand."""
+        name, reduced = self.assignment.argument, self.assignment.reduced
+        if name is None or name not in self.plan.formats or name in self.sources or len(reduced) != 1:
+            return None
+        left = self.plan.formats[name].levels[env.states[name].levels :]
+        if len(left) != 1 or left[0].full or left[0].axis != Axis(reduced[0]):
+            return None
+        lo, hi = self.stored(env, name)
+        return self.let("first", ir.select(ir.compare("lt", lo, hi), lo, Const(-1)))
 
     def reduced_coordinate(self, env: Env) -> Expr:
         """What a reduction keeps of where its value comes from: a coordinate, or the number of an entry."""
@@ -316,7 +331,8 @@ class Accumulation(MergePath, abc.ABC):
             reduced = ir.Reduce(buffer, index, self.monoid.combine, value, atomic)
             self.block.append(self.by_one_thread(env, self.placed_in(env, reduced)))
             return
-        skips = env.skips_output and not (self.plan.keep_pattern and len(self.plan.formats) == 1)
+        every = self.plan.keep_pattern and len(self.plan.formats) == 1 and not self.named
+        skips = env.skips_output and not every
         if skips and self.initial is None:  # wider strips may have asked for the identity
             self.initial = -1.0 if self.assignment.argument else 0.0
         result = ir.widen(monoids.finish(self.monoid, state), lanes)
@@ -349,6 +365,8 @@ class Accumulation(MergePath, abc.ABC):
                 return env.coordinates[name]
             case Call(operator="where", arguments=(condition, chosen, other)):
                 assert isinstance(condition, Call)
+                if self.named and expression == self.assignment.expression:
+                    return self.evaluate(chosen, env)  # it is the entry that counts
                 left, right = (self.evaluate(argument, env) for argument in condition.arguments)
                 return ir.select(
                     ir.compare(condition.operator, left, right, self.index_elem),

@@ -147,6 +147,18 @@ class Assignment:
         return dict(_chosen(self.expression))
 
     @cached_property
+    def named(self) -> Access | None:
+        """The access of an operand that holds, for each of its elements, the number of the only entry that counts there.
+
+        It is P of ``C[k,j] += D[i,j] if P[i,j] == A else 0 for A[i,k]``; None where any entry may count.
+        """
+        match self.expression:
+            case Call("where", (Call("eq", (Access() as holds, Index(name))), _, Constant(0.0))):
+                rows = () if name not in self.operands else self.access(name).indices[:1]
+                return holds if self.reduction == "sum" and set(rows) & set(holds.indices) else None
+        return None
+
+    @cached_property
     def kept(self) -> tuple[str, ...]:
         """The indices that are not reduced: the output's, with those of a sparse operand where that is an index."""
         return tuple(dict.fromkeys(self.spread(self.output)))

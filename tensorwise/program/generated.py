@@ -129,18 +129,19 @@ class BoundProgram(BoundKernel):
         self.compile_s = 0.0
         self._lock = Lock()
         self._masked: list[_Call] | None = None
+        self._free: list[_Frame] = []  # one a thread that has called
         # Asked once: a small kernel runs in the time that these answers take.
         self._out = workload.output_shape, workload.output_dtype
         self._column_major = tuple(workload.column_major(name) for name in workload.dense)
-        plans = [packed.plan(packed.program, None) for packed in self._parts]
-        self.source = "\n".join(kernel_text(PlanKey(plan))[0] for plan in plans)
-        self._main = [self._call(packed, plan) for packed, plan in zip(self._parts, plans, strict=True)]
+        keys = [PlanKey(packed.plan(packed.program, None)) for packed in self._parts]
+        self.source = "\n".join(kernel_text(key)[0] for key in keys)
+        self._main = [self._call(packed, key) for packed, key in zip(self._parts, keys, strict=True)]
         first = self._parts[0]  # nothing is to be done before its kernel or after it
         self._direct = len(self._parts) == 1 and not first.program.accumulate and first.unreached is None
 
-    def _call(self, packed: PackedOperands, plan: Plan) -> _Call:
+    def _call(self, packed: PackedOperands, key: PlanKey) -> _Call:
         """Compile a plan of one part and lay out its arguments."""
-        text, buffer_names, size_names = kernel_text(PlanKey(plan))
+        text, buffer_names, size_names = kernel_text(key)
         (loaded,) = default_cache().get([text])
         self.compile_s += loaded.compile_s
         bounds = packed.bounds()
@@ -154,7 +155,7 @@ class BoundProgram(BoundKernel):
             else:
                 keep.append(array)
             pointers.append(0 if array is None else array.ctypes.data)
-        parallel = plan.schedule.parallel
+        parallel = key.plan.schedule.parallel
         chunk = parallel.chunk if parallel and parallel.policy == "dynamic" else 1
         sizes = [self.threads, chunk, 0 if bounds is None else len(bounds) - 1]
         sizes.extend(packed.size(name) for name in size_names)
@@ -171,14 +172,33 @@ class BoundProgram(BoundKernel):
 
     def run(self, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
         """Compute into ``out``; see :class:`BoundKernel`."""
-        self._laid_out(self._held(operands, out))()
+        held = self._held(operands, out)
+        frame = self._frame()
+        kernels = frame.on(held)
+        if not self._direct or kernels[0]():  # a flag is rare: all is computed again then
+            compute(self._parts, kernels, self._masked_on, held)
+        self._free.append(frame)
+
+    def _frame(self) -> _Frame:
+        """Return laid-out arguments that nobody uses, to be put back after a call."""
+        try:  # another thread may have taken the last one since we looked
+            return self._free.pop()
+        except IndexError:
+            return _Frame(self._main)
 
     def ready(self, operands: Sequence[np.ndarray], out: np.ndarray) -> Callable[[], object]:
         """Return ``run`` with its pointers in place; see :class:`BoundKernel`."""
         held = self._held(operands, out)
         if any(mine is not given for mine, given in zip(held, operands, strict=False)):
             return lambda: self.run(operands, out)  # what is copied is copied anew for each call
-        return self._laid_out(held)
+        parts, direct, masked = self._parts, self._direct, self._masked_on
+        kernels = _Frame(self._main).on(held)
+
+        def call() -> None:
+            if not direct or kernels[0]():
+                compute(parts, kernels, masked, held)
+
+        return call
 
     def _held(self, operands: Sequence[np.ndarray], out: np.ndarray) -> list[np.ndarray]:
         """Return the operands in the layout that kernels expect, and the output; InputError where it is not as expected."""
@@ -189,26 +209,12 @@ class BoundProgram(BoundKernel):
             )
         return [*map(arranged, operands, self._column_major), out]
 
-    def _laid_out(self, held: Sequence[np.ndarray]) -> Callable[[], None]:
-        """Return the call on these operands and this output."""
-        parts, direct, kernels, masked = (
-            self._parts,
-            self._direct,
-            _Frame(self._main).on(held),
-            self._masked_on,
-        )
-
-        def call() -> None:
-            if not direct or kernels[0]():  # a flag is rare: all is computed again then
-                compute(parts, kernels, masked, held)
-
-        return call
-
     def _masked_on(self, held: Sequence[np.ndarray]) -> Kernels:
         """Return the masked kernels on these operands and this output; they are compiled when first needed."""
         if self._masked is None:
             self._masked = [
-                self._call(packed, packed.plan(packed.program.masked(), True)) for packed in self._parts
+                self._call(packed, PlanKey(packed.plan(packed.program.masked(), True)))
+                for packed in self._parts
             ]
         return _Frame(self._masked).on(held)
 
@@ -261,8 +267,13 @@ class BoundProgram(BoundKernel):
         (name,) = workload.dense
         shape, dtype = workload.shape(name), workload.dtype_of(name)
         out_shape, out_dtype = self._out
-        parts, direct, calls, masked = self._parts, self._direct, self._main, self._masked_on
-        free: list[_Frame] = []
+        parts, direct, masked, a_frame, free = (
+            self._parts,
+            self._direct,
+            self._masked_on,
+            self._frame,
+            self._free,
+        )
         empty, ndarray = np.empty, np.ndarray
 
         def quick(operand: np.ndarray) -> np.ndarray | None:
@@ -271,10 +282,7 @@ class BoundProgram(BoundKernel):
             if not operand.flags.c_contiguous:
                 return None
             out = empty(out_shape, out_dtype)
-            try:  # another thread may have taken the last one since we looked
-                frame = free.pop()
-            except IndexError:
-                frame = _Frame(calls)
+            frame = a_frame()
             from_, to = address(operand), address(out)
             for pointers, (place, out_place) in frame.slots:
                 pointers[place], pointers[out_place] = from_, to

@@ -1,4 +1,4 @@
-"""Interpreted kernels: a Program run by the slow interpreter, with the interface of a compiled one."""
+"""Interpreted kernels: a Program run by the slow interpreter, with the interface of a compiled one; and its loop tree."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -8,6 +8,8 @@ import numpy as np
 
 from tensorwise.codegen import ir
 from tensorwise.codegen.interpret import IMAGINARY_THREADS, interpret
+from tensorwise.codegen.loop_tree import LoopTree
+from tensorwise.codegen.measured_tree import measured_tree
 from tensorwise.program.kernel import BoundKernel, Kernel
 from tensorwise.program.lower import lower
 from tensorwise.program.packed import Kernels, PackedOperands, arranged, compute, packed_parts
@@ -52,16 +54,33 @@ class BoundInterpreted(BoundKernel):
 
     def _interpret(self, kernel: ir.Kernel, packed: PackedOperands, held: Sequence[np.ndarray]) -> bool:
         """Run one part; return whether it raised its flag."""
-        *operands, out = held
-        given = dict(zip(self.workload.dense, operands, strict=True))
-        buffers: dict[str, np.ndarray] = {}
-        for buffer in kernel.buffers:
-            array = packed.array(buffer.name)
-            if buffer.name == "out":
-                array = out.reshape(-1)
-            elif array is None:
-                name = buffer.name.removesuffix("_values")
-                array = arranged(given[name], self.workload.column_major(name)).ravel(order="K")
-            buffers[buffer.name] = array
-        sizes = {size.name: packed.size(size.name) for size in kernel.sizes}
-        return interpret(kernel, buffers, sizes, self.rng, packed.bounds())
+        return interpret(kernel, *_operands(kernel, packed, held), self.rng, packed.bounds())
+
+    def tree(self) -> LoopTree:
+        """Return the loops of all parts, as they are on these operands; dense ones count by their shapes."""
+        work = self.workload
+        held = [np.empty(work.shape(name), work.dtype_of(name)) for name in work.dense]
+        held.append(np.empty(work.output_shape, work.output_dtype))
+        trees = (
+            measured_tree(kernel, *_operands(kernel, packed, held), self.rng)
+            for kernel, packed in zip(self._plain, self.parts, strict=True)
+        )
+        return LoopTree(tuple(node for tree in trees for node in tree.nodes))
+
+
+def _operands(
+    kernel: ir.Kernel, packed: PackedOperands, held: Sequence[np.ndarray]
+) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+    """What a part's kernel is handed: one-dimensional buffers and sizes, by name."""
+    *operands, out = held
+    given = dict(zip(packed.workload.dense, operands, strict=True))
+    buffers: dict[str, np.ndarray] = {}
+    for buffer in kernel.buffers:
+        array = packed.array(buffer.name)
+        if buffer.name == "out":
+            array = out.reshape(-1)
+        elif array is None:
+            name = buffer.name.removesuffix("_values")
+            array = arranged(given[name], packed.workload.column_major(name)).ravel(order="K")
+        buffers[buffer.name] = array
+    return buffers, {size.name: packed.size(size.name) for size in kernel.sizes}

@@ -14,6 +14,7 @@ from tensorwise.program.lower import lower
 from tensorwise.program.packed import PackedOperands, arranged, packed_parts
 from tensorwise.program.program import PlanKey, Program
 from tensorwise.program.workload import Workload
+from tensorwise.toolchain.cubin import Resources
 from tensorwise.toolchain.gpu import NARROW, SYMBOL, Gpu, Held, source
 
 
@@ -48,6 +49,18 @@ class LaunchedKernel(Kernel):
             for part in self.program.parts
         ]
         return [source(cuda_text(PlanKey(plan))[0], "int") for plan in plans]
+
+    def resources(self, workload: Workload) -> Resources | None:
+        """Compile ``texts``; return what a thread takes, None where the machine code does not tell.
+
+        Raises ScheduleError as ``bind`` does, CompilerError where a text is refused.
+        """
+        return _most(self.gpu, self.texts(workload))
+
+
+def _most(gpu: Gpu, texts: Sequence[str]) -> Resources | None:
+    """What the text takes that takes the most."""
+    return max((found for found in map(gpu.resources, texts) if found is not None), default=None)
 
 
 @lru_cache(maxsize=4096)
@@ -114,6 +127,11 @@ class BoundLaunched(BoundKernel):
             )
             for name, launch in zip(names, launches, strict=True)
         ]
+
+    @property
+    def resources(self) -> Resources | None:
+        """What a thread takes, of the part that takes the most; None where the machine code does not tell."""
+        return _most(self.gpu, self.sources)
 
     def _call(
         self, function: Any, grid: tuple[int, int], block: tuple[int, int], arguments: list[Any]

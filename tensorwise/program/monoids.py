@@ -16,18 +16,33 @@ def lift(monoid: Monoid, term: Expr, coordinate: Expr) -> tuple[Expr, ...]:
     return term, coordinate
 
 
-def combine(monoid: Monoid, into: Sequence[Var], state: Sequence[Expr]) -> list[Stmt]:
-    """Return the statements that fold ``state`` into the registers ``into``."""
+def combine(
+    monoid: Monoid, into: Sequence[Var], state: Sequence[Expr], ascending: bool = False
+) -> list[Stmt]:
+    """Return the statements that fold ``state`` into the registers ``into``.
+
+    Args:
+        ascending: coordinates come in ascending order, and registers have started with the first of them: of equal
+            values the first one stays, and who asks for no other has half as much to compare.
+    """
     lanes = into[0].type.lanes
     if monoid.combine in ("argmax", "argmin"):
         if lanes > 1:
             value, argument = into
             term, coordinate = ir.widen(state[0], lanes), ir.narrow(state[1], argument.type)
             return [  # coordinates differ, so that the argument tells whether it was replaced
-                ir.Set(argument, ir.select(_better(monoid, into, (term, coordinate)), coordinate, argument)),
+                ir.Set(
+                    argument,
+                    ir.select(_better(monoid, into, (term, coordinate), ascending), coordinate, argument),
+                ),
                 ir.Set(value, ir.select(ir.compare("eq", argument, coordinate), term, value)),
             ]
-        return [ir.If(_better(monoid, into, state), (ir.Set(into[0], state[0]), ir.Set(into[1], state[1])))]
+        return [
+            ir.If(
+                _better(monoid, into, state, ascending),
+                (ir.Set(into[0], state[0]), ir.Set(into[1], state[1])),
+            )
+        ]
     operator = "add" if monoid.combine == "mean" else monoid.combine
     return [
         ir.Set(register, ir.compute(operator, register, ir.widen(part, lanes)))
@@ -48,7 +63,7 @@ def finish(monoid: Monoid, state: Sequence[Expr]) -> Expr:
     return state[-1]
 
 
-def _better(monoid: Monoid, into: Sequence[Var], state: Sequence[Expr]) -> Expr:
+def _better(monoid: Monoid, into: Sequence[Var], state: Sequence[Expr], ascending: bool) -> Expr:
     """Whether ``state`` replaces ``into``: more extreme, NaN first, lowest coordinate on ties."""
     value, argument = into
     term, coordinate = state
@@ -59,10 +74,13 @@ def _better(monoid: Monoid, into: Sequence[Var], state: Sequence[Expr]) -> Expr:
     def either(a: Expr, b: Expr) -> Expr:
         return ir.Op("or", (a, b), a.type)
 
-    beats = ir.compare("lt", value, term) if monoid.combine == "argmax" else ir.compare("lt", term, value)
+    low, high = (value, term) if monoid.combine == "argmax" else (term, value)
+    if ascending:
+        return both(ir.compare("nle", high, low), ir.compare("eq", value, value))
+    beats = ir.compare("lt", low, high)
     zero = ir.widen(Const(0, Type(argument.type.elem)), argument.type.lanes)
-    valid = ir.compare("le", zero, coordinate)
     first_nan = both(ir.compare("ne", term, term), ir.compare("eq", value, value))
+    valid = ir.compare("le", zero, coordinate)
     tie = either(
         ir.compare("eq", term, value), both(ir.compare("ne", term, term), ir.compare("ne", value, value))
     )

@@ -77,6 +77,8 @@ class Accumulators:
     """Registers that hold partial results: (output slot, replica) -> one register a state component."""
 
     declarations: list[Stmt]
+    first: Expr | None = None
+    """Where arguments are met in ascending order: the first of them, or -1 where there is none."""
     registers: dict[tuple[Keys, Keys], tuple[Var, ...]] = field(default_factory=dict)
 
 
@@ -116,7 +118,12 @@ class Nest(abc.ABC):
         self.assignment = plan.assignment
         self.schedule = plan.schedule
         self.monoid = plan.assignment.monoid
+        plan.check()
         followed = {axis for format in plan.formats.values() for axis in format.followed}
+        located, named = plan.schedule.located, plan.assignment.named
+        self.named = {located: named} if located is not None and named is not None else {}
+        """Operands whose entries are found by their numbers -> where these are read."""
+        followed |= {plan.formats[name].axes[-1] for name in self.named}
         every = plan.schedule.loops(plan.assignment.indices)
         self.loops = tuple(axis for axis in every if axis not in followed)
         self.waited_for = {
@@ -126,6 +133,9 @@ class Nest(abc.ABC):
             if level.single and level.axis.mode in self.assignment.kept
             for above in format.levels[:depth]
         }
+        for name, holds in self.named.items():
+            if plan.formats[name].axes[-1].mode in self.assignment.kept:
+                self.waited_for |= set(holds.indices)
         self.diagonals = tuple(axis for axis in every if axis.part == "diagonal")
         for axis in self.diagonals:
             if axis.mode in self.assignment.kept:
@@ -178,12 +188,14 @@ class Nest(abc.ABC):
             for name in plan.formats
             if plan.uses_source(name)
         }
+        self.places = {
+            name: Buffer(f"{name}_place", plan.source_elem) for name in self.named if name in plan.renumbered
+        }
         self.watch = plan.padded and not plan.masked
         parallel = self.schedule.parallel
         self.private = bool(
             parallel and parallel.reduction == "private" and self.meets(Axis.named(parallel.loop))  # type: ignore[arg-type]
         )
-        plan.check()
 
     @abc.abstractmethod
     def emit(self, env: Env, loops: tuple[Loop, ...]) -> None:
@@ -200,6 +212,8 @@ class Nest(abc.ABC):
                 listed.append(self.values[name])
             if name in self.sources:
                 listed.append(self.sources[name])
+            if name in self.places:
+                listed.append(self.places[name])
         listed.extend(self.visited.values())
         if self.private or self.waits:
             listed.append(self.work)
@@ -377,6 +391,11 @@ class Nest(abc.ABC):
             while state.levels < len(format.levels):
                 level = format.levels[state.levels]
                 arrays = self.arrays[name][state.levels]
+                if name in self.named and state.levels + 1 == len(format.levels):
+                    if all(index in env.coordinates for index in self.named[name].indices):
+                        self.locate(env, name, then)
+                        return
+                    break
                 if level.single:
                     env = replace(env, states={**env.states, name: State(state.levels + 1, state.position)})
                     held = self.fetched(env, level.coordinate(arrays, state.position))
@@ -436,6 +455,37 @@ class Nest(abc.ABC):
                 env = self.numbered(env, name)
         then(env)
 
+    def locate(self, env: Env, name: str, then: Callable[[Env], None]) -> None:
+        """Resolve the last level of an operand by the number of its entry, if there is one below this point."""
+        holds, state = self.named[name], env.states[name]
+        level, arrays = self.plan.formats[name].levels[state.levels], self.arrays[name][state.levels]
+        number = self.let(f"{name.lower()}e", self.values[holds.tensor][self.linear(holds, env.coordinates)])
+        lo, hi = self.stored(env, name)
+
+        def at(position: Expr) -> None:
+            with self.scope(lambda body: If(self.between(lo, position, hi), body)):
+                inner = replace(
+                    env,
+                    coordinates={**env.coordinates, name: number},
+                    states={**env.states, name: State(state.levels + 1, position)},
+                    skips_output=True,
+                )
+                self.bind(
+                    inner, level.axis, self.let(level.axis.name, level.coordinate(arrays, position)), then
+                )
+
+        if name not in self.places:
+            at(number)
+            return
+        entries = self.counts.setdefault(("", 0), Var("n_entries"))
+        with self.scope(lambda body: If(self.between(Const(0), number, entries), body)):
+            at(self.let(f"{name.lower()}p", self.places[name][number]))
+
+    @staticmethod
+    def between(lo: Expr, value: Expr, hi: Expr) -> Expr:
+        """Whether ``lo`` <= ``value`` < ``hi``."""
+        return ir.Op("and", (ir.compare("le", lo, value), ir.compare("lt", value, hi)), ir.I64)
+
     def stored_value(self, name: str, position: Expr) -> Expr:
         """Value of an operand at a position; any where only its pattern is read."""
         return self.values[name][position] if name in self.values else Const(1.0, self.elem)
@@ -452,7 +502,7 @@ class Nest(abc.ABC):
 
     def numbered(self, env: Env, name: str) -> Env:
         """Bind the number of the entry of an operand that is resolved, where somebody asks for it."""
-        if name not in self.assignment.counted:
+        if name not in self.assignment.counted or name in self.named:
             return env
         position = env.states[name].position
         number = self.sources[name][position] - 1 if name in self.sources else position

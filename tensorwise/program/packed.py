@@ -25,6 +25,7 @@ ROW_COST = 1
 WORKSPACES = ("work", "carries")
 """Buffers of partial results that a kernel writes to: its calls share them and take turns."""
 _SOURCES: Final[WeakKeyDictionary[Entries, dict[Format, np.ndarray]]] = WeakKeyDictionary()
+_PLACES: Final[WeakKeyDictionary[Entries, np.ndarray]] = WeakKeyDictionary()
 
 
 Kernels: TypeAlias = Sequence[Callable[[], int]]
@@ -113,6 +114,8 @@ class PackedOperands:
             made = self.tensors[operand].values
         elif operand in self.tensors and kind == "source":
             made = self._source(operand)
+        elif operand in self.tensors and kind == "place":
+            made = self._places(operand)
         elif kind == "visited":
             made = self._visited(operand)
         elif kind == "order":
@@ -138,6 +141,16 @@ class PackedOperands:
             source_map(self._entries[operand], format),
             places if whole.numbers is None else whole.numbers[places],
         )
+
+    def _places(self, operand: str) -> np.ndarray:
+        """Where the entries of ``operand`` stand, by their numbers."""
+        whole = self.workload.sparse[operand]
+        assert whole.numbers is not None
+        known = _PLACES.get(whole)
+        if known is None:
+            known = _PLACES[whole] = np.empty_like(whole.numbers)
+            known[whole.numbers] = np.arange(whole.nnz, dtype=known.dtype)
+        return known
 
     def _visited(self, index: str) -> np.ndarray:
         """The coordinates of ``index`` in the order in which the schedule visits them, (extent,) int32."""

@@ -53,6 +53,8 @@ class Plan:
         """Whether the kernel reads the source map of ``operand``."""
         if self.masked and self.formats[operand].padded:
             return True
+        if operand == self.schedule.located:  # numbers are given, positions are asked for
+            return False
         own_order = (
             self.formats[operand].order_kept and not self.accumulate and operand not in self.renumbered
         )
@@ -112,6 +114,8 @@ class Plan:
         check_launch(self)
         for loop in self.schedule.visits:
             self._check_visit(loop)
+        if self.schedule.located is not None:
+            self._check_locate(self.schedule.located)
         if parallel and parallel.policy in ("balanced", "merge-path"):
             first = next(iter(self.formats.values()), None)
             if (
@@ -144,6 +148,29 @@ class Plan:
         if axis.mode not in self.stored or any(axis.mode in f.orders for f in self.formats.values()):
             raise ScheduleError(
                 f"visit({loop}): it takes an index of a sparse operand that stores it in its own order"
+            )
+
+    def _check_locate(self, operand: str) -> None:
+        """Raise ScheduleError unless the numbers of entries are known, and the entries stand as they are numbered."""
+        holds, format, tile = self.assignment.named, self.formats.get(operand), self.schedule.tile
+        if holds is None or format is None or self.assignment.chosen[holds.tensor] != operand:
+            raise ScheduleError(
+                f"locate({operand}): only one entry may count, as in G[k,j] += D[i,j] if P[i,j] == A else 0 for A[i,k] "
+                f"(got {self.assignment})"
+            )
+        *above, last = format.levels
+        known = all(level.axis.mode in holds.indices for level in above)
+        whole = all(level.axis.part == "whole" for level in format.levels)
+        if not (format.order_kept and known and whole and {"pos", "crd"} <= set(last.arrays) and last.unique):
+            raise ScheduleError(
+                f"locate({operand}): {holds} tells where entries stand in formats such as (i,k) -> U(i) C(k), got {format}"
+            )
+        lanes = tile is not None and Axis.named(tile.loop).mode in (*holds.indices, last.axis.mode)  # type: ignore[union-attr]
+        named = [getattr(d, "loop", None) for d in self.schedule.directives]
+        if self.schedule.dealt is not None or lanes or last.axis.name in named:
+            raise ScheduleError(
+                f"locate({operand}): entries are found one by one, on CPUs: {last.axis.name} has no loop, and no index of "
+                f"{holds} runs in lanes (got {self.schedule})"
             )
 
     def _check_merge_path(self, parallel: Parallel, format: Format) -> None:

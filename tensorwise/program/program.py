@@ -78,11 +78,13 @@ class Program:
     accumulate: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ScheduleError for a hybrid of several sparse operands."""
+        """Raise ScheduleError for a hybrid of several sparse operands, or of one whose entries are found by number."""
         if self.apart is not None and len(self.formats) > 1:
             raise ScheduleError(
                 f"a hybrid divides the only sparse operand, but {self.assignment} has {', '.join(self.formats)}"
             )
+        if self.apart is not None and (self.schedule.located or self.apart.schedule.located):
+            raise ScheduleError("entries are found by their numbers in one format: a hybrid has two")
 
     def __str__(self) -> str:
         rules = ["", f" ({self.apart.rule})" if self.apart else ""]

@@ -4,12 +4,13 @@ A loop is named after its axis: ``i`` for a whole index, ``i1`` and ``i0`` for t
 part of a split one, ``k#`` and ``k-i`` for the slots and diagonals of a format. A schedule parses from and prints as text::
 
     split(k,1024) reorder(k1,i,j,k0) parallel(i,dynamic,32) tile(j,8x8) unroll(k0,4) prefetch(B,16) bound(j,256)
-    bind(i,block,8) tile(j,2x32) bind(j,thread,32) stage(k,32) visit(i,length)
+    bind(i,block,8) tile(j,2x32) bind(j,thread,32) stage(k,32) visit(i,length) locate(A)
 """
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from tensorwise.errors import ScheduleError
@@ -214,7 +215,25 @@ class Visit:
         return f"visit({self.loop},{self.order})"
 
 
-Directive = Split | Reorder | Parallel | Unroll | Tile | Prefetch | Bound | Factor | Bind | Stage | Visit
+@dataclass(frozen=True)
+class Locate:
+    """Go to the only entry of a sparse operand that counts, whose number another operand holds, instead of to all::
+
+        for i: for p in pos[i]..pos[i+1]: k = crd[p]; for j: G[k,j] += D[i,j] if P[i,j] == p else 0
+        ->  for i: for j: p = P[i,j]; if pos[i] <= p < pos[i+1]: k = crd[p]; G[k,j] += D[i,j]
+
+    The last index of the operand has no loop then.
+    """
+
+    tensor: str
+
+    def __str__(self) -> str:
+        return f"locate({self.tensor})"
+
+
+Directive = (
+    Split | Reorder | Parallel | Unroll | Tile | Prefetch | Bound | Factor | Bind | Stage | Visit | Locate
+)
 
 
 def _whole(text: str) -> int:
@@ -242,6 +261,7 @@ _READERS: Final[dict[str, Callable[..., Directive]]] = {
     "bind": lambda loop, to, count="1": Bind(loop, to, _whole(count)),
     "stage": lambda loop, size, what="both": Stage(loop, _whole(size), what),
     "visit": Visit,
+    "locate": Locate,
 }
 
 
@@ -279,7 +299,7 @@ class Schedule:
     def __str__(self) -> str:
         return " ".join(map(str, self.directives))
 
-    @property
+    @cached_property
     def splits(self) -> dict[str, int]:
         """Index -> inner extent."""
         return {d.index: d.size for d in self.directives if isinstance(d, Split)}
@@ -351,6 +371,11 @@ class Schedule:
         return {d.loop: d.order for d in self.directives if isinstance(d, Visit)}
 
     @property
+    def located(self) -> str | None:
+        """The operand whose entries are found by their numbers, or None."""
+        return next((d.tensor for d in self.directives if isinstance(d, Locate)), None)
+
+    @property
     def prefetches(self) -> tuple[Prefetch, ...]:
         """All prefetch directives."""
         return tuple(d for d in self.directives if isinstance(d, Prefetch))
@@ -393,7 +418,7 @@ class Schedule:
             raise ScheduleError(
                 f"reorder({','.join(order)}) must list each of these loops once: {', '.join(axes)}"
             )
-        for kind in (Reorder, Parallel, Tile, Factor):
+        for kind in (Reorder, Parallel, Tile, Factor, Locate):
             if sum(isinstance(d, kind) for d in self.directives) > 1:
                 raise ScheduleError(f"at most one {kind.__name__.lower()} directive, got: {self}")
         for word, named in (

@@ -4,13 +4,57 @@ A discordant loop order (columns outside, rows stored) is legal and found by bin
 full-extent search costs about 4.5 ns for each coordinate tried: at 50,000 x 50,000 that is 11 s.
 """
 
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, Self
+
 from tensorwise.errors import ScheduleError
+from tensorwise.program.einsum import Call, Expression
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload
 from tensorwise.tensor.remap import Axis
 
+ENTRY_S: Final = 1e-9
+TERM_S: Final = 0.06e-9
+"""About what one thread takes for an entry, and for each term of it that runs in lanes ..."""
+TERMS_A_POWER: Final = 16
+"""... an exponential being as much work as so many terms."""
+SHARED_S: Final = 100e-6
+"""Calls that take one thread this long are worth a second one, which may have to be woken."""
 MOST_STEPS = 2**36
 """Loop iterations that no kernel may exceed beyond what its terms need: minutes on any machine."""
+
+
+class Bounded(NamedTuple):
+    """A loop of a nest, in upper bounds.
+
+    Attributes:
+        extent: iterations each time that the loop starts.
+        starts: how often it starts.
+        steps: iterations in all; fewer than starts times extent where a compressed level holds fewer positions.
+        reached: of these, how many go on: the others searched in vain for what they need.
+        stored: whether it runs over what a compressed level stores.
+        searches: compressed levels that are searched in each iteration.
+    """
+
+    axis: Axis
+    extent: int
+    starts: int
+    steps: int
+    reached: int
+    stored: bool
+    searches: int
+
+
+def worth_sharing(workload: Workload) -> bool:
+    """Whether a call takes long enough for several threads, as far as its number of terms says."""
+    terms = workload.terms * (1 + TERMS_A_POWER * _powers(workload.assignment.expression))
+    return bool(ENTRY_S * workload.entries.nnz + TERM_S * terms >= SHARED_S)
+
+
+def _powers(expression: Expression) -> int:
+    if not isinstance(expression, Call):
+        return 0
+    return (expression.operator == "exp") + sum(map(_powers, expression.arguments))
 
 
 def work_bound(program: Program, workload: Workload) -> int:
@@ -19,16 +63,39 @@ def work_bound(program: Program, workload: Workload) -> int:
     Positions of a compressed level are bounded by the number of entries and by its parents times
     its extent. Vector lanes count as iterations; the few that each part of a merge path adds do not.
     """
-    return sum(_bound(part, workload) for part in program.parts)
+    return sum(Bounds.of(part, workload).steps for part in program.parts)
 
 
-def _bound(program: Program, workload: Workload) -> int:
+class Bounds(NamedTuple):
+    """What a program that is no hybrid does on a workload, in upper bounds.
+
+    Attributes:
+        loops: outermost first.
+        values: operand -> how many it stores, padding included.
+    """
+
+    loops: Sequence[Bounded]
+    values: Mapping[str, int]
+
+    @classmethod
+    def of(cls, program: Program, workload: Workload) -> Self:
+        """Count them; how loops run (in parallel, in tiles) does not matter."""
+        return cls(*_counted(program, workload))
+
+    @property
+    def steps(self) -> int:
+        """The iterations of all loops."""
+        return sum(loop.steps for loop in self.loops)
+
+
+def _counted(program: Program, workload: Workload) -> tuple[list[Bounded], dict[str, int]]:
     followed = {axis for format in program.formats.values() for axis in format.followed}
     loops = [axis for axis in program.schedule.loops(workload.assignment.indices) if axis not in followed]
     bound: set[str] = set()
     done = dict.fromkeys(program.formats, 0)
     positions: dict[str, int] = dict.fromkeys(program.formats, 1)
-    total, visits = 0, 1
+    nest: list[Bounded] = []
+    visits = 1
 
     def size(axis: Axis) -> int:
         extent, split = workload.sizes[axis.mode], program.schedule.splits.get(axis.mode, 1)
@@ -60,12 +127,13 @@ def _bound(program: Program, workload: Workload) -> int:
         steps = extents[axis.name]
         if leader is not None and not program.formats[leader].levels[done[leader]].unique:
             steps = workload.sparse[leader].nnz
+        starts, searches = visits, 0
         visits *= steps
         if leader is not None:
             done[leader] += 1
             positions[leader] = min(positions[leader] * steps, workload.sparse[leader].nnz)
             visits = min(visits, _others(program, leader, done[leader], bound, extents, positions[leader]))
-        total += visits
+        ran = visits
         for name, format in program.formats.items():
             while done[name] < len(format.levels):
                 level = format.levels[done[name]]
@@ -79,9 +147,11 @@ def _bound(program: Program, workload: Workload) -> int:
                 done[name] += 1
                 positions[name] *= size(level.axis)
                 if not level.full:
+                    searches += 1
                     positions[name] = min(positions[name], workload.sparse[name].nnz)
                     visits = min(visits, _others(program, name, done[name], bound, extents, positions[name]))
-    return total
+        nest.append(Bounded(axis, extents[axis.name], starts, ran, visits, leader is not None, searches))
+    return nest, positions
 
 
 def _others(

@@ -67,7 +67,7 @@ class Walk:
         self._known = np.zeros(len(graph), bool)
         self._expanded = np.zeros(len(graph), bool)
         self._cleared = np.zeros(len(graph), bool)  # found to be allowed
-        # What was scored and neither returned nor found to be forbidden:
+        # What was scored and neither returned nor found to be forbidden, the cheapest first, of equals those found first:
         self._rows, self._costs = np.empty(0, np.int64), np.empty(0)
         self.evaluated = self.hops = 0
 
@@ -83,20 +83,19 @@ class Walk:
             self._evaluate(self._graph.entry_points)
         while True:
             self._settle(max(n, self._beam))
-            cheapest = self._cheapest(n)
-            rows: np.ndarray = self._rows[cheapest]
-            doubtful = cheapest[~self._cleared[rows]]
-            forbidden = [place for place in doubtful if not self._allowed(int(self._rows[place]))]
+            rows = self._rows[:n]
+            doubtful = np.flatnonzero(~self._cleared[rows]).tolist()
+            forbidden = [place for place in doubtful if not self._allowed(int(rows[place]))]
             self._cleared[rows] = True
+            gone = forbidden or slice(n)
+            self._rows, self._costs = np.delete(self._rows, gone), np.delete(self._costs, gone)
             if not forbidden:
-                self._drop(cheapest)
                 return rows
-            self._drop(np.array(forbidden))
 
     def _settle(self, beam: int) -> None:
         """Hop until the neighbours of the ``beam`` cheapest rows are known."""
         while True:
-            rows = self._rows[self._cheapest(beam)]
+            rows = self._rows[:beam]
             hop = rows[~self._expanded[rows]][: self._width]
             if not len(hop):
                 return
@@ -111,22 +110,11 @@ class Walk:
         if costs.shape != new.shape or np.isnan(costs).any():
             raise InputError(f"the score of {len(new)} rows must be as many numbers, got {costs!r:.80}")
         self._known[new] = True
-        self._rows, self._costs = np.append(self._rows, new), np.append(self._costs, costs)
+        found, costs = np.append(self._rows, new), np.append(self._costs, costs)
+        order = np.argsort(costs, kind="stable")
+        self._rows, self._costs = found[order], costs[order]
         self.evaluated += len(new)
         self.hops += 1
-
-    def _cheapest(self, n: int) -> np.ndarray:
-        """Return the places of the ``n`` cheapest rows left, cheapest first; of equals those found first."""
-        if n < len(self._costs):
-            limit = np.partition(self._costs, n)[n] if n else -np.inf
-            places = np.flatnonzero(self._costs <= limit)
-        else:
-            places = np.arange(len(self._costs))
-        order = np.argsort(self._costs[places], kind="stable")[:n]
-        return np.asarray(places[order])
-
-    def _drop(self, places: np.ndarray) -> None:
-        self._rows, self._costs = np.delete(self._rows, places), np.delete(self._costs, places)
 
 
 @final
@@ -157,7 +145,7 @@ class GraphWalk(Strategy):
         for config in graph.pool[:1]:
             space.parse(config)  # one speaks for all: they are over the same params
         self._pool = graph.pool
-        self.walk = Walk(graph, score, lambda row: space.why_not(graph.pool[row], workload) is None)
+        self.walk = Walk(graph, score, lambda row: space.allows(graph.pool[row], workload))
 
     def _propose(self, n: int) -> list[Config]:
         chosen: list[Config] = []

@@ -16,6 +16,7 @@ from tensorwise.program.schedule import (
     Bound,
     Directive,
     Factor,
+    Locate,
     Parallel,
     Prefetch,
     Reorder,
@@ -24,10 +25,10 @@ from tensorwise.program.schedule import (
     Tile,
     Unroll,
 )
-from tensorwise.program.work import work_bound
+from tensorwise.program.work import Bounds
 from tensorwise.program.workload import Workload
 from tensorwise.space.apart import rule, setting_apart
-from tensorwise.space.config import Value
+from tensorwise.space.config import Config, Value
 from tensorwise.space.readings import (
     block_loops,
     innermost_stored,
@@ -42,6 +43,8 @@ from tensorwise.space.readings import (
 from tensorwise.space.running import running
 from tensorwise.space.space import Rule, Space
 from tensorwise.space.storing import storing
+from tensorwise.space.strips import Mapper
+from tensorwise.space.strips import cpu as cpu_mapper
 from tensorwise.space.structures import dense_columns, long_rows
 
 MOST_STEPS_A_TERM: Final = 16
@@ -57,9 +60,13 @@ class CpuSpace(Space[Program]):
 
     assignment: Assignment | None = None
 
+    def mapper(self, workload: Workload) -> Mapper | None:
+        """Return COGNATE's pi for products of matrices; None for other workloads."""
+        return cpu_mapper(workload) if len(workload.sizes) == 3 and workload.entries.order == 2 else None
+
     def program(self, workload: Workload, config: Mapping[str, Value]) -> Program:
         """Return the program that ``config`` stands for."""
-        nest = self._nest(workload, config)
+        nest = self._nested(workload, config)[0]
         axes = loop_axes(config, operand(workload).indices)
         directives = [*nest.schedule.directives]
         if config["parallel"] != "none":
@@ -79,65 +86,75 @@ class CpuSpace(Space[Program]):
         copies = config["unroll"]
         if copies is not None and copies != 1:
             directives.append(Unroll(axes[innermost_stored(config)].name, number(copies)))
+        if config["layout"] == "numbers":
+            directives.append(Locate(operand(workload).tensor))
         if config["factor"]:
             directives.append(Factor(axes[str(summed_apart(config, workload))].name))
         if config["prefetch"]:
             directives.append(Prefetch(prefetched(config, workload), number(config["prefetch"])))
-        return replace(nest, schedule=Schedule(tuple(directives)))
+        apart = None if config["apart"] in (None, "none") else self._apart(workload, str(config["apart"]))[1]
+        return replace(nest, schedule=Schedule(tuple(directives)), apart=apart)
 
     def _nest(self, workload: Workload, config: Mapping[str, Value]) -> Program:
-        """The program as far as it says what is stored and which loops there are, but not how they run."""
+        """The program as far as it says how all entries are stored and which loops there are, but not how they run."""
         access = operand(workload)
         axes = loop_axes(config, access.indices)
         directives: list[Directive] = [Split(mode, size) for mode, size in splits(config).items()]
         directives.append(Reorder(tuple(axis.name for axis in axes.values())))
-        apart = str(config["apart"] or "none")
-        return Program(
-            workload.assignment,
-            {access.tensor: stored_format(config, access.indices)},
-            Schedule(tuple(directives)),
-            None if apart == "none" else self._apart(workload, apart),
-        )
+        format = stored_format(config, access.indices)
+        return Program(workload.assignment, {access.tensor: format}, Schedule(tuple(directives)))
 
     def steps(self, workload: Workload, config: Mapping[str, Value]) -> int:
         """Return a bound on the loop iterations of a program; see ``work_bound``. It does not depend on how loops run."""
-        known = self._bounds.setdefault(workload, {})
-        choices = tuple([config[name] for name in self._bounding])
+        steps = self.bounds(workload, config).steps
+        if config["apart"] not in (None, "none"):  # neither part may take more than if it had all entries
+            steps += self.steps(workload, self._apart(workload, str(config["apart"]))[0])
+        return steps
+
+    def bounds(self, workload: Workload, config: Mapping[str, Value]) -> Bounds:
+        """Return bounds on what loops do; of a hybrid's, on those of the rest, as if it had all entries."""
+        return self._nested(workload, config)[1]
+
+    def _nested(self, workload: Workload, config: Mapping[str, Value]) -> tuple[Program, Bounds]:
+        """The program without what says how its loops run and what is set apart, and what is known of it."""
+        known = self._nests.setdefault(workload, {})
+        choices = tuple([config[name] for name in self._nesting])
         if choices not in known:
-            known[choices] = work_bound(self._nest(workload, config), workload)
+            nest = self._nest(workload, config)
+            known[choices] = nest, Bounds.of(nest, workload)
         return known[choices]
 
     @cached_property
-    def _bounding(self) -> tuple[str, ...]:
+    def _nesting(self) -> tuple[str, ...]:
         """The Params that say what is stored and which loops there are."""
         return tuple(
             param.name
             for param in self.params
-            if param.binds == "pack" or param.name == "order" or param.name.startswith("split_")
+            if (param.binds == "pack" and param.name != "apart")
+            or param.name == "order"
+            or param.name.startswith("split_")
         )
 
     @cached_property
-    def _bounds(self) -> "WeakKeyDictionary[Workload, dict[tuple[Value, ...], int]]":
-        """Bounds so far: most configs that a search looks at differ in how loops run."""
+    def _nests(self) -> "WeakKeyDictionary[Workload, dict[tuple[Value, ...], tuple[Program, Bounds]]]":
+        """Nests so far: most configs that a search looks at differ in how loops run."""
         return WeakKeyDictionary()
 
     @cached_property
-    def _parts(self) -> "WeakKeyDictionary[Workload, dict[str, Apart]]":
+    def _parts(self) -> "WeakKeyDictionary[Workload, dict[str, tuple[Config, Apart]]]":
         """What hybrids set apart: the work rule asks for every config, and each answer walks the whole table."""
         return WeakKeyDictionary()
 
-    def _apart(self, workload: Workload, kind: str) -> Apart:
-        """The part that a hybrid sets apart, stored and run in one way that suits it: a config of this space."""
+    def _apart(self, workload: Workload, kind: str) -> tuple[Config, Apart]:
+        """The part that a hybrid sets apart, stored and run in one way that suits it, and the config that says which."""
         known = self._parts.setdefault(workload, {})
         if kind not in known:
-            known[kind] = self._set_apart(workload, kind)
+            partial = dense_columns(self, workload) if kind == "columns" else long_rows(workload)
+            config = self.complete({**partial, "apart": "none"}, workload)
+            program = self.program(workload, config)
+            format = program.formats[operand(workload).tensor]
+            known[kind] = config, Apart(rule(kind, workload.entries), format, program.schedule)
         return known[kind]
-
-    def _set_apart(self, workload: Workload, kind: str) -> Apart:
-        partial = dense_columns(self, workload) if kind == "columns" else long_rows(workload)
-        program = self.program(workload, self.complete({**partial, "apart": "none"}, workload))
-        format = program.formats[operand(workload).tensor]
-        return Apart(rule(kind, workload.entries), format, program.schedule)
 
 
 @lru_cache(maxsize=64)
@@ -152,6 +169,11 @@ def cpu_space(assignment: Assignment, sparse: str = "A") -> CpuSpace:
     return CpuSpace("cpu", params, (work,), assignment)
 
 
+def cpu_space_of(workload: Workload) -> CpuSpace:
+    """Return the space of a workload with one sparse operand."""
+    return cpu_space(workload.assignment, next(iter(workload.sparse)))
+
+
 def _affordable(config: Mapping[str, Value], workload: Workload) -> bool:
-    space = cpu_space(workload.assignment, next(iter(workload.sparse)))
+    space = cpu_space_of(workload)
     return space.steps(workload, config) <= MOST_STEPS_A_TERM * max(workload.terms, 1) + FREE_STEPS

@@ -35,7 +35,7 @@ OTHER_REGISTERS: Final = 32
 @final
 @dataclass(frozen=True)
 class Gpu:
-    """What programs can have of a GPU; see ``device/machines/gpu/*.toml``.
+    """What programs can have of a GPU; see ``device/machines/devices/*.toml``.
 
     Attributes:
         name: as the GPU calls itself, or a part of it.

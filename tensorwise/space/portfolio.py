@@ -46,6 +46,8 @@ def _partials(space: Space, workload: Workload) -> list[Partial]:
     start = space.default(workload)
     along = f"kind_{start['tile']}" in start  # the tile runs along the operand
     partials: list[Partial] = [{}]
+    if start["bound"] is not None:  # rows of a length that is known, on their way before they are needed
+        partials.append({"bound": True, "prefetch": 8})
     partials.extend({"policy": "dynamic", "chunk": chunk} for chunk in (8, 64))
     partials.append({"policy": "merge-path"})
     partials.append({"parallel": "none"})
@@ -58,7 +60,7 @@ def _partials(space: Space, workload: Workload) -> list[Partial]:
             {"bound": flag, "vectors": vectors} for flag in (True, False) for vectors in (1, 2, 4, 8)
         )
         partials.append({"bound": True, "unroll": 2})
-        partials.extend({"bound": True, "prefetch": distance} for distance in (4, 8))
+        partials.append({"bound": True, "prefetch": 4})
     partials.extend({"prefetch": distance} for distance in (0, 2, 8, 16))
     if along:
         partials.extend({"tile": "none", "unroll": factor} for factor in (1, 2, 4, 8))

@@ -18,7 +18,7 @@ from tensorwise.space.config import Value
 from tensorwise.space.param import Earlier
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.format import Format
-from tensorwise.tensor.levels import LEVELS, Level, Repeated, ShortSingle, Single, Slots
+from tensorwise.tensor.levels import LEVELS, Compressed, Dense, Level, Repeated, ShortSingle, Single, Slots
 from tensorwise.tensor.remap import Axis
 
 _LONGEST: Final[WeakKeyDictionary[Entries, dict[str, int]]] = WeakKeyDictionary()
@@ -94,9 +94,12 @@ def present(loops: tuple[str, ...], config: Earlier) -> tuple[str, ...]:
 
 
 def nest(config: Earlier) -> tuple[str, ...]:
-    """Return the loops of the nest in their order: of a list's indices only the outermost one has a loop."""
+    """Return the loops of the nest in their order.
+
+    Of a list's indices, and where entries are found by number, only the outermost one has a loop.
+    """
     order = strings(config["order"])
-    if config["layout"] != "list":
+    if config["layout"] not in ("list", "numbers"):
         return order
     stored = [loop for loop in order if f"kind_{loop}" in config]
     return tuple(loop for loop in order if loop not in stored[1:])
@@ -172,6 +175,8 @@ def _stored_levels(config: Earlier, modes: tuple[str, ...]) -> tuple[Level, ...]
     if config["layout"] == "list":
         first, *others = stored
         return (Repeated(axes[first]), *(single(axes[loop]) for loop in others))
+    if config["layout"] == "numbers":
+        return (Dense(axes[stored[0]]), Compressed(axes[stored[1]]))
     found: list[Level] = [
         Slots(axes[loop]) if axes[loop].part == "slot" else LEVELS[str(config[f"kind_{loop}"])](axes[loop])
         for loop in stored

@@ -65,7 +65,7 @@ def running(assignment: Assignment) -> list[Param]:
             "parallel", ("none", *loops), binds="compile",
             doc="Loop whose iterations are handed to threads; inner loops are entered too often to share",
             narrow=lambda earlier, w: ("none", *_shareable(earlier, w)),
-            prefer=lambda earlier, w: _shareable(earlier, w)[0],
+            prefer=_default_parallel,
         ),
         Choice(
             "policy", ("dynamic", "balanced", "merge-path"), binds="compile", prefer="balanced",
@@ -75,7 +75,8 @@ def running(assignment: Assignment) -> list[Param]:
             narrow=_policy_domain,
         ),
         PowerOfTwo(
-            "chunk", 1, 256, binds="call", prefer=32,
+            "chunk", 1, 256, binds="call",
+            prefer=lambda earlier, w: 1 if earlier["layout"] == "numbers" else 32,
             doc="Iterations that a thread takes at a time; past 256 threads run out of chunks (Table 4.1)",
             narrow=lambda earlier, w: powers(1, 256) if earlier["policy"] == "dynamic" else None,
         ),
@@ -148,6 +149,12 @@ def _shareable(earlier: Earlier, w: Workload) -> tuple[str, ...]:
     return tuple(loop for loop in outer if single or loop[:-1] not in reduced) or ("none",)
 
 
+def _default_parallel(earlier: Earlier, w: Workload) -> Value:
+    """The outermost one; none where entries are found by number and threads would meet: each takes little time."""
+    loop = _shareable(earlier, w)[0]
+    return "none" if earlier["layout"] == "numbers" and loop[:-1] in w.assignment.reduced else loop
+
+
 def _policy_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
     """Parts are balanced where the parallel loop is the outermost one and the operand's outermost level."""
     if earlier["parallel"] == "none":
@@ -160,11 +167,12 @@ def _policy_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
 
 def _worth_cutting(earlier: Earlier, w: Workload) -> bool:
     """Whether a row of the outermost level may hold up the other threads, and can be cut into pieces that add up."""
-    own, threads = stored_loops(earlier), available_threads()
+    own = stored_loops(earlier)
     able = earlier["layout"] == "coordinates" and len(own) > 1 and compressed(earlier, own[1])
-    if not able or own[0].endswith("0") or threads == 1 or not w.assignment.monoid.single:
+    if not able or own[0].endswith("0") or not w.assignment.monoid.single:
         return False
-    return longest(w, own[0][:-1]) * 2 * threads > w.entries.nnz
+    threads = available_threads()
+    return threads > 1 and longest(w, own[0][:-1]) * 2 * threads > w.entries.nnz
 
 
 def _reduction_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
@@ -208,6 +216,9 @@ def _runs_in_lanes(loop: str, earlier: Earlier, w: Workload) -> bool:
     """Whether neighbouring iterations of a loop can be the lanes of vectors."""
     assignment, sparse = w.assignment, operand(w)
     layout, own, last = earlier["layout"], stored_loops(earlier), f"{sparse.indices[-1]}1"
+    named = assignment.named
+    if layout == "numbers" and named is not None and loop[:-1] in (*named.indices, *sparse.indices):
+        return False
     if loop == earlier["parallel"] or (loop[-1] == "1" and split(earlier, loop[:-1]) > 1):
         return False  # lanes of an outer part would be strided
     if layout != "coordinates" and loop == last:
@@ -247,12 +258,13 @@ def _vectors_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
 
 
 def _default_vectors(earlier: Earlier, w: Workload) -> Value:
-    """As many registers as the output tile fills, up to half of those that AVX2 has; one where it gathers."""
+    """As many as the output tile fills, in up to half of the registers that AVX2 has; one where it gathers."""
     if gathers(earlier):
         return 1
     if _tiled(earlier) not in w.assignment.kept:
         return 1 if _sums_little(earlier, w) else 4 if _tiled(earlier) in _dense_indices(w) else 2
-    return max(1, min(8, tile_extent(earlier, w) * w.dtype.itemsize // VECTOR_BYTES[1]))
+    most = 8 // len(w.assignment.monoid.components)
+    return max(1, min(most, tile_extent(earlier, w) * w.dtype.itemsize // VECTOR_BYTES[1]))
 
 
 def _sums_little(earlier: Earlier, w: Workload) -> bool:
@@ -291,6 +303,8 @@ def _blocks_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
 def _unroll_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
     loop = innermost_stored(earlier)
     if loop in (earlier["tile"], earlier["parallel"]) or constant(earlier, loop):
+        return None
+    if earlier["layout"] == "numbers":
         return None
     body = strips(earlier) * (block_copies(earlier) if earlier["unroll_blocks"] else 1)
     return tuple(factor for factor in UNROLLED if factor == 1 or (factor + 1) * body <= MAX_COPIES)

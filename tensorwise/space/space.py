@@ -14,16 +14,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar, final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.space.config import Config, Value, as_value
 from tensorwise.space.domain import Domain
+from tensorwise.space.domains import Domains
 from tensorwise.space.param import Param
 
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
+    from tensorwise.space.strips import Mapper
 
 Choose: TypeAlias = Callable[[Param, Domain, Mapping[str, Value]], Value]
 """How a walk takes a value: (param, its domain, earlier choices) -> value in the domain."""
@@ -86,6 +89,10 @@ class Space(abc.ABC, Generic[Made]):
             TensorwiseError: the config cannot be turned into a program for this workload.
         """
 
+    def mapper(self, workload: "Workload") -> "Mapper | None":
+        """Return how configs are read as strip-mined loops, which all devices have; None where the space knows no loops."""
+        return None
+
     @cached_property
     def by_name(self) -> Mapping[str, Param]:
         """The params by name."""
@@ -146,7 +153,8 @@ class Space(abc.ABC, Generic[Made]):
         """
         self.check(config, workload)
         chosen = self.parse(config)
-        return -sum(math.log(param.domain(chosen, workload).size) for param in self.params)
+        domains = self._domains(workload)
+        return -sum(math.log(domains.of(param, chosen, workload).size) for param in self.params)
 
     def mutate(
         self, config: Config, workload: "Workload", rng: np.random.Generator, rate: float = 0.2
@@ -157,7 +165,8 @@ class Space(abc.ABC, Generic[Made]):
         draws found none).
         """
         here = self.complete(self.parse(config), workload, rng)
-        alive = [param.name for param in self.params if param.domain(here, workload).size > 1]
+        domains = self._domains(workload)
+        alive = [param.name for param in self.params if domains.of(param, here, workload).size > 1]
 
         def once(certain: str) -> Config:
             def choose(param: Param, domain: Domain, earlier: Mapping[str, Value]) -> Value:
@@ -189,9 +198,10 @@ class Space(abc.ABC, Generic[Made]):
         without repeats and without ``config``.
         """
         here = self.complete(self.parse(config), workload)
+        domains = self._domains(workload)
         found: dict[Config, None] = {}
         for param in self.params:
-            for value in param.neighbours(here[param.name], param.domain(here, workload)):
+            for value in param.neighbours(here[param.name], domains.of(param, here, workload)):
                 given = {name: kept for name, kept in here.items() if kept is not None} | {param.name: value}
                 candidate = self._walk(self._repairing(given, workload, None, False), workload)
                 if self._refusal(candidate, workload) is None:
@@ -216,11 +226,13 @@ class Space(abc.ABC, Generic[Made]):
     def _all(self, workload: "Workload") -> Iterator[Config]:
         """Yield every config that the domains allow, whatever the rules say."""
 
+        domains = self._domains(workload)
+
         def extend(k: int, earlier: dict[str, Value]) -> Iterator[Config]:
             if k == len(self.params):
                 yield Config(earlier)
                 return
-            for value in self.params[k].domain(earlier, workload):
+            for value in domains.of(self.params[k], earlier, workload):
                 yield from extend(k + 1, {**earlier, self.params[k].name: value})
 
         return extend(0, {})
@@ -233,26 +245,34 @@ class Space(abc.ABC, Generic[Made]):
         Returns:
             None if it is valid. Never raises for a bad config.
         """
-        if isinstance(config, Config) and self._allows(config.choices, workload):
-            return None  # a search asks this for every config that it might return
         try:
             known = self._known(config)
         except InputError as error:
             return str(error)
         if missing := [param.name for param in self.params if param.name not in known]:
             return f"{', '.join(missing)}: not chosen; space {self.name!r} completes a config with complete()"
+        domains = self._domains(workload)
         for param in self.params:
-            domain = param.domain(known, workload)
+            domain = domains.of(param, known, workload)
             if known[param.name] not in domain:
                 return f"{param.name}: {domain.refuse(known[param.name])} ({param.doc})"
         rule = self._refusal(known, workload)
         return None if rule is None else f"{rule.name}: refused, because {rule.reason} (got {Config(known)})"
 
-    def _allows(self, choices: Mapping[str, Value], workload: "Workload") -> bool:
-        """Whether plain values are a valid config: what ``why_not`` says, without a sentence."""
+    def allows(self, config: Config, workload: "Workload") -> bool:
+        """Whether ``config`` is valid for ``workload``: what ``why_not`` says, without a sentence."""
+        choices, domains = config.choices, self._domains(workload)
+        if choices.keys() != self.by_name.keys():
+            return False
+        unknown = []
+        for param in self.params:  # most that are refused are refused by what is known already
+            domain = domains.known(param, choices)
+            if domain is None:
+                unknown.append(param)
+            elif choices[param.name] not in domain:
+                return False
         return (
-            choices.keys() == self.by_name.keys()
-            and all(choices[param.name] in param.domain(choices, workload) for param in self.params)
+            all(choices[param.name] in domains.of(param, choices, workload) for param in unknown)
             and self._refusal(choices, workload) is None
         )
 
@@ -314,6 +334,16 @@ class Space(abc.ABC, Generic[Made]):
 
     # -- the walk ------------------------------------------------------------------------------------
 
+    def _domains(self, workload: "Workload") -> Domains:
+        known = self._known_domains.get(workload)
+        if known is None:
+            known = self._known_domains[workload] = Domains()
+        return known
+
+    @cached_property
+    def _known_domains(self) -> "WeakKeyDictionary[Workload, Domains]":
+        return WeakKeyDictionary()
+
     def _repairing(
         self, given: Mapping[str, Value], workload: "Workload", rng: np.random.Generator | None, strict: bool
     ) -> Choose:
@@ -330,9 +360,10 @@ class Space(abc.ABC, Generic[Made]):
         return choose
 
     def _walk(self, choose: Choose, workload: "Workload") -> Config:
+        domains = self._domains(workload)
         earlier: dict[str, Value] = {}
         for param in self.params:
-            earlier[param.name] = choose(param, param.domain(earlier, workload), earlier)
+            earlier[param.name] = choose(param, domains.of(param, earlier, workload), earlier)
         return Config(earlier)
 
     def _settle(

@@ -14,6 +14,7 @@ from tensorwise.space.config import Value
 from tensorwise.space.params import Choice, Flag, PowerOfTwo
 from tensorwise.space.readings import number
 from tensorwise.space.space import Space
+from tensorwise.space.strips import SPADE, Mapper
 
 ALL: Final = "all"
 """The column panel that has all columns."""
@@ -83,6 +84,10 @@ class SpadeSpace(Space[TileProgram]):
             bool(config["bypass"]),
             bool(config["reorder"]),
         )
+
+    def mapper(self, workload: Workload) -> Mapper:
+        """Return COGNATE's phi: tiles and barriers as strip-mined loops."""
+        return SPADE
 
 
 def spade_space(

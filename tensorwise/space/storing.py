@@ -8,6 +8,7 @@ from typing import Final
 
 from tensorwise.program.einsum import Assignment
 from tensorwise.program.schedule import CONSTANT_SPLIT
+from tensorwise.program.work import worth_sharing
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Value
 from tensorwise.space.domain import Orders, orders
@@ -15,9 +16,12 @@ from tensorwise.space.param import Earlier, Narrow, Param, Prefer, powers
 from tensorwise.space.params import Choice, Flag, Permutation, PowerOfTwo
 from tensorwise.space.readings import levels, loops_of, operand, present, split, strings
 from tensorwise.tensor.levels import LEVELS
+from tensorwise.toolchain.threads import available_threads
 
 KINDS: Final = ("U", "C", "C16", "B")
 """Kinds of levels that hold coordinates; lists and slots have kinds of their own."""
+LEAST_SHARE_BYTES: Final = 64
+"""A thread that has less of each row than a cache line would share that with others."""
 LARGEST_SPLIT: Final = 32768
 """Largest inner part of an index of the operand."""
 
@@ -27,6 +31,8 @@ def storing(assignment: Assignment, sparse: str) -> list[Param]:
     stored = assignment.access(sparse).indices
     matrix = len(stored) == 2
     layouts = ("coordinates", "slots", "diagonals", "list") if matrix else ("coordinates", "list")
+    if matrix and assignment.named is not None:
+        layouts = ("numbers", *layouts)
     row_orders = (
         "own",
         "length256",
@@ -39,15 +45,16 @@ def storing(assignment: Assignment, sparse: str) -> list[Param]:
     nested = (*_inside(assignment.indices), *_reductions_inside(assignment))
     return [
         Choice(
-            "layout", layouts, binds="pack", prefer="coordinates",
+            "layout", layouts, binds="pack", prefer="numbers" if "numbers" in layouts else "coordinates",
             doc="How a row knows its entries: by coordinates in levels; in slots as long as the longest row of a slice "
-            "(SELL-C-sigma); by pieces of diagonals (DIA); or as a list of all coordinates (COO)",
+            "(SELL-C-sigma); by pieces of diagonals (DIA); or as a list of all coordinates (COO); where only one counts, "
+            "by its number, so that the others are not looked at",
             narrow=lambda earlier, w: layouts if w.assignment.monoid.single else ("coordinates",),
         ),
         *(
             PowerOfTwo(
                 f"split_{index}", 1, LARGEST_SPLIT if index in stored else 256,
-                binds="pack" if index in stored else "call", prefer=1, extent=index,
+                binds="pack" if index in stored else "call", prefer=_default_split(index), extent=index,
                 doc=f"Extent of the inner part of index {index}, shared by loops and storage; WACO splits each index "
                 "once, up to 32768, since further splits gained little (section 4.1.2)",
                 narrow=_split_domain(index, stored),
@@ -58,17 +65,20 @@ def storing(assignment: Assignment, sparse: str) -> list[Param]:
             "order", loops, binds="compile", before=nested, beside=_beside(assignment.indices),
             doc="Loops from outermost to innermost; an inner part outside its outer one only permutes addresses, "
             "as the published generators also assume; a mean or argmax has no partial result to keep in memory",
-            narrow=lambda earlier, w: orders(present(loops, earlier), nested), prefer=_default_order,
+            narrow=lambda earlier, w: orders(
+                present(loops, earlier), (*nested, (own[0], own[2])) if earlier["layout"] == "numbers" else nested
+            ),
+            prefer=_default_order,
         ),
         Choice(
             "rows", row_orders, binds="pack", prefer="own",
             doc="Order in which rows are stored: by length so that neighbours need little padding and even work, by "
             "degree, reverse Cuthill-McKee or similarity so that neighbours gather the same operands",
-            narrow=lambda earlier, w: ("own",) if earlier["layout"] == "diagonals" else row_orders,
+            narrow=lambda earlier, w: ("own",) if earlier["layout"] in ("diagonals", "numbers") else row_orders,
         ),
         Flag(
             "levels_follow_loops", binds="pack", prefer=True,
-            narrow=lambda earlier, w: (True,) if earlier["layout"] == "list" else (True, False),
+            narrow=lambda earlier, w: (True,) if earlier["layout"] in ("list", "numbers") else (True, False),
             doc="Store the operand's levels in the order of the loops, so that no coordinate is searched for",
         ),
         Permutation(
@@ -118,8 +128,10 @@ def _reductions_inside(assignment: Assignment) -> tuple[tuple[str, str], ...]:
 
 
 def _split_domain(index: str, stored: tuple[str, ...]) -> Narrow:
-    """Slots and diagonals stand for an index that is not split, lists for all."""
-    whole = {"coordinates": (), "slots": stored[-1:], "diagonals": stored[-1:], "list": stored}
+    """Slots and diagonals stand for an index that is not split, lists and numbers for all."""
+    whole = {
+        "coordinates": (), "slots": stored[-1:], "diagonals": stored[-1:], "list": stored, "numbers": stored,
+    }  # fmt: skip
 
     def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...]:
         most = 1 if index in whole[str(earlier["layout"])] else min(LARGEST_SPLIT, w.sizes[index] // 2)
@@ -128,10 +140,32 @@ def _split_domain(index: str, stored: tuple[str, ...]) -> Narrow:
     return narrow
 
 
+def _default_split(index: str) -> Prefer:
+    """None, but where entries are found by number and scattered: then threads share a dense index of the output."""
+
+    def prefer(earlier: Earlier, w: Workload) -> Value:
+        stored, output = operand(w).indices, w.assignment.kept
+        scattered = earlier["layout"] == "numbers" and stored[0] not in output
+        if not scattered or index in stored or index not in output or not worth_sharing(w):
+            return 1
+        before = [name for name in earlier if name.startswith("split_") and earlier[name] != 1]
+        share = w.sizes[index] // available_threads()
+        return 1 if before or share * w.dtype.itemsize < LEAST_SHARE_BYTES else 1 << (share.bit_length() - 1)
+
+    return prefer
+
+
 def _default_order(earlier: Earlier, w: Workload) -> Value:
-    """Stored loops as they are stored; dense output loops just outside the reduced ones, reduced dense ones last."""
+    """Stored loops as they are stored; dense output loops just outside the reduced ones, reduced dense ones last.
+
+    Where entries are found by number, rows outside all else but what threads share.
+    """
     stored, output = operand(w).indices, w.assignment.kept
     free = [index for index in w.assignment.indices if index not in stored]
+    if earlier["layout"] == "numbers":
+        shared = [f"{index}1" for index in free if split(earlier, index) > 1]
+        rest = [f"{index}{part}" for index in free for part in "10"]
+        return present(tuple(dict.fromkeys([*shared, *(f"{index}1" for index in stored), *rest])), earlier)
     order = (
         *(index for index in stored if index in output),
         *(index for index in free if index in output),
@@ -164,7 +198,8 @@ def _kind_domain(loop: str) -> Narrow:
     def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
         stored, layout = operand(w).indices, earlier["layout"]
         last = loop == f"{stored[-1]}1"
-        if loop not in strings(earlier["order"]) or layout == "list" or (layout == "slots" and last):
+        listed = layout in ("list", "numbers") or (layout == "slots" and last)
+        if not present((loop,), earlier) or listed:
             return None
         size, inner = w.sizes[index], split(earlier, index)
         extent = inner if loop[-1] == "0" else -(-size // inner)

@@ -7,8 +7,8 @@ outer part (pi).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, final
+from dataclasses import dataclass, field
+from typing import Any, Final, final
 
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Value
@@ -16,6 +16,8 @@ from tensorwise.space.readings import number, operand, strings
 
 LOOPS: Final = ("i1", "i2", "j1", "j2", "k1", "k2", "k3")
 """The loops, numbered from 1 in COGNATE's data."""
+OWN: Final = "own"
+"""Rows, or columns, lie in their own order."""
 _BEHIND: Final = {"i1": "i2", "j1": "j2", "k1": "k2", "k3": "k2"}
 """Loop -> the one that it stands behind where a space does not have it."""
 
@@ -28,10 +30,12 @@ class Strips:
     Attributes:
         splits: extents of the inner parts of i, j and k.
         order: LOOPS, the outermost first.
+        moved: orders in which rows and columns lie (``tensor/orders.py``); OWN: as they are.
     """
 
     splits: tuple[int, int, int]
     order: tuple[str, ...]
+    moved: tuple[str, str] = (OWN, OWN)
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -45,21 +49,26 @@ class Mapper:
     """How a space's choices are read as strips.
 
     Attributes:
-        splits: the Params that say how i, j and k are split; what is no number is the whole extent.
+        splits: the Params that say how i, j and k are split; what is no number is the whole extent, and so is what no
+            Param splits, which has an empty name.
         order: the Param on which the order of loops depends.
         orders: its values -> the loops; empty where the value itself is an order of the space's own loops.
         loops: the space's loop -> ours, for those values.
+        move: the Param on which the order of rows and columns depends.
+        moves: its values -> orders of rows and of columns. Of values that are not listed a text is the order of rows.
     """
 
     splits: tuple[str, str, str]
     order: str
     orders: Mapping[Value, tuple[str, ...]]
     loops: Mapping[str, str]
+    move: str = ""
+    moves: Mapping[Value, tuple[str, str]] = field(default_factory=dict)
 
     def strips(self, workload: Workload, config: Mapping[str, Value]) -> Strips:
         """Return ``config`` as loops over ``workload``."""
         extents = [workload.sizes[index] for index in modes(workload)]
-        splits = [config[name] for name in self.splits]
+        splits = [config[name] if name else None for name in self.splits]
         i, j, k = (
             min(split if isinstance(split, int) else extent, extent)
             for split, extent in zip(splits, extents, strict=True)
@@ -69,7 +78,25 @@ class Mapper:
         order = list(known)
         for loop in (loop for loop in LOOPS if loop not in known):
             order.insert(order.index(_BEHIND[loop]) + 1, loop)
-        return Strips((number(i), number(j), number(k)), tuple(order))
+        way = config[self.move] if self.move else OWN
+        moved = self.moves.get(way, (way if isinstance(way, str) else OWN, OWN))
+        return Strips((number(i), number(j), number(k)), tuple(order), moved)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON-able object, so that a model needs no space to read configs."""
+        orders, moves = ([[value, list(to)] for value, to in of.items()] for of in (self.orders, self.moves))
+        return {
+            "splits": list(self.splits), "order": self.order, "orders": orders, "loops": dict(self.loops),
+            "move": self.move, "moves": moves,
+        }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Mapper":
+        """Read back what ``to_json`` returned; KeyError, TypeError and ValueError if it is malformed."""
+        i, j, k = data["splits"]
+        orders = {value: tuple(to) for value, to in data["orders"]}
+        moves = {value: (str(rows), str(columns)) for value, (rows, columns) in data["moves"]}
+        return cls((i, j, k), str(data["order"]), orders, dict(data["loops"]), str(data["move"]), moves)
 
 
 SPADE: Final = Mapper(
@@ -84,6 +111,8 @@ SPADE: Final = Mapper(
         False: ("k2", "i2", "j2", "i1", "j1", "k1"),
     },
     loops={},
+    move="reorder",
+    moves={True: ("rcm", "rcm")},
 )
 """phi: tiles and barriers as strip-mined loops."""
 
@@ -100,4 +129,4 @@ def cpu(workload: Workload) -> Mapper:
     own = dict(zip(modes(workload), "ijk", strict=True))
     i, j, k = (f"split_{index}" for index in own)
     loops = {f"{index}{part}": f"{ours}{2 if part else 1}" for index, ours in own.items() for part in (0, 1)}
-    return Mapper((i, j, k), "order", {}, loops)
+    return Mapper((i, j, k), "order", {}, loops, "rows")

@@ -1,21 +1,38 @@
-"""The compiled packing primitives of ``toolchain/pack.c``, behind typed functions.
+"""The compiled packing primitives of ``pack.c``, behind typed functions.
 
 They know linear forms over the stored entries, not formats: ``Form`` says where each entry goes
 without an array of positions being made.
 """
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import Self
+from pathlib import Path
+from typing import Final, Self
 
 import numpy as np
 
-from tensorwise.toolchain.runtime import load_runtime
+from tensorwise.toolchain.routines import INT, POINTER, SIZE, Routines
 
 _BITS, _QUOTIENT, _REMAINDER, _INDEX = range(4)
 _ALL = 2**64 - 1
+_FORM: Final = (POINTER, SIZE)
+PACKING: Final = Routines(
+    "pack entries",
+    "tw_pack_",
+    {
+        "form": (None, (SIZE, *_FORM, POINTER)),
+        "compress": (SIZE, (SIZE, *_FORM, POINTER, SIZE, POINTER, SIZE, POINTER, SIZE, POINTER)),
+        "group": (SIZE, (SIZE, *_FORM, POINTER, SIZE, SIZE, POINTER, SIZE, POINTER, POINTER)),
+        "rank": (None, (SIZE, POINTER, POINTER, SIZE, POINTER)),
+        "slots": (None, (SIZE, *_FORM, POINTER, SIZE, POINTER, SIZE, POINTER)),
+        "sort": (INT, (SIZE, POINTER, POINTER, POINTER, POINTER, SIZE, INT, INT, INT)),
+        "gather": (None, (SIZE, POINTER, POINTER, SIZE, POINTER)),
+        "scatter": (None, (SIZE, *_FORM, POINTER, POINTER, SIZE, POINTER)),
+        "refill": (None, (SIZE, POINTER, SIZE, POINTER, SIZE, POINTER)),
+    },
+    Path(__file__).with_name("pack.c"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +98,7 @@ def index_dtype(largest: int) -> type[np.signedinteger]:
 def evaluate(entries: int, terms: Sequence[Term]) -> np.ndarray:
     """Return the sum of ``terms`` for each entry, (entries,) uint64."""
     out = np.empty(entries, np.uint64)
-    _function("form")(entries, *_terms(terms), _address(out))
+    PACKING("form", entries, *_terms(terms), _address(out))
     return out
 
 
@@ -96,7 +113,8 @@ def compress(
     pos = np.empty(parents.count + 1, index)
     crd = np.empty(entries, index_dtype(extent))
     positions = np.empty(entries, index) if keep_positions else None
-    stored = _function("compress")(
+    stored = PACKING(
+        "compress",
         entries,
         *_terms(parents.terms),
         _terms([coordinate])[0],
@@ -115,12 +133,13 @@ def group(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Build a compressed level from entries that ascend by parent only; extent < 2**31.
 
-    Returns the same as ``compress``. Needs working memory for ``extent`` coordinates.
+    Returns the same as ``compress``. Needs working memory for ``extent`` coordinates; raises MemoryError.
     """
     index = index_dtype(entries)
     pos = np.empty(parents.count + 1, index)
     crd, positions = np.empty(entries, np.int32), np.empty(entries, index)
-    stored = _function("group")(
+    stored = PACKING(
+        "group",
         entries,
         *_terms(parents.terms),
         _terms([coordinate])[0],
@@ -131,8 +150,6 @@ def group(
         _address(crd),
         _address(positions),
     )
-    if stored < 0:
-        raise MemoryError(f"no memory to group {entries} entries by {extent} coordinates")
     return _narrowed(pos, stored), _shortened(crd, stored), positions
 
 
@@ -140,7 +157,7 @@ def rank(entries: int, key: Term, keys: int) -> np.ndarray:
     """Return for each entry how many entries before it have the same ``key`` (below ``keys``), (entries,)."""
     index = index_dtype(entries)
     count, at = np.zeros(keys, index), np.empty(entries, index)
-    _function("rank")(entries, _terms([key])[0], _address(count), at.itemsize, _address(at))
+    PACKING("rank", entries, _terms([key])[0], _address(count), at.itemsize, _address(at))
     return at
 
 
@@ -152,7 +169,8 @@ def slots(entries: int, parents: Form, coordinate: Term) -> tuple[np.ndarray, np
     """
     index = index_dtype(entries)
     pos, at = np.empty(parents.count + 1, index), np.empty(entries, index)
-    _function("slots")(
+    PACKING(
+        "slots",
         entries,
         *_terms(parents.terms),
         _terms([coordinate])[0],
@@ -167,7 +185,7 @@ def slots(entries: int, parents: Form, coordinate: Term) -> tuple[np.ndarray, np
 def sort(keys: np.ndarray, low: int, high: int) -> np.ndarray:
     """Return ``keys`` (entries,) uint64 sorted stably by their bits [low, high); overwrites ``keys``."""
     keys2 = np.empty_like(keys)
-    swaps = _function("sort")(len(keys), _address(keys), _address(keys2), None, None, 0, False, low, high)
+    swaps = PACKING("sort", len(keys), _address(keys), _address(keys2), None, None, 0, False, low, high)
     return keys2 if swaps % 2 else keys
 
 
@@ -183,8 +201,8 @@ def sort_with_order(
     if order is None:
         order = np.empty(len(keys), index_dtype(len(keys)))
     keys2, order2 = np.empty_like(keys), np.empty_like(order)
-    swaps = _function("sort")(
-        len(keys), *map(_address, (keys, keys2, order, order2)), order.itemsize, known, low, high
+    swaps = PACKING(
+        "sort", len(keys), *map(_address, (keys, keys2, order, order2)), order.itemsize, known, low, high
     )
     return (keys2, order2) if swaps % 2 else (keys, order)
 
@@ -195,7 +213,7 @@ def gather(entries: int, order: Term, values: np.ndarray | None, dtype: np.dtype
     ``values`` None stands for 1, 2, 3, ... (a source map).
     """
     out = np.empty(entries, dtype)
-    _function("gather")(entries, _terms([order])[0], _address(values), out.itemsize, _address(out))
+    PACKING("gather", entries, _terms([order])[0], _address(values), out.itemsize, _address(out))
     return out
 
 
@@ -207,7 +225,8 @@ def scatter(
     ``values`` None stands for 1, 2, 3, ... (a source map).
     """
     out = np.zeros(places.count, dtype)
-    _function("scatter")(
+    PACKING(
+        "scatter",
         entries,
         *_terms(places.terms),
         _terms([order])[0],
@@ -220,8 +239,14 @@ def scatter(
 
 def refill(out: np.ndarray, source: np.ndarray, values: np.ndarray) -> None:
     """Overwrite ``out`` (positions,) with ``values[source - 1]``, and zero where source is zero."""
-    _function("refill")(
-        len(out), _address(source), source.itemsize, _address(values), values.itemsize, _address(out)
+    PACKING(
+        "refill",
+        len(out),
+        _address(source),
+        source.itemsize,
+        _address(values),
+        values.itemsize,
+        _address(out),
     )
 
 
@@ -274,26 +299,3 @@ def _shortened(crd: np.ndarray, stored: int) -> np.ndarray:
     """Return the first ``stored`` coordinates; what was reserved beyond goes back."""
     crd.resize(stored, refcheck=False)
     return crd
-
-
-_POINTER, _INT, _SIZE = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
-_FORM = (_POINTER, _SIZE)
-_PROTOTYPES: dict[str, tuple[type | None, tuple[type, ...]]] = {
-    "form": (None, (_SIZE, *_FORM, _POINTER)),
-    "compress": (_SIZE, (_SIZE, *_FORM, _POINTER, _SIZE, _POINTER, _SIZE, _POINTER, _SIZE, _POINTER)),
-    "group": (_SIZE, (_SIZE, *_FORM, _POINTER, _SIZE, _SIZE, _POINTER, _SIZE, _POINTER, _POINTER)),
-    "rank": (None, (_SIZE, _POINTER, _POINTER, _SIZE, _POINTER)),
-    "slots": (None, (_SIZE, *_FORM, _POINTER, _SIZE, _POINTER, _SIZE, _POINTER)),
-    "sort": (_INT, (_SIZE, _POINTER, _POINTER, _POINTER, _POINTER, _SIZE, _INT, _INT, _INT)),
-    "gather": (None, (_SIZE, _POINTER, _POINTER, _SIZE, _POINTER)),
-    "scatter": (None, (_SIZE, *_FORM, _POINTER, _POINTER, _SIZE, _POINTER)),
-    "refill": (None, (_SIZE, _POINTER, _SIZE, _POINTER, _SIZE, _POINTER)),
-}
-
-
-@cache
-def _function(name: str) -> Callable[..., int]:
-    function = load_runtime()[f"tw_pack_{name}"]
-    function.restype, function.argtypes = _PROTOTYPES[name]
-    checked: Callable[..., int] = function
-    return checked

@@ -11,6 +11,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tensorwise.toolchain.threads import unbound
+
 _NICENESS = 10
 
 
@@ -30,15 +32,16 @@ def run_bounded(
     """
     log = scratch / "stderr"
     with log.open("wb") as stderr:  # not a pipe, which could fill up or stay open in a grandchild
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=stderr,
-            cwd=scratch,
-            env={**os.environ, "TMPDIR": str(scratch), "LC_ALL": "C"},
-            start_new_session=True,
-        )
+        with unbound():
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                cwd=scratch,
+                env={**os.environ, "TMPDIR": str(scratch), "LC_ALL": "C"},
+                start_new_session=True,
+            )
         try:
             _restrain(process.pid, timeout_s)
             status = _wait(process, timeout_s, stop)

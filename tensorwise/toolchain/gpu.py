@@ -15,8 +15,9 @@ from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
-from tensorwise.errors import CompilerError, MeasurementError, MissingExtraError
+from tensorwise.errors import CompilerError, InputError, MeasurementError, MissingExtraError
 from tensorwise.ids import content_id
+from tensorwise.toolchain.cubin import Resources, resources
 from tensorwise.toolchain.places import cache_dir
 from tensorwise.toolchain.threads import available_threads
 from tensorwise.writing import replacing
@@ -60,6 +61,10 @@ class Gpu(abc.ABC):
 
     def prepare(self, texts: Sequence[str]) -> None:  # noqa: B027 - nothing unless a leaf says so
         """Compile texts side by side, ahead of ``load``; those that are refused are refused there."""
+
+    def resources(self, text: str) -> Resources | None:
+        """Return what a thread of a text's kernels takes; None where the machine code does not tell."""
+        return None
 
     @abc.abstractmethod
     def upload(self, array: np.ndarray) -> Held:
@@ -151,6 +156,12 @@ class _CupyGpu(Gpu):
             self._modules[text] = self._cupy.RawModule(path=str(path))
             self.compile_s += time.perf_counter() - start
         return {name: self._modules[text].get_function(name) for name in names}
+
+    def resources(self, text: str) -> Resources | None:
+        try:
+            return resources(compiled(text, self.arch).read_bytes())
+        except InputError:
+            return None
 
     def prepare(self, texts: Sequence[str]) -> None:
         start = time.perf_counter()

@@ -9,6 +9,9 @@
  * `state` carries the whole protocol: generation << 32 | open << 31 | workers inside the job. The
  * job's fields are written only while it is closed and empty, and read only by who joined it.
  */
+#ifdef __linux__
+#define _GNU_SOURCE /* affinity */
+#endif
 #include "prelude.h"
 
 #include <pthread.h>
@@ -23,6 +26,8 @@
 #define INSIDE (OPEN - 1)
 #define GENERATION(state) ((state) >> 32)
 #define SPINS_BEFORE_YIELD 2000
+#define POLITE_NS 10000 /* of spinning, from which on whoever else wants the processor is let through */
+#define MOST_WAKE_NS 200000 /* longer than that the caller was stopped meanwhile */
 
 typedef struct {
     tw_body body;
@@ -45,8 +50,15 @@ static LINE job current;
 static LINE int busy; /* held by the one caller that uses the pool */
 static LINE worker workers[MAX_THREADS];
 static int64_t started; /* workers 1 .. started exist; guarded by busy */
-static int64_t spin_ns = 60000;
+static int64_t spin_ns = 60000; /* at least; see spinning() */
+static int64_t wake_ns;         /* atomic: what waking a worker takes its caller, the longest of late */
+static int spin_is_given;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+#ifdef __linux__
+static cpu_set_t cpus; /* where this process may run: an OpenMP runtime binds the main thread (OMP_PROC_BIND), which
+                        * would hand its one processor on to all threads that it starts */
+__attribute__((constructor)) static void look_around(void) { sched_getaffinity(0, sizeof cpus, &cpus); }
+#endif
 
 static inline void relax(void)
 {
@@ -104,6 +116,14 @@ static uint64_t join(int64_t thread)
     return GENERATION(s);
 }
 
+/* How long a worker waits for the next job before it sleeps: twice as long as waking it takes. On virtual machines
+ * that may be 80 us; workers that spin for less fall asleep while their caller still wakes them, call after call. */
+static int64_t spinning(void)
+{
+    const int64_t wake = __atomic_load_n(&wake_ns, __ATOMIC_RELAXED);
+    return spin_is_given ? spin_ns : tw_max_i64(spin_ns, 2 * wake);
+}
+
 static void *serve(void *argument)
 {
     worker *me = argument;
@@ -111,7 +131,12 @@ static void *serve(void *argument)
         const int64_t start = now_ns();
         for (int64_t turn = 1; GENERATION(look()) == seen; turn++) {
             relax();
-            if (turn % 32 || now_ns() - start < spin_ns) continue;
+            if (turn % 32) continue;
+            const int64_t waited = now_ns() - start;
+            if (waited < spinning()) {
+                if (waited > POLITE_NS) sched_yield(); /* our caller may be waiting for this very processor */
+                continue;
+            }
             pthread_mutex_lock(&me->mutex);
             __atomic_store_n(&me->sleeping, 1, __ATOMIC_SEQ_CST); /* before look(): see wake_workers */
             while (GENERATION(look()) == seen) pthread_cond_wait(&me->wake, &me->mutex);
@@ -127,9 +152,12 @@ static void wake_workers(int64_t threads)
 {
     for (int64_t w = 1; w < threads && w <= started; w++) {
         if (!__atomic_load_n(&workers[w].sleeping, __ATOMIC_SEQ_CST)) continue;
+        const int64_t start = now_ns(), before = __atomic_load_n(&wake_ns, __ATOMIC_RELAXED);
         pthread_mutex_lock(&workers[w].mutex);
         pthread_cond_signal(&workers[w].wake);
         pthread_mutex_unlock(&workers[w].mutex);
+        const int64_t took = tw_min_i64(now_ns() - start, MOST_WAKE_NS);
+        __atomic_store_n(&wake_ns, tw_max_i64(took, before - before / 8), __ATOMIC_RELAXED);
     }
 }
 
@@ -143,6 +171,9 @@ static void start_workers(int64_t threads)
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's own threads */
     pthread_attr_init(&detached);
     pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+#ifdef __linux__
+    pthread_attr_setaffinity_np(&detached, sizeof cpus, &cpus);
+#endif
     for (pthread_t thread; started < threads - 1; started++) {
         worker *w = &workers[started + 1];
         pthread_mutex_init(&w->mutex, NULL);
@@ -169,6 +200,7 @@ static void prepare(void)
     if (text && *text) {
         const long long us = atoll(text);
         spin_ns = us < 0 ? 0 : us > 1000000 ? 1000000000 : us * 1000;
+        spin_is_given = 1;
     }
     pthread_atfork(NULL, NULL, forget_workers);
 }
@@ -221,22 +253,3 @@ void tw_parallel(tw_body body, void *context, int64_t lo, int64_t hi, int64_t th
 
 /* Number of pool threads beside the callers; for tests and reports. */
 int64_t tw_workers(void) { return __atomic_load_n(&started, __ATOMIC_RELAXED); }
-
-#define COUNT_NAN(T, C, I, K, N)                                                                   \
-    int64_t tw_count_nan_##T(const C *values, int64_t n)                                           \
-    {                                                                                              \
-        int64_t count = 0, i = 0;                                                                  \
-        while (n - i >= N) {                                                                       \
-            const int64_t end = tw_min_i64(n - N, i + ((int64_t)N << 30)); /* lanes stay below 2^31 */ \
-            tw_##I##x##N lanes = {0};                                                              \
-            for (; i <= end; i += N) {                                                             \
-                const tw_##T##x##N v = tw_load_##T##x##N(values + i);                              \
-                lanes -= v != v;                                                                   \
-            }                                                                                      \
-            for (int k = 0; k < N; k++) count += lanes[k];                                         \
-        }                                                                                          \
-        for (; i < n; i++) count += values[i] != values[i];                                        \
-        return count;                                                                              \
-    }
-COUNT_NAN(f32, float, i32, int32_t, 8)
-COUNT_NAN(f64, double, i64, int64_t, 4)

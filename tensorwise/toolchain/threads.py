@@ -2,10 +2,16 @@
 
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path, PurePosixPath
+from typing import Final
 
 from tensorwise.errors import InputError
+
+_GIVEN: Final = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+"""The CPUs of this process, before an OpenMP runtime binds the main thread to one of them."""
 
 
 def available_threads() -> int:
@@ -35,9 +41,28 @@ def available_threads() -> int:
 
 
 def _affinity() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    if not hasattr(os, "sched_getaffinity"):
+        return os.cpu_count() or 1
+    return len(_GIVEN if _bound() else os.sched_getaffinity(0))
+
+
+def _bound() -> bool:
+    """Whether OpenMP runtimes bind their threads, the main thread among them."""
+    return os.environ.get("OMP_PROC_BIND", "false").strip().lower() not in ("", "false")
+
+
+@contextmanager
+def unbound() -> Iterator[None]:
+    """Processes that are started inside may run where this one may, though an OpenMP runtime has bound this thread."""
+    if not (_bound() and hasattr(os, "sched_getaffinity")):
+        yield
+        return
+    own = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, _GIVEN)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, own)
 
 
 @cache

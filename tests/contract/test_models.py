@@ -14,7 +14,15 @@ from tensorwise.data.record import Record
 from tensorwise.device.device import Measurement
 from tensorwise.device.null import NullDevice, smooth_cost
 from tensorwise.errors import InputError
-from tensorwise.model import MODELS, CostModel, MetricsModel, RankingModel, load_model
+from tensorwise.model import (
+    MODELS,
+    CostModel,
+    MetricsModel,
+    QuadraticModel,
+    RankingModel,
+    TransferModel,
+    load_model,
+)
 from tensorwise.model.model import ARRAYS, DESCRIPTION, Returns
 from tensorwise.model.ranking import Training
 from tests.contract.toys import GARDEN, ToyWorkload, draw_many
@@ -23,17 +31,19 @@ W: Any = ToyWorkload()
 DEVICE = NullDevice()
 CONFIGS = draw_many(GARDEN, W, 0, 30)
 
-LEARNS: set[str] = {"metrics", "ranking"}
+LEARNS: set[str] = {"metrics", "quadratic", "ranking", "transfer"}
 """Models whose predictions follow the costs of the configs they were fitted on; add yours."""
 
 FAST = Training(epochs=40, learning_rate=1e-3)
 MAKING: dict[str, Callable[[], CostModel]] = {
     "metrics": lambda: MetricsModel(GARDEN, epochs=200),
+    "quadratic": lambda: QuadraticModel(GARDEN, lambda workload_id: W),
     "ranking": lambda: RankingModel(GARDEN, lambda workload_id: W, training=FAST),
+    "transfer": lambda: TransferModel(GARDEN, lambda workload_id: W, net="numbers", training=FAST),
 }
 """How models are made that need arguments; add yours."""
 
-NEEDS = {"metrics": "torch", "ranking": "torch", "tree": "sklearn"}
+NEEDS = {"metrics": "torch", "ranking": "torch", "transfer": "torch", "tree": "sklearn"}
 """Model -> package without which it cannot learn; add yours."""
 
 
@@ -101,7 +111,8 @@ def test_predictions_do_not_depend_on_their_company(make: type[CostModel]) -> No
 def test_a_spread_is_not_negative_or_not_known(make: type[CostModel]) -> None:
     model = fitted(make)
     for configs in (CONFIGS, []):
-        spread = model.spread(W, configs, DEVICE)
+        predicted, spread = model.estimate(W, configs, DEVICE)
+        np.testing.assert_array_equal(predicted, model.predict(W, configs, DEVICE))
         assert (spread.shape, spread.dtype) == ((len(configs),), np.float64)
         assert ((spread >= 0) | np.isnan(spread)).all()
 

@@ -1,5 +1,6 @@
 """What every Space promises. Add a space as a row of SPACES."""
 
+import itertools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -120,6 +121,22 @@ def test_neighbours_are_valid_distinct_and_not_the_config_itself(case: Case) -> 
         assert config not in neighbours
         for one in neighbours:
             assert space.why_not(one, workload) is None
+
+
+def test_what_is_valid_does_not_depend_on_what_was_asked_before(case: Case) -> None:
+    """Domains are remembered by the choices that decided them; here each is computed anew."""
+    space, rng = case.space(), np.random.default_rng(9)
+    workloads = case.workloads()
+    asked = [space.sample(workload, rng) for workload in workloads for _ in range(DRAWS)]
+    mixed = [Config({**a, name: b[name]}) for a, b in itertools.pairwise(asked) for name in list(a)[::3]]
+    verdicts = set()
+    for workload in workloads:
+        for config in (*asked, *mixed):
+            valid = all(config[param.name] in param.domain(config, workload) for param in space.params)
+            valid = valid and all(rule.predicate(config, workload) for rule in space.rules)
+            assert space.allows(config, workload) == (space.why_not(config, workload) is None) == valid
+            verdicts.add(valid)
+    assert True in verdicts
 
 
 def test_a_config_moves_between_workloads_by_repair(case: Case) -> None:

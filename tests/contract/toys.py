@@ -26,7 +26,7 @@ class ToyEntries:
         return np.unravel_index(np.sort(cells), self.shape)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ToyWorkload:
     """Has the attributes of a Workload that space, search, data and models use."""
 

@@ -52,10 +52,13 @@ GREEDY = (
 
 @pytest.fixture(scope="module")
 def cache_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache that may be poisoned, with the runtime in it: candidates need not wait for its compilation."""
+    """A cache that may be poisoned, with what every candidate needs in it: none has to wait for its compilation."""
     root = tmp_path_factory.mktemp("cache")
     environment = {**os.environ, "TENSORWISE_CACHE_DIR": str(root)}
-    script = "from tensorwise.toolchain.runtime import load_runtime; load_runtime()"
+    script = (
+        "from tensorwise.tensor.primitives import PACKING; from tensorwise.toolchain.routines import load_all;"
+        "from tensorwise.toolchain.runtime import DRIVER; load_all(DRIVER, PACKING)"
+    )
     subprocess.run([sys.executable, "-c", script], check=True, env=environment)
     return root
 
@@ -141,6 +144,30 @@ def test_candidates_are_measured(device: CpuDevice, work: Workload) -> None:
 def test_libraries_and_programs_mix(device: CpuDevice, work: Workload) -> None:
     measured = list(device.measure_kernels(work, ["scipy", program(work), "scipy"]))
     assert [one.status for one in measured] == ["ok"] * 3
+
+
+@pytest.mark.parametrize("torch", ["import os; os.abort()", "raise ImportError('no such thing')"])
+def test_a_library_that_cannot_be_imported_spoils_nothing_else(
+    device: CpuDevice, work: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torch: str
+) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text(torch)
+    monkeypatch.syspath_prepend(tmp_path)
+    device.start(work)
+    assert [one.status for one in device.measure_kernels(work, ["scipy", "torch"])] == ["ok", "crash"]
+    assert [one.status for one in device.measure_kernels(work, [program(work)])] == ["ok"]
+
+
+def test_a_workload_can_be_loaded_ahead(device: CpuDevice, work: Workload) -> None:
+    device.start(work)
+    first = worker_of(device)
+    device.start(work)
+    assert [one.status for one in device.measure_kernels(work, ["scipy"])] == ["ok"]
+    other = workload("spmm", work.entries, n=5)
+    device.start(work)
+    device.start(other)
+    assert [one.status for one in device.measure_kernels(work, ["scipy"])] == ["ok"]
+    assert worker_of(device) == first
 
 
 def test_one_worker_serves_many_batches_and_workloads(device: CpuDevice, work: Workload) -> None:

@@ -17,7 +17,7 @@ from tensorwise.program.program import program_for
 from tensorwise.program.workload import workload
 from tensorwise.tensor.entries import entries_from
 from tensorwise.toolchain.gpu import compiled, find_gpu
-from tensorwise.tuning_gpu import tune_gpu
+from tensorwise.tuning.gpu import tune_gpu
 from tests.simt.gpu import COMPILER
 
 FAKE = Path(__file__).parents[1] / "simt" / "fake"

@@ -11,15 +11,16 @@ static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t th
     for (int64_t i = lo_; i < hi_; ++i) {
         const int64_t stop = ((N_j / 16) * 16);
         for (int64_t j = 0; j < stop; j += 16) {
+            const int64_t first = ((A1_pos[i] < A1_pos[(i + 1)]) ? A1_pos[i] : -1);
             tw_f32x8 acc = tw_splat_f32x8((-__builtin_inff()));
-            tw_i32x8 argument = ((tw_i32x8){0} + -1);
+            tw_i32x8 argument = ((tw_i32x8){0} + (int32_t)first);
             tw_f32x8 acc_1 = tw_splat_f32x8((-__builtin_inff()));
-            tw_i32x8 argument_1 = ((tw_i32x8){0} + -1);
+            tw_i32x8 argument_1 = ((tw_i32x8){0} + (int32_t)first);
             for (int64_t ap = A1_pos[i], end0_ = A1_pos[(i + 1)]; ap < end0_; ++ap) {
                 const int64_t k = A1_crd[ap];
-                argument = tw_select_i32x8(((((tw_i32x8){0} + 0) <= ((tw_i32x8){0} + (int32_t)ap)) & (((acc < *(const tw_f32x8u *)&B_values[((k * N_j) + j)]) | ((*(const tw_f32x8u *)&B_values[((k * N_j) + j)] != *(const tw_f32x8u *)&B_values[((k * N_j) + j)]) & (acc == acc))) | (((*(const tw_f32x8u *)&B_values[((k * N_j) + j)] == acc) | ((*(const tw_f32x8u *)&B_values[((k * N_j) + j)] != *(const tw_f32x8u *)&B_values[((k * N_j) + j)]) & (acc != acc))) & ((argument < ((tw_i32x8){0} + 0)) | (((tw_i32x8){0} + (int32_t)ap) < argument))))), ((tw_i32x8){0} + (int32_t)ap), argument);
+                argument = tw_select_i32x8(((~(*(const tw_f32x8u *)&B_values[((k * N_j) + j)] <= acc)) & (acc == acc)), ((tw_i32x8){0} + (int32_t)ap), argument);
                 acc = tw_select_f32x8((argument == ((tw_i32x8){0} + (int32_t)ap)), *(const tw_f32x8u *)&B_values[((k * N_j) + j)], acc);
-                argument_1 = tw_select_i32x8(((((tw_i32x8){0} + 0) <= ((tw_i32x8){0} + (int32_t)ap)) & (((acc_1 < *(const tw_f32x8u *)&B_values[((k * N_j) + (j + 8))]) | ((*(const tw_f32x8u *)&B_values[((k * N_j) + (j + 8))] != *(const tw_f32x8u *)&B_values[((k * N_j) + (j + 8))]) & (acc_1 == acc_1))) | (((*(const tw_f32x8u *)&B_values[((k * N_j) + (j + 8))] == acc_1) | ((*(const tw_f32x8u *)&B_values[((k * N_j) + (j + 8))] != *(const tw_f32x8u *)&B_values[((k * N_j) + (j + 8))]) & (acc_1 != acc_1))) & ((argument_1 < ((tw_i32x8){0} + 0)) | (((tw_i32x8){0} + (int32_t)ap) < argument_1))))), ((tw_i32x8){0} + (int32_t)ap), argument_1);
+                argument_1 = tw_select_i32x8(((~(*(const tw_f32x8u *)&B_values[((k * N_j) + (j + 8))] <= acc_1)) & (acc_1 == acc_1)), ((tw_i32x8){0} + (int32_t)ap), argument_1);
                 acc_1 = tw_select_f32x8((argument_1 == ((tw_i32x8){0} + (int32_t)ap)), *(const tw_f32x8u *)&B_values[((k * N_j) + (j + 8))], acc_1);
             }
             *(tw_i32x8u *)&out[((i * N_j) + j)] = argument;
@@ -27,11 +28,12 @@ static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t th
         }
         const int64_t stop_1 = (stop + (((N_j - stop) / 8) * 8));
         for (int64_t j_1 = stop; j_1 < stop_1; j_1 += 8) {
+            const int64_t first_1 = ((A1_pos[i] < A1_pos[(i + 1)]) ? A1_pos[i] : -1);
             tw_f32x8 acc_2 = tw_splat_f32x8((-__builtin_inff()));
-            tw_i32x8 argument_2 = ((tw_i32x8){0} + -1);
+            tw_i32x8 argument_2 = ((tw_i32x8){0} + (int32_t)first_1);
             for (int64_t ap_1 = A1_pos[i], end1_ = A1_pos[(i + 1)]; ap_1 < end1_; ++ap_1) {
                 const int64_t k_1 = A1_crd[ap_1];
-                argument_2 = tw_select_i32x8(((((tw_i32x8){0} + 0) <= ((tw_i32x8){0} + (int32_t)ap_1)) & (((acc_2 < *(const tw_f32x8u *)&B_values[((k_1 * N_j) + j_1)]) | ((*(const tw_f32x8u *)&B_values[((k_1 * N_j) + j_1)] != *(const tw_f32x8u *)&B_values[((k_1 * N_j) + j_1)]) & (acc_2 == acc_2))) | (((*(const tw_f32x8u *)&B_values[((k_1 * N_j) + j_1)] == acc_2) | ((*(const tw_f32x8u *)&B_values[((k_1 * N_j) + j_1)] != *(const tw_f32x8u *)&B_values[((k_1 * N_j) + j_1)]) & (acc_2 != acc_2))) & ((argument_2 < ((tw_i32x8){0} + 0)) | (((tw_i32x8){0} + (int32_t)ap_1) < argument_2))))), ((tw_i32x8){0} + (int32_t)ap_1), argument_2);
+                argument_2 = tw_select_i32x8(((~(*(const tw_f32x8u *)&B_values[((k_1 * N_j) + j_1)] <= acc_2)) & (acc_2 == acc_2)), ((tw_i32x8){0} + (int32_t)ap_1), argument_2);
                 acc_2 = tw_select_f32x8((argument_2 == ((tw_i32x8){0} + (int32_t)ap_1)), *(const tw_f32x8u *)&B_values[((k_1 * N_j) + j_1)], acc_2);
             }
             *(tw_i32x8u *)&out[((i * N_j) + j_1)] = argument_2;
@@ -39,11 +41,12 @@ static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t th
         if ((stop_1 < N_j)) {
             if ((8 <= N_j)) {
                 for (int64_t j_2 = (N_j - 8); j_2 < N_j; j_2 += 8) {
+                    const int64_t first_2 = ((A1_pos[i] < A1_pos[(i + 1)]) ? A1_pos[i] : -1);
                     tw_f32x8 acc_3 = tw_splat_f32x8((-__builtin_inff()));
-                    tw_i32x8 argument_3 = ((tw_i32x8){0} + -1);
+                    tw_i32x8 argument_3 = ((tw_i32x8){0} + (int32_t)first_2);
                     for (int64_t ap_2 = A1_pos[i], end2_ = A1_pos[(i + 1)]; ap_2 < end2_; ++ap_2) {
                         const int64_t k_2 = A1_crd[ap_2];
-                        argument_3 = tw_select_i32x8(((((tw_i32x8){0} + 0) <= ((tw_i32x8){0} + (int32_t)ap_2)) & (((acc_3 < *(const tw_f32x8u *)&B_values[((k_2 * N_j) + j_2)]) | ((*(const tw_f32x8u *)&B_values[((k_2 * N_j) + j_2)] != *(const tw_f32x8u *)&B_values[((k_2 * N_j) + j_2)]) & (acc_3 == acc_3))) | (((*(const tw_f32x8u *)&B_values[((k_2 * N_j) + j_2)] == acc_3) | ((*(const tw_f32x8u *)&B_values[((k_2 * N_j) + j_2)] != *(const tw_f32x8u *)&B_values[((k_2 * N_j) + j_2)]) & (acc_3 != acc_3))) & ((argument_3 < ((tw_i32x8){0} + 0)) | (((tw_i32x8){0} + (int32_t)ap_2) < argument_3))))), ((tw_i32x8){0} + (int32_t)ap_2), argument_3);
+                        argument_3 = tw_select_i32x8(((~(*(const tw_f32x8u *)&B_values[((k_2 * N_j) + j_2)] <= acc_3)) & (acc_3 == acc_3)), ((tw_i32x8){0} + (int32_t)ap_2), argument_3);
                         acc_3 = tw_select_f32x8((argument_3 == ((tw_i32x8){0} + (int32_t)ap_2)), *(const tw_f32x8u *)&B_values[((k_2 * N_j) + j_2)], acc_3);
                     }
                     *(tw_i32x8u *)&out[((i * N_j) + j_2)] = argument_3;
@@ -53,21 +56,23 @@ static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t th
         const int64_t rest = ((8 <= N_j) ? N_j : stop_1);
         const int64_t stop_2 = (rest + (((N_j - rest) / 4) * 4));
         for (int64_t j_3 = rest; j_3 < stop_2; j_3 += 4) {
+            const int64_t first_3 = ((A1_pos[i] < A1_pos[(i + 1)]) ? A1_pos[i] : -1);
             tw_f32x4 acc_4 = tw_splat_f32x4((-__builtin_inff()));
-            tw_i32x4 argument_4 = ((tw_i32x4){0} + -1);
+            tw_i32x4 argument_4 = ((tw_i32x4){0} + (int32_t)first_3);
             for (int64_t ap_3 = A1_pos[i], end3_ = A1_pos[(i + 1)]; ap_3 < end3_; ++ap_3) {
                 const int64_t k_3 = A1_crd[ap_3];
-                argument_4 = tw_select_i32x4(((((tw_i32x4){0} + 0) <= ((tw_i32x4){0} + (int32_t)ap_3)) & (((acc_4 < *(const tw_f32x4u *)&B_values[((k_3 * N_j) + j_3)]) | ((*(const tw_f32x4u *)&B_values[((k_3 * N_j) + j_3)] != *(const tw_f32x4u *)&B_values[((k_3 * N_j) + j_3)]) & (acc_4 == acc_4))) | (((*(const tw_f32x4u *)&B_values[((k_3 * N_j) + j_3)] == acc_4) | ((*(const tw_f32x4u *)&B_values[((k_3 * N_j) + j_3)] != *(const tw_f32x4u *)&B_values[((k_3 * N_j) + j_3)]) & (acc_4 != acc_4))) & ((argument_4 < ((tw_i32x4){0} + 0)) | (((tw_i32x4){0} + (int32_t)ap_3) < argument_4))))), ((tw_i32x4){0} + (int32_t)ap_3), argument_4);
+                argument_4 = tw_select_i32x4(((~(*(const tw_f32x4u *)&B_values[((k_3 * N_j) + j_3)] <= acc_4)) & (acc_4 == acc_4)), ((tw_i32x4){0} + (int32_t)ap_3), argument_4);
                 acc_4 = tw_select_f32x4((argument_4 == ((tw_i32x4){0} + (int32_t)ap_3)), *(const tw_f32x4u *)&B_values[((k_3 * N_j) + j_3)], acc_4);
             }
             *(tw_i32x4u *)&out[((i * N_j) + j_3)] = argument_4;
         }
         for (int64_t j_4 = stop_2; j_4 < N_j; ++j_4) {
+            const int64_t first_4 = ((A1_pos[i] < A1_pos[(i + 1)]) ? A1_pos[i] : -1);
             float acc_5 = (-__builtin_inff());
-            int64_t argument_5 = -1;
+            int64_t argument_5 = first_4;
             for (int64_t ap_4 = A1_pos[i], end4_ = A1_pos[(i + 1)]; ap_4 < end4_; ++ap_4) {
                 const int64_t k_4 = A1_crd[ap_4];
-                if (((0 <= ap_4) & (((acc_5 < B_values[((k_4 * N_j) + j_4)]) | ((B_values[((k_4 * N_j) + j_4)] != B_values[((k_4 * N_j) + j_4)]) & (acc_5 == acc_5))) | (((B_values[((k_4 * N_j) + j_4)] == acc_5) | ((B_values[((k_4 * N_j) + j_4)] != B_values[((k_4 * N_j) + j_4)]) & (acc_5 != acc_5))) & ((argument_5 < 0) | (ap_4 < argument_5)))))) {
+                if (((!(B_values[((k_4 * N_j) + j_4)] <= acc_5)) & (acc_5 == acc_5))) {
                     acc_5 = B_values[((k_4 * N_j) + j_4)];
                     argument_5 = ap_4;
                 }

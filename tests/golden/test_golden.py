@@ -80,6 +80,11 @@ PROGRAMS = {
     "argmax_lanes": Golden(
         "P[i,j] argmax= B[k,j] for A[i,k]", "(i,k) -> U(i) C(k)", "reorder(i,j,k) parallel(i,balanced,4) tile(j,2x8)"
     ),
+    "gspmm_located": Golden(
+        "G[k,j] += D[i,j] if P[i,j] == A else 0 for A[i,k]",
+        "(i,k) -> U(i) C(k)",
+        "split(j,32) reorder(j1,i,k,j0) parallel(j1,dynamic,1) locate(A)",
+    ),
     "gspmm_chosen": Golden(
         "G[k,j] += D[i,j] if P[i,j] == A else 0 for A[i,k]", "(i,k) -> U(k) C(i)",
         "reorder(k,j,i) parallel(k,balanced,4) tile(j,2x8)",

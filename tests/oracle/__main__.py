@@ -14,7 +14,7 @@ from tests.oracle.run import run
 def main() -> None:
     """Judge seeds and exit with status 1 when one fails."""
     parser = argparse.ArgumentParser(prog="python -m tests.oracle", description=__doc__)
-    parser.add_argument("--examples", type=int, default=3500, help="cases to execute")
+    parser.add_argument("--examples", type=int, default=3000, help="cases to execute")
     parser.add_argument(
         "--seed", type=int, default=0, help="first seed; a run that was stopped says where to go on"
     )
@@ -26,7 +26,10 @@ def main() -> None:
         total = only(options.only) if options.only is not None else many(options)
     print(total.coverage.table())
     if options.only is None:
-        print("never came up:", ", ".join(total.coverage.missing()) or "nothing")
+        print(
+            "never came up:",
+            ", ".join(" x ".join(filter(None, one)) for one in total.coverage.missing()) or "nothing",
+        )
     for seed, problem in sorted(total.failures.items()):
         print(f"\nFAILED seed {seed} (python -m tests.oracle --only {seed})\n{problem}")
     raise SystemExit(1 if total.failures else 0)

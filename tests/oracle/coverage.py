@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 
 from tensorwise.errors import TensorwiseError
 from tensorwise.program.einsum import Einsum
@@ -18,7 +19,7 @@ FEATURES = (
     "nan stored", "inf stored", "nan in a dense operand", "inf in a dense operand",
     "column-major operand", "strided operand", "entries with numbers of their own", "arguments in lanes",
     "dynamic", "balanced", "merge-path", "carries", "atomic", "private", "partial results of halves",
-    "searched", "unrolled completely", "unrolled in copies",
+    "searched", "found by number", "unrolled completely", "unrolled in copies",
     *(f"order {order}" for order in ORDERS), "stored by slot", "stored by diagonal",
     "vectors held before a loop", "gathered by words",
     "lanes over stored levels", "lanes along a compressed level", "overlapping strips",
@@ -26,6 +27,9 @@ FEATURES = (
     "hybrid", "hybrid with an empty part", "hybrid in a kept pattern", "hybrid of watched and plain",
 )  # fmt: skip
 """What must come up in every run."""
+
+Combination = tuple[str, ...]
+"""An einsum, a level and a directive, of which one may be left open (""); or a feature alone."""
 
 
 @dataclass
@@ -49,6 +53,7 @@ class Coverage:
         self.features.update(f"order {order}" for order in orders)
         self.features.update(f"stored by {part}" for part in parts & {"slot", "diagonal"})
         schedules = [part.schedule for part in case.program.parts]
+        self.features["found by number"] += any(schedule.located for schedule in schedules)
         directives = {type(d).__name__.lower() for schedule in schedules for d in schedule.directives}
         self.seen.update((case.name, letter, d) for letter in letters for d in directives)
 
@@ -65,20 +70,16 @@ class Coverage:
         self.features.update(other.features)
         self.refused.update(other.refused)
 
-    def missing(self) -> list[str]:
+    @property
+    def met(self) -> set[Combination]:
+        """What came up."""
+        combined = {part for n, level, d in self.seen for part in ((n, level, d), (n, "", d), ("", level, d))}
+        return combined | {(feature,) for feature in self.features}
+
+    def missing(self) -> list[Combination]:
         """Return what should have come up and did not."""
-        wanted = [
-            *(
-                (name, letter, "reorder")
-                for name, text, sparse in EINSUMS
-                for letter in _letters(text, sparse)
-            ),
-            *((name, "", d) for name, text, sparse in EINSUMS for d in _directives(text, sparse)),
-            *(("", letter, d) for letter in LEVELS for d in DIRECTIVES),
-        ]
-        have = {part for n, level, d in self.seen for part in ((n, level, d), (n, "", d), ("", level, d))}
-        combinations = [" x ".join(filter(None, key)) for key in wanted if key not in have]
-        return combinations + [feature for feature in FEATURES if not self.features[feature]]
+        met = self.met
+        return [combination for combination in _wanted() if combination not in met]
 
     def table(self) -> str:
         """Return a row an einsum and a column a level x directive, the features, and the rate of refusals."""
@@ -94,6 +95,16 @@ class Coverage:
         rate = f"{number} of {self.drawn} draws refused ({number / max(1, self.drawn):.1%})"
         reasons = [f"  {count:>6}  {reason}" for reason, count in self.refused.most_common(6)]
         return "\n".join([head, *rows, f"{self.executed} cases: {features}", rate, *reasons])
+
+
+@cache
+def _wanted() -> list[Combination]:
+    return [
+        *((name, letter, "reorder") for name, text, sparse in EINSUMS for letter in _letters(text, sparse)),
+        *((name, "", d) for name, text, sparse in EINSUMS for d in _directives(text, sparse)),
+        *(("", letter, d) for letter in LEVELS for d in DIRECTIVES),
+        *((feature,) for feature in FEATURES),
+    ]
 
 
 def _directives(text: str, sparse: tuple[str, ...]) -> list[str]:

@@ -5,14 +5,16 @@ import os
 import pytest
 
 from tensorwise.toolchain.threads import available_threads
-from tests.oracle.run import run
+from tests.oracle.run import complete, run
 
-EXAMPLES = int(os.environ.get("TENSORWISE_ORACLE", "3500"))
+EXAMPLES = int(os.environ.get("TENSORWISE_ORACLE", "3000"))
 """Cases that are executed, refused draws not counted."""
 
 
 def test_random_programs_agree_with_the_reference(capsys: pytest.CaptureFixture[str]) -> None:
     total = run(EXAMPLES, seed=0, jobs=available_threads())
+    if EXAMPLES >= 3000:  # a few combinations have one chance in a thousand
+        complete(total, seed=total.coverage.drawn)
     with capsys.disabled():
         print("\n" + total.coverage.table())
     problems = [
@@ -20,5 +22,5 @@ def test_random_programs_agree_with_the_reference(capsys: pytest.CaptureFixture[
     ]
     assert not problems, f"{len(problems)} seeds failed\n\n" + "\n\n".join(problems[:5])
     assert total.coverage.executed >= EXAMPLES
-    if EXAMPLES >= 3500:
+    if EXAMPLES >= 3000:
         assert not total.coverage.missing()

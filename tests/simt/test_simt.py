@@ -14,6 +14,7 @@ from tensorwise.program.launched import LaunchedKernel, cuda_text
 from tensorwise.program.program import PlanKey
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.cuda import cuda_space
+from tensorwise.toolchain.cubin import resources
 from tensorwise.toolchain.gpu import PRELUDE, source
 from tests.simt.cases import CASES, Case, entries
 from tests.simt.gpu import COMPILER, ShimGpu
@@ -133,6 +134,22 @@ def test_what_the_space_draws_does_not_spill(tmp_path: Path) -> None:
         texts.append(cuda_text(PlanKey(plan))[0].replace("TW_SYMBOL", f"k{number}"))
     said = _assembled("\n".join([f"#define TW_INT int\n{PRELUDE}", *texts]), "sm_80", tmp_path)
     assert set(re.findall(r"(\d+) bytes spill stores", said)) == {"0"}
+    told = resources((tmp_path / "all.cubin").read_bytes())
+    assert told == (max(map(int, re.findall(r"Used (\d+) registers", said))), 0)
+
+
+@pytest.mark.skipif(NVCC is None, reason="no nvcc")
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90"])
+def test_machine_code_tells_registers_and_spills(arch: str, tmp_path: Path) -> None:
+    """An array whose places are known at run time only lies in memory, as what is spilled does."""
+    body = "float a[64]; for (int i = 0; i < n; ++i) a[i % 64] = x[i]; x[n] = a[n % 64] + a[n % 7];"
+    said = _assembled(f'extern "C" __global__ void kept(float *x, int n) {{ {body} }}', arch, tmp_path)
+    (frame,), (registers,) = (
+        re.findall(r"(\d+) bytes stack frame", said),
+        re.findall(r"Used (\d+) registers", said),
+    )
+    assert int(frame) > 0
+    assert resources((tmp_path / "all.cubin").read_bytes()) == (int(registers), int(frame))
 
 
 def _assembled(text: str, arch: str, folder: Path) -> str:

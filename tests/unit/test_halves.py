@@ -13,11 +13,11 @@ from tensorwise.device.library import available
 from tensorwise.device.verify import Checker, poison
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
-from tensorwise.operator import Operator
 from tensorwise.program.workload import Workload, workload
 from tensorwise.tensor.elements import limits, value_dtype
 from tensorwise.tensor.entries import Entries, entries_from
 from tensorwise.tensor.files import read, write
+from tensorwise.tuning.operator import Operator
 
 HALVES = ("float16", "bfloat16")
 SPMM = "C[i,j] += A[i,k] * B[k,j]"

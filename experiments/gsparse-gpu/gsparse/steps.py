@@ -19,8 +19,10 @@ from tensorwise.model import MetricsModel
 from tensorwise.program.launched import LaunchedKernel
 from tensorwise.program.program import program_for
 from tensorwise.program.workload import Workload, einsum_workload
+from tensorwise.space.config import Config
+from tensorwise.space.cuda import CudaSpace
 from tensorwise.toolchain.gpu import find_gpu
-from tensorwise.tuning_gpu import promising, tune_gpu
+from tensorwise.tuning.gpu import promising, tune_gpu
 
 STAGES = ("correctness", "records", "training", "tuning", "comparison")
 
@@ -79,13 +81,14 @@ class Steps:
             self._device.close()
         self._device = None
 
+    def _drawn(self, work: Workload, count: int) -> tuple[CudaSpace, list[Config]]:
+        """Return the space of a workload, and its default config with others that are drawn."""
+        space, rng = self.device.space(work), np.random.default_rng(self.settings["seed"])
+        return space, [space.default(work), *(space.sample(work, rng) for _ in range(count - 1))]
+
     def _check(self, work: Workload, name: str, op: str) -> dict[str, Any]:
         """Run drawn configs and count how they end."""
-        space, rng = self.device.space(work), np.random.default_rng(self.settings["seed"])
-        configs = [
-            space.default(work),
-            *(space.sample(work, rng) for _ in range(self.settings["correctness"] - 1)),
-        ]
+        space, configs = self._drawn(work, self.settings["correctness"])
         found = list(self.device.measure(work, configs))
         bad = {
             space.program(work, c).name: m.note
@@ -99,11 +102,7 @@ class Steps:
 
     def _record(self, work: Workload, name: str, op: str) -> dict[str, Any]:
         """Measure drawn configs for the model to learn from."""
-        space, rng = self.device.space(work), np.random.default_rng(self.settings["seed"])
-        configs = [
-            space.default(work),
-            *(space.sample(work, rng) for _ in range(self.settings["records"] - 1)),
-        ]
+        space, configs = self._drawn(work, self.settings["records"])
         about = {**self.device.provenance, "pattern": name, "operation": op}
         with Store(self.folder / "records.sqlite") as store:
             found = list(self.device.measure(work, configs))

@@ -1,5 +1,6 @@
 """Versions on a GPU, by torch: their operands are moved there and their results back, which is part of a call."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -7,11 +8,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from selections.laid_out import LaidOut
+from tensorwise.plan import Link, measured_link
 from tensorwise.selection import Selection
 
 CUDA: Final = "cuda"
 TILE: Final = 1024
-"""Bodies whose distances from all others are in memory at a time."""
+"""Bodies whose distances from all others, or edges whose ends' neighbours, are in memory at a time."""
+MOST_DENSE: Final = 8192
+"""Nodes of a graph that is kept as a dense matrix: 256 MB."""
 
 
 def torch_for(device: str) -> Any | None:
@@ -38,6 +42,26 @@ def _wait(torch: Any, device: str) -> None:
 def _back(result: Any) -> np.ndarray:
     array: np.ndarray = result.cpu().numpy()
     return array
+
+
+def links(device: str = CUDA) -> list[Link] | None:
+    """Return the links between ``cpu`` and ``gpu``, both ways, as they are measured; None where there is no GPU."""
+    torch = torch_for(device)
+    if torch is None:
+        return None
+
+    def there(array: np.ndarray) -> Any:
+        moved = _there(torch, array, device)
+        _wait(torch, device)
+        return moved
+
+    def made(size: int) -> np.ndarray:
+        return np.zeros(size, np.uint8)
+
+    return [
+        measured_link("cpu", "gpu", there, made),
+        measured_link("gpu", "cpu", lambda tensor: tensor.cpu(), lambda size: there(made(size))),
+    ]
 
 
 def add_products(made: Selection, device: str = CUDA) -> None:
@@ -117,3 +141,46 @@ def add_simulation(made: Selection, gravity: float, softening: float, device: st
         return result
 
     made.version(simulated, name="gpu", device="gpu", bring=bring, fetch=_back)
+
+
+def add_counts(made: Selection, induced: Callable[..., list[int]], device: str = CUDA) -> None:
+    """Register the counting of motifs in laid-out graphs by dense products: ``gpu``, where there is a GPU.
+
+    Args:
+        induced: what makes counts of motifs of those that `motifs.algebra` counts, too.
+    """
+    torch = torch_for(device)
+    if torch is None:
+        return
+
+    def bring(one: LaidOut) -> tuple[Any, ...]:
+        a, k, known = one.operands
+        if a.shape[0] > MOST_DENSE:
+            raise MemoryError("the graph has no dense form")
+        return _there(torch, a.toarray().astype(np.float32), device), k, known
+
+    def counted(a: Any, k: int, known: tuple[int, int, int]) -> Any:
+        square = a @ a  # numbers of ways, exact up to 2**24
+        t = (square * a).double()
+        sums = [t.sum() / 6]
+        if k == 4:
+            degrees = a.sum(0).double()
+            ways, both = square.triu(1).double(), a.triu(1).nonzero()
+            sums += [
+                (t * (degrees[:, None] + degrees - 4)).sum() / 4,
+                (t * (t - 1)).sum() / 4,
+                (ways * (ways - 1)).sum() / 4,
+            ]
+            ends = (a[some[:, 0]] * a[some[:, 1]] for some in both.split(TILE))
+            sums.append(sum(((near @ a) * near).sum(dtype=torch.float64) for near in ends) / 12)
+        counts = torch.zeros(5, dtype=torch.float64, device=device)
+        counts[: len(sums)] = torch.stack([torch.as_tensor(one, device=device) for one in sums])
+        _wait(torch, device)
+        return counts, k, known
+
+    def fetch(result: Any) -> np.ndarray:
+        counts, k, known = result
+        found = induced(_back(counts).round().astype(np.int64), *known)
+        return np.array(found[:2] if k == 3 else found[2:], np.int64)
+
+    made.version(counted, name="gpu", device="gpu", bring=bring, fetch=fetch)

@@ -1,12 +1,13 @@
 """How good a tree chooses on inputs that it has not seen, and how few inputs would have been enough."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import cycle
 from typing import Any, Final
 
 import numpy as np
 
 from tensorwise.adapt.active import ActiveSampling
+from tensorwise.data.record import Record
 from tensorwise.model.cases import Cases
 from tensorwise.model.choosing import cross_validated, grow_choice
 
@@ -48,6 +49,24 @@ def judged(cases: Cases, settings: Mapping[str, Any], initial: int) -> dict[str,
         "curves": curves,
         "needed": {kind: needed(curve, goal) for kind, curve in curves.items()},
     }
+
+
+def repeated(first: Iterable[Record], second: Iterable[Record]) -> dict[str, Any]:
+    """Return the measures of choosing, on inputs that were measured twice, what was the fastest the first time.
+
+    What is missing to a perfect choice is noise: no tree is better, if not by chance.
+
+    Raises:
+        InputError: nothing was measured twice.
+    """
+
+    def order(record: Record) -> tuple[str, str]:
+        return str(record.provenance["input"]), record.config.text
+
+    again = sorted(second, key=order)
+    met = {str(record.provenance["input"]) for record in again}
+    before = sorted((record for record in first if record.provenance["input"] in met), key=order)
+    return Cases.of(again).quality(Cases.of(before).best).to_json()
 
 
 def _chosen(tree: Any, cases: Cases) -> np.ndarray:

@@ -25,7 +25,7 @@ class LaidOut:
     Attributes:
         features: what the choice may depend on, in the order of the function's fields.
         operands: for versions on other devices, which move them.
-        described_s: seconds that it took to compute the features, where data had to be read for it.
+        described_s: seconds that reading the features from the data took: sampled zeros, spreads, a graph's statistics.
     """
 
     def __init__(

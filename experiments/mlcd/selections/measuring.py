@@ -1,46 +1,17 @@
-"""Measuring a benchmark, with one line that says how far it is."""
+"""Measuring a benchmark, until a limit is met."""
 
-import time
+import json
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self, final
+from typing import Any
 
-from selections.table import described_s, selection
-from tensorwise.data.parquet import write_records
+import numpy as np
+
+from selections.table import selection
+from tensorwise.data.parquet import read_records, write_records
 from tensorwise.data.store import Store
 from tensorwise.device.versions import VersionsDevice
-
-EVERY_S: Final = 1.0
-
-
-@final
-class Progress:
-    """Prints what is going on and how long it will take, over the same line again and again.
-
-    Args:
-        name: what is measured.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name, self._start_s, self._first, self._next_s = name, 0.0, -1.0, 0.0
-
-    def __call__(self, now: str, share: float) -> None:
-        """Say that ``share`` of the work is done; what was done before the first call took none of the time."""
-        if self._first < 0:
-            self._start_s, self._first = time.monotonic(), share
-        if time.monotonic() < self._next_s:
-            return
-        self._next_s = time.monotonic() + EVERY_S
-        done, spent_s = share - self._first, time.monotonic() - self._start_s
-        left = f"about {spent_s * (1 - share) / done / 60:.1f} min left" if done > 0.001 else ""
-        print(f"\r{self.name}: {now}, {100 * share:.0f} % {left:<24}", end="", flush=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
-        print(flush=True)
+from tensorwise.front.terminal import progress_bar
 
 
 def measure(
@@ -52,7 +23,8 @@ def measure(
     samples: int,
     budget_s: float,
     libraries: bool,
-) -> float:
+    of: Path | None = None,
+) -> int:
     """Measure inputs of a benchmark until a limit is met, and export all records that are known.
 
     Args:
@@ -63,9 +35,10 @@ def measure(
         samples: inputs in all.
         budget_s: seconds for measuring now.
         libraries: with versions of libraries.
+        of: another path, some of whose inputs are measured once more; else inputs are drawn.
 
     Returns:
-        Seconds that the features of an input take.
+        Inputs that are known by now.
 
     Raises:
         KeyboardInterrupt: somebody pressed Ctrl-C; what was measured is exported.
@@ -74,8 +47,10 @@ def measure(
     device = VersionsDevice(
         function.space, function.agree, budget_s=settings["budget_s"], seed=settings["seed"]
     )
-    with Store(path.with_suffix(".sqlite")) as store, Progress(name) as progress:
+    inputs = None if of is None else _some(of, samples, settings["seed"])
+    with Store(path.with_suffix(".sqlite")) as store, progress_bar(path.name) as progress:
         model = function.train(
+            inputs,
             samples=samples,
             budget_s=budget_s,
             store=store,
@@ -86,4 +61,11 @@ def measure(
         write_records(path.with_suffix(".parquet"), store.query(device_id=device.id))
     if any("interrupted" in note for note in model.card["notes"]):
         raise KeyboardInterrupt
-    return described_s(function)
+    return int(model.card["inputs"])
+
+
+def _some(path: Path, count: int, seed: int) -> list[Any]:
+    """Parameters of some of the inputs that were measured."""
+    known = sorted({str(record.provenance["input"]) for record in read_records(path.with_suffix(".parquet"))})
+    chosen = np.random.default_rng([seed, 1]).permutation(len(known))[:count]
+    return [json.loads(known[place]) for place in chosen]

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import tensorwise as tw
+from selections.gpu import add_counts
 from selections.graphs import drawn, graph, undirected
 from selections.laid_out import LaidOut, compiled
 from selections.pagerank import described
@@ -103,7 +104,8 @@ def lay_out(a: sp.csr_array, k: int) -> LaidOut:
     less = degrees - 1
     wedges, stars = int((degrees * less // 2).sum()), int((degrees * less * (degrees - 2) // 6).sum())
     paths = int((np.repeat(less, degrees) * less[targets]).sum()) // 2
-    made = LaidOut((k, *(numbers[name] for name in FIELDS), wedges), described_s=took_s)
+    features = (k, *(numbers[name] for name in FIELDS), wedges)
+    made = LaidOut(features, (a, k, (wedges, stars, paths)), took_s)
     exact = sp.csr_array((a.data.astype(np.int64), a.indices, a.indptr), shape=a.shape)
     for name, (function, _) in VERSIONS.items():
         counts, result = np.zeros(5, np.int64), np.zeros(len(MOTIFS[k]), np.int64)
@@ -143,4 +145,5 @@ def motifs(name: str, ranges: Mapping[str, Any]) -> Selection:
     )
     for version in VERSIONS:
         made.version(methodcaller("run", version), name=version)
+    add_counts(made, induced)
     return made

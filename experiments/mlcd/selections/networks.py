@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from operator import attrgetter, methodcaller
 from typing import Any, Final, final
 
@@ -172,7 +173,7 @@ def kernels_of_networks() -> Selection:
 
 
 def drawn(ranges: Mapping[str, Any], count: int, seed: int) -> dict[str, list[Kernel]]:
-    """Return networks by name: both kinds on each data set, and ``count`` on synthetic graphs of the paper's ranges."""
+    """Return networks by name: both kinds on each data set, ``count`` on synthetic graphs of the paper, `swept`."""
     made: dict[str, list[Kernel]] = {}
     rng = np.random.default_rng(seed)
     for kind in ("gcn", "graphsage"):
@@ -182,10 +183,25 @@ def drawn(ranges: Mapping[str, Any], count: int, seed: int) -> dict[str, list[Ke
     while len(made) < 2 * len(DATA) * len(ranges["hidden"]) + count:
         nodes, wide = int(rng.choice(ranges["nodes"])), int(rng.choice(ranges["features"]))
         ratio, layers, hidden = (int(rng.choice(ranges[name])) for name in ("ratio", "layers", "hidden"))
-        of = {"graph": {"kind": "rmat", "nodes": nodes, "ratio": float(ratio), "seed": 0}, "features": wide}
         for kind in ("gcn", "graphsage"):
-            made[f"{kind} {nodes} {ratio} {wide} {layers} {hidden}"] = network(kind, of, layers, hidden)
+            made |= _synthetic(kind, nodes, ratio, wide, layers, hidden)
+    return swept(ranges) | made
+
+
+def swept(ranges: Mapping[str, Any]) -> dict[str, list[Kernel]]:
+    """Return the networks of Figure 7: the deepest and narrowest GCN on the smallest graphs, by edges and features."""
+    nodes, layers, hidden = min(ranges["nodes"]), max(ranges["layers"]), min(ranges["hidden"])
+    made: dict[str, list[Kernel]] = {}
+    for ratio, wide in product(ranges["ratio"], ranges["features"]):
+        made |= _synthetic("gcn", nodes, ratio, wide, layers, hidden)
     return made
+
+
+def _synthetic(
+    kind: str, nodes: int, ratio: int, wide: int, layers: int, hidden: int
+) -> dict[str, list[Kernel]]:
+    of = {"graph": {"kind": "rmat", "nodes": nodes, "ratio": float(ratio), "seed": 0}, "features": wide}
+    return {f"{kind} {nodes} {ratio} {wide} {layers} {hidden}": network(kind, of, layers, hidden)}
 
 
 def measure(kernels: Iterable[Kernel], **limits: Any) -> None:

@@ -15,11 +15,11 @@ from selections.graphs import drawn, graph
 from selections.laid_out import LaidOut, compiled
 from tensorwise.errors import InputError
 from tensorwise.features.graph import GraphPattern
-from tensorwise.operator import default_kernel
 from tensorwise.program.workload import workload
 from tensorwise.selection import Selection
 from tensorwise.tensor.entries import entries_from
 from tensorwise.toolchain.threads import available_threads
+from tensorwise.tuning.operator import default_kernel
 
 VERSIONS: Final = {
     "pull": ("pagerank_pull", "nodes add up what their neighbours had (Ligra), one thread"),

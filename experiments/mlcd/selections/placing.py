@@ -1,9 +1,8 @@
 """Where a planner puts the kernels of networks, by what GEMM's tree says of them, and how good that is."""
 
 import json
-import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, Final, final
 
 import numpy as np
@@ -125,42 +124,49 @@ def planned(
 
 
 def judged(
-    networks: Mapping[str, Sequence[Kernel]], measured: Measured, link: Mapping[str, float]
+    networks: Mapping[str, Sequence[Kernel]], measured: Measured, links: Sequence[Link], swept: Iterable[str]
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """Place networks on one thread and all threads, and on the CPU and a GPU.
 
     Args:
         networks: name, which begins with a kind, -> kernels, all measured.
         measured: what they took.
-        link: ``latency_s`` and ``bytes_per_s`` between CPU and GPU.
+        links: between ``cpu`` and ``gpu``, both ways.
+        swept: names of the networks of Figure 7.
 
     Returns:
-        ``threads`` and ``gpu`` -> kind of network -> measures: PoIS, speed-up over each device alone, and before which layer
-        data is moved for the first time, in how many networks.
+        ``threads`` and ``gpu`` -> kind of network -> measures: PoIS, speed-up over each device alone, and ``first moves``:
+        before which layer data is moved for the first time, in how many networks; ``figure 7``: the same of those that
+        are swept, and ``figure 7 networks``: how many they are.
     """
     cpu = measured.versions(gpu=False)
     threads = {
         "all threads": [name for name in cpu if name not in ONE_THREAD],
         "one thread": [name for name in cpu if name in ONE_THREAD],
     }
-    settings = {
-        "threads": (threads, {"latency_s": 0.0, "bytes_per_s": math.inf}),
-        "gpu": ({"cpu": cpu, "gpu": measured.versions(gpu=True)}, link),
+    one, other = threads
+    settings: dict[str, tuple[Mapping[str, Sequence[str]], Sequence[Link]]] = {
+        "threads": (threads, (Link(one, other), Link(other, one))),
+        "gpu": ({"cpu": cpu, "gpu": measured.versions(gpu=True)}, links),
     }
+    figure = set(swept)
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for setting, (devices, between) in settings.items():
-        one, other = devices
-        speed = between["latency_s"], between["bytes_per_s"]
-        ways = Network((one, other), (Link(one, other, *speed), Link(other, one, *speed)))
-        kinds: dict[str, list[dict[str, Any]]] = {}
+        ways = Network(tuple(devices), tuple(between))
+        kinds: dict[str, dict[str, dict[str, Any]]] = {}
         for name, kernels in networks.items():
-            kinds.setdefault(name.split()[0], []).append(planned(kernels, measured, devices, ways))
-        found[setting] = {kind: _summary(some) for kind, some in kinds.items()}
+            kinds.setdefault(name.split()[0], {})[name] = planned(kernels, measured, devices, ways)
+        found[setting] = {kind: _summary(some, figure) for kind, some in kinds.items()}
     return found
 
 
-def _summary(some: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    moves = Counter(one["moves"][0].split()[-1] for one in some if one["moves"])
+def _first_moves(some: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    return dict(sorted(Counter(one["moves"][0].split()[-1] for one in some if one["moves"]).items()))
+
+
+def _summary(by_name: Mapping[str, Mapping[str, Any]], swept: Set[str]) -> dict[str, Any]:
+    some = list(by_name.values())
+    drawn = [one for name, one in by_name.items() if name in swept]
     return {
         "networks": len(some),
         "pois": sum(one["ideal_s"] for one in some) / sum(one["planned_s"] for one in some),
@@ -169,5 +175,7 @@ def _summary(some: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             device: geometric_mean(one["alone_s"][device] / one["planned_s"] for one in some)
             for device in some[0]["alone_s"]
         },
-        "first moves": dict(sorted(moves.items())),
+        "first moves": _first_moves(some),
+        "figure 7": _first_moves(drawn),
+        "figure 7 networks": len(drawn),
     }

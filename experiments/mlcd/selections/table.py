@@ -34,7 +34,7 @@ def selection(name: str, values: Mapping[str, Any], libraries: bool = False) -> 
 
 
 def described_s(function: Selection, count: int = 20) -> float:
-    """Return the median of the seconds that the features of an input take, where data has to be read for them."""
+    """Return the median of the seconds that it takes to read the features of an input from its data."""
     assert function.inputs is not None
     assert function.make is not None
     rng, took_s = np.random.default_rng(1), list[float]()

@@ -108,7 +108,10 @@ def _listed(param: Param, space: CpuSpace, work: Workload, keeps: Callable[[tupl
         return [order for order in param.domain(earlier, work) if isinstance(order, tuple) and keeps(order)]
 
     splits = [one.name for one in space.params if one.name.startswith("split_")]
-    cases = [dict(zip(splits, sizes, strict=True)) for sizes in product((1, 2), repeat=len(splits))]
+    coordinates: dict[str, Value] = {"layout": "coordinates"}  # which any order goes with
+    cases = [
+        coordinates | dict(zip(splits, sizes, strict=True)) for sizes in product((1, 2), repeat=len(splits))
+    ]
     every = dict.fromkeys(order for case in cases for order in allowed(case))
     return Choice(
         param.name, tuple(every), binds=param.binds, doc=param.doc, prefer=param.prefer,

@@ -24,7 +24,7 @@ from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
-from tensorwise.tuning import FINALISTS
+from tensorwise.tuning.tune import FINALISTS
 
 Runs = Mapping[str, Mapping[str, Any]]
 Step = Callable[[Runs], dict[str, Any]]

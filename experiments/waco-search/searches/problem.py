@@ -57,7 +57,7 @@ class Problem:
 
     def allowed(self, row: int) -> bool:
         """Whether a config of the pool is valid for the workload."""
-        return self.space.why_not(self.graph.pool[row], self.workload) is None
+        return self.space.allows(self.graph.pool[row], self.workload)
 
     @cached_property
     def valid(self) -> np.ndarray:

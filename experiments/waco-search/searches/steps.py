@@ -3,7 +3,7 @@
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from tensorwise.search.graph import GRAPH, ConfigGraph
 from tensorwise.search.pool import Pool, bred
 from tensorwise.search.walk import Walk
 from tensorwise.space.config import Config
-from tensorwise.space.cpu import cpu_space
+from tensorwise.space.cpu import cpu_space_of
+from tensorwise.space.portfolio import portfolio
 from tensorwise.space.space import Space
 
 Step = Callable[[], dict[str, Any]]
@@ -74,7 +75,7 @@ class Steps:
     def build(self, matrices: Sequence[str]) -> dict[str, Any]:
         """Breed a part of the pool, draw the rest, embed it, link it and keep the graph."""
         works = [self.work(matrix) for matrix in matrices]
-        space = cpu_space(works[0].assignment, next(iter(works[0].sparse)))
+        space = cpu_space_of(works[0])
         ends, rng = [time.perf_counter()], np.random.default_rng(0)
         each = self.settings.bred // len(works)
         known = [config for work in works for config in self._bred(space, work, each, rng)]
@@ -119,7 +120,7 @@ class Steps:
         if matrix not in self._last:
             self._last.clear()
             work = self.work(matrix)
-            space = cpu_space(work.assignment, next(iter(work.sparse)))
+            space = cpu_space_of(work)
             pattern = self.model.embed_pattern(work)
             self._last[matrix] = Problem(self.model, space, work, ConfigGraph.load(self.folder), pattern)
         return self._last[matrix]
@@ -156,6 +157,9 @@ class Steps:
             return answer
 
         for _ in range(self.settings.timings):
+            work = replace(problem.workload)  # of which the space has been asked nothing yet ...
+            portfolio(problem.space, work)  # ... but what a tuning begins with
+            problem = replace(problem, workload=work)
             start = time.perf_counter()
             walk = Walk(problem.graph, score, allowed)
             configs = [problem.graph.pool[row] for row in walk.take(self.settings.best).tolist()]

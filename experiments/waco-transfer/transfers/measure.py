@@ -17,7 +17,7 @@ from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
 from tensorwise.toolchain.processor import vector_bytes
-from tensorwise.tuning import FINALISTS
+from tensorwise.tuning.tune import FINALISTS
 
 WIDTHS = {16: "128-bit code", 32: "AVX2", 64: "AVX-512"}
 """Names of the widths of vectors."""

@@ -18,7 +18,7 @@ from tensorwise.errors import InputError
 from tensorwise.model.samples import featurizer
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Config, Value
-from tensorwise.space.cpu import CpuSpace, cpu_space
+from tensorwise.space.cpu import CpuSpace, cpu_space_of
 from tensorwise.space.portfolio import portfolio
 from tensorwise.space.readings import operand, stored_format
 
@@ -125,7 +125,7 @@ def fit(jobs: Sequence[tuple[Make, Sequence[Record]]], measure: Measure) -> Best
     samples = []
     for make, _ in jobs[:: -(-len(jobs) // MOST)]:
         work = make()
-        space = cpu_space(work.assignment, next(iter(work.sparse)))
+        space = cpu_space_of(work)
         configs = {one.name: one.config(space, work) for one in known}
         logs = measure(work, {name: config for name, config in configs.items() if config is not None})
         samples.append(Sample(featurizer(work.entries.order).features(work.entries), logs))
@@ -145,7 +145,7 @@ def frequent(jobs: Iterable[tuple[Make, Sequence[Record]]]) -> tuple[list[Known]
     best: list[dict[str, float]] = []
     for make, records in jobs:
         work = make()
-        space = cpu_space(work.assignment, next(iter(work.sparse)))
+        space = cpu_space_of(work)
         default = space.default(work)
         for config in portfolio(space, work):
             name = name_of(config, work)

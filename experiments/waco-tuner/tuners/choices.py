@@ -17,22 +17,22 @@ from benchmarks.baselines.untuned_mkl import UntunedMkl
 from benchmarks.bench import environment
 from benchmarks.held_out import Learned
 from benchmarks.kernels.measure import explore_seeds, fastest, short
-from tensorwise.advice import Advisor
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.library import LIBRARY
 from tensorwise.device.timing import measuring_slot
 from tensorwise.front.warm import warm
 from tensorwise.model import load_model
-from tensorwise.operator import Operator
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.kernel import Kernel
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
-from tensorwise.space.cpu import cpu_space
+from tensorwise.space.cpu import cpu_space, cpu_space_of
 from tensorwise.space.portfolio import portfolio
 from tensorwise.tensor.entries import Entries, entries_from
-from tensorwise.tuning import FINALISTS, tune
+from tensorwise.tuning.advice import Advisor
+from tensorwise.tuning.operator import Operator
+from tensorwise.tuning.tune import FINALISTS, tune
 from tuners.best_format import BestFormat
 
 
@@ -137,7 +137,7 @@ class Tuners:
         advisor, settings = Advisor.load(self.model), self.settings
         start = time.perf_counter()
         work = self.fresh()
-        space = cpu_space(work.assignment, next(iter(work.sparse)))
+        space = cpu_space_of(work)
         known = portfolio(space, work)
         with CpuDevice(settings.threads, seed=settings.seeds[0]) as device:
             rng = np.random.default_rng(settings.seeds[0])
@@ -156,7 +156,7 @@ class Tuners:
         assert self.formats is not None
         start = time.perf_counter()
         work = self.fresh()
-        space = cpu_space(work.assignment, next(iter(work.sparse)))
+        space = cpu_space_of(work)
         program = space.program(work, self.formats.choose(space, work))
         return _taken(program, work, start, 0.0, 0, self.settings.threads)
 

@@ -29,6 +29,10 @@ class LibraryKernel(Kernel):
     def installed(cls) -> bool:
         """Whether the library can be found, without importing it."""
 
+    @classmethod
+    def preload(cls) -> None:
+        """Import what the first ``bind`` would import, so that processes forked from this one have it."""
+
     @abc.abstractmethod
     def why_not(self, workload: Workload) -> str | None:
         """Return None when this routine can run ``workload``, else the reason in a few words."""

@@ -68,6 +68,11 @@ class MklKernel(LibraryKernel):
         """Whether ``libmkl_rt`` is found (it is not loaded)."""
         return _path() is not None
 
+    @classmethod
+    def preload(cls) -> None:
+        """Load ``libmkl_rt``; it comes before torch, which brings parts of MKL of its own."""
+        load()
+
     def why_not(self, workload: Workload) -> str | None:
         """SpMV and SpMM in float32 and float64, with everything below 2**31."""
         shape = contraction(workload)

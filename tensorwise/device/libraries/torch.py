@@ -30,6 +30,11 @@ class TorchKernel(LibraryKernel):
         """Whether torch is found (it is not imported)."""
         return importlib.util.find_spec("torch") is not None
 
+    @classmethod
+    def preload(cls) -> None:
+        """Import torch: that takes seconds."""
+        import torch  # noqa: F401
+
     def why_not(self, workload: Workload) -> str | None:
         """SpMV, SpMM and SDDMM."""
         shape = contraction(workload)

@@ -115,3 +115,14 @@ def test_failures_are_recorded_too() -> None:
     for status in statuses:
         one = Record.of(Measurement.failed(status, "why"), W, NullDevice(), "garden", Config({"n": 1}), {})
         assert Record.from_row(one.to_row()).measurement == Measurement.failed(status, "why")
+
+
+def test_what_a_gpus_machine_code_takes_is_remembered() -> None:
+    told = Measurement.from_json({**Measurement.of([1.0]).to_json(), "registers": 40, "frame_bytes": 8})
+    assert Measurement.from_json(told.to_json()) == told
+    kept = [
+        Record.of(measurement, W, NullDevice(), "garden", Config({"n": 1}), {}).provenance
+        for measurement in (told, Measurement.of([1.0]))
+    ]
+    assert (kept[0]["registers"], kept[0]["frame_bytes"]) == (40, 8)
+    assert "registers" not in kept[1]

@@ -1,5 +1,7 @@
 """The checker accepts every right output and finds the mistakes kernels make."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -262,9 +264,44 @@ def test_restriction_of_a_tensor_and_subset_of_entries() -> None:
     np.testing.assert_array_equal(part.reference(few).value, work.reference(operands).value[chosen])
     work = CASES["sddmm random n=20 float64"]
     operands = work.operands(np.random.default_rng(11))
-    np.testing.assert_array_equal(
-        subset(work, chosen).reference(operands).value, work.reference(operands).value[chosen]
-    )
+    part, few, rows = subset(work, operands, chosen)
+    np.testing.assert_array_equal(part.reference(few).value, work.reference(operands).value[rows])
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "C[i,f] += L[k,f] * E[A,f] for A[i,k]",
+        "C[i,f] argmax= L[k,f] for A[i,k]",
+        "C[i,f] += D[k,f] if P[k,f] == A else 0 for A[i,k]",
+        "C[A,f] = L[k,f] * E[A,f] for A[i,k]",
+        "C[A] += D[i,f] if P[i,f] == A else 0 for A[i,k]",
+    ],
+)
+def test_a_sample_knows_the_numbers_of_entries(text: str, numbered: bool) -> None:
+    rng = np.random.default_rng(14)
+    entries = cases.tensor((30, 20), 200, rng)
+    if numbered:
+        entries = replace(entries, numbers=rng.permutation(entries.nnz).astype(np.int32))
+    sizes = {"i": 30, "k": 20, "f": 3}
+    work = Workload("einsum", Einsum.parse(text), {"A": entries}, sizes)
+    operands = work.operands(rng)
+    if "P" in work.dense:  # of each row an entry that it has
+        row = entries.coordinates["ik".index(work.assignment.access("P").indices[0])]
+        numbers = np.arange(200) if entries.numbers is None else entries.numbers
+        chosen = operands[work.dense.index("P")]
+        chosen[row] = numbers[:, None]
+    out = work.reference(operands).value.astype(work.output_dtype)
+    check = checker(work, operands, **SAMPLED)
+    assert check.check(out) is None
+    assert check.check(out[::-1].copy()) is not None
+    if work.keeps_pattern:
+        part, few, rows = subset(work, operands, np.array([3, 50, 199]))
+    else:
+        rows = np.array([0, 7, 29])
+        part, few = restricted(work, operands, "i", rows)
+    np.testing.assert_array_equal(part.reference(few).value, work.reference(operands).value[rows])
 
 
 def test_no_entries_but_many_elements() -> None:

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from tensorwise.device import versions
+from tensorwise.device.rounds import RoundTable
 from tensorwise.device.versions import FAR, VersionsDevice, difference
 from tensorwise.space.versions import Version, Versions
 
@@ -43,7 +45,27 @@ def test_what_agrees_is_timed_and_what_does_not_fails_by_name() -> None:
     assert [one.status for one in found.values()] == ["ok", "ok", "wrong", "crash"]
     assert "not what 'double' returns: off by 1" in found["wrong"].note
     assert "RuntimeError: no such library" in found["broken"].note
-    assert len(found["double"].samples) >= 2
+    assert found["double"].samples
+    assert found["twice"].samples
+
+
+def test_a_version_that_was_stopped_once_is_not_taken_for_a_slow_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = {"double": 2e-6, "twice": 1.5e-6, "slow": 9e-6}
+    asked: list[set[str]] = []
+
+    def rounds(calls: dict[str, Any], count: int, *rest: Any, **options: Any) -> RoundTable:
+        asked.append(set(calls))
+        table = [{name: usual[name] for name in calls} for _ in range(count)]
+        for name in calls:  # in one round each
+            table[0][name] = 2e-3
+        return RoundTable(tuple(calls), tuple(table), (False,) * count)
+
+    monkeypatch.setattr(versions, "interleave", rounds)
+    of = space(double, twice, slow=(double,))
+    device = VersionsDevice(of, rounds=5)
+    found = list(device.measure(of.call(np.ones(3)), of.configs))
+    assert asked == [{"double", "twice", "slow"}, {"double", "twice"}]
+    assert [one.seconds for one in found] == [2e-6, 1.5e-6, 9e-6]
 
 
 def test_the_first_that_runs_is_what_others_must_agree_with() -> None:
@@ -77,7 +99,7 @@ def test_moving_is_part_of_the_time_and_said_apart() -> None:
     assert found["double"].conversion_s == 0
 
 
-def test_what_is_far_slower_is_called_once() -> None:
+def test_what_is_far_slower_is_called_twice() -> None:
     calls = 0
 
     def sleepy(x: np.ndarray) -> np.ndarray:
@@ -89,9 +111,9 @@ def test_what_is_far_slower_is_called_once() -> None:
         return 2 * x
 
     found = measure(space(double, sleepy), np.ones(10))
-    assert calls == 2, "once to warm up, once for its time"
+    assert calls == 3, "once to warm up, twice for its time"
     assert found["sleepy"].ok
-    assert "one call" in found["sleepy"].note
+    assert "two calls" in found["sleepy"].note
     assert found["sleepy"].seconds > FAR * found["double"].seconds
 
 

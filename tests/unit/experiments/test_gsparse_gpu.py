@@ -44,6 +44,7 @@ def test_all_stages_leave_records_a_model_and_a_page(tmp_path: Path, monkeypatch
     values, out = tmp_path / "values.toml", tmp_path / "out" / "results.json"
     values.write_text(TINY)
     monkeypatch.syspath_prepend(str(EXPERIMENT))
+    monkeypatch.setattr("tensorwise.tuning.gpu.COMPILED", 4)
     run(monkeypatch, "--values", str(values), "--out", str(out), "--minutes", "5")
     runs = json.loads(out.read_text())["runs"]
     stages = {stage: [run for key, run in runs.items() if key.startswith(stage)] for stage in
@@ -61,6 +62,17 @@ def test_all_stages_leave_records_a_model_and_a_page(tmp_path: Path, monkeypatch
     shutil.rmtree(tmp_path / "out" / "model-u_mul_e-sum")
     run(monkeypatch, "--values", str(values), "--out", str(out))  # nothing is left: no model is needed
     assert json.loads(out.read_text())["runs"] == runs
+
+
+@pytest.mark.usefixtures("fake")
+def test_without_a_gpu_nothing_is_noted_as_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_GPUS", "0")
+    values, out = tmp_path / "values.toml", tmp_path / "results.json"
+    values.write_text(TINY)
+    monkeypatch.syspath_prepend(str(EXPERIMENT))
+    with pytest.raises(SystemExit, match=r"nothing can be run: .*no CUDA-capable device"):
+        run(monkeypatch, "--values", str(values), "--out", str(out))
+    assert not out.exists()
 
 
 def test_ratios_are_those_of_the_same_round(monkeypatch: pytest.MonkeyPatch) -> None:

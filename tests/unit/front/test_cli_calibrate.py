@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from tensorwise.advice import Advisor
 from tensorwise.front.cli import app
 from tensorwise.model import RankingModel
 from tensorwise.model.finding import calibrated_for
@@ -16,6 +15,7 @@ from tensorwise.search.graph import GRAPH
 from tensorwise.space.cpu import cpu_space
 from tensorwise.tensor.entries import entries_from
 from tensorwise.tensor.files import write
+from tensorwise.tuning.advice import Advisor
 from tests.unit.model.made_up import made_up
 
 SPMM = "C[i,j] += A[i,k] * B[k,j]"
@@ -99,7 +99,7 @@ def test_it_goes_on_where_it_was_ended_and_starts_from_what_came_along(root: Pat
 
 
 def test_a_graph_goes_along(root: Path) -> None:
-    from tensorwise.advice import graph_of
+    from tensorwise.tuning.advice import graph_of
 
     model = ship(root)
     work = workload("spmm", entries_from(np.eye(40, dtype=np.float32)), n=8)

@@ -100,7 +100,7 @@ def test_a_model_is_trained_tested_and_described(folder: Path, trained: dict[str
 
 def test_a_graph_is_made_for_it(folder: Path, store: Path, trained: dict[str, Any]) -> None:
     """From what the training left; trained again without one, it is gone."""
-    from tensorwise.advice import Advisor
+    from tensorwise.tuning.advice import Advisor
 
     where = folder / "models" / "spmm"
     out = run(*training(folder, where), "--graph", 200)
@@ -143,7 +143,7 @@ space = cpu_space(w.assignment)
 configs = [space.sample(w, np.random.default_rng(k)) for k in range(20)]
 scores = model.predict(w, configs, NullDevice())
 assert np.isfinite(scores).all() and len(set(scores)) > 1
-assert (model.spread(w, configs, NullDevice()) > 0).all()
+assert (model.estimate(w, configs, NullDevice())[1] > 0).all()
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -1,5 +1,6 @@
 """Graph operators against dense references: every message, reduction, broadcast, target and dtype."""
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -8,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tensorwise.errors import InputError
-from tensorwise.front import gnn
+from tensorwise.front import gnn, spelling
 from tensorwise.tensor.elements import value_dtype
 
 SOURCES, DESTINATIONS = 9, 7
@@ -55,8 +56,8 @@ def expected(
 
 
 @given(
-    message=st.sampled_from([*gnn.MESSAGES, "dot"]),
-    reduce=st.sampled_from([*gnn.REDUCTIONS, None]),
+    message=st.sampled_from([*spelling.MESSAGES, "dot"]),
+    reduce=st.sampled_from([*spelling.REDUCTIONS, None]),
     features=st.sampled_from(FEATURES),
     swapped=st.booleans(),
     targets=st.tuples(st.sampled_from("uve"), st.sampled_from("uve")),
@@ -102,7 +103,7 @@ def test_operators_agree_with_a_row_for_each_edge(
 def test_destinations_that_no_edge_reaches_get_zero() -> None:
     graph = gnn.Graph([0, 1], [0, 0], (3, 2))
     x = np.full((2, 4), -5, np.float32)
-    for reduce in gnn.REDUCTIONS:
+    for reduce in spelling.REDUCTIONS:
         np.testing.assert_array_equal(gnn.gspmm(graph, "copy_lhs", reduce, x)[1:], np.zeros((2, 4)))
 
 
@@ -141,6 +142,48 @@ def test_nothing_as_large_as_edges_times_features_is_held() -> None:
     gnn.gspmm(graph, "mul", "max", np.ones((SOURCES, 64), np.float32), np.ones((500, 1), np.float32))
     (bound,) = graph._kernels.values()
     assert bound.bytes_held < 500 * 64
+
+
+def test_tuning_what_was_evaluated_changes_no_result() -> None:
+    rng = np.random.default_rng(5)
+    graph, u, _ = drawn_graph(rng, 40)
+    x = rng.random((SOURCES, 8), np.float32)
+    w = rng.random((len(u), 1), np.float32)
+    text = "C[i,f] max= L[k,f] for A[i,k]"
+
+    def results() -> list[np.ndarray]:
+        out = graph.einsum(text, L=x)
+        return [
+            out,
+            graph.gradient(text, "L", np.ones_like(out), L=x),
+            gnn.gspmm(graph, "mul", "sum", x, w),
+            gnn.gsddmm(graph, "dot", x, x[:DESTINATIONS]),
+        ]
+
+    before = results()
+    found = graph.tune(trials=3, model=None, store=False)
+    assert [result.workload.assignment.reduction for result in found] == [
+        "max",
+        "argmax",
+        "sum",
+        "sum",
+        "sum",
+    ]
+    assert all(result.verified and result.candidates_measured == 3 for result in found)
+    for known, again in zip(before, results(), strict=True):
+        np.testing.assert_allclose(again, known, rtol=1e-6)
+    assert graph.tune(trials=3, store=False) == []  # all of it is tuned
+    gnn.gspmm(graph, "copy_lhs", "sum", x)
+    (last,) = graph.tune(trials=1, expected_calls=10, model=None, store=False)
+    assert "against the untuned kernel" in last.text()
+
+
+def test_where_few_calls_are_expected_the_untuned_kernel_stays() -> None:
+    graph, *_ = drawn_graph(np.random.default_rng(6), 40)
+    gnn.gspmm(graph, "copy_lhs", "sum", np.ones((SOURCES, 8), np.float32))
+    (result,) = graph.tune(expected_calls=3, model=None, store=False)
+    assert result.trials == ()
+    assert "no search" in result.text()
 
 
 def test_softmax_sums_to_one_over_the_edges_of_a_destination() -> None:
@@ -193,3 +236,24 @@ def test_errors_say_what_is_wrong(call: Callable[[gnn.Graph, np.ndarray], object
     with pytest.raises(InputError) as error:
         call(gnn.Graph([1], [0], (2, 2)), np.ones((2, 3), np.float32))
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("reduce", ["max", "min"])
+@given(width=st.integers(1, 19), seed=st.integers(0, 2**16))
+@settings(max_examples=20, deadline=None)
+def test_arguments_among_infinities_and_nans(reduce: str, width: int, seed: int) -> None:
+    """Entries in order: the first extreme one, the first NaN before all, -1 where there is none; as NumPy has it."""
+    rng = np.random.default_rng(seed)
+    pointers = np.r_[0, rng.integers(0, 5, 6).cumsum()]
+    graph = gnn.Graph.from_pointers(pointers, rng.integers(0, SOURCES, pointers[-1]), SOURCES, threads=2)
+    x = rng.choice(
+        np.array([-np.inf, np.inf, np.nan, 0, 1], np.float32), (SOURCES, width), p=[0.4, 0.2, 0.1, 0.2, 0.1]
+    )
+    got = graph.evaluate(spelling.chosen(f"C[i,f] {reduce}= L[k,f] for A[i,k]"), [x])
+    rows = x[graph.entries.coordinates[1]]
+    first = {"max": np.argmax, "min": np.argmin}[reduce]
+    wanted = [
+        first(rows[low:high], axis=0) + low if low < high else np.full(width, -1)
+        for low, high in itertools.pairwise(pointers)
+    ]
+    np.testing.assert_array_equal(got, wanted)

@@ -178,6 +178,7 @@ def test_a_graph_is_made_once_and_again_when_edges_change() -> None:
     index = edges()
     first = front.graph_of(index, (NODES, NODES))
     assert front.graph_of(index, (NODES, NODES)) is first
+    assert front.graphs()[0] is first
     assert front.graph_of(index.clone(), (NODES, NODES)) is first
     assert front.graph_of(index, (NODES, NODES), "target_to_source") is not first
     index[0, 0] = (index[0, 0] + 1) % NODES

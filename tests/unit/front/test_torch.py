@@ -11,7 +11,7 @@ from tensorwise.errors import InputError, MissingExtraError
 
 torch = pytest.importorskip("torch")
 
-from tensorwise.front import gnn  # noqa: E402
+from tensorwise.front import gnn, spelling  # noqa: E402
 from tensorwise.front import torch as front  # noqa: E402
 
 NODES, EDGES = 8, 21
@@ -97,6 +97,22 @@ def test_dtypes(graph: front.Graph, dtype: torch.dtype) -> None:
     tolerance = 0.1 if dtype == torch.bfloat16 else 1e-5
     torch.testing.assert_close(out.double(), adjacency @ x.double(), atol=tolerance, rtol=tolerance)
     torch.testing.assert_close(x.grad.double(), adjacency.sum(0)[:, None].expand(-1, 5), atol=0.0, rtol=0.0)
+
+
+def test_tuned_both_ways() -> None:
+    graph = front.Graph(*edges(), (NODES, NODES))
+
+    def passes() -> tuple[torch.Tensor, ...]:
+        x, w = drawn(NODES, 4), drawn(EDGES, 1)
+        out = front.gspmm(graph, "mul", "sum", x, w)
+        return out.detach(), *torch.autograd.grad(out.sum(), [x, w])
+
+    before = passes()
+    forward, of_sources, of_edges = graph.tune(trials=2, model=None, store=False)
+    rows = [result.workload.assignment.output.indices[0] for result in (forward, of_sources, of_edges)]
+    assert rows == ["i", "k", "A"]
+    for known, again in zip(before, passes(), strict=True):
+        torch.testing.assert_close(again, known)
 
 
 def test_what_is_taken_as_a_graph() -> None:
@@ -254,7 +270,7 @@ def test_layouts_and_indices(name: str) -> None:
 def test_graphs_without_edges(shape: tuple[int, int]) -> None:
     graph = front.Graph(torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64), shape)
     x, w = drawn(shape[1], 4), drawn(0, 1)
-    for reduce in gnn.REDUCTIONS:
+    for reduce in spelling.REDUCTIONS:
         out = front.gspmm(graph, "mul", reduce, x, w)
         assert out.tolist() == [[0.0] * 4] * shape[0]
         gradients = torch.autograd.grad(out.sum(), [x, w])
@@ -290,6 +306,43 @@ def test_errors_say_what_is_wrong(graph: front.Graph) -> None:
             front.gspmm(graph, "mul", "sum", drawn(*given), drawn(EDGES, 3))
     with pytest.raises(InputError, match=r"R must have shape \(21, 3\)"):
         front.gspmm(graph, "mul", "sum", drawn(NODES, 3), drawn(EDGES - 1, 3))
+
+
+# -- around the dispatcher --------------------------------------------------------------------------------
+
+
+def both_ways(graph: front.Graph) -> None:
+    """A maximum and a sum, forward and backward."""
+    x = drawn(NODES, 3)
+    out = front.gspmm(graph, "copy_lhs", "max", x) + front.gspmm(graph, "copy_lhs", "sum", x.detach())
+    out.sum().backward()
+    assert x.grad is not None
+
+
+def test_calls_that_nobody_observes_pass_by_the_dispatcher(
+    graph: front.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dispatched(*given: object) -> torch.Tensor:
+        raise AssertionError("it was dispatched")
+
+    monkeypatch.setattr(front, "graph_einsum", dispatched)
+    both_ways(graph)
+
+
+def test_modes_and_profilers_see_the_operator(graph: front.Graph) -> None:
+    seen = []
+
+    class Observer(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    with Observer():
+        both_ways(graph)
+    assert seen.count(torch.ops.tensorwise.graph_einsum.default) == 4  # argument, maximum, sum, gradient
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        both_ways(graph)
+    assert "tensorwise::graph_einsum" in {event.key for event in profile.key_averages()}
 
 
 # -- compiled code ----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ def made_up(space: Space, *, order: int = 2, heads: int = 3, seed: int = 0, **ca
     rng = np.random.default_rng(seed)
     numbers = order + 2 + len(featurizer(order).fields)
     blank = RankingModel(space, net="statistics", heads=heads, training=Training(loss="ratio"))
-    arrays = {f"scoring.{name}": array for name, array in initial(blank.table, rng, heads).items()}
+    arrays = {f"scoring.{name}": array for name, array in initial(blank.table.form, rng, heads).items()}
     widths = {
         "shape.0": (256, numbers),
         "shape.2": (128, 256),

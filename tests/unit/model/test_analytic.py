@@ -1,17 +1,29 @@
 """G-Sparse's cost model: what its metrics say, and that it learns both spaces."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tensorwise.data.record import Record, describe
 from tensorwise.device.null import NullDevice
-from tensorwise.model.analytic import METRICS, MetricsModel, metrics, performances, shapes
+from tensorwise.model.analytic import (
+    CODE,
+    METRICS,
+    SHAPES,
+    SMALLEST,
+    MetricsModel,
+    metrics,
+    performances,
+    shapes,
+)
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
 from tensorwise.space.cuda import cuda_space
 from tensorwise.space.space import Space
 from tensorwise.tensor.entries import entries_from
+from tensorwise.toolchain.cubin import Resources
 
 RNG = np.random.default_rng(6)
 
@@ -74,3 +86,38 @@ def test_it_learns_what_is_fast_in_both_spaces(make) -> None:  # type: ignore[no
     assert model.pearson(records(space, works[2:], 100)) > 0.5
     assert model.misfit(space) is None
     assert "another table" in (model.misfit(cpu_space(workload("spmv", works[0].entries).assignment)) or "")
+
+
+AT = len(METRICS) + len(SHAPES)
+"""Where what machine code says stands among the inputs."""
+
+
+def test_it_sees_what_machine_code_says_where_it_is_known() -> None:
+    work = spmm(30, 32)
+    space = cuda_space(work.assignment)
+    model, configs = MetricsModel(space), [space.sample(work, RNG) for _ in range(3)]
+    taken = [Resources(40, 8), None, Resources(32, 0)]
+    blind, told = model.inputs(describe(work), configs), model.inputs(describe(work), configs, taken)
+    assert told[:, AT : AT + len(CODE)].tolist() == [[40, 8], [0, 0], [32, 0]]
+    assert not blind[:, AT : AT + len(CODE)].any()
+    others = np.delete(np.arange(told.shape[1]), [AT, AT + 1])
+    np.testing.assert_array_equal(told[:, others], blind[:, others])
+
+
+@pytest.mark.usefixtures("one_torch_thread")
+def test_records_that_tell_are_learned_with_and_without() -> None:
+    pytest.importorskip("torch")
+    work = spmm(30, 32)
+    space, device = cuda_space(work.assignment), NullDevice(cost)
+    configs = [space.sample(work, RNG) for _ in range(6)]
+    learned = [
+        Record.of(replace(m, registers=40, frame_bytes=8), work, device, space.name, c, {})
+        for m, c in zip(device.measure(work, configs), configs, strict=True)
+    ]
+    model = MetricsModel(space, epochs=1)
+    model.fit(learned)
+    _, arrays = model.state()
+    assert arrays["mean"][AT] == pytest.approx((np.log(SMALLEST) + np.log(SMALLEST + 40)) / 2)
+    blind = model.predict(work, configs, device)
+    told = model.predict(work, configs, device, [Resources(255, 4096)] * len(configs))
+    assert not np.array_equal(blind, told)

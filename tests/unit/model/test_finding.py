@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tensorwise.advice import Advisor
 from tensorwise.device.host import host
 from tensorwise.model import MeanModel
 from tensorwise.model.finding import PACKAGED, calibrated, calibrated_for, shipped, shipped_for
 from tensorwise.model.model import DESCRIPTION
 from tensorwise.program.einsum import Einsum
 from tensorwise.space.cpu import cpu_space
+from tensorwise.tuning.advice import Advisor
 
 SPMM = "C[i,j] += A[i,k] * B[k,j]"
 

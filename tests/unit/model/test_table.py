@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tensorwise.errors import InputError
+from tensorwise.features.nest import ProgramNest
 from tensorwise.model.scoring import EMBEDDING, embed, initial, score, shapes
 from tensorwise.model.table import Encoded, Table
 from tensorwise.program.workload import workload
@@ -64,7 +65,7 @@ def test_the_cpus_space() -> None:
     space = cpu_space(w.assignment)
     table = Table.of(space)
     configs = [space.sample(w, np.random.default_rng(k)) for k in range(30)]
-    weights = initial(table, np.random.default_rng(0))
+    weights = initial(table.form, np.random.default_rng(0))
     embedded = embed(weights, table.encode(configs))
     assert embedded.shape == (30, EMBEDDING)
     assert len(np.unique(embedded, axis=0)) == len(set(configs))
@@ -72,7 +73,7 @@ def test_the_cpus_space() -> None:
 
 def test_no_config_at_all() -> None:
     table = Table.of(GARDEN)
-    weights = initial(table, np.random.default_rng(0))
+    weights = initial(table.form, np.random.default_rng(0))
     nothing = embed(weights, table.encode([]))
     assert nothing.shape == (0, EMBEDDING)
     assert score(weights, np.zeros(EMBEDDING), nothing).shape == (1, 0)
@@ -80,8 +81,8 @@ def test_no_config_at_all() -> None:
 
 def test_weights_have_their_shapes_and_seeds() -> None:
     table = Table.of(GARDEN)
-    first, again, other = (initial(table, np.random.default_rng(seed)) for seed in (0, 0, 1))
-    assert {name: array.shape for name, array in first.items()} == shapes(table)
+    first, again, other = (initial(table.form, np.random.default_rng(seed)) for seed in (0, 0, 1))
+    assert {name: array.shape for name, array in first.items()} == shapes(table.form)
     for name in first:
         np.testing.assert_array_equal(first[name], again[name])
         assert first[name].dtype == np.float32
@@ -91,18 +92,17 @@ def test_weights_have_their_shapes_and_seeds() -> None:
 def test_the_same_in_torch() -> None:
     torch = pytest.importorskip("torch")
     table = Table.of(GARDEN)
-    weights, encoded = initial(table, np.random.default_rng(0), heads=3), table.encode(CONFIGS)
+    weights, encoded = initial(table.form, np.random.default_rng(0), heads=3), table.encode(CONFIGS)
     pattern = np.random.default_rng(1).standard_normal(EMBEDDING).astype(np.float32)
-    steps = np.random.default_rng(2).standard_normal((len(CONFIGS), 2)).astype(np.float32)
-    expected = score(weights, pattern, embed(weights, encoded), steps)
+    shape = len(CONFIGS), len(ProgramNest().fields) + 1
+    nests = np.random.default_rng(2).standard_normal(shape).astype(np.float32)
+    expected = score(weights, pattern, embed(weights, encoded), nests)
     assert not np.allclose(expected, score(weights, pattern, embed(weights, encoded)))
     assert expected.shape == (3, len(CONFIGS))
     tensors = {name: torch.from_numpy(array).requires_grad_() for name, array in weights.items()}
-    given = (encoded.values, steps, *encoded.orders)
-    values, counted, *orders = (torch.from_numpy(array) for array in given)
-    got = score(
-        tensors, torch.from_numpy(pattern), embed(tensors, Encoded(values, tuple(orders), counted)), counted
-    )  # type: ignore[arg-type]
+    values, *orders = (torch.from_numpy(array) for array in (encoded.values, *encoded.orders))
+    configs = embed(tensors, Encoded(values, tuple(orders)))  # type: ignore[arg-type]
+    got = score(tensors, torch.from_numpy(pattern), configs, torch.from_numpy(nests))
     np.testing.assert_allclose(got.detach().numpy(), expected, rtol=1e-4, atol=1e-5)
     got.sum().backward()
     assert all(tensor.grad is not None for tensor in tensors.values())

@@ -1,6 +1,7 @@
 """Python, NumPy and C walk a tree alike."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,25 @@ def test_numpy_walks_as_python_does(seed: int, depth: int) -> None:
     np.testing.assert_array_equal(tree.values_at(rows), [tree.at(row) for row in rows.tolist()])
     assert tree.depth <= depth
     assert tree.leaves == (len(tree.feature) + 1) // 2
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 8))
+@settings(max_examples=50, deadline=None)
+def test_questions_that_do_not_matter_are_left_out(seed: int, depth: int) -> None:
+    rng = np.random.default_rng(seed)
+    tree = random_tree(rng, 4, depth)
+    tree = replace(tree, value=np.where(tree.feature == LEAF, tree.value % 2, 0))
+    short, rows = tree.without_idle_questions(), inputs(rng, tree, 4)
+    np.testing.assert_array_equal(short.values_at(rows), tree.values_at(rows))
+    inner = np.flatnonzero(short.feature != LEAF)
+    below, above = inner + 1, short.above[inner]
+    alike = (
+        (short.feature[below] == LEAF)
+        & (short.feature[above] == LEAF)
+        & (short.value[below] == short.value[above])
+    )
+    assert not alike.any()
+    assert Tree.checked(short.feature, short.threshold, short.above, short.value, 4).leaves <= tree.leaves
 
 
 @needs_compiler

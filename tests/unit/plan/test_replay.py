@@ -1,12 +1,15 @@
 """Plans run as they were placed, and say so."""
 
+import itertools
 import json
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tensorwise.errors import InputError
-from tensorwise.plan import Event, Graph, Link, Network, Plan, Step, chrome_trace
+from tensorwise.plan import Event, Graph, Link, Network, Plan, Step, chrome_trace, replay
 from tensorwise.space.versions import Version, Versions
 from tests.unit.plan.test_place import random_graph
 
@@ -106,3 +109,56 @@ def test_a_trace_has_a_lane_for_each_device_and_link() -> None:
     took = [one for one in told if one["ph"] == "X"]
     assert [one["name"] for one in took] == [event.name for event in events]
     assert sum(one["dur"] for one in took) == pytest.approx(1e6 * sum(event.seconds for event in events))
+
+
+@st.composite
+def placed_graphs(draw: st.DrawFn) -> Graph:
+    """Steps that read some of those before them, each on one of two devices."""
+    steps: list[Step] = []
+    for place in range(draw(st.integers(1, 12))):
+        read = draw(st.lists(st.integers(0, place - 1), max_size=3, unique=True)) if place else []
+        device = draw(st.sampled_from(["cpu", "gpu"]))
+        seconds = draw(st.integers(0, 9))
+        steps.append(Step(str(place), {device: float(seconds)}, after=tuple(map(str, read))))
+    return Graph(tuple(steps))
+
+
+@settings(max_examples=100, deadline=None)
+@given(placed_graphs(), st.integers(1, 3), st.sampled_from([0.0, 0.5]))
+def test_a_replay_keeps_to_the_graph_and_to_the_engines(graph: Graph, engines: int, gap_s: float) -> None:
+    events = replay(graph, {"cpu": engines}, gap_s)
+    assert sorted(event.name for event in events) == sorted(step.name for step in graph.steps)
+    assert [event.start_s for event in events] == sorted(event.start_s for event in events)
+    by_name = {event.name: event for event in events}
+    for step in graph.steps:
+        for read in step.after:
+            assert by_name[step.name].start_s >= by_name[read].start_s + by_name[read].seconds
+    lanes: dict[str, list[Event]] = {}
+    for event in events:
+        lanes.setdefault(event.where, []).append(event)
+    assert len([lane for lane in lanes if lane.startswith("cpu")]) <= engines
+    for lane in lanes.values():
+        for first, second in itertools.pairwise(lane):
+            assert second.start_s >= first.start_s + first.seconds + gap_s
+    # Never slower than one after the other, never faster than the longest way through the graph.
+    longest: dict[str, float] = {}
+    for step in graph.steps:
+        longest[step.name] = sum(step.seconds.values()) + max(
+            (longest[name] for name in step.after), default=0.0
+        )
+    total = max(event.start_s + event.seconds for event in events)
+    alone = sum(sum(step.seconds.values()) + gap_s for step in graph.steps)
+    assert max(longest.values()) <= total <= alone
+
+
+def test_a_chain_takes_the_sum() -> None:
+    steps = tuple(Step(str(k), {"cpu": 0.5}, after=(str(k - 1),) if k else ()) for k in range(8))
+    last = replay(Graph(steps), {"cpu": 3})[-1]
+    assert last.start_s + last.seconds == 4.0
+
+
+def test_a_replay_needs_a_device_for_each_step_and_engines() -> None:
+    with pytest.raises(InputError, match="2 devices"):
+        replay(Graph((Step("a", {"cpu": 1.0, "gpu": 1.0}),)))
+    with pytest.raises(InputError, match="no engine"):
+        replay(Graph((Step("a", {"cpu": 1.0}),)), {"cpu": 0})

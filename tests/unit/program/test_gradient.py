@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tensorwise.errors import InputError
-from tensorwise.front import gnn
+from tensorwise.front import gnn, spelling
 from tensorwise.program.einsum import Einsum
 from tensorwise.program.gradient import argument, gradients
 
@@ -72,7 +72,7 @@ def test_what_has_none(einsum: str, message: str) -> None:
         ("C[A,f] = exp(S[A,f] - M[i,f]) / Z[i,f] for A[i,k]", "SMZ"),
         ("C[i] += abs(S[A]) + max(L[k], -R[i]) - min(L[k], S[A]) for A[i,k]", "SLR"),
         ("C[i] += L[k] * L[i] if S[A] < 0 else 3 for A[i,k]", "L"),
-        (gnn.attention_texts(0.2)[2], "UVXZ"),
+        (spelling.attention_texts(0.2)[2], "UVXZ"),
     ],
 )
 def test_gradients_are_what_differences_say(text: str, operands: str) -> None:
@@ -80,11 +80,11 @@ def test_gradients_are_what_differences_say(text: str, operands: str) -> None:
     extents = dict(EXTENTS, i=8) if "L[i]" in text else EXTENTS
     u, v = rng.integers(0, extents["k"], 20), rng.integers(0, 5, 20)
     graph = gnn.Graph(u, v, (extents["i"], extents["k"]), threads=2)
-    assignment = gnn.parsed(text)
+    assignment = spelling.parsed(text)
     given = {
         name: rng.standard_normal([extents[index] for index in assignment.access(name).indices])
         + (3 if name in "RZ" else 0)
-        for name in gnn.operands_of(text)
+        for name in spelling.operands_of(text)
     }
     upstream = rng.standard_normal(graph.einsum(text, **given).shape)
     for name in operands:

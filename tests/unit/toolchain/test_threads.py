@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,7 +47,40 @@ def test_quota_is_rounded_up(quota: float | None, expected: int, monkeypatch: py
 def test_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5, 7})
+    monkeypatch.delenv("OMP_PROC_BIND", raising=False)
     assert threads._affinity() == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity here")
+def test_an_openmp_runtime_that_binds_the_main_thread_takes_no_threads_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(threads, "_GIVEN", {0, 1, 2, 3})
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {2})
+    monkeypatch.setenv("OMP_PROC_BIND", "close")
+    assert threads._affinity() == 4
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="one processor"
+)
+@pytest.mark.parametrize("bound", [True, False])
+def test_processes_run_anywhere_though_their_starter_was_bound(
+    bound: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = os.sched_getaffinity(0)
+    monkeypatch.setattr(threads, "_GIVEN", given)
+    monkeypatch.setenv("OMP_PROC_BIND", str(bound))
+    code = "import os; print(len(os.sched_getaffinity(0)))"
+    os.sched_setaffinity(0, {min(given)})
+    try:
+        with threads.unbound():
+            said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert os.sched_getaffinity(0) == {min(given)}
+    finally:
+        os.sched_setaffinity(0, given)
+    assert int(said.stdout) == (len(given) if bound else 1)
 
 
 def write(root: Path, files: dict[str, str]) -> Path:

@@ -1,0 +1,1 @@
+"""Latency of tensor programs on held-out networks and devices (CDMPP)."""

@@ -1,0 +1,129 @@
+"""How far predictions are off, and what is claimed of them."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tensorwise.model.programs import Programs
+
+DOTS: Final = 400
+"""Predictions that a result keeps for its picture."""
+BASELINES: Final = ("trees", "lstm", "primitives", "roofline", "mean")
+
+
+def errors(held: Programs, predicted: np.ndarray, networks: Collection[str], seed: int) -> dict[str, Any]:
+    """Return the errors of predicted seconds, relative to what was measured.
+
+    Args:
+        networks: names; of each the error of its tasks' programs, and of their sum: of one program a task, drawn at random,
+            as the paper's end-to-end runs have them, on each device.
+    """
+    off = np.abs(predicted / held.seconds - 1)
+    rng = np.random.default_rng(seed)
+    dots = rng.permutation(len(held))[:DOTS]
+    names = np.array([row.device for row in held])
+    found: dict[str, Any] = {
+        "mape": float(off.mean()), "median": float(np.median(off)),
+        "devices": {device: float(off[names == device].mean()) for device in held.devices},
+        "dots": [[float(held.seconds[k]), float(predicted[k])] for k in dots],
+    }  # fmt: skip
+    for network in networks:
+        inside = [any(one.rpartition("-b")[0] == network for one in row.networks) for row in held]
+        if any(inside):
+            sums = list(_sums(held, predicted, np.flatnonzero(inside), rng))
+            found.setdefault("networks", {})[network] = {
+                "mape": float(off[inside].mean()), "sum": float(np.mean(np.abs(sums))),
+            }  # fmt: skip
+    return found
+
+
+def _sums(
+    held: Programs, predicted: np.ndarray, places: np.ndarray, rng: np.random.Generator
+) -> Iterable[float]:
+    """Relative errors of the sum over tasks of one program each, on each device, drawn ten times."""
+    by_device: dict[str, dict[str, list[int]]] = {}
+    for place in places:
+        row = held.rows[int(place)]
+        by_device.setdefault(row.device, {}).setdefault(row.task, []).append(int(place))
+    for tasks in by_device.values():
+        for _ in range(10):
+            drawn = [some[int(rng.integers(len(some)))] for some in tasks.values()]
+            yield float(predicted[drawn].sum() / held.seconds[drawn].sum() - 1)
+
+
+def best(runs: Mapping[str, Mapping[str, Any]], prefix: str) -> Mapping[str, Any] | None:
+    """Return the variant of a method with the least error on validation: the held-out networks are not asked."""
+    some = [
+        run for key, run in runs.items() if (key == prefix or key.startswith(f"{prefix}|")) and "mape" in run
+    ]
+    return min(
+        some, key=lambda run: run["validation"] if run.get("validation") is not None else np.inf, default=None
+    )
+
+
+def tuned(
+    runs: Mapping[str, Mapping[str, Any]], device: str, choose: str, count: int, kind: str = "cmd"
+) -> float | None:
+    """Return the mean error over seeds after fine-tuning with so many tasks."""
+    prefix = f"device|{device}|{choose}|{count}|{kind}|"
+    some = [run["mape"] for key, run in runs.items() if key.startswith(prefix) and "mape" in run]
+    return float(np.mean(some)) if some else None
+
+
+def targets(runs: Mapping[str, Mapping[str, Any]], below: float) -> list[str]:
+    """Return the settings that count as a device of their own: they rank programs unlike each of the others."""
+    ranks = runs.get("data", {}).get("ranks", {})
+    return [
+        one for one, others in ranks.items() if others and all(rank is not None and rank < below for rank in others.values())
+    ]  # fmt: skip
+
+
+def judge(
+    runs: Mapping[str, Mapping[str, Any]], expected: Mapping[str, Any]
+) -> tuple[list[str], bool | None]:
+    """Return what the runs say of each claim, and whether all of them hold; None: not all is known."""
+    wanted, said = expected["wanted"], list[tuple[str, bool | None]]()
+    ours = best(runs, "model|cdmpp")
+    if ours is None:
+        return ["CDMPP is not trained yet"], None
+    worst = max(ours["devices"].values())
+    said.append(
+        (f"held-out networks: {ours['mape']:.1%}, {worst:.1%} on the worst setting", worst <= wanted["model"])
+    )
+    for name in BASELINES:
+        other = best(runs, f"model|{name}")
+        claim = None if other is None else ours["mape"] < other["mape"]
+        said.append((f"{name}: {'not there yet' if other is None else format(other['mape'], '.1%')}", claim))
+    sums = [one["sum"] for one in ours.get("networks", {}).values()]
+    if sums:
+        said.append(
+            (f"sums over a network's tasks: {np.mean(sums):.1%}", float(np.mean(sums)) <= wanted["network"])
+        )
+    lstm = best(runs, "model|lstm")
+    if lstm is not None:
+        faster = ours["programs_per_s"] / lstm["programs_per_s"]
+        said.append((f"trains {faster:.1f}x as fast as the LSTM", faster >= wanted["faster"]))
+    if ours.get("covered") is not None:
+        low, high = wanted["covered"]
+        said.append((f"90 % intervals cover {ours['covered']:.1%}", low <= ours["covered"] <= high))
+        said.append((f"median width {ours['width']:.2f}x", ours["width"] <= wanted["width"]))
+    foreign = targets(runs, wanted["ranks"])
+    for device in foreign:
+        found = tuned(runs, device, "kmeans", wanted["tasks"])
+        if found is not None:
+            drawn = tuned(runs, device, "random", wanted["tasks"])
+            beside = "" if drawn is None else f", {drawn:.1%} with random tasks"
+            said.append(
+                (f"{device}, {wanted['tasks']} tasks: {found:.1%}{beside}", found <= wanted["device"])
+            )
+    if not foreign:
+        said.append(("no setting ranks programs unlike all others: none counts as a held-out device", None))
+    marks = {True: "holds", False: "does not hold", None: "no claim"}
+    return [f"{text} ({marks[holds]})" for text, holds in said], _all([holds for _, holds in said])
+
+
+def _all(holds: Sequence[bool | None]) -> bool | None:
+    if False in holds:
+        return False
+    return None if None in holds else True

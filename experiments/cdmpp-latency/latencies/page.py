@@ -1,0 +1,137 @@
+"""The page of the results: CDMPP's tables and figures beside ours."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from benchmarks.pages import card, document, paragraphs, table
+from latencies.draw import bars, curves, dots
+from latencies.judging import BASELINES, best, targets, tuned
+from tensorwise.front.svg import element
+
+METHOD: Final = """Random schedules of the tasks of real networks were timed on settings of one CPU. Errors are relative to
+the measured seconds, in the mean (MAPE). Tasks of the held-out networks, whatever other network they occur in, are in no
+training. Which variant of a method is judged, tasks of other networks decide, which it has not learned from either."""
+STYLE: Final = """.plots { display: flex; flex-wrap: wrap; gap: 16px; } .plots svg { flex: 1 1 340px; max-width: 520px; }"""
+
+
+def page(results: Mapping[str, Any], expected: Mapping[str, Any], values: Mapping[str, Any]) -> str:
+    """Return the page of a result file."""
+    runs = {key: run for key, run in results["runs"].items() if "error" not in run}
+    parts = [element("h1", "What will it take on that device?"), paragraphs([METHOD, *results["summary"]])]
+    if "data" in runs:
+        parts.append(card("Data", _data(runs["data"])))
+    parts.append(card("Networks held out", _models(runs, expected)))
+    if any(key.startswith("study|") for key in runs):
+        parts.append(card("Labels, losses, places (Tables 3 and 4)", _studies(runs, expected["paper"])))
+    devices = sorted({key.split("|")[1] for key in runs if key.startswith("device|")})
+    if devices:
+        parts.append(card("Devices held out (Figures 10 and 13)", _devices(runs, devices, expected, values)))
+    return document("CDMPP: latency of tensor programs", "\n".join(parts), STYLE)
+
+
+def _data(run: Mapping[str, Any]) -> str:
+    known = [
+        ("programs on devices", "programs"),
+        ("tasks", "tasks"),
+        ("learned from", "training"),
+        ("held out", "held out"),
+    ]
+    rows = [[title, f"{run[key]:,}"] for title, key in known]
+    rows.append(["the same program timed again is off by, in the median", _percent(run["noise"])])
+    ranks = [
+        [one, *(_number(run["ranks"][one].get(other)) for other in run["devices"])] for one in run["devices"]
+    ]
+    return table(["", ""], rows) + table(["rank correlation", *run["devices"]], ranks)
+
+
+def _models(runs: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
+    named = {name: best(runs, f"model|{name}") for name in ("cdmpp", *BASELINES)}
+    found = {name: run for name, run in named.items() if run is not None}
+    devices = sorted({device for run in found.values() for device in run["devices"]})
+    networks = sorted({network for run in found.values() for network in run.get("networks", {})})
+    rows = []
+    for name, run in found.items():
+        row = [
+            name,
+            _percent(run["mape"]),
+            _percent(run["median"]),
+            *(_percent(run["devices"].get(one)) for one in devices),
+        ]
+        for network in networks:
+            one = run.get("networks", {}).get(network, {})
+            row += [_percent(one.get("mape")), _percent(one.get("sum"))]
+        rate = run.get("programs_per_s")
+        rows.append(
+            [
+                *row,
+                _percent(run.get("covered")),
+                _number(run.get("width")),
+                "" if rate is None else f"{rate:,.0f}",
+            ]
+        )
+    head = ["", "MAPE", "median", *devices, *(text for one in networks for text in (one, f"{one}, sum"))]
+    plots = bars({name: run["mape"] for name, run in found.items()}, "cdmpp", expected["wanted"]["model"])
+    plots += "".join(dots(run["dots"], name) for name, run in found.items() if name in ("cdmpp", "trees"))
+    return element("div", plots, class_="plots") + table(
+        [*head, "covered", "width", "trained programs/s"], rows
+    )
+
+
+def _studies(runs: Mapping[str, Any], paper: Mapping[str, Any]) -> str:
+    rows = []
+    for key, run in runs.items():
+        if key.startswith("study|"):
+            name = key.removeprefix("study|")
+            theirs = [f"{error:.1%}" for error in paper["studies"].get(name, [])] or ["", "", ""]
+            rows.append([name, _percent(run["mape"]), _percent(run["median"]), *theirs])
+    return table(["", "MAPE", "median", *(f"paper, {device}" for device in paper["devices"])], rows)
+
+
+def _devices(
+    runs: Mapping[str, Any], devices: Sequence[str], expected: Mapping[str, Any], values: Mapping[str, Any]
+) -> str:
+    foreign, counts = targets(runs, expected["wanted"]["ranks"]), values["cross"]["tasks"]
+    said = "These settings rank programs unlike all others, and count as devices: " + ", ".join(foreign)
+    parts = [
+        paragraphs(
+            [said if foreign else "No setting ranks programs unlike all others: none counts as a device."]
+        )
+    ]
+    rows, plots = [], ""
+    for device in devices:
+        ways = ("source", "scaled", "trees")
+        plain = [_percent(runs.get(f"device|{device}|{way}", {}).get("mape")) for way in ways]
+        last = counts[-1]
+        rows.append([
+            device, *plain, *(_percent(tuned(runs, device, choose, last, kind))
+                              for choose in ("kmeans", "random") for kind in ("cmd", "plain")),
+        ])  # fmt: skip
+        lines = {
+            choose: [
+                (count, error)
+                for count in counts
+                if (error := tuned(runs, device, choose, count)) is not None
+            ]
+            for choose in ("kmeans", "random")
+        }
+        if any(lines.values()):
+            plots += curves({name: line for name, line in lines.items() if line}, device)
+    head = [
+        "",
+        "not tuned",
+        "scaled from the same program",
+        "trees",
+        "KMeans",
+        "KMeans, no CMD",
+        "random",
+        "random, no CMD",
+    ]
+    return "".join(parts) + element("div", plots, class_="plots") + table(head, rows)
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.1%}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"

@@ -1,0 +1,147 @@
+"""COGNATE's network and its rivals: one network, one loss, one training; what differs is how configs are read.
+
+The network is `TransferModel`'s, put together from its parts, since everything was counted before. Its featurizer sees
+statistics of the pattern where COGNATE has twelve sparse convolutions, which would take days on a CPU.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from tensorwise.ids import content_id
+from tensorwise.model.reader import LATENT, SHARED, Layers, Reader
+from tensorwise.model.samples import Group, Training, standardised
+from tensorwise.model.scoring import embed, look, score
+from tensorwise.model.table import Encoded, Form, Table
+
+SHAPE: Final = 4
+"""Of a workload's numbers those that say its shape; the others are statistics of its pattern."""
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How configs, and patterns, are read.
+
+    Attributes:
+        name: of the way.
+        encoder: what becomes of choices that are a device's own: ``latent``, by its autoencoder; ``none``; ``mapped``
+            (WACO+FM): they take the places of the source's own choices, as they are; ``augmented`` (WACO+FA): all choices of
+            a device have places of their own, the mapped ones among them, and are zero on the other.
+        mapper: whether strips are seen.
+        featurizer: whether anything but the pattern's shape is.
+        footprints: whether what strips touch of the pattern is: ours, the paper has nothing like it.
+    """
+
+    name: str
+    encoder: str = "latent"
+    mapper: bool = True
+    featurizer: bool = True
+    footprints: bool = False
+
+
+COGNATE: Final = Reading("COGNATE")
+READINGS: Final = (
+    COGNATE,
+    Reading("without featurizer", featurizer=False),
+    Reading("without mapper", mapper=False),
+    Reading("without encoder", encoder="none"),
+    Reading("WACO+FA", encoder="augmented"),
+    Reading("WACO+FM", encoder="mapped"),
+    Reading("COGNATE with footprints", footprints=True),
+)
+"""The network's variants (figures 4, 7 and 8)."""
+
+
+@dataclass(frozen=True)
+class Networks:
+    """Reads groups of both devices in one way, and trains on them.
+
+    Attributes:
+        encoders: of the source's own choices, and of the target's.
+        widths: how many own choices each of them has.
+        values: the table ``networks`` of values.toml.
+    """
+
+    reading: Reading
+    encoders: tuple[Layers, Layers]
+    widths: tuple[int, int]
+    values: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls, reading: Reading, source: Sequence[Group], target: Sequence[Group], values: Mapping[str, Any]
+    ) -> "Networks":
+        """Train the encoders on all own choices that groups of either device have."""
+        from tensorwise.model.latent import autoencoder
+
+        own = [
+            np.unique(np.concatenate([one.configs.orders[1] for one in of]), axis=0)
+            for of in (source, target)
+        ]
+        first, second = (autoencoder(one, LATENT) if reading.encoder == "latent" else () for one in own)
+        return cls(reading, (first, second), (own[0].shape[1], own[1].shape[1]), values)
+
+    def read(self, group: Group, side: int) -> Group:
+        """Return a group of the source (side 0) or of the target (1) as the network sees it."""
+        shared, own = group.configs.orders
+        if not self.reading.mapper:
+            shared = np.zeros_like(shared)
+        if self.reading.encoder == "latent":
+            orders = (shared, Reader(Table(()), None, self.encoders[side]).latent(own))
+        elif self.reading.encoder == "none":
+            orders = (shared, np.zeros((len(own), LATENT), np.float32))
+        elif self.reading.encoder == "mapped":
+            orders = (shared, np.pad(own, ((0, 0), (0, max(self.widths) - own.shape[1]))))
+        else:
+            blank = [np.zeros((len(own), SHARED + width), np.float32) for width in self.widths]
+            blank[side] = np.concatenate([shared, own], axis=1)
+            orders = (blank[0], blank[1])
+        nests = np.asarray(group.configs.nests)
+        configs = Encoded(
+            group.configs.values, orders, nests if self.reading.footprints else np.zeros_like(nests)
+        )
+        numbers = group.numbers if self.reading.featurizer else group.numbers[:SHAPE]
+        return replace(group, configs=configs, numbers=numbers)
+
+    def pretrained(self, source: Sequence[Group]) -> Arrays:
+        """Learn from groups of the source."""
+        return self._trained([self.read(group, 0) for group in source], None, self.values["pretrain_epochs"])
+
+    def tuned(self, target: Sequence[Group], start: Arrays | None) -> Arrays:
+        """Learn from groups of the target, from scratch or going on from ``start``."""
+        epochs = max(1, min(self.values["tune_epochs"], self.values["tune_steps"] // len(target)))
+        return self._trained([self.read(group, 1) for group in target], start, epochs)
+
+    def _trained(self, groups: Sequence[Group], start: Arrays | None, epochs: int) -> Arrays:
+        from tensorwise.model.training import Trainer
+
+        first = groups[0]
+        widths = tuple(order.shape[1] for order in first.configs.orders)
+        nests = np.asarray(first.configs.nests).shape[1]
+        form = Form(content_id([self.reading.name, str(widths)]), 0, 0, widths, nests)
+        rate = self.values["learning_rate"]
+        settings = Training(epochs=epochs, learning_rate=rate, batch=64, loss="ratio", validation=0.0)
+        return Trainer(
+            "statistics", 2, form, groups, _no_patterns, settings, None, lambda epoch: None, "cpu", 1, start, 0.0
+        ).run()  # fmt: skip
+
+    def scores(self, arrays: Arrays, group: Group) -> np.ndarray:
+        """Return what is predicted for a group of the target: float64, (n,)."""
+        seen = self.read(group, 1)
+        parts = {
+            part: {name.removeprefix(part): array for name, array in arrays.items() if name.startswith(part)}
+            for part in ("net.", "scoring.", "numbers.")
+        }
+        weights = {name: array.astype(np.float64) for name, array in parts["scoring."].items()}
+        pattern = look(parts["net."], standardised(seen.numbers, parts["numbers."])).astype(np.float64)
+        found: np.ndarray = score(weights, pattern, embed(weights, seen.configs), seen.configs.nests).mean(
+            axis=0
+        )
+        return found
+
+
+def _no_patterns(workload_id: str) -> Any:
+    raise AssertionError(f"the network looks at no pattern, but asked for {workload_id}")

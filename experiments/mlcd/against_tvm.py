@@ -1,0 +1,72 @@
+"""Compare the choice among versions of GEMM with a tuning compiler's programs; see README.md. Needs the extra tvm.
+
+    python experiments/mlcd/against_tvm.py RECORDS [--full]
+
+RECORDS is the gemm.parquet that `run.py gemm` wrote. First each shape is tuned, then all are compared, in steps of less than
+three minutes. Goes on where it was stopped: after Ctrl-C or a kill the same command takes the steps that are left.
+"""
+
+import argparse
+import json
+import logging
+import sys
+import tomllib
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from selections import compiler
+from selections.page import page
+from selections.rivals import chooser, shapes, summary
+
+from benchmarks.corpus import Results, resumable
+from tensorwise.data.parquet import read_records
+from tensorwise.model.cases import Cases
+
+HERE = Path(__file__).parent
+
+
+def main() -> None:
+    """Tune and compare what is left, and write the page."""
+    values = tomllib.loads((HERE / "values.toml").read_text())
+    expected = json.loads((HERE / "expected.json").read_text())
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    option = parser.add_argument
+    option("records", type=Path, help="what GEMM's versions took: gemm.parquet")
+    option("--trials", type=int, help="programs that TVM measures for each shape")
+    option("--count", type=int, help="only so many shapes, the smallest")
+    option("--full", action="store_true", help="the paper's shapes and trials")
+    option("--out", type=Path, default=HERE / "results", help="folder of TVM's databases and of the results")
+    options = parser.parse_args()
+    ranges = values["full" if options.full else "scaled"]
+    given = ranges["tvm"] | ({"trials": options.trials} if options.trials else {})
+    path = options.out / ("tvm" + "-full" * options.full)
+    wanted = shapes(given)[: options.count]
+    results = Results(path.with_suffix(".json"), __doc__ or "", given)
+    on = compiler.device()
+    logging.getLogger("tvm.s_tir.meta_schedule").setLevel(logging.WARNING)
+    function = chooser(ranges, Cases.of(read_records(options.records)), wanted)
+    folder = {shape: path / "x".join(map(str, shape)) for shape in wanted}
+    seed, sparsities = values["settings"]["seed"], ranges["gemm"]["sparsities"]
+    steps = {
+        f"tune {shape}": partial(compiler.tuned, shape, folder[shape], given["trials"], on, seed)
+        for shape in wanted
+    }
+    results.work(steps | {
+        f"compare {shape}": partial(
+            compiler.compared, shape, sparsities, folder[shape], function, on, given["rounds"], given["budget_s"]
+        )
+        for shape in wanted
+    })  # fmt: skip
+    told, holds = summary(results.runs, expected)
+    results.write(told, holds)
+    target = options.out / "results.html"
+    target.write_text(page(options.out, expected), encoding="utf-8")
+    print(*told, f"wrote {target}", sep="\n")
+
+
+if __name__ == "__main__":
+    resumable(main)

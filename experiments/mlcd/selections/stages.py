@@ -1,0 +1,122 @@
+"""What is left of a benchmark, or of the networks: measured for a while, and judged once all of it is there."""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.corpus import machine, write_json
+from selections.gpu import links
+from selections.judging import judged, repeated
+from selections.measuring import measure
+from selections.networks import drawn, kernels_of_networks, swept
+from selections.networks import measure as measure_kernels
+from selections.placing import Measured
+from selections.placing import judged as judged_networks
+from selections.table import described_s, selection
+from tensorwise.data.parquet import read_records, write_records
+from tensorwise.data.store import Store
+from tensorwise.front.terminal import progress_bar
+from tensorwise.model.cases import Cases
+from tensorwise.model.choosing import TreeModel
+from tensorwise.plan.graph import Link
+
+NETWORKS = 40
+"""Networks on synthetic graphs, besides those of the data sets and of Figure 7."""
+
+
+def benchmark(
+    name: str,
+    path: Path,
+    values: Mapping[str, Any],
+    *,
+    full: bool,
+    samples: int,
+    budget_s: float,
+    libraries: bool,
+    judge: bool,
+) -> str:
+    """Measure inputs of a benchmark; when all are known, or with ``judge``, learn, judge, and write PATH.json and PATH.
+
+    Args:
+        name: of the benchmark.
+        path: of records, model and result, without an ending.
+        values: ``values.toml``.
+        full: the paper's ranges.
+        samples: inputs in all.
+        budget_s: seconds for measuring now.
+        libraries: with versions of libraries.
+        judge: measure nothing, and judge what was exported.
+
+    Returns:
+        What was done, in words.
+    """
+    ranges, held = values["full" if full else "scaled"], path.with_suffix(".json")
+    twice = path.with_name(f"{path.name}-again")
+    before = json.loads(held.read_text()) if held.exists() else {}
+    took_s = before.get("described_s")
+    if not judge:
+        end = time.monotonic() + budget_s
+        known = measure(
+            name, path, ranges, values["settings"], samples=samples, budget_s=budget_s, libraries=libraries
+        )
+        again = min(values["settings"]["again"], known)
+        left_s = end - time.monotonic()
+        if known < samples or left_s <= 0:
+            return f"{name}: {known} of {samples} inputs are measured"
+        if measure(
+            name, twice, ranges, values["settings"], samples=again, budget_s=left_s, libraries=libraries, of=path
+        ) < again:  # fmt: skip
+            return f"{name}: not all of {again} inputs are measured again"
+        if before.get("measured") == known:
+            return f"{name}: done"
+        took_s = described_s(selection(name, ranges, libraries))
+    records = [*read_records(path.with_suffix(".parquet"))]
+    cases = Cases.of(records)
+    model = TreeModel()
+    model.fit_cases(cases)
+    model.save(path)
+    same = twice.with_suffix(".parquet")
+    about = {
+        "benchmark": name, "full": full, "measured": len(cases), "described_s": took_s, "machine": machine(),
+        **judged(cases, values["settings"], values["initial"][name]),
+        "again": repeated(records, read_records(same)) if same.is_file() else None,
+    }  # fmt: skip
+    write_json(held, about)
+    return f"{name}: judged by {len(cases)} inputs"
+
+
+def networks(path: Path, values: Mapping[str, Any], *, full: bool, budget_s: float, judge: bool) -> str:
+    """Measure kernels of networks, place those networks that are known whole, and write PATH.json; see ``benchmark``.
+
+    The tree is that of GEMM, which lies beside ``path``.
+    """
+    given, held = values["full" if full else "scaled"]["gnn"], path.with_suffix(".json")
+    every = drawn(given, NETWORKS, values["settings"]["seed"])
+    if not judge:
+        kernels = [kernel for some in every.values() for kernel in some]
+        with Store(path.with_suffix(".sqlite")) as store, progress_bar("gnn") as progress:
+            measure_kernels(kernels, budget_s=budget_s, store=store, progress=progress)
+            write_records(path.with_suffix(".parquet"), store.query(space=kernels_of_networks().space.name))
+    tree = path.with_name(path.name.replace("gnn", "gemm"))
+    if not (tree.is_dir() and path.with_suffix(".parquet").is_file()):
+        return f"gnn: waits for {tree} and its own records"
+    measured = Measured(read_records(path.with_suffix(".parquet")), TreeModel.load(tree), values["gpu"])
+    known = {
+        name: some for name, some in every.items() if all(kernel.key in measured.took for kernel in some)
+    }
+    if not known:
+        return "gnn: no network has all of its kernels measured yet"
+    before = json.loads(held.read_text()) if held.exists() else {}
+    ways = (links() if measured.has_gpu else None) or [
+        Link(*ends, **before.get("links", {}).get(ends[0], values["link"]))
+        for ends in (("cpu", "gpu"), ("gpu", "cpu"))
+    ]
+    report = {
+        "gnn": judged_networks(known, measured, ways, swept(given)), "measured gpu": measured.has_gpu,
+        "networks": len(known), "of": len(every), "machine": machine(),
+        "links": {way.source: {"latency_s": way.latency_s, "bytes_per_s": way.bytes_per_s} for way in ways},
+    }  # fmt: skip
+    write_json(held, report)
+    return f"gnn: {len(known)} of {len(every)} networks are placed"

@@ -1,0 +1,57 @@
+"""Which tasks to measure on a new device: those nearest the centres of clusters of programs (CDMPP, Algorithm 1)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tensorwise.errors import InputError
+from tensorwise.features.ast import CompactAst
+from tensorwise.model.programs import Programs
+
+
+def clustered_tasks(programs: Programs, count: int, rng: np.random.Generator) -> list[str]:
+    """Return ids of ``count`` tasks that stand for all: of each cluster of programs the task that is nearest its centre.
+
+    Clusters are visited from the largest on; a task is near by the mean distance of its programs, and taken once. Times are
+    not looked at.
+
+    Raises:
+        InputError: there are not so many tasks.
+    """
+    from scipy.cluster.vq import kmeans2
+
+    tasks = programs.tasks
+    if not 0 < count <= len(tasks):
+        raise InputError(f"{count} tasks are wanted of {len(tasks)}")
+    rows = summaries([row.ast for row in programs])
+    std = rows.std(0)
+    rows = (rows - rows.mean(0)) / np.where(std > 1e-6, std, 1.0)
+    # as many clusters as tasks are wanted; of one that stays empty the last tasks take the place
+    centres, labels = kmeans2(rows, count, minit="++", seed=rng, missing="warn")
+    sizes = np.bincount(labels, minlength=count)
+    of = np.searchsorted(tasks, [row.task for row in programs])
+    times = np.bincount(of)
+    chosen: list[int] = []
+    for cluster in np.argsort(-sizes, kind="stable"):
+        away = np.sqrt(((rows - centres[cluster]) ** 2).sum(1))
+        mean = np.bincount(of, away) / times
+        mean[chosen] = np.inf
+        chosen.append(int(np.argmin(mean)))
+    return [tasks[place] for place in chosen]
+
+
+def random_tasks(programs: Programs, count: int, rng: np.random.Generator) -> list[str]:
+    """Return ids of ``count`` tasks at random: what clusters have to beat."""
+    tasks = programs.tasks
+    if not 0 < count <= len(tasks):
+        raise InputError(f"{count} tasks are wanted of {len(tasks)}")
+    return [tasks[place] for place in rng.permutation(len(tasks))[:count]]
+
+
+def summaries(asts: Sequence[CompactAst]) -> np.ndarray:
+    """Return programs as rows of equal length: (n, 2 * fields) means and maxima over their leaves."""
+    known: dict[int, np.ndarray] = {}
+    for ast in asts:
+        if id(ast) not in known:
+            known[id(ast)] = np.concatenate([ast.leaves.mean(0), ast.leaves.max(0)])
+    return np.array([known[id(ast)] for ast in asts])

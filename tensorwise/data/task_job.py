@@ -1,0 +1,172 @@
+"""TaskJob: one task, and how many schedules to try on it, with an instruction set and several numbers of threads.
+
+Each schedule is compiled once and run with every number of threads; its loop tree is remembered with each record, so that
+models can be trained where there is no TVM.
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, Self, final
+
+import numpy as np
+
+from tensorwise.data.record import Record
+from tensorwise.device.device import Device, Measurement, Status
+from tensorwise.errors import InputError
+from tensorwise.ids import content_id
+from tensorwise.space.config import Config
+from tensorwise.tasks.cutting import TaskGraph
+from tensorwise.tasks.task import Task, loop_tree
+
+BATCH: Final = 8
+"""Programs between two signs of life: compiling one takes about half a second."""
+UNDRAWN: Final = Config({"design": -1, "decisions": "[]"})
+"""Stands for whatever a job whose worker was lost would have tried."""
+
+
+@final
+@dataclass(frozen=True)
+class TaskJob:
+    """One task on the devices of one instruction set. Small, and the same JSON everywhere.
+
+    Attributes:
+        name: of the task; path: its file; task: its id.
+        networks: those that it occurs in.
+        device: the instruction set, a name of ``ISAS``; threads: of a call, a device each.
+        samples: schedules to try; seed: of what is drawn.
+        limit_s: seconds after which a program is given up.
+    """
+
+    name: str
+    path: str
+    task: str
+    networks: tuple[str, ...]
+    device: str
+    threads: tuple[int, ...]
+    samples: int = 16
+    seed: int = 0
+    limit_s: float = 8.0
+
+    @cached_property
+    def id(self) -> str:
+        """Content id of all that decides what is measured."""
+        facts = {
+            name: value for name, value in self.to_json().items() if name not in ("path", "name", "networks")
+        }
+        return content_id(["task job", json.dumps(facts, sort_keys=True)])
+
+    @property
+    def label(self) -> str:
+        """For people: ``fused_conv2d_add_relu avx2``."""
+        return f"{self.name} {self.device}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON object."""
+        return {**dataclasses.asdict(self), "networks": list(self.networks), "threads": list(self.threads)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Read back what ``to_json`` returned.
+
+        Raises:
+            InputError: a field is missing or unknown.
+        """
+        if data.keys() != {field.name for field in dataclasses.fields(cls)}:
+            raise InputError(f"malformed job {str(dict(data))[:120]}")
+        return cls(**{**data, "networks": tuple(data["networks"]), "threads": tuple(data["threads"])})
+
+    def open(self) -> Device[Any]:
+        """Return the device of the first number of threads: what has its records is done."""
+        from tensorwise.tasks.cpu import TvmCpu
+
+        return TvmCpu(self.device, self.threads[0], self.limit_s)
+
+    def measured(self, beat: Callable[[], None] = lambda: None) -> list[Record]:
+        """Draw schedules, build and time them; in the end the first once more, so that it is known how much times vary.
+
+        Each record's provenance has ``job``, ``networks``, ``hardware`` (what the device is made of) and, unless it was
+        refused, ``tree``: the text of the program's loop tree.
+
+        Raises:
+            InputError: the task cannot be read.
+        """
+        from tensorwise.tasks.cpu import TvmCpu
+        from tensorwise.tasks.schedules import Schedules
+
+        task = Task.load(self.path)
+        devices = [TvmCpu(self.device, threads, self.limit_s) for threads in self.threads]
+        drawn = list(
+            Schedules(task).sample(self.samples, np.random.default_rng([int(self.task, 16), self.seed]))
+        )
+        about = {device.name: device.hardware.to_json() for device in devices}
+        beat()
+        records: list[Record] = []
+
+        def time(built: Sequence[Any], configs: Sequence[Config], trees: Sequence[str]) -> None:
+            for device in devices:
+                for config, tree, found in zip(configs, trees, device.time(built, task), strict=True):
+                    more = {"tree": tree, "hardware": about[device.name]}
+                    records.append(self._record(task, device, config, found, more))
+                beat()
+
+        first: tuple[list[Any], list[Config], list[str]] = ([], [], [])
+        for begin in range(0, len(drawn), BATCH):
+            configs, modules = zip(*drawn[begin : begin + BATCH], strict=True)
+            built = devices[0].build(modules)
+            beat()
+            trees = [loop_tree(module).text for module in modules]
+            time(built, configs, trees)
+            first = first if begin else (built[:1], [configs[0]], trees[:1])
+        time(*first)
+        return records
+
+    def lost(self, status: Status, note: str) -> Record:
+        """Return the record that says that the job's workers died or hung."""
+        with self.open() as device:
+            failed = Measurement.failed(status, note)
+            return self._record(Task.load(self.path), device, UNDRAWN, failed, {"lost": True})
+
+    def _record(
+        self, task: Task, device: Any, config: Config, found: Measurement, more: Mapping[str, object]
+    ) -> Record:
+        about = {**device.provenance, "job": self.id, "networks": list(self.networks), **more}
+        return Record.of(found, task, device, f"tvm-{about['tvm']}-cpu", config, about)
+
+
+def task_plan(
+    folder: Path, isas: Sequence[str], threads: Sequence[int], *, samples: int = 16, seed: int = 0
+) -> list[TaskJob]:
+    """Return the jobs for all tasks in ``folder``, shuffled, so that the first few are as good a sample as any.
+
+    Args:
+        folder: with ``networks`` and ``tasks`` in it, as ``tensorwise tasks cut`` writes them.
+        isas: instruction sets, a job each; threads: of a call, all in one job.
+        samples: schedules of a task; seed: of order and schedules.
+
+    Raises:
+        InputError: there are no networks.
+    """
+    networks: dict[str, set[str]] = {}
+    names: dict[str, str] = {}
+    for path in sorted((folder / "networks").glob("*.json")):
+        graph = TaskGraph.load(path)
+        for node in graph.nodes:
+            networks.setdefault(node.task, set()).add(f"{graph.name}-b{graph.batch}")
+            names[node.task] = node.name
+    if not networks:
+        raise InputError(
+            f"{folder} has no networks; cut some first: tensorwise tasks cut NETWORK --folder {folder}"
+        )
+    jobs = [
+        TaskJob(
+            names[task], str(folder / "tasks" / f"{task}.json"), task, tuple(sorted(of)), isa, tuple(threads),
+            samples, seed,
+        )
+        for task, of in sorted(networks.items())
+        for isa in isas
+    ]  # fmt: skip
+    return [jobs[int(place)] for place in np.random.default_rng(seed).permutation(len(jobs))]

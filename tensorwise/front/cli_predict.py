@@ -1,0 +1,89 @@
+"""``tensorwise predict``: what a neural network takes on devices, without running it."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tensorwise.errors import InputError
+from tensorwise.front.cli_machine import Json
+from tensorwise.front.terminal import command, emit, progress_bar, warn
+
+
+@command
+def predict(
+    network: Annotated[
+        str, typer.Argument(metavar="NETWORK|FILE", help="A network's name, or an ONNX file.")
+    ],
+    others: Annotated[list[str] | None, typer.Argument(metavar="[DEVICE]...", help="For --compare.")] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", help="One that the model knows, or a described one.")
+    ] = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Rank the devices named behind the network.")
+    ] = False,
+    price: Annotated[
+        list[str] | None, typer.Option("--price", help="DEVICE=PRICE an hour: rank by cost; may be repeated.")
+    ] = None,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Inputs at a time.")] = 1,
+    folder: Annotated[
+        Path, typer.Option("--folder", help="Where networks, tasks and programs are kept.")
+    ] = Path("networks"),
+    model: Annotated[Path | None, typer.Option("--model", help="Folder of the latency model.")] = None,
+    samples: Annotated[
+        int, typer.Option("--samples", min=1, help="Schedules of a task; the fastest runs.")
+    ] = 8,
+    engines: Annotated[int, typer.Option("--engines", min=1, help="Tasks that a device runs at once.")] = 1,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", help="Write the timeline for chrome://tracing or Perfetto.")
+    ] = None,
+    picture: Annotated[Path | None, typer.Option("--picture", help="Write the timeline as SVG.")] = None,
+    json: Json = False,
+) -> None:
+    """Say what a network takes on a device, with an interval, each task with the schedule predicted to be the fastest."""
+    from tensorwise.front.draw_plan import draw_timeline
+    from tensorwise.front.networks import latency_model, predict_latency, prices
+    from tensorwise.plan import chrome_trace
+    from tensorwise.units import time_text
+
+    devices = [*([device] if device else []), *(others or [])]
+    if not devices or compare != (len(devices) > 1):
+        raise InputError(
+            "name one device with --device, or several behind the network: NETWORK --compare DEVICE DEVICE"
+        )
+    an_hour = prices(price or ())
+    if odd := sorted(an_hour.keys() - set(devices)):
+        raise InputError(f"{', '.join(odd)}: a price, but not among the devices {', '.join(devices)}")
+    known = latency_model(model)
+    for name in devices:
+        known.hardware(name)  # before anything is cut
+        if name not in known.devices:
+            warn(f"the model has not learned from {name}: what it says of it is extrapolated")
+    with progress_bar("scheduling") as bar:
+        found = predict_latency(
+            network, devices, batch=batch, folder=folder, model=known, samples=samples, engines=engines,
+            **({} if bar is None else {"progress": bar}),
+        )  # fmt: skip
+    cost = {one.device: one.seconds / 3600 * an_hour[one.device] for one in found if one.device in an_hour}
+    found.sort(key=lambda one: (cost.get(one.device, float("inf")), one.seconds))
+    for one in found:
+        facts: dict[str, Any] = {
+            "network": one.network, "batch": one.batch, "device": one.device, "seconds": one.seconds,
+            "low_s": one.low, "high_s": one.high, "programs": len(one.events),
+            "trained_on_device": one.device in known.devices,
+        }  # fmt: skip
+        if one.device in cost:
+            facts["cost"] = cost[one.device]
+        if json:
+            emit(facts)
+            continue
+        within = f", 90 % between {time_text(one.low)} and {time_text(one.high)}" if one.low > 0 else ""
+        paid = f", {1e6 * cost[one.device]:.3g} a million runs" if one.device in cost else ""
+        print(f"{one.network} batch {one.batch} on {one.device}: {time_text(one.seconds)}{within}{paid}")
+    if trace is not None:
+        trace.write_text(chrome_trace(found[0].events), encoding="utf-8")
+    if picture is not None:
+        picture.write_text(
+            draw_timeline(found[0].events, sorted({event.where for event in found[0].events})),
+            encoding="utf-8",
+        )

@@ -1,0 +1,206 @@
+"""``tensorwise tasks``: networks cut into tasks, what schedules of these take on this CPU, and the networks from these."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tensorwise.errors import InputError, TensorwiseError
+from tensorwise.front.cli_collect import Hours, Json, StorePath, run_jobs
+from tensorwise.front.terminal import command, emit, warn
+
+tasks_app = typer.Typer(no_args_is_help=True, help="Cut networks into tasks, and measure schedules of these.")
+
+Folder = Annotated[Path, typer.Option("--folder", help="Where networks and tasks are kept.")]
+
+
+@tasks_app.command()
+@command
+def cut(
+    networks: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NETWORK|FILE]...", help="Names, or ONNX files; default: all names."),
+    ] = None,
+    folder: Folder = Path("networks"),
+    batch: Annotated[list[int] | None, typer.Option("--batch", min=1, help="Inputs at a time; 1.")] = None,
+    json: Json = False,
+) -> None:
+    """Cut networks into tasks, with TVM. What is there already stays, so that the command may be ended at any time."""
+    from tensorwise.front.networks import network_graph
+    from tensorwise.tasks.architectures import ARCHITECTURES
+
+    failed = 0
+    for given in networks or list(ARCHITECTURES):
+        for size in batch or [1]:
+            try:
+                graph = network_graph(given, size, folder)
+            except TensorwiseError as error:
+                failed += 1
+                warn(f"{given}: {error}")
+                continue
+            facts = {
+                "network": graph.name,
+                "batch": size,
+                "nodes": len(graph.nodes),
+                "tasks": len(graph.multiplicity),
+            }
+            if json:
+                emit(facts)
+            else:
+                print(f"{graph.name} batch {size}: {facts['nodes']} nodes, {facts['tasks']} tasks")
+    if failed:
+        raise InputError(f"{failed} networks could not be cut")
+
+
+@tasks_app.command()
+@command
+def collect(
+    folder: Folder = Path("networks"),
+    isa: Annotated[
+        list[str] | None, typer.Option("--isa", help="Instruction set: sse, avx2, avx512; default: avx2.")
+    ] = None,
+    threads: Annotated[
+        list[int] | None, typer.Option("--threads", min=1, help="Threads of a call, a device each; 1.")
+    ] = None,
+    samples: Annotated[int, typer.Option("--samples", min=1, help="Schedules of each task.")] = 16,
+    seed: Annotated[int, typer.Option("--seed", help="Of order and schedules; another one draws more.")] = 0,
+    hours: Hours = None,
+    store: StorePath = None,
+    json: Json = False,
+) -> None:
+    """Measure schedules of all tasks in a folder, each with every number of threads.
+
+    May be ended at any time, and goes on with what is left when the same command is given again.
+    """
+    from tensorwise.data.task_job import task_plan
+    from tensorwise.tasks.cpu import TvmCpu
+
+    if hours is not None and not hours > 0:
+        raise InputError(f"--hours must be positive, got {hours}")
+    for name in isa or ["avx2"]:
+        TvmCpu(name, 1)  # before anything is measured
+    jobs = task_plan(folder, isa or ["avx2"], threads or [1], samples=samples, seed=seed)
+    run_jobs(jobs, store, "local", None, float("inf") if hours is None else 3600 * hours, json)
+
+
+@tasks_app.command("replay")
+@command
+def replay_network(
+    network: Annotated[str, typer.Argument(metavar="NETWORK", help="A network of the folder.")],
+    device: Annotated[str, typer.Option("--device", help="Whose records: tvm-avx2-1t, for instance.")],
+    folder: Folder = Path("networks"),
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Inputs at a time.")] = 1,
+    engines: Annotated[int, typer.Option("--engines", min=1, help="Tasks that run at once.")] = 1,
+    store: StorePath = None,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", help="Write a timeline for chrome://tracing or Perfetto.")
+    ] = None,
+    picture: Annotated[Path | None, typer.Option("--picture", help="Write the timeline as SVG.")] = None,
+    json: Json = False,
+) -> None:
+    """Say what a network takes, task by task, if each runs its fastest recorded schedule."""
+    from tensorwise.data.store import Store
+    from tensorwise.front.draw_plan import draw_timeline
+    from tensorwise.plan import chrome_trace, replay
+    from tensorwise.plan.predicted import steps
+    from tensorwise.tasks.cutting import TaskGraph
+    from tensorwise.units import time_text
+
+    graph = TaskGraph.load(folder / "networks" / f"{network}-b{batch}.json")
+    fastest: dict[str, float] = {}
+    with Store(store) as records:
+        for task in graph.multiplicity:
+            found = (
+                r.seconds for r in records.records(task, status="ok") if r.provenance["device"] == device
+            )
+            if (least := min(found, default=None)) is not None:
+                fastest[task] = least
+    missing = graph.multiplicity.keys() - fastest.keys()
+    if missing:
+        raise InputError(
+            f"{len(missing)} of {len(graph.multiplicity)} tasks of {network} have no record of {device}; "
+            f"measure them first: tensorwise tasks collect --folder {folder}"
+        )
+    events = replay(steps(graph, device, fastest), {device: engines})
+    seconds = max(event.start_s + event.seconds for event in events)
+    if trace is not None:
+        trace.write_text(chrome_trace(events), encoding="utf-8")
+    if picture is not None:
+        lanes = sorted({event.where for event in events})
+        picture.write_text(draw_timeline(events, lanes), encoding="utf-8")
+    if json:
+        emit({"network": network, "batch": batch, "device": device, "seconds": seconds, "nodes": len(events)})
+    else:
+        print(f"{network} batch {batch} on {device}: {time_text(seconds)}, {len(events)} nodes")
+
+
+@tasks_app.command("train")
+@command
+def train_model(
+    records: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[RECORDS]...",
+            help="Stores, or files that `store export` wrote; default: the user's store.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the model; default: where predict looks.")
+    ] = None,
+    held_out: Annotated[
+        list[str] | None,
+        typer.Option("--held-out", help="Learn from no task of this network; may be repeated."),
+    ] = None,
+    device: Annotated[
+        list[str] | None, typer.Option("--device", help="Only these devices; may be repeated.")
+    ] = None,
+    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Passes over the programs.")] = 60,
+    members: Annotated[int, typer.Option("--members", min=1, help="Networks whose mean is the answer.")] = 2,
+    joining: Annotated[
+        str, typer.Option("--joining", help="How leaves are joined: counts (the paper's) or sum.")
+    ] = "counts",
+    hours: Hours = None,
+    json: Json = False,
+) -> None:
+    """Train a latency model from records of tasks. Goes on where it was ended when the same command is given again."""
+    from tensorwise.data.reading import records_of
+    from tensorwise.data.store import default_path
+    from tensorwise.front.networks import latency_model_folder
+    from tensorwise.front.terminal import progress_bar
+    from tensorwise.model.latency import train_latency
+    from tensorwise.model.latency_training import LatencyTraining
+    from tensorwise.model.programs import Programs
+
+    folder = out or latency_model_folder()
+    programs = Programs.of(records_of(records or [default_path()]))
+    if device:
+        programs = programs.on(device)
+    if held_out:
+        programs, _ = programs.without(held_out)
+    if not len(programs):
+        raise InputError(
+            "there are no records of programs to learn from; collect some first: tensorwise tasks collect"
+        )
+    with progress_bar("training") as bar:
+
+        def progress(member: int, epoch: int, loss: float, error: float) -> None:
+            if bar is not None:
+                done = (member + epoch / epochs) / members
+                bar(
+                    f"network {member + 1}, epoch {epoch}: loss {loss:.3f}, error {error:.1%} on validation",
+                    done,
+                )
+
+        model = train_latency(
+            programs, LatencyTraining(epochs=epochs), sizes={"joining": joining}, members=members,
+            checkpoints=folder / "checkpoints", budget_s=float("inf") if hours is None else 3600 * hours, progress=progress,
+        )  # fmt: skip
+    if model is None:
+        warn("the time is over; go on with the same command")
+        return
+    model.save(folder)
+    facts = {**model.card, "devices": list(model.devices)}
+    if json:
+        emit({"event": "result", "model": str(folder), **facts})
+    else:
+        print(f"a model of {facts['programs']} programs on {len(model.devices)} devices is in {folder}")

@@ -1,0 +1,165 @@
+"""Neural networks as a user names them: cut into tasks, scheduled, and predicted. What TVM made is kept in a folder."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from tensorwise.codegen.loop_tree import LoopTree
+from tensorwise.errors import InputError
+from tensorwise.features.ast import CompactAst
+from tensorwise.model.latency import LATENCY, LatencyModel
+from tensorwise.plan.predicted import NetworkLatency, predicted
+from tensorwise.tasks.cutting import TaskGraph
+from tensorwise.tasks.task import Task, read_json
+from tensorwise.toolchain.places import cache_dir
+from tensorwise.writing import replacing
+
+SCHEDULES: Final = 8
+"""Programs of a task among which the fastest is sought."""
+
+
+def latency_model_folder() -> Path:
+    """Return where ``tensorwise tasks train`` leaves its model, and ``tensorwise predict`` looks for one."""
+    return cache_dir() / "models" / "latency"
+
+
+def latency_model(folder: Path | None = None) -> LatencyModel:
+    """Return the latency model in a folder, by default the user's.
+
+    Raises:
+        InputError: there is none, or it is damaged.
+    """
+    where = folder or latency_model_folder()
+    if not (where / LATENCY.files[0]).exists():
+        raise InputError(
+            f"there is no latency model in {where}; train one from records: tensorwise tasks train, or name one with --model"
+        )
+    return LatencyModel.load(where)
+
+
+def network_graph(given: str, batch: int, folder: Path) -> TaskGraph:
+    """Return a network as tasks: from ``folder``, or cut now with TVM and kept there.
+
+    Args:
+        given: name of an architecture, or an ONNX file.
+
+    Raises:
+        InputError: it is neither, or cannot be cut.
+        MissingExtraError: it has to be cut, and there is no TVM.
+    """
+    name = Path(given).stem if given.endswith(".onnx") else given
+    path = folder / "networks" / f"{name}-b{batch}.json"
+    if path.exists():
+        return TaskGraph.load(path)
+    from tensorwise.tasks.architectures import architecture
+    from tensorwise.tasks.cutting import cut, lowered, of_onnx, of_torch
+
+    module = of_onnx(given, batch) if given != name else of_torch(*architecture(name).build(batch))
+    graph, tasks = cut(name, batch, lowered(module))
+    for task in tasks.values():
+        task.save(folder / "tasks")
+    graph.save(folder / "networks")
+    return graph
+
+
+def programs_of(
+    graph: TaskGraph,
+    folder: Path,
+    samples: int = SCHEDULES,
+    progress: Callable[[str, float], None] = lambda *_: None,
+) -> dict[str, list[CompactAst]]:
+    """Return programs of each task of a network: drawn by TVM's meta-schedule the first time, then kept in ``folder``.
+
+    Raises:
+        InputError: a task cannot be read.
+        MissingExtraError: programs have to be drawn, and there is no TVM.
+    """
+    found = {}
+    tasks = sorted(graph.multiplicity)
+    for place, task in enumerate(tasks):
+        path = folder / "programs" / f"{task}-{samples}.json"
+        texts = _kept(path) or _drawn(folder, task, samples, path)
+        found[task] = [CompactAst.of(LoopTree.from_text(text)) for text in texts]
+        progress(f"{place + 1} of {len(tasks)} tasks", (place + 1) / len(tasks))
+    return found
+
+
+def predict_latency(
+    network: str,
+    devices: Sequence[str],
+    *,
+    batch: int = 1,
+    folder: Path = Path("networks"),
+    model: LatencyModel | None = None,
+    samples: int = SCHEDULES,
+    engines: int = 1,
+    progress: Callable[[str, float], None] = lambda *_: None,
+) -> list[NetworkLatency]:
+    """Return what a network takes on each device, in their order.
+
+    Args:
+        network: name of an architecture, or an ONNX file.
+        devices: names that the model was trained on, or of described devices.
+        batch: inputs at a time.
+        folder: where networks, tasks and programs are kept.
+        model: the user's by default.
+        samples: programs of a task, of which the one that is predicted to be the fastest runs.
+        engines: programs that a device runs at once.
+
+    Raises:
+        InputError: a name is unknown, there is no model, or the network cannot be cut.
+        MissingExtraError: the network is not in the folder yet, and there is no TVM.
+    """
+    model = model or latency_model()
+    hardware = [model.hardware(name) for name in devices]
+    graph = network_graph(network, batch, folder)
+    programs = programs_of(graph, folder, samples, progress)
+    return [predicted(graph, programs, model, one, engines=engines) for one in hardware]
+
+
+def prices(given: Sequence[str]) -> Mapping[str, float]:
+    """Return ``DEVICE=PRICE`` texts, prices an hour, by device.
+
+    Raises:
+        InputError: one is something else.
+
+    >>> prices(["T4=0.5"])
+    {'T4': 0.5}
+    """
+    found = {}
+    for text in given:
+        name, _, price = text.partition("=")
+        try:
+            found[name] = float(price)
+        except ValueError:
+            raise InputError(
+                f"a price must be DEVICE=NUMBER, an hour, such as T4=0.35; got {text!r}"
+            ) from None
+        if not 0 <= found[name] < float("inf"):
+            raise InputError(f"the price of {name} must not be negative, got {price}")
+    return found
+
+
+def _kept(path: Path) -> list[str]:
+    """The texts of trees in a file; none where it is absent or something else."""
+    try:
+        texts = read_json(path)
+    except (OSError, ValueError):
+        return []
+    return [text for text in texts if isinstance(text, str)] if isinstance(texts, list) else []
+
+
+def _drawn(folder: Path, task: str, samples: int, path: Path) -> list[str]:
+    from tensorwise.tasks.schedules import Schedules
+    from tensorwise.tasks.task import loop_tree
+
+    schedules = Schedules(Task.load(folder / "tasks" / f"{task}.json"))
+    rng = np.random.default_rng([int(task, 16), 1])
+    texts = [loop_tree(module).text for _, module in schedules.sample(samples, rng)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as file:
+        file.write(json.dumps(texts).encode())
+    return texts

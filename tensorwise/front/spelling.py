@@ -1,0 +1,267 @@
+"""Graph operators in the einsum language: from names and shapes to text, and from a text to those of its gradients.
+
+Everything here is text, or an order in which texts are evaluated on arrays or tensors; nothing knows what a graph is. See
+`tensorwise.front.gnn` for examples.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final
+
+from tensorwise.errors import InputError
+from tensorwise.program.einsum import Access, Assignment, Call, Constant, Einsum, Index
+from tensorwise.program.gradient import ARGUMENTS, argument, gradients
+
+REDUCTIONS: Final = {"sum": "+=", "mean": "mean=", "max": "max=", "min": "min="}
+"""Reduction of messages -> how the language writes it."""
+MESSAGES: Final = {
+    "add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "div": "{} / {}", "copy_lhs": "{}", "copy_rhs": "{}",
+}  # fmt: skip
+"""Message -> its expression."""
+TARGETS: Final = {"u": "k", "v": "i", "e": "A"}
+"""Where an operand has its rows: source nodes, destination nodes, edges -> the first index."""
+SLOPE: Final = 0.2
+"""Of the leaky rectifier of attention."""
+_LETTERS: Final = "fghjlmnopqrstuvwxyz"
+
+SOFTMAX: Final = (
+    "M[i,f] max= S[A,f] for A[i,k]",
+    "Z[i,f] += exp(S[A,f] - M[i,f]) for A[i,k]",
+    "C[A,f] = exp(S[A,f] - M[i,f]) / Z[i,f] for A[i,k]",
+)
+"""Edge softmax: the largest score of a destination, the sum of exponentials, and the share of an edge."""
+
+
+def attention_texts(slope: float) -> tuple[str, str, str, str, str, str]:
+    """The steps of `attention`: the largest score of a destination, the sum of exponentials, the weighed values.
+
+    Then gradients: of the values and of both parts of the scores. With D the gradient of the result C, that of a score is
+    w (D X - t), w being the edge's weight and t, in ``T``, the sum of D C over features; ``O[f]``, one divided by their
+    number, takes a share of it off each term.
+
+    Raises InputError for a slope above 1.
+    """
+    if not slope <= 1:
+        raise InputError(f"the slope of a leaky rectifier is at most 1, got {slope}")
+    both = "U[k,h] + V[i,h]"
+    power = f"exp(max({both}, {slope!r} * ({both})) - M[i,h])"
+    score = f"{power} / Z[i,h] * ({slope!r} if {both} < 0 else 1) * (D[i,h,f] * X[k,h,f] - O[f] * T[i,h])"
+    return (
+        f"M[i,h] max= max({both}, {slope!r} * ({both})) for A[i,k]",
+        f"Z[i,h] += {power} for A[i,k]",
+        f"C[i,h,f] += {power} / Z[i,h] * X[k,h,f] for A[i,k]",
+        f"G[k,h,f] += {power} / Z[i,h] * D[i,h,f] for A[i,k]",
+        f"G[k,h] += {score} for A[i,k]",
+        f"G[i,h] += {score} for A[i,k]",
+    )
+
+
+# -- operators as text -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Spelled:
+    """An operator in the einsum language.
+
+    Attributes:
+        text: the assignment; its operands are called L and R.
+        views: features of each operand, in order, as ``text`` sees them: without extents of 1, and neighbours as one where
+            nothing tells them apart.
+        features: of the result.
+    """
+
+    text: str
+    views: dict[str, tuple[int, ...]]
+    features: tuple[int, ...]
+
+    def run(self, evaluate: Callable[[str, Sequence[Any]], Any], lhs: Any, rhs: Any) -> Any:
+        """Return what ``evaluate`` makes of the text and its operands, arrays or tensors, with the result's features."""
+        given = {"L": lhs, "R": rhs}
+        operands = [_with_features(given[name], view) for name, view in self.views.items()]
+        return _with_features(evaluate(self.text, operands), self.features)
+
+
+def _with_features(rows: Any, features: tuple[int, ...]) -> Any:
+    """The same with these features; itself where it has them, since a view takes autograd as long as a small kernel."""
+    return rows if features_of(rows) == features else rows.reshape(rows.shape[0], *features)
+
+
+@lru_cache(maxsize=4096)
+def spell(
+    message: str,
+    reduce: str | None,
+    lhs: tuple[int, ...] | None,
+    rhs: tuple[int, ...] | None,
+    lhs_target: str,
+    rhs_target: str,
+) -> Spelled:
+    """Return the operator for operands with these features; ``reduce`` None keeps a message for each edge.
+
+    Raises InputError as `gspmm` does.
+    """
+    if reduce is not None and reduce not in REDUCTIONS:
+        raise InputError(f"messages are reduced by {', '.join(REDUCTIONS)}, got {reduce!r}")
+    known = [*MESSAGES, *(["dot"] if reduce is None else [])]
+    if message not in known:
+        raise InputError(f"the message is one of {', '.join(known)}, got {message!r}")
+    given = {"L": (lhs, lhs_target, "lhs"), "R": (rhs, rhs_target, "rhs")}
+    used = {"copy_lhs": "L", "copy_rhs": "R"}.get(message, "LR")
+    shapes: list[tuple[int, ...]] = []
+    for name in used:
+        features, target, word = given[name]
+        if features is None:
+            raise InputError(f"{message} needs {word}, which was not given")
+        if target not in TARGETS:
+            raise InputError(f"{word}_target is u (sources), v (destinations) or e (edges), got {target!r}")
+        shapes.append(features)
+    rank = max(map(len, shapes))
+    if message == "dot" and not rank:
+        raise InputError("dot sums over the last feature dimension; lhs and rhs have none")
+    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    groups: list[tuple[str, int]] = []  # which operands have it, and its extent
+    result: list[int] = []
+    summed = False
+    for place, sides in enumerate(zip(*padded)):
+        wide = [extent for extent in sides if extent != 1]  # compared, not hashed: they may be symbols
+        if any(extent != wide[0] for extent in wide[1:]):
+            raise InputError(f"features {' and '.join(map(str, shapes))} do not broadcast")
+        extent = wide[0] if wide else 1
+        last = message == "dot" and place == rank - 1
+        result.append(1 if last else extent)
+        if extent == 1:
+            continue
+        has = "".join(name for name, side in zip(used, sides) if side != 1)
+        summed |= last
+        if groups and groups[-1][0] == has and not last:
+            groups[-1] = has, groups[-1][1] * extent
+        else:
+            groups.append((has, extent))
+    if len(groups) > len(_LETTERS):
+        raise InputError(f"features {' and '.join(map(str, shapes))} alternate in too many dimensions")
+    accesses, views = [], {}
+    for name in used:
+        own = [(letter, extent) for letter, (has, extent) in zip(_LETTERS, groups) if name in has]
+        accesses.append(f"{name}[{','.join([TARGETS[given[name][1]], *(letter for letter, _ in own)])}]")
+        views[name] = tuple(extent for _, extent in own)
+    kept = _LETTERS[: len(groups) - summed]
+    output = f"C[{','.join([*('A' if reduce is None else 'i'), *kept])}]"
+    sign = REDUCTIONS[reduce] if reduce is not None else "+=" if summed else "="
+    expression = MESSAGES["mul" if message == "dot" else message].format(*accesses)
+    return Spelled(f"{output} {sign} {expression} for A[i,k]", views, tuple(result))
+
+
+@lru_cache(maxsize=4096)
+def parsed(text: str) -> Assignment:
+    """Return the assignment of ``text``; InputError where it is not read ``for`` a pattern of two indices."""
+    assignment = Einsum.parse(text).single
+    if assignment.pattern is None or len(assignment.pattern.indices) != 2:
+        raise InputError(f"'{text}' is not read for the edges of a graph; write '... for A[i,k]'")
+    return assignment
+
+
+@lru_cache(maxsize=4096)
+def operands_of(text: str) -> tuple[str, ...]:
+    """Names of the dense operands in order."""
+    assignment = parsed(text)
+    assert assignment.pattern is not None
+    return tuple(name for name in assignment.operands if name != assignment.pattern.tensor)
+
+
+@lru_cache(maxsize=4096)
+def derivatives(text: str, operand: str) -> tuple[str, ...]:
+    """The assignments whose results add up to the gradient of ``operand``; InputError for a mean over sources' edges."""
+    assignment = parsed(text)
+    assert assignment.pattern is not None
+    if assignment.reduction == "mean" and assignment.pattern.indices[0] not in assignment.kept:
+        raise InputError(f"'{text}': gradients of means are for those of destinations; turn the graph round")
+    return tuple(str(gradient) for gradient in gradients(assignment, operand))
+
+
+@lru_cache(maxsize=4096)
+def chosen(text: str) -> str:
+    """The assignment of the edges that a maximum or minimum comes from."""
+    return str(argument(parsed(text)))
+
+
+@lru_cache(maxsize=4096)
+def chooses(text: str) -> bool:
+    """Whether each result comes from one edge: of a maximum or minimum over edges."""
+    assignment = parsed(text)
+    assert assignment.pattern is not None
+    return assignment.reduction in ARGUMENTS and set(assignment.reduced) <= set(assignment.pattern.indices)
+
+
+@lru_cache(maxsize=4096)
+def at_chosen(text: str) -> str:
+    """The assignment of a maximum or minimum from the edges that ``chosen`` gives."""
+    assignment = parsed(text)
+    assert assignment.pattern is not None
+    holds = Access(f"a{assignment.output.tensor}", assignment.output.indices)
+    names_it = Call("eq", (holds, Index(assignment.pattern.tensor)))
+    taken = Call("where", (names_it, assignment.expression, Constant(0.0)))
+    return str(replace(assignment, reduction="sum", expression=taken))
+
+
+def extents(text: str, shape: Sequence[Any], shapes: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    """Extent of each index, from the graph's shape and those of the operands; nothing is checked."""
+    assignment = parsed(text)
+    assert assignment.pattern is not None
+    found = dict(zip(assignment.pattern.indices, shape))
+    for name, own in zip(operands_of(text), shapes):
+        for index, extent in zip(assignment.access(name).indices, own):
+            found.setdefault(index, extent)
+    return {index: found[index] for index in assignment.indices if index in found}
+
+
+def features_of(operand: Any) -> tuple[int, ...] | None:
+    """Extents of an operand's feature dimensions; of an array or a tensor."""
+    return None if operand is None else tuple(operand.shape[1:])
+
+
+# -- gradients -------------------------------------------------------------------------------------------
+
+
+def backward(
+    text: str,
+    given: Any,
+    operands: Sequence[Any],
+    needed: Sequence[bool],
+    evaluate: Callable[[str, Sequence[Any]], Any],
+    shares: Callable[[], Any],
+    numbers: Any = None,
+) -> list[Any]:
+    """Return the gradient of each operand that needs one, None for the others; of arrays or tensors.
+
+    Args:
+        text: the assignment, whose result has the gradient ``given``.
+        evaluate: what evaluates an assignment on operands.
+        shares: gives (destinations,): one divided by the number of edges that end in each.
+        numbers: of the edges that a maximum or minimum comes from, if they are known (see `by_edges`).
+    """
+    names, output = operands_of(text), parsed(text).output.tensor
+    known = {**dict(zip(names, operands)), f"d{output}": given}
+    if numbers is not None:
+        known[f"a{output}"] = numbers
+
+    def run(derived: str) -> Any:
+        for name in operands_of(derived):
+            if name not in known:  # a mean shares out, a maximum or minimum chooses
+                mean = parsed(text).reduction == "mean"
+                known[name] = shares() if mean else evaluate(chosen(text), operands)
+        return evaluate(derived, [known[name] for name in operands_of(derived)])
+
+    found: list[Any] = []
+    for name, need in zip(names, needed, strict=True):
+        parts = [run(derived) for derived in derivatives(text, name)] if need else []
+        found.append(sum(parts[1:], parts[0]) if parts else None)
+    return found
+
+
+def by_edges(
+    text: str, operands: Sequence[Any], evaluate: Callable[[str, Sequence[Any]], Any]
+) -> tuple[Any, Any]:
+    """Return a maximum or minimum, and the numbers of the edges that it comes from, with which its gradient begins."""
+    numbers, value = evaluate(chosen(text), operands), at_chosen(text)
+    known = {**dict(zip(operands_of(text), operands)), f"a{parsed(text).output.tensor}": numbers}
+    return evaluate(value, [known[name] for name in operands_of(value)]), numbers

@@ -1,0 +1,309 @@
+"""LatencyModel: the seconds of a program on a device, with an interval; trained with torch, read with NumPy alone (CDMPP).
+
+It reads programs, whoever wrote them, where a CostModel reads configs of a space: hence it is none of those.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self, final
+
+import numpy as np
+
+from tensorwise.device.hardware import Hardware, described
+from tensorwise.errors import InputError
+from tensorwise.features.ast import LEAVES, CompactAst
+from tensorwise.features.hardware import HARDWARE
+from tensorwise.keeping import Keeping
+from tensorwise.model.labels import Kind, Labels
+from tensorwise.model.program_net import (
+    Shape,
+    decode,
+    embed,
+    encoded,
+    least,
+    read,
+    scales_of,
+    shapes,
+    standardised,
+)
+from tensorwise.model.programs import Programs
+
+if TYPE_CHECKING:
+    from tensorwise.model.latency_training import LatencyTraining
+
+LATENCY: Final = Keeping("latency")
+VERSION: Final = 1
+COVERED: Final = 0.9
+"""Share of programs whose time lies within their interval."""
+LEAST: Final = 20
+"""Programs that calibrate an interval, at least, and that a number of leaves needs for a layer of its own."""
+MOST_LEAVES: Final = 12
+"""Programs with more leaves have no layer for their number."""
+BEYOND: Final = 4.0
+"""How many times shorter or longer than all that was learned from an answer may be: a network knows no bounds."""
+Progress = Callable[[int, int, float, float], None]
+"""Told of each epoch: member, epoch, loss, and MAPE on validation."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Latencies:
+    """What programs take.
+
+    Attributes:
+        seconds: (n,); low, high: (n,) ends of the interval that holds the time of COVERED of all programs; NaN where the
+            model was not calibrated.
+    """
+
+    seconds: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LatencyModel:
+    """A trained model.
+
+    Attributes:
+        shape, labels, scales: how programs and seconds are read.
+        ends: least and most log seconds of an answer: a little beyond those that were learned from.
+        members: weights of each network; their mean is the answer, and where they disagree less is known.
+        devices: those trained on, by name.
+        floor, times: a program's log seconds lie within ``times * (disagreement + floor)`` of the answer.
+        card: what people should know: data, split, errors. JSON-able.
+    """
+
+    shape: Shape
+    labels: Labels
+    scales: Mapping[str, np.ndarray]
+    ends: tuple[float, float]
+    members: tuple[Mapping[str, np.ndarray], ...]
+    devices: Mapping[str, Hardware]
+    floor: float = float("nan")
+    times: float = float("nan")
+    card: Mapping[str, Any] = field(default_factory=dict)
+
+    def hardware(self, name: str) -> Hardware:
+        """Return the device called ``name``: one of those trained on, or one that comes with the package.
+
+        Raises:
+            InputError: it is neither.
+        """
+        known = {**described(), **self.devices}
+        if name not in known:
+            raise InputError(f"unknown device {name!r}; trained on: {', '.join(self.devices)}; described: "
+                             f"{', '.join(described())}")  # fmt: skip
+        return known[name]
+
+    def latencies(self, programs: Sequence[CompactAst], hardware: Hardware | Sequence[Hardware]) -> Latencies:
+        """Return what programs take on a device, or each on its own.
+
+        Raises:
+            InputError: not as many devices as programs.
+        """
+        each = [hardware] * len(programs) if isinstance(hardware, Hardware) else list(hardware)
+        if len(each) != len(programs):
+            raise InputError(f"expected a device for each of {len(programs)} programs, got {len(each)}")
+        logs, apart = self._read(programs, each)
+        within = self.times * (apart + self.floor)
+        return Latencies(*(np.exp(end) for end in (logs, logs - within, logs + within)))
+
+    def _read(
+        self, programs: Sequence[CompactAst], hardware: Sequence[Hardware]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and deviation of the log seconds that the members say."""
+        said = np.zeros((len(self.members), len(programs)))
+        known = {id(one): HARDWARE.features(one) for one in hardware}
+        devices = np.array([known[id(one)] for one in hardware]).reshape(-1, len(HARDWARE.fields))
+        rows = standardised(devices, self.scales, "device")
+        counts = np.array([len(one.leaves) for one in programs])
+        for count in np.unique(counts):
+            places = np.flatnonzero(counts == count)
+            plain = np.array([programs[int(k)].leaves for k in places])
+            leaves, work = standardised(plain, self.scales, "leaf"), least(plain, devices[places])
+            positions = encoded(self.shape, np.array([programs[int(k)].order for k in places]))
+            for member, weights in enumerate(self.members):
+                embedded = embed(self.shape, weights, leaves, positions, rows[places], np)
+                _, logs = read(self.shape, self.labels, decode(self.shape, weights, embedded, work, np), np)
+                said[member, places] = logs.clip(*self.ends)
+        return said.mean(0), said.std(0)
+
+    def calibrated(self, programs: Programs) -> "LatencyModel":
+        """Return the model with intervals that hold for COVERED of such programs (split conformal prediction).
+
+        Raises:
+            InputError: there are too few.
+        """
+        if len(programs) < LEAST:
+            raise InputError(f"intervals need at least {LEAST} programs, got {len(programs)}")
+        logs, apart = self._read([row.ast for row in programs], [row.hardware for row in programs])
+        floor = max(float(np.median(apart)), 1e-3)
+        off = np.sort(np.abs(np.log(programs.seconds) - logs) / (apart + floor))
+        place = min(int(np.ceil((len(off) + 1) * COVERED)), len(off)) - 1
+        return replace(self, floor=floor, times=float(off[place]))
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Write the model into ``directory`` as JSON and safetensors; raise InputError where that cannot be."""
+        known = not np.isnan(self.times)
+        LATENCY.save(directory, {
+            "kind": "latency", "version": VERSION, "features": [LEAVES.id, HARDWARE.id], "shape": self.shape.to_json(),
+            "labels": self.labels.to_json(), "ends": list(self.ends), "members": len(self.members), "card": dict(self.card),
+            "devices": [one.to_json() for one in self.devices.values()],
+            "interval": [self.floor, self.times] if known else None,
+        }, {
+            **self.scales, **{f"{k}.{name}": array for k, of in enumerate(self.members) for name, array in of.items()},
+        })  # fmt: skip
+
+    @classmethod
+    def load(cls, directory: str | os.PathLike[str]) -> Self:
+        """Read a model back.
+
+        Raises:
+            InputError: a file is missing or damaged, or the model reads other features than this release has.
+        """
+        return LATENCY.load(directory, "latency", VERSION, cls._made)
+
+    @classmethod
+    def _made(cls, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        if about["features"] != [LEAVES.id, HARDWARE.id]:
+            raise InputError("the model was trained on other features than this release has; train it again")
+        shape, count = Shape.from_json(about["shape"]), int(about["members"])
+        wanted = shapes(shape)
+        if not 0 < count <= 100 or (shape.leaf, shape.device) != (len(LEAVES.fields), len(HARDWARE.fields)):
+            raise InputError("the model's description is malformed")
+        scales = {name: arrays[name] for name in ("leaf.mean", "leaf.std", "device.mean", "device.std")}
+        members = tuple({name: arrays[f"{k}.{name}"] for name in wanted} for k in range(count))
+        for name, array in scales.items():
+            if array.shape != (shape.leaf if name.startswith("leaf") else shape.device,):
+                raise InputError(f"{name} of the model has shape {array.shape}")
+        for member in members:
+            for name, size in wanted.items():
+                if member[name].shape != size or not np.isfinite(member[name]).all():
+                    raise InputError(f"weights {name} of the model are malformed")
+        devices = [Hardware.from_json(one) for one in about["devices"]]
+        low, high = map(float, about["ends"])
+        floor, times = map(float, about["interval"] or (np.nan, np.nan))
+        return cls(
+            shape, Labels.from_json(about["labels"]), scales, (low, high), members, {one.name: one for one in devices},
+            floor, times, dict(about["card"]),
+        )  # fmt: skip
+
+
+def parts(programs: Programs, validation: float, seed: int) -> tuple[Programs, Programs, Programs]:
+    """Return what is learned from, what decides which epoch is best, and what calibrates intervals.
+
+    Args:
+        validation: share of the tasks for the last two, half each: those of whole networks.
+    """
+    rng = np.random.default_rng([seed, 3])
+    training, kept = programs.divided(validation, rng)
+    return training, *kept.divided(0.5, rng)
+
+
+def train_latency(
+    programs: Programs,
+    settings: "LatencyTraining",
+    *,
+    sizes: Mapping[str, Any] | None = None,
+    labels: Kind = "box-cox",
+    members: int = 2,
+    validation: float = 0.2,
+    checkpoints: Path | None = None,
+    budget_s: float = float("inf"),
+    progress: Progress = lambda *_: None,
+) -> LatencyModel | None:
+    """Train a model; None when the budget was over before (the same call goes on from ``checkpoints``).
+
+    Args:
+        settings: of each member's training; their seeds follow each other.
+        sizes: of the network, where they are not the default: fields of ``Shape``.
+        validation: share of the tasks that are kept back, those of whole networks: half of them decide which epoch is the
+            best, the others calibrate intervals.
+        checkpoints: folder of a file a member.
+
+    Raises:
+        InputError: there is too little to learn from.
+        MissingExtraError: torch is not installed.
+    """
+    from tensorwise.model.latency_training import LatencyTrainer
+
+    training, chosen, calibration = parts(programs, validation, settings.seed)
+    if len(training) < 2:
+        raise InputError(f"{len(programs)} programs are too few to learn from")
+    fitted = Labels.fitted(labels, training.seconds)
+    scales = scales_of(np.concatenate([row.ast.leaves for row in training]), training.hardware)
+    given: dict[str, Any] = dict(sizes or {})
+    if given.get("joining") != "sum":
+        given.setdefault("counts", training.counts(LEAST, MOST_LEAVES))
+    shape = Shape(len(LEAVES.fields), len(HARDWARE.fields), **given)
+    found, epochs, ends = [], [], time.monotonic() + budget_s
+    for member in range(members):
+        trainer = LatencyTrainer(
+            shape, fitted, replace(settings, seed=settings.seed + member), training, chosen, scales,
+            checkpoints and checkpoints / f"member-{member}.safetensors",
+            partial(progress, member),
+        )  # fmt: skip
+        weights = trainer.run(ends - time.monotonic())
+        if weights is None:
+            return None
+        found.append(weights)
+        epochs.append([row[2] for row in trainer.history])
+    card = {
+        "programs": len(training), "tasks": len(training.tasks), "validation tasks": len(chosen.tasks),
+        "epoch_s": float(np.median(np.concatenate(epochs))),
+    }  # fmt: skip
+    devices = {row.device: row.hardware for row in training}
+    model = LatencyModel(shape, fitted, scales, _ends(training), tuple(found), devices, card=card)
+    return model.calibrated(calibration) if len(calibration) >= LEAST else model
+
+
+def fine_tuned(
+    model: LatencyModel,
+    known: Programs,
+    measured: Programs,
+    foreign: Programs,
+    settings: "LatencyTraining",
+    *,
+    kept: float = 0.2,
+) -> LatencyModel:
+    """Return the model after some epochs on a new device or network (CDMPP, sections 5.3 and 5.4).
+
+    Args:
+        known: what the model has learned from, or a part: it stays in half of all steps, so that it is not forgotten.
+        measured: some programs of the target with their times.
+        foreign: what else the target runs; its times are not looked at, its embeddings are drawn to the others'.
+        kept: share of the measured tasks that decide which epoch is the best, and calibrate intervals.
+    """
+    from tensorwise.model.latency_training import LatencyTrainer
+
+    rng = np.random.default_rng([settings.seed, 4])
+    tasks = measured.tasks
+    held = {tasks[place] for place in rng.permutation(len(tasks))[: round(kept * len(tasks))]}
+    inside = [row.task in held for row in measured]
+    learned, chosen = measured.where([not one for one in inside]), measured.where(inside)
+    if not len(learned):
+        raise InputError("there are no measured programs of the target to learn from")
+    part = rng.permutation(len(known))[: max(len(learned), 2000)]
+    some = tuple(known.rows[place] for place in np.sort(part))
+    both = Programs(some + learned.rows * max(1, round(len(some) / len(learned))))
+    found = []
+    for k, weights in enumerate(model.members):
+        own = replace(settings, seed=settings.seed + k)
+        trainer = LatencyTrainer(
+            model.shape, model.labels, own, both, chosen, model.scales, start=weights, foreign=foreign
+        )
+        found.append(trainer.run() or {})
+    devices = {**model.devices, **{row.device: row.hardware for row in learned}}
+    tuned = replace(model, ends=_ends(both), members=tuple(found), devices=devices)
+    return tuned.calibrated(chosen) if len(chosen) >= LEAST else tuned
+
+
+def _ends(programs: Programs) -> tuple[float, float]:
+    """How far answers may go: four times as far as what was measured, on a log scale both ways."""
+    logs = np.log(programs.seconds)
+    return float(logs.min() - np.log(BEYOND)), float(logs.max() + np.log(BEYOND))

@@ -1,0 +1,239 @@
+"""The network of CDMPP (section 5.1) as functions of weights, written once for NumPy and torch, as in ``scoring.py``.
+
+Leaves pass a Transformer encoder, one linear layer for each number of leaves makes one embedding of them, a small network
+embeds the device, and a decoder says what the sum of both takes. Programs of one batch have equally many leaves.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal, Self, final, get_args
+
+import numpy as np
+
+from tensorwise.errors import InputError
+from tensorwise.features.ast import LEAVES, positional_encoding
+from tensorwise.features.hardware import HARDWARE
+from tensorwise.model.labels import UNIT_S, Labels
+
+Joining = Literal["counts", "sum"]
+_LEAF: Final = {field.name: place for place, field in enumerate(LEAVES.fields)}
+_DEVICE: Final = {field.name: place for place, field in enumerate(HARDWARE.fields)}
+_FLOAT: Final = [place for name, place in _LEAF.items() if name.startswith("operations.float")]
+_TOUCHED, _EXECUTIONS = _LEAF["memory.touched"], _LEAF["loops.executions"]
+_FLOPS, _BANDWIDTH = _DEVICE["flops"], _DEVICE["bandwidth"]
+
+
+@final
+@dataclass(frozen=True)
+class Shape:
+    """How large the network is, and which variant. The defaults train on two cores in an hour or two.
+
+    Attributes:
+        leaf, device: numbers a leaf and a device.
+        width: of the encoder; heads: of its attention; layers: of the encoder; inner: width within a layer.
+        embedding: length of the embedding of a program, and of a device.
+        decoder: widths of the decoder's layers.
+        joining: ``counts``: the paper's, a linear layer for each number of leaves; of numbers that are not in ``counts``
+            means and maxima over leaves take its place. ``sum``: each leaf passes the decoder on its own, and their seconds
+            are added: what is said of a leaf holds in programs with more of them, too. It is how much longer the leaf takes
+            than at the device's best rates.
+        counts: numbers of leaves that have a layer.
+        positions: whether leaves are told where in the tree they are.
+    """
+
+    leaf: int
+    device: int
+    width: int = 96
+    heads: int = 4
+    layers: int = 2
+    inner: int = 192
+    embedding: int = 96
+    decoder: tuple[int, ...] = (128, 128)
+    joining: Joining = "counts"
+    counts: tuple[int, ...] = ()
+    positions: bool = True
+
+    def __post_init__(self) -> None:
+        sizes = (self.leaf, self.device, self.width, self.heads, self.layers, self.inner, self.embedding)
+        if not all(0 < size <= 4096 for size in (*sizes, *self.decoder)) or self.width % self.heads:
+            raise InputError(f"a network needs positive sizes, and a width that heads divide, got {self}")
+        if self.joining not in get_args(Joining) or not all(0 < count <= 1024 for count in self.counts):
+            raise InputError(f"a network joins leaves by {' or '.join(get_args(Joining))}, got {self}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON object."""
+        return {**asdict(self), "decoder": list(self.decoder), "counts": list(self.counts)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Read back what ``to_json`` returned; raise InputError or TypeError for something else."""
+        return cls(**{**data, "decoder": tuple(data["decoder"]), "counts": tuple(data["counts"])})
+
+
+PAPER: Final = {
+    "width": 164, "heads": 4, "layers": 11, "inner": 2048, "embedding": 716, "decoder": (985, 985, 985, 69, 930, 930, 930),
+}  # fmt: skip
+"""The paper's sizes (Table 6), 13.8 million parameters: for a GPU."""
+
+
+def shapes(shape: Shape) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each weight by name."""
+    linear = {"leaf": (shape.leaf, shape.width)}
+    found: dict[str, tuple[int, ...]] = {}
+    for k in range(shape.layers):
+        linear |= {
+            f"{k}.attend": (shape.width, 3 * shape.width), f"{k}.attended": (shape.width, shape.width),
+            f"{k}.inner": (shape.width, shape.inner), f"{k}.outer": (shape.inner, shape.width),
+        }  # fmt: skip
+    for norm in [f"{k}.norm{m}" for k in range(shape.layers) for m in (0, 1)] + ["norm"]:
+        found |= {f"{norm}.scale": (shape.width,), f"{norm}.shift": (shape.width,)}
+    if shape.joining == "sum":
+        linear["each"] = (shape.width, shape.embedding)
+    else:
+        linear["any"] = (2 * shape.width, shape.embedding)
+        linear |= {f"count{n}": (n * shape.width, shape.embedding) for n in shape.counts}
+    linear |= {"device0": (shape.device, shape.embedding), "device1": (shape.embedding, shape.embedding)}
+    widths = (shape.embedding, *shape.decoder, 1)
+    linear |= {f"decoder{k}": (widths[k], widths[k + 1]) for k in range(len(widths) - 1)}
+    for name, (wide, narrow) in linear.items():
+        found |= {f"{name}.weight": (wide, narrow), f"{name}.bias": (narrow,)}
+    return found
+
+
+def initial(shape: Shape, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Draw float32 weights: linear layers uniform in 1 / sqrt(inputs), norms as they leave their input."""
+    drawn, inputs = {}, 1
+    for name, size in shapes(shape).items():
+        if ".norm" in f".{name}":
+            array = np.full(size, float(name.endswith("scale")))
+        else:
+            inputs = (
+                size[0] if name.endswith("weight") else inputs
+            )  # a bias stands behind its layer's weights
+            array = rng.uniform(-1, 1, size) / math.sqrt(inputs)
+        drawn[name] = array.astype(np.float32)
+    return drawn
+
+
+def embed(
+    shape: Shape, weights: Mapping[str, Any], leaves: Any, places: Any, device: Any, library: Any
+) -> Any:
+    """Return the embeddings of programs on devices: (n, embedding), or (n, leaves, embedding) where leaves are summed.
+
+    Args:
+        weights: by name, as ``shapes`` lists them; all of NumPy or all of torch.
+        leaves: (n, leaves, fields) standardised; places: (n, leaves, width), what ``encoded`` returns.
+        device: (n, fields) standardised.
+        library: numpy or torch.
+    """
+    hidden = _linear(weights, "leaf", leaves)
+    if shape.positions:
+        hidden = hidden + places
+    for k in range(shape.layers):
+        hidden = hidden + _attention(shape, weights, k, _norm(weights, f"{k}.norm0", hidden), library)
+        inner = _linear(weights, f"{k}.inner", _norm(weights, f"{k}.norm1", hidden)).clip(min=0)
+        hidden = hidden + _linear(weights, f"{k}.outer", inner)
+    hidden = _norm(weights, "norm", hidden)
+    known = _linear(weights, "device1", _linear(weights, "device0", device).clip(min=0))
+    if shape.joining == "sum":
+        return _linear(weights, "each", hidden) + known[:, None]
+    n, count, _ = hidden.shape
+    if count in shape.counts:
+        return _linear(weights, f"count{count}", hidden.reshape(n, -1)) + known
+    both = library.concatenate((hidden.mean(1), library.amax(hidden, 1)), 1)
+    return _linear(weights, "any", both) + known
+
+
+def decode(shape: Shape, weights: Mapping[str, Any], embedded: Any, work: Any, library: Any) -> Any:
+    """Return what the network says of n embeddings: (n,), a label; or where leaves are summed the log of microseconds.
+
+    Args:
+        work: (n, leaves), see ``least``: where leaves are summed, the network says how much longer each takes.
+    """
+    for k in range(len(shape.decoder)):
+        embedded = _linear(weights, f"decoder{k}", embedded).clip(min=0)
+    said = _linear(weights, f"decoder{len(shape.decoder)}", embedded)[..., 0]
+    if shape.joining == "counts":
+        return said
+    return _added(said + work, library)
+
+
+def encoded(shape: Shape, order: np.ndarray) -> np.ndarray:
+    """Return the encoding of places of leaves: (..., width) float32."""
+    return positional_encoding(order, shape.width)
+
+
+def least(leaves: np.ndarray, devices: np.ndarray) -> np.ndarray:
+    """Return the log of the microseconds that leaves would take at a device's best rates: (n, leaves) float32.
+
+    Operations and bytes one after the other, and ten billion executions a second: a scale, not a bound. A rate that is not
+    known is left out.
+
+    Args:
+        leaves: (n, leaves, fields), devices: (n, fields), not standardised.
+    """
+    counts, rates = (np.exp2(numbers.astype(float).clip(0, 100)) - 1 for numbers in (leaves, devices))
+    flops, bandwidth = (
+        1e9 * np.where(rate > 0, rate, np.inf)[:, None] for rate in (rates[:, _FLOPS], rates[:, _BANDWIDTH])
+    )
+    seconds = counts[..., _FLOAT].sum(-1) / flops + counts[..., _TOUCHED] / bandwidth
+    found: np.ndarray = np.log((seconds + counts[..., _EXECUTIONS] / 1e10 + 1e-9) / UNIT_S)
+    return found.astype(np.float32)
+
+
+def excess(seconds: np.ndarray, work: Any, library: Any) -> Any:
+    """Return the log of how much longer programs took than the sum of their leaves' ``least``: (n,)."""
+    return library.log(seconds / UNIT_S) - _added(work, library)
+
+
+def read(shape: Shape, labels: Labels, said: Any, library: Any) -> tuple[Any, Any]:
+    """Return labels and logarithms of seconds of what ``decode`` said."""
+    if shape.joining == "counts":
+        return said, labels.log_seconds(said, library)
+    logs = said + math.log(UNIT_S)
+    return labels.of(library.exp(logs), library), logs
+
+
+def scales_of(leaves: np.ndarray, devices: np.ndarray) -> dict[str, np.ndarray]:
+    """Return means and deviations of (n, fields) leaves and (m, fields) devices; what never varies keeps its scale."""
+    found: dict[str, np.ndarray] = {}
+    for name, rows in (("leaf", leaves), ("device", devices)):
+        std = rows.std(0)
+        found |= {f"{name}.mean": rows.mean(0), f"{name}.std": np.where(std > 1e-3, std, 1.0)}
+    return {name: array.astype(np.float32) for name, array in found.items()}
+
+
+def standardised(rows: np.ndarray, scales: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    """Return (..., fields) rows of ``leaf`` or ``device`` on those scales, at most ten deviations away: float32."""
+    found: np.ndarray = (rows - scales[f"{name}.mean"]) / scales[f"{name}.std"]
+    return found.clip(-10, 10).astype(np.float32)
+
+
+def _added(logs: Any, library: Any) -> Any:
+    """The log of the sum of what (n, leaves) logarithms are of: (n,)."""
+    most = library.amax(logs, -1)
+    return most + library.log(library.exp(logs - most[:, None]).sum(-1))
+
+
+def _linear(weights: Mapping[str, Any], name: str, given: Any) -> Any:
+    return given @ weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+
+def _norm(weights: Mapping[str, Any], name: str, given: Any) -> Any:
+    away = given - given.mean(-1)[..., None]
+    return (
+        away / ((away * away).mean(-1)[..., None] + 1e-5) ** 0.5 * weights[f"{name}.scale"]
+        + weights[f"{name}.shift"]
+    )
+
+
+def _attention(shape: Shape, weights: Mapping[str, Any], layer: int, given: Any, library: Any) -> Any:
+    n, count, width = given.shape
+    each = width // shape.heads
+    parts = _linear(weights, f"{layer}.attend", given).reshape(n, count, 3, shape.heads, each)
+    query, key, value = (parts[:, :, k].swapaxes(1, 2) for k in range(3))  # (n, heads, count, each)
+    scores = query @ key.swapaxes(2, 3) / math.sqrt(each)
+    shares = library.exp(scores - library.amax(scores, -1)[..., None])
+    shares = shares / shares.sum(-1)[..., None]
+    return _linear(weights, f"{layer}.attended", (shares @ value).swapaxes(1, 2).reshape(n, count, width))

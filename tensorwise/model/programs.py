@@ -1,0 +1,195 @@
+"""Programs: what records say of programs on devices, as arrays; split so that nothing held out is known from elsewhere."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Self, final
+
+import numpy as np
+
+from tensorwise.codegen.loop_tree import LoopTree
+from tensorwise.data.record import Record
+from tensorwise.device.hardware import Hardware
+from tensorwise.errors import InputError
+from tensorwise.features.ast import CompactAst
+from tensorwise.features.hardware import HARDWARE
+
+SPREAD: Final = 0.5
+"""Records whose middle half of samples is spread over more than this share of their time are left out."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """One program on one device.
+
+    Attributes:
+        task: id of what it computes; networks: those with the task.
+        device: name; hardware: what it is made of.
+        text: of the program's loop tree; ast: made of it.
+        config: of the schedule, as text.
+        flops, bytes: of the task, whatever the schedule.
+        seconds: that it took; of a program that was timed several times the median.
+        again: all those times.
+    """
+
+    task: str
+    networks: frozenset[str]
+    device: str
+    hardware: Hardware
+    text: str
+    ast: CompactAst
+    config: str
+    flops: float
+    bytes: float
+    seconds: float
+    again: tuple[float, ...]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Programs:
+    """Measured programs, in a fixed order."""
+
+    rows: tuple[Measured, ...]
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> Self:
+        """Return the programs of all records that ended well and know their program and their device.
+
+        Raises:
+            InputError: a tree or a device is malformed.
+        """
+        asts: dict[str, CompactAst] = {}
+        machines: dict[str, Hardware] = {}
+        kept: dict[tuple[str, str, str], list[Record]] = {}
+        for record in records:
+            known = record.provenance.keys() >= {"tree", "hardware", "device"}
+            if record.ok and known and record.spread_s <= SPREAD * record.seconds:
+                key = (record.workload_id, record.config.text, str(record.provenance["device"]))
+                kept.setdefault(key, []).append(record)
+        rows = []
+        for (task, config, device), some in sorted(kept.items(), key=lambda one: one[0]):
+            about, facts = some[0].provenance, some[0].workload
+            text, networks = str(about["tree"]), about.get("networks", ())
+            if text not in asts:
+                asts[text] = CompactAst.of(LoopTree.from_text(text))
+            if device not in machines:  # measured anew on another day it is the same device
+                machines[device] = Hardware.from_json(about["hardware"])  # type: ignore[arg-type]
+            times = tuple(record.seconds for record in some)
+            rows.append(
+                Measured(
+                    task, frozenset(map(str, networks)), device, machines[device], text, asts[text], config,  # type: ignore[call-overload]
+                    float(facts.get("flops", 0)), float(facts.get("bytes", 0)), float(np.median(times)), times,  # type: ignore[arg-type]
+                )
+            )  # fmt: skip
+        return cls(tuple(rows))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Measured]:
+        return iter(self.rows)
+
+    def where(self, kept: Sequence[bool] | np.ndarray) -> "Programs":
+        """Return those rows for which ``kept`` is true."""
+        return Programs(tuple(row for row, keep in zip(self.rows, kept, strict=True) if keep))
+
+    def on(self, devices: Collection[str]) -> "Programs":
+        """Return the programs on devices of these names."""
+        return self.where([row.device in devices for row in self.rows])
+
+    @property
+    def devices(self) -> list[str]:
+        """Names, sorted."""
+        return sorted({row.device for row in self.rows})
+
+    @property
+    def tasks(self) -> list[str]:
+        """Ids, sorted."""
+        return sorted({row.task for row in self.rows})
+
+    @property
+    def seconds(self) -> np.ndarray:
+        """(n,) float64."""
+        return np.array([row.seconds for row in self.rows], float)
+
+    @property
+    def hardware(self) -> np.ndarray:
+        """Numbers of each row's device: (n, fields) float32."""
+        known = {row.device: HARDWARE.features(row.hardware) for row in self.rows}
+        return np.array([known[row.device] for row in self.rows]).reshape(-1, len(HARDWARE.fields))
+
+    @property
+    def noise(self) -> float:
+        """Median of how far two times of the same program on the same device are apart, as a factor - 1; NaN: of none."""
+        ratios = [
+            abs(np.log(b / a))
+            for row in self.rows
+            for place, a in enumerate(row.again)
+            for b in row.again[:place]
+        ]
+        return float(np.expm1(np.median(ratios))) if ratios else float("nan")
+
+    def without(self, networks: Collection[str]) -> tuple["Programs", "Programs"]:
+        """Return (known, held out): all tasks that occur in one of ``networks`` are in the second, and in no other.
+
+        Args:
+            networks: names, whatever the batch: ``resnet50`` stands for ``resnet50-b1`` and ``resnet50-b8``.
+
+        Raises:
+            InputError: no program is of one of them, or none is left.
+        """
+        inside = [any(_name(network) in networks for network in row.networks) for row in self.rows]
+        held, known = self.where(inside), self.where([not one for one in inside])
+        if not len(held) or not len(known):
+            raise InputError(f"no programs are {'left without' if len(held) else 'of'} {', '.join(networks)}")
+        return known, held
+
+    def divided(self, share: float, rng: np.random.Generator) -> tuple["Programs", "Programs"]:
+        """Return (first, second): whole networks are drawn until the tasks that only they have are ``share`` of all.
+
+        So the second is as foreign to the first as a held-out network is. Tasks that have no network count as one each.
+        """
+        of = {row.task: {_name(one) for one in row.networks} or {row.task} for row in self.rows}
+        names = sorted(set().union(*of.values())) if of else []
+        drawn: set[str] = set()
+        inside: set[str] = set()
+        for place in rng.permutation(len(names)):
+            if len(inside) >= share * len(of):
+                break
+            drawn.add(names[place])
+            inside = {task for task, networks in of.items() if networks <= drawn}
+        mask = [row.task in inside for row in self.rows]
+        return self.where([not one for one in mask]), self.where(mask)
+
+    def by_leaves(self) -> dict[int, np.ndarray]:
+        """Return places of rows by their number of leaves, ascending."""
+        counts = np.array([len(row.ast.leaves) for row in self.rows])
+        return {int(count): np.flatnonzero(counts == count) for count in np.unique(counts)}
+
+    def ranks_apart(self, one: str, other: str) -> float:
+        """Return Spearman's correlation between the times of the programs that two devices have in common; NaN: too few."""
+        from tensorwise.model.metrics import spearman
+
+        times: Mapping[str, dict[tuple[str, str], float]] = {one: {}, other: {}}
+        for row in self.rows:
+            if row.device in times:
+                times[row.device][row.task, row.config] = row.seconds
+        both = sorted(times[one].keys() & times[other].keys())
+        if len(both) < 3:
+            return float("nan")
+        return spearman(
+            np.array([times[one][key] for key in both]), np.array([times[other][key] for key in both])
+        )
+
+    def counts(self, least: int, most: int) -> tuple[int, ...]:
+        """Return the numbers of leaves, at most ``most``, that at least ``least`` programs have."""
+        found = Counter(len(row.ast.leaves) for row in self.rows)
+        return tuple(sorted(count for count, times in found.items() if times >= least and count <= most))
+
+
+def _name(network: str) -> str:
+    """``resnet50`` of ``resnet50-b1``."""
+    name, dash, batch = network.rpartition("-b")
+    return name if dash and batch.isdecimal() else network

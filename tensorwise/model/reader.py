@@ -1,0 +1,162 @@
+"""Reader: the configs of one space as numbers that mean the same for every device, as far as anything does.
+
+COGNATE (section 3) reads a config in two parts. What all devices have, strip-mined loops, is shared: a mapper, a table of
+the space, says what a config's loops are. What only this device has is its own: an autoencoder, trained for the device and
+the operation, makes as many numbers of it as of any other device's. Ours adds what the loops touch of the pattern.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+
+from tensorwise.data.record import Record
+from tensorwise.errors import InputError
+from tensorwise.features.footprint import FIELDS, Footprints
+from tensorwise.ids import content_id
+from tensorwise.model.samples import Group, groups_of
+from tensorwise.model.table import Encoded, Form, Table
+from tensorwise.space.config import Config, Value
+from tensorwise.space.strips import LOOPS, Mapper, Strips, modes
+
+if TYPE_CHECKING:
+    from tensorwise.program.workload import Workload
+
+LATENT: Final = 64
+"""Numbers that stand for a device's own choices (COGNATE, table 6)."""
+SHARED: Final = 3 + len(LOOPS) ** 2
+"""Numbers that stand for the strips: three splits, and which loop stands where (COGNATE has 53, one without a name)."""
+SCALE: Final = 1 / 8
+"""Logarithms enter networks times this, so that all numbers are of about one size."""
+
+Layers = tuple[tuple[np.ndarray, np.ndarray], ...]
+"""Weights (inputs, outputs) and bias (outputs,) of each layer of an encoder; between layers, what is negative becomes 0."""
+
+
+@final
+@dataclass(frozen=True)
+class Reader:
+    """How the configs of one space are read on the workloads of one operation.
+
+    Attributes:
+        table: of the space.
+        mapper: how configs are read as strips; None: nothing is shared.
+        layers: of the latent encoder; without any, a device's own choices are not seen.
+        footprints: whether what strips touch of a pattern is counted.
+    """
+
+    table: Table
+    mapper: Mapper | None
+    layers: Layers = ()
+    footprints: bool = True
+    _last: dict[str, Footprints] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def form(self) -> Form:
+        """What ``read`` returns."""
+        about = [self.table.id, repr(self.mapper and self.mapper.to_json()), str(self.footprints)]
+        arrays = [array for layer in self.layers for array in layer]
+        latent = self.layers[-1][1].shape[0] if self.layers else LATENT
+        return Form(content_id([*about, *arrays]), 0, 0, (SHARED, latent), len(FIELDS))
+
+    def read(self, workload: "Workload", configs: Sequence[Config]) -> Encoded:
+        """Return configs as numbers: no values to look up, strips and latent numbers as orders, footprints as nests.
+
+        Raises:
+            InputError: a config is none of the table.
+        """
+        shared = np.zeros((len(configs), SHARED), np.float32)
+        touched = np.zeros((len(configs), len(FIELDS)), np.float32)
+        own = self.latent(self.own(configs))
+        if self.mapper is not None:
+            dense = workload.sizes[modes(workload)[2]]
+            for row, config in enumerate(configs):
+                strips = self.mapper.strips(workload, config)
+                shared[row] = _numbers(strips)
+                if self.footprints:
+                    touched[row] = SCALE * self._of(workload).of(strips, dense)
+        return Encoded(np.zeros((len(configs), 0), np.int64), (shared, own), touched)
+
+    def groups(
+        self, records: Iterable[Record], space: str | None, known: "Callable[[str], Workload]"
+    ) -> list[Group]:
+        """Return the groups that ``groups_of`` makes, of configs that this reads on workloads ``known`` by id."""
+        return groups_of(records, space, self.table, lambda one, configs: self.read(known(one), configs))
+
+    def own(self, configs: Sequence[Mapping[str, Value]]) -> np.ndarray:
+        """Return the choices that strips do not show, one number for each value: float32, (configs, width).
+
+        Barriers and reordering are there as well: strips show them, but not whatever else they do on a device.
+
+        Raises:
+            InputError: a config is none of the table.
+        """
+        encoded = self.table.encode(configs)
+        seen = set(self.mapper.splits if self.mapper else ())
+        parts = [np.zeros((len(configs), 0), np.float32)]
+        for column, param in enumerate(self.table.listed):
+            if param.name not in seen:
+                rows = encoded.values[:, column] - self.table.offsets[column]
+                parts.append(np.eye(1 + param.range.size, dtype=np.float32)[rows])
+        for permutation, order in zip(self.table.permutations, encoded.orders, strict=True):
+            if self.mapper is None or permutation.name != self.mapper.order:
+                parts.append(order)
+        return np.concatenate(parts, axis=1)
+
+    def latent(self, own: np.ndarray) -> np.ndarray:
+        """Return what the encoder makes of own choices: float32, (configs, LATENT)."""
+        if not self.layers:
+            return np.zeros((len(own), LATENT), np.float32)
+        seen = own.astype(
+            np.float64
+        )  # so that a config's numbers do not depend on which others are read with it
+        for place, (weight, bias) in enumerate(self.layers):
+            seen = (seen.clip(min=0) if place else seen) @ weight + bias
+        return seen.astype(np.float32)
+
+    def _of(self, workload: "Workload") -> Footprints:
+        """The footprints of a workload; those of the last one are kept."""
+        if workload.id not in self._last:
+            self._last.clear()
+            self._last[workload.id] = Footprints(workload.entries)
+        return self._last[workload.id]
+
+    # -- files -----------------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, object]:
+        """Return all but the arrays, JSON-able."""
+        mapper = None if self.mapper is None else self.mapper.to_json()
+        return {
+            "table": self.table.to_json(), "mapper": mapper, "footprints": self.footprints, "form": self.form.id,
+        }  # fmt: skip
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the encoder's arrays by name."""
+        names = itertools.product(range(len(self.layers)), ("weight", "bias"))
+        return {f"latent.{place}.{what}": self.layers[place][what == "bias"] for place, what in names}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Reader":
+        """Read back what ``to_json`` and ``arrays`` returned.
+
+        Raises:
+            InputError: it is malformed (or KeyError, TypeError, ValueError).
+        """
+        mapper = None if data["mapper"] is None else Mapper.from_json(data["mapper"])
+        count = sum(name.startswith("latent.") for name in arrays) // 2
+        layers = tuple((arrays[f"latent.{k}.weight"], arrays[f"latent.{k}.bias"]) for k in range(count))
+        reader = cls(Table.from_json(data["table"]), mapper, layers, bool(data["footprints"]))
+        if any(weight.ndim != 2 or bias.shape != weight.shape[1:] for weight, bias in layers):
+            raise InputError("the arrays of the latent encoder do not fit each other")
+        if reader.form.id != data["form"]:
+            raise InputError("the table, mapper or encoder is not the one that the model was trained with")
+        return reader
+
+
+def _numbers(strips: Strips) -> np.ndarray:
+    """Strips as numbers: logarithms of the splits, and for each loop its place."""
+    places = np.eye(len(LOOPS), dtype=np.float32)[[strips.order.index(loop) for loop in LOOPS]]
+    return np.append(SCALE * np.log2(strips.splits), places).astype(np.float32)

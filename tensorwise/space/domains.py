@@ -1,0 +1,93 @@
+"""Domains of a space for one workload, found again by the choices that decided them.
+
+A search asks for the domain of every Param for each config that it makes or judges, and what ``narrow`` computes depends
+on few of the earlier choices. Which ones it looks at, and in which order, depends only on what it has found so far: so
+they are a tree, whose leaves are domains.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, TypeAlias, final
+
+from tensorwise.space.config import Value
+from tensorwise.space.domain import Domain
+from tensorwise.space.param import Earlier, Param
+
+if TYPE_CHECKING:
+    from tensorwise.program.workload import Workload
+
+
+@final
+class Domains:
+    """The domains that were asked for so far, all of one workload."""
+
+    def __init__(self) -> None:
+        self._trees: dict[str, _Node | None] = {}
+
+    def known(self, param: Param, earlier: Earlier) -> Domain | None:
+        """Return ``param.domain(earlier, workload)`` where it was computed before, else None."""
+        node = self._trees.get(param.name)
+        while isinstance(node, _Choice):
+            node = node.then.get(earlier.get(node.name))
+        return node
+
+    def of(self, param: Param, earlier: Earlier, workload: "Workload") -> Domain:
+        """Return ``param.domain(earlier, workload)``; computed once for all ``earlier`` that agree in what it looks at.
+
+        Raises:
+            InputError: as ``Param.domain``.
+        """
+        found = self.known(param, earlier)
+        if found is None:
+            seen = _Seen(earlier)
+            found = param.domain(seen, workload)
+            self._trees[param.name] = _grown(self._trees.get(param.name), [*seen.read.items()], found)
+        return found
+
+
+@final
+class _Choice:
+    """An earlier choice that ``narrow`` looks at, and what follows from each of its values."""
+
+    __slots__ = ("name", "then")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.then: dict[Value, _Node] = {}
+
+
+_Node: TypeAlias = "_Choice | Domain"
+
+
+def _grown(node: "_Node | None", path: list[tuple[str, Value]], domain: Domain) -> "_Node":
+    """Return ``node`` with ``domain`` at the end of ``path``."""
+    if not path:
+        return domain
+    (name, value), *others = path
+    choice = node if isinstance(node, _Choice) else _Choice(name)
+    choice.then[value] = _grown(choice.then.get(value), others, domain)
+    return choice
+
+
+@final
+class _Seen(Mapping[str, Value]):
+    """Earlier choices, and which of them were looked at, in the order in which they were."""
+
+    def __init__(self, earlier: Earlier) -> None:
+        self._earlier = earlier
+        self.read: dict[str, Value] = {}
+
+    def __getitem__(self, name: str) -> Value:
+        value = self.read[name] = self._earlier[name]
+        return value
+
+    def get(self, name: str, default: Value = None) -> Value:  # type: ignore[override]  # Mapping's own takes twice as long
+        return self[name] if name in self._earlier else default
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._earlier  # the same for all configs of a space
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._earlier)  # whoever goes through the names asks for the values
+
+    def __len__(self) -> int:
+        return len(self._earlier)

@@ -1,0 +1,247 @@
+"""This CPU as TVM's code uses it: an instruction set and a number of threads make a device.
+
+Programs are compiled here and run in a forked process, so that one that dies or hangs costs itself only. Before each timed
+run the operands but the first are thrown out of the caches, as TVM's own measurements of networks do it: there weights were
+last used a whole pass ago, but the activations a moment ago.
+"""
+
+import contextlib
+import json
+import mmap
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import Any, Final, final
+
+import numpy as np
+
+from tensorwise.device.device import Device, Measurement, Status
+from tensorwise.device.hardware import Hardware, this_cpu
+from tensorwise.device.host import cpu_time, foreign_load, host
+from tensorwise.device.timing import measuring_slot
+from tensorwise.errors import InputError
+from tensorwise.ids import content_id
+from tensorwise.space.config import Config
+from tensorwise.tasks.task import Task, operands
+from tensorwise.toolchain.processor import describe_processor
+from tensorwise.toolchain.threads import available_threads
+
+ISAS: Final = {"sse": "x86-64", "avx2": "x86-64-v3", "avx512": "x86-64-v4"}
+"""Instruction sets, and what LLVM calls a processor with no more."""
+_NEEDED: Final = {"sse": "sse2", "avx2": "avx2", "avx512": "avx512bw"}
+_WIDTHS: Final = {"sse": (16, False), "avx2": (32, True), "avx512": (64, True)}
+"""Bytes of a vector, and whether there are fused multiply-adds."""
+COLD, WARM = "weights-cold-2", "warm-2"
+"""How is measured; part of a device's id."""
+TIMED_S: Final = 0.03
+"""A program is run again until it has taken so long, ..."""
+FEWEST, MOST = 3, 30
+"""... at least and at most so often; after a first run that takes longer than ``RUN_S`` only once: of such a run a
+millisecond more or less is no matter, and a collection would spend half its time on the slowest programs."""
+RUN_S: Final = 0.1
+FLUSH: Final = "cache_flush_cpu_non_first_arg"
+"""What TVM calls the function that throws all operands but the first out of the caches."""
+BATCH_S: Final = 1e-3
+"""Warm programs are called so long for one reading of the clock."""
+RELATIVE: Final = 1e-3
+"""Difference from the first program's result, by its largest number, at which one is wrong: sums run in other orders."""
+
+
+@final
+class TvmCpu(Device[Task]):
+    """This CPU, restricted to an instruction set and a number of threads.
+
+    Args:
+        isa: a name of ISAS; threads: of a call.
+        limit_s: seconds after which a program that runs, or is compiled, for the first time is given up.
+        cold: whether operands but the first leave the caches before each run; else all of them stay where the last run
+            left them.
+
+    Raises:
+        InputError: the processor lacks the instruction set, or it is unknown.
+    """
+
+    def __init__(self, isa: str, threads: int, limit_s: float = 20.0, *, cold: bool = True) -> None:
+        from tensorwise.tasks.tvm_extra import tvm
+
+        if isa not in ISAS or threads < 1:
+            raise InputError(f"expected one of {', '.join(ISAS)} and some threads, got {isa!r} and {threads}")
+        _, features = describe_processor()
+        if _NEEDED[isa] not in features:
+            raise InputError(f"this processor has no {isa}")
+        self.isa, self.threads, self.limit_s, self.cold = isa, threads, limit_s, cold
+        protocol = COLD if cold else WARM
+        self.name = f"tvm-{isa}-{threads}t"
+        self.id = content_id(["tvm", tvm.__version__, host().id, isa, str(threads), protocol])
+        self.provenance = {
+            **host().facts, "isa": isa, "threads": threads, "cache": protocol, "tvm": tvm.__version__,
+        }  # fmt: skip
+
+    @cached_property
+    def hardware(self) -> Hardware:
+        """What models are told of the device; measured the first time on a machine."""
+        width, fused = _WIDTHS[self.isa]
+        return this_cpu(self.name, self.threads, width, fused)
+
+    def measure(self, workload: Task, configs: Sequence[Config]) -> Iterator[Measurement]:
+        from tensorwise.tasks.schedules import Schedules
+
+        schedules = Schedules(workload)
+        modules = []
+        for config in configs:
+            with contextlib.suppress(InputError):
+                modules.append((config, schedules.module(config)))
+        known = dict(
+            zip((config for config, _ in modules), self.time(self.build([m for _, m in modules]), workload))
+        )
+        for config in configs:
+            yield known.get(config, Measurement.failed("refused", "TVM refuses this schedule"))
+
+    def build(self, modules: Sequence[Any]) -> list[Any]:
+        """Compile scheduled modules; what TVM refuses to compile is None. Any number of threads can run them.
+
+        All processors are used, and none is when this returns: nothing may compile while something is timed.
+        """
+        from tensorwise.tasks.tvm_extra import tvm
+
+        target = tvm.target.Target({"kind": "llvm", "mcpu": ISAS[self.isa], "num-cores": 1})
+
+        def built(module: Any) -> Any:
+            try:
+                return tvm.compile(module, target=target)
+            except (RuntimeError, ValueError, TypeError):  # TVM's errors are of these kinds
+                return None
+
+        # LLVM runs without Python's lock.
+        with ThreadPoolExecutor(available_threads()) as pool:
+            return list(pool.map(built, modules))
+
+    def time(self, built: Sequence[Any], task: Task) -> list[Measurement]:
+        """Run what ``build`` returned; the results of the first that runs are those that others must give."""
+        rng = np.random.default_rng(0)
+        arrays = [_drawn(shape, elem, rng) for shape, elem in operands(task.module)]
+        kept = mmap.mmap(-1, arrays[-1].nbytes + 1)  # shared with the processes that are forked
+
+        def run(place: int) -> list[float]:
+            return _run(built[place], arrays, kept, self.threads, self.cold)
+
+        with measuring_slot() as slot:
+            before = cpu_time()
+            found = list(_in_children(run, [one is not None for one in built], self.limit_s))
+            load = foreign_load(before)
+        note = (
+            "" if load < 0.1 and slot.exclusive else f"others used {load:.0%} of the processors; {slot.note}"
+        )
+        return [Measurement.of(one.samples, note) if one.ok else one for one in found]
+
+
+def _drawn(shape: tuple[int, ...], elem: str, rng: np.random.Generator) -> np.ndarray:
+    """An operand: floats from 0 to 1; of integers, which may be indices, 0 and 1, which every table has."""
+    if "float" in elem:
+        return rng.random(shape, np.float32).astype(elem)
+    return rng.integers(0, 2, shape).astype(elem)
+
+
+def _run(built: Any, arrays: Sequence[np.ndarray], kept: mmap.mmap, threads: int, cold: bool) -> list[float]:
+    """Time a program; runs in a process of its own. Raises ValueError for a wrong result."""
+    from tensorwise.tasks.tvm_extra import tvm
+
+    os.environ["TVM_NUM_THREADS"] = str(threads)  # read when the first parallel loop runs
+    given = [tvm.runtime.tensor(array) for array in arrays]
+    start = time.perf_counter()
+    built["main"](*given)
+    first = time.perf_counter() - start
+    found = given[-1].numpy()
+    if kept[0]:
+        wanted = np.frombuffer(kept, found.dtype, found.size, 1).reshape(found.shape).astype(float)
+        if not np.allclose(
+            found, wanted, rtol=0, atol=RELATIVE * (np.abs(wanted).max() or 1.0), equal_nan=True
+        ):
+            raise ValueError("not what the task's first program computes")
+    else:
+        kept[1 : 1 + found.nbytes] = found.tobytes()
+        kept[0] = 1
+    if first > RUN_S:
+        if cold:
+            tvm.get_global_func(FLUSH)(*given)
+        start = time.perf_counter()
+        built["main"](*given)
+        return [time.perf_counter() - start]
+    number = 1 if cold else int(np.clip(BATCH_S / max(first, 1e-9), 1, 1000))
+    repeat = int(np.clip(TIMED_S / max(first * number, 1e-9), FEWEST, MOST))
+    flush = FLUSH if cold else ""
+    timed = built.mod.time_evaluator("main", tvm.cpu(), number=number, repeat=repeat, f_preproc=flush)
+    return [float(sample) for sample in timed(*given).results]
+
+
+def _in_children(
+    run: Callable[[int], list[float]], there: Sequence[bool], limit_s: float
+) -> Iterator[Measurement]:
+    """Yield what each call of ``run`` gives, made in a child; one that dies or is silent for too long is replaced."""
+    place = 0
+    while place < len(there):
+        read, write = os.pipe()
+        child = os.fork()
+        if not child:
+            _serve(run, range(place, len(there)), there, read, write)
+        os.close(write)
+        try:
+            with os.fdopen(read, "rb", buffering=0) as answers:
+                for answer in _lines(answers, limit_s):
+                    yield answer
+                    place += 1
+                    if answer.status in ("crash", "timeout"):
+                        break
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+def _serve(
+    run: Callable[[int], list[float]], places: range, there: Sequence[bool], read: int, write: int
+) -> None:
+    """What a child does: never returns."""
+    try:
+        os.close(read)
+        with os.fdopen(write, "w", buffering=1) as answers:
+            for place in places:
+                try:
+                    answer: object = run(place) if there[place] else {"refused": "TVM cannot compile it"}
+                except ValueError as error:
+                    answer = {"wrong": str(error)}
+                except MemoryError:
+                    answer = {"memory": "no memory for its operands"}
+                print(json.dumps(answer), file=answers)
+            print("null", file=answers)
+    finally:
+        os._exit(0)
+
+
+def _lines(answers: Any, limit_s: float) -> Iterator[Measurement]:
+    """Read a child's answers as measurements; its end or silence is the last one."""
+    pending = b""
+    while True:
+        while b"\n" in pending:
+            line, pending = pending.split(b"\n", 1)
+            answer = json.loads(line)
+            if answer is None:
+                return
+            if isinstance(answer, list):
+                yield Measurement.of(answer)
+            else:
+                ((how, note),) = answer.items()
+                yield Measurement.failed(how, note)
+        ready, _, _ = select.select([answers], [], [], limit_s)
+        data = os.read(answers.fileno(), 1 << 16) if ready else b""
+        if not data:
+            status: Status = "crash" if ready else "timeout"
+            yield Measurement.failed(
+                status, "its process ended" if ready else f"no answer within {limit_s:g} s"
+            )
+            return
+        pending += data

@@ -1,0 +1,212 @@
+"""Neural networks cut into tasks: which there are, how often, and whose results each reads."""
+
+import json
+import os
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self, final
+
+import numpy as np
+
+from tensorwise.errors import InputError
+from tensorwise.tasks.task import Task, read_json
+from tensorwise.writing import replacing
+
+
+@final
+@dataclass(frozen=True)
+class Node:
+    """One run of a task in a network.
+
+    Attributes:
+        task: its id; name: what it computes.
+        after: places of the nodes whose results it reads.
+        result_bytes: size of its result.
+    """
+
+    task: str
+    name: str
+    after: tuple[int, ...]
+    result_bytes: int
+
+
+@final
+@dataclass(frozen=True)
+class TaskGraph:
+    """A network as runs of tasks, in an order in which they can run.
+
+    Attributes:
+        name: of the architecture or file; batch: inputs at a time.
+        nodes: the runs.
+    """
+
+    name: str
+    batch: int
+    nodes: tuple[Node, ...]
+
+    @property
+    def multiplicity(self) -> Counter[str]:
+        """How often each task runs, by id."""
+        return Counter(node.task for node in self.nodes)
+
+    def save(self, folder: Path) -> Path:
+        """Write the graph into ``folder`` (made if absent) and return the file."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{self.name}-b{self.batch}.json"
+        with replacing(path) as file:
+            file.write(json.dumps(asdict(self)).encode())
+        return path
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read back what ``save`` wrote.
+
+        Raises:
+            InputError: the file cannot be read, or is something else.
+        """
+        try:
+            data = read_json(path)
+            nodes = [
+                Node(str(n["task"]), str(n["name"]), tuple(map(int, n["after"])), int(n["result_bytes"]))
+                for n in data["nodes"]
+            ]
+            if any(not 0 <= before < place for place, node in enumerate(nodes) for before in node.after):
+                raise ValueError("a node reads one that is not before it")
+            return cls(str(data["name"]), int(data["batch"]), tuple(nodes))
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise InputError(f"{os.fspath(path)} holds no task graph: {error}") from error
+
+
+def of_torch(module: Any, inputs: tuple[Any, ...]) -> Any:
+    """Return a ``torch.nn.Module`` in evaluation mode as TVM's Relax, weights as constants.
+
+    Raises:
+        InputError: torch cannot export it, or TVM lacks one of its operators.
+    """
+    import torch
+    from tvm.relax.frontend.torch import from_exported_program
+
+    try:
+        with torch.no_grad():
+            exported = torch.export.export(_scaled(module.eval()), inputs)
+            return from_exported_program(exported, keep_params_as_input=False)
+    except Exception as error:  # both have exceptions of many kinds
+        raise InputError(f"the network cannot be imported: {_line(error)}") from error
+
+
+def _scaled(module: Any) -> Any:
+    """Replace batch norms, whose numbers do not change any more, by the factor and the summand that they amount to.
+
+    TVM comes to the same, by compiling and running a dozen functions for each of them.
+    """
+    import torch
+
+    class Scale(torch.nn.Module):
+        def __init__(self, norm: Any) -> None:
+            super().__init__()
+            factor = norm.weight / torch.sqrt(norm.running_var + norm.eps)
+            shape = (1, -1) + (1,) * {torch.nn.BatchNorm1d: 0, torch.nn.BatchNorm2d: 2}[type(norm)]
+            self.register_buffer("factor", factor.detach().reshape(shape))
+            self.register_buffer("summand", (norm.bias - norm.running_mean * factor).detach().reshape(shape))
+
+        def forward(self, x: Any) -> Any:
+            return x * self.factor + self.summand
+
+    for name, child in module.named_children():
+        if type(child) in (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d):
+            setattr(module, name, Scale(child))
+        else:
+            _scaled(child)
+    return module
+
+
+def of_onnx(path: str | os.PathLike[str], batch: int) -> Any:
+    """Return the network in an ONNX file as TVM's Relax; open dimensions of its inputs become ``batch``.
+
+    Raises:
+        InputError: the file cannot be read, or TVM lacks one of its operators.
+    """
+    try:
+        import onnx
+        from tvm.relax.frontend.onnx import from_onnx
+
+        model = onnx.load(os.fspath(path))
+        known = {weight.name for weight in model.graph.initializer}
+        shapes = {
+            given.name: [size.dim_value or batch for size in given.type.tensor_type.shape.dim]
+            for given in model.graph.input
+            if given.name not in known
+        }
+        return from_onnx(model, shape_dict=shapes, keep_params_in_input=False)
+    except Exception as error:  # of many kinds
+        raise InputError(f"{os.fspath(path)} cannot be imported: {_line(error)}") from error
+
+
+def lowered(module: Any) -> Any:
+    """Return a network as calls of functions of TIR: constants folded, operators fused, as TVM does by default."""
+    from tensorwise.tasks.tvm_extra import relax
+
+    module = relax.transform.DecomposeOpsForInference()(module)
+    return relax.get_pipeline("zero")(module)
+
+
+def cut(name: str, batch: int, module: Any) -> tuple[TaskGraph, dict[str, Task]]:
+    """Return a lowered network as a graph, and its tasks by id.
+
+    Raises:
+        InputError: it has control flow, or shapes that are not constant.
+    """
+    tasks: dict[str, Task] = {}
+    by_name: dict[str, Task] = {}
+    for variable, function in module.functions.items():
+        if type(function).__name__ == "PrimFunc":
+            task = Task.of(variable.name_hint, function)
+            by_name[variable.name_hint] = tasks.setdefault(task.id, task)
+    nodes: list[Node] = []
+    made: dict[int, frozenset[int]] = {}
+    """Variable -> the nodes that its value comes from."""
+
+    def sources(expr: Any) -> frozenset[int]:
+        match type(expr).__name__:
+            case "Var" | "DataflowVar":
+                return made.get(hash(expr), frozenset())
+            case "Tuple":
+                return frozenset().union(*map(sources, expr.fields))
+            case "TupleGetItem":
+                return sources(expr.tuple_value)
+            case "Call":
+                return frozenset().union(*map(sources, expr.args))
+            case "If":
+                raise InputError(f"{name} has control flow; only networks without it are cut")
+        return frozenset()
+
+    blocks = module["main"].body.blocks
+    for binding in (binding for block in blocks for binding in block.bindings):
+        value = binding.value
+        read = sources(value)
+        if type(value).__name__ == "Call" and str(getattr(value.op, "name", "")).startswith("relax.call_tir"):
+            task = by_name[value.args[0].name_hint]
+            nodes.append(Node(task.id, task.name, tuple(sorted(read)), _bytes(value.ty_args)))
+            read = frozenset((len(nodes) - 1,))
+        made[hash(binding.var)] = read
+    if not nodes:
+        raise InputError(f"{name} computes nothing")
+    return TaskGraph(name, batch, tuple(nodes)), tasks
+
+
+def _bytes(types: Any) -> int:
+    total = 0
+    for one in types:
+        if hasattr(one, "fields"):
+            total += _bytes(one.fields)
+        else:
+            extents = [int(extent) for extent in one.shape.values]
+            total += int(np.prod(extents)) * np.dtype(str(one.dtype)).itemsize
+    return total
+
+
+def _line(error: Exception) -> str:
+    """The last line of an error that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[-1][:200] if lines else ''}"

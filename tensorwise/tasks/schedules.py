@@ -1,0 +1,99 @@
+"""What can be chosen for a task: the schedules of TVM's meta-schedule for CPUs, as configs."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final, final
+
+import numpy as np
+
+from tensorwise.errors import InputError
+from tensorwise.space.config import Config
+from tensorwise.tasks.task import Task
+from tensorwise.tasks.tvm_extra import meta_schedule, s_tir, tvm
+
+CORES: Final = 2
+"""What meta-schedule is told of the machine: it decides into how many iterations parallel loops are fused. One number for
+all devices, so that they run the same programs."""
+TRIES: Final = 4
+"""Draws for each schedule that is wanted: some are refused, and small tasks have few different ones."""
+
+
+@final
+class Schedules:
+    """The schedules of one task.
+
+    A config has ``design``, the number of one of meta-schedule's design spaces for the task, and ``decisions``, what was
+    drawn in it, as JSON: pairs of an instruction's number and its value.
+
+    Attributes:
+        name: of the space, for Records: configs mean the same only with the same release of TVM.
+    """
+
+    name: Final = f"tvm-{tvm.__version__}-cpu"
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self._context = meta_schedule.TuneContext(
+            mod=task.module,
+            target=tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": CORES}),
+            space_generator=meta_schedule.space_generator.PostOrderApply(),
+            search_strategy=meta_schedule.search_strategy.ReplayTrace(),
+            task_name=task.name,
+            rand_state=1,
+            num_threads=1,
+        )
+        self._designs = [schedule.trace for schedule in self._context.generate_design_space()]
+
+    def sample(self, count: int, rng: np.random.Generator) -> Iterator[tuple[Config, Any]]:
+        """Yield up to ``count`` different configs with their scheduled modules."""
+        seen: set[Config] = set()
+        for _ in range(TRIES * count):
+            if len(seen) >= count:
+                return
+            design = int(rng.integers(len(self._designs)))
+            schedule = s_tir.Schedule(self.task.module, seed=int(rng.integers(1, 2**31 - 1)), debug_mask=0)
+            if not self._applied(design, {}, schedule):
+                continue
+            config = Config(
+                {"design": design, "decisions": json.dumps(_decisions(schedule, self._designs[design]))}
+            )
+            if config not in seen:
+                seen.add(config)
+                yield config, schedule.mod
+
+    def module(self, config: Config) -> Any:
+        """Return the scheduled module of a config.
+
+        Raises:
+            InputError: the config does not belong to the task.
+        """
+        try:
+            design = self._designs[int(config["design"])]  # type: ignore[arg-type]
+            chosen = {design.insts[number]: value for number, value in json.loads(str(config["decisions"]))}
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise InputError(f"this is no schedule of {self.task.name}: {config}") from error
+        schedule = s_tir.Schedule(self.task.module, seed=1, debug_mask=0)
+        if not self._applied(int(config["design"]), chosen, schedule):  # type: ignore[arg-type]
+            raise InputError(f"TVM refuses this schedule of {self.task.name}: {config}")
+        return schedule.mod
+
+    def _applied(self, design: int, chosen: dict[Any, Any], schedule: Any) -> bool:
+        """Replay a design with some decisions, drawing the others; return whether TVM takes the result."""
+        trace = s_tir.schedule.Trace(self._designs[design].insts, chosen)
+        try:
+            trace.apply_to_schedule(schedule, remove_postproc=True)
+            schedule.enter_postproc()
+            return all(post.apply(schedule) for post in self._context.space_generator.postprocs)
+        except (RuntimeError, ValueError, TypeError):  # TVM's own errors are of these kinds
+            return False
+
+
+def _decisions(schedule: Any, design: Any) -> list[list[Any]]:
+    """What was drawn, as pairs of an instruction's number and a value."""
+    _, decisions = schedule.trace.as_json()
+    drawn = [(int(number), value) for number, value in decisions if int(number) < len(design.insts)]
+    return [[number, [int(x) for x in value] if _several(value) else int(value)] for number, value in drawn]
+
+
+def _several(value: Any) -> bool:
+    return hasattr(value, "__len__")

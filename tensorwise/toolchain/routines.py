@@ -1,0 +1,83 @@
+"""C files that come with the package: each is a library of its own, compiled once a machine, when it is first needed.
+
+The parallel driver, the packing primitives and the counting in patterns take seconds to compile, and few need all of them.
+"""
+
+import ctypes
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, final
+
+from tensorwise.toolchain.cache import default_cache
+from tensorwise.toolchain.compiler import find_compiler
+
+POINTER, SIZE, INT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
+"""Types of what routines take and return: addresses, numbers of things, and C's own int."""
+Signature = tuple[type | None, tuple[type, ...]]
+"""Of a routine: what it returns, None for nothing, and what it takes."""
+HEADERS: Final = tuple(sorted(Path(__file__).parent.glob("*.h")))
+
+
+@final
+class Routines:
+    """The functions of C files, which may be called in any thread.
+
+    Args:
+        purpose: what they do, in an infinitive, for messages.
+        prefix: what their names begin with in C.
+        signatures: by name, without the prefix.
+        sources: the files.
+    """
+
+    def __init__(
+        self, purpose: str, prefix: str, signatures: Mapping[str, Signature], *sources: Path
+    ) -> None:
+        self._purpose, self._prefix, self._signatures = purpose, prefix, signatures
+        self._sources = sources
+        self._found: dict[str, Callable[..., int]] = {}
+
+    def load(self) -> None:
+        """Have them ready: compiled once a machine, loaded once a process.
+
+        Raises:
+            CompilerError: no compiler works here.
+        """
+        if self._found:
+            return
+        library = ctypes.CDLL(str(default_cache().library(self._sources, HEADERS)))
+        found: dict[str, Callable[..., int]] = {}
+        for name, (result, arguments) in self._signatures.items():
+            function = library[f"{self._prefix}{name}"]
+            function.restype, function.argtypes = result, arguments
+            found[name] = function
+        self._found = found
+
+    def __call__(self, name: str, *arguments: object) -> int:
+        """Call a routine; arrays are handed over as their addresses.
+
+        Raises:
+            MemoryError: it returned a negative number, by which ours say that there is no memory.
+            CompilerError: no compiler works here.
+        """
+        self.load()
+        result = self._found[name](*arguments)
+        if result is not None and result < 0:
+            raise MemoryError(f"no memory to {self._purpose} ({name})")
+        return result
+
+    def address(self, name: str) -> int:
+        """Return where a routine lies, for C code that calls it. Raises CompilerError as ``load``."""
+        self.load()
+        return ctypes.cast(self._found[name], ctypes.c_void_p).value or 0  # type: ignore[arg-type]
+
+
+def load_all(*libraries: Routines) -> None:
+    """Load several; those that must be compiled are compiled at the same time.
+
+    Raises:
+        CompilerError: no compiler works here.
+    """
+    find_compiler()  # once, and not by each thread
+    with ThreadPoolExecutor(len(libraries), "tensorwise-load") as pool:
+        list(pool.map(Routines.load, libraries))

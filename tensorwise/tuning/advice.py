@@ -1,0 +1,248 @@
+"""A model as a tuning asks it: which configs may be fast, how long they will take, and how sure that is.
+
+Searches know no models and models no searches; here they meet. What is predicted is compared with what is measured:
+the difference is how far the model is to be believed for what was not measured yet.
+"""
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Final, Self, final
+
+import numpy as np
+
+from tensorwise.device.device import Device
+from tensorwise.device.host import host, unlike
+from tensorwise.errors import InputError
+from tensorwise.model import CostModel, RankingModel, load_model
+from tensorwise.model.finding import shipped_for
+from tensorwise.model.model import DESCRIPTION
+from tensorwise.program.workload import Workload
+from tensorwise.search import ConfigGraph, Genetic, Pool, Walk, bred
+from tensorwise.search.graph import GRAPH
+from tensorwise.space.config import Config
+from tensorwise.space.space import Space
+from tensorwise.tuning.worth import Prospect
+
+SHIPPED: Final = "shipped"
+"""Stands for the model that comes with Tensorwise, or was calibrated on this machine."""
+WALKED: Final = 64
+"""Configs that a walk over a graph names; a model then knows more of them than it did while walking."""
+BRED: Final = 512
+"""Configs that are bred by predictions where there is no graph, ..."""
+BROOD: Final = 64
+"""... so many at a time."""
+ERROR: Final = 0.5
+"""Standard deviation of log2 of times over what was predicted, before anything was measured, ..."""
+DOUBTFUL: Final = 1.0
+"""... and of a model that was trained for something else; ..."""
+PRIOR: Final = 8
+"""... it counts for as much as so many measurements."""
+PROBED: Final = 4
+"""Configs of a graph that are embedded again, to see that it is the model's."""
+SHORTEST_S: Final = 1e-12
+"""Times count as at least this long, so that their logarithm exists."""
+
+
+@final
+class Forecast:
+    """What a model says of some configs of one workload.
+
+    Args:
+        configs: what it speaks of.
+        scores: float64, (n,): log2 of their times up to a constant; only their order counts unless it ``measures``.
+        spreads: float64, (n,): standard deviations of the scores.
+        measures: whether scores say how much faster one config is than another, and not only that it is.
+        error: standard deviation of times about scores, before anything was measured.
+
+    Attributes:
+        scores: config -> its score, the best first.
+        measures: as given.
+        compared: whether something was measured: only then is it known how long anything takes.
+    """
+
+    def __init__(
+        self,
+        configs: Sequence[Config],
+        scores: np.ndarray,
+        spreads: np.ndarray,
+        measures: bool,
+        error: float,
+    ) -> None:
+        order = np.argsort(scores, kind="stable").tolist()
+        self.scores = {configs[k]: float(scores[k]) for k in order}
+        self._spreads = {configs[k]: float(spreads[k]) for k in order}
+        self.measures, self.compared = measures, False
+        self._prior, self._error, self._level, self._off = error, error, 0.0, list[float]()
+
+    def learn(self, config: Config, seconds: float) -> None:
+        """Compare with what a config took; of a time that is a lower bound, with the bound."""
+        if not self.measures or config not in self.scores or not math.isfinite(seconds):
+            return
+        self._off.append(math.log2(max(seconds, SHORTEST_S)) - self.scores[config])
+        self._level = math.fsum(self._off) / len(self._off)
+        squares = math.fsum((off - self._level) ** 2 for off in self._off)
+        self._error = math.sqrt((PRIOR * self._prior**2 + squares) / (PRIOR + len(self._off)))
+        self.compared = True
+
+    def prospect(self, config: Config, conversion_s: float, price_s: float) -> Prospect:
+        """Return what is to be expected of a config, once something was compared.
+
+        Args:
+            conversion_s: seconds of packing the operand.
+            price_s: seconds of compiling and measuring it.
+        """
+        spread = math.log(2) * math.hypot(self._error, self._spreads[config])
+        return Prospect(2 ** (self._level + self.scores[config]), spread, conversion_s, price_s)
+
+
+@final
+class Advisor:
+    """A model, and where it has one the graph of the configs that it has embedded.
+
+    Args:
+        model: what predicts.
+        folder: where the model was read from; a graph may lie beside it.
+    """
+
+    def __init__(self, model: CostModel, folder: Path | None = None) -> None:
+        self.model, self._folder = model, folder
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Self:
+        """Read the model in ``folder``; its graph is read when it is asked for.
+
+        Raises:
+            InputError: there is none, or it is damaged.
+        """
+        return cls(load_model(folder), Path(folder))
+
+    @cached_property
+    def graph(self) -> ConfigGraph | None:
+        """The graph beside the model, None without one.
+
+        Raises:
+            InputError: it is damaged, or of another model.
+        """
+        if self._folder is None or not (self._folder / GRAPH.files[0]).exists():
+            return None
+        found = ConfigGraph.load(self._folder)
+        some = found.embeddings[:PROBED]
+        again = (
+            self.model.embed_configs(found.pool[:PROBED]) if isinstance(self.model, RankingModel) else None
+        )
+        if again is None or again.shape != some.shape or not np.allclose(again, some, rtol=1e-3, atol=1e-3):
+            raise InputError(f"the graph in {self._folder} is not that of the model; make it again")
+        return found
+
+    def made_for(self, work: Workload) -> bool:
+        """Whether it is of a workload's operation, as far as its card says."""
+        return bool(self.model.card.get("op", work.op) == work.op)
+
+    def doubts(self, work: Workload, threads: int) -> list[str]:
+        """Say what the model was trained for that differs so much from this that it is to be believed less."""
+        card = self.model.card
+        machine, data = card.get("machine"), card.get("data")
+        found = unlike(machine) if isinstance(machine, dict) else []
+        hosts = data.get("hosts", []) if isinstance(data, dict) and machine is None else []
+        if hosts and host().cpu not in hosts:
+            found.append(f"processor {', '.join(map(str, hosts))}, here {host().cpu}")
+        if card.get("threads", threads) != threads:
+            found.append(f"threads {card['threads']}, here {threads}")
+        if card.get("dtype", work.dtype_text) != work.dtype_text:
+            found.append(f"{card['dtype']}, here {work.dtype_text}")
+        return found
+
+    def forecast(
+        self, work: Workload, device: Device, configs: Sequence[Config], *, doubtful: bool = False
+    ) -> Forecast:
+        """Predict what ``configs`` take.
+
+        Raises:
+            TensorwiseError: the model cannot tell.
+        """
+        (scores, spreads), returns = self.model.estimate(work, configs, device), self.model.returns
+        if returns == "seconds":
+            scores = np.log2(np.maximum(scores, SHORTEST_S))
+        spreads = np.nan_to_num(spreads) if returns == "ratio" else np.zeros(len(configs))
+        return Forecast(configs, scores, spreads, returns != "score", DOUBTFUL if doubtful else ERROR)
+
+    def imagined(
+        self,
+        work: Workload,
+        space: Space,
+        device: Device,
+        known: Sequence[Config],
+        rng: np.random.Generator,
+        enough: Callable[[], bool],
+    ) -> list[Config]:
+        """Return configs that may be fast: those that a walk over the graph ends with, else bred ones.
+
+        Args:
+            known: good ones, of which others are bred.
+            rng: decides which.
+            enough: asked between broods whether it has taken long enough.
+
+        Raises:
+            TensorwiseError: the model cannot tell.
+        """
+        graph = self.graph
+        if graph is not None and isinstance(self.model, RankingModel):
+            model, pattern = self.model, self.model.embed_pattern(work)
+            walk = Walk(
+                graph,
+                lambda rows: model.score(pattern, graph.embeddings[rows]),
+                lambda row: space.allows(graph.pool[row], work),
+            )
+            return [graph.pool[row] for row in walk.take(WALKED).tolist()]
+        strategy = Genetic(space, work, rng, seeds=known)
+        found: list[Config] = []
+        while len(found) < BRED and (configs := strategy.ask(BROOD)):
+            strategy.tell(configs, self.model.predict(work, configs, device).tolist())
+            found += configs
+            if enough() and len(found) >= len(known):
+                break
+        return found
+
+
+@lru_cache(maxsize=16)
+def _opened(folder: Path, stamp: int) -> Advisor:
+    """A shipped model; it is read once, and again when its description has changed."""
+    return Advisor.load(folder)
+
+
+def shipped_advisors(work: Workload, threads: int, problems: list[str]) -> list[Advisor]:
+    """Return the shipped models of a workload's operation, the most suitable first; what cannot be read is a problem."""
+    found = []
+    for folder in shipped_for(work.op, str(work.einsum), threads):
+        try:
+            found.append(_opened(folder, (folder / DESCRIPTION).stat().st_mtime_ns))
+        except (InputError, OSError) as error:
+            problems.append(str(error))
+    return found
+
+
+def graph_of(
+    model: RankingModel, space: Space, works: Sequence[Workload], configs: int, rng: np.random.Generator
+) -> ConfigGraph:
+    """Draw configs for some workloads, half of them bred by what the model predicts, and link those that it embeds alike.
+
+    Args:
+        model: trained.
+        space: where configs come from.
+        works: what they are for, taken in turn.
+        configs: how many, at most.
+        rng: decides which.
+    """
+    each, known = configs // 2 // len(works), list[Config]()
+    for work in works:
+        pattern = model.embed_pattern(work)
+
+        def cost(some: Sequence[Config], pattern: np.ndarray = pattern) -> np.ndarray:
+            return model.score(pattern, model.embed_configs(some))
+
+        known += bred(space, work, cost, each, rng)
+    pool = Pool.sample(space, works, configs, rng, also=known)
+    return ConfigGraph.build(pool, model.embed_configs(list(pool)))

@@ -1,0 +1,241 @@
+"""The answer without a search, where so few calls are expected that searching would take longer than it saves.
+
+Two or three kernels are looked at, in this process and for about two calls of each: the one that the user has, the
+default kernel of the space, and of the known structures the one that a model says is the fastest; each where it is
+compiled or worth compiling. What a search finds on top is expected from what searches found before. If that is worth the
+search, there is no answer here.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, final
+
+import numpy as np
+
+from tensorwise.device.cpu import CpuDevice
+from tensorwise.device.library import LIBRARY
+from tensorwise.device.timing import time_calls
+from tensorwise.errors import MeasurementError, TensorwiseError
+from tensorwise.program.generated import GeneratedKernel
+from tensorwise.program.kernel import BoundKernel, Kernel
+from tensorwise.program.workload import Workload
+from tensorwise.space.portfolio import portfolio
+from tensorwise.toolchain.cache import default_cache
+from tensorwise.tuning.operator import Operator, default_kernel
+from tensorwise.tuning.result import HAD, Standing, TuneResult
+from tensorwise.tuning.searching import Search
+from tensorwise.tuning.worth import Prospect, cheapest, total_s, worth_s
+
+UNTUNED, PREDICTED = "untuned", "predicted"
+"""The default kernel, and the one that a model names, beside the one that the user has."""
+
+
+@final
+@dataclass(frozen=True)
+class Usual:
+    """Speed-ups of an operation over the corpus: geometric mean, and standard deviation of the logarithm.
+
+    Attributes:
+        default, default_spread: of the default kernel over what the user had.
+        search, search_spread: of what a search found over the default kernel.
+    """
+
+    default: float
+    default_spread: float
+    search: float
+    search_spread: float
+
+
+USUAL: Final[Mapping[str, Usual]] = {
+    "spmv": Usual(1.4, 0.43, 1.75, 0.43),
+    "spmm": Usual(2.6, 0.26, 1.25, 0.19),
+    "sddmm": Usual(8.0, 0.38, 1.03, 0.09),
+    "mttkrp": Usual(4.1, 0.27, 1.3, 0.18),
+}
+"""By operation, from ``benchmarks/results/kernels.json``: every tenth matrix of the corpus, one thread."""
+OTHERS: Final = Usual(1.5, 0.4, 1.3, 0.3)
+"""Where nothing was measured over the corpus."""
+START_S: Final = 1.0
+"""Seconds before a search has results: a process that measures, the libraries, the first candidates and last rounds."""
+COMPILE_S: Final = 0.4
+"""Seconds of compiling one kernel."""
+CONVERSION_S: Final = 25e-9
+"""Seconds of packing an entry into a format that is worth searching for (``benchmarks/results/packing.json``)."""
+ASKING_S: Final = 0.1
+"""Seconds of asking a model about the known structures, ..."""
+LOOKING_S: Final = 15e-9
+"""... and of looking at an entry of the pattern for it (``benchmarks/results/features.json``)."""
+LOOKED_FOR: Final = 4
+"""Of the known structures, how many of those that are predicted to be the fastest are looked for among compiled kernels."""
+TOLERANCE: Final = 1e-3
+"""How far a kernel's numbers may be from another one's, over the largest of them: a wrong kernel is off by more ..."""
+OF_HALVES: Final = 2e-2
+"""... where operands are kept in 16 bits."""
+NUMBERS: Final = 0.5 + np.arange(1021) ** 2 % 1021 / 1021
+"""What operands are filled with: cheap to repeat, and different enough for wrong gathers to show."""
+SHARE: Final = 0.25
+"""Share of the time of all calls that a search may spend beyond START_S: what is lost where nothing better is found."""
+
+
+def at_once(search: Search[CpuDevice]) -> Operator | None:
+    """Return what to call where a search would not pay, otherwise None, with the search's budget bound by what it may save.
+
+    There is always a search where the number of calls is not known, and where candidates are asked for by number. Where
+    no library computes it, what the user has is the default kernel.
+    """
+    work, calls = search.work, search.calls
+    if calls is None or search.most_trials is not None:
+        return None
+    had, default = LIBRARY[HAD](), default_kernel(work)
+    usual = USUAL.get(work.op.removesuffix("_t"), OTHERS)
+    contest = _Contest(work, search.device.threads)
+    if had.why_not(work) is not None:
+        if not isinstance(default, GeneratedKernel):
+            return None
+        contest.enter(UNTUNED, default)
+        untuned = contest.known[UNTUNED]
+    else:
+        contest.enter(HAD, had)
+        untuned = Prospect(contest.known[HAD].seconds / usual.default, usual.default_spread)
+        if isinstance(default, GeneratedKernel):
+            untuned = replace(untuned, price_s=_price_s(default, work))
+            if worth_s(untuned, contest.known[HAD], calls) > 0:
+                try:
+                    contest.enter(UNTUNED, default)
+                    untuned = contest.known[UNTUNED]
+                except (TensorwiseError, MemoryError) as error:
+                    search.notes.append(f"the default kernel cannot be used here: {error}")
+    best = cheapest(contest.known, calls)  # what was converted is paid for already, and counts all the same
+    found = Prospect(
+        contest.known[best].seconds / usual.search,
+        usual.search_spread,
+        CONVERSION_S * work.entries.nnz,
+        START_S,
+    )
+    if worth_s(found, contest.known[best], calls) > 0:
+        search.budget_s = min(search.budget_s, START_S + SHARE * total_s(contest.known[best], calls))
+        return None
+    asking = replace(found, price_s=ASKING_S + LOOKING_S * work.entries.nnz)
+    asked = worth_s(asking, contest.known[best], calls) > 0
+    if asked and (kernel := _predicted(search, untuned, contest.known[best], calls)) is not None:
+        try:
+            contest.enter(PREDICTED, kernel, check=True)
+        except (TensorwiseError, MemoryError) as error:
+            search.notes.append(f"what the model named cannot be used here: {error}")
+        best = cheapest(contest.known, calls)
+    return contest.answer(best, search)
+
+
+def _price_s(kernel: GeneratedKernel, work: Workload) -> float:
+    """Seconds until a kernel can be called."""
+    return 0.0 if default_cache().holds(kernel.texts(work)) else COMPILE_S
+
+
+def _predicted(
+    search: Search[CpuDevice], untuned: Prospect, best: Prospect, calls: float
+) -> GeneratedKernel | None:
+    """Return the known structure that the model says is the fastest, if it is worth trying out; None without a model.
+
+    Args:
+        untuned: what the default kernel takes: the model says how much more or less another takes.
+        best: what would be the answer otherwise.
+    """
+    if search.advisor is None or search.doubtful:
+        return None
+    work, space = search.work, search.space
+    configs = portfolio(space, work)
+    try:
+        forecast = search.advisor.forecast(work, search.device, configs)
+    except TensorwiseError as error:
+        search.notes.append(f"the model cannot tell what is fast here: {error}")
+        return None
+    forecast.learn(configs[0], untuned.seconds)
+    if not forecast.compared:
+        return None
+    default = space.program(work, configs[0])
+    for config in list(forecast.scores)[:LOOKED_FOR]:
+        kernel = GeneratedKernel(space.program(work, config))
+        alike = kernel.program.formats == default.formats
+        conversion_s = untuned.conversion_s if alike else CONVERSION_S * work.entries.nnz
+        if worth_s(forecast.prospect(config, conversion_s, _price_s(kernel, work)), best, calls) > 0:
+            return kernel
+    return None
+
+
+class _Contest:
+    """Bound kernels, and what a call of each takes."""
+
+    def __init__(self, work: Workload, threads: int) -> None:
+        self.work, self.threads = work, threads
+        # Drawing random operands would take longer than many a product; speed does not depend on the numbers.
+        self.operands = [
+            np.resize(NUMBERS.astype(work.dtype_of(name)), math.prod(work.shape(name))).reshape(
+                work.shape(name), order="F" if work.column_major(name) else "C"
+            )
+            for name in work.dense
+        ]
+        self.out = np.empty(work.output_shape, work.output_dtype)
+        self.bound: dict[str, tuple[Kernel, BoundKernel]] = {}
+        self.known: dict[str, Prospect] = {}
+
+    def enter(self, name: str, kernel: Kernel, check: bool = False) -> None:
+        """Bind a kernel, and time a call of it.
+
+        Args:
+            check: whether what it computes must be what the last one did.
+
+        Raises:
+            TensorwiseError, MemoryError: it cannot be bound, or computes something else.
+        """
+        last = self.out.astype(np.float64) if check else None
+        bound = kernel.bind(self.work, self.threads)
+        call = bound.ready(self.operands, self.out)
+        seconds = min(time_calls(call, min_s=0.0, min_calls=1, warm_s=0.0))
+        tolerance = OF_HALVES if self.work.halves else TOLERANCE
+        if last is not None and not np.abs(self.out - last).max(initial=0) <= tolerance * np.abs(last).max(
+            initial=0
+        ):
+            bound.close()
+            raise MeasurementError("its numbers differ from those of the kernel that the user has")
+        self.bound[name] = kernel, bound
+        self.known[name] = Prospect(seconds, conversion_s=bound.conversion_s)
+
+    def answer(self, best: str, search: Search[CpuDevice]) -> Operator:
+        """Return the operator, with what was found."""
+        standings = {name: self._standing(name) for name in self.known}
+        had = standings.get(HAD)
+        for name, (_, bound) in self.bound.items():
+            if name != best:
+                bound.close()
+        kernel, bound = self.bound[best]
+        operator = Operator(bound, self.work, self.threads, kernel)
+        generated = min(
+            (standings[name] for name in standings if name != HAD), key=lambda s: s.seconds, default=None
+        )
+        untuned = standings.get(UNTUNED)
+        saved = total_s(self.known[best], search.calls or 1.0)
+        search.notes.append(
+            f"no search: {search.calls:g} calls take about {saved:.2g} s, too little to save what searching takes"
+        )
+        operator.result = TuneResult(
+            self.work, self.threads, standings[best], generated, {HAD: had} if had else {},
+            None if untuned is generated else untuned,
+            standings[best].seconds / had.seconds if had else 1.0, (), search.spent(), search.device.compile_s,
+            False, None, search.notes,
+        )  # fmt: skip
+        return operator
+
+    def _standing(self, name: str) -> Standing:
+        kernel, bound = self.bound[name]
+        program = kernel.program if isinstance(kernel, GeneratedKernel) else None
+        return Standing(
+            name="tensorwise" if program else name,
+            format=program.format_text if program else "",
+            schedule=program.schedule_text if program else "",
+            seconds=self.known[name].seconds,
+            spread_s=0.0,
+            rounds=0,
+            conversion_s=bound.conversion_s,
+            bytes_held=bound.bytes_held,
+        )

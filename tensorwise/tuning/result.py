@@ -1,0 +1,173 @@
+"""What a tuning found, and its price: the candidates that were tried, the kernels of the last rounds, the answer."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, final
+
+from tensorwise.device.device import Measurement
+from tensorwise.device.rounds import Ratio, RoundTable
+from tensorwise.program.program import Program
+from tensorwise.program.workload import Workload
+from tensorwise.space.config import Config
+from tensorwise.units import time_text
+
+HAD: Final = "scipy"
+"""What the user had: break-even is counted against it."""
+
+
+@final
+@dataclass(frozen=True)
+class Trial:
+    """One candidate that was tried in the search."""
+
+    config: Config
+    program: Program
+    measurement: Measurement
+
+
+@final
+@dataclass(frozen=True)
+class Standing:
+    """A kernel in the last rounds.
+
+    Attributes:
+        name: ``tensorwise`` or a library's name.
+        format, schedule: of generated code; empty for a library.
+        seconds: median of a call; spread_s: interquartile range.
+        rounds: how many rounds it was timed in; 0 means that it was too slow for the rounds and the
+            time is that of the screening.
+    """
+
+    name: str
+    format: str
+    schedule: str
+    seconds: float
+    spread_s: float
+    rounds: int
+    conversion_s: float
+    bytes_held: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the documented keys of the command line's answer."""
+        return {"name": self.name, "format": self.format, "schedule": self.schedule, "seconds": self.seconds}
+
+
+@final
+@dataclass
+class TuneResult:
+    """What a tuning found, and its price.
+
+    Attributes:
+        best: what the operator calls; best_generated: the fastest generated kernel, None if none ran.
+        baselines: library name -> its standing, in the same rounds as ``best`` and ``best_generated``.
+        default: the untuned generated kernel in the same rounds, where it is not ``best_generated``.
+        ratio: time of best over time of the best library, median of in-round ratios (1 for a library).
+        trials: every candidate of the search.
+        tuning_s: wall seconds of the whole tuning, compilation included; compile_s: of compilation.
+        verified: the winner's numbers were right, before and after timing.
+        notes: what a reader should know: interruption, disturbed rounds, failures.
+    """
+
+    workload: Workload
+    threads: int
+    best: Standing
+    best_generated: Standing | None
+    baselines: Mapping[str, Standing]
+    default: Standing | None
+    ratio: float
+    trials: Sequence[Trial]
+    tuning_s: float
+    compile_s: float
+    verified: bool
+    table: RoundTable | None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def candidates_measured(self) -> int:
+        """Generated candidates that ran, gave right numbers and were timed."""
+        return sum(trial.measurement.status in ("ok", "censored") for trial in self.trials)
+
+    @property
+    def generated_ratio(self) -> Ratio | None:
+        """Time of ``best_generated`` over that of the fastest library of the same rounds; None where one was in none."""
+        timed = [standing for standing in self.baselines.values() if standing.rounds]
+        if self.table is None or self.best_generated is None or not self.best_generated.rounds or not timed:
+            return None
+        return self.table.ratio("tensorwise", min(timed, key=lambda standing: standing.seconds).name)
+
+    @property
+    def break_even_calls(self) -> float:
+        """Calls after which tuning and conversion are paid for, against what the user had; inf if never.
+
+        Where no library computes it, that is the untuned kernel.
+        """
+        had = self.baselines.get(HAD) or (None if self.baselines else self.default)
+        if had is None or had.seconds <= self.best.seconds or self.best.name == HAD:
+            return math.inf
+        return math.ceil((self.tuning_s + self.best.conversion_s) / (had.seconds - self.best.seconds))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the answer as JSON; the keys are documented and stable (docs/command-line.md)."""
+        calls = self.break_even_calls
+        generated = self.best_generated.to_json() if self.best_generated else None
+        if generated is not None:
+            ratio = self.generated_ratio
+            generated |= {
+                "ratio_to_best_library": ratio.median if ratio else None,
+                "ratio_spread": ratio.spread if ratio else None,
+            }
+        return {
+            "op": self.workload.op,
+            "threads": self.threads,
+            "sizes": dict(self.workload.sizes),
+            "nnz": self.workload.entries.nnz,
+            "dtype": self.workload.dtype_text,
+            "best": self.best.to_json(),
+            "best_generated": generated,
+            "baselines": {name: standing.seconds for name, standing in self.baselines.items()},
+            "ratio_to_best_library": self.ratio,
+            "candidates_measured": self.candidates_measured,
+            "conversion_s": self.best.conversion_s,
+            "compile_s": self.compile_s,
+            "tuning_s": self.tuning_s,
+            "break_even_calls": None if math.isinf(calls) else int(calls),
+            "bytes_held": self.best.bytes_held,
+            "verified": self.verified,
+            "notes": list(self.notes),
+        }
+
+    def text(self) -> str:
+        """Return the answer for people: a table of times and the costs."""
+        rows = [self.best, *([self.best_generated] if self.best_generated else [])]
+        rows += [*([self.default] if self.default else []), *self.baselines.values()]
+        seen: dict[tuple[str, str, str], Standing] = {}
+        for row in rows:
+            seen.setdefault((row.name, row.format, row.schedule), row)
+        lines = [
+            f"{self.workload.op} on {' x '.join(map(str, self.workload.entries.shape))}, "
+            f"{self.workload.entries.nnz} entries, {self.workload.dtype_text}, "
+            f"{self.threads} thread{'s'[: self.threads > 1]}",
+            f"{'kernel':<12} {'time':>10} {'spread':>9} {'x best':>7}  format; schedule",
+        ]
+        for row in sorted(seen.values(), key=lambda row: row.seconds):
+            what = f"{row.format}; {row.schedule}" if row.format else ""
+            if row == self.default:
+                what += "  (untuned)"
+            if row.rounds == 0 and self.table is not None:
+                what += "  (too slow for the rounds)"
+            marker = "*" if row == self.best else " "
+            lines.append(
+                f"{row.name:<11}{marker} {time_text(row.seconds):>10} {time_text(row.spread_s):>9} "
+                f"{row.seconds / self.best.seconds:>6.2f}x  {what}".rstrip()
+            )
+        calls = self.break_even_calls
+        lines.append(
+            f"{len(self.trials)} candidates tried, {self.candidates_measured} measured; tuning {self.tuning_s:.1f} s "
+            f"(compiling {self.compile_s:.1f} s), conversion {time_text(self.best.conversion_s)}, "
+            f"{self.best.bytes_held / 1e6:.2f} MB held"
+        )
+        when = f"after {int(calls)} calls" if math.isfinite(calls) else "never"
+        lines.append(f"breaks even {when} against {'SciPy' if self.baselines else 'the untuned kernel'}")
+        lines.extend(f"note: {note}" for note in self.notes)
+        return "\n".join(lines)

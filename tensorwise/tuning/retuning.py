@@ -1,0 +1,96 @@
+"""Tuning programs that run already, such as the operators of a graph: each gives way to the fastest that is found.
+
+One worker process measures them all, one after the other. Entries are numbered as they stand while it does: which row of
+another operand belongs to an entry changes no choice.
+"""
+
+import contextlib
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tensorwise.data.store import Store
+from tensorwise.device.cpu import CpuDevice
+from tensorwise.model import CostModel
+from tensorwise.program.generated import BoundProgram
+from tensorwise.program.workload import Workload
+from tensorwise.tensor.entries import Entries
+from tensorwise.tuning.advice import SHIPPED
+from tensorwise.tuning.result import TuneResult
+from tensorwise.tuning.searching import BUDGET_S, INTERRUPTED, Observe, Progress, budget_of, check_limits
+from tensorwise.tuning.tune import advisor_of, tune_workload
+
+
+def retuned(
+    bounds: Sequence[BoundProgram],
+    *,
+    budget_s: float | None = None,
+    trials: int | None = None,
+    expected_calls: float | None = None,
+    strategy: str = "genetic",
+    model: CostModel | str | os.PathLike[str] | None = SHIPPED,
+    store: Store | bool = True,
+    seed: int = 0,
+    progress: Progress | None = None,
+    observe: Observe | None = None,
+) -> list[tuple[BoundProgram, TuneResult]]:
+    """Return what to run in place of each program, on the threads that it has now, and what its tuning found.
+
+    Args:
+        bounds: programs of one sparse operand each.
+        budget_s: wall seconds for all of them (default 30, unlimited when ``trials`` is given), in equal shares; what
+            one leaves is for those behind it.
+        trials: most candidates to try for each.
+        expected_calls: how often each will be called; see `tensorwise.tune`, as for the other arguments.
+
+    Returns:
+        A pair for each, in order; after Ctrl-C for those that were begun.
+
+    Raises:
+        InputError: an argument makes no sense.
+    """
+    check_limits(budget_s, trials, expected_calls, strategy)
+    advisor = advisor_of(model)
+    found: list[tuple[BoundProgram, TuneResult]] = []
+    end = time.perf_counter() + budget_of(budget_s, trials, BUDGET_S)
+    plain: dict[Entries, Entries] = {}
+    with contextlib.ExitStack() as opened:
+        devices: dict[int, CpuDevice] = {}
+        for place, bound in enumerate(bounds):
+            if bound.threads not in devices:
+                devices[bound.threads] = opened.enter_context(CpuDevice(bound.threads, seed=seed))
+            start = time.perf_counter()
+            operator = tune_workload(
+                _as_they_stand(bound.workload, plain),
+                devices[bound.threads],
+                max(0.0, end - start) / (len(bounds) - place),
+                trials=trials,
+                expected_calls=expected_calls,
+                strategy=strategy,
+                model=advisor,
+                store=store,
+                seed=seed,
+                progress=progress,
+                observe=observe,
+            )
+            result = operator.result
+            assert result is not None
+            better = bound
+            if operator.program is not None and operator.program != bound.program:
+                better = BoundProgram(operator.program, bound.workload, bound.threads)
+            found.append((better, result))
+            if INTERRUPTED in result.notes:
+                break
+    return found
+
+
+def _as_they_stand(work: Workload, known: dict[Entries, Entries]) -> Workload:
+    """Return the workload with entries that have no numbers of their own; ``known`` are those made before."""
+    sparse = {
+        name: entries
+        if entries.numbers is None
+        else known.setdefault(entries, replace(entries, numbers=None))
+        for name, entries in work.sparse.items()
+    }
+    return replace(work, sparse=sparse)

@@ -1,0 +1,212 @@
+"""Operators in files: what was chosen, as JSON, beside the stored entries, in one safetensors file.
+
+A file holds no code and nothing that is unpickled. It is not trusted: everything in it is validated as if
+a user had typed it, the operand is packed and the kernel compiled anew.
+"""
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tensorwise.device.host import host
+from tensorwise.device.library import LIBRARY
+from tensorwise.errors import CompilerError, InputError, MissingExtraError
+from tensorwise.ids import content_id
+from tensorwise.program.generated import GeneratedKernel
+from tensorwise.program.kernel import Kernel
+from tensorwise.program.program import program_for
+from tensorwise.program.work import check_work
+from tensorwise.program.workload import Workload, einsum_workload
+from tensorwise.tensor.elements import value_dtype
+from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.toolchain.compiler import find_compiler
+from tensorwise.toolchain.threads import available_threads
+from tensorwise.version import __version__
+from tensorwise.writing import replacing
+
+if TYPE_CHECKING:
+    from tensorwise.tuning.operator import Operator
+
+SCHEMA: Final = 1
+"""Version of the file's layout; a reader takes its own and older ones."""
+KEY: Final = "tensorwise"
+"""Name of the description in the safetensors header; beside it lies the ``checksum``."""
+MOST_THREADS: Final = 4096
+
+
+def save(operator: "Operator", path: str | os.PathLike[str]) -> None:
+    """Write ``operator`` to ``path``: its sparse operand and how it is run, not the packed form.
+
+    The file appears whole or not at all.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    from safetensors.numpy import save as serialized  # only operators that are saved or loaded need it
+
+    work = operator.workload
+    arrays: dict[str, np.ndarray] = {}
+    for name, entries in work.sparse.items():
+        arrays[f"{name}.values"] = entries.values
+        for mode, coordinates in enumerate(entries.coordinates):
+            arrays[f"{name}.{mode}"] = np.ascontiguousarray(coordinates)
+    text = json.dumps(_description(operator), sort_keys=True, allow_nan=False)
+    data = serialized(arrays, metadata={KEY: text, "checksum": _checksum(text, arrays)})
+    try:
+        with replacing(Path(path).expanduser()) as file:
+            file.write(data)
+    except OSError as error:
+        raise InputError(f"{path}: the operator cannot be written ({error.strerror or error})") from error
+
+
+def read(path: str | os.PathLike[str], matrix: Any, check_machine: bool) -> tuple[Kernel, Workload, int]:
+    """Read what ``save`` wrote: the kernel, the workload and the number of threads; nothing is run.
+
+    See :func:`tensorwise.tuning.operator.load`.
+
+    Raises:
+        InputError: the file is missing, damaged or no operator; it belongs to another machine or matrix.
+    """
+    description, arrays = _read(Path(path).expanduser())
+    try:
+        work = _workload(description, arrays)
+        kernel = _kernel(description, work)
+        threads = int(description["threads"])
+        wrote = {key: str(description["machine"][key]) for key in ("host_id", "host")}
+        if not 1 <= threads <= MOST_THREADS:
+            raise ValueError(f"{threads} threads")
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
+        what = str(error) if isinstance(error, InputError) else repr(error)
+        raise InputError(f"{path}: no usable operator: {what}; save it again") from error
+    if check_machine and wrote["host_id"] != host().id:
+        raise InputError(
+            f"{path}: tuned on another machine ({wrote['host'][:80]}; this is {host().cpu}); tune again "
+            "here, or load it anyway with check_machine=False (--any-machine)"
+        )
+    if matrix is not None:
+        work = _with_matrix(work, matrix, str(path))
+    return kernel, work, min(threads, available_threads())
+
+
+def _description(operator: "Operator") -> dict[str, Any]:
+    work, program = operator.workload, operator.program
+    compiler = "none"
+    with contextlib.suppress(CompilerError):
+        compiler = find_compiler().id
+    return {
+        "schema": SCHEMA,
+        "version": __version__,
+        "op": work.op,
+        "einsum": str(work.einsum),
+        "sizes": {index: int(extent) for index, extent in work.sizes.items()},
+        "sparse": {
+            name: {
+                "shape": [int(extent) for extent in entries.shape],
+                "nnz": entries.nnz,
+                "dtype": str(entries.dtype),
+                "pattern_id": entries.pattern_id,
+            }
+            for name, entries in work.sparse.items()
+        },
+        "dtypes": {name: dtype.name for name, dtype in work.dtypes.items()},
+        "kernel": operator.kernel,
+        "formats": program.format_texts if program else {},
+        "schedule": operator.schedule,
+        "threads": operator.threads,
+        "machine": {"host": host().cpu, "host_id": host().id, "compiler_id": compiler},
+    }
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return description and arrays of a file whose checksum is right."""
+    from safetensors import safe_open
+
+    if not path.is_file():
+        what = "is no regular file" if path.exists() else "does not exist"
+        raise InputError(f"{path}: {what}; expected an operator that Operator.save wrote")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            names = list(file.keys()) if KEY in metadata else []
+            if any(file.get_slice(name).get_dtype() == "BF16" for name in names):
+                value_dtype("bfloat16")  # which safetensors needs NumPy to know
+            # What a header says of sizes was compared with the file's own by safe_open.
+            arrays = {name: file.get_tensor(name) for name in names}
+    except MissingExtraError:
+        raise
+    except Exception as error:  # safetensors' own, OSError, and TypeError for types that NumPy lacks
+        raise InputError(f"{path}: cannot be read as an operator ({_short(error)})") from error
+    if KEY not in metadata:
+        raise InputError(f"{path}: a safetensors file, but no operator that Operator.save wrote")
+    if metadata.get("checksum") != _checksum(metadata[KEY], arrays):
+        raise InputError(f"{path}: damaged (its checksum is wrong); save the operator again")
+    try:
+        description = json.loads(metadata[KEY])
+        schema = description["schema"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InputError(f"{path}: its description cannot be read ({_short(error)})") from error
+    if type(schema) is not int or not 1 <= schema <= SCHEMA:
+        raise InputError(
+            f"{path}: layout {str(schema)[:20]!r} is not known to this version, which reads up to {SCHEMA}; "
+            "use a newer Tensorwise, or tune again"
+        )
+    return description, arrays
+
+
+def _workload(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Workload:
+    sparse: dict[str, Entries] = {}
+    for name, facts in description["sparse"].items():
+        shape = tuple(facts["shape"])
+        coordinates = [arrays[f"{name}.{mode}"] for mode in range(len(shape))]
+        entries = entries_from((shape, coordinates, arrays[f"{name}.values"]), facts["dtype"])
+        if entries.pattern_id != facts["pattern_id"]:
+            raise InputError(f"the entries of {name} are not those that were saved")
+        sparse[name] = entries
+    dtypes = {name: value_dtype(dtype) for name, dtype in description.get("dtypes", {}).items()}
+    work = einsum_workload(description["einsum"], sparse, description["sizes"], dtypes)
+    if work.op != description["op"]:
+        raise InputError(f"'{work.einsum}' is {work.op}, not {description['op']!r}")
+    return work
+
+
+def _kernel(description: Mapping[str, Any], work: Workload) -> Kernel:
+    name = description["kernel"]
+    if name in LIBRARY:
+        return LIBRARY[name]()
+    if name != GeneratedKernel.name:
+        raise InputError(f"unknown kernel {name!r}; known: {', '.join([GeneratedKernel.name, *LIBRARY])}")
+    program = program_for(work, dict(description["formats"]), str(description["schedule"]))
+    check_work(program, work)
+    return GeneratedKernel(program)
+
+
+def _with_matrix(work: Workload, matrix: Any, path: str) -> Workload:
+    if len(work.sparse) != 1:
+        raise InputError(
+            f"{path}: the operator has {len(work.sparse)} sparse operands; load it without a matrix"
+        )
+    ((name, stored),) = work.sparse.items()
+    given = entries_from(matrix, stored.dtype)
+    if given.pattern_id != stored.pattern_id:
+        raise InputError(
+            f"{path}: tuned for another matrix ({stored!r} there, {given!r} given); tune this one, or load "
+            "without a matrix for the stored one"
+        )
+    return replace(work, sparse={name: given})
+
+
+def _checksum(text: str, arrays: Mapping[str, np.ndarray]) -> str:
+    parts: list[str | np.ndarray] = [text]
+    for name in sorted(arrays):
+        parts += [name, arrays[name]]
+    return content_id(parts)
+
+
+def _short(error: BaseException) -> str:
+    return " ".join(str(error).split())[:160] or type(error).__name__

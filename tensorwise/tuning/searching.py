@@ -1,0 +1,430 @@
+"""The search of a tuning: ask a strategy, measure, record, tell.
+
+A strategy proposes configs of the device's space until the search's share of the budget is spent. Where there is a model,
+what it says is worth measuring comes first. What takes seconds where nothing is cached goes on at the same time: the worker
+process loads the operands and libraries while the compiled parts of this package are made and the model is asked.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Final, Generic, TypeVar
+
+import numpy as np
+
+from tensorwise.data.record import Record
+from tensorwise.data.store import Store
+from tensorwise.device.cpu import CpuDevice
+from tensorwise.device.cuda import CudaDevice
+from tensorwise.device.device import Measurement
+from tensorwise.errors import CompilerError, InputError, MeasurementError, StoreError, TensorwiseError
+from tensorwise.features.compiled import COUNTING
+from tensorwise.program.workload import Workload
+from tensorwise.search import STRATEGIES, Strategy
+from tensorwise.space.config import Config
+from tensorwise.space.cpu import CpuSpace
+from tensorwise.space.cuda import CudaSpace
+from tensorwise.space.portfolio import portfolio
+from tensorwise.toolchain.routines import load_all
+from tensorwise.tuning.advice import SHIPPED, Advisor, Forecast, shipped_advisors
+from tensorwise.tuning.result import Trial
+from tensorwise.tuning.worth import Prospect, chance, per_call_s, worth_s
+
+SEARCH_SHARE: Final = 0.65
+"""Share of the budget for the search; the rest is for rounds, which decide."""
+BATCH: Final = 8
+"""Configs asked for at a time: one compilation, and on a CPU one child of the worker."""
+IMAGINED_SHARE: Final = 0.05
+"""Most of the budget that a model takes for its predictions."""
+NAMED: Final = 32
+"""Configs that are tried because of a model that only says in which order."""
+CHANCE: Final = 0.1
+"""Where calls are not known, a config is tried for a model's sake while it is the fastest so far with this probability."""
+SPREAD: Final = 0.4
+"""Standard deviation of the logarithm of the times of candidates, before any was measured ..."""
+PRIOR: Final = 16
+"""... which counts for as much as so many of them."""
+REMEMBERED: Final = 4
+"""Configs that were the fastest in earlier tunings of the same workload, and are tried first."""
+
+BUDGET_S: Final = 30.0
+"""Seconds of a tuning where no budget is given."""
+INTERRUPTED: Final = "interrupted: this is the best found so far"
+"""Note of a search that Ctrl-C ended."""
+
+Where = TypeVar("Where", bound=CpuDevice | CudaDevice)
+"""What measures the candidates."""
+Progress = Callable[[str, float], None]
+"""Called with what is going on and the share of the budget spent (0 to 1)."""
+Observe = Callable[[Trial], None]
+"""Called with each candidate that was tried."""
+
+
+def check_limits(budget_s: float | None, trials: int | None, calls: float | None, strategy: str) -> None:
+    """Raise InputError for a budget, a number of trials or calls, or a strategy that makes no sense."""
+    if budget_s is not None and not budget_s > 0:
+        raise InputError(f"budget_s must be positive, got {budget_s}")
+    if trials is not None and trials < 0:
+        raise InputError(f"trials must not be negative, got {trials}")
+    if strategy not in STRATEGIES:
+        raise InputError(f"unknown strategy {strategy!r}; known: {', '.join(STRATEGIES)}")
+    if calls is not None and not calls > 0:
+        raise InputError(f"expected_calls must be positive, got {calls}")
+
+
+def budget_of(budget_s: float | None, trials: int | None, usual_s: float) -> float:
+    """Return the wall seconds of a tuning: as given, else ``usual_s``, or without limit where ``trials`` are."""
+    if budget_s is not None:
+        return budget_s
+    return usual_s if trials is None else math.inf
+
+
+class Search(Generic[Where]):
+    """The candidates of one tuning: what was tried, and what may still be.
+
+    Attributes:
+        space: where candidates come from; by default all that the device's space has for the workload.
+        trials: every candidate that was tried.
+        libraries: what each library took.
+        notes: what a reader of the result should know.
+        interrupted, worker_lost: why nothing more can be measured.
+    """
+
+    def __init__(
+        self,
+        work: Workload,
+        device: Where,
+        start: float,
+        budget_s: float,
+        trials: int | None,
+        calls: float | None,
+        store: Store | bool,
+        progress: Progress | None,
+        observe: Observe | None = None,
+        space: CpuSpace | CudaSpace | None = None,
+        model: Advisor | str | None = None,
+    ) -> None:
+        """Prepare; nothing is measured yet.
+
+        Args:
+            work: what is computed.
+            device: what measures.
+            start: when the tuning began, as ``time.perf_counter`` has it; the budget counts from there.
+            budget_s: wall seconds of the whole tuning, or infinity.
+            trials: most candidates to try.
+            calls: how often the answer will be called, where that is known.
+            store: as for ``tune``.
+            progress, observe: as for ``tune``.
+            space: see the attribute.
+            model: names what is tried first; ``shipped`` looks for one when it is needed.
+
+        Raises:
+            InputError: the model cannot read configs of this space.
+        """
+        self.work, self.device, self.start, self.budget_s = work, device, start, budget_s
+        self.most_trials, self.calls = trials, calls
+        self.progress, self.observe = progress, observe
+        self.space = space or device.space(work)
+        self.trials: list[Trial] = []
+        self.notes: list[str] = []
+        self.interrupted = False
+        self.store = self._open(store)
+        self.libraries: dict[str, Measurement] = {}
+        self.worker_lost = False
+        self._begun = 0.0  # seconds before the first candidate
+        self._forecast: Forecast | None = None
+        # What the model speaks of and was not tried, the best predicted first:
+        self._untried: list[Config] = []
+        self._model = model
+        if isinstance(model, Advisor) and model.made_for(work) and (why := model.model.misfit(self.space)):
+            raise InputError(f"the model cannot be used here: {why}")
+
+    def _open(self, store: Store | bool) -> Store | None:
+        if isinstance(store, Store):
+            return store
+        if not store:
+            return None
+        try:
+            return Store()
+        except StoreError as error:
+            self.notes.append(f"measurements are not remembered: {error}")
+            return None
+
+    def spent(self) -> float:
+        """Seconds since the start."""
+        return time.perf_counter() - self.start
+
+    def left_s(self) -> float:
+        """Seconds that are left of the budget."""
+        return self.budget_s - self.spent()
+
+    def say(self, what: str) -> None:
+        """Report progress."""
+        if self.progress is not None:
+            share = self.spent() / self.budget_s if math.isfinite(self.budget_s) else 0.0
+            if self.most_trials:
+                share = max(share, len(self.trials) / self.most_trials)
+            self.progress(what, min(1.0, share))
+
+    def run(
+        self,
+        strategy: str,
+        rng: np.random.Generator,
+        *,
+        libraries: bool = True,
+        starts: Sequence[Config] = (),
+    ) -> None:
+        """Measure libraries, then candidates until the search's share of the budget is spent; ``starts`` first."""
+        try:
+            if libraries:
+                self.device.start(self.work)  # it loads while a model is asked
+            search = self._prepared(strategy, rng, starts)
+            if libraries:
+                self._measure_libraries()
+            self._begun = self.spent()
+            while search is not None and not self._search_is_over():
+                left = BATCH if self.most_trials is None else min(BATCH, self.most_trials - len(self.trials))
+                configs = self._next(left, search)
+                if not configs:
+                    break
+                measured = list(self._measure(configs))
+                if self._forecast is not None:
+                    for config, measurement in zip(configs, measured, strict=False):
+                        self._forecast.learn(config, measurement.seconds)
+                search.tell(configs[: len(measured)], [self.cost(measurement) for measurement in measured])
+        except KeyboardInterrupt:
+            self.interrupt()
+        except MeasurementError as error:
+            self.worker_lost = True
+            self.notes.append(str(error))
+
+    def _prepared(self, strategy: str, rng: np.random.Generator, starts: Sequence[Config]) -> Strategy | None:
+        """Ask the model, and return what proposes candidates; None where nothing can be compiled."""
+        self.say("predicting" if self.advisor else "preparing")
+        try:
+            load_all(*self.device.routines, *([COUNTING] if self.advisor else []))
+        except CompilerError as error:
+            self.notes.append(f"nothing was generated, only libraries were compared: {error}")
+            return None
+        known = (
+            portfolio(self.space, self.work)
+            if isinstance(self.space, CpuSpace)
+            else [self.space.default(self.work)]
+        )
+        first = list(dict.fromkeys([*starts, *self._remembered(), known[0]]))
+        self._predict(known, first, rng)
+        seeds = list(dict.fromkeys([*first, *self._ranked(known)]))
+        return STRATEGIES[strategy](self.space, self.work, rng, seeds=seeds)
+
+    def _measure_libraries(self) -> None:
+        self.say("libraries")
+        names = self.device.libraries(self.work)
+        for name, measurement in zip(names, self.device.measure_kernels(self.work, names), strict=True):
+            self.libraries[name] = measurement
+        if self.work.halves and any(measurement.ok for measurement in self.libraries.values()):
+            self.notes.append(
+                f"libraries do not take {self.work.dtype_text}: they compute in float32, and their times "
+                "include converting dense operands and results at every call"
+            )
+
+    # -- what a model says ---------------------------------------------------------------------------------
+
+    @cached_property
+    def advisor(self) -> Advisor | None:
+        """The model that is asked, None where none is of use; a note says why. One that was shipped is read here."""
+        if isinstance(self._model, Advisor):
+            if self._model.made_for(self.work):
+                return self._model
+            op = self._model.model.card["op"]
+            self.notes.append(f"the model was not asked: it is of {op}, and this is {self.work.op}")
+        elif self._model == SHIPPED:
+            problems: list[str] = []
+            for found in shipped_advisors(self.work, self.device.threads, problems):
+                if (why := found.model.misfit(self.space)) is None:
+                    return found
+                problems.append(why)
+            self.notes += [f"the shipped model is not used: {problem}" for problem in problems]
+        return None
+
+    @cached_property
+    def doubtful(self) -> bool:
+        """Whether the model was trained for something else, so that it is believed less, and more is measured."""
+        doubts = self.advisor.doubts(self.work, self.device.threads) if self.advisor else []
+        if doubts:
+            self.notes.append(
+                f"the model was trained for something else ({'; '.join(doubts)}): it is believed less"
+            )
+        return bool(doubts)
+
+    def _predict(self, known: Sequence[Config], first: Sequence[Config], rng: np.random.Generator) -> None:
+        """Ask the model about the known structures, and about configs that it finds promising itself.
+
+        ``first`` are tried whatever it says.
+        """
+        if self.advisor is None:
+            return
+        until = self.spent() + IMAGINED_SHARE * self.budget_s
+        try:
+            found = self.advisor.imagined(
+                self.work, self.space, self.device, known, rng, lambda: self.spent() > until
+            )
+            configs = list(dict.fromkeys([*known, *first, *found]))
+            self._forecast = self.advisor.forecast(self.work, self.device, configs, doubtful=self.doubtful)
+        except TensorwiseError as error:
+            self.notes.append(f"the model cannot tell what is fast here: {error}")
+            return
+        named = [config for config in self._forecast.scores if config not in first]
+        self._untried = [*first, *(named if self._forecast.measures else named[:NAMED])]
+
+    def _ranked(self, known: Sequence[Config]) -> list[Config]:
+        """Return the known structures as the model ranks them, the default first."""
+        if self._forecast is None:
+            return list(known)
+        scores = self._forecast.scores
+        return sorted(known, key=lambda config: -math.inf if config == known[0] else scores[config])
+
+    def _next(self, n: int, search: Strategy) -> list[Config]:
+        """Return what to try: what the model says is worth it, then what the strategy proposes.
+
+        Where calls are known and the model is believed, what is not worth it is not tried by chance either.
+        """
+        worth = self._worth()
+        ranked = sorted(worth, key=lambda config: -worth[config])
+        chosen = [config for config in ranked[:n] if worth[config] > 0]
+        self._untried = [config for config in self._untried if config not in chosen]
+        if chosen:
+            return chosen
+        final = self._untried and self._priced and not self.doubtful
+        self._untried = []
+        return [] if final else search.ask(n)
+
+    def _worth(self) -> dict[Config, float]:
+        """Return how much what the model speaks of is worth measuring; what is not worth it has nothing or less.
+
+        Before anything was measured, and by a model that says only in which order, all of it is worth the same.
+        """
+        forecast, best = self._forecast, self._best
+        if forecast is None or not forecast.compared or best is None:
+            return dict.fromkeys(self._untried, 1.0)
+        conversion_s, price_s = self._conversion_s, self._price_s
+        prospects = {config: forecast.prospect(config, conversion_s, price_s) for config in self._untried}
+        if self._priced and self.calls is not None:
+            return {config: worth_s(prospect, best, self.calls) for config, prospect in prospects.items()}
+        return {config: chance(prospect, best) - CHANCE for config, prospect in prospects.items()}
+
+    def _search_is_over(self) -> bool:
+        if self.most_trials is not None and len(self.trials) >= self.most_trials:
+            return True
+        # However large the operand, the default program gets its chance.
+        if not self.trials:
+            return False
+        return self.spent() >= SEARCH_SHARE * self.budget_s or not self._pays()
+
+    # -- what it costs -------------------------------------------------------------------------------------
+
+    @property
+    def _priced(self) -> bool:
+        """Whether what another candidate may save is weighed against what measuring it costs."""
+        return self.calls is not None and self.most_trials is None
+
+    @property
+    def _best(self) -> Prospect | None:
+        """The best so far, a library or a candidate."""
+        known = [m for m in (*self._tried, *self.libraries.values()) if m.ok]
+        best = min(known, key=self.cost, default=None)
+        return None if best is None else Prospect(best.seconds, conversion_s=best.conversion_s)
+
+    @property
+    def _tried(self) -> list[Measurement]:
+        """What candidates took that ran."""
+        return [trial.measurement for trial in self.trials if math.isfinite(trial.measurement.seconds)]
+
+    @property
+    def _price_s(self) -> float:
+        """Seconds of compiling and measuring a candidate, in the mean so far."""
+        return (self.spent() - self._begun) / len(self.trials)
+
+    @property
+    def _conversion_s(self) -> float:
+        """Seconds of packing the operand for a candidate, in the median so far."""
+        return float(np.median([measurement.conversion_s for measurement in self._tried]))
+
+    def _pays(self) -> bool:
+        """Whether another candidate is expected to save more than it costs; so it is where calls are not known.
+
+        Its time is expected to be like that of the candidates so far. Those that are tried first resemble each other,
+        so that a spread as usual counts beside what they show. What a model says is weighed candidate by candidate.
+        """
+        tried, best = self._tried, self._best
+        if (
+            not self._priced
+            or self.calls is None
+            or self._untried
+            or len(self.trials) < BATCH
+            or not tried
+            or best is None
+        ):
+            return True
+        logs = np.log([max(m.seconds, 1e-12) for m in tried])
+        spread = math.sqrt((PRIOR * SPREAD**2 + logs.var() * len(logs)) / (PRIOR + len(logs)))
+        another = Prospect(math.exp(logs.mean()), spread, self._conversion_s, self._price_s)
+        return worth_s(another, best, self.calls) > 0
+
+    def _measure(self, configs: Sequence[Config]) -> Iterator[Measurement]:
+        """Measure, remember and yield; fewer than asked for when the time is up."""
+        programs = [self.space.program(self.work, config) for config in configs]
+        known = [t.measurement.seconds for t in self.trials if t.measurement.ok]
+        known += [m.seconds for m in self.libraries.values() if m.ok]
+        records: list[Record] = []
+        try:
+            left = SEARCH_SHARE * self.budget_s - self.spent()
+            results = self.device.measure_kernels(
+                self.work, programs, min(known, default=None), left if math.isfinite(left) else None
+            )
+            for config, program, measurement in zip(configs, programs, results, strict=False):
+                self.trials.append(Trial(config, program, measurement))
+                records.append(self._record(config, measurement))
+                if self.observe is not None:
+                    self.observe(self.trials[-1])
+                self.say(f"{len(self.trials)} candidates")
+                yield measurement
+        finally:
+            self._remember(records)
+
+    def cost(self, measurement: Measurement) -> float:
+        """Seconds a call, with the conversion's share where the number of calls is known."""
+        return per_call_s(measurement.cost, measurement.conversion_s, self.calls)
+
+    def _record(self, config: Config, measurement: Measurement) -> Record:
+        return Record.of(measurement, self.work, self.device, self.space.name, config, self.device.provenance)
+
+    def _remember(self, records: Sequence[Record]) -> None:
+        if self.store is None or not records:
+            return
+        try:
+            self.store.append(records)
+        except StoreError as error:
+            self.notes.append(f"measurements are not remembered: {error}")
+            self.store = None
+
+    def _remembered(self) -> list[Config]:
+        """The best configs that this device measured on this workload before."""
+        if self.store is None:
+            return []
+        try:
+            records = self.store.query(
+                workload_id=self.work.id, device_id=self.device.id, space=self.space.name
+            )
+        except StoreError as error:
+            self.notes.append(f"earlier measurements cannot be read: {error}")
+            return []
+        ranked = sorted((r for r in records if r.ok), key=lambda r: r.seconds)
+        found = [r.config for r in ranked if self.space.allows(r.config, self.work)]
+        return list(dict.fromkeys(found))[:REMEMBERED]
+
+    def interrupt(self) -> None:
+        """Stop measuring, and say so."""
+        self.interrupted = True
+        self.device.close()
+        self.notes.append(INTERRUPTED)

@@ -1,0 +1,336 @@
+"""Tuning one operation: search, then time the best against what the user had.
+
+The fastest few of a search (``searching.py``) and the libraries meet in interleaved rounds; the winner is timed again
+in rounds that did not choose it, and the answer is the fastest verified kernel, possibly a library's.
+"""
+
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any, Final
+
+import numpy as np
+
+from tensorwise.data.store import Store
+from tensorwise.device.cpu import CpuDevice, Rounds
+from tensorwise.device.device import Measurement
+from tensorwise.device.library import LIBRARY
+from tensorwise.device.rounds import RoundTable
+from tensorwise.errors import MeasurementError, TensorwiseError
+from tensorwise.model import CostModel
+from tensorwise.program.generated import GeneratedKernel
+from tensorwise.program.kernel import Kernel
+from tensorwise.program.program import Program
+from tensorwise.program.workload import Workload, workload
+from tensorwise.tensor.elements import value_dtype
+from tensorwise.tensor.entries import entries_from
+from tensorwise.tuning.advice import SHIPPED, Advisor
+from tensorwise.tuning.at_once import at_once
+from tensorwise.tuning.operator import Operator, bind, default_kernel
+from tensorwise.tuning.result import Standing, Trial, TuneResult
+from tensorwise.tuning.searching import BUDGET_S, Observe, Progress, Search, budget_of, check_limits
+from tensorwise.tuning.worth import per_call_s
+
+FINALISTS: Final = 4
+"""Generated kernels that meet the libraries in the choosing rounds."""
+RUNS: Final = 8
+"""Runs of a slow kernel in rounds: one before and one after to see that it is right, two in each of three rounds."""
+CLEARLY: Final = 1.0
+"""A generated kernel is the answer when its time over the best library's is below this in the last rounds."""
+
+
+def tune(
+    A: Any,
+    op: str,
+    *,
+    n: int | None = None,
+    mode: int = 0,
+    budget_s: float | None = None,
+    trials: int | None = None,
+    expected_calls: float | None = None,
+    threads: int | None = None,
+    strategy: str = "genetic",
+    model: CostModel | str | os.PathLike[str] | None = SHIPPED,
+    dtype: Any = None,
+    store: Store | bool = True,
+    seed: int = 0,
+    progress: Progress | None = None,
+    observe: Observe | None = None,
+) -> Operator:
+    """Find the fastest way to run ``op`` on the sparse operand ``A``.
+
+    Args:
+        A: SciPy sparse array or matrix, NumPy array, torch sparse tensor, path of a .mtx, .tns or .npz
+            file, or ``Entries``.
+        op: ``spmv``, ``spmm``, ``spmv_t``, ``spmm_t`` (A transposed), ``sddmm``, ``mttkrp``, ``ttv`` or ``ttm``.
+        n: extent of the dense-only index (columns of B, inner dimension of SDDMM, rank).
+        mode: output mode of MTTKRP.
+        budget_s: wall seconds for all of it (default 30, unlimited when ``trials`` is given).
+        trials: most candidates to try.
+        expected_calls: how often the operator will be called. Then what is spent once counts, too, conversion above all, and
+            the search ends when another candidate is not worth measuring; where calls are few, there is none.
+            With ``trials``, so many are tried all the same.
+        threads: threads of a call (default: what this process may use).
+        strategy: a name of ``tensorwise.search.STRATEGIES``.
+        model: what says which candidates are worth trying: ``shipped``, the one that was calibrated on this machine or came
+            along, where there is one; ``none`` or None; a cost model, or the folder of one (see ``tensorwise train``).
+        dtype: float32, float64, float16 or bfloat16, for all operands; default A's own. A dict names the dtype of
+            some: ``{"A": "bfloat16", "B": "float32"}``; dense ones are otherwise as A. Halves are accumulated in
+            float32, and so is the result unless all operands are of the same half type.
+        store: where measurements are remembered: a Store, True for the default one, False for nowhere.
+        seed: of operands and search.
+        progress: called as the work goes on; observe: called with each candidate that was tried.
+
+    Returns:
+        The operator; ``operator.result`` holds the numbers, ``operator.report()`` shows them. After
+        Ctrl-C it is the best found so far.
+
+    Raises:
+        InputError: the operand, the operation, the model or an argument is not usable, or the dense operands and the
+            output do not fit into memory.
+    """
+    check_limits(budget_s, trials, expected_calls, strategy)
+    advisor = advisor_of(model)
+    start = time.perf_counter()
+    dtypes = dict(dtype) if isinstance(dtype, Mapping) else {"A": dtype}
+    entries = entries_from(A, dtypes.pop("A", None))
+    work = workload(op, entries, n=n, mode=mode, dtypes={name: value_dtype(d) for name, d in dtypes.items()})
+    work.check_memory(*work.dense, work.assignment.output.tensor)
+    budget = budget_of(budget_s, trials, BUDGET_S)
+    with CpuDevice(threads, seed=seed) as device:
+        return tune_workload(
+            work, device, budget, trials=trials, expected_calls=expected_calls, strategy=strategy, model=advisor,
+            store=store, seed=seed, progress=progress, observe=observe, start=start,
+        )  # fmt: skip
+
+
+def tune_workload(
+    work: Workload,
+    device: CpuDevice,
+    budget_s: float,
+    *,
+    trials: int | None = None,
+    expected_calls: float | None = None,
+    strategy: str = "genetic",
+    model: Advisor | str | None = SHIPPED,
+    store: Store | bool = True,
+    seed: int = 0,
+    progress: Progress | None = None,
+    observe: Observe | None = None,
+    start: float | None = None,
+) -> Operator:
+    """Find the fastest way to run a workload of one sparse operand; see `tune`.
+
+    Args:
+        device: where candidates are measured, on the threads that the operator will have.
+        budget_s: wall seconds from ``start`` on (``time.perf_counter``; default: now), perhaps infinite.
+        model: as `advisor_of` returns it.
+    """
+    begun = time.perf_counter() if start is None else start
+    search = Search(
+        work, device, begun, budget_s, trials, expected_calls, store, progress, observe, model=model
+    )
+    if (operator := at_once(search)) is not None:
+        return operator
+    search.run(strategy, np.random.default_rng(seed))
+    return _Decision(search).made()
+
+
+def advisor_of(model: CostModel | str | os.PathLike[str] | None) -> Advisor | str | None:
+    """Open the model that the user names; a shipped one is looked for when it is known what for."""
+    if model is None or model == "none":
+        return None
+    if isinstance(model, CostModel):
+        return Advisor(model)
+    return SHIPPED if model == SHIPPED else Advisor.load(model)
+
+
+class _Decision:
+    """Which of the kernels that a search has tried is the answer."""
+
+    def __init__(self, search: Search[CpuDevice]) -> None:
+        self.search = search
+        self.work, self.device, self.calls, self.notes = (
+            search.work,
+            search.device,
+            search.calls,
+            search.notes,
+        )
+        self._default = search.space.default(search.work)
+        self._untuned = search.space.program(search.work, self._default)
+
+    def made(self) -> Operator:
+        """Time the best against the libraries and return the fastest verified kernel."""
+        tried = (trial for trial in self.search.trials if trial.measurement.ok)
+        ranked = sorted(tried, key=lambda trial: self.search.cost(trial.measurement))
+        winner = ranked[0] if ranked else None
+        rounds = Rounds(None, {}, {})  # until some were run
+        if not self.search.interrupted and not self.search.worker_lost:
+            try:
+                winner, rounds = self._rounds(ranked)
+            except KeyboardInterrupt:
+                self.search.interrupt()
+            except MeasurementError as error:
+                self.notes.append(str(error))
+        return self._answer(winner, rounds)
+
+    def _rounds(self, ranked: Sequence[Trial]) -> tuple[Trial | None, Rounds]:
+        """Choose a winner in rounds and confirm it in others; one that fails there makes room for the next."""
+        while True:
+            winner = self._choose(ranked)
+            rounds = self._confirm(winner)
+            why = rounds.failed.get("tensorwise")
+            if winner is None or why is None:
+                return winner, rounds
+            self.notes.append(f"{winner.program.name} dropped out of the rounds: {why}")
+            ranked = [trial for trial in ranked if trial is not winner]
+            if self.search.left_s() <= 0:
+                return None, rounds
+
+    def _choose(self, ranked: Sequence[Trial]) -> Trial | None:
+        """Let the finalists of the search run against each other."""
+        # The untuned kernel is always among them: an answer that it beats would be no answer.
+        finalists = [*ranked[:FINALISTS], *(t for t in ranked[FINALISTS:] if t.config == self._default)]
+        share = max(0.3, 0.25 * self.search.left_s()) if math.isfinite(self.search.budget_s) else 3.0
+        costs = accumulate(RUNS * trial.measurement.seconds for trial in finalists)
+        finalists = [t for t, cost in zip(finalists, costs, strict=True) if cost < share] or finalists[:1]
+        if len(finalists) < 2:
+            return finalists[0] if finalists else None
+        self.search.say("choosing rounds")
+        found = self.device.rounds(
+            self.work,
+            {str(place): trial.program for place, trial in enumerate(finalists)},
+            budget_s=share,
+            max_rounds=15,
+        )
+        table = found.table
+        if table is None:
+            return finalists[0]
+        standing = [name for name in table.names if name not in found.failed]
+        if self.calls is None and table.best() in standing:
+            return finalists[int(table.best())]
+
+        def total(name: str) -> float:
+            return per_call_s(table.median(name), finalists[int(name)].measurement.conversion_s, self.calls)
+
+        return finalists[int(min(standing, key=total))] if standing else None
+
+    def _confirm(self, winner: Trial | None) -> Rounds:
+        """Time the winner, the untuned kernel and the libraries in fresh rounds."""
+        self.search.say("confirming rounds")
+        left = max(0.5, 0.9 * self.search.left_s()) if math.isfinite(self.search.budget_s) else 5.0
+        wanted: dict[str, tuple[Program | str, float]] = {
+            name: (name, measurement.seconds)
+            for name, measurement in self.search.libraries.items()
+            if measurement.ok
+        }
+        always = {"tensorwise", min(wanted, key=lambda name: wanted[name][1], default="")}
+        if winner is not None:
+            wanted["tensorwise"] = (winner.program, winner.measurement.seconds)
+            known = [t.measurement for t in self.search.trials if t.program == self._untuned]
+            if winner.program != self._untuned and all(m.ok for m in known):
+                wanted["untuned"] = (self._untuned, max((m.seconds for m in known), default=0.0))
+        kernels: dict[str, Program | str] = {}
+        cost = 0.0
+        for name in sorted(wanted, key=lambda name: (name not in always, wanted[name][1])):
+            kernel, seconds = wanted[name]
+            cost += RUNS * seconds
+            if name in always or cost < left or math.isinf(self.search.budget_s):
+                kernels[name] = kernel
+        return self.device.rounds(self.work, kernels, budget_s=left, max_rounds=25)
+
+    def _answer(self, winner: Trial | None, rounds: Rounds) -> Operator:
+        """Bind the fastest kernel, and say what was found."""
+        generated = (
+            self._standing("tensorwise", rounds, winner.measurement, winner.program) if winner else None
+        )
+        untuned = self._standing("untuned", rounds, None, self._untuned)
+        found = {name: self._standing(name, rounds, known) for name, known in self.search.libraries.items()}
+        libraries = {name: standing for name, standing in found.items() if standing is not None}
+        self._note_failures(rounds)
+        best, ratio = self._best(generated, libraries, rounds.table)
+        kernel: Kernel
+        if best is None:
+            kernel = default_kernel(self.work)
+            self.notes.append("nothing could be measured; this is the default kernel")
+        elif best is generated and winner is not None:
+            kernel = GeneratedKernel(winner.program)
+        else:
+            kernel = LIBRARY[best.name]()
+        operator = self._bound(kernel)
+        if best is None:
+            best = Standing(
+                kernel.name, operator.format, operator.schedule, seconds=math.inf, spread_s=0.0, rounds=0,
+                conversion_s=operator.conversion_s, bytes_held=operator.bytes_held,
+            )  # fmt: skip
+        operator.result = TuneResult(
+            self.work, self.device.threads, best, generated, libraries, untuned, ratio, tuple(self.search.trials),
+            self.search.spent(), self.device.compile_s, math.isfinite(best.seconds), rounds.table, self.notes,
+        )  # fmt: skip
+        return operator
+
+    def _standing(
+        self, name: str, rounds: Rounds, searched: Measurement | None, program: Program | None = None
+    ) -> Standing | None:
+        """Where a kernel stands: as timed in the rounds, else in the search; None where it failed or was in neither."""
+        if name in rounds.failed:
+            return None
+        table = rounds.table
+        if table is not None and name in table.names:
+            seconds, spread_s, count = table.median(name), table.spread(name), len(table.rounds)
+        elif searched is not None and searched.ok:
+            seconds, spread_s, count = searched.seconds, searched.spread_s, 0
+        else:
+            return None
+        facts = rounds.facts.get(name, {})
+        return Standing(
+            name="tensorwise" if program else name,
+            format=program.format_text if program else "",
+            schedule=program.schedule_text if program else "",
+            seconds=seconds,
+            spread_s=spread_s,
+            rounds=count,
+            conversion_s=facts.get("conversion_s", searched.conversion_s if searched else 0.0),
+            bytes_held=int(facts.get("bytes_held", searched.bytes_held if searched else 0)),
+        )
+
+    def _note_failures(self, rounds: Rounds) -> None:
+        """Note what disturbed the rounds, who dropped out of them, and which candidates were wrong."""
+        if rounds.table is not None and rounds.table.note:
+            self.notes.append(rounds.table.note)
+        for name, why in rounds.failed.items():
+            if name != "tensorwise":  # noted already
+                self.notes.append(f"{name} dropped out of the rounds: {why}")
+        wrong = [t for t in self.search.trials if t.measurement.status == "wrong"]
+        if wrong:
+            self.notes.append(
+                f"{len(wrong)} candidates gave wrong numbers, such as {wrong[0].program.name}: {wrong[0].measurement.note}"
+            )
+
+    def _best(
+        self, generated: Standing | None, libraries: Mapping[str, Standing], table: RoundTable | None
+    ) -> tuple[Standing | None, float]:
+        """Return the fastest kernel, and its time over the best library's."""
+        library = min(libraries.values(), key=lambda s: self._total(s), default=None)
+        if generated is None:
+            return library, 1.0
+        if library is None:
+            return generated, 1.0
+        ratio = generated.seconds / library.seconds
+        if table is not None and library.name in table.names and generated.rounds:
+            ratio = table.ratio("tensorwise", library.name).median
+        pays = ratio if self.calls is None else self._total(generated) / self._total(library)
+        return (generated, ratio) if pays < CLEARLY else (library, 1.0)
+
+    def _total(self, standing: Standing) -> float:
+        return per_call_s(standing.seconds, standing.conversion_s, self.calls)
+
+    def _bound(self, kernel: Kernel) -> Operator:
+        """Bind the winner in this process: its first runs were in the worker."""
+        try:
+            return bind(kernel, self.work, self.device.threads)
+        except (TensorwiseError, MemoryError) as error:
+            self.notes.append(f"{kernel.name} cannot be bound here ({error}); this is SciPy")
+            return bind(LIBRARY["scipy"](), self.work, self.device.threads)

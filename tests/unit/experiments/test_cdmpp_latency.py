@@ -1,0 +1,188 @@
+"""The experiment on latencies: all its steps on made-up programs, and what it concludes."""
+
+import json
+import math
+import runpy
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensorwise.data.store import Store
+from tensorwise.model.programs import Programs
+from tests.unit.model.latencies import DEVICES, records
+
+pytest.importorskip("torch")
+pytest.importorskip("sklearn")
+
+from latencies import baselines, judging, lstm
+
+from tensorwise.codegen.loop_tree import LoopTree
+from tensorwise.model.latency_training import LatencyTraining
+
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+EXPERIMENT = Path(__file__).parents[3] / "experiments" / "cdmpp-latency"
+VALUES = tomllib.loads((EXPERIMENT / "values.toml").read_text())
+EXPECTED = json.loads((EXPERIMENT / "expected.json").read_text())
+TINY = """
+seed = 0
+held_out = ["net2"]
+validation = 0.3
+members = 1
+[training]
+epochs = 3
+learning_rate = 5e-3
+[sizes]
+width = 32
+layers = 1
+inner = 32
+embedding = 32
+decoder = [32]
+[networks]
+counts = {}
+sum = { sizes = { joining = "sum" } }
+[[boosted]]
+max_iter = 20
+[lstm]
+width = 16
+minutes = 1
+[studies]
+quantile = { labels = "quantile" }
+no-positions = { sizes = { positions = false } }
+[cross]
+devices = ["slow"]
+judged = 0.3
+tasks = [3, 5]
+seeds = 1
+[cross.training]
+epochs = 2
+"""
+KNOWN, HELD = Programs.of(records()).without(["net2"])
+
+
+def test_all_steps_run_and_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    (tmp_path / "values.toml").write_text(TINY)
+    with Store(tmp_path / "s.sqlite") as store:
+        store.append(records())
+    out = tmp_path / "results.json"
+
+    def run(*more: str) -> dict[str, Any]:
+        paths = [
+            "--values",
+            str(tmp_path / "values.toml"),
+            "--cache",
+            str(tmp_path / "cache"),
+            "--out",
+            str(out),
+        ]
+        monkeypatch.setattr(sys, "argv", ["run.py", str(tmp_path / "s.sqlite"), *paths, *more])
+        runpy.run_path(str(EXPERIMENT / "run.py"), run_name="__main__")
+        found: dict[str, Any] = json.loads(out.read_text())
+        return found
+
+    first = run("--minutes", "0")
+    assert first["runs"] == {}
+    assert "goes on from here" in capsys.readouterr().out
+    runs = run()["runs"]
+    assert runs["data"]["held out"] == len(HELD)
+    assert {key.split("|")[1] for key in runs if key.startswith("model|")} == {"cdmpp", *judging.BASELINES}
+    tuned = [key for key in runs if key.startswith("device|slow|kmeans")]
+    assert tuned == [
+        "device|slow|kmeans|3|cmd|0",
+        "device|slow|kmeans|5|cmd|0",
+        "device|slow|kmeans|5|plain|0",
+    ]
+    assert all(math.isfinite(run["mape"]) for key, run in runs.items() if key != "data")
+    assert runs["model|roofline"]["networks"].keys() == {"net2"}
+    page = out.with_suffix(".html").read_text()
+    assert "Networks held out" in page
+    assert page.count("<svg") >= 4
+    assert run("--page")["runs"] == runs
+
+
+def test_the_values_name_what_there_is() -> None:
+    for settings in (
+        VALUES["training"],
+        VALUES["cross"]["training"],
+        *(v.get("training", {}) for v in VALUES["studies"].values()),
+    ):
+        LatencyTraining(**settings)
+    assert EXPECTED["paper"]["studies"].keys() <= VALUES["studies"].keys()
+    assert VALUES["cross"]["tasks"][-1] == EXPECTED["wanted"]["tasks"]
+
+
+def test_what_is_simply_a_bound_is_found_by_the_roofline() -> None:
+    found = baselines.roofline(KNOWN)(HELD)
+    assert (
+        np.abs(found / HELD.seconds - 1).mean()
+        < np.abs(baselines.mean(KNOWN)(HELD) / HELD.seconds - 1).mean()
+    )
+    scaled = baselines.scaled(Programs.of(records()).on(["fast"]))(HELD.on(["slow"]))
+    assert np.abs(scaled / HELD.on(["slow"]).seconds - 1).mean() < 0.1  # the devices differ by one factor
+
+
+@pytest.mark.parametrize("read", [baselines.flat, baselines.primitives])
+def test_rows_of_trees_tell_programs_apart(read: Any) -> None:
+    rows = read(KNOWN)
+    assert rows.shape[0] == len(KNOWN)
+    assert np.isfinite(rows).all()
+    assert len(np.unique(rows, axis=0)) == len(KNOWN)
+
+
+def test_the_lstm_reads_trees_of_any_shape() -> None:
+    shape, rows = lstm.structure(LoopTree.from_text(KNOWN.rows[0].text))
+    assert shape[0] == "root"
+    assert len(rows) == len(KNOWN.rows[0].ast.leaves)  # a loop each
+    predict, about = lstm.train(KNOWN, HELD, LatencyTraining(epochs=15, learning_rate=5e-3), 24, math.inf)
+    ours = np.abs(predict(HELD) / HELD.seconds - 1).mean()
+    assert ours < np.abs(baselines.mean(KNOWN)(HELD) / HELD.seconds - 1).mean()
+    assert about["epochs"] == 15
+
+
+def test_errors_are_relative_to_what_was_measured() -> None:
+    found = judging.errors(HELD, 1.5 * HELD.seconds, ["net2"], 0)
+    assert found["mape"] == pytest.approx(0.5)
+    assert found["devices"] == pytest.approx(dict.fromkeys(sorted(DEVICES), 0.5))
+    assert found["networks"]["net2"] == pytest.approx({"mape": 0.5, "sum": 0.5})
+
+
+def run_of(error: float, **more: Any) -> dict[str, Any]:
+    return {
+        "mape": error,
+        "validation": error,
+        "devices": {"d": error},
+        "networks": {"n": {"mape": error, "sum": error}},
+        **more,
+    }
+
+
+def test_claims_hold_or_not() -> None:
+    ours = run_of(0.1, programs_per_s=1000.0, covered=0.9, width=1.5)
+    runs = {"model|cdmpp|counts": ours, "model|lstm": run_of(0.3, programs_per_s=100.0)}
+    runs |= {f"model|{name}": run_of(0.2) for name in judging.BASELINES if name != "lstm"}
+    ranks = {"d": {"e": 0.8}, "e": {"d": 0.8}}
+    runs["data"] = {"ranks": ranks}
+    for device in ("d", "e"):
+        runs |= {f"device|{device}|{way}|50|cmd|0": run_of(0.1) for way in ("kmeans", "random")}
+    said, holds = judging.judge(runs, EXPECTED)
+    assert holds, said
+    assert judging.targets(runs, 0.95) == ["d", "e"]
+    assert judging.judge({**runs, "model|trees": run_of(0.05)}, EXPECTED)[1] is False
+    assert judging.judge({**runs, "model|cdmpp|counts": {**ours, "covered": 0.99}}, EXPECTED)[1] is False
+    alike = {**runs, "data": {"ranks": {"d": {"e": 0.99}, "e": {"d": 0.99}}}}
+    assert judging.judge(alike, EXPECTED)[1] is None
+    assert judging.judge({}, EXPECTED) == (["CDMPP is not trained yet"], None)
+
+
+def test_validation_decides_which_variant_is_judged() -> None:
+    runs = {
+        "model|cdmpp|a": {**run_of(0.1), "validation": 0.3},
+        "model|cdmpp|b": {**run_of(0.2), "validation": 0.2},
+    }
+    found = judging.best(runs, "model|cdmpp")
+    assert found is not None
+    assert found["mape"] == 0.2
+    assert judging.best(runs, "model|trees") is None

@@ -1,0 +1,232 @@
+"""The experiment on transfer to an accelerator: folds, ways, figures, and small runs up to the page."""
+
+import importlib.util
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cognate.data import UnfinishedError, sources, targets
+from cognate.folds import chosen, drawn, folds, informative
+from cognate.judging import at_random, by_matrix, figures, judge, packed, rows, unpacked, ways
+from cognate.networks import COGNATE, READINGS, Networks, Reading
+from cognate.page import page
+from cognate.steps import Steps
+
+from tensorwise.data.corpus import patterns
+from tensorwise.data.record import Record
+from tensorwise.device.null import NullDevice
+from tensorwise.device.spade import SpadeDevice
+from tensorwise.features.footprint import FIELDS
+from tensorwise.model.reader import LATENT, SHARED
+from tensorwise.model.samples import Group, featurizer
+from tensorwise.model.table import Encoded
+from tensorwise.program.workload import workload
+from tensorwise.space.cpu import cpu_space_of
+from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.files import write
+
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+HERE = Path(__file__).parents[3] / "experiments" / "cognate-transfer"
+EXPECTED = json.loads((HERE / "expected.json").read_text())
+VALUES = tomllib.loads((HERE / "values.toml").read_text())
+SMALL: dict[str, Any] = VALUES | {
+    "folds": 2, "draws": 2, "few": 2, "quadratic": {"matrices": [2], "configs": [8]},
+    "networks": VALUES["networks"] | {
+        "pretrain_epochs": 2, "tune_epochs": 2, "fine_tuning": [1], "pre_training": [2],
+    },
+}  # fmt: skip
+
+
+def group(seed: int, side: int, configs: int = 24) -> Group:
+    """Times depend on the first field of the footprint, which is there on both sides."""
+    rng = np.random.default_rng([seed, side])
+    nests = rng.random((configs, len(FIELDS))).astype(np.float32)
+    own = np.eye(5 if side else 7, dtype=np.float32)[rng.integers(0, 5, configs)]
+    encoded = Encoded(
+        np.zeros((configs, 0), np.int64), (rng.random((configs, SHARED)).astype(np.float32), own), nests
+    )
+    seconds = np.exp2(2 * nests[:, 0].astype(float))
+    numbers = rng.random(4 + 3)
+    return Group(
+        f"{side}-{seed}",
+        f"family {seed % 4}",
+        numbers,
+        encoded,
+        seconds,
+        np.ones(configs, bool),
+        float(seconds[0]),
+    )
+
+
+TARGET = {f"m{seed}": group(seed, 1) for seed in range(12)}
+SOURCE = [group(seed, 0) for seed in range(8)]
+
+
+def test_families_are_tested_by_models_that_have_not_seen_them() -> None:
+    found = folds(TARGET, SOURCE, 2)
+    assert sorted(name for fold in found for name in fold.tests) == sorted(TARGET)
+    for fold in found:
+        tested = {one.family for one in fold.tests.values()}
+        assert not tested & {one.family for one in (*fold.learn.values(), *fold.source)}
+        assert len(fold.source) == 4
+        assert [one.workload_id for one in fold.some(3, 1)] == [
+            one.workload_id for one in fold.some(5, 1)[:3]
+        ]
+    names = list(TARGET)
+    assert len(set(drawn(names, 5, np.random.default_rng(0)))) == 5
+    assert set(chosen(TARGET, 3, np.random.default_rng(0))) < set(names)
+
+
+def test_chance_is_exact() -> None:
+    one = group(0, 1, 8)
+    logs = np.log(one.default_s / one.seconds)
+    rng = np.random.default_rng(0)
+    drawn_five = [logs[rng.permutation(8)[:5]].max() for _ in range(20000)]
+    first, five, optimum, *_ = at_random(one)
+    assert first == pytest.approx(np.exp(logs.mean()), abs=1e-3)
+    assert np.log(five) == pytest.approx(np.mean(drawn_five), abs=0.01)
+    assert optimum == pytest.approx(np.exp(logs.max()), abs=1e-3)
+
+
+def test_figures_go_over_matrices_and_draws() -> None:
+    known = rows([TARGET["m0"], TARGET["m1"]], lambda one: one.seconds)
+    assert known[0][0] == known[0][2]
+    found = figures([[[1.0, 1.0, 4.0, 0.5, 0.0]], [[4.0, 4.0, 4.0, 1.0, 1.0]]])
+    assert found["speedup1"] == pytest.approx(2.0)
+    assert (found["workloads"], found["apart"], found["ordered"]) == (1, 0.75, 0.75)
+
+
+def test_configs_that_say_most_are_chosen() -> None:
+    """Those of a plane first, whatever else is nearly the same; and no more than there is to know."""
+    rng = np.random.default_rng(0)
+    flat = np.concatenate([1e-12 * rng.random((5, 2)), np.eye(2), -np.eye(2)])
+    assert set(informative(flat, 3)[1:]) <= {5, 6, 7, 8}
+    assert len(informative(flat, 9)) < 5
+    terms = rng.standard_normal((40, 6))
+    assert len(set(informative(terms, 4, first=7))) == 4
+    assert informative(terms, 4, first=7)[0] == 7
+
+
+def test_rows_are_packed() -> None:
+    known = [[1.25, 1.5, 2.0, 0.75, -0.1], [1.0, 1.0, 1.0, 0.5, 0.0]]
+    assert unpacked(packed(known)) == known
+
+
+def test_closed_form_steps_up_to_the_page() -> None:
+    steps = Steps("spmm", TARGET, SOURCE, SMALL).planned()
+    plain = [key for key in steps if key.endswith(" plain") or "quadratic" in key or " configs" in key]
+    assert len(plain) == 2 * 4
+    runs = {key: json.loads(json.dumps(steps[key]())) for key in plain}
+    found = ways(runs, "spmm")
+    assert found.keys() == {
+        "default config", "random", "zero-shot", "no transfer, of 2", "transferred, of 2", "transferred, of 2 chosen",
+        "one config for all, of 2", "no transfer, of all", "transferred, of all", "one config for all, of all",
+        "transferred, of 2 with 8 drawn configs", "transferred, of 2 with 8 informative configs",
+    }  # fmt: skip
+    assert all(len(draw) == 12 for draws in found.values() for draw in draws)
+    best = figures(found["transferred, of all"])
+    assert best["top1"] > 0.9 > figures(found["random"])["top1"]
+    assert by_matrix(runs, "spmm", "transferred, of 2").keys() == TARGET.keys()
+    lines, holds = judge(runs, EXPECTED, 2)
+    assert holds is all("does not hold" not in line for line in lines)
+    assert any("above the best baseline" in line for line in lines)
+    del runs["spmm fold 1 plain"]
+    assert "random" not in ways(runs, "spmm")  # it was judged on fewer matrices than the others
+    runs["x"] = {"error": "<gone>"}
+    text = page({"runs": runs, "machine": {}, "settings": SMALL}, EXPECTED)
+    for words in ("figures 5 and 13 to 15", "one config for all, of 2", "&lt;gone&gt;", "<svg"):
+        assert words in text
+
+
+def test_nothing_is_claimed_of_nothing() -> None:
+    assert judge({}, EXPECTED, 5) == ([], None)
+    assert "Nothing is known yet" in page({"runs": {}, "machine": {}, "settings": SMALL}, EXPECTED)
+
+
+@needs_torch
+@pytest.mark.parametrize("reading", READINGS, ids=lambda one: one.name)
+def test_readings_of_both_devices_have_one_form(reading: Reading) -> None:
+    networks = Networks.of(reading, SOURCE, list(TARGET.values()), SMALL["networks"])
+    first, second = networks.read(SOURCE[0], 0), networks.read(TARGET["m0"], 1)
+    widths = [[order.shape[1] for order in one.configs.orders] for one in (first, second)]
+    assert widths[0] == widths[1]
+    assert len(first.numbers) == (7 if reading.featurizer else 4)
+    assert first.configs.orders[0].any() == reading.mapper
+    assert np.asarray(second.configs.nests).any() == reading.footprints
+    if reading.encoder == "augmented":
+        assert not first.configs.orders[1].any()
+        assert not second.configs.orders[0].any()
+        np.testing.assert_array_equal(second.configs.orders[1][:, SHARED:], TARGET["m0"].configs.orders[1])
+    else:
+        assert second.configs.orders[1].any() == (reading.encoder != "none")
+        assert widths[0][1] == (7 if reading.encoder == "mapped" else LATENT)
+
+
+@needs_torch
+def test_networks_learn_and_go_on() -> None:
+    values = SMALL["networks"] | {"pretrain_epochs": 60, "tune_epochs": 60}
+    networks = Networks.of(Reading("ours", footprints=True), SOURCE, list(TARGET.values()), values)
+    start = networks.pretrained(SOURCE)
+    tuned = networks.tuned([TARGET["m0"]], start)
+    tests = [TARGET[name] for name in ("m5", "m6", "m7")]
+    before, after, alone = (
+        figures([rows(tests, lambda one, arrays=arrays: networks.scores(arrays, one))])["kendall"]  # type: ignore[misc]
+        for arrays in (start, tuned, networks.tuned([TARGET["m0"]], None))
+    )
+    assert before > 0.5
+    assert after > max(alone, 0.5)
+
+
+@needs_torch
+def test_steps_of_networks() -> None:
+    steps = Steps("sddmm", TARGET, SOURCE, SMALL).planned()
+    keys = [key for key in steps if key.startswith("sddmm fold 1 network")]
+    assert len(keys) == len(READINGS) + 2
+    runs = {key: steps[key]() for key in keys if "COGNATE" in key or " of 1" in key or " from 2" in key}
+    assert ways(runs, "sddmm").keys() >= {
+        "network: COGNATE, of 2", "network: no transfer, of 2", "network: zero-shot", "network: COGNATE, of 1",
+        "network: no transfer, of 1", "network: COGNATE, of 2, from 2", "network: COGNATE with footprints, of 2",
+    }  # fmt: skip
+    again = Steps("sddmm", TARGET, SOURCE, SMALL).planned()[f"sddmm fold 1 network: {COGNATE.name}"]()
+    assert again == runs[f"sddmm fold 1 network: {COGNATE.name}"]
+
+
+def test_what_is_counted_is_kept(tmp_path: Path) -> None:
+    """The target's table and the source's records, from a small corpus; without time nothing is half done."""
+    import pyarrow
+    from pyarrow.parquet import write_table
+
+    rng = np.random.default_rng(0)
+    rows_of, columns = rng.integers(0, 300, (2, 900))
+    write(tmp_path / "a.mtx", entries_from(((300, 300), (rows_of, columns), None)))
+    known, device = patterns([tmp_path / "a.mtx"]), SpadeDevice("spade-small")
+    work = workload("spmm", entries_from(((300, 300), (rows_of, columns), None)), n=64)
+    row = {"pattern": "a", "family": "f", "op": "spmm", "workload_id": work.id}
+    about = {"machine_id": device.id, "n": "64"}
+    table = pyarrow.Table.from_pylist([row | {"seconds": np.linspace(1, 2, 256).tolist()}])
+    write_table(table.replace_schema_metadata(about), tmp_path / "t.parquet")
+    with pytest.raises(UnfinishedError, match="0 matrices of the target"):
+        targets(tmp_path / "t.parquet", known, "spmm", device, tmp_path / "kept", lambda: False)
+    (found,) = targets(
+        tmp_path / "t.parquet", known, "spmm", device, tmp_path / "kept", lambda: True
+    ).values()
+    again = targets(tmp_path / "t.parquet", known, "spmm", device, tmp_path / "kept", lambda: False)
+    assert again["a"].id == found.id
+    assert found.numbers.shape == (4 + len(featurizer(2).fields),)
+    assert len(found) == 256
+
+    null, space = NullDevice(), cpu_space_of(work)
+    configs = list({space.sample(work, np.random.default_rng(seed)) for seed in range(6)})
+    facts = {"pattern": "a", "family": "f", "job": "j"}
+    records = [
+        Record.of(measured, work, null, space.name, config, facts)
+        for config, measured in zip(configs, null.measure(work, configs), strict=True)
+    ]
+    (one,) = sources(records, known, 1000, tmp_path / "kept", lambda: True)
+    assert len(one) == len(configs)
+    assert one.numbers.shape == found.numbers.shape
+    assert sources(records, known, 10, tmp_path / "kept", lambda: True) == []

@@ -1,0 +1,147 @@
+"""Compact ASTs: a matrix product by hand, shapes of trees, and positions."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tensorwise.codegen.loop_tree import Access, Leaf, Loop, LoopTree, Node
+from tensorwise.features.ast import END, LEAVES, CompactAst, Place, positional_encoding, serialised
+
+M, N, K, TILE = 64, 48, 32, 8
+
+
+def product() -> LoopTree:
+    """Return C[i,j] += A[i,k] * B[k,j], j in vectors of TILE, innermost."""
+    moves = ((1, 0, 1, 0), (0, 1, 1, 1), (1, 1, 0, 1))
+    strides = ((K, 0, 1, 0), (0, TILE, N, 1), (N, TILE, 0, 1))
+    a, b, c = (
+        Access(name, mode, 4, size, tuple(map(float, stride)), tuple(map(float, move)))
+        for name, mode, size, stride, move in zip(
+            "ABC", ("read", "read", "update"), (M * K, K * N, M * N), strides, moves, strict=True
+        )
+    )
+    body: tuple[Node, ...] = (Leaf({"float_mul": 1, "float_add": 1}, (a, b, c)),)
+    for kind, extent in (("vectorized", TILE), ("serial", K), ("serial", N // TILE), ("parallel", M)):
+        body = (Loop(kind, extent, body),)  # type: ignore[arg-type]
+    return LoopTree(body)
+
+
+def named(tree: LoopTree) -> dict[str, float]:
+    ((loops, leaf),) = tree.leaves()
+    numbers = LEAVES.features(Place(loops, leaf)).tolist()
+    return dict(zip((field.name for field in LEAVES.fields), numbers, strict=True))
+
+
+def log(value: float) -> float:
+    return math.log2(1 + value)
+
+
+def test_a_matrix_product_is_described() -> None:
+    numbers, runs = named(product()), M * N * K
+    expected = {
+        "operations.float_mul": log(runs),
+        "operations.float_div": 0,
+        "loops.count": log(4),
+        "loops.executions": log(runs),
+        "loops.reduction": log(K),
+        "loops.condition": 1,
+        "vectorized.extent": log(TILE),
+        "vectorized.inside": log(1),
+        "parallel.product": log(M),
+        "parallel.inside": log(runs / M),
+        "unrolled.count": 0,
+        "inner1.extent": log(TILE),
+        "inner1.vectorized": 1,
+        "inner2.extent": log(K),
+        "inner2.reduction": 1,
+        "inner5.extent": 0,
+        "memory.written": log(4 * M * N),
+        "memory.touched": log(4 * (M * K + K * N + M * N)),
+        "intensity.9": log(2 * runs / (4 * (M * K + K * N + M * N))),
+        "traffic.32m": log(4 * (M * K + K * N + M * N)),
+    }
+    assert {name: numbers[name] for name in expected} == pytest.approx(expected, rel=1e-5)
+
+
+def test_buffers_come_by_their_lines() -> None:
+    numbers = named(product())
+    # C has most lines, then A, then B, each of which is touched as a whole.
+    assert [numbers[f"buffer{rank}.unique_lines"] for rank in (1, 2, 3)] == pytest.approx(
+        [log(4 * size / 64) for size in (M * N, M * K, K * N)], rel=1e-5
+    )
+    assert [numbers[f"buffer{rank}.writes"] for rank in (1, 2, 3, 4)] == [1, 0, 0, 0]
+    assert numbers["buffer1.reuse_iterations"] == pytest.approx(log(TILE))  # C stays while k goes on
+    assert numbers["buffer2.reuse_iterations"] == 0.0 or numbers["buffer2.reused"] == 1.0
+    assert numbers["buffer3.reuse_count"] == pytest.approx(log(M))  # each of B is read once for each row
+    assert numbers["buffer3.vector_stride"] == pytest.approx(log(1))
+    assert numbers["buffer2.vector_stride"] == 0
+
+
+def test_traffic_falls_with_the_cache_and_never_below_what_is_touched() -> None:
+    numbers = named(product())
+    traffic = [numbers[f"traffic.{size}"] for size in ("32k", "256k", "1m", "4m", "32m")]
+    assert traffic == sorted(traffic, reverse=True)
+    assert traffic[-1] >= numbers["memory.touched"] - 1e-4
+
+
+def test_every_field_has_a_name_a_unit_and_a_sentence() -> None:
+    names = [field.name for field in LEAVES.fields]
+    assert len(set(names)) == len(names)
+    assert all(field.unit and field.doc for field in LEAVES.fields)
+
+
+def shapes(depth: int = 0) -> st.SearchStrategy[Node]:
+    leaf: st.SearchStrategy[Node] = st.just(Leaf({}, ()))
+    if depth == 4:
+        return leaf
+    below = st.lists(st.deferred(lambda: shapes(depth + 1)), max_size=3)
+    return leaf | below.map(lambda nodes: Loop("serial", 2, tuple(nodes)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(shapes(), max_size=3))
+def test_the_serialised_tree_says_all_about_its_shape(nodes: list[Node]) -> None:
+    tree = LoopTree(tuple(nodes))
+    numbers, leaves = serialised(tree)
+    stack: list[list[object]] = [[]]
+    for number in numbers:
+        if number == END:
+            done = stack.pop()
+            stack[-1].append(done)
+        else:
+            stack.append([])
+
+    def shape(parts: tuple[Node, ...]) -> list[object]:
+        return [shape(part.body) if isinstance(part, Loop) else [] for part in parts]
+
+    assert stack == [[shape(tree.nodes)]]
+    assert [number for number in numbers if number != END] == list(range(len(numbers) // 2))
+    assert len(leaves) == sum(1 for _ in tree.leaves())
+
+
+def test_positions_are_waves() -> None:
+    order = np.array([2, 5, 17])
+    found = positional_encoding(order, 12)
+    for row, place in zip(found, order, strict=True):
+        for pair in range(6):
+            angle = place / 10_000 ** (2 * pair / 12)
+            assert row[2 * pair] == pytest.approx(math.sin(angle), abs=1e-6)
+            assert row[2 * pair + 1] == pytest.approx(math.cos(angle), abs=1e-6)
+
+
+def test_a_program_without_leaves_has_a_row_of_zeros() -> None:
+    ast = CompactAst.of(LoopTree(()))
+    assert ast.leaves.shape == (1, len(LEAVES.fields))
+    assert not ast.leaves.any()
+
+
+def test_leaves_are_rows_in_the_order_of_the_program() -> None:
+    tree = LoopTree((*product().nodes, *product().nodes))
+    ast = CompactAst.of(tree)
+    assert ast.leaves.shape == (2, len(LEAVES.fields))
+    assert ast.leaves.dtype == np.float32
+    assert (ast.leaves[0] == ast.leaves[1]).all()
+    assert ast.order.tolist() == [5, 15]

@@ -1,0 +1,136 @@
+"""``tensorwise predict`` and ``tasks train``, on a made-up network whose programs are kept: no TVM is needed."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tensorwise.data.store import Store
+from tensorwise.front.cli import app
+from tensorwise.front.networks import SCHEDULES, predict_latency
+from tensorwise.model.latency import LatencyModel, train_latency
+from tensorwise.model.programs import Programs
+from tensorwise.tasks.cutting import Node, TaskGraph
+from tests.unit.model.latencies import records, tree
+
+pytest.importorskip("torch")
+
+from tensorwise.model.latency_training import LatencyTraining
+
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+TASKS = {32 * "a": [[4096], [8192, 4096]], 32 * "b": [[512, 512]]}
+"""Task -> extents of the loops of its programs."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = tmp_path_factory.mktemp("networks")
+    a, b = TASKS
+    nodes = (Node(a, "dense", (), 64), Node(b, "relu", (0,), 64), Node(a, "dense", (0,), 64))
+    TaskGraph("net", 1, nodes).save(path / "networks")
+    (path / "programs").mkdir()
+    for task, programs in TASKS.items():
+        texts = [tree(extents).text for extents in programs]
+        (path / "programs" / f"{task}-{SCHEDULES}.json").write_text(json.dumps(texts))
+    model = train_latency(
+        Programs.of(records()), LatencyTraining(epochs=30, learning_rate=5e-3), members=1,
+        sizes={"width": 32, "inner": 32, "layers": 1, "embedding": 32, "decoder": (32,)},
+    )  # fmt: skip
+    assert model is not None
+    model.save(path / "model")
+    return path
+
+
+def run(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    found = CliRunner().invoke(
+        app, ["predict", *arguments, "--folder", str(folder), "--model", str(folder / "model")]
+    )
+    return found.exit_code, found.stdout, found.stderr
+
+
+def test_a_network_takes_what_its_fastest_programs_take(folder: Path) -> None:
+    code, out, err = run(
+        folder,
+        "net",
+        "--device",
+        "slow",
+        "--json",
+        "--trace",
+        str(folder / "t.json"),
+        "--picture",
+        str(folder / "t.svg"),
+    )
+    assert code == 0, err
+    said = json.loads(out)
+    assert said["programs"] == 3
+    assert 0.6 < said["seconds"] / (4e-9 * (3 * 200 + 2 * 4096 + 1024)) < 1.6
+    assert said["low_s"] < said["seconds"] < said["high_s"]
+    events = json.loads((folder / "t.json").read_text())["traceEvents"]
+    assert next(event["name"] for event in events if event["ph"] == "X") == "0 dense"
+    assert "<svg" in (folder / "t.svg").read_text()
+    (again,) = predict_latency("net", ["slow"], folder=folder, model=LatencyModel.load(folder / "model"))
+    assert again.seconds == said["seconds"]
+    assert again.chosen[32 * "a"] == 0
+    code, out, _ = run(folder, "net", "--device", "slow", "--engines", "2", "--json")
+    assert json.loads(out)["seconds"] < said["seconds"]
+    code, out, _ = run(folder, "net", "--device", "slow")
+    assert "net batch 1 on slow: " in out
+    assert "90 % between" in out
+
+
+def test_devices_are_ranked_by_time_and_by_cost(folder: Path) -> None:
+    ranked = [
+        json.loads(line) for line in run(folder, "net", "--compare", "slow", "fast", "--json")[1].splitlines()
+    ]
+    assert [one["device"] for one in ranked] == ["fast", "slow"]
+    prices = ("--price", "fast=100", "--price", "slow=0.5")
+    ranked = [
+        json.loads(line)
+        for line in run(folder, "net", "--compare", "slow", "fast", "--json", *prices)[1].splitlines()
+    ]
+    assert [one["device"] for one in ranked] == ["slow", "fast"]
+    assert ranked[0]["cost"] == pytest.approx(ranked[0]["seconds"] * 0.5 / 3600)
+    code, _, err = run(folder, "net", "--device", "T4")
+    assert code == 0
+    assert "has not learned from T4" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("net",), "name one device"),
+        (("net", "slow", "fast"), "name one device"),
+        (("net", "--device", "abacus"), "unknown device 'abacus'; trained on: fast, slow"),
+        (("net", "--device", "slow", "--price", "T4=1"), "not among the devices"),
+        (("net", "--device", "slow", "--price", "slow=cheap"), "a price must be DEVICE=NUMBER"),
+        (("net", "--device", "slow", "--model", "nowhere"), "there is no latency model in nowhere"),
+    ],
+)
+def test_what_is_wrong_is_said(folder: Path, arguments: tuple[str, ...], said: str) -> None:
+    found = CliRunner().invoke(
+        app, ["predict", "--folder", str(folder), "--model", str(folder / "model"), *arguments]
+    )
+    assert found.exit_code == 1
+    assert said in found.stderr
+
+
+def test_a_network_that_is_not_there_needs_a_name_that_is_known(folder: Path) -> None:
+    code, _, err = run(folder, "perceptron", "--device", "slow")
+    assert code == 1
+    assert "unknown network 'perceptron'" in err or "apache-tvm" in err
+
+
+def test_a_model_is_trained_from_a_store(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.sqlite") as store:
+        store.append(records())
+    arguments = ["tasks", "train", str(tmp_path / "s.sqlite"), "--out", str(tmp_path / "model")]
+    found = CliRunner().invoke(
+        app, [*arguments, "--epochs", "2", "--members", "1", "--held-out", "net2", "--json"]
+    )
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.stdout)["devices"] == ["fast", "slow"]
+    assert LatencyModel.load(tmp_path / "model").devices.keys() == {"fast", "slow"}
+    found = CliRunner().invoke(app, [*arguments, "--device", "abacus"])
+    assert found.exit_code == 1
+    assert "no records of programs" in found.stderr

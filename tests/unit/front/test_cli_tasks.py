@@ -1,0 +1,63 @@
+"""``tensorwise tasks``: replays from records; what needs TVM is tested in ``unit/tasks``."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tensorwise.data.record import Record
+from tensorwise.data.store import Store
+from tensorwise.device.device import Measurement
+from tensorwise.device.null import NullDevice
+from tensorwise.front.cli import app
+from tensorwise.space.config import Config
+from tensorwise.tasks.cutting import Node, TaskGraph
+from tensorwise.tasks.task import Task
+
+TASKS = {
+    name: Task(name, 32 * letter, "{}", {"op": name}) for name, letter in (("dense", "a"), ("relu", "b"))
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    nodes = (
+        Node(TASKS["dense"].id, "dense", (), 64),
+        Node(TASKS["relu"].id, "relu", (0,), 64),
+        Node(TASKS["dense"].id, "dense", (0,), 64),
+    )
+    TaskGraph("net", 1, nodes).save(tmp_path / "networks")
+    return tmp_path
+
+
+def record(store: Path, name: str, seconds: float) -> None:
+    config = Config({"design": 0, "decisions": f"[[0,{seconds}]]"})
+    with Store(store) as records:
+        records.append([Record.of(Measurement(seconds), TASKS[name], NullDevice(), "tvm", config, {})])
+
+
+def run(folder: Path, *more: str) -> tuple[int, str]:
+    arguments = ["tasks", "replay", "net", "--device", "null", "--folder", str(folder), *more]
+    found = CliRunner().invoke(app, [*arguments, "--store", str(folder / "s.sqlite")])
+    return found.exit_code, found.output
+
+
+def test_a_network_takes_what_its_fastest_schedules_take(folder: Path) -> None:
+    for name, seconds in (("dense", 3.0), ("dense", 2.0), ("relu", 0.5)):
+        record(folder / "s.sqlite", name, seconds)
+    code, text = run(folder, "--json", "--trace", str(folder / "t.json"), "--picture", str(folder / "t.svg"))
+    assert code == 0, text
+    assert json.loads(text)["seconds"] == 4.5
+    events = json.loads((folder / "t.json").read_text())["traceEvents"]
+    assert len([event for event in events if event["ph"] == "X"]) == 3
+    assert "<svg" in (folder / "t.svg").read_text()
+    code, text = run(folder, "--json", "--engines", "2")
+    assert json.loads(text)["seconds"] == 4.0
+
+
+def test_tasks_without_records_are_counted(folder: Path) -> None:
+    record(folder / "s.sqlite", "relu", 1.0)
+    code, text = run(folder)
+    assert code != 0
+    assert "1 of 2 tasks" in " ".join(text.split())

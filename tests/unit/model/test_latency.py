@@ -1,0 +1,209 @@
+"""The latency model learns what made-up programs take, goes on after a kill, and says the same without torch."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensorwise.errors import InputError
+from tensorwise.features.hardware import HARDWARE
+from tensorwise.model.latency import LATENCY, LatencyModel, fine_tuned, parts, train_latency
+from tensorwise.model.program_net import least
+from tensorwise.model.programs import Programs
+from tests.unit.model.latencies import hardware, records
+
+torch = pytest.importorskip("torch")
+
+from tensorwise.model.latency_training import LatencyTrainer, LatencyTraining, cmd  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+SMALL = {"width": 32, "inner": 32, "layers": 1, "embedding": 32, "decoder": (32,)}
+PROGRAMS = Programs.of(records())
+KNOWN, HELD = PROGRAMS.without(["net2"])
+QUICK = LatencyTraining(epochs=30, learning_rate=5e-3)
+
+
+def trained(programs: Programs = KNOWN, training: LatencyTraining = QUICK, **more: Any) -> LatencyModel:
+    sizes = {**SMALL, **more.pop("sizes", {})}
+    model = train_latency(programs, training, sizes=sizes, **{"members": 1, **more})
+    assert model is not None
+    return model
+
+
+@pytest.fixture(scope="module")
+def model() -> LatencyModel:
+    return trained(members=2)
+
+
+def error(model: LatencyModel, programs: Programs) -> float:
+    found = model.latencies([row.ast for row in programs], [row.hardware for row in programs])
+    return float(np.abs(found.seconds / programs.seconds - 1).mean())
+
+
+def naive(programs: Programs) -> float:
+    """The error of one answer for all."""
+    return float(np.abs(np.exp(np.log(KNOWN.seconds).mean()) / programs.seconds - 1).mean())
+
+
+def test_unseen_networks_are_predicted(model: LatencyModel) -> None:
+    assert error(model, HELD) < 0.4 < naive(HELD)
+
+
+@pytest.mark.parametrize("joining", ["counts", "sum"])
+def test_leaves_can_be_joined_either_way(joining: str) -> None:
+    assert error(trained(sizes={"joining": joining}), HELD) < 0.5
+
+
+@pytest.mark.parametrize("loss", ["mse", "mape", "mspe"])
+def test_all_losses_learn(loss: Any) -> None:
+    assert error(trained(training=replace(QUICK, loss=loss)), HELD) < naive(HELD) / 2
+
+
+def test_numpy_says_what_torch_was_taught(model: LatencyModel) -> None:
+    trainer = LatencyTrainer(
+        model.shape, model.labels, QUICK, KNOWN, HELD, model.scales, start=model.members[0]
+    )
+    alone = replace(model, members=model.members[:1])
+    assert trainer._validate() == pytest.approx(error(alone, HELD), rel=1e-3)
+
+
+def test_an_interval_holds_nine_of_ten(model: LatencyModel) -> None:
+    found = model.latencies([row.ast for row in HELD], [row.hardware for row in HELD])
+    assert (found.low < found.seconds).all()
+    assert (found.seconds < found.high).all()
+    inside = (found.low <= HELD.seconds) & (HELD.seconds <= found.high)
+    assert inside.mean() >= 0.7
+    exactly = model.calibrated(HELD).latencies([row.ast for row in HELD], [row.hardware for row in HELD])
+    inside = (exactly.low <= HELD.seconds) & (HELD.seconds <= exactly.high)
+    assert 0.9 <= inside.mean() <= 0.9 + 2 / len(HELD)
+    with pytest.raises(InputError, match="at least 20"):
+        model.calibrated(HELD.where(np.arange(len(HELD)) < 3))
+
+
+def test_programs_with_unknown_numbers_of_leaves_have_an_answer(model: LatencyModel) -> None:
+    row = HELD.rows[0]
+    many = replace(row.ast, leaves=np.repeat(row.ast.leaves[:1], 9, 0), order=np.arange(9, dtype=np.int32))
+    assert 9 not in model.shape.counts
+    assert np.isfinite(model.latencies([many], row.hardware).seconds).all()
+
+
+@pytest.mark.parametrize("factor", [-50, 50])
+def test_no_answer_is_far_beyond_what_was_learned(model: LatencyModel, factor: float) -> None:
+    strange = [replace(row.ast, leaves=factor * row.ast.leaves) for row in HELD]
+    found = model.latencies(strange, hardware("slow")).seconds
+    assert found.max() <= 4.01 * KNOWN.seconds.max()
+    assert found.min() >= KNOWN.seconds.min() / 4.01
+
+
+def test_a_leaf_takes_longer_on_a_slower_device() -> None:
+    leaves = np.array([row.ast.leaves for row in HELD if len(row.ast.leaves) == 2])
+    slow, fast = (
+        np.repeat(HARDWARE.features(hardware(name))[None], len(leaves), 0) for name in ("slow", "fast")
+    )
+    assert (least(leaves, slow) > least(leaves, fast)).all()
+    twice = np.exp(least(np.repeat(leaves, 2, 1), slow)).sum(1)
+    np.testing.assert_allclose(twice, 2 * np.exp(least(leaves, slow)).sum(1), rtol=1e-5)
+
+
+def test_predictions_do_not_depend_on_their_company(model: LatencyModel) -> None:
+    asts = [row.ast for row in HELD.rows[:9]]
+    together = model.latencies(asts, hardware("slow")).seconds
+    alone = [model.latencies([ast], hardware("slow")).seconds[0] for ast in asts]
+    np.testing.assert_allclose(together, alone, rtol=1e-4)
+    assert len(model.latencies([], hardware("slow")).seconds) == 0
+    with pytest.raises(InputError, match="a device for each of 9"):
+        model.latencies(asts, [hardware("slow")])
+
+
+def test_a_saved_model_says_the_same(model: LatencyModel, tmp_path: Path) -> None:
+    model.save(tmp_path)
+    again = LatencyModel.load(tmp_path)
+    asts = [row.ast for row in HELD]
+    for name in ("seconds", "low", "high"):
+        np.testing.assert_array_equal(
+            getattr(model.latencies(asts, hardware("fast")), name),
+            getattr(again.latencies(asts, hardware("fast")), name),
+        )
+    assert again.hardware("fast") == hardware("fast")
+    assert again.hardware("T4").kind == "gpu"
+    with pytest.raises(InputError, match="trained on: fast, slow"):
+        again.hardware("abacus")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"features": ["1", "2"]},
+        {"members": 0},
+        {"members": 3},
+        {"shape": {}},
+        {"labels": {}},
+        {"kind": "mean"},
+    ],
+)
+def test_a_damaged_model_is_refused(model: LatencyModel, tmp_path: Path, change: dict[str, Any]) -> None:
+    model.save(tmp_path)
+    path = tmp_path / LATENCY.files[0]
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(InputError):
+        LatencyModel.load(tmp_path)
+
+
+def test_a_training_goes_on_after_its_budget(tmp_path: Path) -> None:
+    few = replace(QUICK, epochs=4)
+    whole = trained(training=few, members=2)
+    found = None
+    for _ in range(20):
+        found = train_latency(KNOWN, few, sizes=SMALL, members=2, checkpoints=tmp_path, budget_s=0)
+        if found is not None:
+            break
+        # a kill: an epoch more each time
+        for k in range(2):
+            path = tmp_path / f"member-{k}.safetensors"
+            trainer = LatencyTrainer(
+                whole.shape, whole.labels, replace(few, seed=k), *parts(KNOWN, 0.2, 0)[:2], whole.scales, path
+            )
+            if not trainer.done:
+                trainer._epoch()
+                break
+    assert found is not None
+    for one, other in zip(whole.members, found.members, strict=True):
+        for name, array in one.items():
+            np.testing.assert_allclose(array, other[name], rtol=1e-4, atol=1e-5)
+    with pytest.raises(InputError, match="another training"):
+        train_latency(KNOWN, replace(few, learning_rate=1e-2), sizes=SMALL, members=1, checkpoints=tmp_path)
+
+
+def test_fine_tuning_learns_a_new_device() -> None:
+    source, target = KNOWN.on(["fast"]), PROGRAMS.on(["slow"])
+    before = trained(source)
+    assert before.devices.keys() == {"fast"}
+    tasks = target.tasks[:10]
+    measured = target.where([row.task in tasks for row in target])
+    rest = target.where([row.task not in tasks for row in target])
+    after = fine_tuned(before, source, measured, rest, replace(QUICK, epochs=40))
+    assert error(after, rest) < error(before, rest) / 2
+    assert after.devices.keys() == {"fast", "slow"}
+    with pytest.raises(InputError, match="no measured programs"):
+        fine_tuned(before, source, target.where([False] * len(target)), rest, QUICK)
+
+
+def test_moments_tell_distributions_apart() -> None:
+    rng = np.random.default_rng(0)
+    one, same, moved, wide = (
+        torch.from_numpy(scale * rng.standard_normal((4000, 8)) + shift)
+        for scale, shift in ((0.5, 0), (0.5, 0), (0.5, 1), (2, 0))
+    )
+    assert float(cmd(one, one)) == 0
+    assert float(cmd(one, same)) < 0.2 < min(float(cmd(one, moved)), float(cmd(one, wide)))
+
+
+def test_settings_that_make_no_sense_are_refused() -> None:
+    for wrong in ({"epochs": 0}, {"loss": "sum"}, {"learning_rate": 0.0}, {"relative": -1.0}):
+        with pytest.raises(InputError):
+            LatencyTraining(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="heads divide"):
+        trained(sizes={"heads": 5})

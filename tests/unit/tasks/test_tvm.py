@@ -1,0 +1,164 @@
+"""What needs TVM: a small network cut, scheduled, measured and collected."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tvm")
+torch = pytest.importorskip("torch")
+
+from tensorwise.codegen.loop_tree import LoopTree  # noqa: E402
+from tensorwise.data.collect import collect  # noqa: E402
+from tensorwise.data.executors import LocalExecutor  # noqa: E402
+from tensorwise.data.store import Store  # noqa: E402
+from tensorwise.data.task_job import task_plan  # noqa: E402
+from tensorwise.errors import InputError  # noqa: E402
+from tensorwise.space.config import Config  # noqa: E402
+from tensorwise.tasks.cpu import TvmCpu, _in_children  # noqa: E402
+from tensorwise.tasks.cutting import TaskGraph, cut, lowered, of_onnx, of_torch  # noqa: E402
+from tensorwise.tasks.schedules import Schedules  # noqa: E402
+from tensorwise.tasks.task import Task, loop_tree  # noqa: E402
+
+
+class Small(torch.nn.Module):  # type: ignore[misc]
+    """Two branches of a convolution with batch norm, added up; the same dense layer twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = torch.nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = torch.nn.BatchNorm2d(8)
+        self.first, self.second = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+
+    def forward(self, x: Any) -> Any:
+        y = torch.relu(self.norm(self.convolution(x)))
+        y = y.mean((2, 3))
+        return self.second(self.first(y)) + y
+
+
+@pytest.fixture(scope="module")
+def small() -> tuple[TaskGraph, dict[str, Task]]:
+    return cut("small", 1, lowered(of_torch(Small(), (torch.randn(1, 3, 16, 16),))))
+
+
+def named(tasks: dict[str, Task], part: str) -> Task:
+    return next(task for task in tasks.values() if part in task.name)
+
+
+def test_a_network_is_cut(small: tuple[TaskGraph, dict[str, Task]]) -> None:
+    graph, tasks = small
+    assert set(graph.multiplicity) == set(tasks)
+    assert max(Counter(graph.multiplicity).values()) <= 2
+    convolution = named(tasks, "conv2d")
+    assert "1" not in convolution.name.replace("conv2d", "")
+    products = 16 * 16 * 8 * 3 * 3 * 3
+    assert 2 * products <= convolution.facts["flops"] <= 2.5 * products
+    assert graph.nodes[0].after == ()
+    last = graph.nodes[-1]
+    assert last.result_bytes == 4 * 8
+    assert len(last.after) == 2  # both branches
+
+
+def test_a_task_is_the_same_wherever_it_occurs(small: tuple[TaskGraph, dict[str, Task]]) -> None:
+    _, again = cut("again", 1, lowered(of_torch(Small(), (torch.randn(1, 3, 16, 16),))))
+    assert set(again) == set(small[1])
+
+
+def test_an_onnx_file_is_cut(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    helper, elem = onnx.helper, onnx.TensorProto.FLOAT
+    weight = onnx.numpy_helper.from_array(np.ones((4, 2), np.float32), "w")
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("Relu", ["y"], ["z"])],
+        "tiny",
+        [helper.make_tensor_value_info("x", elem, ["batch", 4])],
+        [helper.make_tensor_value_info("z", elem, ["batch", 2])],
+        [weight],
+    )
+    path = tmp_path / "tiny.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    found, tasks = cut("tiny", 3, lowered(of_onnx(path, 3)))
+    assert sum(task.facts["flops"] for task in tasks.values()) >= 2 * 3 * 4 * 2
+    assert found.nodes[-1].result_bytes == 3 * 2 * 4
+    path.write_bytes(b"no network")
+    with pytest.raises(InputError, match="cannot be imported"):
+        of_onnx(path, 1)
+
+
+def test_schedules_differ_and_are_made_again_from_their_configs(
+    small: tuple[TaskGraph, dict[str, Task]],
+) -> None:
+    task = named(small[1], "conv2d")
+    schedules = Schedules(task)
+    drawn = dict(schedules.sample(5, np.random.default_rng(3)))
+    assert len(drawn) == 5
+    for config, module in drawn.items():
+        again = schedules.module(Config.parse(config.text))
+        assert again["main"].script() == module["main"].script()
+    # Whatever the schedule, as much is multiplied.
+    for module in drawn.values():
+        tree = loop_tree(module)
+        products = sum(
+            np.prod([loop.extent for loop in loops]) * leaf.operations.get("float_mul", 0)
+            for loops, leaf in tree.leaves()
+        )
+        assert products >= 16 * 16 * 8 * 27
+    with pytest.raises(InputError, match="no schedule"):
+        schedules.module(Config({"design": 99, "decisions": "[]"}))
+
+
+def test_programs_are_measured(small: tuple[TaskGraph, dict[str, Task]]) -> None:
+    task = named(small[1], "conv2d")
+    configs = [config for config, _ in Schedules(task).sample(3, np.random.default_rng(0))]
+    wrong = Config({"design": 99, "decisions": "[]"})
+    one, two = TvmCpu("sse", 1), TvmCpu("sse", 2)
+    assert one.id != two.id
+    found = list(one.measure(task, [*configs, wrong]))
+    assert [measurement.status for measurement in found] == ["ok", "ok", "ok", "refused"]
+    assert all(0 < measurement.seconds < 1 for measurement in found[:3])
+    with pytest.raises(InputError, match="expected one of"):
+        TvmCpu("mmx", 1)
+
+
+def test_a_program_that_dies_or_hangs_costs_itself_only() -> None:
+    import os
+    import time
+
+    def run(place: int) -> list[float]:
+        if place == 1:
+            os.kill(os.getpid(), 9)
+        if place == 3:
+            time.sleep(60)
+        if place == 4:
+            raise ValueError("other numbers")
+        return [1.0 + place]
+
+    found = list(_in_children(run, [True, True, True, True, True, False, True], 0.5))
+    assert [one.status for one in found] == ["ok", "crash", "ok", "timeout", "wrong", "refused", "ok"]
+    assert found[-1].seconds == 7.0
+
+
+def test_tasks_are_collected_and_a_second_time_nothing_is_left(
+    small: tuple[TaskGraph, dict[str, Task]], tmp_path: Path
+) -> None:
+    graph, tasks = small
+    graph.save(tmp_path / "networks")
+    for task in tasks.values():
+        task.save(tmp_path / "tasks")
+    jobs = task_plan(tmp_path, ["sse"], [1, 2], samples=2)[:2]
+    with Store(tmp_path / "records.sqlite") as store:
+        found = collect(jobs, store, LocalExecutor())
+        assert not found.failed
+        assert found.jobs == 2
+        records = list(store.records())
+        assert len({record.device_id for record in records}) == 2
+        assert {record.workload_id for record in records} == {job.task for job in jobs}
+        for record in records:
+            assert record.ok
+            assert record.provenance["networks"] == ["small-b1"]
+            assert len(list(LoopTree.from_text(str(record.provenance["tree"])).leaves())) >= 1
+            assert json.loads(str(record.config["decisions"])) is not None
+        assert collect(jobs, store, LocalExecutor()).before == 2

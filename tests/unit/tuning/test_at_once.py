@@ -1,0 +1,234 @@
+"""Tuning that knows how often its answer will be called: no search for a few calls, and none longer than it can pay for."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from tensorwise.data.record import Record
+from tensorwise.device.cpu import CpuDevice
+from tensorwise.device.device import Device, Measurement
+from tensorwise.device.library import LIBRARY
+from tensorwise.errors import MeasurementError
+from tensorwise.model import CostModel
+from tensorwise.program.generated import GeneratedKernel
+from tensorwise.program.workload import Workload, workload
+from tensorwise.space.config import Config
+from tensorwise.space.cpu import cpu_space
+from tensorwise.tensor.entries import entries_from
+from tensorwise.tuning import at_once
+from tensorwise.tuning.advice import Advisor
+from tensorwise.tuning.operator import Operator
+from tensorwise.tuning.result import TuneResult
+from tensorwise.tuning.searching import BATCH, Search
+from tensorwise.tuning.tune import tune
+from tensorwise.tuning.worth import Prospect
+from tests.unit.device.cases import tensor
+
+OPERANDS = {"spmv": None, "spmm": 8, "spmv_t": None, "spmm_t": 8, "sddmm": 8}
+
+
+@pytest.fixture
+def matrix() -> sp.csr_array:
+    rng = np.random.default_rng(3)
+    return sp.csr_array(sp.random_array((400, 300), density=0.03, rng=rng, dtype=np.float32))
+
+
+def tuned(A: Any, op: str, calls: float, **options: Any) -> tuple[Operator, TuneResult]:
+    operator = tune(
+        A,
+        op,
+        n=OPERANDS.get(op, 4),
+        expected_calls=calls,
+        threads=1,
+        store=False,
+        **{"budget_s": 4.0, **options},
+    )
+    assert operator.result is not None
+    return operator, operator.result
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many kernels were asked for, each time something is measured; measuring is made up."""
+    asked: list[int] = []
+
+    def alike(
+        self: CpuDevice, work: object, kernels: Sequence[object], *_: object, **__: object
+    ) -> Iterator[Measurement]:
+        asked.append(len(kernels))
+        yield from (Measurement.of([1e-3]) for _ in kernels)
+
+    monkeypatch.setattr(CpuDevice, "measure_kernels", alike)
+    return asked
+
+
+@pytest.mark.parametrize("op", OPERANDS)
+def test_a_few_calls_measure_nothing_and_are_right(
+    matrix: sp.csr_array, op: str, measured: list[int]
+) -> None:
+    operator, result = tuned(matrix, op, calls=3)
+    assert measured == []
+    assert result.trials == ()
+    assert not result.verified
+    assert any("no search: 3 calls" in note for note in result.notes)
+    assert result.best.seconds > 0
+    rng = np.random.default_rng(1)
+    dense = operator.workload.operands(rng)
+    found, exact = operator(*dense), operator.workload.reference(dense)
+    found = found.data if sp.issparse(found) else found
+    assert exact.mismatch(np.asarray(found)) is None
+    assert "no search" in operator.report()
+
+
+def test_a_tensor_too(measured: list[int]) -> None:
+    _, result = tuned(tensor((12, 9, 7), 60, np.random.default_rng(0)), "mttkrp", calls=2)
+    assert measured == []
+    assert result.best.name in ("scipy", "tensorwise")
+
+
+def test_an_empty_matrix(measured: list[int]) -> None:
+    operator, _ = tuned(sp.csr_array((5, 4), dtype=np.float32), "spmv", calls=1)
+    assert not operator(np.ones(4, np.float32)).any()
+    assert measured == []
+
+
+def test_many_calls_are_worth_a_search(matrix: sp.csr_array) -> None:
+    _, result = tuned(matrix, "spmv", calls=1e9)
+    assert result.trials
+    assert result.verified
+
+
+def test_candidates_asked_for_are_tried(matrix: sp.csr_array) -> None:
+    _, result = tuned(matrix, "spmv", calls=1, trials=5, budget_s=60.0)
+    assert len(result.trials) == 5
+
+
+def test_the_search_ends_when_all_are_alike(matrix: sp.csr_array, measured: list[int]) -> None:
+    """Candidates of one speed: what another one may save shrinks to less than what a few calls are worth."""
+    work = workload("spmv", entries_from(matrix))
+
+    def tried(calls: float | None) -> int:
+        with CpuDevice(1) as device:
+            search = Search(work, device, 0.0, math.inf, None, calls, False, None)
+            search.spent = lambda: 0.5 * len(search.trials)  # type: ignore[method-assign]  # a second is two candidates
+            search.budget_s = 100.0
+            search.run("random", np.random.default_rng(0))
+            return len(search.trials)
+
+    assert (
+        tried(calls=1e3) == BATCH
+    )  # a second of calls in all is not worth half a second for another candidate
+    assert BATCH < tried(calls=5e3) < tried(calls=2e5)
+    assert tried(None) == tried(calls=1e12)
+
+
+# -- with a model ------------------------------------------------------------------------------------------
+
+
+class Fond(CostModel):
+    """Predicts that blocks two rows high are eight times as fast as the default, all else a little slower."""
+
+    kind = "fond"
+    returns = "ratio"
+
+    def fit(self, records: Iterable[Record]) -> None: ...
+
+    def predict(self, workload: Workload, configs: Sequence[Config], device: Device) -> np.ndarray:
+        default = cpu_space(workload.assignment).default(workload)
+        return np.array([-3.0 if c["split_i"] == 2 else 0.0 if c == default else 0.5 for c in configs])
+
+    def state(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
+        return {}, {}
+
+    @classmethod
+    def from_state(cls, values: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> "Fond":
+        return cls()
+
+
+def few_calls(matrix: sp.csr_array, calls: float, model: CostModel | None) -> Search:
+    work = workload("spmm", entries_from(matrix), n=8)
+    return Search(work, CpuDevice(1), 0.0, 9.0, None, calls, False, None, model=model and Advisor(model))
+
+
+def named(search: Search, price_s: float, monkeypatch: pytest.MonkeyPatch) -> Config | None:
+    monkeypatch.setattr(at_once, "_price_s", lambda kernel, work: price_s)
+    untuned = Prospect(1e-3)
+    found = at_once._predicted(search, untuned, untuned, search.calls or 0.0)
+    if found is None:
+        return None
+    space = cpu_space(search.work.assignment)
+    known = at_once.portfolio(space, search.work)
+    return next(config for config in known if space.program(search.work, config) == found.program)
+
+
+def test_the_predicted_best_of_the_known_structures_is_named_if_it_pays(
+    matrix: sp.csr_array, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = named(few_calls(matrix, 100, Fond()), 0.0, monkeypatch)
+    assert config is not None
+    assert config["split_i"] == 2
+    # A tenth of a second of calls does not pay for compiling, ten seconds do.
+    assert named(few_calls(matrix, 100, Fond()), 0.4, monkeypatch) is None
+    assert named(few_calls(matrix, 1e4, Fond()), 0.4, monkeypatch) is not None
+
+
+def test_no_model_or_one_for_something_else_names_none(
+    matrix: sp.csr_array, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert named(few_calls(matrix, 100, None), 0.0, monkeypatch) is None
+    doubtful = Fond()
+    doubtful.card = {"threads": 16}
+    assert named(few_calls(matrix, 100, doubtful), 0.0, monkeypatch) is None
+    order = Fond()
+    order.returns = "score"
+    assert named(few_calls(matrix, 100, order), 0.0, monkeypatch) is None
+
+
+@pytest.mark.parametrize("op", OPERANDS)
+def test_what_a_model_names_is_right_and_nothing_is_measured(
+    matrix: sp.csr_array, op: str, measured: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(at_once, "ASKING_S", -1.0)  # it is always asked
+    monkeypatch.setattr(at_once, "_price_s", lambda kernel, work: 0.0)
+    entered: list[str] = []
+    enter = at_once._Contest.enter
+
+    def noting(self: Any, name: str, kernel: Any, check: bool = False) -> None:
+        entered.append(name)
+        enter(self, name, kernel, check)
+
+    monkeypatch.setattr(at_once._Contest, "enter", noting)
+    operator, result = tuned(matrix, op, calls=3, model=Fond())
+    assert measured == []
+    assert entered[-1] == "predicted"
+    assert not any("cannot be used" in note for note in result.notes)
+    assert result.best_generated is not None
+    rng = np.random.default_rng(1)
+    dense = operator.workload.operands(rng)
+    found = operator(*dense)
+    found = found.data if sp.issparse(found) else found
+    assert operator.workload.reference(dense).mismatch(np.asarray(found)) is None
+
+
+def test_a_kernel_with_other_numbers_is_refused(matrix: sp.csr_array) -> None:
+    """Columns are gathered from elsewhere: the sums are much alike, and no number is right."""
+    work = workload("spmm", entries_from(matrix), n=8)
+    shifted = sp.csr_array((matrix.data, (matrix.indices + 1) % 300, matrix.indptr), matrix.shape)
+    wrong = workload("spmm", entries_from(shifted), n=8)
+    contest = at_once._Contest(work, 1)
+    contest.enter("scipy", LIBRARY["scipy"]())
+    space = cpu_space(work.assignment)
+    kernel = GeneratedKernel(space.program(work, space.default(work)))
+    contest.enter("untuned", kernel, check=True)
+
+    class Wrong(GeneratedKernel):  # type: ignore[misc]  # a leaf is final, but for this
+        def bind(self, workload: Workload, threads: int) -> Any:
+            return super().bind(wrong, threads)
+
+    with pytest.raises(MeasurementError, match="numbers differ"):
+        contest.enter("predicted", Wrong(kernel.program), check=True)
+    assert set(contest.known) == {"scipy", "untuned"}

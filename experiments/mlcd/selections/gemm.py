@@ -40,7 +40,12 @@ VERSIONS: Final = {
     "mkl sparse": "MKL's inspector-executor SpMM",
 }
 """The last two need the extra ``mkl``. All have as many threads as there are processors, unless they say otherwise."""
-GPU: Final = {"gpu blas": "torch's product of dense matrices", "gpu sparse": "torch's product with A in CSR"}
+GPU: Final = {
+    "gpu blas": "torch's product of dense matrices, cuBLAS",
+    "gpu sparse": "torch's product with A in CSR, cuSPARSE",
+    "gpu naive": "Algorithm 3 of the paper in CUDA C++, a thread an element",
+    "gpu triton": "tiles of C from tiles of A and B, in Triton",
+}
 """Where torch finds a GPU; operands and the result are moved, which is part of a call."""
 
 

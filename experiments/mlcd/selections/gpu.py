@@ -1,5 +1,6 @@
-"""Versions on a GPU, by torch: their operands are moved there and their results back, which is part of a call."""
+"""Versions on a GPU, mostly by torch: operands are moved there and results back, which is part of a call."""
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -8,8 +9,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from selections.laid_out import LaidOut
+from selections.products_gpu import add_naive, add_tiles, dense
+from tensorwise.errors import MeasurementError, MissingExtraError
 from tensorwise.plan import Link, measured_link
 from tensorwise.selection import Selection
+from tensorwise.toolchain.gpu import find_gpu
 
 CUDA: Final = "cuda"
 TILE: Final = 1024
@@ -65,17 +69,18 @@ def links(device: str = CUDA) -> list[Link] | None:
 
 
 def add_products(made: Selection, device: str = CUDA) -> None:
-    """Register products of laid-out matrices: ``gpu blas`` and ``gpu sparse``, where there is a GPU."""
+    """Register products of laid-out matrices where there is a GPU: ``gpu blas`` and ``gpu sparse``, and kernels of our own
+    where what they take is installed: ``gpu naive`` (CuPy) and ``gpu triton``."""
     torch = torch_for(device)
     if torch is None:
         return
 
+    def there(array: np.ndarray) -> Any:
+        return _there(torch, array, device)
+
     def bring(sparse: bool, one: LaidOut) -> tuple[Any, ...]:
-        a, whole, b, relu = one.operands
-        left = a if sparse else whole
-        if left is None:
-            raise MemoryError("the operand has no dense form")
-        return _there(torch, left, device), _there(torch, b, device), relu
+        a, _, b, relu = one.operands
+        return _there(torch, a if sparse else dense(one)[0], device), there(b), relu
 
     def product(left: Any, right: Any, relu: bool) -> Any:
         out = left @ right
@@ -87,10 +92,16 @@ def add_products(made: Selection, device: str = CUDA) -> None:
         made.version(
             product, name=name, device="gpu", bring=partial(bring, name == "gpu sparse"), fetch=_back
         )
+    if device == CUDA:
+        with contextlib.suppress(MissingExtraError, MeasurementError):
+            add_naive(made, find_gpu())
+        with contextlib.suppress(ImportError):
+            add_tiles(made, there, _back)
 
 
 def add_ranks(made: Selection, damping: float, tolerance: float, device: str = CUDA) -> None:
-    """Register the PageRank of laid-out graphs by products with a vector: ``gpu``, where there is a GPU."""
+    """Register the PageRank of laid-out graphs where there is a GPU: ``gpu`` by products with a vector, ``gpu edges`` by
+    sums over edges, which no long row holds up."""
     torch = torch_for(device)
     if torch is None:
         return
@@ -99,18 +110,31 @@ def add_ranks(made: Selection, damping: float, tolerance: float, device: str = C
         (scaled,) = one.operands
         return (_there(torch, scaled, device),)
 
-    def ranks(matrix: Any) -> Any:
-        base, left = (1 - damping) / matrix.shape[0], 1.0
-        x = torch.full((matrix.shape[0], 1), base, device=device)
+    def bring_edges(one: LaidOut) -> tuple[Any, ...]:
+        (scaled,) = one.operands
+        edges = scaled.tocoo()
+        ends = (_there(torch, end.astype(np.int64), device) for end in (edges.row, edges.col))
+        return (*ends, _there(torch, edges.data, device), scaled.shape[0])
+
+    def settled(nodes: int, pulled: Callable[[Any], Any]) -> Any:
+        base, left = (1 - damping) / nodes, 1.0
+        x = torch.full((nodes,), base, device=device)
         while left > tolerance:
-            following = base + damping * (matrix @ x)
+            following = base + damping * pulled(x)
             left = float((following - x).abs().sum())  # waits
             x = following
-        x = x[:, 0] / x.sum()
+        x = x / x.sum()
         _wait(torch, device)
         return x
 
+    def ranks(matrix: Any) -> Any:
+        return settled(matrix.shape[0], lambda x: (matrix @ x[:, None])[:, 0])
+
+    def over_edges(targets: Any, sources: Any, shares: Any, nodes: int) -> Any:
+        return settled(nodes, lambda x: torch.zeros_like(x).index_add_(0, targets, shares * x[sources]))
+
     made.version(ranks, name="gpu", device="gpu", bring=bring, fetch=_back)
+    made.version(over_edges, name="gpu edges", device="gpu", bring=bring_edges, fetch=_back)
 
 
 def add_simulation(made: Selection, gravity: float, softening: float, device: str = CUDA) -> None:

@@ -2,6 +2,9 @@
 
 import itertools
 import json
+import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ from selections import (
     page,
     pagerank,
     placing,
+    products_gpu,
     rivals,
     stages,
     table,
@@ -36,6 +40,7 @@ from tensorwise.model.choosing import TreeModel
 from tensorwise.plan.graph import Link, Network
 from tensorwise.space.config import Config
 from tensorwise.toolchain.compiler import find_compiler
+from tests.simt.gpu import COMPILER, ShimGpu
 
 FOLDER = Path(__file__).parents[3] / "experiments" / "mlcd"
 VALUES = tomllib.loads((FOLDER / "values.toml").read_text())
@@ -121,6 +126,46 @@ def test_versions_of_a_gpu_move_operands(name: str, k: int) -> None:
     for version in added:
         assert (version.device, version.moves) == ("gpu", True)
         assert agree(version.whole(one), expected) is None, version.name
+
+
+@pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")
+@pytest.mark.parametrize("relu", [False, True])
+def test_the_naive_product_of_a_gpu_agrees(tmp_path: Path, relu: bool) -> None:
+    selection = table.selection("gemm-relu" if relu else "gemm", VALUES["scaled"])
+    products_gpu.add_naive(selection, ShimGpu(tmp_path))
+    (one,) = gemm.make(relu, 37, 50, 20, 0.5)
+    found = selection.space.versions[-1].whole(one)
+    assert difference(found, one.run("rows")) is None
+    (a, _, b, relu_) = one.operands
+    with pytest.raises(MemoryError, match="no dense form"):
+        selection.space.versions[-1].whole(gemm.lay_out(a, b, 0.5, relu_, dense=False))
+
+
+def test_tiles_in_triton_agree() -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("triton")
+    # Triton interprets what is decorated while the variable is set, also what it brings along: a process of its own
+    done = subprocess.run(
+        [sys.executable, "-c", TILES],
+        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": f"{FOLDER}{os.pathsep}{FOLDER.parents[1]}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+TILES = """
+import numpy as np, torch
+from selections.triton_tiles import product
+
+rng = np.random.default_rng(0)
+for m, k, n in ((70, 100, 40), (5, 3, 200)):
+    a, b = (rng.standard_normal(shape, np.float32) for shape in ((m, k), (k, n)))
+    for relu in (False, True):
+        expected = np.maximum(a @ b, 0) if relu else a @ b
+        np.testing.assert_allclose(product(*map(torch.from_numpy, (a, b)), relu), expected, rtol=1e-4, atol=1e-4)
+"""
 
 
 def test_products_keep_within_their_ranges() -> None:

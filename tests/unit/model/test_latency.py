@@ -173,7 +173,7 @@ def test_a_training_goes_on_after_its_budget(tmp_path: Path) -> None:
     for one, other in zip(whole.members, found.members, strict=True):
         for name, array in one.items():
             np.testing.assert_allclose(array, other[name], rtol=1e-4, atol=1e-5)
-    with pytest.raises(InputError, match="another training"):
+    with pytest.raises(InputError, match="other records, settings"):
         train_latency(KNOWN, replace(few, learning_rate=1e-2), sizes=SMALL, members=1, checkpoints=tmp_path)
 
 

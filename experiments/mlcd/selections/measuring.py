@@ -11,6 +11,7 @@ from selections.table import selection
 from tensorwise.data.parquet import read_records, write_records
 from tensorwise.data.store import Store
 from tensorwise.device.versions import VersionsDevice
+from tensorwise.errors import InputError
 from tensorwise.front.terminal import progress_bar
 
 
@@ -41,6 +42,7 @@ def measure(
         Inputs that are known by now.
 
     Raises:
+        InputError: what is known was measured on another machine.
         KeyboardInterrupt: somebody pressed Ctrl-C; what was measured is exported.
     """
     function = selection(name, ranges, libraries)
@@ -49,6 +51,9 @@ def measure(
     )
     inputs = None if of is None else _some(of, samples, settings["seed"])
     with Store(path.with_suffix(".sqlite")) as store, progress_bar(path.name) as progress:
+        take_up(store, path.with_suffix(".parquet"))
+        if len(store) and not store.count(device_id=device.id):
+            raise InputError(f"{path} has records of another machine; name another folder with --out")
         model = function.train(
             inputs,
             samples=samples,
@@ -62,6 +67,12 @@ def measure(
     if any("interrupted" in note for note in model.card["notes"]):
         raise KeyboardInterrupt
     return int(model.card["inputs"])
+
+
+def take_up(store: Store, exported: Path) -> None:
+    """Put what was exported into a store that is empty, as it is in a fresh checkout: measuring goes on from there."""
+    if not len(store) and exported.is_file():
+        store.append(read_records(exported))
 
 
 def _some(path: Path, count: int, seed: int) -> list[Any]:

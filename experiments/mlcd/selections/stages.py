@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.corpus import machine, write_json
 from selections.gpu import links
 from selections.judging import judged, repeated
-from selections.measuring import measure
+from selections.measuring import measure, take_up
 from selections.networks import drawn, kernels_of_networks, swept
 from selections.networks import measure as measure_kernels
 from selections.placing import Measured
@@ -97,6 +97,7 @@ def networks(path: Path, values: Mapping[str, Any], *, full: bool, budget_s: flo
     if not judge:
         kernels = [kernel for some in every.values() for kernel in some]
         with Store(path.with_suffix(".sqlite")) as store, progress_bar("gnn") as progress:
+            take_up(store, path.with_suffix(".parquet"))
             measure_kernels(kernels, budget_s=budget_s, store=store, progress=progress)
             write_records(path.with_suffix(".parquet"), store.query(space=kernels_of_networks().space.name))
     tree = path.with_name(path.name.replace("gnn", "gemm"))

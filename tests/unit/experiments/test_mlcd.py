@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -447,7 +448,9 @@ def test_stages_go_on_where_they_were_stopped_and_judge_what_is_complete(tmp_pat
     exported = list(read_records(tmp_path / "nbody.parquet"))
     assert len(exported) == 12 * len(nbody.VERSIONS)
     assert all(record.ok for record in exported)
+    (tmp_path / "nbody.sqlite").unlink()  # a fresh checkout has exports only
     assert stage(60.0) == "nbody: done"
+    assert list(read_records(tmp_path / "nbody.parquet")) == exported
     held = json.loads((tmp_path / "nbody.json").read_text())
     assert (held["measured"], held["benchmark"]) == (12, "nbody")
     assert held["again"]["inputs"] == 5
@@ -455,6 +458,11 @@ def test_stages_go_on_where_they_were_stopped_and_judge_what_is_complete(tmp_pat
     assert judging.repeated(exported, exported[::-1])["pois"] == 1
     assert TreeModel.load(tmp_path / "nbody").fields == tuple(sorted(nbody.UNITS))
     assert "<svg" in page.page(tmp_path, EXPECTED)
+
+    (tmp_path / "nbody.sqlite").unlink()
+    write_records(tmp_path / "nbody.parquet", [replace(record, device_id="other") for record in exported])
+    with pytest.raises(InputError, match="another machine"):
+        stage(60.0)
 
 
 def test_networks_wait_for_the_tree_and_are_placed_by_it(

@@ -1,0 +1,74 @@
+"""Move what is known of one GPU to another with 50 measurements, on spaces that others measured whole; see README.md.
+
+    python experiments/cognate-gpus/run.py FOLDER [--out results.json]
+
+Nothing is timed: all figures follow from the files in FOLDER. Goes on where it was stopped.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from recorded.page import judge, page
+from recorded.spaces import recorded
+from recorded.ways import alone, at_random, model_of, transferred, zero_shot
+
+from benchmarks.corpus import resumable, write_json
+
+HERE = Path(__file__).parent
+
+
+def main() -> None:
+    """Do what is left, judge, and write the page."""
+    expected = json.loads((HERE / "expected.json").read_text())
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--out", type=Path, default=HERE / "results.json")
+    options = parser.parse_args()
+    budget, seeds = expected["budget"], range(expected["seeds"])
+    known = json.loads(options.out.read_text()) if options.out.exists() else {}
+    runs = known.get("runs", {}) if known.get("budget") == budget else {}
+    kernels = sorted({path.name.split("_")[0] for path in options.folder.glob("*_*.json.gz")})
+    for kernel in kernels:
+        space = recorded(options.folder, kernel)
+        numbers = space.numbers()
+
+        def keep(key: str, found: list[float], best: float, kernel: str = kernel) -> None:
+            runs[f"{kernel}: {key}"] = [round(seconds / best, 4) for seconds in found]
+            write_json(options.out, {"budget": budget, "runs": runs})
+            print(f"{kernel}: {key}: {np.mean(runs[f'{kernel}: {key}']):.3f} times the optimum", flush=True)
+
+        for target, seconds in space.seconds.items():
+            best = float(seconds.min())
+            if f"{kernel}: alone, {target}" not in runs:
+                drawn = [at_random(seconds, budget, np.random.default_rng(seed)) for seed in seeds]
+                keep(f"random, {target}", drawn, best)
+                found = [alone(numbers, seconds, budget, np.random.default_rng(seed)) for seed in seeds]
+                keep(f"alone, {target}", found, best)
+        for source, there in space.seconds.items():
+            left = [
+                target
+                for target in space.seconds
+                if target != source and f"{kernel}: transferred, {source} to {target}" not in runs
+            ]
+            model = model_of(numbers, there) if left else None
+            for target in left:
+                seconds = space.seconds[target]
+                best = float(seconds.min())
+                keep(f"zero-shot, {source} to {target}", [zero_shot(there, seconds)], best)
+                found = [transferred(model, seconds, budget, np.random.default_rng(seed)) for seed in seeds]
+                keep(f"transferred, {source} to {target}", found, best)
+    lines, _ = judge(runs, expected)
+    options.out.with_suffix(".html").write_text(page(runs, expected), encoding="utf-8")
+    print(*lines, sep="\n")
+
+
+if __name__ == "__main__":
+    resumable(main)

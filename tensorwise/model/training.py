@@ -161,7 +161,8 @@ class Trainer:
         if len(group) > self.settings.batch:
             batch = group.take(rng.choice(len(group), self.settings.batch, replace=False))
         loss = (
-            self._losses(batch, self._scores(batch, rng.random() < self._blinded)) * self._share(group.family)
+            losses(self.settings, batch, self._scores(batch, rng.random() < self._blinded))
+            * self._share(group.family)
         ).mean()
         for part in self._adam.param_groups:
             part["lr"] = self._rate
@@ -198,28 +199,6 @@ class Trainer:
             self._shares[family] = torch.from_numpy(drawn.astype(np.float32)).to(self._device)
         return self._shares[family]
 
-    def _losses(self, group: Group, scores: Any) -> Any:
-        """The mean loss of a pair, of each row of scores (heads, n): (heads,)."""
-        order = torch.from_numpy(np.triu(group.order)).to(self._device)
-        known = order.abs()
-        apart = scores[:, :, None] - scores[:, None, :]
-        if self.settings.loss == "hinge":
-            losses = torch.relu(self.settings.margin - order * apart)
-            return (losses * known).sum(dim=(1, 2)) / known.sum().clamp(min=1)
-        ratios = torch.from_numpy(group.ratios).to(self._device)
-        exact = torch.from_numpy(group.exact).to(self._device)
-        missing = order * (ratios[:, None] - ratios[None, :] - apart)
-        losses = self._off(missing, exact[:, None] & exact[None, :])
-        found = (losses * known).sum(dim=(1, 2)) / known.sum().clamp(min=1)
-        if not math.isnan(group.default_s):
-            found = found + self._off(ratios - scores, exact).mean(dim=1)
-        return found
-
-    def _off(self, missing: Any, exact: Any) -> Any:
-        """Huber's loss of what is missing; where only a bound is known, of what is missing to reach it."""
-        missing, margin = torch.where(exact, missing.abs(), torch.relu(missing)), self.settings.margin
-        return torch.where(missing < margin, missing**2 / (2 * margin), missing - margin / 2)
-
     def _end_epoch(self, seconds: float) -> None:
         loss, correlation = self._validate()
         number = len(self.history) + 1
@@ -233,16 +212,16 @@ class Trainer:
 
     def _validate(self) -> tuple[float, float]:
         """Mean loss and rank correlation over the validation workloads."""
-        losses, correlations = [], []
+        found, correlations = [], []
         with torch.no_grad():
             for group in self._validation:
                 part = group.take(np.arange(min(len(group), VALIDATED)))
                 scores = self._scores(part).mean(dim=0, keepdim=True)
-                losses.append(float(self._losses(part, scores)))
+                found.append(float(losses(self.settings, part, scores)))
                 timed = part.exact
                 correlations.append(spearman(part.seconds[timed], array_of(scores)[0, timed].astype(float)))
         known = [value for value in correlations if not math.isnan(value)]
-        return _mean(losses), _mean(known)
+        return _mean(found), _mean(known)
 
     # -- checkpoints -----------------------------------------------------------------------------------
 
@@ -273,6 +252,30 @@ class Trainer:
         self._best_loss = math.inf if loss is None else float(loss)
         restore(self._weights, self._adam, arrays)
         self._best = {key: arrays[f"best.{key}"] for key in self._weights if self.history}
+
+
+def losses(settings: Training, group: Group, scores: Any) -> Any:
+    """Return the mean loss of a pair of configs of one workload, of each row of ``scores`` (heads, n): (heads,)."""
+    order = torch.from_numpy(np.triu(group.order)).to(scores.device)
+    known = order.abs()
+    apart = scores[:, :, None] - scores[:, None, :]
+    if settings.loss == "hinge":
+        off = torch.relu(settings.margin - order * apart)
+        return (off * known).sum(dim=(1, 2)) / known.sum().clamp(min=1)
+    ratios = torch.from_numpy(group.ratios).to(scores.device)
+    exact = torch.from_numpy(group.exact).to(scores.device)
+    missing = order * (ratios[:, None] - ratios[None, :] - apart)
+    off = _huber(missing, exact[:, None] & exact[None, :], settings.margin)
+    found = (off * known).sum(dim=(1, 2)) / known.sum().clamp(min=1)
+    if not math.isnan(group.default_s):
+        found = found + _huber(ratios - scores, exact, settings.margin).mean(dim=1)
+    return found
+
+
+def _huber(missing: Any, exact: Any, margin: float) -> Any:
+    """Huber's loss of what is missing; where only a bound is known, of what is missing to reach it."""
+    missing = torch.where(exact, missing.abs(), torch.relu(missing))
+    return torch.where(missing < margin, missing**2 / (2 * margin), missing - margin / 2)
 
 
 @final

@@ -1,8 +1,12 @@
 """The plots of the page: bars of ways, curves over how much was learned from, and speed-ups matrix by matrix."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from tensorwise.front.svg import Scale, drawing, element, escape, gridline, label
+
+MARKED: Final = 10
+"""Up to so many values across are written at the axis, each of them."""
 
 
 def bars(some: Sequence[tuple[str, float, float]], optimum: float, title: str) -> str:
@@ -36,14 +40,16 @@ def bars(some: Sequence[tuple[str, float, float]], optimum: float, title: str) -
 
 
 def curves(some: Mapping[str, Sequence[tuple[float, float]]], across_text: str, title: str) -> str:
-    """Draw a curve for each way: speed-ups over how many matrices were learned from, which has a logarithmic scale."""
+    """Draw a curve for each way, such as speed-ups over how many matrices were learned from; across is logarithmic."""
     w, h, left, bottom = 460.0, 280.0, 44.0, 238.0
     points = [point for curve in some.values() for point in curve]
     xs, ys = ([point[place] for point in points] for place in (0, 1))
     across = Scale(min(xs, default=1), max(xs, default=10), left + 8, w - 16, log=True)
     up = Scale(0.98 * min(ys, default=0.0), 1.02 * max(ys, default=1.0), bottom, 18.0)
     parts = [gridline(up, tick, left, w - 8, f"{tick:g}") for tick in up.ticks()]
-    parts += [label(across(x), bottom + 16, f"{x:g}", anchor="middle") for x in sorted(set(xs))]
+    known = sorted(set(xs))
+    marked = known if len(known) <= MARKED else across.ticks()
+    parts += [label(across(x), bottom + 16, f"{x:g}", anchor="middle") for x in marked]
     for number, (name, curve) in enumerate(some.items()):
         drawn = [f"{across(x):.1f} {up(y):.1f}" for x, y in sorted(curve)]
         parts.append(

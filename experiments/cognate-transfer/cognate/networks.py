@@ -4,7 +4,7 @@ The network is `TransferModel`'s, put together from its parts, since everything 
 statistics of the pattern where COGNATE has twelve sparse convolutions, which would take days on a CPU.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -12,12 +12,14 @@ import numpy as np
 
 from tensorwise.ids import content_id
 from tensorwise.model.reader import LATENT, SHARED, Layers, Reader
-from tensorwise.model.samples import Group, Training, standardised
+from tensorwise.model.samples import Epoch, Group, Training, standardised
 from tensorwise.model.scoring import embed, look, score
 from tensorwise.model.table import Encoded, Form, Table
 
 SHAPE: Final = 4
 """Of a workload's numbers those that say its shape; the others are statistics of its pattern."""
+KEPT_BACK: Final = 0.2
+"""Share of the source's families that a training is judged by while it learns, for its curve only."""
 Arrays = Mapping[str, np.ndarray]
 
 
@@ -27,12 +29,14 @@ class Reading:
 
     Attributes:
         name: of the way.
-        encoder: what becomes of choices that are a device's own: ``latent``, by its autoencoder; ``none``; ``mapped``
-            (WACO+FM): they take the places of the source's own choices, as they are; ``augmented`` (WACO+FA): all choices of
-            a device have places of their own, the mapped ones among them, and are zero on the other.
+        encoder: what becomes of choices that are a device's own: ``latent``, by its autoencoder, ``variational``, by one
+            that learns with noise, ``pca``, by their principal components; ``apart``: they have places of their own,
+            which are zero on the other device; ``none``; ``mapped`` (WACO+FM): they take the places of the source's own
+            choices, as they are; ``augmented`` (WACO+FA): all choices are apart, the mapped ones among them.
         mapper: whether strips are seen.
         featurizer: whether anything but the pattern's shape is.
         footprints: whether what strips touch of the pattern is: ours, the paper has nothing like it.
+        predictor: ``MLP``, or one of `sequences`.
     """
 
     name: str
@@ -40,6 +44,7 @@ class Reading:
     mapper: bool = True
     featurizer: bool = True
     footprints: bool = False
+    predictor: str = "MLP"
 
 
 COGNATE: Final = Reading("COGNATE")
@@ -51,8 +56,16 @@ READINGS: Final = (
     Reading("WACO+FA", encoder="augmented"),
     Reading("WACO+FM", encoder="mapped"),
     Reading("COGNATE with footprints", footprints=True),
+    Reading("variational encoder", encoder="variational"),
+    Reading("PCA", encoder="pca"),
+    Reading("augmented choices", encoder="apart"),
+    Reading("LSTM", predictor="LSTM"),
+    Reading("GRU", predictor="GRU"),
+    Reading("Transformer", predictor="Transformer"),
 )
-"""The network's variants (figures 4, 7 and 8)."""
+"""The network's variants (figures 4, and 7 to 9)."""
+NOISE: Final = 0.3
+"""Of a variational encoder's numbers, in training."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +88,11 @@ class Networks:
         cls, reading: Reading, source: Sequence[Group], target: Sequence[Group], values: Mapping[str, Any]
     ) -> "Networks":
         """Train the encoders on all own choices that groups of either device have."""
-        from tensorwise.model.latent import autoencoder
-
         own = [
             np.unique(np.concatenate([one.configs.orders[1] for one in of]), axis=0)
             for of in (source, target)
         ]
-        first, second = (autoencoder(one, LATENT) if reading.encoder == "latent" else () for one in own)
+        first, second = (encoder(reading.encoder, one) for one in own)
         return cls(reading, (first, second), (own[0].shape[1], own[1].shape[1]), values)
 
     def read(self, group: Group, side: int) -> Group:
@@ -89,12 +100,16 @@ class Networks:
         shared, own = group.configs.orders
         if not self.reading.mapper:
             shared = np.zeros_like(shared)
-        if self.reading.encoder == "latent":
+        if self.encoders[side]:
             orders = (shared, Reader(Table(()), None, self.encoders[side]).latent(own))
         elif self.reading.encoder == "none":
             orders = (shared, np.zeros((len(own), LATENT), np.float32))
         elif self.reading.encoder == "mapped":
             orders = (shared, np.pad(own, ((0, 0), (0, max(self.widths) - own.shape[1]))))
+        elif self.reading.encoder == "apart":
+            blank = [np.zeros((len(own), width), np.float32) for width in self.widths]
+            blank[side] = own
+            orders = (shared, np.concatenate(blank, axis=1))
         else:
             blank = [np.zeros((len(own), SHARED + width), np.float32) for width in self.widths]
             blank[side] = np.concatenate([shared, own], axis=1)
@@ -115,22 +130,50 @@ class Networks:
         epochs = max(1, min(self.values["tune_epochs"], self.values["tune_steps"] // len(target)))
         return self._trained([self.read(group, 1) for group in target], start, epochs)
 
-    def _trained(self, groups: Sequence[Group], start: Arrays | None, epochs: int) -> Arrays:
+    def curve(self, source: Sequence[Group]) -> list[Epoch]:
+        """Return the epochs of learning from the source with a share of its families kept back (figure 6)."""
+        epochs = list[Epoch]()
+        self._trained(
+            [self.read(group, 0) for group in source],
+            None,
+            self.values["pretrain_epochs"],
+            epochs.append,
+            KEPT_BACK,
+        )
+        return epochs
+
+    def _trained(
+        self,
+        groups: Sequence[Group],
+        start: Arrays | None,
+        epochs: int,
+        told: Callable[[Epoch], None] = lambda epoch: None,
+        validation: float = 0.0,
+    ) -> Arrays:
+        rate = self.values["learning_rate"]
+        settings = Training(epochs=epochs, learning_rate=rate, batch=64, loss="ratio", validation=validation)
+        if self.reading.predictor != "MLP":
+            from cognate.sequences import trained
+
+            return trained(self.reading.predictor, groups, start, settings)
         from tensorwise.model.training import Trainer
 
+        settings = replace(settings, patience=epochs)  # the whole curve
         first = groups[0]
         widths = tuple(order.shape[1] for order in first.configs.orders)
         nests = np.asarray(first.configs.nests).shape[1]
         form = Form(content_id([self.reading.name, str(widths)]), 0, 0, widths, nests)
-        rate = self.values["learning_rate"]
-        settings = Training(epochs=epochs, learning_rate=rate, batch=64, loss="ratio", validation=0.0)
         return Trainer(
-            "statistics", 2, form, groups, _no_patterns, settings, None, lambda epoch: None, "cpu", 1, start, 0.0
+            "statistics", 2, form, groups, _no_patterns, settings, None, told, "cpu", 1, start, 0.0
         ).run()  # fmt: skip
 
     def scores(self, arrays: Arrays, group: Group) -> np.ndarray:
         """Return what is predicted for a group of the target: float64, (n,)."""
         seen = self.read(group, 1)
+        if self.reading.predictor != "MLP":
+            from cognate.sequences import scores
+
+            return scores(self.reading.predictor, arrays, seen)
         parts = {
             part: {name.removeprefix(part): array for name, array in arrays.items() if name.startswith(part)}
             for part in ("net.", "scoring.", "numbers.")
@@ -141,6 +184,23 @@ class Networks:
             axis=0
         )
         return found
+
+
+def encoder(kind: str, own: np.ndarray) -> Layers:
+    """Return what makes LATENT numbers of own choices, (n, choices) different ones; nothing where they stay as they are."""
+    if kind == "pca":
+        middle = own.mean(axis=0)
+        directions = np.linalg.svd(own - middle, full_matrices=False)[2][:LATENT]
+        weight = np.zeros((own.shape[1], LATENT), np.float32)
+        weight[:, : len(directions)] = directions.T
+        from tensorwise.model.latent import standardising
+
+        return standardising(((weight, (-middle @ weight).astype(np.float32)),), own)
+    if kind in ("latent", "variational"):
+        from tensorwise.model.latent import autoencoder
+
+        return autoencoder(own, LATENT, noise=NOISE if kind == "variational" else 0.0)
+    return ()
 
 
 def _no_patterns(workload_id: str) -> Any:

@@ -28,6 +28,14 @@ HEAD: Final = (
     ("speed-up", "speedup1"), ("best of 5", "speedup5"), ("top-1", "top1"), ("top-5", "top5"), ("gained", "gained1"),
     ("pairs", "ordered"), ("Kendall", "kendall"), ("apart", "apart"),
 )  # fmt: skip
+STUDIES: Final = {
+    "what the network consists of (figure 7)": (
+        "COGNATE with footprints", "without featurizer", "without mapper", "without encoder",
+    ),
+    "other predictors (figure 8)": ("LSTM", "GRU", "Transformer"),
+    "what becomes of a device's own choices (figure 9)": ("variational encoder", "PCA", "augmented choices"),
+}  # fmt: skip
+"""Variants of the network, by what they are about."""
 _OF: Final = re.compile(r"^(?P<way>.*), of (?P<count>\d+)$")
 _FROM: Final = re.compile(r"^network: COGNATE, of (?P<few>\d+), from (?P<count>\d+)$")
 
@@ -57,22 +65,16 @@ def page(held: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
 def _operation(op: str, found: Figures, runs: Mapping[str, Any], few: int) -> list[str]:
     optimum = next(iter(found.values()))["optimum"]
     ours = [f"transferred, of {few}", f"transferred, of {few} chosen"]
-    ablations = [
-        named_here(name, few)
-        for name in (
-            "COGNATE",
-            "COGNATE with footprints",
-            "without featurizer",
-            "without mapper",
-            "without encoder",
-        )
-    ]
+    studies = {
+        title: [named_here(name, few) for name in ("COGNATE", *names)] for title, names in STUDIES.items()
+    }
     parts = [
         card(
             f"{op}: {few} matrices of the target (figure 4)",
             _bars(found, [*baselines(few), *ours], optimum, op),
         ),
-        card(f"{op}: what the network consists of (figures 7 and 8)", _bars(found, ablations, optimum, op)),
+        *(card(f"{op}: {title}", _bars(found, names, optimum, op)) for title, names in studies.items()),
+        *_training(op, runs),
         card(f"{op}: how much was learned from (figures 10, 11 and 12)", _amounts(found, few)),
     ]
     shown = [
@@ -95,6 +97,24 @@ def _bars(found: Figures, names: list[str], optimum: float, op: str) -> str:
     return paragraphs(["Light: the fastest of the five predicted best."]) + bars(
         some, optimum, f"Speed-ups, {op}"
     )
+
+
+def _training(op: str, runs: Mapping[str, Any]) -> list[str]:
+    """Losses and rank correlations over the epochs of learning from the source."""
+    epochs = runs.get(f"{op} training", {}).get("epochs")
+    if not epochs:
+        return []
+    losses = {
+        name: [(float(number), row[place]) for number, row in enumerate(epochs, 1)]
+        for place, name in enumerate(("loss", "loss on families kept back"))
+    }
+    ranks = {"kept back": [(float(number), row[2]) for number, row in enumerate(epochs, 1)]}
+    plots = [
+        curves(losses, "epochs", "loss") + _key(list(losses)),
+        curves(ranks, "epochs", "Spearman's correlation, families kept back"),
+    ]
+    drawn = element("figure", "".join(element("div", plot) for plot in plots))
+    return [card(f"{op}: learning from the source (figure 6)", drawn)]
 
 
 def _amounts(found: Figures, few: int) -> str:

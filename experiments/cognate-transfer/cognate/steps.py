@@ -41,6 +41,8 @@ class Steps:
         """Return the steps by key. Each takes a minute or two at most, and what an earlier one trained is trained again."""
         found: dict[str, Step] = {}
         for fold in folds(self.target, self.source, self.values["folds"]):
+            if not fold.number:
+                found[f"{self.op} training"] = functools.partial(self.training, fold)
             ways: dict[str, Callable[[Fold], Ways]] = {"plain": self.plain}
             for count in (*self.values["quadratic"]["matrices"], 0):
                 ways[f"quadratic of {count or 'all'}"] = functools.partial(self.quadratic, count)
@@ -59,6 +61,15 @@ class Steps:
     def _run(self, fold: Fold, way: Callable[[Fold], Ways]) -> dict[str, Any]:
         ways = {name: [packed(draw) for draw in draws] for name, draws in way(fold).items()}
         return {"op": self.op, "fold": fold.number, "names": list(fold.tests), "ways": ways}
+
+    def training(self, fold: Fold) -> dict[str, Any]:
+        """The epochs of learning from the source (figure 6)."""
+        networks = Networks.of(COGNATE, fold.source, list(fold.learn.values()), self.values["networks"])
+        epochs = [
+            [epoch.training_loss, epoch.validation_loss, epoch.validation_spearman]
+            for epoch in networks.curve(fold.source)
+        ]
+        return {"op": self.op, "ways": {}, "names": [], "epochs": epochs}
 
     # -- ways -----------------------------------------------------------------------------------------
 

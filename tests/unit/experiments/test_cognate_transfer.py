@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from cognate.data import UnfinishedError, sources, targets
 from cognate.folds import chosen, drawn, folds, informative
 from cognate.judging import at_random, by_matrix, figures, judge, packed, rows, unpacked, ways
-from cognate.networks import COGNATE, READINGS, Networks, Reading
+from cognate.networks import COGNATE, READINGS, Networks, Reading, encoder
 from cognate.page import page
 from cognate.steps import Steps
 
@@ -20,9 +21,9 @@ from tensorwise.data.record import Record
 from tensorwise.device.null import NullDevice
 from tensorwise.device.spade import SpadeDevice
 from tensorwise.features.footprint import FIELDS
-from tensorwise.model.reader import LATENT, SHARED
+from tensorwise.model.reader import LATENT, SHARED, Reader
 from tensorwise.model.samples import Group, featurizer
-from tensorwise.model.table import Encoded
+from tensorwise.model.table import Encoded, Table
 from tensorwise.program.workload import workload
 from tensorwise.space.cpu import cpu_space_of
 from tensorwise.tensor.entries import entries_from
@@ -163,7 +164,7 @@ def test_readings_of_both_devices_have_one_form(reading: Reading) -> None:
         np.testing.assert_array_equal(second.configs.orders[1][:, SHARED:], TARGET["m0"].configs.orders[1])
     else:
         assert second.configs.orders[1].any() == (reading.encoder != "none")
-        assert widths[0][1] == (7 if reading.encoder == "mapped" else LATENT)
+        assert widths[0][1] == {"mapped": 7, "apart": 12}.get(reading.encoder, LATENT)
 
 
 @needs_torch
@@ -179,6 +180,57 @@ def test_networks_learn_and_go_on() -> None:
     )
     assert before > 0.5
     assert after > max(alone, 0.5)
+
+
+@needs_torch
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "Transformer"])
+def test_sequences_learn_and_go_on(kind: str) -> None:
+    values = SMALL["networks"] | {"pretrain_epochs": 60, "tune_epochs": 60}
+    networks = Networks.of(Reading(kind, predictor=kind), SOURCE, list(TARGET.values()), values)
+    # what decides times is among the strips, since footprints are not seen here
+    strips = [
+        replace(one, configs=replace(one.configs, orders=(_seen(one), one.configs.orders[1])))
+        for one in SOURCE
+    ]
+    tests = [TARGET[name] for name in ("m5", "m6", "m7")]
+    shown = [
+        replace(one, configs=replace(one.configs, orders=(_seen(one), one.configs.orders[1])))
+        for one in tests
+    ]
+    start = networks.pretrained(strips)
+    tuned = networks.tuned(shown[:1], start)
+    assert tuned.keys() == start.keys()
+    assert figures([rows(shown[1:], lambda one: networks.scores(tuned, one))])["kendall"] > 0.5
+    np.testing.assert_array_equal(
+        networks.scores(start, shown[0]), networks.scores(networks.pretrained(strips), shown[0])
+    )
+
+
+def _seen(one: Group) -> np.ndarray:
+    shared = one.configs.orders[0].copy()
+    shared[:, 0] = np.asarray(one.configs.nests)[:, 0]
+    return shared
+
+
+@needs_torch
+def test_encoders_keep_apart_what_differs() -> None:
+    own = np.unique(np.eye(6, dtype=np.float32)[[0, 1, 2, 3, 3]], axis=0)
+    for kind in ("latent", "variational", "pca"):
+        made = Reader(Table(()), None, encoder(kind, own)).latent(own)
+        assert made.shape == (4, LATENT)
+        assert np.linalg.norm(made[:, None] - made[None], axis=2)[~np.eye(4, dtype=bool)].min() > 0.1, kind
+    assert encoder("none", own) == ()
+
+
+@needs_torch
+def test_the_curve_of_a_training_is_drawn() -> None:
+    steps = Steps("sddmm", TARGET, SOURCE, SMALL).planned()
+    run = steps["sddmm training"]()
+    assert len(run["epochs"]) == SMALL["networks"]["pretrain_epochs"]
+    assert np.isfinite(run["epochs"]).all()
+    runs = {"sddmm training": run, "sddmm fold 0 plain": steps["sddmm fold 0 plain"]()}
+    held = {"runs": runs, "settings": SMALL, "machine": {}}
+    assert "figure 6" in page(held, EXPECTED)
 
 
 @needs_torch

@@ -7,7 +7,7 @@ innermost loops one by one, and the bytes that come into caches of several sizes
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Final, final
 
 import numpy as np
@@ -23,6 +23,8 @@ CURVE: Final = 10
 """Samples of the curve of operations a byte."""
 CACHES: Final = {"32k": 2**15, "256k": 2**18, "1m": 2**20, "4m": 2**22, "32m": 2**25}
 """Bytes of caches for which traffic is estimated; no device need have one of just that size."""
+NOTHING: Final = np.zeros(0, np.float32)
+"""Operands of which nothing else is known."""
 END: Final = -1
 """Ends the subtree of a node in the serialised tree."""
 
@@ -67,19 +69,22 @@ class CompactAst:
     Attributes:
         leaves: (leaves, fields) float32, see `LeafFeatures`.
         order: (leaves,) int32: the place of each leaf in the serialised tree, end markers counted.
+        operands: (numbers,) float32: what else is known of what the program is applied to, such as statistics of a sparsity
+            pattern; dense programs have none.
     """
 
     leaves: np.ndarray
     order: np.ndarray
+    operands: np.ndarray = field(default_factory=lambda: NOTHING)
 
     @classmethod
-    def of(cls, tree: LoopTree) -> "CompactAst":
+    def of(cls, tree: LoopTree, operands: np.ndarray = NOTHING) -> "CompactAst":
         """Return the compact AST of a program; one without a leaf has a single row of zeros."""
         rows = [LEAVES.features(Place(loops, leaf)) for loops, leaf in tree.leaves()]
         if not rows:
-            return cls(np.zeros((1, len(LEAVES.fields)), np.float32), np.zeros(1, np.int32))
+            return cls(np.zeros((1, len(LEAVES.fields)), np.float32), np.zeros(1, np.int32), operands)
         _, order = serialised(tree)
-        return cls(np.array(rows), np.array(order, np.int32))
+        return cls(np.array(rows), np.array(order, np.int32), operands)
 
 
 def serialised(tree: LoopTree) -> tuple[list[int], list[int]]:
@@ -291,8 +296,8 @@ def _fields() -> Iterator[Field]:
         yield Field(f"inner{distance}.vectorized", "0 or 1", f"whether {what} is vectorized")
     for rank in range(1, BUFFERS + 1):
         which = f"of the buffer that is number {rank} by lines"
-        for field in _BUFFER:
-            yield Field(f"buffer{rank}.{field.name}", field.unit, f"{field.doc}, {which}")
+        for one in _BUFFER:
+            yield Field(f"buffer{rank}.{one.name}", one.unit, f"{one.doc}, {which}")
     for sample in range(CURVE):
         yield Field(
             f"intensity.{sample}", "log2(1 + operations a byte)",

@@ -30,7 +30,7 @@ from tensorwise.model.program_net import (
     shapes,
     standardised,
 )
-from tensorwise.model.programs import Programs
+from tensorwise.model.programs import Programs, context_of
 
 if TYPE_CHECKING:
     from tensorwise.model.latency_training import LatencyTraining
@@ -104,7 +104,7 @@ class LatencyModel:
         """Return what programs take on a device, or each on its own.
 
         Raises:
-            InputError: not as many devices as programs.
+            InputError: not as many devices as programs, or other numbers of operands than were learned from.
         """
         each = [hardware] * len(programs) if isinstance(hardware, Hardware) else list(hardware)
         if len(each) != len(programs):
@@ -118,8 +118,12 @@ class LatencyModel:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Mean and deviation of the log seconds that the members say."""
         said = np.zeros((len(self.members), len(programs)))
-        known = {id(one): HARDWARE.features(one) for one in hardware}
-        devices = np.array([known[id(one)] for one in hardware]).reshape(-1, len(HARDWARE.fields))
+        devices = context_of(programs, hardware)
+        if programs and devices.shape[1] != self.shape.device:
+            beside = (width - len(HARDWARE.fields) for width in (self.shape.device, devices.shape[1]))
+            raise InputError(
+                "the model reads {} numbers of operands beside a program, got {}".format(*beside)
+            )
         rows = standardised(devices, self.scales, "device")
         counts = np.array([len(one.leaves) for one in programs])
         for count in np.unique(counts):
@@ -174,7 +178,7 @@ class LatencyModel:
             raise InputError("the model was trained on other features than this release has; train it again")
         shape, count = Shape.from_json(about["shape"]), int(about["members"])
         wanted = shapes(shape)
-        if not 0 < count <= 100 or (shape.leaf, shape.device) != (len(LEAVES.fields), len(HARDWARE.fields)):
+        if not 0 < count <= 100 or shape.leaf != len(LEAVES.fields) or shape.device < len(HARDWARE.fields):
             raise InputError("the model's description is malformed")
         scales = {name: arrays[name] for name in ("leaf.mean", "leaf.std", "device.mean", "device.std")}
         members = tuple({name: arrays[f"{k}.{name}"] for name in wanted} for k in range(count))
@@ -236,11 +240,11 @@ def train_latency(
     if len(training) < 2:
         raise InputError(f"{len(programs)} programs are too few to learn from")
     fitted = Labels.fitted(labels, training.seconds)
-    scales = scales_of(np.concatenate([row.ast.leaves for row in training]), training.hardware)
+    scales = scales_of(np.concatenate([row.ast.leaves for row in training]), training.context)
     given: dict[str, Any] = dict(sizes or {})
     if given.get("joining") != "sum":
         given.setdefault("counts", training.counts(LEAST, MOST_LEAVES))
-    shape = Shape(len(LEAVES.fields), len(HARDWARE.fields), **given)
+    shape = Shape(len(LEAVES.fields), training.context.shape[1], **given)
     found, epochs, ends = [], [], time.monotonic() + budget_s
     for member in range(members):
         trainer = LatencyTrainer(

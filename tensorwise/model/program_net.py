@@ -30,7 +30,7 @@ class Shape:
     """How large the network is, and which variant. The defaults train on two cores in an hour or two.
 
     Attributes:
-        leaf, device: numbers a leaf and a device.
+        leaf, device: numbers a leaf, and a device with what is known of operands.
         width: of the encoder; heads: of its attention; layers: of the encoder; inner: width within a layer.
         embedding: length of the embedding of a program, and of a device.
         decoder: widths of the decoder's layers.

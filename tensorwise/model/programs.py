@@ -115,10 +115,9 @@ class Programs:
         return np.array([row.seconds for row in self.rows], float)
 
     @property
-    def hardware(self) -> np.ndarray:
-        """Numbers of each row's device: (n, fields) float32."""
-        known = {row.device: HARDWARE.features(row.hardware) for row in self.rows}
-        return np.array([known[row.device] for row in self.rows]).reshape(-1, len(HARDWARE.fields))
+    def context(self) -> np.ndarray:
+        """See `context_of`."""
+        return context_of([row.ast for row in self.rows], [row.hardware for row in self.rows])
 
     @property
     def noise(self) -> float:
@@ -187,6 +186,22 @@ class Programs:
         """Return the numbers of leaves, at most ``most``, that at least ``least`` programs have."""
         found = Counter(len(row.ast.leaves) for row in self.rows)
         return tuple(sorted(count for count, times in found.items() if times >= least and count <= most))
+
+
+def context_of(asts: Sequence[CompactAst], hardware: Sequence[Hardware]) -> np.ndarray:
+    """Return the numbers of each program's device, then those of its operands: (n, fields) float32.
+
+    Raises:
+        InputError: not all programs have as many numbers of operands.
+    """
+    known = {id(one): HARDWARE.features(one) for one in hardware}
+    widths = {len(ast.operands) for ast in asts}
+    if len(widths) > 1:
+        raise InputError(
+            f"programs with {' and '.join(map(str, sorted(widths)))} numbers of operands are not read together"
+        )
+    rows = [np.concatenate([known[id(one)], ast.operands]) for ast, one in zip(asts, hardware, strict=True)]
+    return np.array(rows, np.float32).reshape(len(asts), len(HARDWARE.fields) + max(widths, default=0))
 
 
 def _name(network: str) -> str:

@@ -28,7 +28,7 @@ def flat(programs: Programs) -> np.ndarray:
             # Fields are logarithms: of sums, so that two equal leaves count twice.
             sums = np.log2(np.exp2(np.clip(leaves, 0, 60)).sum(0))
             known[id(row.ast)] = np.concatenate([sums, leaves.max(0), full.ravel(), [len(leaves)]])
-    return np.hstack([np.array([known[id(row.ast)] for row in programs]), programs.hardware])
+    return np.hstack([np.array([known[id(row.ast)] for row in programs]), programs.context])
 
 
 def primitives(programs: Programs) -> np.ndarray:
@@ -46,7 +46,7 @@ def primitives(programs: Programs) -> np.ndarray:
         padded[: min(len(numbers), DECISIONS)] = numbers[:DECISIONS]
         sizes = np.log2(1 + np.array([row.flops, row.bytes]))
         rows.append([float(config.get("design", 0)), *sizes, *padded])
-    return np.hstack([np.array(rows), programs.hardware])
+    return np.hstack([np.array(rows), programs.context])
 
 
 def boosted(

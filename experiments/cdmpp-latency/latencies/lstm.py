@@ -76,8 +76,8 @@ def train(
     """
     torch.manual_seed(settings.seed)
     labels = Labels.fitted("box-cox", training.seconds)
-    scales = scales_of(np.concatenate([row.ast.leaves for row in training]), training.hardware)
-    net = TreeNet(training.rows[0].ast.leaves.shape[1], training.hardware.shape[1], width)
+    scales = scales_of(np.concatenate([row.ast.leaves for row in training]), training.context)
+    net = TreeNet(training.rows[0].ast.leaves.shape[1], training.context.shape[1], width)
     adam = torch.optim.AdamW(net.parameters(), settings.learning_rate, weight_decay=settings.weight_decay)
     known: dict[str, tuple[Structure, np.ndarray]] = {}
     groups = _grouped(training, scales, known)
@@ -139,7 +139,7 @@ def _grouped(
         shape, rows = known.get(row.text) or structure(LoopTree.from_text(row.text))
         by_shape.setdefault(shape, []).append(place)
         loops.append(rows)
-    device = standardised(programs.hardware, scales, "device")
+    device = standardised(programs.context, scales, "device")
     found: dict[Structure, Any] = {}
     for shape, places in by_shape.items():
         leaves = standardised(np.array([programs.rows[k].ast.leaves for k in places]), scales, "leaf")

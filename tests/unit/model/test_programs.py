@@ -57,4 +57,4 @@ def test_devices_are_compared_by_what_both_ran() -> None:
     assert np.isnan(PROGRAMS.ranks_apart("slow", "unseen"))
     assert PROGRAMS.on(["slow"]).devices == ["slow"]
     assert sum(len(places) for places in PROGRAMS.by_leaves().values()) == len(PROGRAMS)
-    assert PROGRAMS.hardware.shape[0] == len(PROGRAMS)
+    assert PROGRAMS.context.shape[0] == len(PROGRAMS)

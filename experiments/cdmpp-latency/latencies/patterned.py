@@ -1,0 +1,162 @@
+"""Our own kernels on sparse matrices as programs: loops as they are on a pattern, beside the pattern's statistics."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+
+from tensorwise.data.record import Record
+from tensorwise.data.workloads import Workloads
+from tensorwise.device.hardware import Hardware, described
+from tensorwise.errors import InputError, TensorwiseError
+from tensorwise.features.ast import LEAVES, CompactAst
+from tensorwise.features.matrix import MatrixPattern
+from tensorwise.ids import content_id
+from tensorwise.model.programs import SPREAD, Measured, Programs
+from tensorwise.model.samples import shape_numbers
+from tensorwise.program.interpreted import InterpretedKernel
+from tensorwise.program.workload import Workload
+from tensorwise.space.cpu import cpu_space_of
+from tensorwise.writing import replacing
+
+PATTERN: Final = MatrixPattern()
+Arrays = Mapping[str, np.ndarray]
+
+
+class UnfinishedError(Exception):
+    """The time was over before all programs were read; what was read is kept."""
+
+
+def device_of(values: Mapping[str, Any]) -> Hardware:
+    """Return the device of the records: a described one with as many cores as they had threads."""
+    one = described()[values["device"]]
+    share = values["threads"] / one.cores
+    return replace(one, name=f"{one.name}, {values['threads']} threads", cores=values["threads"], flops=share * one.flops,
+                   half_flops=share * one.half_flops)  # fmt: skip
+
+
+def chosen(records: Iterable[Record], op: str, values: Mapping[str, Any]) -> dict[str, list[Record]]:
+    """Return some records of each job: those that ended well on matrices that are not too large.
+
+    A config that is far slower than the best of its job is left out, since it was not timed to its end.
+    """
+    jobs: dict[str, list[Record]] = {}
+    for record in records:
+        sound = record.ok and record.spread_s <= SPREAD * record.seconds
+        if record.op == op and sound and int(str(record.workload["nnz"])) <= values["most_entries"]:
+            jobs.setdefault(record.workload_id, []).append(record)
+    found = {}
+    for job, some in sorted(jobs.items()):
+        best = min(record.seconds for record in some)
+        near = sorted(
+            (one for one in some if one.seconds <= values["far"] * best), key=lambda one: one.config.text
+        )
+        rng = np.random.default_rng([values["seed"], int(content_id([job]), 16) % 2**32])
+        places = np.sort(rng.permutation(len(near))[: values["configs"]])
+        found[job] = [near[int(place)] for place in places]
+    return found
+
+
+def programs_of(
+    jobs: Mapping[str, list[Record]],
+    works: Workloads,
+    hardware: Hardware,
+    folder: Path,
+    left: Callable[[], bool],
+    told: Callable[[int, int], None] = lambda done, of: None,
+) -> Programs:
+    """Return the programs of records; what each job's are read as is kept in ``folder``.
+
+    Args:
+        works: finds patterns.
+        left: whether there is time for another job.
+        told: of how many jobs are read.
+
+    Raises:
+        UnfinishedError: there was none.
+        InputError: a pattern is not there.
+    """
+    rows: list[Measured] = []
+    for number, (job, records) in enumerate(jobs.items()):
+        path = (
+            folder
+            / f"{content_id([job, LEAVES.id, PATTERN.id, *(one.config.text for one in records)])}.safetensors"
+        )
+        arrays = _kept(path)
+        if arrays is None:
+            if not left():
+                raise UnfinishedError(f"{number} of {len(jobs)} matrices are read; the same command goes on")
+            arrays = _read(works.of(records[0]), records)
+            folder.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as file:
+                file.write(save(dict(arrays)))
+        told(number + 1, len(jobs))
+        rows += _rows(records, arrays, hardware)
+    return Programs(tuple(rows))
+
+
+def _read(work: Workload, records: list[Record]) -> Arrays:
+    """Leaves of all records' programs below each other, how many each has (0: it cannot be made), and the pattern."""
+    space, leaves, order, counts = cpu_space_of(work), [], [], []
+    for record in records:
+        rng = np.random.default_rng(int(content_id([record.config.text]), 16) % 2**32)
+        try:
+            tree = InterpretedKernel(space.program(work, record.config), rng).bind(work).tree()
+        except TensorwiseError:  # a choice that this release does not have any more
+            counts.append(0)
+            continue
+        ast = CompactAst.of(tree)
+        leaves.append(ast.leaves)
+        order.append(ast.order)
+        counts.append(len(ast.leaves))
+    numbers = np.concatenate([PATTERN.features(work.entries), shape_numbers(records[0].workload)])
+    return {
+        "leaves": np.concatenate([*leaves, np.zeros((0, len(LEAVES.fields)), np.float32)]),
+        "order": np.concatenate([*order, np.zeros(0, np.int32)]),
+        "counts": np.array(counts, np.int64),
+        "operands": numbers.astype(np.float32),
+    }
+
+
+def _rows(records: list[Record], arrays: Arrays, hardware: Hardware) -> Iterable[Measured]:
+    ends = np.cumsum(arrays["counts"])
+    for record, end, count in zip(records, ends, arrays["counts"], strict=True):
+        if count:
+            part = slice(int(end - count), int(end))
+            ast = CompactAst(arrays["leaves"][part], arrays["order"][part], arrays["operands"])
+            terms = float(record.workload["nnz"]) * float(2 ** arrays["operands"][-1] - 1)  # type: ignore[arg-type]
+            yield Measured(
+                record.workload_id, frozenset({str(record.provenance["family"])}), hardware.name, hardware, "", ast,
+                record.config.text, 2 * terms, 4 * terms, record.seconds, (record.seconds,),
+            )  # fmt: skip
+
+
+def _kept(path: Path) -> Arrays | None:
+    try:
+        return dict(load_file(path))
+    except (OSError, SafetensorError):
+        return None
+
+
+def without_patterns(programs: Programs) -> Programs:
+    """Return the same programs, of whose operands nothing is known but what their loops say."""
+    return Programs(tuple(replace(row, ast=CompactAst(row.ast.leaves, row.ast.order)) for row in programs))
+
+
+def folds(programs: Programs, count: int, seed: int) -> list[list[str]]:
+    """Divide families into ``count`` parts with about as many tasks each: the largest first, into the smallest part."""
+    tasks: dict[str, set[str]] = {}
+    for row in programs:
+        for family in row.networks:
+            tasks.setdefault(family, set()).add(row.task)
+    if len(tasks) < count:
+        raise InputError(f"{count} parts need as many families of matrices, got {len(tasks)}")
+    order = np.random.default_rng(seed).permutation(sorted(tasks)).tolist()
+    parts: list[list[str]] = [[] for _ in range(count)]
+    for family in sorted(order, key=lambda one: -len(tasks[one])):
+        min(parts, key=lambda part: sum(len(tasks[one]) for one in part)).append(family)
+    return parts

@@ -40,7 +40,8 @@ def write_records(path: str | os.PathLike[str], records: Iterable[Record]) -> in
     count = 0
     for record in records:
         for name, value in _row(record).items():
-            column = columns.setdefault(name, [None] * count)
+            if (column := columns.get(name)) is None:
+                column = columns[name] = [None] * count
             column.append(texts.setdefault(value, value) if isinstance(value, str) else value)
         count += 1
         for column in columns.values():

@@ -11,21 +11,23 @@ from tensorwise.device.device import Device
 from tensorwise.errors import InputError
 from tensorwise.model.cases import Cases, features_of, matrix_of
 from tensorwise.model.model import CostModel, Returns
-from tensorwise.model.tree import Tree, scikit_learn
+from tensorwise.model.tree import LEAF, Tree, scikit_learn
 from tensorwise.program.call import Call
 from tensorwise.space.config import Config
+from tensorwise.toolchain.threads import available_threads
 
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
 
 SMALLEST_LEAF: Final = 12
-"""Inputs at a leaf, at least (MLCD, section III-A2)."""
-MOST_WEIGHT: Final = 1.0
-"""An input counts by what the second fastest takes longer than the fastest, up to this share of it: what hardly
-matters is noise."""
-LEAST_WEIGHT: Final = 1e-3
-FAILED: Final = 100.0
-"""A version that failed, or was not measured, counts as this many times slower than the fastest."""
+"""Inputs at a leaf, at least (MLCD, section III-A2); imagined ones count."""
+MOST_PENALTY: Final = 3.0
+"""What takes more than so much longer than the fastest is as bad as what does: how bad it is teaches nothing."""
+FOREST: Final = {"n_estimators": 30, "min_samples_leaf": 3, "max_features": 0.6, "random_state": 0}
+IMAGINED: Final = (10, 50_000)
+"""So many inputs are imagined for each that was measured, and at most so many in all."""
+APART: Final = 50
+"""An imagined input lies between one that was measured and one of so many on either side, in an order drawn at random."""
 STEADY: Final = 4
 """Inputs a field from which on a line is fitted to times; fewer say too little."""
 FARTHEST: Final = 60.0
@@ -36,27 +38,46 @@ SHORTEST_S: Final = 1e-12
 def grow_choice(cases: Cases) -> Tree:
     """Return the tree that chooses among the configs of ``cases``; a leaf says the place of one.
 
-    MLCD's decision tree (section III-A), with two changes that serve its measures instead of the accuracy: inputs count by
-    what is at stake, long ones for more (by the root of their seconds: between the average penalty, to which all inputs
-    are the same, and the percentage of ideal speed, to which only seconds count); and a leaf says which config has the
-    least penalty there.
+    MLCD's decision tree (section III-A) with two changes. It learns penalties instead of names, so that what hardly matters
+    is noise; long inputs count for more (by the root of their seconds: between the average penalty, to which all inputs are
+    the same, and the percentage of ideal speed, to which only seconds count). And it imitates a random forest, on inputs
+    imagined between those that were measured, too (Breiman and Shang, Born Again Trees, 1996): what trees of parts of the
+    inputs agree about holds elsewhere, and a tree that asks as cheaply can say it.
 
     Raises:
         MissingExtraError: scikit-learn is not installed.
     """
-    penalties = np.where(np.isfinite(cases.seconds), cases.penalties, FAILED)
-    ordered = np.sort(penalties, axis=1)
-    stake = ordered[:, 1] if ordered.shape[1] > 1 else np.zeros(len(cases))
+    if len(cases.configs) == 1:
+        return Tree.checked([LEAF], [0], [0], [0], len(cases.fields))
     least_s = cases.seconds.min(axis=1)
     long = 1 + np.sqrt(least_s / max(least_s.mean(), SHORTEST_S))
-    weights = long * np.clip(stake, LEAST_WEIGHT, MOST_WEIGHT)
-    trained = scikit_learn("DecisionTreeClassifier")(min_samples_leaf=SMALLEST_LEAF, random_state=0)
-    trained.fit(cases.features, cases.best, sample_weight=weights)
+    lost = np.log1p(np.clip(cases.penalties, 0, MOST_PENALTY))  # what failed is as bad as can be
+    forest = scikit_learn("RandomForestRegressor")(**FOREST, n_jobs=available_threads())
+    forest.fit(cases.features, lost, sample_weight=long)
+    inputs = np.concatenate([cases.features, _imagined(cases.features)])
+    trained = scikit_learn("DecisionTreeRegressor")(min_samples_leaf=SMALLEST_LEAF, random_state=0)
+    trained.fit(inputs, forest.predict(inputs))
     tree = Tree.grown(trained)
-    sums = np.zeros((len(tree.feature), len(cases.configs)))
-    np.add.at(sums, tree.leaf_of(cases.features), long[:, None] * penalties)
-    chosen = np.where(tree.feature < 0, sums.argmin(axis=1), 0).astype(float)
-    return replace(tree, value=chosen).without_idle_questions()
+    says = trained.tree_.value[:, :, 0].argmin(axis=1)
+    return replace(tree, value=np.where(tree.feature < 0, says, 0).astype(float)).without_idle_questions()
+
+
+def _imagined(features: np.ndarray) -> np.ndarray:
+    """Return inputs between those given, (n, fields) -> (imagined, fields), with geometric means of what is large.
+
+    So features that are products of others are so of an imagined input.
+    """
+    rng, n = np.random.default_rng(0), len(features)
+    each, most = IMAGINED
+    scaled = _scaled(features)
+    deviation = scaled.std(axis=0)
+    along = (scaled / np.where(deviation > 0, deviation, 1)) @ rng.standard_normal(features.shape[1])
+    order = np.argsort(along, kind="stable")
+    place = rng.integers(0, n, min(each * n, most))
+    near = np.clip(place + rng.integers(-APART, APART + 1, len(place)), 0, n - 1)
+    share = rng.random((len(place), 1))
+    between = (1 - share) * scaled[order[place]] + share * scaled[order[near]]
+    return np.asarray(np.sign(between) * np.expm1(np.abs(between)))
 
 
 @final

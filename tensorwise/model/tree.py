@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 LEAF: Final = -1
 NAMES: Final = ("feature", "threshold", "above", "value")
 MOST_NODES: Final = 2**24
-"""A larger tree is not read; 20,000 inputs with 12 to a leaf make at most 3,333 nodes."""
+"""A larger tree is not read; 20,000 inputs make some 10,000 nodes."""
 
 
 @final

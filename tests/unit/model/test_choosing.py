@@ -115,8 +115,34 @@ def test_a_tree_chooses_nearly_as_well_as_an_oracle() -> None:
     assert found.pois > 0.99
     assert found.ppp < 0.03
     assert found.speedup > 1.2
-    sizes = np.bincount(tree.leaf_of(of.features))
-    assert sizes[sizes > 0].min() >= 12
+
+
+def test_a_tree_does_not_follow_noise() -> None:
+    """Many inputs say by chance the wrong one of two versions; a forest, and who imitates it, does not."""
+    rng = np.random.default_rng(0)
+    m = rng.uniform(1, 100, 600)
+    ratio = np.where(m < 50, 1.2, 1 / 1.2) * np.exp(0.3 * rng.standard_normal(600))
+    of = Cases(
+        ("m",), CONFIGS[:2], m[:, None], np.column_stack([np.ones(600), ratio]), tuple(map(str, range(600)))
+    )
+    tree, inside = grow_choice(of), np.concatenate([np.linspace(5, 45, 100), np.linspace(55, 95, 100)])
+    right = tree.values_at(inside[:, None]) == (inside > 50)
+    assert right.mean() > 0.75
+    assert (of.best == (m > 50)).mean() < 0.75
+
+
+def test_what_failed_is_not_chosen() -> None:
+    seconds = np.column_stack([np.ones(200), np.full(200, 0.5)])
+    seconds[::2, 1] = np.inf
+    of = Cases(("m",), CONFIGS[:2], np.ones((200, 1)), seconds, tuple(map(str, range(200))))
+    assert grow_choice(of).at([1.0]) == 0
+
+
+def test_a_few_inputs_and_a_single_version_are_enough() -> None:
+    one = Cases(("m",), CONFIGS[:1], np.ones((1, 1)), np.ones((1, 1)), ("a",))
+    assert grow_choice(one).at([5.0]) == 0
+    of = cases(3)
+    assert set(grow_choice(of).values_at(of.features)) <= set(range(len(of.configs)))
 
 
 def test_leaves_weigh_what_is_at_stake() -> None:

@@ -58,11 +58,13 @@ class ActiveSampling(Generic[Input]):
         self._draw, self._features, self._key, self._rng = draw, features, key, rng
         self.initial, self.margin = initial, margin
         self._taken: set[str] = set()
+        self._skipped: set[str] = set()
         self._known: tuple[np.ndarray, np.ndarray] = (np.zeros((0, 0)), np.zeros(0, np.int64))
 
     def skip(self, keys: Iterable[str]) -> None:
         """Never take inputs with these keys: they were measured before."""
-        self._taken.update(keys)
+        self._skipped.update(keys)
+        self._taken.update(self._skipped)
 
     def tell(self, features: np.ndarray, best: np.ndarray) -> None:
         """Learn which answer was best, (inputs,) int, for features (inputs, fields): all that is known by now."""
@@ -90,7 +92,11 @@ class ActiveSampling(Generic[Input]):
         repeats = 0
         while repeats <= REPEATS + len(self._taken) and (one := self._draw(self._rng)) is not None:
             repeats += 1
-            if self._key(one) not in self._taken:
+            key = self._key(one)
+            if key in self._skipped:  # met for the first time: who measured it before saw it as new
+                self._skipped.remove(key)
+                repeats = 0
+            elif key not in self._taken:
                 repeats = 0
                 yield one
 

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, cast, final
+from typing import Any, Final, Self, cast, final
 
 import numpy as np
 
 from tensorwise.data.record import Record
 from tensorwise.errors import InputError
 from tensorwise.space.config import Config
+
+SHORTEST_S: Final = 1e-12
+"""What a clock says is shorter counts as so many seconds."""
 
 
 @final
@@ -86,7 +89,8 @@ class Cases:
     @property
     def penalties(self) -> np.ndarray:
         """What each config takes longer than the fastest, as a share of that: (inputs, configs), 0 for the fastest."""
-        return np.asarray(self.seconds / self.seconds.min(axis=1, keepdims=True) - 1)
+        seconds = np.maximum(self.seconds, SHORTEST_S)
+        return np.asarray(seconds / seconds.min(axis=1, keepdims=True) - 1)
 
     def take(self, places: np.ndarray) -> "Cases":
         """Return the cases at ``places``, or where a mask says so."""

@@ -9,7 +9,7 @@ import numpy as np
 from tensorwise.data.record import Record, describe
 from tensorwise.device.device import Device
 from tensorwise.errors import InputError
-from tensorwise.model.cases import Cases, features_of, matrix_of
+from tensorwise.model.cases import SHORTEST_S, Cases, features_of, matrix_of
 from tensorwise.model.model import CostModel, Returns
 from tensorwise.model.tree import LEAF, Tree, scikit_learn
 from tensorwise.program.call import Call
@@ -32,7 +32,6 @@ STEADY: Final = 4
 """Inputs a field from which on a line is fitted to times; fewer say too little."""
 FARTHEST: Final = 60.0
 """Logarithms of predicted seconds stay within so much of zero, however far an input lies from all that was seen."""
-SHORTEST_S: Final = 1e-12
 
 
 def grow_choice(cases: Cases) -> Tree:

@@ -134,6 +134,18 @@ def test_an_interrupted_training_is_gone_on_with(total: Selection, tmp_path: Pat
     assert len(second.asked) == 70, "nothing was left to measure"
 
 
+def test_inputs_that_are_known_do_not_end_a_training(
+    total: Selection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same seed draws what was measured before once more: many draws in a row that give nothing new."""
+    monkeypatch.setattr("tensorwise.adapt.active.REPEATS", 0)
+    total.inputs = lambda rng: {"n": int(rng.integers(200))}
+    store, device = Store(tmp_path / "records.sqlite"), Formula()
+    assert total.train(samples=180, store=store, device=device).card["inputs"] == 180
+    assert total.train(samples=190, store=store, device=device).card["inputs"] == 190
+    assert len(set(device.asked)) == len(device.asked) == 190
+
+
 def test_a_budget_ends_it(total: Selection) -> None:
     device = Formula()
     with pytest.raises(InputError, match="no record"):

@@ -53,6 +53,7 @@ def grow_choice(cases: Cases) -> Tree:
     lost = np.log1p(np.clip(cases.penalties, 0, MOST_PENALTY))  # what failed is as bad as can be
     forest = scikit_learn("RandomForestRegressor")(**FOREST, n_jobs=available_threads())
     forest.fit(cases.features, lost, sample_weight=long)
+    forest.set_params(n_jobs=1)  # threads would add what trees say in any order, and rounding would decide
     inputs = np.concatenate([cases.features, _imagined(cases.features)])
     trained = scikit_learn("DecisionTreeRegressor")(min_samples_leaf=SMALLEST_LEAF, random_state=0)
     trained.fit(inputs, forest.predict(inputs))

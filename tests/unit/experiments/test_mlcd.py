@@ -402,9 +402,10 @@ def test_inputs_can_be_made_and_have_all_features(name: str) -> None:
 
 
 def cases(count: int, rng: np.random.Generator) -> Cases:
-    """Two versions whose border is a line, and cells of four inputs."""
+    """Two versions whose border is a wave, which a few inputs do not show, and cells of four inputs."""
     points = rng.uniform(1, 10, (count, 2))
-    seconds = np.column_stack([points[:, 0] + 0.2, points[:, 1]]) * 1e-3
+    took = np.column_stack([points[:, 0] + 0.2, points[:, 1] + 2 * np.sin(2 * points[:, 0])])
+    seconds = np.maximum(took, 0.2) * 1e-3
     configs = tuple(Config({"version": name}) for name in ("a", "b"))
     return Cases(("m", "n"), configs, points, seconds, tuple(str(place // 4) for place in range(count)))
 

@@ -15,7 +15,7 @@ from latencies.judging import errors
 from latencies.page import STYLE
 from latencies.patterned import folds, without_patterns
 from tensorwise.front.svg import element
-from tensorwise.model.latency import LatencyModel, train_latency
+from tensorwise.model.latency import train_latency
 from tensorwise.model.programs import Programs
 
 OURS: Final = "cdmpp"
@@ -32,33 +32,26 @@ def steps(
 ) -> dict[str, Step]:
     """Return the steps by key; one returns None when the time was over."""
     found: dict[str, Step] = {}
+    fits: dict[str, Callable[[Programs], Predict]] = {
+        "mean": mean,
+        "roofline": roofline,
+        "trees": lambda known: boosted(flat, known, values["boosted"], values["seed"]),
+    }
     for number, families in enumerate(folds(programs, values["folds"], values["seed"])):
         known, held = programs.without(families)
-        judged = partial(_judged, op, held, values["seed"])
-        fitted: dict[str, Callable[[Programs], Predict]]
-        fitted = {"mean": mean, "roofline": roofline, "trees": partial(_trees, values)}
-        for name, fit in fitted.items():
-            found[f"{op} fold {number} {name}"] = partial(_fitted, judged, fit, known)
-        for name, read in ((OURS, _as_they_are), (OTHERS[0], without_patterns)):
+        for name, fit in fits.items():
+            found[f"{op} fold {number} {name}"] = partial(_fitted, op, fit, known, held, values["seed"])
+        bare = without_patterns(known), without_patterns(held)
+        for name, (learned, asked) in ((OURS, (known, held)), (OTHERS[0], bare)):
             folder = cache / "models" / f"{op} {number} {name}"
-            found[f"{op} fold {number} {name}"] = partial(
-                _model, op, read(known), read(held), values, folder, ends
-            )
+            found[f"{op} fold {number} {name}"] = partial(_model, op, learned, asked, values, folder, ends)
     return found
 
 
 def _fitted(
-    judged: Callable[[Predict], dict[str, Any]], fit: Callable[[Programs], Predict], known: Programs
+    op: str, fit: Callable[[Programs], Predict], known: Programs, held: Programs, seed: int
 ) -> dict[str, Any]:
-    return judged(fit(known))
-
-
-def _trees(values: Mapping[str, Any], known: Programs) -> Predict:
-    return boosted(flat, known, values["boosted"], values["seed"])
-
-
-def _as_they_are(programs: Programs) -> Programs:
-    return programs
+    return _judged(op, held, seed, fit(known)(held))
 
 
 def _model(
@@ -75,16 +68,15 @@ def _model(
         return None
     said = model.latencies([row.ast for row in held], [row.hardware for row in held])
     inside = (said.low <= held.seconds) & (held.seconds <= said.high)
-    return {**_judged(op, held, values["seed"], partial(_seconds, model)), "covered": float(inside.mean()),
-            "width": float(np.median(said.high / said.low))}  # fmt: skip
+    return {
+        **_judged(op, held, values["seed"], said.seconds),
+        "covered": float(inside.mean()),
+        "width": float(np.median(said.high / said.low)),
+    }
 
 
-def _seconds(model: LatencyModel, programs: Programs) -> np.ndarray:
-    return model.latencies([row.ast for row in programs], [row.hardware for row in programs]).seconds
-
-
-def _judged(op: str, held: Programs, seed: int, predict: Predict) -> dict[str, Any]:
-    found = errors(held, predict(held), (), seed)
+def _judged(op: str, held: Programs, seed: int, predicted: np.ndarray) -> dict[str, Any]:
+    found = errors(held, predicted, (), seed)
     return {"op": op, "programs": len(held), "tasks": len(held.tasks), **found}
 
 

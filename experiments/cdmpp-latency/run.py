@@ -37,6 +37,11 @@ def main() -> None:
         type=Path,
         help="stores or Parquet files, as `tensorwise tasks collect` makes them",
     )
+    option(
+        "--networks",
+        type=Path,
+        help="whole networks, as `tensorwise tasks measure --json` says of them, a line each",
+    )
     option("--minutes", type=float, default=float("inf"), help="begin no further epoch or step after these")
     option("--only", default="", help="only steps whose names begin so: model, study, device, ...")
     option("--values", type=Path, default=HERE / "values.toml")
@@ -50,7 +55,10 @@ def main() -> None:
     expected = json.loads((HERE / "expected.json").read_text())
     results = Results(options.out, __doc__ or "", values, options.fresh)
     if not options.page:
-        steps = Experiment(Programs.of(records_of(options.records)), values, options.cache, ends).steps()
+        lines = options.networks.read_text().splitlines() if options.networks else []
+        networks = [json.loads(line) for line in lines if line.strip()]
+        programs = Programs.of(records_of(options.records))
+        steps = Experiment(programs, values, options.cache, ends, networks).steps()
         for key in results.left(key for key in steps if key.startswith(options.only)):
             found = None if time.monotonic() > ends else steps[key]()
             if found is None:

@@ -6,9 +6,9 @@ models can be trained where there is no TVM.
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Final, Self, final
 
@@ -95,13 +95,9 @@ class TaskJob:
             InputError: the task cannot be read.
         """
         from tensorwise.tasks.cpu import TvmCpu
-        from tensorwise.tasks.schedules import Schedules
 
-        task = Task.load(self.path)
         devices = [TvmCpu(self.device, threads, self.limit_s) for threads in self.threads]
-        drawn = list(
-            Schedules(task).sample(self.samples, np.random.default_rng([int(self.task, 16), self.seed]))
-        )
+        task, drawn = _drawn(self.path, self.task, self.samples, self.seed)
         about = {device.name: device.hardware.to_json() for device in devices}
         beat()
         records: list[Record] = []
@@ -115,10 +111,9 @@ class TaskJob:
 
         first: tuple[list[Any], list[Config], list[str]] = ([], [], [])
         for begin in range(0, len(drawn), BATCH):
-            configs, modules = zip(*drawn[begin : begin + BATCH], strict=True)
+            configs, modules, trees = map(list, zip(*drawn[begin : begin + BATCH], strict=True))
             built = devices[0].build(modules)
             beat()
-            trees = [loop_tree(module).text for module in modules]
             time(built, configs, trees)
             first = first if begin else (built[:1], [configs[0]], trees[:1])
         time(*first)
@@ -137,36 +132,61 @@ class TaskJob:
         return Record.of(found, task, device, f"tvm-{about['tvm']}-cpu", config, about)
 
 
+@lru_cache(1)  # the jobs of a task's instruction sets follow each other
+def _drawn(path: str, task: str, samples: int, seed: int) -> tuple[Task, list[tuple[Config, Any, str]]]:
+    """Return a task with schedules: configs, modules and loop trees."""
+    from tensorwise.tasks.schedules import Schedules
+
+    loaded = Task.load(path)
+    rng = np.random.default_rng([int(task, 16), seed])
+    drawn = Schedules(loaded).sample(samples, rng)
+    return loaded, [(config, module, loop_tree(module).text) for config, module in drawn]
+
+
 def task_plan(
-    folder: Path, isas: Sequence[str], threads: Sequence[int], *, samples: int = 16, seed: int = 0
+    folder: Path,
+    isas: Sequence[str],
+    threads: Sequence[int],
+    *,
+    samples: int = 16,
+    seed: int = 0,
+    only: Collection[str] = (),
 ) -> list[TaskJob]:
-    """Return the jobs for all tasks in ``folder``, shuffled, so that the first few are as good a sample as any.
+    """Return the jobs for all tasks in ``folder``, the tasks shuffled, so that the first few are as good a sample as any.
 
     Args:
         folder: with ``networks`` and ``tasks`` in it, as ``tensorwise tasks cut`` writes them.
         isas: instruction sets, a job each; threads: of a call, all in one job.
         samples: schedules of a task; seed: of order and schedules.
+        only: the tasks of these networks, names whatever the batch; default: all.
 
     Raises:
-        InputError: there are no networks.
+        InputError: there are no networks, or one that is named is not among them.
     """
     networks: dict[str, set[str]] = {}
     names: dict[str, str] = {}
+    inside: dict[str, set[str]] = {}
     for path in sorted((folder / "networks").glob("*.json")):
         graph = TaskGraph.load(path)
         for node in graph.nodes:
             networks.setdefault(node.task, set()).add(f"{graph.name}-b{graph.batch}")
             names[node.task] = node.name
+            inside.setdefault(graph.name, set()).add(node.task)
     if not networks:
         raise InputError(
             f"{folder} has no networks; cut some first: tensorwise tasks cut NETWORK --folder {folder}"
         )
-    jobs = [
-        TaskJob(
-            names[task], str(folder / "tasks" / f"{task}.json"), task, tuple(sorted(of)), isa, tuple(threads),
-            samples, seed,
+    if absent := set(only) - inside.keys():
+        raise InputError(
+            f"{folder} has no network {', '.join(sorted(absent))}; it has {', '.join(sorted(inside))}"
         )
-        for task, of in sorted(networks.items())
+    tasks = sorted(set().union(*(inside[name] for name in only)) if only else networks)
+    shuffled = [tasks[int(place)] for place in np.random.default_rng(seed).permutation(len(tasks))]
+    return [
+        TaskJob(
+            names[task], str(folder / "tasks" / f"{task}.json"), task, tuple(sorted(networks[task])), isa,
+            tuple(threads), samples, seed,
+        )
+        for task in shuffled
         for isa in isas
     ]  # fmt: skip
-    return [jobs[int(place)] for place in np.random.default_rng(seed).permutation(len(jobs))]

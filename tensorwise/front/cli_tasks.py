@@ -1,13 +1,17 @@
 """``tensorwise tasks``: networks cut into tasks, what schedules of these take on this CPU, and the networks from these."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tensorwise.errors import InputError, TensorwiseError
 from tensorwise.front.cli_collect import Hours, Json, StorePath, run_jobs
 from tensorwise.front.terminal import command, emit, warn
+
+if TYPE_CHECKING:
+    from tensorwise.data.record import Record
+    from tensorwise.tasks.cutting import TaskGraph
 
 tasks_app = typer.Typer(no_args_is_help=True, help="Cut networks into tasks, and measure schedules of these.")
 
@@ -64,6 +68,12 @@ def collect(
     ] = None,
     samples: Annotated[int, typer.Option("--samples", min=1, help="Schedules of each task.")] = 16,
     seed: Annotated[int, typer.Option("--seed", help="Of order and schedules; another one draws more.")] = 0,
+    network: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--network", help="Only tasks of this network; may be repeated. Default: all in the folder."
+        ),
+    ] = None,
     hours: Hours = None,
     store: StorePath = None,
     json: Json = False,
@@ -79,7 +89,7 @@ def collect(
         raise InputError(f"--hours must be positive, got {hours}")
     for name in isa or ["avx2"]:
         TvmCpu(name, 1)  # before anything is measured
-    jobs = task_plan(folder, isa or ["avx2"], threads or [1], samples=samples, seed=seed)
+    jobs = task_plan(folder, isa or ["avx2"], threads or [1], samples=samples, seed=seed, only=network or ())
     run_jobs(jobs, store, "local", None, float("inf") if hours is None else 3600 * hours, json)
 
 
@@ -99,7 +109,6 @@ def replay_network(
     json: Json = False,
 ) -> None:
     """Say what a network takes, task by task, if each runs its fastest recorded schedule."""
-    from tensorwise.data.store import Store
     from tensorwise.front.draw_plan import draw_timeline
     from tensorwise.plan import chrome_trace, replay
     from tensorwise.plan.predicted import steps
@@ -107,20 +116,7 @@ def replay_network(
     from tensorwise.units import time_text
 
     graph = TaskGraph.load(folder / "networks" / f"{network}-b{batch}.json")
-    fastest: dict[str, float] = {}
-    with Store(store) as records:
-        for task in graph.multiplicity:
-            found = (
-                r.seconds for r in records.records(task, status="ok") if r.provenance["device"] == device
-            )
-            if (least := min(found, default=None)) is not None:
-                fastest[task] = least
-    missing = graph.multiplicity.keys() - fastest.keys()
-    if missing:
-        raise InputError(
-            f"{len(missing)} of {len(graph.multiplicity)} tasks of {network} have no record of {device}; "
-            f"measure them first: tensorwise tasks collect --folder {folder}"
-        )
+    fastest = {task: record.seconds for task, record in _fastest(graph, device, folder, store).items()}
     events = replay(steps(graph, device, fastest), {device: engines})
     seconds = max(event.start_s + event.seconds for event in events)
     if trace is not None:
@@ -132,6 +128,62 @@ def replay_network(
         emit({"network": network, "batch": batch, "device": device, "seconds": seconds, "nodes": len(events)})
     else:
         print(f"{network} batch {batch} on {device}: {time_text(seconds)}, {len(events)} nodes")
+
+
+@tasks_app.command("measure")
+@command
+def measure_network(
+    network: Annotated[
+        list[str], typer.Argument(metavar="NETWORK|FILE...", help="Networks of the folder, or ONNX files.")
+    ],
+    folder: Folder = Path("networks"),
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Inputs at a time.")] = 1,
+    isa: Annotated[
+        list[str] | None, typer.Option("--isa", help="Instruction set: sse, avx2, avx512; default: avx2.")
+    ] = None,
+    threads: Annotated[
+        list[int] | None, typer.Option("--threads", min=1, help="Threads of a pass, a device each; 1.")
+    ] = None,
+    store: StorePath = None,
+    json: Json = False,
+) -> None:
+    """Compile whole networks, each task by its fastest recorded schedule, and time them: what a replay says, measured."""
+    from tensorwise.front.networks import lowered_network, network_graph
+    from tensorwise.plan import replay
+    from tensorwise.plan.predicted import steps
+    from tensorwise.tasks.cpu import TvmCpu
+    from tensorwise.tasks.whole import measured_network
+    from tensorwise.units import time_text
+
+    devices = [TvmCpu(name, count) for name in isa or ["avx2"] for count in threads or [1]]
+    for given in network:
+        graph = network_graph(given, batch, folder)
+        chosen = {device.name: _fastest(graph, device.name, folder, store) for device in devices}
+        module = lowered_network(given, batch)
+        for device in devices:
+            records = chosen[device.name]
+            found = measured_network(module, {task: one.config for task, one in records.items()}, device)
+            events = replay(
+                steps(graph, device.name, {task: one.seconds for task, one in records.items()}),
+                {device.name: 1},
+            )
+            replayed = max(event.start_s + event.seconds for event in events)
+            if json:
+                emit(
+                    {
+                        "network": graph.name, "batch": batch, "device": device.name, "status": found.status,
+                        "note": found.note, "seconds": found.seconds if found.ok else None, "replayed": replayed,
+                        "runs": dict(graph.multiplicity),
+                        "configs": {task: one.config.text for task, one in records.items()},
+                    }
+                )  # fmt: skip
+            elif found.ok:
+                print(
+                    f"{graph.name} batch {batch} on {device.name}: {time_text(found.seconds)} measured, "
+                    f"{time_text(replayed)} replayed ({replayed / found.seconds - 1:+.0%})"
+                )
+            else:
+                warn(f"{graph.name} batch {batch} on {device.name}: {found.status}: {found.note}")
 
 
 @tasks_app.command("train")
@@ -204,3 +256,21 @@ def train_model(
         emit({"event": "result", "model": str(folder), **facts})
     else:
         print(f"a model of {facts['programs']} programs on {len(model.devices)} devices is in {folder}")
+
+
+def _fastest(graph: "TaskGraph", device: str, folder: Path, store: Path | None) -> dict[str, "Record"]:
+    """The fastest record of each task of a network on a device."""
+    from tensorwise.data.store import Store
+
+    found: dict[str, Record] = {}
+    with Store(store) as records:
+        for task in graph.multiplicity:
+            some = [r for r in records.records(task, status="ok") if r.provenance["device"] == device]
+            if some:
+                found[task] = min(some, key=lambda record: record.seconds)
+    if missing := len(graph.multiplicity) - len(found):
+        raise InputError(
+            f"{missing} of {len(graph.multiplicity)} tasks of {graph.name} have no record of {device}; "
+            f"measure them first: tensorwise tasks collect --folder {folder} --network {graph.name}"
+        )
+    return found

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -54,15 +54,31 @@ def network_graph(given: str, batch: int, folder: Path) -> TaskGraph:
     path = folder / "networks" / f"{name}-b{batch}.json"
     if path.exists():
         return TaskGraph.load(path)
-    from tensorwise.tasks.architectures import architecture
-    from tensorwise.tasks.cutting import cut, lowered, of_onnx, of_torch
+    from tensorwise.tasks.cutting import cut
 
-    module = of_onnx(given, batch) if given != name else of_torch(*architecture(name).build(batch))
-    graph, tasks = cut(name, batch, lowered(module))
+    graph, tasks = cut(name, batch, lowered_network(given, batch))
     for task in tasks.values():
         task.save(folder / "tasks")
     graph.save(folder / "networks")
     return graph
+
+
+def lowered_network(given: str, batch: int) -> Any:
+    """Return a network as TVM's Relax, calls of functions of TIR with its weights as constants.
+
+    Args:
+        given: name of an architecture, or an ONNX file.
+
+    Raises:
+        InputError: it is neither, or TVM cannot take it.
+        MissingExtraError: there is no TVM.
+    """
+    from tensorwise.tasks.architectures import architecture
+    from tensorwise.tasks.cutting import lowered, of_onnx, of_torch
+
+    return lowered(
+        of_onnx(given, batch) if given.endswith(".onnx") else of_torch(*architecture(given).build(batch))
+    )
 
 
 def programs_of(

@@ -2,7 +2,9 @@
 
 Programs are compiled here and run in a forked process, so that one that dies or hangs costs itself only. Before each timed
 run the operands but the first are thrown out of the caches, as TVM's own measurements of networks do it: there weights were
-last used a whole pass ago, but the activations a moment ago.
+last used a whole pass ago, but the activations a moment ago. On a shared machine two times of a program are 15 to 30 %
+apart, nearly all of which is others' use of the last cache and of memory: programs take turns until each had two rounds
+without it (``device/quiet.py``), and the faster one counts.
 """
 
 import contextlib
@@ -14,7 +16,8 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from dataclasses import replace
+from functools import cache, cached_property
 from typing import Any, Final, final
 
 import numpy as np
@@ -22,6 +25,7 @@ import numpy as np
 from tensorwise.device.device import Device, Measurement, Status
 from tensorwise.device.hardware import Hardware, this_cpu
 from tensorwise.device.host import cpu_time, foreign_load, host
+from tensorwise.device.quiet import Neighbours
 from tensorwise.device.timing import measuring_slot
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
@@ -35,14 +39,18 @@ ISAS: Final = {"sse": "x86-64", "avx2": "x86-64-v3", "avx512": "x86-64-v4"}
 _NEEDED: Final = {"sse": "sse2", "avx2": "avx2", "avx512": "avx512bw"}
 _WIDTHS: Final = {"sse": (16, False), "avx2": (32, True), "avx512": (64, True)}
 """Bytes of a vector, and whether there are fused multiply-adds."""
-COLD, WARM = "weights-cold-2", "warm-2"
+COLD, WARM = "weights-cold-3", "warm-3"
 """How is measured; part of a device's id."""
-TIMED_S: Final = 0.03
-"""A program is run again until it has taken so long, ..."""
-FEWEST, MOST = 3, 30
-"""... at least and at most so often; after a first run that takes longer than ``RUN_S`` only once: of such a run a
-millisecond more or less is no matter, and a collection would spend half its time on the slowest programs."""
-RUN_S: Final = 0.1
+PATIENCE_S: Final = 0.1
+"""Before a run is timed, it waits at most so long until no neighbour disturbs the memory."""
+ROUNDS, QUIET = 6, 2
+"""The programs of a batch take turns, at most so often, until each had so many rounds that nobody disturbed; ..."""
+FEWEST, RUNS_S = 2, 0.1
+"""... one that has run for so long after so many rounds no more: of such a program a millisecond more or less is no
+matter, and a collection would spend half its time on the slowest programs."""
+ROUND_S, MOST = 0.006, 7
+"""In a round a program runs until it and emptying the caches have taken so long, and at most so often."""
+DISTURBED: Final = "a neighbour used the memory during all runs"
 FLUSH: Final = "cache_flush_cpu_non_first_arg"
 """What TVM calls the function that throws all operands but the first out of the caches."""
 BATCH_S: Final = 1e-3
@@ -112,7 +120,9 @@ class TvmCpu(Device[Task]):
 
         def built(module: Any) -> Any:
             try:
-                return tvm.compile(module, target=target)
+                found = tvm.compile(module, target=target)
+                found["main"]  # its machine code is made when it is first asked for: not while it is timed
+                return found
             except (RuntimeError, ValueError, TypeError):  # TVM's errors are of these kinds
                 return None
 
@@ -125,18 +135,79 @@ class TvmCpu(Device[Task]):
         rng = np.random.default_rng(0)
         arrays = [_drawn(shape, elem, rng) for shape, elem in operands(task.module)]
         kept = mmap.mmap(-1, arrays[-1].nbytes + 1)  # shared with the processes that are forked
-
-        def run(place: int) -> list[float]:
-            return _run(built[place], arrays, kept, self.threads, self.cold)
-
+        given = _Given(arrays, self.threads)
+        others = neighbours()
         with measuring_slot() as slot:
             before = cpu_time()
-            found = list(_in_children(run, [one is not None for one in built], self.limit_s))
+            found = list(
+                in_children(
+                    lambda place: [_checked(built[place], given, kept)],
+                    [one is not None for one in built],
+                    self.limit_s,
+                )
+            )
+
+            def timed(place: int) -> dict[str, Any]:
+                return _timed(built[place], given, found[place].seconds, self.cold, others)
+
+            found = in_turns(found, timed, self.limit_s)
             load = foreign_load(before)
         note = (
             "" if load < 0.1 and slot.exclusive else f"others used {load:.0%} of the processors; {slot.note}"
         )
-        return [Measurement.of(one.samples, note) if one.ok else one for one in found]
+        return [
+            replace(one, note="; ".join(filter(None, (note, one.note)))) if one.ok else one for one in found
+        ]
+
+
+def in_turns(
+    found: Sequence[Measurement], timed: Callable[[int], dict[str, Any]], limit_s: float, most: int = ROUNDS
+) -> list[Measurement]:
+    """Time programs in turns until each had so many rounds that nobody disturbed as are asked for, or ``most``.
+
+    A program takes the median of its fastest round, for others on the machine only slow it down.
+
+    Args:
+        found: of each program its first run, or why it has none: that remains what is said of it.
+        timed: called with a program's place, in a child, for one round: ``samples``, and ``note``, empty if it was quiet.
+    """
+    rounds: list[list[Measurement]] = [[] for _ in found]
+    for done in range(most):
+        left = [
+            place
+            for place, one in enumerate(found)
+            if one.ok
+            and sum(not its.note for its in rounds[place]) < QUIET
+            and (done < FEWEST or done * one.seconds < RUNS_S * most / ROUNDS)
+        ]
+        turns = in_children(lambda turn, left=left: timed(left[turn]), [True] * len(left), limit_s)  # type: ignore[misc]
+        for place, its in zip(left, turns, strict=True):
+            rounds[place].append(its)
+    return [_together(its) if its else one for one, its in zip(found, rounds, strict=True)]
+
+
+def _together(rounds: Sequence[Measurement]) -> Measurement:
+    failed = [one for one in rounds if not one.ok]
+    if failed:
+        return failed[0]
+    medians = [one.seconds for one in rounds if not one.note] or [one.seconds for one in rounds]
+    disturbed = DISTURBED if all(one.note for one in rounds) else ""
+    return replace(Measurement.of(medians, disturbed), seconds=min(medians))
+
+
+@final
+class _Given:
+    """A task's operands as TVM's tensors, made in the process that runs programs."""
+
+    def __init__(self, arrays: Sequence[np.ndarray], threads: int) -> None:
+        self.arrays, self.threads = arrays, threads
+
+    @cached_property
+    def tensors(self) -> list[Any]:
+        from tensorwise.tasks.tvm_extra import tvm
+
+        os.environ["TVM_NUM_THREADS"] = str(self.threads)  # read when the first parallel loop runs
+        return [tvm.runtime.tensor(array) for array in self.arrays]
 
 
 def _drawn(shape: tuple[int, ...], elem: str, rng: np.random.Generator) -> np.ndarray:
@@ -146,16 +217,14 @@ def _drawn(shape: tuple[int, ...], elem: str, rng: np.random.Generator) -> np.nd
     return rng.integers(0, 2, shape).astype(elem)
 
 
-def _run(built: Any, arrays: Sequence[np.ndarray], kept: mmap.mmap, threads: int, cold: bool) -> list[float]:
-    """Time a program; runs in a process of its own. Raises ValueError for a wrong result."""
-    from tensorwise.tasks.tvm_extra import tvm
-
-    os.environ["TVM_NUM_THREADS"] = str(threads)  # read when the first parallel loop runs
-    given = [tvm.runtime.tensor(array) for array in arrays]
+def _checked(built: Any, given: _Given, kept: mmap.mmap) -> float:
+    """Run a program for the first time; return its seconds. Raises ValueError for a wrong result."""
+    tensors = given.tensors
+    tensors[-1].copyfrom(np.zeros_like(given.arrays[-1]))
     start = time.perf_counter()
-    built["main"](*given)
+    built["main"](*tensors)
     first = time.perf_counter() - start
-    found = given[-1].numpy()
+    found = tensors[-1].numpy()
     if kept[0]:
         wanted = np.frombuffer(kept, found.dtype, found.size, 1).reshape(found.shape).astype(float)
         if not np.allclose(
@@ -165,23 +234,39 @@ def _run(built: Any, arrays: Sequence[np.ndarray], kept: mmap.mmap, threads: int
     else:
         kept[1 : 1 + found.nbytes] = found.tobytes()
         kept[0] = 1
-    if first > RUN_S:
-        if cold:
-            tvm.get_global_func(FLUSH)(*given)
+    return first
+
+
+def _timed(built: Any, given: _Given, first: float, cold: bool, others: Neighbours) -> dict[str, Any]:
+    """Return the seconds of some runs, one round, of a program whose first run took ``first``, and whether it was quiet."""
+    from tensorwise.tasks.tvm_extra import tvm
+
+    number, flush, flush_s = int(np.clip(BATCH_S / max(first, 1e-9), 1, 1000)), "", 0.0
+    if cold:
+        number, flush = 1, FLUSH
         start = time.perf_counter()
-        built["main"](*given)
-        return [time.perf_counter() - start]
-    number = 1 if cold else int(np.clip(BATCH_S / max(first, 1e-9), 1, 1000))
-    repeat = int(np.clip(TIMED_S / max(first * number, 1e-9), FEWEST, MOST))
-    flush = FLUSH if cold else ""
+        tvm.get_global_func(FLUSH)(*given.tensors)
+        flush_s = time.perf_counter() - start
+    repeat = int(np.clip(ROUND_S / (number * first + flush_s), 1, MOST))
     timed = built.mod.time_evaluator("main", tvm.cpu(), number=number, repeat=repeat, f_preproc=flush)
-    return [float(sample) for sample in timed(*given).results]
+    quiet = others.wait(PATIENCE_S)
+    samples = [float(sample) for sample in timed(*given.tensors).results]
+    return {"samples": samples, "note": "" if quiet and others.quiet() else DISTURBED}
 
 
-def _in_children(
-    run: Callable[[int], list[float]], there: Sequence[bool], limit_s: float
+@cache
+def neighbours() -> Neighbours:
+    """One for all devices: what it has learned stays."""
+    return Neighbours()
+
+
+def in_children(
+    run: Callable[[int], list[float] | dict[str, Any]], there: Sequence[bool], limit_s: float
 ) -> Iterator[Measurement]:
-    """Yield what each call of ``run`` gives, made in a child; one that dies or is silent for too long is replaced."""
+    """Yield what each call of ``run`` gives (seconds, or ``samples`` with a ``note``), made in a child.
+
+    One that dies or is silent for too long is replaced.
+    """
     place = 0
     while place < len(there):
         read, write = os.pipe()
@@ -203,7 +288,11 @@ def _in_children(
 
 
 def _serve(
-    run: Callable[[int], list[float]], places: range, there: Sequence[bool], read: int, write: int
+    run: Callable[[int], list[float] | dict[str, Any]],
+    places: range,
+    there: Sequence[bool],
+    read: int,
+    write: int,
 ) -> None:
     """What a child does: never returns."""
     try:
@@ -233,6 +322,8 @@ def _lines(answers: Any, limit_s: float) -> Iterator[Measurement]:
                 return
             if isinstance(answer, list):
                 yield Measurement.of(answer)
+            elif "samples" in answer:
+                yield Measurement.of(**answer)
             else:
                 ((how, note),) = answer.items()
                 yield Measurement.failed(how, note)

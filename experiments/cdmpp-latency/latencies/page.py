@@ -21,6 +21,9 @@ def page(results: Mapping[str, Any], expected: Mapping[str, Any], values: Mappin
     if "data" in runs:
         parts.append(card("Data", _data(runs["data"])))
     parts.append(card("Networks held out", _models(runs, expected)))
+    ours = best(runs, "model|cdmpp")
+    if ours is not None and ours.get("whole"):
+        parts.append(card("Whole networks, compiled and run", _whole(ours["whole"])))
     if any(key.startswith("study|") for key in runs):
         parts.append(card("Labels, losses, places (Tables 3 and 4)", _studies(runs, expected["paper"])))
     devices = sorted({key.split("|")[1] for key in runs if key.startswith("device|")})
@@ -75,6 +78,22 @@ def _models(runs: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
     return element("div", plots, class_="plots") + table(
         [*head, "covered", "width", "trained programs/s"], rows
     )
+
+
+def _whole(found: Mapping[str, Mapping[str, float]]) -> str:
+    rows = [
+        [
+            name,
+            f"{1e3 * one['measured']:.2f}",
+            *(
+                f"{1e3 * one[what]:.2f} ({one[what] / one['measured'] - 1:+.0%})"
+                for what in ("replayed", "predicted")
+            ),
+        ]
+        for name, one in sorted(found.items())
+    ]
+    said = "Milliseconds of a pass. Replayed: the sum of its programs' measured times; predicted: of those that CDMPP says."
+    return paragraphs([said]) + table(["", "measured", "replayed", "predicted"], rows)
 
 
 def _studies(runs: Mapping[str, Any], paper: Mapping[str, Any]) -> str:

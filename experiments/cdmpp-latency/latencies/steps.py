@@ -1,7 +1,7 @@
 """The steps of the experiment: each trains one method on one split, and says how far off it is on what was held out."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
@@ -10,7 +10,7 @@ import numpy as np
 
 from latencies import baselines
 from latencies.baselines import Predict
-from latencies.judging import errors
+from latencies.judging import errors, whole
 from tensorwise.adapt.tasks import clustered_tasks, random_tasks
 from tensorwise.model.latency import LatencyModel, fine_tuned, parts, train_latency
 from tensorwise.model.latency_training import LatencyTraining
@@ -29,12 +29,14 @@ class Experiment:
     Attributes:
         programs: all that is measured; values: ``values.toml``.
         folder: of checkpoints and models; ends: value of ``time.monotonic`` at which training stops, to go on later.
+        networks: whole networks as they were measured, each what `tensorwise tasks measure --json` says of it.
     """
 
     programs: Programs
     values: Mapping[str, Any]
     folder: Path
     ends: float
+    networks: Sequence[Mapping[str, Any]] = ()
 
     def steps(self) -> dict[str, Callable[[], Found | None]]:
         """Return all steps by name; one that returns None is not over, and goes on when it is called again."""
@@ -90,9 +92,11 @@ class Experiment:
 
     def _judged(self, predict: Predict, **more: Any) -> Found:
         _, chosen, _, held = self._split()
+        predicted = predict(held)
         return {
             "validation": float(np.abs(predict(chosen) / chosen.seconds - 1).mean()) if len(chosen) else None,
-            **errors(held, predict(held), self.values["held_out"], self.values["seed"]), **more,
+            **errors(held, predicted, self.values["held_out"], self.values["seed"]),
+            "whole": whole(self.networks, held, predicted), **more,
         }  # fmt: skip
 
     def _fixed(self, name: str) -> Found:

@@ -149,6 +149,20 @@ def test_errors_are_relative_to_what_was_measured() -> None:
     assert found["networks"]["net2"] == pytest.approx({"mape": 0.5, "sum": 0.5})
 
 
+def test_whole_networks_are_judged_if_all_their_programs_are_held_out() -> None:
+    some = {row.task: row for row in HELD if row.device == HELD.rows[0].device}
+    about = {
+        "network": "net2", "device": HELD.rows[0].device, "seconds": 2.0, "replayed": 1.5,
+        "runs": dict.fromkeys(some, 2), "configs": {task: row.config for task, row in some.items()},
+    }  # fmt: skip
+    known = {**about, "network": "net1", "configs": {KNOWN.rows[0].task: KNOWN.rows[0].config}}
+    found = judging.whole([about, known, {**about, "seconds": None}], HELD, HELD.seconds)
+    ((name, one),) = found.items()
+    assert name == f"net2 {about['device']}"
+    assert math.isclose(one["predicted"], 2 * sum(row.seconds for row in some.values()))
+    assert judging.off(found, "replayed") == 0.25
+
+
 def run_of(error: float, **more: Any) -> dict[str, Any]:
     return {
         "mape": error,
@@ -160,7 +174,8 @@ def run_of(error: float, **more: Any) -> dict[str, Any]:
 
 
 def test_claims_hold_or_not() -> None:
-    ours = run_of(0.1, programs_per_s=1000.0, covered=0.9, width=1.5)
+    whole = {"n d": {"measured": 1.0, "replayed": 0.95, "predicted": 1.1}}
+    ours = run_of(0.1, programs_per_s=1000.0, covered=0.9, width=1.5, whole=whole)
     runs = {"model|cdmpp|counts": ours, "model|lstm": run_of(0.3, programs_per_s=100.0)}
     runs |= {f"model|{name}": run_of(0.2) for name in judging.BASELINES if name != "lstm"}
     ranks = {"d": {"e": 0.8}, "e": {"d": 0.8}}
@@ -172,6 +187,9 @@ def test_claims_hold_or_not() -> None:
     assert judging.targets(runs, 0.95) == ["d", "e"]
     assert judging.judge({**runs, "model|trees": run_of(0.05)}, EXPECTED)[1] is False
     assert judging.judge({**runs, "model|cdmpp|counts": {**ours, "covered": 0.99}}, EXPECTED)[1] is False
+    slow = {"n d": {"measured": 1.0, "replayed": 0.95, "predicted": 1.3}}
+    assert judging.judge({**runs, "model|cdmpp|counts": {**ours, "whole": slow}}, EXPECTED)[1] is False
+    assert judging.judge({**runs, "model|cdmpp|counts": {**ours, "whole": {}}}, EXPECTED)[1] is None
     alike = {**runs, "data": {"ranks": {"d": {"e": 0.99}, "e": {"d": 0.99}}}}
     assert judging.judge(alike, EXPECTED)[1] is None
     assert judging.judge({}, EXPECTED) == (["CDMPP is not trained yet"], None)

@@ -48,6 +48,11 @@ def test_a_plan_has_a_job_for_each_task_and_instruction_set(tmp_path: Path) -> N
     assert {job.networks for job in jobs if job.task == "a" * 32} == {("net-b2", "other-b1")}
     assert [TaskJob.from_json(job.to_json()) for job in jobs] == jobs
     assert task_plan(tmp_path, ["sse", "avx2"], [1, 2], samples=3, seed=5) == jobs
+    assert [job.task for job in jobs[::2]] == [job.task for job in jobs[1::2]]  # schedules are drawn once
+    only = task_plan(tmp_path, ["sse"], [1], only=["other"])
+    assert [(job.task, job.networks) for job in only] == [("a" * 32, ("net-b2", "other-b1"))]
+    with pytest.raises(InputError, match="no network third; it has net, other"):
+        task_plan(tmp_path, ["sse"], [1], only=["third"])
 
 
 def test_networks_are_known_by_name() -> None:

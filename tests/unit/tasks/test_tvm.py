@@ -18,10 +18,11 @@ from tensorwise.data.store import Store  # noqa: E402
 from tensorwise.data.task_job import task_plan  # noqa: E402
 from tensorwise.errors import InputError  # noqa: E402
 from tensorwise.space.config import Config  # noqa: E402
-from tensorwise.tasks.cpu import TvmCpu, _in_children  # noqa: E402
+from tensorwise.tasks.cpu import TvmCpu, in_children  # noqa: E402
 from tensorwise.tasks.cutting import TaskGraph, cut, lowered, of_onnx, of_torch  # noqa: E402
 from tensorwise.tasks.schedules import Schedules  # noqa: E402
 from tensorwise.tasks.task import Task, loop_tree  # noqa: E402
+from tensorwise.tasks.whole import compiled, inputs_of, measured_network, scheduled  # noqa: E402
 
 
 class Small(torch.nn.Module):  # type: ignore[misc]
@@ -42,6 +43,11 @@ class Small(torch.nn.Module):  # type: ignore[misc]
 @pytest.fixture(scope="module")
 def small() -> tuple[TaskGraph, dict[str, Task]]:
     return cut("small", 1, lowered(of_torch(Small(), (torch.randn(1, 3, 16, 16),))))
+
+
+@pytest.fixture(scope="module")
+def whole() -> Any:
+    return lowered(of_torch(Small(), (torch.randn(1, 3, 16, 16),)))
 
 
 def named(tasks: dict[str, Task], part: str) -> Task:
@@ -123,6 +129,33 @@ def test_programs_are_measured(small: tuple[TaskGraph, dict[str, Task]]) -> None
         TvmCpu("mmx", 1)
 
 
+def test_a_whole_network_runs_the_schedules_of_its_tasks(whole: Any, tmp_path: Path) -> None:
+    import tvm
+    from tvm import relax
+
+    _, tasks = cut("small", 1, whole)
+    configs = {
+        task.id: next(iter(Schedules(task).sample(1, np.random.default_rng(4))))[0] for task in tasks.values()
+    }
+    inputs = inputs_of(whole)
+    assert [(array.shape, str(array.dtype)) for array in inputs] == [((1, 3, 16, 16), "float32")]
+    results = []
+    for name, module in (("plain", whole), ("scheduled", scheduled(whole, configs))):
+        compiled(module, "sse", tmp_path / f"{name}.so")
+        machine = relax.VirtualMachine(tvm.runtime.load_module(str(tmp_path / f"{name}.so")), tvm.cpu())
+        found = machine["main"](*map(tvm.runtime.tensor, inputs))
+        results.append((found if hasattr(found, "numpy") else found[0]).numpy())
+    assert np.abs(results[0]).max() > 0
+    assert np.allclose(*results, atol=1e-5)
+    texts = [str(module.functions_items()) for module in (whole, scheduled(whole, configs))]
+    assert texts[0] != texts[1]
+    measured = measured_network(whole, configs, TvmCpu("sse", 2))
+    assert measured.ok
+    assert 0 < measured.seconds < 1
+    with pytest.raises(InputError, match="no schedule of"):
+        scheduled(whole, dict(list(configs.items())[1:]))
+
+
 def test_a_program_that_dies_or_hangs_costs_itself_only() -> None:
     import os
     import time
@@ -136,7 +169,7 @@ def test_a_program_that_dies_or_hangs_costs_itself_only() -> None:
             raise ValueError("other numbers")
         return [1.0 + place]
 
-    found = list(_in_children(run, [True, True, True, True, True, False, True], 0.5))
+    found = list(in_children(run, [True, True, True, True, True, False, True], 0.5))
     assert [one.status for one in found] == ["ok", "crash", "ok", "timeout", "wrong", "refused", "ok"]
     assert found[-1].seconds == 7.0
 

@@ -1,0 +1,114 @@
+"""A network as one compiled program, each task by a schedule of its own, and timed: what a replay is compared with."""
+
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from tensorwise.device.device import Measurement
+from tensorwise.device.timing import measuring_slot
+from tensorwise.errors import InputError
+from tensorwise.space.config import Config
+from tensorwise.tasks.cpu import DISTURBED, ISAS, PATIENCE_S, TvmCpu, in_children, in_turns, neighbours
+from tensorwise.tasks.schedules import Schedules
+from tensorwise.tasks.task import Task
+from tensorwise.tasks.tvm_extra import relax, tvm
+
+ROUNDS: Final = 20
+"""Most rounds; a network has few quiet ones, for it runs longer than a task."""
+RUNS: Final = 3
+"""Of a round, timed together: what the network's last pass left in the caches is what it finds."""
+OPAQUE: Final = 8
+"""TVM's number of functions that are not to be fused with others."""
+
+
+def scheduled(module: Any, configs: Mapping[str, Config]) -> Any:
+    """Return a lowered network (``tasks.cutting.lowered``) whose tasks run the schedules of ``configs``, by task id.
+
+    Raises:
+        InputError: a task has no config, or TVM refuses it.
+    """
+    found = tvm.IRModule(dict(module.functions.items()), attrs=module.attrs)
+    made: dict[str, Any] = {}
+    for variable, function in module.functions.items():
+        if type(function).__name__ != "PrimFunc":
+            continue
+        task = Task.of(variable.name_hint, function)
+        if task.id not in configs:
+            raise InputError(f"there is no schedule of {task.name}")
+        if task.id not in made:
+            made[task.id] = Schedules(task).module(configs[task.id])["main"]
+        fast = made[task.id].with_attr("global_symbol", variable.name_hint).with_attr("op_pattern", OPAQUE)
+        found.update_func(variable, fast)
+    return found
+
+
+def compiled(module: Any, isa: str, path: Path) -> None:
+    """Compile a lowered network for an instruction set into a shared library; nothing is fused any more.
+
+    Raises:
+        InputError: TVM cannot compile it.
+    """
+    from tvm.relax.backend.cpu_generic import pipeline
+
+    target = tvm.target.Target({"kind": "llvm", "mcpu": ISAS[isa], "num-cores": 1})
+    passes = [*pipeline.dataflow_lower_passes(target), *pipeline.finalize_passes(target)]
+    try:
+        with target:
+            whole = tvm.compile(module, target=target, relax_pipeline=tvm.ir.transform.Sequential(passes))
+            whole.export_library(str(path))
+    except (RuntimeError, ValueError, TypeError) as error:  # TVM's errors are of these kinds
+        raise InputError(f"TVM cannot compile the network: {str(error).strip().splitlines()[-1]}") from error
+
+
+def inputs_of(module: Any) -> list[np.ndarray]:
+    """Return inputs for a lowered network: floats from 0 to 1; of integers 0 and 1, which every table has."""
+    rng = np.random.default_rng(0)
+    found = []
+    for variable in module["main"].params:
+        info = variable.struct_info if hasattr(variable, "struct_info") else variable.ty
+        shape, elem = [int(extent) for extent in info.shape.values], str(info.dtype)
+        floats = "float" in elem
+        found.append((rng.random(shape, np.float32) if floats else rng.integers(0, 2, shape)).astype(elem))
+    return found
+
+
+def timed_network(path: Path, inputs: list[np.ndarray], device: TvmCpu) -> Measurement:
+    """Time a compiled network with the device's number of threads, in turns with nothing else, in a process of its own.
+
+    ``seconds`` are those of a pass, the median of the fastest quiet round.
+    """
+    others = neighbours()
+
+    def run(_: int) -> dict[str, Any]:
+        os.environ["TVM_NUM_THREADS"] = str(device.threads)  # read when the first parallel loop runs
+        machine = relax.VirtualMachine(tvm.runtime.load_module(str(path)), tvm.cpu())
+        given = [tvm.runtime.tensor(array) for array in inputs]
+        machine["main"](*given)
+        quiet = others.wait(10 * PATIENCE_S)
+        samples = []
+        for _ in range(RUNS):
+            start = time.perf_counter()
+            machine["main"](*given)
+            samples.append(time.perf_counter() - start)
+        return {"samples": samples, "note": "" if quiet and others.quiet() else DISTURBED}
+
+    with measuring_slot():
+        first = list(in_children(run, [True], 10 * device.limit_s))
+        return in_turns(first, run, 10 * device.limit_s, ROUNDS)[0]
+
+
+def measured_network(module: Any, configs: Mapping[str, Config], device: TvmCpu) -> Measurement:
+    """Compile a lowered network with these schedules and return what a pass takes on a device.
+
+    Raises:
+        InputError: a task has no config, or TVM cannot compile the network.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "network.so"
+        compiled(scheduled(module, configs), device.isa, path)
+        return timed_network(path, inputs_of(module), device)

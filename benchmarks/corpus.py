@@ -85,6 +85,10 @@ def entries_of(path: Path) -> Entries:
         return read(path, "float32", part="real")
 
 
+class UnfinishedError(Exception):
+    """The time of a step was over before it had what it needs; what it has is kept, and the same command goes on."""
+
+
 class Results:
     """A JSON file of runs by key, written after each run, so that a benchmark goes on where it was stopped.
 

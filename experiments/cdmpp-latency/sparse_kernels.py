@@ -16,10 +16,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from latencies.patterned import UnfinishedError, chosen, device_of, programs_of
+from latencies.patterned import chosen, device_of, programs_of
 from latencies.sparse_steps import judge, page, steps
 
-from benchmarks.corpus import Results, resumable
+from benchmarks.corpus import Results, UnfinishedError, resumable
 from tensorwise.data.corpus import patterns
 from tensorwise.data.reading import records_of
 from tensorwise.data.workloads import Workloads

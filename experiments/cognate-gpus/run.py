@@ -18,7 +18,7 @@ from recorded.page import judge, page
 from recorded.spaces import recorded
 from recorded.ways import alone, at_random, model_of, transferred, zero_shot
 
-from benchmarks.corpus import resumable, write_json
+from benchmarks.corpus import Results, resumable
 
 HERE = Path(__file__).parent
 
@@ -30,20 +30,21 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--fresh", action="store_true", help="forget what the result file holds")
     parser.add_argument("--out", type=Path, default=HERE / "results.json")
     options = parser.parse_args()
     budget, seeds = expected["budget"], range(expected["seeds"])
-    known = json.loads(options.out.read_text()) if options.out.exists() else {}
-    runs = known.get("runs", {}) if known.get("budget") == budget else {}
+    results = Results(options.out, __doc__ or "", {"budget": budget, "seeds": len(seeds)}, options.fresh)
+    runs = results.runs
     kernels = sorted({path.name.split("_")[0] for path in options.folder.glob("*_*.json.gz")})
     for kernel in kernels:
         space = recorded(options.folder, kernel)
         numbers = space.numbers()
 
         def keep(key: str, found: list[float], best: float, kernel: str = kernel) -> None:
-            runs[f"{kernel}: {key}"] = [round(seconds / best, 4) for seconds in found]
-            write_json(options.out, {"budget": budget, "runs": runs})
-            print(f"{kernel}: {key}: {np.mean(runs[f'{kernel}: {key}']):.3f} times the optimum", flush=True)
+            times = [round(seconds / best, 4) for seconds in found]
+            results.add(f"{kernel}: {key}", {"times": times})
+            print(f"{kernel}: {key}: {np.mean(times):.3f} times the optimum", flush=True)
 
         for target, seconds in space.seconds.items():
             best = float(seconds.min())
@@ -65,8 +66,10 @@ def main() -> None:
                 keep(f"zero-shot, {source} to {target}", [zero_shot(there, seconds)], best)
                 found = [transferred(model, seconds, budget, np.random.default_rng(seed)) for seed in seeds]
                 keep(f"transferred, {source} to {target}", found, best)
-    lines, _ = judge(runs, expected)
-    options.out.with_suffix(".html").write_text(page(runs, expected), encoding="utf-8")
+    known = {key: run["times"] for key, run in runs.items()}
+    lines, holds = judge(known, expected)
+    results.write(lines, holds)
+    options.out.with_suffix(".html").write_text(page(known, expected), encoding="utf-8")
     print(*lines, sep="\n")
 
 

@@ -17,12 +17,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import torch
-from cognate.data import UnfinishedError, sources, targets
+from cognate.data import sources, targets
 from cognate.judging import judge
 from cognate.page import page
 from cognate.steps import Steps
 
-from benchmarks.corpus import Results, resumable
+from benchmarks.corpus import Results, UnfinishedError, resumable
 from tensorwise.data.corpus import patterns
 from tensorwise.data.reading import records_of
 from tensorwise.device.spade import SpadeDevice

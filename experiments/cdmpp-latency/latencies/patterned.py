@@ -9,6 +9,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
+from benchmarks.corpus import UnfinishedError
 from tensorwise.data.record import Record
 from tensorwise.data.workloads import Workloads
 from tensorwise.device.hardware import Hardware, described
@@ -25,10 +26,6 @@ from tensorwise.writing import replacing
 
 PATTERN: Final = MatrixPattern()
 Arrays = Mapping[str, np.ndarray]
-
-
-class UnfinishedError(Exception):
-    """The time was over before all programs were read; what was read is kept."""
 
 
 def device_of(values: Mapping[str, Any]) -> Hardware:

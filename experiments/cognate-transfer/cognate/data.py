@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.corpus import UnfinishedError
 from tensorwise.data.corpus import Pattern, read_pattern
 from tensorwise.data.record import Record, describe
 from tensorwise.data.workloads import Workloads
@@ -25,10 +26,6 @@ from tensorwise.space.cpu import cpu_space_of
 
 Left = Callable[[], bool]
 """Whether there is time for more."""
-
-
-class UnfinishedError(Exception):
-    """There was no time to count everything."""
 
 
 def targets(

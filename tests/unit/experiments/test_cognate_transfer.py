@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cognate.data import UnfinishedError, sources, targets
+from cognate.data import sources, targets
 from cognate.folds import chosen, drawn, folds, informative
 from cognate.judging import at_random, by_matrix, figures, judge, packed, rows, unpacked, ways
 from cognate.networks import COGNATE, READINGS, Networks, Reading, encoder
 from cognate.page import page
 from cognate.steps import Steps
 
+from benchmarks.corpus import UnfinishedError
 from tensorwise.data.corpus import patterns
 from tensorwise.data.record import Record
 from tensorwise.device.null import NullDevice

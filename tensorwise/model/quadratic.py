@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 RIDGE: Final = 3.0
 """Weight of the squares of what is added to the weights that a fit begins with."""
+SHARPNESS: Final = 3.0
+"""A config counts for as much as its speed to this power: which of the fast ones is the fastest, is what is asked."""
 COMMON: Final = len(FIELDS) * (len(FIELDS) + 3) // 2
 """Terms of footprints alone, which mean the same on every device."""
 
@@ -101,22 +103,24 @@ class QuadraticModel(CostModel["Workload"]):
             near = group.near
             if np.count_nonzero(near) > 1:
                 of, took = terms_of(group.configs)[near], np.log2(group.seconds[near])
-                terms.append(of - of.mean(axis=0))
-                logs.append(took - took.mean())
+                counts = np.exp2(SHARPNESS * (took.min() - took))
+                share, root = counts / counts.sum(), np.sqrt(counts)
+                terms.append((of - share @ of) * root[:, None])
+                logs.append((took - share @ took) * root)
         if not terms:
             raise InputError(
                 "no two times of any workload are known and near each other; measure more configs"
             )
         a, b = np.concatenate(terms), np.concatenate(logs)
-        weights = np.zeros(a.shape[1])
+        begun = np.zeros(a.shape[1])
         if start is not None:
-            weights[:COMMON] = start._checked()[:COMMON]
-        missing = b - a @ weights
+            begun[:COMMON] = start._checked()[:COMMON]
+        missing = b - a @ begun
         if len(a) < a.shape[1]:
             added = a.T @ np.linalg.solve(a @ a.T + RIDGE * np.eye(len(a)), missing)
         else:
             added = np.linalg.solve(a.T @ a + RIDGE * np.eye(a.shape[1]), a.T @ missing)
-        self.weights = weights + added
+        self.weights = begun + added
 
     def predict(self, workload: "Workload", configs: Sequence[Config], device: Device) -> np.ndarray:
         weights = self._checked()

@@ -16,6 +16,9 @@ from tensorwise.tensor.elements import ELEMS, is_half
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.memory import available_bytes
 
+FOREIGN = 1 / 16
+"""Share of drawn numbers of entries that are any: of no entry, or of one elsewhere."""
+
 
 @dataclass(frozen=True, eq=False)
 class Workload:
@@ -204,13 +207,37 @@ class Workload:
         drawn = []
         for name in self.dense:
             if name in self.assignment.chosen:
-                most = self._extent(self.assignment.chosen[name])
-                array = rng.integers(-1, most, size=self.shape(name), dtype=self.index_dtype)
+                array = self._numbers(name, rng)
             else:
                 array = rng.random(self.shape(name), dtype=self.dtype.type) * 2 - 1
                 array = array.astype(self.dtype_of(name), copy=False)
             drawn.append(np.asfortranarray(array) if self.column_major(name) else array)
         return drawn
+
+    def _numbers(self, name: str, rng: np.random.Generator) -> np.ndarray:
+        """Draw an operand of chosen numbers: mostly of entries that its rows have, as those of a maximum are."""
+        of, shape = self.assignment.chosen[name], self.shape(name)
+        drawn = rng.integers(-1, self._extent(of), size=shape, dtype=self.index_dtype)
+        if of not in self.sparse:
+            return drawn
+        modes = {index: mode for mode, index in enumerate(self.assignment.access(of).indices)}
+        axes = [axis for axis, index in enumerate(self.assignment.access(name).indices) if index in modes]
+        if len(axes) != 1:
+            return drawn
+        entries = self.sparse[of]
+        places = entries.coordinates[modes[self.assignment.access(name).indices[axes[0]]]]
+        counts = np.bincount(places, minlength=shape[axes[0]])
+        along = [1] * len(shape)
+        along[axes[0]] = -1
+        first, count = (np.cumsum(counts) - counts).reshape(along), counts.reshape(along)
+        order = np.argsort(places, kind="stable")
+        if entries.numbers is not None:
+            order = entries.numbers[order]
+        own = np.append(order, -1)[
+            np.minimum(first + (rng.random(shape) * count).astype(np.int64), len(order))
+        ]
+        foreign = (count == 0) | (rng.random(shape) < FOREIGN)
+        return np.where(foreign, drawn, own).astype(self.index_dtype)
 
     def _extent(self, index: str) -> int:
         """Number of coordinates of an index, or of entries."""

@@ -1,16 +1,21 @@
 """Graph operators against dense references: every message, reduction, broadcast, target and dtype."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tensorwise.device.rounds import RoundTable
 from tensorwise.errors import InputError
 from tensorwise.front import gnn, spelling
+from tensorwise.program.schedule import Schedule
 from tensorwise.tensor.elements import value_dtype
+from tensorwise.tuning import retuning
 
 SOURCES, DESTINATIONS = 9, 7
 EVALUATE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
@@ -176,6 +181,31 @@ def test_tuning_what_was_evaluated_changes_no_result() -> None:
     gnn.gspmm(graph, "copy_lhs", "sum", x)
     (last,) = graph.tune(trials=1, expected_calls=10, model=None, store=False)
     assert "against the untuned kernel" in last.text()
+
+
+@pytest.mark.parametrize("ratio", [0.9, 1.1])
+def test_what_was_found_gives_way_where_it_is_not_faster(
+    ratio: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def timed(calls: Mapping[str, Callable[[], object]], rounds: int, *_: object) -> RoundTable:
+        for call in calls.values():
+            call()
+        rows = tuple({"now": 1.0, "found": ratio} for _ in range(rounds))
+        return RoundTable(("now", "found"), rows, (False,) * rounds, "warm", 0.0)
+
+    monkeypatch.setattr(retuning, "interleave", timed)
+    graph, *_ = drawn_graph(np.random.default_rng(6), 40)
+    gnn.gspmm(graph, "copy_lhs", "sum", np.ones((SOURCES, 64), np.float32))
+    (before,) = graph._kernels.values()
+    texts = "reorder(i,k,f)", "reorder(i,f,k)"
+    others = [replace(before.program, schedule=Schedule.parse(text)) for text in texts]
+    other = next(program for program in others if program != before.program)
+    tuned = SimpleNamespace(program=other, result=SimpleNamespace(notes=[]))
+    monkeypatch.setattr(retuning, "tune_workload", lambda *given, **more: tuned)
+    (result,) = graph.tune(trials=1, model=None, store=False)
+    (after,) = graph._kernels.values()
+    assert (after is before) == (ratio > 1)
+    assert (retuning.KEPT in result.notes) == (ratio > 1)
 
 
 def test_where_few_calls_are_expected_the_untuned_kernel_stays() -> None:

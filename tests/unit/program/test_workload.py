@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -195,3 +196,26 @@ def test_dense_arrays_that_do_not_fit_into_memory(monkeypatch: pytest.MonkeyPatc
         workload("spmm", MATRIX, n=2).check_memory("B", "C")  # 6 + 8, neither alone too many
     sampled = workload("sddmm", entries((2**20, 2**20), (1, 7)), n=1)
     sampled.check_memory(sampled.assignment.output.tensor)  # one value an entry
+
+
+def test_chosen_numbers_are_mostly_of_entries_that_a_row_has() -> None:
+    rng = np.random.default_rng(0)
+    places = np.argwhere(rng.random((30, 20)) < 0.1)
+    edges, count = entries((30, 20), *map(tuple, places)), len(places)
+    edges = replace(edges, numbers=rng.permutation(count).astype(np.int32))
+    einsum = Einsum.parse("G[k,f] += D[i,f] if aC[i,f] == A else 0 for A[i,k]")
+    work = Workload("einsum", einsum, {"A": edges}, {"i": 30, "k": 20, "f": 50})
+    chosen = work.operands(np.random.default_rng(1))[list(work.dense).index("aC")]
+    assert chosen.shape == (30, 50)
+    row_of = dict(zip(edges.numbers.tolist(), edges.coordinates[0].tolist(), strict=True))
+    own = np.array(
+        [[row_of.get(number) == row for number in numbers] for row, numbers in enumerate(chosen.tolist())]
+    )
+    length = np.bincount(edges.coordinates[0], minlength=30)
+    filled = length > 0
+    assert 0.85 < own[filled].mean() < 1
+    assert not own[~filled].any()
+    assert chosen.min() >= -1
+    assert chosen.max() < count
+    for row in np.flatnonzero(length > 2):
+        assert len(set(chosen[row])) > 2

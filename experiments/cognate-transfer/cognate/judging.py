@@ -1,5 +1,6 @@
 """How well choosing by predictions does: sums over matrices that later become the figures of COGNATE's evaluation."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
 from math import comb
@@ -12,6 +13,12 @@ from tensorwise.model.samples import Group
 
 FEWER: Final = 3
 """Matrices that are to do, when they are chosen."""
+TARGET_COSTS: Final = 1000
+"""What a sample of the accelerator costs, in samples of the CPU: the paper's figure."""
+_SOURCE: Final = re.compile(r", from (?P<count>\d+)$")
+_TARGET: Final = re.compile(
+    r", of (?P<count>\d+|all)(?: chosen)?(?: with (?P<configs>\d+) \w+ configs)?(?:, from \d+)?$"
+)
 Predict = Callable[[Group], np.ndarray]
 """What a way says of the configs of a group: lower is better."""
 Row = list[float]
@@ -46,10 +53,48 @@ def at_random(group: Group) -> Row:
 
 
 def figures(draws: Sequence[Sequence[Row]]) -> dict[str, float]:
-    """Return the figures over matrices and draws, and ``apart``: how far ``top1`` of one draw is from another's, at most."""
+    """Return the figures over matrices and draws, and two more.
+
+    ``apart``: how far ``top1`` of one draw is from another's, at most. ``ape``: the absolute percentage error of Appendix A,
+    by how much the config predicted best takes longer than the best one, in the mean.
+    """
     found = mean_gain(Gain(*row) for draw in draws for row in draw)
     shares = [mean_gain(Gain(*row) for row in draw)["top1"] for draw in draws]
-    return {**found, "workloads": len(draws[0]), "apart": max(shares) - min(shares)}
+    longer = [optimum / one - 1 for draw in draws for one, _, optimum, *_ in draw]
+    return {
+        **found,
+        "workloads": len(draws[0]),
+        "apart": max(shares) - min(shares),
+        "ape": 100 * float(np.mean(longer)),
+    }
+
+
+def samples(way: str, runs: Mapping[str, Run], op: str) -> tuple[int, int] | None:
+    """Return how many samples of the source and of the target a way has learned from, in the mean over folds.
+
+    None where that is not known: of results from before it was noted.
+    """
+    known = [run["samples"] for run in runs.values() if run.get("op") == op and "samples" in run]
+    if not known:
+        return None
+    source = float(np.mean([sum(one["source"]) for one in known]))
+    a_workload = float(np.mean([np.mean(one["source"]) for one in known]))
+    configs, learn = known[0]["configs"], float(np.mean([one["learn"] for one in known]))
+    if found := _SOURCE.search(way):
+        source = int(found["count"]) * a_workload
+    elif "no transfer" in way or "one config for all" in way or way in ("random", "default config"):
+        source = 0.0
+    target = 0.0
+    if found := _TARGET.search(way):
+        if found["configs"]:
+            configs = int(found["configs"])
+        target = (learn if found["count"] == "all" else int(found["count"])) * configs
+    return round(source), round(target)
+
+
+def expense(found: tuple[int, int]) -> int:
+    """Return what samples cost by Appendix A: one of the accelerator as much as a thousand of the CPU."""
+    return found[0] + TARGET_COSTS * found[1]
 
 
 def ways(runs: Mapping[str, Run], op: str) -> dict[str, list[list[Row]]]:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from benchmarks.pages import card, document, paragraphs, table
 from cognate.draw import bars, curves, matrices
-from cognate.judging import baselines, by_matrix, figures, judge, named_here, ways
+from cognate.judging import baselines, by_matrix, expense, figures, judge, named_here, samples, ways
 from tensorwise.front.svg import element, escape
 
 COLOURS: Final = ("#4c78a8", "#f58518", "#54a24b", "#e45756")
@@ -83,6 +83,7 @@ def _operation(op: str, found: Figures, runs: Mapping[str, Any], few: int) -> li
         if (rows := by_matrix(runs, op, way))
     ]
     parts.append(card(f"{op}: matrix by matrix (figures 5 and 13 to 15)", element("figure", "".join(shown))))
+    parts += _expenses(op, found, runs)
     cells = [
         [way, str(one["workloads"]), *(f"{one[key]:.3f}" for _, key in HEAD)] for way, one in found.items()
     ]
@@ -115,6 +116,21 @@ def _training(op: str, runs: Mapping[str, Any]) -> list[str]:
     ]
     drawn = element("figure", "".join(element("div", plot) for plot in plots))
     return [card(f"{op}: learning from the source (figure 6)", drawn)]
+
+
+def _expenses(op: str, found: Figures, runs: Mapping[str, Any]) -> list[str]:
+    """What learning cost, and what was wrong with the choice then."""
+    rows = []
+    for way, one in found.items():
+        learned = samples(way, runs, op)
+        if learned is not None and any(learned):
+            cells = [f"{learned[0]:,}", f"{learned[1]:,}", f"{one['speedup1']:.2f}", f"{one['ape']:.1f}"]
+            rows.append([way, *cells, f"{expense(learned) / 1e6:.2f}"])
+    if not rows:
+        return []
+    said = "APE: by how many percent the config predicted best takes longer than the best one, in the mean over matrices."
+    head = ["way", "CPU samples", "target samples", "speed-up", "APE", "DCE, millions"]
+    return [card(f"{op}: error and expense (table 2)", paragraphs([said]) + table(head, rows))]
 
 
 def _amounts(found: Figures, few: int) -> str:

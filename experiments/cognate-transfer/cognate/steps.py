@@ -60,7 +60,16 @@ class Steps:
 
     def _run(self, fold: Fold, way: Callable[[Fold], Ways]) -> dict[str, Any]:
         ways = {name: [packed(draw) for draw in draws] for name, draws in way(fold).items()}
-        return {"op": self.op, "fold": fold.number, "names": list(fold.tests), "ways": ways}
+        configs = max(len(group) for group in fold.tests.values())
+        samples = {
+            "source": [len(group) for group in fold.source],
+            "learn": len(fold.learn),
+            "configs": configs,
+        }
+        return {
+            "op": self.op, "fold": fold.number, "names": list(fold.tests), "ways": ways,
+            **({"samples": samples} if "random" in ways else {}),
+        }  # fmt: skip
 
     def training(self, fold: Fold) -> dict[str, Any]:
         """The epochs of learning from the source (figure 6)."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cognate import judging
 from cognate.data import sources, targets
 from cognate.folds import chosen, drawn, folds, informative
 from cognate.judging import at_random, by_matrix, figures, judge, packed, rows, unpacked, ways
@@ -100,6 +101,25 @@ def test_figures_go_over_matrices_and_draws() -> None:
     found = figures([[[1.0, 1.0, 4.0, 0.5, 0.0]], [[4.0, 4.0, 4.0, 1.0, 1.0]]])
     assert found["speedup1"] == pytest.approx(2.0)
     assert (found["workloads"], found["apart"], found["ordered"]) == (1, 0.75, 0.75)
+    assert found["ape"] == pytest.approx(150)  # 300 % longer, and not at all
+
+
+@pytest.mark.parametrize(
+    ("way", "wanted"),
+    [
+        ("random", (0, 0)), ("network: zero-shot", (90, 0)), ("no transfer, of 5", (0, 1280)),
+        ("transferred, of all", (90, 2560)), ("one config for all, of 3", (0, 768)),
+        ("transferred, of 5 chosen", (90, 1280)), ("transferred, of 5 with 16 drawn configs", (90, 80)),
+        ("network: COGNATE, of 5, from 2", (60, 1280)),
+        ("network: without mapper, of 5", (90, 1280)),
+    ],
+)  # fmt: skip
+def test_samples_that_a_way_has_learned_from(way: str, wanted: tuple[int, int]) -> None:
+    runs = {"plain": {"op": "spmm", "samples": {"source": [20, 30, 40], "learn": 10, "configs": 256}}}
+    found = judging.samples(way, runs, "spmm")
+    assert found == wanted
+    assert judging.expense(found) == wanted[0] + 1000 * wanted[1]
+    assert judging.samples(way, runs, "sddmm") is None
 
 
 def test_configs_that_say_most_are_chosen() -> None:

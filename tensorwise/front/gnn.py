@@ -29,9 +29,11 @@ from tensorwise.front.spelling import (
     backward,
     extents,
     features_of,
+    keeps_weights,
     operands_of,
     parsed,
     spell,
+    weighed_texts,
 )
 from tensorwise.model import CostModel
 from tensorwise.program.einsum import Access, Einsum
@@ -336,7 +338,8 @@ def attention(
     """Weigh the sources' values by the softmax of leaky rectified scores: the inside of a GAT layer.
 
     With s = ``sources[k]`` + ``destinations[i]``, the weight of an edge is the softmax of max(s, ``slope`` s) over those
-    that end in i. Scores are computed again where they are needed: nothing has a row an edge.
+    that end in i. Weights are kept while all of them take at most 16 MiB; where they would take more, or are halves, they
+    are computed again where they are needed, and nothing has a row an edge.
 
     Args:
         values: (sources, heads, features).
@@ -349,8 +352,11 @@ def attention(
     """
     scores, sums, weighed, *_ = attention_texts(slope)
     largest = graph.evaluate(scores, [sources, destinations])
-    total = graph.evaluate(sums, [sources, destinations, largest])
-    return graph.evaluate(weighed, [sources, destinations, largest, total, values])
+    nodes = sources, destinations, largest, graph.evaluate(sums, [sources, destinations, largest])
+    if not keeps_weights(graph.edges, sources.shape[1], values.dtype):
+        return graph.evaluate(weighed, [*nodes, values])
+    weights, weighed, *_ = weighed_texts(slope)
+    return graph.evaluate(weighed, [graph.evaluate(weights, nodes), values])
 
 
 def _default_program(work: Workload) -> Program:

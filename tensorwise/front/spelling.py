@@ -23,6 +23,8 @@ TARGETS: Final = {"u": "k", "v": "i", "e": "A"}
 """Where an operand has its rows: source nodes, destination nodes, edges -> the first index."""
 SLOPE: Final = 0.2
 """Of the leaky rectifier of attention."""
+WEIGHTS_BYTES: Final = 2**24
+"""Attention's weights of edges are kept while they take no more: about what caches hold."""
 _LETTERS: Final = "fghjlmnopqrstuvwxyz"
 
 SOFTMAX: Final = (
@@ -42,18 +44,51 @@ def attention_texts(slope: float) -> tuple[str, str, str, str, str, str]:
 
     Raises InputError for a slope above 1.
     """
+    largest, total, weight, turned = _attention_parts(slope)
+    score = f"{weight} * {turned} * (D[i,h,f] * X[k,h,f] - O[f] * T[i,h])"
+    return (
+        largest,
+        total,
+        f"C[i,h,f] += {weight} * X[k,h,f] for A[i,k]",
+        f"G[k,h,f] += {weight} * D[i,h,f] for A[i,k]",
+        f"G[k,h] += {score} for A[i,k]",
+        f"G[i,h] += {score} for A[i,k]",
+    )
+
+
+def weighed_texts(slope: float) -> tuple[str, str, str, str, str, str]:
+    """The steps of `attention` behind the first two of `attention_texts` that keep each edge's weights, one a head.
+
+    The weights, and the weighed values; then gradients: of the values; of the scores, and from these of both their parts.
+    Exponentials are taken once for each edge, for all heads at a time, and not for each feature's tile and gradient.
+    """
+    _, _, weight, turned = _attention_parts(slope)
+    return (
+        f"W[A,h] = {weight} for A[i,k]",
+        "C[i,h,f] += W[A,h] * X[k,h,f] for A[i,k]",
+        "G[k,h,f] += W[A,h] * D[i,h,f] for A[i,k]",
+        f"E[A,h] += W[A,h] * {turned} * (D[i,h,f] * X[k,h,f] - O[f] * T[i,h]) for A[i,k]",
+        "G[k,h] += E[A,h] for A[i,k]",
+        "G[i,h] += E[A,h] for A[i,k]",
+    )
+
+
+def keeps_weights(edges: Any, heads: Any, dtype: Any) -> bool:
+    """Whether `attention` keeps the weights of edges: in full precision, and while they take little memory."""
+    return dtype.itemsize >= 4 and bool(edges * heads * dtype.itemsize <= WEIGHTS_BYTES)
+
+
+def _attention_parts(slope: float) -> tuple[str, str, str, str]:
+    """The first two assignments of `attention`, an edge's weight, and what turns the sign of its score's gradient."""
     if not slope <= 1:
         raise InputError(f"the slope of a leaky rectifier is at most 1, got {slope}")
     both = "U[k,h] + V[i,h]"
     power = f"exp(max({both}, {slope!r} * ({both})) - M[i,h])"
-    score = f"{power} / Z[i,h] * ({slope!r} if {both} < 0 else 1) * (D[i,h,f] * X[k,h,f] - O[f] * T[i,h])"
     return (
         f"M[i,h] max= max({both}, {slope!r} * ({both})) for A[i,k]",
         f"Z[i,h] += {power} for A[i,k]",
-        f"C[i,h,f] += {power} / Z[i,h] * X[k,h,f] for A[i,k]",
-        f"G[k,h,f] += {power} / Z[i,h] * D[i,h,f] for A[i,k]",
-        f"G[k,h] += {score} for A[i,k]",
-        f"G[i,h] += {score} for A[i,k]",
+        f"{power} / Z[i,h]",
+        f"({slope!r} if {both} < 0 else 1)",
     )
 
 

@@ -32,6 +32,7 @@ _GRAPHS: Final[WeakValueDictionary[tuple[int, ...], gnn.Graph]] = WeakValueDicti
 """Graphs by the addresses of their tensors, which stay where they are while somebody holds the graph."""
 _REBUILT: Final[OrderedDict[tuple[int, ...], tuple[gnn.Graph, tuple[Tensor, ...]]]] = OrderedDict()
 _ATTENTION: Final = spelling.attention_texts(spelling.SLOPE)
+_WEIGHED: Final = spelling.weighed_texts(spelling.SLOPE)
 MOST_REBUILT: Final = 8
 """Graphs made anew from their tensors, as in a program that was exported, which are kept with these tensors."""
 
@@ -354,7 +355,8 @@ def attention(
 ) -> Tensor:
     """The inside of a GAT layer, with gradients; arguments as of `gnn.attention`, but tensors.
 
-    Neither forward nor backward has anything with a row an edge: scores are computed again where they are needed.
+    The weights of edges, one a head, are kept for the gradients while they take at most 16 MiB; in larger graphs neither
+    forward nor backward has anything with a row an edge.
     """
     made: Tensor = _Attention.apply(graph, slope, values, sources, destinations)
     return made
@@ -369,22 +371,42 @@ class _Attention(torch.autograd.Function):
     ) -> Tensor:
         scores, sums, weighed, *_ = _attention_texts(slope)
         largest = graph.einsum(scores, sources, destinations)
-        total = graph.einsum(sums, sources, destinations, largest)
-        out = graph.einsum(weighed, sources, destinations, largest, total, values)
+        nodes = sources, destinations, largest, graph.einsum(sums, sources, destinations, largest)
+        weights = None
+        if spelling.keeps_weights(graph.sources.shape[0], sources.shape[1], values.dtype):
+            text, weighed, *_ = _weighed_texts(slope)
+            weights = graph.einsum(text, *nodes)
+            out = graph.einsum(weighed, weights, values)
+        else:
+            out = graph.einsum(weighed, *nodes, values)
         ctx.graph, ctx.slope = graph, slope
-        ctx.save_for_backward(values, sources, destinations, largest, total, out)
+        ctx.save_for_backward(values, *nodes, out, weights)
         return out
 
     @staticmethod
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
-        values, sources, destinations, largest, total, out = ctx.saved_tensors
+        values, sources, destinations, largest, total, out, weights = ctx.saved_tensors
         _, sums, _, *texts = _attention_texts(ctx.slope)
         nodes = sources, destinations, largest
-        if torch.is_grad_enabled():  # of gradients of gradients it is a part
-            total = ctx.graph.einsum(sums, *nodes)
         taken = (given * out).sum(-1)  # before there are gradients: what it takes is free again by then
         width = out.shape[-1]
         shares = taken.new_full((width,), 1 / max(1, width))
+        if weights is not None and not torch.is_grad_enabled():
+            _, _, of_values, of_scores, *texts = _weighed_texts(ctx.slope)
+            _, _, needs_values, *needs = ctx.needs_input_grad
+            dot = (weights, sources, destinations, given, values, shares, taken)
+            turned = ctx.graph.einsum(of_scores, *dot) if any(needs) else None
+            return (
+                None,
+                None,
+                ctx.graph.einsum(of_values, weights, given) if needs_values else None,
+                *(
+                    ctx.graph.einsum(text, turned) if needed else None
+                    for text, needed in zip(texts, needs, strict=True)
+                ),
+            )
+        if torch.is_grad_enabled():  # of gradients of gradients it is a part
+            total = ctx.graph.einsum(sums, *nodes)
         scores = total, given, values, shares, taken
         operands = (total, given), scores, scores
         return (
@@ -400,6 +422,10 @@ class _Attention(torch.autograd.Function):
 def _attention_texts(slope: float) -> tuple[str, ...]:
     # A number that the compiler takes for a variable can be compared, but not written into a text.
     return _ATTENTION if slope == spelling.SLOPE else spelling.attention_texts(slope)
+
+
+def _weighed_texts(slope: float) -> tuple[str, ...]:
+    return _WEIGHED if slope == spelling.SLOPE else spelling.weighed_texts(slope)
 
 
 def _run(

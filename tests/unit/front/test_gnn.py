@@ -228,7 +228,11 @@ def test_softmax_sums_to_one_over_the_edges_of_a_destination() -> None:
         np.testing.assert_allclose(shares[v == node], powers / powers.sum(0))
 
 
-def test_attention_is_softmax_of_scores_and_a_weighted_sum() -> None:
+@pytest.mark.parametrize("most", [0, spelling.WEIGHTS_BYTES])
+def test_attention_is_softmax_of_scores_and_a_weighted_sum(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spelling, "WEIGHTS_BYTES", most)
     rng = np.random.default_rng(2)
     graph, *_ = drawn_graph(rng, 40)
     x, a = rng.standard_normal((SOURCES, 2, 5)), rng.standard_normal((SOURCES, 2))
@@ -237,6 +241,8 @@ def test_attention_is_softmax_of_scores_and_a_weighted_sum() -> None:
     weights = gnn.edge_softmax(graph, np.where(scores > 0, scores, 0.2 * scores))
     want = gnn.gspmm(graph, "mul", "sum", x, weights[:, :, None])
     np.testing.assert_allclose(gnn.attention(graph, x, a, b), want)
+    kept = [key for key in graph._kernels if str(key[0]).startswith("W[A,h]")]
+    assert bool(kept) == (most > 0)
     with pytest.raises(InputError, match="slope of a leaky rectifier is at most 1"):
         gnn.attention(graph, x, a, b, slope=2)
 

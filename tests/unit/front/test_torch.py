@@ -226,6 +226,30 @@ def test_results_and_gradients(graph: front.Graph, name: str, dtype: torch.dtype
             )  # the sum of two, each rounded
 
 
+@pytest.mark.parametrize(
+    "needed", [(True, True, True), (True, False, False), (False, True, False), (False, False, True)]
+)
+def test_attention_has_the_same_gradients_without_weights_kept(
+    graph: front.Graph, needed: tuple[bool, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shapes = (NODES, 2, 3), (NODES, 2), (NODES, 2)
+    found = []
+    for most in (0, spelling.WEIGHTS_BYTES):
+        monkeypatch.setattr(spelling, "WEIGHTS_BYTES", most)
+        operands = [
+            drawn(*shape, dtype=torch.float64, seed=seed).detach().requires_grad_(need)
+            for seed, (shape, need) in enumerate(zip(shapes, needed, strict=True))
+        ]
+        out = front.attention(graph, *operands)
+        wanted = [operand for operand in operands if operand.requires_grad]
+        first = torch.autograd.grad(out.square().sum(), wanted, create_graph=True)
+        plain = torch.autograd.grad(front.attention(graph, *operands).square().sum(), wanted)
+        second = torch.autograd.grad(sum(one.square().sum() for one in first), wanted)
+        found.append([out, *first, *plain, *second])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 def near(got: torch.Tensor, wanted: torch.Tensor, rounding: float) -> None:
     """Errors are measured against the largest, and against 1: terms may cancel."""
     largest = max(1.0, wanted.abs().max().item())

@@ -128,11 +128,20 @@ def _counted(program: Program, workload: Workload) -> tuple[list[Bounded], dict[
         if leader is not None and not program.formats[leader].levels[done[leader]].unique:
             steps = workload.sparse[leader].nnz
         starts, searches = visits, 0
-        visits *= steps
+        # Entries that are found by their numbers have no loop: each place of the numbers leads to one, found or not.
+        found = (
+            leader is not None
+            and leader == program.schedule.located
+            and done[leader] + 1 == len(program.formats[leader].levels)
+        )
+        visits *= 1 if found else steps
         if leader is not None:
             done[leader] += 1
             positions[leader] = min(positions[leader] * steps, workload.sparse[leader].nnz)
-            visits = min(visits, _others(program, leader, done[leader], bound, extents, positions[leader]))
+            if not found:
+                visits = min(
+                    visits, _others(program, leader, done[leader], bound, extents, positions[leader])
+                )
         ran = visits
         for name, format in program.formats.items():
             while done[name] < len(format.levels):

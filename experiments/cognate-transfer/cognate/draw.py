@@ -16,7 +16,7 @@ def bars(some: Sequence[tuple[str, float, float]], optimum: float, title: str) -
         some: names and both speed-ups over the default config, which is the line at 1.
         optimum: the line above.
     """
-    w, left, step = 640.0, 210.0, 20.0
+    w, left, step = 680.0, 250.0, 20.0
     h = 40 + step * len(some) + 20
     across = Scale(min([0.5, *(one for _, one, _ in some)]), 1.03 * optimum, left, w - 16)
     parts = []
@@ -25,7 +25,7 @@ def bars(some: Sequence[tuple[str, float, float]], optimum: float, title: str) -
         parts.append(label(across(tick), h - 8, f"{tick:g}", anchor="middle"))
     for place, (name, one, five) in enumerate(some):
         y = 30 + step * place
-        parts.append(label(left - 8, y + 11, name, class_="name", anchor="end", limit=36))
+        parts.append(label(left - 8, y + 11, name, class_="name", anchor="end", limit=44))
         tip = element("title", escape(f"{name}: {one:.3f}, best of five {five:.3f}"))
         start = across(across.lo)
         for value, kind in ((five, "five"), (one, "one")):

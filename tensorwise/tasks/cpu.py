@@ -116,7 +116,7 @@ class TvmCpu(Device[Task]):
         """
         from tensorwise.tasks.tvm_extra import tvm
 
-        target = tvm.target.Target({"kind": "llvm", "mcpu": ISAS[self.isa], "num-cores": 1})
+        target = target_of(self.isa)
 
         def built(module: Any) -> Any:
             try:
@@ -133,7 +133,7 @@ class TvmCpu(Device[Task]):
     def time(self, built: Sequence[Any], task: Task) -> list[Measurement]:
         """Run what ``build`` returned; the results of the first that runs are those that others must give."""
         rng = np.random.default_rng(0)
-        arrays = [_drawn(shape, elem, rng) for shape, elem in operands(task.module)]
+        arrays = [drawn(shape, elem, rng) for shape, elem in operands(task.module)]
         kept = mmap.mmap(-1, arrays[-1].nbytes + 1)  # shared with the processes that are forked
         given = _Given(arrays, self.threads)
         others = neighbours()
@@ -210,7 +210,14 @@ class _Given:
         return [tvm.runtime.tensor(array) for array in self.arrays]
 
 
-def _drawn(shape: tuple[int, ...], elem: str, rng: np.random.Generator) -> np.ndarray:
+def target_of(isa: str) -> Any:
+    """Return TVM's target for an instruction set, a name of ISAS."""
+    from tensorwise.tasks.tvm_extra import tvm
+
+    return tvm.target.Target({"kind": "llvm", "mcpu": ISAS[isa], "num-cores": 1})
+
+
+def drawn(shape: tuple[int, ...], elem: str, rng: np.random.Generator) -> np.ndarray:
     """An operand: floats from 0 to 1; of integers, which may be indices, 0 and 1, which every table has."""
     if "float" in elem:
         return rng.random(shape, np.float32).astype(elem)

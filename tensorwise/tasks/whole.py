@@ -13,7 +13,16 @@ from tensorwise.device.device import Measurement
 from tensorwise.device.timing import measuring_slot
 from tensorwise.errors import InputError
 from tensorwise.space.config import Config
-from tensorwise.tasks.cpu import DISTURBED, ISAS, PATIENCE_S, TvmCpu, in_children, in_turns, neighbours
+from tensorwise.tasks.cpu import (
+    DISTURBED,
+    PATIENCE_S,
+    TvmCpu,
+    drawn,
+    in_children,
+    in_turns,
+    neighbours,
+    target_of,
+)
 from tensorwise.tasks.schedules import Schedules
 from tensorwise.tasks.task import Task
 from tensorwise.tasks.tvm_extra import relax, tvm
@@ -55,7 +64,7 @@ def compiled(module: Any, isa: str, path: Path) -> None:
     """
     from tvm.relax.backend.cpu_generic import pipeline
 
-    target = tvm.target.Target({"kind": "llvm", "mcpu": ISAS[isa], "num-cores": 1})
+    target = target_of(isa)
     passes = [*pipeline.dataflow_lower_passes(target), *pipeline.finalize_passes(target)]
     try:
         with target:
@@ -66,14 +75,13 @@ def compiled(module: Any, isa: str, path: Path) -> None:
 
 
 def inputs_of(module: Any) -> list[np.ndarray]:
-    """Return inputs for a lowered network: floats from 0 to 1; of integers 0 and 1, which every table has."""
+    """Return inputs for a lowered network, drawn as operands of tasks are."""
     rng = np.random.default_rng(0)
     found = []
     for variable in module["main"].params:
         info = variable.struct_info if hasattr(variable, "struct_info") else variable.ty
-        shape, elem = [int(extent) for extent in info.shape.values], str(info.dtype)
-        floats = "float" in elem
-        found.append((rng.random(shape, np.float32) if floats else rng.integers(0, 2, shape)).astype(elem))
+        shape, elem = tuple(int(extent) for extent in info.shape.values), str(info.dtype)
+        found.append(drawn(shape, elem, rng))
     return found
 
 

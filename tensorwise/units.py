@@ -1,6 +1,10 @@
 """Quantities as text for people: one wording in tables, reports and pictures."""
 
 import math
+from typing import Final
+
+SHORTEST_S: Final = 1e-12
+"""Times count as at least so many seconds, so that their logarithm and ratios exist."""
 
 
 def time_text(value_s: float) -> str:

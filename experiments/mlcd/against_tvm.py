@@ -12,16 +12,17 @@ import logging
 import sys
 import tomllib
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from selections import compiler
+from selections.measuring import known
 from selections.page import page
 from selections.rivals import chooser, shapes, summary
 
 from benchmarks.corpus import Results, resumable
-from tensorwise.data.parquet import read_records
 from tensorwise.model.cases import Cases
 
 HERE = Path(__file__).parent
@@ -48,7 +49,7 @@ def main() -> None:
     results = Results(path.with_suffix(".json"), __doc__ or "", given)
     on = compiler.device()
     logging.getLogger("tvm.s_tir.meta_schedule").setLevel(logging.WARNING)
-    function = chooser(ranges, Cases.of(read_records(options.records)), wanted)
+    function = chooser(ranges, Cases.of(chain(*known(options.records.with_suffix("")))), wanted)
     folder = {shape: path / "x".join(map(str, shape)) for shape in wanted}
     seed, sparsities = values["settings"]["seed"], ranges["gemm"]["sparsities"]
     steps = {

@@ -110,7 +110,7 @@ def replay_network(
 ) -> None:
     """Say what a network takes, task by task, if each runs its fastest recorded schedule."""
     from tensorwise.front.draw_plan import draw_timeline
-    from tensorwise.plan import chrome_trace, replay
+    from tensorwise.plan import chrome_trace, lasts, replay
     from tensorwise.plan.predicted import steps
     from tensorwise.tasks.cutting import TaskGraph
     from tensorwise.units import time_text
@@ -118,7 +118,7 @@ def replay_network(
     graph = TaskGraph.load(folder / "networks" / f"{network}-b{batch}.json")
     fastest = {task: record.seconds for task, record in _fastest(graph, device, folder, store).items()}
     events = replay(steps(graph, device, fastest), {device: engines})
-    seconds = max(event.start_s + event.seconds for event in events)
+    seconds = lasts(events)
     if trace is not None:
         trace.write_text(chrome_trace(events), encoding="utf-8")
     if picture is not None:
@@ -149,7 +149,7 @@ def measure_network(
 ) -> None:
     """Compile whole networks, each task by its fastest recorded schedule, and time them: what a replay says, measured."""
     from tensorwise.front.networks import lowered_network, network_graph
-    from tensorwise.plan import replay
+    from tensorwise.plan import lasts, replay
     from tensorwise.plan.predicted import steps
     from tensorwise.tasks.cpu import TvmCpu
     from tensorwise.tasks.whole import measured_network
@@ -167,7 +167,7 @@ def measure_network(
                 steps(graph, device.name, {task: one.seconds for task, one in records.items()}),
                 {device.name: 1},
             )
-            replayed = max(event.start_s + event.seconds for event in events)
+            replayed = lasts(events)
             if json:
                 emit(
                     {

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tensorwise.front.svg import COLOURS, Scale, element, escape, label, picture
-from tensorwise.plan import Event
+from tensorwise.plan import Event, lasts
 from tensorwise.units import time_text
 
 WIDTH: Final = 960.0
@@ -22,7 +22,7 @@ def draw_timeline(events: Sequence[Event], devices: Sequence[str]) -> str:
         devices: the lanes that come first; links follow.
     """
     lanes = list(dict.fromkeys([*devices, *(event.where for event in events)]))
-    end_s = max((event.start_s + event.seconds for event in events), default=0.0) or 1.0
+    end_s = lasts(events) or 1.0
     right = Scale(0.0, end_s, LEFT, WIDTH - 20)
     floor = 12 + LANE * len(lanes)
     parts = []

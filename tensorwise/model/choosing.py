@@ -9,12 +9,13 @@ import numpy as np
 from tensorwise.data.record import Record, describe
 from tensorwise.device.device import Device
 from tensorwise.errors import InputError
-from tensorwise.model.cases import SHORTEST_S, Cases, features_of, matrix_of
+from tensorwise.model.cases import Cases, features_of, matrix_of
 from tensorwise.model.model import CostModel, Returns
 from tensorwise.model.tree import LEAF, Tree, scikit_learn
 from tensorwise.program.call import Call
 from tensorwise.space.config import Config
 from tensorwise.toolchain.threads import available_threads
+from tensorwise.units import SHORTEST_S
 
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload

@@ -12,12 +12,11 @@ from tensorwise.device.device import Device
 from tensorwise.errors import InputError
 from tensorwise.model.model import CostModel, Returns, check_learned
 from tensorwise.space.config import Config
+from tensorwise.units import SHORTEST_S
 
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
 
-SHORTEST_S = 1e-12
-"""Times are counted as at least this long, so that their logarithm exists."""
 
 
 @final

@@ -17,6 +17,7 @@ from tensorwise.ids import content_id
 from tensorwise.model.metrics import SLOW
 from tensorwise.model.table import Encoded, Table
 from tensorwise.space.config import Config
+from tensorwise.units import SHORTEST_S
 
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
@@ -90,8 +91,6 @@ def falling(done: float) -> float:
 Read: TypeAlias = Callable[[str, Sequence[Config]], Encoded]
 """Workload id and configs -> the configs as numbers."""
 
-SHORTEST_S: Final = 1e-12
-"""Times count as at least this long, so that their logarithm exists."""
 MOST_DEVIATIONS: Final = 4.0
 """Standard deviations from the mean beyond which numbers about a workload are drawn in."""
 BLINDED: Final = 0.25

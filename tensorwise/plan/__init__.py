@@ -3,7 +3,7 @@
 from tensorwise.plan.graph import Graph, Link, Network, Step
 from tensorwise.plan.measure import measured_link
 from tensorwise.plan.place import Placement, place
-from tensorwise.plan.replay import Event, Plan, chrome_trace, replay
+from tensorwise.plan.replay import Event, Plan, chrome_trace, lasts, replay
 
 __all__ = [
     "Event",
@@ -14,6 +14,7 @@ __all__ = [
     "Plan",
     "Step",
     "chrome_trace",
+    "lasts",
     "measured_link",
     "place",
     "replay",

@@ -11,7 +11,7 @@ from tensorwise.errors import InputError
 from tensorwise.features.ast import CompactAst
 from tensorwise.model.latency import LatencyModel
 from tensorwise.plan.graph import Graph, Step
-from tensorwise.plan.replay import Event, replay
+from tensorwise.plan.replay import Event, lasts, replay
 from tensorwise.tasks.cutting import TaskGraph
 
 
@@ -78,8 +78,9 @@ def predicted(
         else []
         for which in range(3)
     )
+    took_s, least_s, most_s = (lasts(events) if events else float("nan") for events in (seconds, low, high))
     return NetworkLatency(
-        graph.name, graph.batch, hardware.name, _end(seconds), _end(low), _end(high), tuple(seconds), chosen
+        graph.name, graph.batch, hardware.name, took_s, least_s, most_s, tuple(seconds), chosen
     )
 
 
@@ -92,7 +93,3 @@ def steps(graph: TaskGraph, device: str, seconds: Mapping[str, float]) -> Graph:
             for name, node in zip(names, graph.nodes, strict=True)
         )
     )  # fmt: skip
-
-
-def _end(events: Sequence[Event]) -> float:
-    return max((event.start_s + event.seconds for event in events), default=float("nan"))

@@ -3,7 +3,7 @@
 import heapq
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -28,6 +28,16 @@ class Event:
     where: str
     start_s: float
     seconds: float
+
+    @property
+    def end_s(self) -> float:
+        """Seconds after the beginning at which it is over."""
+        return self.start_s + self.seconds
+
+
+def lasts(events: Iterable[Event]) -> float:
+    """Return the seconds until all of these is over; 0 of nothing."""
+    return max((event.end_s for event in events), default=0.0)
 
 
 @final

@@ -25,6 +25,7 @@ from tensorwise.search.graph import GRAPH
 from tensorwise.space.config import Config
 from tensorwise.space.space import Space
 from tensorwise.tuning.worth import Prospect
+from tensorwise.units import SHORTEST_S
 
 SHIPPED: Final = "shipped"
 """Stands for the model that comes with Tensorwise, or was calibrated on this machine."""
@@ -42,8 +43,6 @@ PRIOR: Final = 8
 """... it counts for as much as so many measurements."""
 PROBED: Final = 4
 """Configs of a graph that are embedded again, to see that it is the model's."""
-SHORTEST_S: Final = 1e-12
-"""Times count as at least this long, so that their logarithm exists."""
 
 
 @final

@@ -9,6 +9,7 @@ import numpy as np
 
 from selections.table import selection
 from tensorwise.data.parquet import read_records, write_records
+from tensorwise.data.record import Record
 from tensorwise.data.store import Store
 from tensorwise.device.versions import VersionsDevice
 from tensorwise.errors import InputError
@@ -67,6 +68,21 @@ def measure(
     if any("interrupted" in note for note in model.card["notes"]):
         raise KeyboardInterrupt
     return int(model.card["inputs"])
+
+
+def known(path: Path) -> tuple[list[Record], list[Record]]:
+    """Return what was exported: what inputs took, and what they took at another time.
+
+    Args:
+        path: without an ending.
+    """
+    again = twice(path).with_suffix(".parquet")
+    return [*read_records(path.with_suffix(".parquet"))], [*read_records(again)] if again.is_file() else []
+
+
+def twice(path: Path) -> Path:
+    """Where is kept what inputs took at another time."""
+    return path.with_name(f"{path.name}-again")
 
 
 def take_up(store: Store, exported: Path) -> None:

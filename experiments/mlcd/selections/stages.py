@@ -3,13 +3,14 @@
 import json
 import time
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from benchmarks.corpus import machine, write_json
 from selections.gpu import links
 from selections.judging import judged, repeated
-from selections.measuring import measure, take_up
+from selections.measuring import known, measure, take_up, twice
 from selections.networks import drawn, kernels_of_networks, swept
 from selections.networks import measure as measure_kernels
 from selections.placing import Measured
@@ -53,35 +54,34 @@ def benchmark(
         What was done, in words.
     """
     ranges, held = values["full" if full else "scaled"], path.with_suffix(".json")
-    twice = path.with_name(f"{path.name}-again")
     before = json.loads(held.read_text()) if held.exists() else {}
     took_s = before.get("described_s")
     if not judge:
         end = time.monotonic() + budget_s
-        known = measure(
+        met = measure(
             name, path, ranges, values["settings"], samples=samples, budget_s=budget_s, libraries=libraries
         )
-        again = min(values["settings"]["again"], known)
         left_s = end - time.monotonic()
-        if known < samples or left_s <= 0:
-            return f"{name}: {known} of {samples} inputs are measured"
-        if measure(
-            name, twice, ranges, values["settings"], samples=again, budget_s=left_s, libraries=libraries, of=path
-        ) < again:  # fmt: skip
-            return f"{name}: not all of {again} inputs are measured again"
-        if before.get("measured") == known:
+        if met < samples or left_s <= 0:
+            return f"{name}: {met} of {samples} inputs are measured"
+        again = measure(
+            name, twice(path), ranges, values["settings"],
+            samples=met, budget_s=left_s, libraries=libraries, of=path,
+        )  # fmt: skip
+        if again < met:
+            return f"{name}: {again} of {met} inputs are measured at another time, too"
+        if before.get("measured") == met == (before["again"] or {}).get("inputs"):
             return f"{name}: done"
         took_s = described_s(selection(name, ranges, libraries))
-    records = [*read_records(path.with_suffix(".parquet"))]
-    cases = Cases.of(records)
+    times = known(path)
+    cases = Cases.of(chain(*times))
     model = TreeModel()
     model.fit_cases(cases)
     model.save(path)
-    same = twice.with_suffix(".parquet")
     about = {
         "benchmark": name, "full": full, "measured": len(cases), "described_s": took_s, "machine": machine(),
         **judged(cases, values["settings"], values["initial"][name]),
-        "again": repeated(records, read_records(same)) if same.is_file() else None,
+        "again": repeated(*times) if times[1] else None,
     }  # fmt: skip
     write_json(held, about)
     return f"{name}: judged by {len(cases)} inputs"

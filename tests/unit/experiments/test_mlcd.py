@@ -433,7 +433,7 @@ def test_active_learning_needs_fewer_inputs(found: dict[str, Any]) -> None:
 def test_stages_go_on_where_they_were_stopped_and_judge_what_is_complete(tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     pytest.importorskip("pyarrow")
-    few = {"folds": 3, "seeds": 1, "outer": 3, "again": 5}
+    few = {"folds": 3, "seeds": 1, "outer": 3}
     ranges = {"nbody": {**VALUES["scaled"]["nbody"], "most_bodies": 20}}
     values = {**VALUES, "settings": {**VALUES["settings"], **few}, "scaled": ranges}
     options = {"full": False, "samples": 12, "libraries": False, "judge": False}
@@ -446,6 +446,8 @@ def test_stages_go_on_where_they_were_stopped_and_judge_what_is_complete(tmp_pat
     assert told == f"nbody: {known} of 12 inputs are measured"
     assert known < 12
     assert stage(60.0) == "nbody: judged by 12 inputs"
+    at_other_times = list(read_records(tmp_path / "nbody-again.parquet"))
+    assert len(at_other_times) == 12 * len(nbody.VERSIONS)
     exported = list(read_records(tmp_path / "nbody.parquet"))
     assert len(exported) == 12 * len(nbody.VERSIONS)
     assert all(record.ok for record in exported)
@@ -454,7 +456,7 @@ def test_stages_go_on_where_they_were_stopped_and_judge_what_is_complete(tmp_pat
     assert list(read_records(tmp_path / "nbody.parquet")) == exported
     held = json.loads((tmp_path / "nbody.json").read_text())
     assert (held["measured"], held["benchmark"]) == (12, "nbody")
-    assert held["again"]["inputs"] == 5
+    assert held["again"]["inputs"] == 12
     assert 0 < held["again"]["pois"] <= 1
     assert judging.repeated(exported, exported[::-1])["pois"] == 1
     assert TreeModel.load(tmp_path / "nbody").fields == tuple(sorted(nbody.UNITS))

@@ -66,6 +66,13 @@ def test_moving_is_left_out_for_plans() -> None:
     assert Cases.of(given, in_place=True).seconds.tolist() == [[1.0, 2.0]]
 
 
+def test_of_repeated_measurements_the_fastest_counts() -> None:
+    call, here = Call("toy", {"m": 1.0}), Config({"version": "here"})
+    took = [Measurement.of([2.0]), Measurement.failed("crash", "once"), Measurement.of([3.0])]
+    given = [Record.of(one, call, NullDevice(), "s", here, {}) for one in took]
+    assert Cases.of(given).seconds.tolist() == Cases.of(given[::-1]).seconds.tolist() == [[2.0]]
+
+
 def test_records_that_do_not_belong_together_are_refused() -> None:
     other = Record.of(Measurement.of([1.0]), Call("toy", {"m": 1.0}), NullDevice(), "s", CONFIGS[0], {})
     with pytest.raises(InputError, match="same features"):

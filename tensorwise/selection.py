@@ -6,11 +6,12 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
+from itertools import cycle
 from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
-from tensorwise.adapt.active import MARGIN, ActiveSampling
+from tensorwise.adapt.active import ActiveSampling
 from tensorwise.data.record import Record
 from tensorwise.data.store import Store
 from tensorwise.device.device import Device
@@ -157,7 +158,7 @@ class Selection:
         samples: int | None = None,
         budget_s: float | None = None,
         guided_after: int | None = None,
-        margin: float = MARGIN,
+        margin: float | None = None,
         batch: int = BATCH,
         store: Store | bool = True,
         seed: int = 0,
@@ -174,8 +175,9 @@ class Selection:
             samples: inputs to know in all, those of earlier trainings included.
             budget_s: seconds for measuring (default 60 where there is no other limit).
             guided_after: so many inputs are taken as they come; after that a random forest says which are worth
-                measuring (MLCD, Algorithm 1). None: all are.
-            margin: of the forest's probabilities, above which an input is passed over.
+                measuring. None: all are.
+            margin: guides as in MLCD's Algorithm 1: an input is passed over if the forest's two likeliest answers differ by
+                more. None: inputs are drawn in proportion to what is expected to be lost on them; see `ActiveSampling`.
             batch: inputs measured before the forest learns from them, at least.
             store: where measurements are remembered: a Store, True for the default one, False for nowhere.
             seed: of the drawn inputs and of the forest.
@@ -206,7 +208,7 @@ class Selection:
             while samples is None or done < samples:
                 if records and guided_after is not None and done >= guided_after:
                     cases = Cases.of(records)
-                    sampling.tell(cases.features, cases.best)
+                    sampling.tell(cases.features, cases.penalties)
                 wanted = max(batch, done // GROWTH)
                 wanted = wanted if samples is None else min(wanted, samples - done)
                 asked = sampling.ask(wanted)
@@ -236,14 +238,16 @@ class Selection:
         space: Versions,
         inputs: Iterable[Input] | None,
         guided_after: int | None,
-        margin: float,
+        margin: float | None,
         seed: int,
     ) -> ActiveSampling[Input]:
         if inputs is None and self.inputs is None:
             raise InputError(
                 f"{self.op!r} has no generator of inputs; give train(inputs), or versions(..., inputs=...)"
             )
-        listed, draw = None if inputs is None else iter(inputs), self.inputs
+        draw = self.inputs
+        # what a guide passes over now may be worth it later
+        listed = None if inputs is None else iter(inputs) if guided_after is None else cycle(inputs)
 
         def drawn(rng: np.random.Generator) -> Input | None:
             if listed is not None:

@@ -1,4 +1,4 @@
-"""Active learning (MLCD, Algorithm 1): only inputs of which a random forest is unsure are measured."""
+"""Active learning: a random forest says which inputs are worth measuring (MLCD, Algorithm 1, and beyond it)."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -7,7 +7,9 @@ from typing import Final, Generic, TypeVar, final
 import numpy as np
 
 from tensorwise.errors import InputError
+from tensorwise.model.choosing import lost
 from tensorwise.model.tree import scikit_learn
+from tensorwise.toolchain.threads import available_threads
 
 Input = TypeVar("Input")
 
@@ -18,6 +20,10 @@ LEAF: Final = 3
 """Inputs at a leaf of the guide: with fewer, each input that was measured looks certain."""
 PATIENCE: Final = 50
 """Draws for each input asked for, after which what was found must do: near the end nothing is uncertain any more."""
+POOL: Final = 20
+"""Draws for each input asked for, among which losses are compared."""
+SURE: Final = 1e-3
+"""An input on which less is expected to be lost is not worth measuring: a thousandth of what the fastest takes."""
 REPEATS: Final = 1000
 """Draws in a row, besides one for each input known, that give nothing new before there is taken to be nothing."""
 
@@ -26,9 +32,13 @@ REPEATS: Final = 1000
 class ActiveSampling(Generic[Input]):
     """Proposes inputs to measure: as a Strategy does configs, by ``ask`` and ``tell``.
 
-    At first inputs are taken as they are drawn. Once ``initial`` of them are known, a random forest guides: an input is
-    taken if the probabilities of its two likeliest answers differ by less than ``margin``. The forest is made anew
-    from what was told, and never kept: whoever knows the measurements can go on.
+    At first inputs are taken as they are drawn. Once ``initial`` of them are known, a random forest guides. It is made anew
+    from what was told, and never kept: whoever knows the measurements can go on. There are two ways:
+
+    - Each tree says what the answers cost. What the forest would choose costs more than what a tree would by so much: the
+      mean over trees is what is expected to be lost. Inputs are drawn in proportion to that.
+    - The paper's, with a ``margin``: an input is taken if the probabilities of its two likeliest answers differ by less.
+      Where answers are about as good as each other nothing is likely, and little is to be gained.
 
     Args:
         draw: (generator) -> an input, or None when there are no more.
@@ -36,7 +46,7 @@ class ActiveSampling(Generic[Input]):
         key: (input) -> text; of inputs with the same text one is taken.
         rng: the only source of randomness.
         initial: inputs to know before the forest guides; None: it never does, and all that is drawn is taken.
-        margin: see above.
+        margin: of the paper's guide; None: the other one.
 
     Raises:
         InputError: the margin is not in (0, 1].
@@ -51,41 +61,72 @@ class ActiveSampling(Generic[Input]):
         rng: np.random.Generator,
         *,
         initial: int | None = None,
-        margin: float = MARGIN,
+        margin: float | None = None,
     ) -> None:
-        if not 0 < margin <= 1:
+        if margin is not None and not 0 < margin <= 1:
             raise InputError(f"the margin must lie in (0, 1], got {margin}")
         self._draw, self._features, self._key, self._rng = draw, features, key, rng
         self.initial, self.margin = initial, margin
         self._taken: set[str] = set()
         self._skipped: set[str] = set()
-        self._known: tuple[np.ndarray, np.ndarray] = (np.zeros((0, 0)), np.zeros(0, np.int64))
+        self._known: tuple[np.ndarray, np.ndarray] = (np.zeros((0, 0)), np.zeros((0, 0)))
 
     def skip(self, keys: Iterable[str]) -> None:
         """Never take inputs with these keys: they were measured before."""
         self._skipped.update(keys)
         self._taken.update(self._skipped)
 
-    def tell(self, features: np.ndarray, best: np.ndarray) -> None:
-        """Learn which answer was best, (inputs,) int, for features (inputs, fields): all that is known by now."""
-        self._known = features, best
+    def tell(self, features: np.ndarray, penalties: np.ndarray) -> None:
+        """Learn what answers cost, (inputs, answers), 0 the best, of features (inputs, fields): all that is known by now."""
+        self._known = features, penalties
 
     def ask(self, n: int) -> list[Input]:
         """Return up to ``n`` inputs to measure; fewer when there are no more, or hardly any is uncertain."""
-        features, best = self._known
+        features, penalties = self._known
         fresh = self._fresh()
-        if self.initial is None or len(best) < self.initial or len(np.unique(best)) < 2:
+        if (
+            self.initial is None
+            or len(features) < self.initial
+            or len(np.unique(penalties.argmin(axis=1))) < 2
+        ):
             return self._take(fresh, n)
+        if self.margin is None:
+            return self._worth_it(fresh, n)
+        return self._unsure(fresh, n, self.margin)
+
+    def _worth_it(self, fresh: Iterator[Input], n: int) -> list[Input]:
+        """Draw a pool, and of it ``n`` inputs in proportion to what is expected to be lost on them."""
+        features, penalties = self._known
+        pool = list({self._key(one): one for one in islice(fresh, POOL * n)}.values())
+        if not pool:
+            return []
+        guide = scikit_learn("RandomForestRegressor")(
+            n_estimators=TREES, min_samples_leaf=LEAF, random_state=self._seed(), n_jobs=available_threads()
+        )
+        guide.fit(features, lost(penalties))
+        numbers = np.array([self._features(one) for one in pool], float)
+        expected = losses(np.stack([tree.predict(numbers) for tree in guide.estimators_]))
+        # the n smallest of these keys are a draw without replacement, in proportion (Efraimidis and Spirakis, 2006)
+        keys = self._rng.exponential(size=len(pool)) / np.maximum(expected, SURE)
+        order = np.argsort(keys, kind="stable")
+        return self._take((pool[place] for place in order if expected[place] > SURE), n)
+
+    def _unsure(self, fresh: Iterator[Input], n: int, most: float) -> list[Input]:
+        """Draw inputs until ``n`` of them have a smaller margin."""
+        features, penalties = self._known
         guide = scikit_learn("RandomForestClassifier")(
-            n_estimators=TREES, min_samples_leaf=LEAF, random_state=int(self._rng.integers(2**31))
-        ).fit(features, best)
+            n_estimators=TREES, min_samples_leaf=LEAF, random_state=self._seed()
+        ).fit(features, penalties.argmin(axis=1))
         chosen: list[Input] = []
         left = islice(fresh, PATIENCE * n)
         while len(chosen) < n and (some := list(islice(left, max(64, n)))):
             sure = margins(guide.predict_proba(np.array([self._features(one) for one in some], float)))
-            unsure = (one for one, margin in zip(some, sure, strict=True) if margin < self.margin)
+            unsure = (one for one, margin in zip(some, sure, strict=True) if margin < most)
             chosen += self._take(unsure, n - len(chosen))
         return chosen
+
+    def _seed(self) -> int:
+        return int(self._rng.integers(2**31))
 
     def _fresh(self) -> Iterator[Input]:
         """Draw inputs that were not taken, until there are no more or all are repeats."""
@@ -108,6 +149,19 @@ class ActiveSampling(Generic[Input]):
                 self._taken.add(key)
                 taken.append(one)
         return taken
+
+
+def losses(costs: np.ndarray) -> np.ndarray:
+    """Return by how much what all trees together choose is dearer than what each would.
+
+    Costs are (trees, inputs, answers), the result is (inputs,).
+
+    >>> losses(np.array([[[0.0, 0.3]], [[0.2, 0.0]]])).round(6).tolist()  # they choose the first, the second one would not
+    [0.1]
+    """
+    chosen = costs.mean(axis=0).argmin(axis=1)
+    taken = costs[:, np.arange(costs.shape[1]), chosen]
+    return np.asarray((taken - costs.min(axis=2)).mean(axis=0))
 
 
 def margins(probabilities: np.ndarray) -> np.ndarray:

@@ -26,6 +26,7 @@ from tensorwise.model.table import Table
 from tensorwise.space.config import Config, Value
 from tensorwise.space.space import Space
 from tensorwise.toolchain.cubin import Resources
+from tensorwise.units import SHORTEST_S
 
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
@@ -89,7 +90,7 @@ def performances(records: Sequence[Record]) -> np.ndarray:
     for record in records:
         key = record.workload_id, record.device_id
         best[key] = min(best[key], record.seconds)
-    found = [best[r.workload_id, r.device_id] / max(r.seconds, 1e-12) for r in records]
+    found = [best[r.workload_id, r.device_id] / max(r.seconds, SHORTEST_S) for r in records]
     return np.array(found, np.float64)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self, cast, final
+from typing import Any, Self, cast, final
 
 import numpy as np
 

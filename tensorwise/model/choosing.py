@@ -51,9 +51,8 @@ def grow_choice(cases: Cases) -> Tree:
         return Tree.checked([LEAF], [0], [0], [0], len(cases.fields))
     least_s = cases.seconds.min(axis=1)
     long = 1 + np.sqrt(least_s / max(least_s.mean(), SHORTEST_S))
-    lost = np.log1p(np.clip(cases.penalties, 0, MOST_PENALTY))  # what failed is as bad as can be
     forest = scikit_learn("RandomForestRegressor")(**FOREST, n_jobs=available_threads())
-    forest.fit(cases.features, lost, sample_weight=long)
+    forest.fit(cases.features, lost(cases.penalties), sample_weight=long)
     forest.set_params(n_jobs=1)  # threads would add what trees say in any order, and rounding would decide
     inputs = np.concatenate([cases.features, _imagined(cases.features)])
     trained = scikit_learn("DecisionTreeRegressor")(min_samples_leaf=SMALLEST_LEAF, random_state=0)
@@ -61,6 +60,14 @@ def grow_choice(cases: Cases) -> Tree:
     tree = Tree.grown(trained)
     says = trained.tree_.value[:, :, 0].argmin(axis=1)
     return replace(tree, value=np.where(tree.feature < 0, says, 0).astype(float)).without_idle_questions()
+
+
+def lost(penalties: np.ndarray) -> np.ndarray:
+    """Return what trees learn of penalties, an array of any shape: of small ones themselves, of large ones their logarithm.
+
+    What failed is as bad as can be.
+    """
+    return np.asarray(np.log1p(np.clip(penalties, 0, MOST_PENALTY)))
 
 
 def _imagined(features: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.model.metrics import kendall
+from tensorwise.units import SHORTEST_S
 
 
 @final
@@ -45,7 +46,7 @@ def gain(costs: np.ndarray, predicted: np.ndarray, default: float) -> Gain:
     if not (np.isfinite(default) and default > 0):
         raise InputError(f"the default config has no time ({default}): speed-ups over it do not exist")
     tau = kendall(costs, predicted)
-    faster = default / np.where(np.isfinite(costs), np.maximum(costs, 1e-12), default)
+    faster = default / np.where(np.isfinite(costs), np.maximum(costs, SHORTEST_S), default)
     best = np.argsort(predicted, kind="stable")
     finite = np.where(np.isfinite(costs), costs, np.finfo(float).max)
     apart = np.sign(finite[:, None] - finite[None, :])

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
 
 
-
 @final
 class MeanModel(CostModel):
     """Predicts the geometric mean time of the records of the same operation and device.

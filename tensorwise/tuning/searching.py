@@ -30,6 +30,7 @@ from tensorwise.toolchain.routines import load_all
 from tensorwise.tuning.advice import SHIPPED, Advisor, Forecast, shipped_advisors
 from tensorwise.tuning.result import Trial
 from tensorwise.tuning.worth import Prospect, chance, per_call_s, worth_s
+from tensorwise.units import SHORTEST_S
 
 SEARCH_SHARE: Final = 0.65
 """Share of the budget for the search; the rest is for rounds, which decide."""
@@ -366,7 +367,7 @@ class Search(Generic[Where]):
             or best is None
         ):
             return True
-        logs = np.log([max(m.seconds, 1e-12) for m in tried])
+        logs = np.log([max(m.seconds, SHORTEST_S) for m in tried])
         spread = math.sqrt((PRIOR * SPREAD**2 + logs.var() * len(logs)) / (PRIOR + len(logs)))
         another = Prospect(math.exp(logs.mean()), spread, self._conversion_s, self._price_s)
         return worth_s(another, best, self.calls) > 0

@@ -113,6 +113,14 @@ def test_features_are_told_apart_by_name_not_by_place(as_parameters: bool) -> No
     assert np.abs(np.array(device.asked[100:]) - 50).mean() < 15, "the forest knows which one is z"
 
 
+def test_what_was_passed_over_is_asked_for_later(total: Selection) -> None:
+    device = Formula()
+    total.train(
+        [{"n": n} for n in range(1, 400)], guided_after=50, samples=70, batch=5, store=False, device=device
+    )
+    assert len(set(device.asked)) == len(device.asked) == 70
+
+
 def test_it_measures_here_unless_told_otherwise(total: Selection) -> None:
     model = total.train([{"n": 5}, {"n": 50}], store=False)
     assert (model.predict(Call("total", {"n": 20.0}), total.space.configs) > 0).all()

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorwise.adapt.active import ActiveSampling
+from tensorwise.adapt.active import MARGIN, ActiveSampling
 from tensorwise.data.record import Record
 from tensorwise.model.cases import Cases
 from tensorwise.model.choosing import cross_validated, grow_choice
@@ -34,9 +34,11 @@ def judged(cases: Cases, settings: Mapping[str, Any], initial: int) -> dict[str,
     tree = grow_choice(known)
     outer = test.quality(_chosen(tree, test)).to_json()
     curves = {
-        kind: _mean([_curve(known, test, first, seed) for seed in range(settings["seeds"])])
-        for kind, first in (("active", initial), ("at random", None))
-    }
+        kind: _mean([_curve(known, test, first, margin, seed) for seed in range(settings["seeds"])])
+        for kind, (first, margin) in {
+            "active": (initial, None), "as in the paper": (initial, MARGIN), "at random": (None, None),
+        }.items()
+    }  # fmt: skip
     goal = outer["ppp"] + settings["within"]
     return {
         "cross-validation": known.quality(cross_validated(known, settings["folds"], rng)).to_json(),
@@ -73,11 +75,14 @@ def _chosen(tree: Any, cases: Cases) -> np.ndarray:
     return np.asarray(tree.values_at(cases.features).astype(np.int64))
 
 
-def _curve(known: Cases, test: Cases, initial: int | None, seed: int) -> list[list[float]]:
+def _curve(
+    known: Cases, test: Cases, initial: int | None, margin: float | None, seed: int
+) -> list[list[float]]:
     """Return pairs of how many of the known inputs were asked for and the penalty on the test set of what they taught.
 
     Args:
         initial: inputs taken as they come before a forest guides; None: all are.
+        margin: see `ActiveSampling`.
     """
     rng = np.random.default_rng(seed)
     order = cycle(rng.permutation(len(known)).tolist())
@@ -86,7 +91,9 @@ def _curve(known: Cases, test: Cases, initial: int | None, seed: int) -> list[li
         row: list[float] = known.features[one].tolist()
         return row
 
-    sampling = ActiveSampling[int](lambda rng: next(order), features, str, rng, initial=initial)
+    sampling = ActiveSampling[int](
+        lambda rng: next(order), features, str, rng, initial=initial, margin=margin
+    )
     taken: list[int] = []
     points: list[list[float]] = []
     while len(taken) < len(known):
@@ -95,7 +102,7 @@ def _curve(known: Cases, test: Cases, initial: int | None, seed: int) -> list[li
         if asked:
             taken += asked
             some = known.take(np.array(taken))
-            sampling.tell(some.features, some.best)
+            sampling.tell(some.features, some.penalties)
             points.append([len(taken), test.quality(_chosen(grow_choice(some), test)).ppp])
         if len(asked) < wanted:  # hardly any is uncertain
             break

@@ -26,11 +26,12 @@ def learning(curves: Mapping[str, Sequence[Sequence[float]]], goal: float, descr
     parts += [label(across(tick), BOTTOM + 16, number_text(tick), anchor="middle") for tick in across.ticks()]
     parts.append(element("path", class_="axis", d=f"M{LEFT} {up(goal):.1f}H{W - 8}", stroke_dasharray="4 3"))
     parts.append(label(W - 10, up(goal) - 5, "goal", anchor="end"))
+    apart = min(130.0, (W - LEFT - 100) / len(curves))  # the axis is named at the right end
     for place, (name, curve) in enumerate(curves.items()):
         way = "L".join(f"{across(x):.1f} {up(y):.1f}" for x, y in curve)
         parts.append(element("path", d=f"M{way}", fill="none", stroke=COLOURS[place], stroke_width="1.8"))
         parts += [element("circle", cx=across(x), cy=up(y), r=2.2, fill=COLOURS[place]) for x, y in curve]
-        x = LEFT + 130.0 * place
+        x = LEFT + apart * place
         parts.append(element("rect", x=x, y=H - 14, width=11, height=11, rx=2, fill=COLOURS[place]))
         parts.append(label(x + 16, H - 4, name, "name"))
     parts.append(label(W - 8, H - 4, "inputs measured", anchor="end"))

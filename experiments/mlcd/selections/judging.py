@@ -36,7 +36,7 @@ def judged(cases: Cases, settings: Mapping[str, Any], initial: int) -> dict[str,
     curves = {
         kind: _mean([_curve(known, test, first, margin, seed) for seed in range(settings["seeds"])])
         for kind, (first, margin) in {
-            "active": (initial, None), "as in the paper": (initial, MARGIN), "at random": (None, None),
+            "active": (initial, None), "Algorithm 1": (initial, MARGIN), "at random": (None, None),
         }.items()
     }  # fmt: skip
     goal = outer["ppp"] + settings["within"]

@@ -95,21 +95,23 @@ class ActiveSampling(Generic[Input]):
         return self._unsure(fresh, n, self.margin)
 
     def _worth_it(self, fresh: Iterator[Input], n: int) -> list[Input]:
-        """Draw a pool, and of it ``n`` inputs in proportion to what is expected to be lost on them."""
+        """Draw ``n`` inputs in proportion to what is expected to be lost on them."""
         features, penalties = self._known
-        pool = list({self._key(one): one for one in islice(fresh, POOL * n)}.values())
-        if not pool:
-            return []
         guide = scikit_learn("RandomForestRegressor")(
             n_estimators=TREES, min_samples_leaf=LEAF, random_state=self._seed(), n_jobs=available_threads()
-        )
-        guide.fit(features, lost(penalties))
-        numbers = np.array([self._features(one) for one in pool], float)
-        expected = losses(np.stack([tree.predict(numbers) for tree in guide.estimators_]))
-        # the n smallest of these keys are a draw without replacement, in proportion (Efraimidis and Spirakis, 2006)
-        keys = self._rng.exponential(size=len(pool)) / np.maximum(expected, SURE)
-        order = np.argsort(keys, kind="stable")
-        return self._take((pool[place] for place in order if expected[place] > SURE), n)
+        ).fit(features, lost(penalties))
+        chosen: list[Input] = []
+        left = islice(fresh, PATIENCE * n)
+        while len(chosen) < n and (
+            pool := list({self._key(one): one for one in islice(left, POOL * n)}.values())
+        ):
+            numbers = np.array([self._features(one) for one in pool], float)
+            expected = losses(np.stack([tree.predict(numbers) for tree in guide.estimators_]))
+            # the smallest of these keys are a draw without replacement, in proportion (Efraimidis and Spirakis, 2006)
+            keys = self._rng.exponential(size=len(pool)) / np.maximum(expected, SURE)
+            order = np.argsort(keys, kind="stable")
+            chosen += self._take((pool[place] for place in order if expected[place] > SURE), n - len(chosen))
+        return chosen
 
     def _unsure(self, fresh: Iterator[Input], n: int, most: float) -> list[Input]:
         """Draw inputs until ``n`` of them have a smaller margin."""

@@ -39,8 +39,10 @@ typedef struct {
 typedef struct {
     pthread_mutex_t mutex;
     pthread_cond_t wake;
+    pthread_t thread;
     int64_t id;
     int sleeping; /* atomic */
+    int off;      /* the processor that it was kept off last, -1 for none; guarded by busy */
 } LINE worker;
 
 static LINE uint64_t state;
@@ -147,11 +149,28 @@ static void *serve(void *argument)
     return NULL;
 }
 
+/* Keep a worker that is about to run off our processor. Linux would often wake it right there, behind us: an idle
+ * processor of a virtual machine looks taken to it (decision 0042). */
+static void keep_off(worker *w)
+{
+#ifdef __linux__
+    const int here = sched_getcpu();
+    if (here < 0 || here == w->off) return;
+    cpu_set_t others = cpus;
+    if (here < CPU_SETSIZE) CPU_CLR(here, &others);
+    if (CPU_COUNT(&others)) pthread_setaffinity_np(w->thread, sizeof others, &others);
+    w->off = here;
+#else
+    (void)w;
+#endif
+}
+
 /* Either we see that a worker sleeps, or it sees the new generation and does not. */
 static void wake_workers(int64_t threads)
 {
     for (int64_t w = 1; w < threads && w <= started; w++) {
         if (!__atomic_load_n(&workers[w].sleeping, __ATOMIC_SEQ_CST)) continue;
+        keep_off(&workers[w]);
         const int64_t start = now_ns(), before = __atomic_load_n(&wake_ns, __ATOMIC_RELAXED);
         pthread_mutex_lock(&workers[w].mutex);
         pthread_cond_signal(&workers[w].wake);
@@ -174,13 +193,15 @@ static void start_workers(int64_t threads)
 #ifdef __linux__
     pthread_attr_setaffinity_np(&detached, sizeof cpus, &cpus);
 #endif
-    for (pthread_t thread; started < threads - 1; started++) {
+    for (; started < threads - 1; started++) {
         worker *w = &workers[started + 1];
         pthread_mutex_init(&w->mutex, NULL);
         pthread_cond_init(&w->wake, NULL);
         w->id = started + 1;
         w->sleeping = 0;
-        if (pthread_create(&thread, &detached, serve, w)) break;
+        w->off = -1;
+        if (pthread_create(&w->thread, &detached, serve, w)) break;
+        keep_off(w);
     }
     pthread_attr_destroy(&detached);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -202,10 +202,10 @@ def test_spinning_is_a_matter_of_speed_only(spin: str, counting: LoadedKernel, t
 @pytest.mark.skipif(
     not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="one processor"
 )
-def test_threads_run_anywhere_though_their_starter_was_bound(counting: LoadedKernel) -> None:
-    """An OpenMP runtime binds the main thread: ours would inherit its one processor."""
+def test_threads_run_anywhere_but_on_their_callers_processor(counting: LoadedKernel) -> None:
+    """An OpenMP runtime binds the main thread: ours would inherit its one processor. And Linux wakes them up there."""
     code = (
-        "import os\n"
+        "import os, time\n"
         "from tensorwise.toolchain.runtime import driver_address\n"
         "from tests.unit.toolchain.test_runtime import COUNTING, Run\n"
         "from tensorwise.toolchain.cache import default_cache\n"
@@ -216,7 +216,11 @@ def test_threads_run_anywhere_though_their_starter_was_bound(counting: LoadedKer
         "before = set(os.listdir('/proc/self/task'))\n"
         "Run(kernel, 0, 1000, 2, repeats=50)\n"
         "(ours,) = set(os.listdir('/proc/self/task')) - before\n"
-        "assert os.sched_getaffinity(int(ours)) == given\n"
+        "assert os.sched_getaffinity(int(ours)) == given - {min(given)}\n"
+        "os.sched_setaffinity(0, {max(given)})\n"
+        "time.sleep(0.5)\n"  # until it sleeps
+        "Run(kernel, 0, 1000, 2)\n"
+        "assert os.sched_getaffinity(int(ours)) == given - {max(given)}\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 

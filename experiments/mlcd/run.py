@@ -17,8 +17,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 # A library's second thread that is woken where the first one spins waits 4 ms for it, in a quarter of MKL's calls.
 os.environ.setdefault("OMP_PROC_BIND", "true")
+# SciPy's BLAS has threads of its own, which spin for 100 ms, longer than anybody waits before the next version is timed.
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "24")  # 2^24 cycles: 6 ms
 
 from selections import stages
+from selections.gemm import scipy_sgemm
 from selections.page import page
 from selections.table import BENCHMARKS
 
@@ -26,6 +29,18 @@ from benchmarks.corpus import resumable
 from tensorwise.toolchain.runtime import driver_address
 
 HERE = Path(__file__).parent
+
+
+def place_threads() -> None:
+    """Give each thread of SciPy's BLAS a processor beside the main thread's, as OpenMP's have.
+
+    It is loaded now, and so are our threads: both look where they may run when they are, and soon OpenMP binds the main one.
+    """
+    driver_address(), scipy_sgemm()
+    threads, processors = Path("/proc/self/task"), sorted(os.sched_getaffinity(0))
+    others = sorted(int(one.name) for one in threads.iterdir() if one.name != str(os.getpid()))
+    for place, thread in enumerate(others if processors[1:] else ()):
+        os.sched_setaffinity(thread, {processors[1 + place % (len(processors) - 1)]})
 
 
 def main() -> None:
@@ -46,7 +61,7 @@ def main() -> None:
     option("--out", type=Path, default=HERE / "results", help="folder of records, models and results")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    driver_address()  # our threads remember where they may run, before the first one is bound
+    place_threads()
     end, names = time.monotonic() + 60 * options.minutes, options.benchmarks or every
     target = options.out / "results.html"
     for place, name in enumerate(names):

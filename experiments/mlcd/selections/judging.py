@@ -13,8 +13,10 @@ from tensorwise.model.choosing import cross_validated, grow_choice
 
 BATCH: Final = 100
 """Inputs that are added before the forest learns from them, at least ..."""
-GROWTH: Final = 8
+GROWTH: Final = 4
 """... and one for so many that are known."""
+CURVE: Final = 0.5
+"""Share of the inputs at which a learning curve ends, but for a last point, all of them: claims are about a fifth."""
 
 
 def judged(cases: Cases, settings: Mapping[str, Any], initial: int) -> dict[str, Any]:
@@ -34,7 +36,7 @@ def judged(cases: Cases, settings: Mapping[str, Any], initial: int) -> dict[str,
     tree = grow_choice(known)
     outer = test.quality(_chosen(tree, test)).to_json()
     curves = {
-        kind: _mean([_curve(known, test, first, margin, seed) for seed in range(settings["seeds"])])
+        kind: _mean([_curve(known, test, outer["ppp"], first, margin, seed) for seed in range(settings["seeds"])])
         for kind, (first, margin) in {
             "active": (initial, None), "Algorithm 1": (initial, MARGIN), "at random": (None, None),
         }.items()
@@ -76,11 +78,12 @@ def _chosen(tree: Any, cases: Cases) -> np.ndarray:
 
 
 def _curve(
-    known: Cases, test: Cases, initial: int | None, margin: float | None, seed: int
+    known: Cases, test: Cases, whole: float, initial: int | None, margin: float | None, seed: int
 ) -> list[list[float]]:
     """Return pairs of how many of the known inputs were asked for and the penalty on the test set of what they taught.
 
     Args:
+        whole: the penalty of what all known inputs teach.
         initial: inputs taken as they come before a forest guides; None: all are.
         margin: see `ActiveSampling`.
     """
@@ -96,8 +99,9 @@ def _curve(
     )
     taken: list[int] = []
     points: list[list[float]] = []
-    while len(taken) < len(known):
-        wanted = min(max(BATCH, len(taken) // GROWTH), len(known) - len(taken))
+    end = int(CURVE * len(known))
+    while len(taken) < end:
+        wanted = min(max(BATCH, len(taken) // GROWTH), end - len(taken))
         asked = sampling.ask(wanted)
         if asked:
             taken += asked
@@ -105,8 +109,8 @@ def _curve(
             sampling.tell(some.features, some.penalties)
             points.append([len(taken), test.quality(_chosen(grow_choice(some), test)).ppp])
         if len(asked) < wanted:  # hardly any is uncertain
-            break
-    return points
+            return points
+    return [*points, [len(known), whole]]
 
 
 def _mean(curves: list[list[list[float]]]) -> list[list[float]]:

@@ -23,6 +23,8 @@ UNITS: Final = {
     "mass": "standard deviation of masses, kg",
     "dt": "seconds a step",
     "steps": "steps",
+    "flight": "spreads of positions that a body flies in a step",
+    "fall": "spreads of positions that the pull of all others moves it in a step",
 }
 VERSIONS: Final = {
     "direct": ("nbody_direct", "all pairs, eight at a time, in tiles that stay in the cache, one thread"),
@@ -67,7 +69,8 @@ def lay_out(state: np.ndarray, numbers: Mapping[str, float]) -> LaidOut:
     padded = np.zeros((7, stride), np.float32)
     padded[:, :bodies] = state
     physics = np.array([numbers["dt"], GRAVITY, SOFTENING**2], np.float32)
-    made = LaidOut(tuple(float(numbers[name]) for name in UNITS), (state, numbers["dt"], steps), took_s)
+    features = {**numbers, **moves(numbers)}
+    made = LaidOut(tuple(float(features[name]) for name in UNITS), (state, numbers["dt"], steps), took_s)
     for name, (function, _) in VERSIONS.items():
         result = np.empty((6, bodies), np.float32)
         if name == "naive" and bodies > MOST_NAIVE:
@@ -76,6 +79,14 @@ def lay_out(state: np.ndarray, numbers: Mapping[str, float]) -> LaidOut:
         call = compiled(function, (padded, result, physics), (bodies, stride, steps, threads))
         made.add(name, partial(_finished, call), result)
     return made
+
+
+def moves(numbers: Mapping[str, float]) -> dict[str, float]:
+    """Return how far a body gets in the first step, in spreads of positions: clouds that fly apart have deeper trees."""
+    dt, position = numbers["dt"], numbers["position"]
+    masses = numbers["bodies"] * (1 + numbers["mass"])
+    pull = GRAVITY * masses / (position**2 + SOFTENING**2)
+    return {"flight": numbers["velocity"] * dt / position, "fall": pull * dt**2 / position}
 
 
 def _finished(call: Callable[[], int]) -> None:
@@ -120,10 +131,10 @@ def inputs(ranges: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any
         if bodies * bodies * steps <= ranges["most_pairs"]:
             velocity, position, mass = (float(rng.choice(ranges["spreads"])) for _ in range(3))
             dt = float(rng.choice(ranges["dt"]))
-            return {
+            one = {
                 "bodies": bodies, "velocity": velocity, "position": position, "mass": mass, "dt": dt, "steps": steps,
-                "cell": f"{bodies} {velocity:g} {position:g} {mass:g}",
             }  # fmt: skip
+            return {**one, **moves(one), "cell": f"{bodies} {velocity:g} {position:g} {mass:g}"}
 
 
 def nbody(name: str, ranges: Mapping[str, Any]) -> Selection:

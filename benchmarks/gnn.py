@@ -16,6 +16,7 @@ where it finds them. A case that is in the result file is not repeated. ``gnn.ht
 
 import argparse
 import json
+import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,9 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
+
+# On virtual machines Linux wakes threads up on their waker's processor: torch's get one of their own, as ours have.
+os.environ.setdefault("OMP_PROC_BIND", "true")
 
 import numpy as np
 import torch

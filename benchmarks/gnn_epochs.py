@@ -11,11 +11,15 @@ is not repeated.
 """
 
 import argparse
+import os
 import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
+
+# As in gnn.py: torch's threads get a processor of their own, as ours have.
+os.environ.setdefault("OMP_PROC_BIND", "true")
 
 import numpy as np
 import torch

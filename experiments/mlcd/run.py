@@ -12,6 +12,7 @@ import os
 import sys
 import time
 import tomllib
+from itertools import cycle
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -36,11 +37,15 @@ def place_threads() -> None:
 
     It is loaded now, and so are our threads: both look where they may run when they are, and soon OpenMP binds the main one.
     """
-    driver_address(), scipy_sgemm()
-    threads, processors = Path("/proc/self/task"), sorted(os.sched_getaffinity(0))
-    others = sorted(int(one.name) for one in threads.iterdir() if one.name != str(os.getpid()))
-    for place, thread in enumerate(others if processors[1:] else ()):
-        os.sched_setaffinity(thread, {processors[1 + place % (len(processors) - 1)]})
+    driver_address()
+    scipy_sgemm()
+    threads = Path("/proc/self/task")
+    if not threads.is_dir():  # not Linux
+        return
+    _, *processors = sorted(os.sched_getaffinity(0))
+    others = sorted({int(one.name) for one in threads.iterdir()} - {os.getpid()})
+    for thread, processor in zip(others, cycle(processors), strict=False):
+        os.sched_setaffinity(thread, {processor})
 
 
 def main() -> None:

@@ -91,41 +91,45 @@ class ActiveSampling(Generic[Input]):
         ):
             return self._take(fresh, n)
         if self.margin is None:
-            return self._worth_it(fresh, n)
-        return self._unsure(fresh, n, self.margin)
+            return self._guided(fresh, n, POOL * n, self._worth_it())
+        return self._guided(fresh, n, max(64, n), self._unsure(self.margin))
 
-    def _worth_it(self, fresh: Iterator[Input], n: int) -> list[Input]:
-        """Draw ``n`` inputs in proportion to what is expected to be lost on them."""
+    def _guided(
+        self, fresh: Iterator[Input], n: int, size: int, choose: Callable[[np.ndarray], np.ndarray]
+    ) -> list[Input]:
+        """Draw pools of ``size`` inputs until ``n`` are taken, of each what ``choose`` says: features -> places, in order."""
+        chosen: list[Input] = []
+        left = islice(fresh, PATIENCE * n)
+        while len(chosen) < n and (
+            pool := list({self._key(one): one for one in islice(left, size)}.values())
+        ):
+            places = choose(np.array([self._features(one) for one in pool], float))
+            chosen += self._take((pool[place] for place in places), n - len(chosen))
+        return chosen
+
+    def _worth_it(self) -> Callable[[np.ndarray], np.ndarray]:
+        """Choose inputs in proportion to what is expected to be lost on them."""
         features, penalties = self._known
         guide = scikit_learn("RandomForestRegressor")(
             n_estimators=TREES, min_samples_leaf=LEAF, random_state=self._seed(), n_jobs=available_threads()
         ).fit(features, lost(penalties))
-        chosen: list[Input] = []
-        left = islice(fresh, PATIENCE * n)
-        while len(chosen) < n and (
-            pool := list({self._key(one): one for one in islice(left, POOL * n)}.values())
-        ):
-            numbers = np.array([self._features(one) for one in pool], float)
+
+        def choose(numbers: np.ndarray) -> np.ndarray:
             expected = losses(np.stack([tree.predict(numbers) for tree in guide.estimators_]))
             # the smallest of these keys are a draw without replacement, in proportion (Efraimidis and Spirakis, 2006)
-            keys = self._rng.exponential(size=len(pool)) / np.maximum(expected, SURE)
+            keys = self._rng.exponential(size=len(numbers)) / np.maximum(expected, SURE)
             order = np.argsort(keys, kind="stable")
-            chosen += self._take((pool[place] for place in order if expected[place] > SURE), n - len(chosen))
-        return chosen
+            return np.asarray(order[expected[order] > SURE])
 
-    def _unsure(self, fresh: Iterator[Input], n: int, most: float) -> list[Input]:
-        """Draw inputs until ``n`` of them have a smaller margin."""
+        return choose
+
+    def _unsure(self, most: float) -> Callable[[np.ndarray], np.ndarray]:
+        """Choose inputs that have a smaller margin, as they come."""
         features, penalties = self._known
         guide = scikit_learn("RandomForestClassifier")(
             n_estimators=TREES, min_samples_leaf=LEAF, random_state=self._seed()
         ).fit(features, penalties.argmin(axis=1))
-        chosen: list[Input] = []
-        left = islice(fresh, PATIENCE * n)
-        while len(chosen) < n and (some := list(islice(left, max(64, n)))):
-            sure = margins(guide.predict_proba(np.array([self._features(one) for one in some], float)))
-            unsure = (one for one, margin in zip(some, sure, strict=True) if margin < most)
-            chosen += self._take(unsure, n - len(chosen))
-        return chosen
+        return lambda numbers: np.flatnonzero(margins(guide.predict_proba(numbers)) < most)
 
     def _seed(self) -> int:
         return int(self._rng.integers(2**31))

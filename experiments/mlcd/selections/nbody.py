@@ -48,7 +48,7 @@ def lay_out(state: np.ndarray, numbers: Mapping[str, float]) -> LaidOut:
 
     Args:
         state: (7, bodies) float32: positions, velocities, masses.
-        numbers: the features; ``dt`` and ``steps`` are arguments, too.
+        numbers: the features, but for those that ``moves`` tells of the others; ``dt`` and ``steps`` are arguments, too.
 
     Raises:
         InputError: there is no body, not all is finite, a mass is negative, or there is no step.

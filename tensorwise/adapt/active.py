@@ -97,7 +97,7 @@ class ActiveSampling(Generic[Input]):
     def _guided(
         self, fresh: Iterator[Input], n: int, size: int, choose: Callable[[np.ndarray], np.ndarray]
     ) -> list[Input]:
-        """Draw pools of ``size`` inputs until ``n`` are taken, of each what ``choose`` says: features -> places, in order."""
+        """Draw pools of ``size`` until ``n`` are taken, of each what ``choose`` says: features -> places, in order."""
         chosen: list[Input] = []
         left = islice(fresh, PATIENCE * n)
         while len(chosen) < n and (

@@ -8,7 +8,6 @@ three minutes. Goes on where it was stopped: after Ctrl-C or a kill the same com
 
 import argparse
 import json
-import logging
 import sys
 import tomllib
 from functools import partial
@@ -48,7 +47,6 @@ def main() -> None:
     wanted = shapes(given)[: options.count]
     results = Results(path.with_suffix(".json"), __doc__ or "", given)
     on = compiler.device()
-    logging.getLogger("tvm.s_tir.meta_schedule").setLevel(logging.WARNING)
     function = chooser(ranges, Cases.of(chain(*known(options.records.with_suffix("")))), wanted)
     folder = {shape: path / "x".join(map(str, shape)) for shape in wanted}
     seed, sparsities = values["settings"]["seed"], ranges["gemm"]["sparsities"]

@@ -1,6 +1,6 @@
 """The plots of the page: errors as bars, predicted over measured seconds, and errors over tasks measured."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tensorwise.front.svg import COLOURS, Scale, drawing, element, escape, gridline, label
 from tensorwise.units import time_text
@@ -45,13 +45,18 @@ def dots(pairs: Sequence[Sequence[float]], title: str) -> str:
     return drawing(w, h, "".join(parts), f"Predicted over measured seconds: {title}")
 
 
-def curves(lines: Mapping[str, Sequence[tuple[float, float]]], title: str) -> str:
-    """Draw the error over the number of tasks measured, a line a way."""
+def curves(
+    lines: Mapping[str, Sequence[tuple[float, float]]],
+    title: str,
+    beneath: str,
+    text: Callable[[float], str],
+) -> str:
+    """Draw a line for each name, from 0 both ways; ``text`` writes what stands beside the grid."""
     w, h, left, bottom = 460.0, 280.0, 50.0, 238.0
     points = [point for line in lines.values() for point in line]
     across = Scale(0, max((x for x, _ in points), default=1), left, w - 12)
     up = Scale(0.0, 1.1 * max((y for _, y in points), default=1.0), bottom, 18.0)
-    parts = [gridline(up, tick, left, w - 12, f"{tick:.0%}") for tick in up.ticks()]
+    parts = [gridline(up, tick, left, w - 12, text(tick)) for tick in up.ticks()]
     parts += [label(across(tick), bottom + 16, f"{tick:g}", anchor="middle") for tick in across.ticks()]
     for place, (name, line) in enumerate(lines.items()):
         colour = COLOURS[place % len(COLOURS)]
@@ -61,9 +66,10 @@ def curves(lines: Mapping[str, Sequence[tuple[float, float]]], title: str) -> st
                 "path", element("title", escape(name)), d=path, fill="none", stroke=colour, stroke_width=2
             )
         )
-        parts += [element("circle", cx=across(x), cy=up(y), r=3, fill=colour) for x, y in line]
+        if len(line) < 20:
+            parts += [element("circle", cx=across(x), cy=up(y), r=3, fill=colour) for x, y in line]
         if line:
             parts.append(label(across(line[-1][0]) - 6, up(line[-1][1]) - 8 - 13 * place, name, anchor="end"))
     parts.append(label(left, 11, title, limit=60))
-    parts.append(label(w - 12, h - 6, "tasks measured on the new device", anchor="end"))
-    return drawing(w, h, "".join(parts), f"Error over tasks measured: {title}")
+    parts.append(label(w - 12, h - 6, beneath, anchor="end"))
+    return drawing(w, h, "".join(parts), f"{title} over {beneath}")

@@ -134,7 +134,12 @@ def _devices(
             for choose in ("kmeans", "random")
         }
         if any(lines.values()):
-            plots += curves({name: line for name, line in lines.items() if line}, device)
+            plots += curves(
+                {name: line for name, line in lines.items() if line},
+                f"Error on {device}",
+                "tasks measured on the new device",
+                "{:.0%}".format,
+            )
     head = [
         "",
         "not tuned",

@@ -1,9 +1,6 @@
 """TVM's meta-schedule on dense products: what a tuning compiler finds, and how long that takes (MLCD, section V-A3)."""
 
 import os
-import shutil
-import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -16,57 +13,15 @@ from tensorwise.device.versions import difference
 from tensorwise.errors import InputError
 from tensorwise.selection import Selection
 from tensorwise.tasks.cpu import ISAS, TvmCpu
+from tensorwise.tasks.searching import found_in, search_schedules
 from tensorwise.tasks.task import Task
-from tensorwise.tasks.tvm_extra import derived_object, meta_schedule, tvm
+from tensorwise.tasks.tvm_extra import tvm
 from tensorwise.toolchain.threads import available_threads
 
 Shape = tuple[int, int, int]
 """Rows of A, columns of B, columns of A."""
-BATCH: Final = 16
-"""Programs that are measured before TVM's cost model learns from them."""
 LIMIT_S: Final = 5.0
 """A program that takes longer than this to begin or to end is given up."""
-
-
-@derived_object
-class _Builder(meta_schedule.builder.PyBuilder):
-    """Asks a function."""
-
-    def __init__(self, build: Callable[[Sequence[Any]], list[Any]]) -> None:
-        super().__init__()
-        self._build = build
-
-    def build(self, build_inputs: Sequence[Any]) -> list[Any]:
-        return self._build(build_inputs)
-
-
-@derived_object
-class _Runner(meta_schedule.runner.PyRunner):
-    """Asks a function."""
-
-    def __init__(self, run: Callable[[Sequence[Any]], list[Any]]) -> None:
-        super().__init__()
-        self._run = run
-
-    def run(self, runner_inputs: Sequence[Any]) -> list[Any]:
-        return self._run(runner_inputs)
-
-
-@derived_object
-class _Known(meta_schedule.runner.PyRunnerFuture):
-    """A result that is there already."""
-
-    def __init__(self, seconds: Sequence[float] | None, note: str) -> None:
-        super().__init__()
-        self._seconds, self._note = seconds, note
-
-    def done(self) -> bool:
-        return True
-
-    def result(self) -> Any:
-        if self._seconds is None:
-            return meta_schedule.runner.RunnerResult(None, self._note)
-        return meta_schedule.runner.RunnerResult(list(self._seconds), None)
 
 
 def device() -> TvmCpu:
@@ -77,11 +32,6 @@ def device() -> TvmCpu:
         except InputError as error:
             refused = error
     raise refused
-
-
-def target(on: TvmCpu) -> Any:
-    """Return what TVM is told of a device."""
-    return tvm.target.Target({"kind": "llvm", "mcpu": ISAS[on.isa], "num-cores": on.threads})
 
 
 def product(shape: Shape) -> Any:
@@ -97,38 +47,17 @@ def product(shape: Shape) -> Any:
 def tuned(shape: Shape, folder: Path, trials: int, on: TvmCpu, seed: int) -> dict[str, float]:
     """Let TVM search for a schedule; its database of what was tried is all that is left in ``folder``.
 
-    Programs are built here and run in forked processes: TVM's own workers take ten times as long for each, most of it to
-    begin.
-
     Returns:
         ``search_s``, ``trials`` that were measured, and ``ok``: those that ran.
     """
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    module = product(shape)
-    built: dict[str, Any] = {}
-    outcomes: list[bool] = []
-    task = Task.of("matmul", module["main"])
+    found = search_schedules(_task(shape), on, folder, trials, seed=seed)
+    return {
+        "search_s": found.seconds, "trials": len(found.trials), "ok": sum(one.ok for one in found.trials),
+    }  # fmt: skip
 
-    def build(inputs: Sequence[Any]) -> list[Any]:
-        results = []
-        for one in on.build([given.mod for given in inputs]):
-            path = str(Path(tempfile.mkdtemp()) / "program")  # TVM removes its folder
-            built[path] = one
-            results.append(meta_schedule.builder.BuilderResult(path, None))
-        return results
 
-    def run(inputs: Sequence[Any]) -> list[Any]:
-        measured = on.time([built.pop(str(one.artifact_path)) for one in inputs], task)
-        outcomes.extend(one.ok for one in measured)
-        return [_Known(one.samples if one.ok else None, one.note) for one in measured]
-
-    start = time.perf_counter()
-    meta_schedule.tune_tir(
-        module, target(on), str(folder), max_trials_global=trials, num_trials_per_iter=BATCH, cost_model="xgb",
-        builder=_Builder(build), runner=_Runner(run), num_tuning_cores=on.threads, seed=seed + 1,
-    )  # fmt: skip
-    return {"search_s": time.perf_counter() - start, "trials": len(outcomes), "ok": sum(outcomes)}
+def _task(shape: Shape) -> Task:
+    return Task.of("matmul", product(shape)["main"])
 
 
 def compared(
@@ -153,19 +82,15 @@ def compared(
     """
     # Read when TVM's threads begin; bound to processors, they would bind ours, too.
     os.environ["TVM_NUM_THREADS"], os.environ["TVM_BIND_THREADS"] = str(on.threads), "0"
-    module = product(shape)
-    files = [folder / f"database_{name}.json" for name in ("workload", "tuning_record")]
-    if not all(file.is_file() for file in files):
-        raise InputError(f"{shape} was not tuned yet: there is no {files[0]}")
-    database = meta_schedule.database.JSONDatabase(*map(str, files))
+    task, look = _task(shape), found_in(folder)
 
     def lookup() -> Any:
-        return database.query_ir_module(module, target(on), "main")
+        return look(task, on)
 
     best = lookup()
     if best is None:
         raise InputError(f"nothing that TVM tried for {shape} ran; remove {folder} and tune again")
-    programs = dict(zip(("tvm", "untuned"), on.build([best, module]), strict=True))
+    programs = dict(zip(("tvm", "untuned"), on.build([best, task.module]), strict=True))
     rng, found = np.random.default_rng(0), list[dict[str, Any]]()
     untuned_s = 0.0
     with measuring_slot() as slot:

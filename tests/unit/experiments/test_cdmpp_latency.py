@@ -18,7 +18,7 @@ from tests.unit.model.latencies import DEVICES, records
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
-from latencies import baselines, judging, lstm
+from latencies import baselines, judging, lstm, searches
 
 from tensorwise.codegen.loop_tree import LoopTree
 from tensorwise.model.latency_training import LatencyTraining
@@ -204,3 +204,30 @@ def test_validation_decides_which_variant_is_judged() -> None:
     assert found is not None
     assert found["mape"] == 0.2
     assert judging.best(runs, "model|trees") is None
+
+
+def test_searches_are_summed_over_the_runs_of_each_task() -> None:
+    curves = {"cdmpp": [None, 2e-3, 1e-3], "xgb": [3e-3, 2e-3], "random": [4e-3]}
+    ended = {"cdmpp": 1e-3, "xgb": 2e-3, "random": 4e-3}
+    runs: dict[str, Any] = {}
+    for task in ("a", "b"):
+        for guide, curve in curves.items():
+            about = {"name": task, "curve": curve, "search_s": 60.0, "guide_s": 0.0}
+            runs[f"search {task} {guide}"] = about
+        runs[f"compare {task}"] = {"seconds": ended}
+    often = {"a": 1, "b": 3}
+    found = searches.network_curves(runs, often)
+    np.testing.assert_allclose(found["cdmpp"], [np.nan, 8e-3, 4e-3])
+    np.testing.assert_allclose(found["xgb"], [12e-3, 8e-3, 8e-3])
+    assert searches.together(runs, often) == pytest.approx({"cdmpp": 4e-3, "xgb": 8e-3, "random": 16e-3})
+    lines, holds = searches.summary(runs, often)
+    assert holds
+    assert "4.000 ms, 2.000x TVM's; searching took 2.0 min, 1.00x" in lines[0]
+    text = searches.page({"runs": runs, "settings": {}, "machine": {}, "summary": lines}, often)
+    assert text.count("<svg") == 1
+    assert text.count("<tr>") == 3
+    del runs["compare b"]
+    lines, holds = searches.summary(runs, often)
+    assert holds is None
+    assert lines[0] == "1 of 2 tasks are not compared yet"
+    assert searches.summary({}, often)[1] is None

@@ -578,7 +578,7 @@ def test_a_compiler_tunes_a_product_and_is_compared(tmp_path: Path) -> None:
     run = compiler.compared(shape, [0.6, 0.9], tmp_path / "tuned", function, on, rounds=3, budget_s=0.05)
     assert [case["version"] for case in run["cases"]] == ["rows", "rows"]
     assert min(case["tvm_s"] for case in run["cases"]) > 0
-    with pytest.raises(InputError, match="was not tuned yet"):
+    with pytest.raises(InputError, match="nothing was searched yet"):
         compiler.compared(shape, [0.6], tmp_path / "none", function, on, rounds=3, budget_s=0.05)
 
 

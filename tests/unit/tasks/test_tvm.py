@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tensorwise.space.config import Config  # noqa: E402
 from tensorwise.tasks.cpu import TvmCpu, in_children  # noqa: E402
 from tensorwise.tasks.cutting import TaskGraph, cut, lowered, of_onnx, of_torch  # noqa: E402
 from tensorwise.tasks.schedules import Schedules  # noqa: E402
+from tensorwise.tasks.searching import found_in, search_schedules  # noqa: E402
 from tensorwise.tasks.task import Task, loop_tree  # noqa: E402
 from tensorwise.tasks.whole import compiled, inputs_of, measured_network, scheduled  # noqa: E402
 
@@ -195,3 +197,29 @@ def test_tasks_are_collected_and_a_second_time_nothing_is_left(
             assert len(list(LoopTree.from_text(str(record.provenance["tree"])).leaves())) >= 1
             assert json.loads(str(record.config["decisions"])) is not None
         assert collect(jobs, store, LocalExecutor()).before == 2
+
+
+def test_a_search_asks_its_guide_and_leaves_its_best_program(
+    small: tuple[TaskGraph, dict[str, Task]], tmp_path: Path
+) -> None:
+    task, device = named(small[1], "conv2d"), TvmCpu("sse", 1)
+    seen: list[LoopTree] = []
+
+    def guide(trees: Sequence[LoopTree]) -> np.ndarray:
+        seen.extend(trees)
+        return np.array([sum(1 for _ in tree.leaves()) for tree in trees], float)
+
+    settings: dict[str, Any] = {"batch": 3, "population": 8, "generations": 1}
+    for one in guide, "random":
+        found = search_schedules(task, device, tmp_path / "found", 6, one, **settings)
+        assert 0 < len(found.trials) <= 6
+        assert found.curve == sorted(found.curve, reverse=True)
+        assert (found.guide_s > 0) == callable(one)
+        best = found_in(tmp_path / "found")(task, device)
+        (measured,) = device.time(device.build([best]), task)
+        assert measured.ok, measured.note
+    assert len(seen) >= 6
+    with pytest.raises(InputError, match="one of xgb, random"):
+        search_schedules(task, device, tmp_path / "found", 6, "ours")
+    with pytest.raises(InputError, match="nothing was searched yet"):
+        found_in(tmp_path / "nowhere")

@@ -87,7 +87,17 @@ class Graph:
         Args:
             operands: the dense operands in order of appearance; float32, float64, bfloat16 or float16.
         """
-        return _run_einsum(self.pointers, self.sources, self.numbers, self.columns, text, operands)
+        # Without torch's dispatcher, which takes as long as a small kernel, where nobody else listens.
+        if torch.compiler.is_compiling() or _observed() or not all(map(_plain, operands)):
+            return _Tensors(self.pointers, self.sources, self.numbers, self.columns).einsum(text, *operands)
+        if torch.is_grad_enabled() and any(operand.requires_grad for operand in operands):
+            made: Tensor = _Recorded.apply(self, text, *operands)
+            return made
+        return self.evaluate(text, operands)
+
+    def evaluate(self, text: str, operands: Sequence[Tensor]) -> Tensor:
+        """``einsum`` of tensors in main memory, without gradients, and seen by no mode or tracer."""
+        return _tensor(self.graph.evaluate(text, [_array(operand) for operand in operands]))
 
     def tune(self, budget_s: float | None = None, **given: Any) -> list[TuneResult]:
         """Find the fastest kernel for all that was evaluated on this graph, forward and backward; see `gnn.Graph.tune`."""
@@ -202,45 +212,58 @@ def _fake(
     return operands[0].new_empty(shape, dtype=dtype)
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class _Tensors:
+    """A graph of which nothing but its tensors is known, as where programs are traced: the operator's first arguments."""
+
+    pointers: Tensor
+    sources: Tensor
+    numbers: Tensor | None
+    columns: int
+
+    def einsum(self, text: str, *operands: Tensor) -> Tensor:
+        """Run the operator, by way of torch's dispatcher."""
+        return self.evaluate(text, operands)
+
+    def evaluate(self, text: str, operands: Sequence[Tensor]) -> Tensor:
+        """The same."""
+        made: Tensor = graph_einsum(
+            self.pointers, self.sources, self.numbers, self.columns, text, list(operands)
+        )
+        return made
+
+
 class _Recorded(torch.autograd.Function):
     """The operator with its gradient, which is the same operator with other texts."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        pointers: Tensor,
-        sources: Tensor,
-        numbers: Tensor | None,
-        columns: int,
-        text: str,
-        *operands: Tensor,
-    ) -> Tensor:
-        def evaluate(text: str, taken: Sequence[Tensor]) -> Tensor:
-            return _run_einsum(pointers, sources, numbers, columns, text, taken)
-
-        ctx.columns, ctx.text, chosen = columns, text, None
+    def forward(ctx: Any, graph: Graph | _Tensors, text: str, *operands: Tensor) -> Tensor:
+        ctx.graph, ctx.text, chosen = graph, text, None
         if spelling.chooses(text):
-            out, chosen = spelling.by_edges(text, operands, evaluate)
+            out, chosen = spelling.by_edges(text, operands, graph.evaluate)
         else:
-            out = evaluate(text, operands)
-        ctx.save_for_backward(pointers, sources, numbers, chosen, *operands)
+            out = graph.evaluate(text, operands)
+        ctx.save_for_backward(chosen, *operands)
         return out
 
     @staticmethod
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
-        pointers, sources, numbers, chosen, *operands = ctx.saved_tensors
+        graph, (chosen, *operands) = ctx.graph, ctx.saved_tensors
 
         def evaluate(text: str, taken: Sequence[Tensor]) -> Tensor:
-            return _run_einsum(pointers, sources, numbers, ctx.columns, text, taken)
+            made: Tensor = graph.einsum(text, *taken)
+            return made
 
         def shares() -> Tensor:
-            return (pointers[1:] - pointers[:-1]).clamp(min=1).to(given.dtype).reciprocal()
+            degrees: Tensor = graph.pointers[1:] - graph.pointers[:-1]
+            return degrees.clamp(min=1).to(given.dtype).reciprocal()
 
         found = spelling.backward(
-            ctx.text, given, operands, ctx.needs_input_grad[5:], evaluate, shares, chosen
+            ctx.text, given, operands, ctx.needs_input_grad[2:], evaluate, shares, chosen
         )
         gradients = (g if g is None else g.to(operand.dtype) for g, operand in zip(found, operands))
-        return None, None, None, None, None, *gradients
+        return None, None, *gradients
 
 
 # Registered without ``torch.library.register_autograd``, which looks through lists of tensors for 150 microseconds.
@@ -254,7 +277,7 @@ def _recorded(
     operands: Sequence[Tensor],
 ) -> Tensor:
     if torch.is_grad_enabled() and any(operand.requires_grad for operand in operands):
-        made: Tensor = _Recorded.apply(pointers, sources, numbers, columns, text, *operands)
+        made: Tensor = _Recorded.apply(_Tensors(pointers, sources, numbers, columns), text, *operands)
         return made
     with torch._C._AutoDispatchBelowAutograd():
         made = graph_einsum(pointers, sources, numbers, columns, text, operands)
@@ -262,24 +285,6 @@ def _recorded(
 
 
 graph_einsum: Final = torch.ops.tensorwise.graph_einsum.default
-
-
-def _run_einsum(
-    pointers: Tensor,
-    sources: Tensor,
-    numbers: Tensor | None,
-    columns: int,
-    text: str,
-    operands: Sequence[Tensor],
-) -> Tensor:
-    """Run the operator; without torch's dispatcher, which takes as long as a small kernel, where nobody else listens."""
-    if torch.compiler.is_compiling() or _observed() or not all(map(_plain, operands)):
-        made: Tensor = graph_einsum(pointers, sources, numbers, columns, text, list(operands))
-        return made
-    if torch.is_grad_enabled() and any(operand.requires_grad for operand in operands):
-        made = _Recorded.apply(pointers, sources, numbers, columns, text, *operands)
-        return made
-    return _evaluate(pointers, sources, numbers, columns, text, operands)
 
 
 def _plain(operand: Tensor) -> bool:

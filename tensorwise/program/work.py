@@ -18,7 +18,7 @@ TERM_S: Final = 0.06e-9
 """About what one thread takes for an entry, and for each term of it that runs in lanes ..."""
 TERMS_A_POWER: Final = 16
 """... an exponential being as much work as so many terms."""
-SHARED_S: Final = 100e-6
+SHARED_S: Final = 75e-6
 """Calls that take one thread this long are worth a second one, which may have to be woken."""
 MOST_STEPS = 2**36
 """Loop iterations that no kernel may exceed beyond what its terms need: minutes on any machine."""

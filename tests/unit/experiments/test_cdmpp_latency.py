@@ -231,3 +231,74 @@ def test_searches_are_summed_over_the_runs_of_each_task() -> None:
     assert holds is None
     assert lines[0] == "1 of 2 tasks are not compared yet"
     assert searches.summary({}, often)[1] is None
+
+
+HYPER = """
+held_out = ["net2"]
+validation = 0.3
+seed = 0
+epochs = 2
+trials = 2
+[cdmpp.sizes]
+width = [16, 32]
+layers = [1]
+inner = [32]
+decoder = [[16], [32, 16]]
+joining = ["counts", "sum"]
+[cdmpp.training]
+learning_rate = { low = 1e-3, high = 1e-2 }
+[trees.sizes]
+max_iter = [5, 20]
+[trees.training]
+learning_rate = { low = 0.05, high = 0.2 }
+[lstm.sizes]
+width = [8]
+[lstm.training]
+learning_rate = { low = 1e-3, high = 1e-2 }
+"""
+
+
+def test_sizes_are_searched_and_a_trial_that_was_cut_off_begins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    pytest.importorskip("optuna")
+    from latencies import hyper
+
+    (tmp_path / "hyper.toml").write_text(HYPER)
+    values = tomllib.loads(HYPER)
+    with Store(tmp_path / "s.sqlite") as store:
+        store.append(records())
+    out = tmp_path / "hyper.json"
+
+    def run(*more: str) -> dict[str, Any]:
+        paths = ["--values", tmp_path / "hyper.toml", "--cache", tmp_path / "cache", "--out", out]
+        monkeypatch.setattr(sys, "argv", ["hyper.py", str(tmp_path / "s.sqlite"), *map(str, paths), *more])
+        runpy.run_path(str(EXPERIMENT / "hyper.py"), run_name="__main__")
+        runs: dict[str, Any] = json.loads(out.read_text())["runs"]
+        return runs
+
+    assert run("--minutes", "0")["cdmpp"]["trials"] == []
+    assert "goes on from here" in capsys.readouterr().out
+    cut = hyper.Search(Programs.of(records()), values, tmp_path / "cache", math.inf)
+    study = cut.study("cdmpp")
+    drawn = study.ask()
+    cut._drawn(drawn, "cdmpp", "sizes")  # and then it is killed
+    runs = run()
+    assert [len(found["trials"]) for found in runs.values()] == [2, 2, 2]
+    again = runs["cdmpp"]["trials"][0]
+    assert again["choices"].items() >= drawn.params.items()
+    assert hyper.chosen(again, values["cdmpp"])["sizes"]["decoder"] in ([16], [32, 16])
+    assert run() == runs
+    text = out.with_suffix(".html").read_text()
+    assert text.count("<svg") == 1
+    assert text.count("the ten best of 2") == 3
+
+
+def test_the_ranges_of_the_search_are_settings_of_each_method() -> None:
+    values = tomllib.loads((EXPERIMENT / "hyper.toml").read_text())
+    assert values["held_out"] == VALUES["held_out"]
+    for name, given in values["cdmpp"]["sizes"].items():
+        assert VALUES["sizes"].get(name, "counts") in given
+    for method in ("cdmpp", "lstm"):
+        LatencyTraining(**{name: given["high"] if isinstance(given, dict) else given[0]
+                           for name, given in values[method]["training"].items()})  # fmt: skip

@@ -285,18 +285,32 @@ def store_export(
 @command
 def store_import(
     context: typer.Context,
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="What `export` wrote, of either kind.")],
+    path: Annotated[
+        Path, typer.Argument(metavar="FILE", help="What `export` wrote, of either kind, or a log of TenSet.")
+    ],
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device", help="Of a log of TenSet: whose times these are; default: its folder's name."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Add the records of a file that `export` wrote; those already there are skipped."""
+    """Add the records of a file that `export` wrote, or of TenSet; those already there are skipped."""
     from tensorwise.data.parquet import SUFFIX, read_records
     from tensorwise.data.store import PAGE, Store
+    from tensorwise.data.tenset import looks_like_tenset, tenset_records
 
     if not path.is_file():
         raise InputError(f"{path}: does not exist; expected a file that `tensorwise store export` wrote")
+    foreign = path.suffix != SUFFIX and looks_like_tenset(path)
+    if device is not None and not foreign:
+        raise InputError(f"--device is for logs of TenSet; the records of {path} say whose they are")
     with Store(context.obj) as opened:
-        if path.suffix == SUFFIX:
-            records = read_records(path)
+        if foreign or path.suffix == SUFFIX:
+            records = (
+                tenset_records(path, device or path.resolve().parent.name) if foreign else read_records(path)
+            )
             count = 0
             while page := list(itertools.islice(records, PAGE)):
                 count += opened.append(page)

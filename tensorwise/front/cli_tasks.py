@@ -1,5 +1,7 @@
 """``tensorwise tasks``: networks cut into tasks, what schedules of these take on this CPU, and the networks from these."""
 
+import datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,7 +9,9 @@ import typer
 
 from tensorwise.errors import InputError, TensorwiseError
 from tensorwise.front.cli_collect import Hours, Json, StorePath, run_jobs
+from tensorwise.front.cli_model import data_facts
 from tensorwise.front.terminal import command, emit, warn
+from tensorwise.version import __version__
 
 if TYPE_CHECKING:
     from tensorwise.data.record import Record
@@ -217,18 +221,20 @@ def train_model(
     """Train a latency model from records of tasks. Goes on where it was ended when the same command is given again."""
     from tensorwise.data.reading import records_of
     from tensorwise.data.store import default_path
+    from tensorwise.front.model_card import latency_page
     from tensorwise.front.networks import latency_model_folder
     from tensorwise.front.terminal import progress_bar
-    from tensorwise.model.latency import train_latency
+    from tensorwise.model.latency import judged, train_latency
     from tensorwise.model.latency_training import LatencyTraining
     from tensorwise.model.programs import Programs
 
     folder = out or latency_model_folder()
-    programs = Programs.of(records_of(records or [default_path()]))
+    every = list(records_of(records or [default_path()]))
+    programs, held = Programs.of(every), None
     if device:
         programs = programs.on(device)
     if held_out:
-        programs, _ = programs.without(held_out)
+        programs, held = programs.without(held_out)
     if not len(programs):
         raise InputError(
             "there are no records of programs to learn from; collect some first: tensorwise tasks collect"
@@ -250,7 +256,14 @@ def train_model(
     if model is None:
         warn("the time is over; go on with the same command")
         return
+    card = {
+        **model.card, "held_out": held_out or [], "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "version": __version__, "data": data_facts([one for one in every if "tree" in one.provenance]),
+        "judged": None if held is None else judged(model, held),
+    }  # fmt: skip
+    model = replace(model, card=card)
     model.save(folder)
+    (folder / "README.md").write_text(latency_page(model), encoding="utf-8")
     facts = {**model.card, "devices": list(model.devices)}
     if json:
         emit({"event": "result", "model": str(folder), **facts})

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tensorwise.model.judging import Judged
+from tensorwise.model.latency import COVERED, LatencyModel
 from tensorwise.model.metrics import Quality, mean_quality
 
 EXPLAINED = """\
@@ -169,6 +170,50 @@ def transfer_page(card: Mapping[str, Any]) -> str:
         "",
         *_markdown(gains_table(card)),
     ]
+    return "\n".join([*lines, ""])
+
+
+def latency_page(model: LatencyModel) -> str:
+    """Return the card of a latency model as Markdown."""
+    card = model.card
+    data, held = card["data"], card["judged"]
+    lines = [
+        "# A latency model",
+        "",
+        "Says what programs of dense tensor computations take on a device, in seconds, with an interval that holds the "
+        f"times of {COVERED:.0%} of such programs.",
+        "",
+        f"- {len(model.members)} networks whose mean is the answer, leaves joined by `{model.shape.joining}`",
+        f"- devices: {', '.join(f'`{name}`' for name in model.devices)}: settings of the processor named below",
+        f"- made on {card['date']} with Tensorwise {card['version']} by `tensorwise tasks train`",
+        "",
+        "## Data",
+        "",
+        f"{data['records']} records of {data['workloads']} tasks, from {data['first']} to {data['last']} (UTC), of which "
+        f"{card['programs']} of {card['tasks']} tasks are learned from. Measured on: {', '.join(data['hosts'])}. Of another "
+        "processor the model can only extrapolate; measure there.",
+        "",
+        f"Held out: all tasks of {', '.join(card['held_out']) or 'no network'}. Whole other networks chose the best epoch, "
+        "and calibrated the intervals.",
+    ]
+    if held is not None:
+        rows = [
+            ["device", "mean relative error"],
+            *([name, f"{error:.1%}"] for name, error in held["devices"].items()),
+        ]
+        rows.append(["all", f"{held['mape']:.1%}"])
+        lines += [
+            "",
+            "## How far off it is",
+            "",
+            f"On {held['programs']} programs of {held['tasks']} held-out tasks:",
+            "",
+        ]
+        lines += [*_markdown(rows), "", f"The median is {held['median']:.1%}."]
+        if held["covered"] is not None:
+            lines.append(
+                f"Intervals hold {held['covered']:.0%} of these programs; their ends are a factor {held['width']:.1f} apart."
+            )
     return "\n".join([*lines, ""])
 
 

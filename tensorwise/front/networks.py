@@ -10,6 +10,7 @@ import numpy as np
 from tensorwise.codegen.loop_tree import LoopTree
 from tensorwise.errors import InputError
 from tensorwise.features.ast import CompactAst
+from tensorwise.model.finding import PACKAGED
 from tensorwise.model.latency import LATENCY, LatencyModel
 from tensorwise.plan.predicted import NetworkLatency, predicted
 from tensorwise.tasks.cutting import TaskGraph
@@ -17,6 +18,8 @@ from tensorwise.tasks.task import Task, read_json
 from tensorwise.toolchain.places import cache_dir
 from tensorwise.writing import replacing
 
+COMES_ALONG: Final = PACKAGED / "latency"
+"""The latency model that comes with Tensorwise."""
 SCHEDULES: Final = 8
 """Programs of a task among which the fastest is sought."""
 
@@ -27,12 +30,18 @@ def latency_model_folder() -> Path:
 
 
 def latency_model(folder: Path | None = None) -> LatencyModel:
-    """Return the latency model in a folder, by default the user's.
+    """Return the latency model in a folder, by default the user's, or else that which comes with Tensorwise.
 
     Raises:
         InputError: there is none, or it is damaged.
     """
     where = folder or latency_model_folder()
+    if (
+        folder is None
+        and not (where / LATENCY.files[0]).exists()
+        and (COMES_ALONG / LATENCY.files[0]).exists()
+    ):
+        where = COMES_ALONG
     if not (where / LATENCY.files[0]).exists():
         raise InputError(
             f"there is no latency model in {where}; train one from records: tensorwise tasks train, or name one with --model"

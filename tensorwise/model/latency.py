@@ -266,6 +266,26 @@ def train_latency(
     return model.calibrated(calibration) if len(calibration) >= LEAST else model
 
 
+def judged(model: LatencyModel, held: Programs) -> dict[str, Any]:
+    """Return how far off a model is on programs that it has not learned from, for its card.
+
+    Returns:
+        ``programs``, ``tasks``; ``mape``, mean relative error of the seconds, also by device under ``devices``; ``median``
+        of it; ``covered``: share within its interval, and ``width``: median ratio of its ends (None: it has none).
+    """
+    found = model.latencies([row.ast for row in held], [row.hardware for row in held])
+    off = np.abs(found.seconds / held.seconds - 1)
+    names = np.array([row.device for row in held])
+    known = bool(np.isfinite(model.times))
+    inside = (found.low <= held.seconds) & (held.seconds <= found.high)
+    return {
+        "programs": len(held), "tasks": len(held.tasks), "mape": float(off.mean()), "median": float(np.median(off)),
+        "devices": {device: float(off[names == device].mean()) for device in held.devices},
+        "covered": float(inside.mean()) if known else None,
+        "width": float(np.median(found.high / found.low)) if known else None,
+    }  # fmt: skip
+
+
 def fine_tuned(
     model: LatencyModel,
     known: Programs,

@@ -1,14 +1,16 @@
 """``tensorwise predict`` and ``tasks train``, on a made-up network whose programs are kept: no TVM is needed."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from tensorwise.data.store import Store
+from tensorwise.errors import InputError
 from tensorwise.front.cli import app
-from tensorwise.front.networks import SCHEDULES, predict_latency
+from tensorwise.front.networks import SCHEDULES, latency_model, latency_model_folder, predict_latency
 from tensorwise.model.latency import LatencyModel, train_latency
 from tensorwise.model.programs import Programs
 from tensorwise.tasks.cutting import Node, TaskGraph
@@ -130,7 +132,29 @@ def test_a_model_is_trained_from_a_store(tmp_path: Path) -> None:
     )
     assert found.exit_code == 0, found.output
     assert json.loads(found.stdout)["devices"] == ["fast", "slow"]
-    assert LatencyModel.load(tmp_path / "model").devices.keys() == {"fast", "slow"}
+    model = LatencyModel.load(tmp_path / "model")
+    assert model.devices.keys() == {"fast", "slow"}
+    assert model.card["held_out"] == ["net2"]
+    assert model.card["judged"]["devices"].keys() == {"fast", "slow"}
+    page = (tmp_path / "model" / "README.md").read_text()
+    assert "Held out: all tasks of net2." in page
+    assert f"| slow | {model.card['judged']['devices']['slow']:.1%} |" in page
     found = CliRunner().invoke(app, [*arguments, "--device", "abacus"])
     assert found.exit_code == 1
     assert "no records of programs" in found.stderr
+
+
+def test_the_user_s_model_goes_before_the_one_that_comes_along(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tensorwise.front.networks.cache_dir", lambda: tmp_path / "cache")
+    monkeypatch.setattr("tensorwise.front.networks.COMES_ALONG", tmp_path / "along")
+    with pytest.raises(InputError, match="there is no latency model in"):
+        latency_model()
+    model = LatencyModel.load(folder / "model")
+    replace(model, card={"from": "along"}).save(tmp_path / "along")
+    assert latency_model().card["from"] == "along"
+    replace(model, card={"from": "user"}).save(latency_model_folder())
+    assert latency_model().card["from"] == "user"
+    with pytest.raises(InputError, match="there is no latency model in"):
+        latency_model(tmp_path / "nowhere")

@@ -1,6 +1,7 @@
 """Where a planner puts the kernels of networks, by what GEMM's tree says of them, and how good that is."""
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, Final, final
@@ -24,7 +25,7 @@ class Measured:
     """What products took, operands in place, and what a model says that they would.
 
     Args:
-        records: of `kernels_of_networks`.
+        records: of `kernels_of_networks`; of repeated measurements the fastest counts.
         model: learned from GEMM, and not from these.
         gpu: figures of a GPU that takes the place of one that was not measured; see values.toml.
     """
@@ -32,6 +33,7 @@ class Measured:
     def __init__(self, records: Iterable[Record], model: TreeModel, gpu: Mapping[str, float]) -> None:
         self.took: dict[str, dict[str, float]] = {}
         self._said: dict[str, dict[str, float]] = {}
+        choice: dict[str, str] = {}
         known = {config_name(config): config for config in model.configs}
         for record in records:
             if not record.ok:
@@ -39,19 +41,24 @@ class Measured:
             key = json.dumps(json.loads(str(record.provenance["input"])), sort_keys=True)
             moving_s = float(record.provenance.get("moving_s", 0.0))  # type: ignore[arg-type]
             version = config_name(record.config)
-            self.took.setdefault(key, {})[version] = record.seconds - moving_s
+            took = self.took.setdefault(key, {})
+            took[version] = min(record.seconds - moving_s, took.get(version, math.inf))
             said = self._said.setdefault(key, {})
             numbers = features_of(record.workload)
             point = np.array([[numbers[field] for field in model.fields]])
+            choice[key] = config_name(model.configs[int(model.choose(point)[0])])
             if version in known:
                 said[version] = float(model.latency(known[version], point)[0])
             elif version in GPU:
-                said[version] = record.seconds - moving_s
+                said[version] = took[version]
             if "gpu" not in said:
                 work = 2 * numbers["stored"]
                 said["gpu"] = gpu["launch_s"] + min(
                     work / gpu["sparse_flops"], 2 * numbers["terms"] / gpu["dense_flops"]
                 )
+        for key, said in self._said.items():
+            if choice[key] in said:  # what the tree says is the fastest takes less than is said of any other
+                said[choice[key]] = math.nextafter(min(said[name] for name in said if name in known), 0.0)
         self.has_gpu = all(any(name in GPU for name in took) for took in self.took.values())
         for key, took in self.took.items():
             if self.has_gpu:
@@ -60,7 +67,10 @@ class Measured:
                 took["gpu"] = self._said[key]["gpu"]
 
     def chosen(self, key: str, versions: Sequence[str]) -> tuple[float, float, float]:
-        """Return of the version that the model takes for the fastest what it says and what it took, and the least taken."""
+        """Return of the version that the model takes for the fastest what it says and what it took, and the least taken.
+
+        The tree chooses; where its choice is not among ``versions``, what is said of their seconds does.
+        """
         took, said = self.took[key], self._said[key]
         able = [name for name in versions if name in took and name in said]
         best = min(able, key=said.__getitem__)

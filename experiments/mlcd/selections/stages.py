@@ -16,7 +16,7 @@ from selections.networks import measure as measure_kernels
 from selections.placing import Measured
 from selections.placing import judged as judged_networks
 from selections.table import described_s, selection
-from tensorwise.data.parquet import read_records, write_records
+from tensorwise.data.parquet import write_records
 from tensorwise.data.store import Store
 from tensorwise.front.terminal import progress_bar
 from tensorwise.model.cases import Cases
@@ -96,18 +96,23 @@ def networks(path: Path, values: Mapping[str, Any], *, full: bool, budget_s: flo
     every = drawn(given, NETWORKS, values["settings"]["seed"])
     if not judge:
         kernels = [kernel for some in every.values() for kernel in some]
-        with Store(path.with_suffix(".sqlite")) as store, progress_bar("gnn") as progress:
-            take_up(store, path.with_suffix(".parquet"))
-            measure_kernels(kernels, budget_s=budget_s, store=store, progress=progress)
-            write_records(path.with_suffix(".parquet"), store.query(space=kernels_of_networks().space.name))
+        end, count = time.monotonic() + budget_s, len({kernel.key for kernel in kernels})
+        for where in (path, twice(path)):
+            with Store(where.with_suffix(".sqlite")) as store, progress_bar(where.name) as progress:
+                take_up(store, where.with_suffix(".parquet"))
+                measure_kernels(kernels, budget_s=end - time.monotonic(), store=store, progress=progress)
+                some = list(store.query(space=kernels_of_networks().space.name))
+                write_records(where.with_suffix(".parquet"), some)
+            if len({record.provenance["input"] for record in some}) < count or time.monotonic() > end:
+                break
     tree = path.with_name(path.name.replace("gnn", "gemm"))
     if not (tree.is_dir() and path.with_suffix(".parquet").is_file()):
         return f"gnn: waits for {tree} and its own records"
-    measured = Measured(read_records(path.with_suffix(".parquet")), TreeModel.load(tree), values["gpu"])
-    known = {
+    measured = Measured(chain(*known(path)), TreeModel.load(tree), values["gpu"])
+    whole = {
         name: some for name, some in every.items() if all(kernel.key in measured.took for kernel in some)
     }
-    if not known:
+    if not whole:
         return "gnn: no network has all of its kernels measured yet"
     before = json.loads(held.read_text()) if held.exists() else {}
     ways = (links() if measured.has_gpu else None) or [
@@ -115,9 +120,9 @@ def networks(path: Path, values: Mapping[str, Any], *, full: bool, budget_s: flo
         for ends in (("cpu", "gpu"), ("gpu", "cpu"))
     ]
     report = {
-        "gnn": judged_networks(known, measured, ways, swept(given)), "measured gpu": measured.has_gpu,
-        "networks": len(known), "of": len(every), "machine": machine(),
+        "gnn": judged_networks(whole, measured, ways, swept(given)), "measured gpu": measured.has_gpu,
+        "networks": len(whole), "of": len(every), "machine": machine(),
         "links": {way.source: {"latency_s": way.latency_s, "bytes_per_s": way.bytes_per_s} for way in ways},
     }  # fmt: skip
     write_json(held, report)
-    return f"gnn: {len(known)} of {len(every)} networks are placed"
+    return f"gnn: {len(whole)} of {len(every)} networks are placed"

@@ -36,7 +36,7 @@ from tensorwise.data.record import Record
 from tensorwise.data.store import Store
 from tensorwise.device.versions import VersionsDevice, difference
 from tensorwise.errors import CompilerError, InputError
-from tensorwise.model.cases import Cases
+from tensorwise.model.cases import Cases, features_of
 from tensorwise.model.choosing import TreeModel
 from tensorwise.plan.graph import Link, Network
 from tensorwise.space.config import Config
@@ -666,6 +666,15 @@ def test_kernels_are_measured_once_and_all_networks_judged(records: list[Record]
     known = {f"{kind} small": networks.network(kind, SMALL, 2, 4) for kind in ("gcn", "graphsage")}
     assert set(measured.took) == {kernel.key for kernels in known.values() for kernel in kernels}
     assert not measured.has_gpu
+    for record in records:
+        key = json.dumps(json.loads(str(record.provenance["input"])), sort_keys=True)
+        features = [[features_of(record.workload)[field] for field in model.fields]]
+        choice = str(model.configs[int(model.choose(np.array(features))[0])]["version"])
+        _, took, least = measured.chosen(key, measured.versions(gpu=False))
+        assert took == measured.took[key][choice]
+        assert least == min(measured.took[key][name] for name in measured.versions(gpu=False))
+    slower = [replace(record, seconds=2 * record.seconds) for record in records]
+    assert placing.Measured([*records, *slower], model, VALUES["gpu"]).took == measured.took
     ways = [Link("cpu", "gpu", **VALUES["link"]), Link("gpu", "cpu", **VALUES["link"])]
     found = placing.judged(known, measured, ways, ["gcn small"])
     for setting, devices in (("threads", {"all threads", "one thread"}), ("gpu", {"cpu", "gpu"})):

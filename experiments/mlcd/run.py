@@ -12,7 +12,6 @@ import os
 import sys
 import time
 import tomllib
-from itertools import cycle
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -25,6 +24,7 @@ from selections import stages
 from selections.gemm import scipy_sgemm
 from selections.page import page
 from selections.table import BENCHMARKS
+from selections.threads import place_others
 
 from benchmarks.corpus import resumable
 from tensorwise.toolchain.runtime import driver_address
@@ -39,13 +39,7 @@ def place_threads() -> None:
     """
     driver_address()
     scipy_sgemm()
-    threads = Path("/proc/self/task")
-    if not threads.is_dir():  # not Linux
-        return
-    _, *processors = sorted(os.sched_getaffinity(0))
-    others = sorted({int(one.name) for one in threads.iterdir()} - {os.getpid()})
-    for thread, processor in zip(others, cycle(processors), strict=False):
-        os.sched_setaffinity(thread, {processor})
+    place_others()
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from selections import gemm
+from selections.threads import placed
 from tensorwise.device.timing import interleave, measuring_slot, time_calls
 from tensorwise.device.versions import difference
 from tensorwise.errors import InputError
@@ -113,7 +114,8 @@ def compared(
                     raise InputError(f"{name} computes something else for {shape}: {told}")
             if found:
                 del calls["untuned"]
-            table = interleave(calls, rounds, budget_s, rng)
+            with placed():
+                table = interleave(calls, rounds, budget_s, rng)
             untuned_s = untuned_s or table.median("untuned")
             ratio = table.ratio("tvm", "ours")
             found.append({

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from selections import (
     rivals,
     stages,
     table,
+    threads,
 )
 
 from tensorwise.data.parquet import read_records, write_records
@@ -603,6 +605,22 @@ def test_laid_out_calls_return_what_the_function_says() -> None:
     arrays = (triangle.indptr.astype(np.int32), triangle.indices.astype(np.int32), counts)
     assert laid_out.compiled("motifs_merge", arrays, (3, 3, 1))() == 0
     assert counts[0] == 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc")
+def test_other_threads_are_kept_off_the_first_processor_for_a_while() -> None:
+    first, *rest = sorted(os.sched_getaffinity(0))
+    over = threading.Event()
+    other = threading.Thread(target=over.wait)
+    other.start()
+    try:
+        with threads.placed():
+            assert os.sched_getaffinity(0) == {first}
+            assert os.sched_getaffinity(other.native_id or 0).isdisjoint({first}) == bool(rest)
+        assert os.sched_getaffinity(0) == os.sched_getaffinity(other.native_id or 0) == {first, *rest}
+    finally:
+        over.set()
+        other.join()
 
 
 # -- networks --------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ three minutes. Goes on where it was stopped: after Ctrl-C or a kill the same com
 
 import argparse
 import json
+import os
 import sys
 import tomllib
 from functools import partial
@@ -15,6 +16,8 @@ from itertools import chain
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+# NumPy's BLAS, which checks the results, has a thread that spins for 100 ms: TVM's second one would wait for it.
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "24")  # 2^24 cycles: 6 ms
 
 from selections import compiler
 from selections.measuring import known

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from tensorwise.toolchain.routines import POINTER, SIZE, Routines
+from tensorwise.toolchain.threads import unbound
 
 DRIVER: Final = Routines(
     "run loops in parallel",
@@ -23,4 +24,5 @@ def driver_address() -> int:
     Raises:
         CompilerError: no compiler works here.
     """
-    return DRIVER.address("parallel")
+    with unbound():  # as it is loaded it looks where our threads may run
+        return DRIVER.address("parallel")

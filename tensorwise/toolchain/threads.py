@@ -1,17 +1,53 @@
 """How many threads a kernel may use: never more than the process was given."""
 
+import ctypes
 import math
 import os
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from tensorwise.errors import InputError
 
-_GIVEN: Final = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
-"""The CPUs of this process, before an OpenMP runtime binds the main thread to one of them."""
+
+def _bound() -> bool:
+    """Whether OpenMP runtimes bind their threads, the main thread among them."""
+    return os.environ.get("OMP_PROC_BIND", "false").strip().lower() not in ("", "false")
+
+
+def _given() -> set[int]:
+    """The CPUs of this process: those of its affinity mask, and where a runtime was there before us, those of its places."""
+    if not hasattr(os, "sched_getaffinity"):
+        return set()
+    return os.sched_getaffinity(0) | (_places() if _bound() else set())
+
+
+def _places() -> set[int]:
+    """The CPUs to which the OpenMP runtimes of this process bind threads: PyTorch's, for one, does so as it is imported."""
+    try:
+        loaded = {
+            line.split(maxsplit=5)[-1].strip() for line in Path("/proc/self/maps").read_text().splitlines()
+        }
+    except OSError:
+        return set()
+    found: set[int] = set()
+    for path in loaded:
+        if not re.fullmatch(r"lib(g|i)?omp\d*\b.*\.so.*", PurePosixPath(path).name):
+            continue
+        with suppress(OSError, AttributeError):  # it is gone, or has no places: it is older than OpenMP 4.5
+            runtime = ctypes.CDLL(path)
+            for place in range(runtime.omp_get_num_places()):
+                numbers = (ctypes.c_int * runtime.omp_get_place_num_procs(place))()
+                runtime.omp_get_place_proc_ids(place, numbers)
+                found.update(numbers)
+    return found
+
+
+_GIVEN: Final = _given()
+"""The CPUs of this process, whether or not an OpenMP runtime has bound the main thread to one of them."""
 
 
 def available_threads() -> int:
@@ -46,14 +82,12 @@ def _affinity() -> int:
     return len(_GIVEN if _bound() else os.sched_getaffinity(0))
 
 
-def _bound() -> bool:
-    """Whether OpenMP runtimes bind their threads, the main thread among them."""
-    return os.environ.get("OMP_PROC_BIND", "false").strip().lower() not in ("", "false")
-
-
 @contextmanager
 def unbound() -> Iterator[None]:
-    """Processes that are started inside may run where this one may, though an OpenMP runtime has bound this thread."""
+    """Processes that are started inside, and libraries loaded there, may run where this process may.
+
+    Else they inherit the one processor to which an OpenMP runtime has bound this thread.
+    """
     if not (_bound() and hasattr(os, "sched_getaffinity")):
         yield
         return

@@ -1,3 +1,4 @@
+import ctypes.util
 import os
 import subprocess
 import sys
@@ -81,6 +82,47 @@ def test_processes_run_anywhere_though_their_starter_was_bound(
     finally:
         os.sched_setaffinity(0, given)
     assert int(said.stdout) == (len(given) if bound else 1)
+
+
+BOUND_BEFORE_US = """
+import ctypes, os, pathlib, sys
+given = os.sched_getaffinity(0)
+ctypes.CDLL(sys.argv[1])
+os.sched_setaffinity(0, {min(given)})  # as PyTorch's runtime does while it is imported
+import numpy as np
+from tensorwise.front.gnn import Graph, gspmm
+from tensorwise.toolchain.threads import available_threads
+assert available_threads() == len(given), available_threads()
+rng = np.random.default_rng(0)
+graph = Graph(rng.integers(0, 2000, 60000), rng.integers(0, 2000, 60000), threads=len(given))
+before = {int(one.name) for one in pathlib.Path("/proc/self/task").iterdir()}
+for _ in range(3):
+    gspmm(graph, "copy_lhs", "sum", np.ones((2000, 64), np.float32))
+started = {int(one.name) for one in pathlib.Path("/proc/self/task").iterdir()} - before
+assert started
+assert os.sched_getaffinity(0) == {min(given)}
+assert all(os.sched_getaffinity(thread) - {min(given)} for thread in started)
+"""
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="one processor"
+)
+def test_threads_run_anywhere_though_a_runtime_had_bound_the_main_one_before_we_were_imported() -> None:
+    library = ctypes.util.find_library("gomp")
+    if library is None:
+        pytest.skip("no OpenMP runtime")
+    environment = {**os.environ, "OMP_PROC_BIND": "true"}
+    for name in ("OMP_NUM_THREADS", "TENSORWISE_NUM_THREADS", "OMP_PLACES"):
+        environment.pop(name, None)
+    said = subprocess.run(
+        [sys.executable, "-c", BOUND_BEFORE_US, library],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said.returncode == 0, said.stderr
 
 
 def write(root: Path, files: dict[str, str]) -> Path:

@@ -89,9 +89,12 @@ class Graph:
         """
         # Without torch's dispatcher, which takes as long as a small kernel, where nobody else listens.
         if torch.compiler.is_compiling() or _observed() or not all(map(_plain, operands)):
-            return _Tensors(self.pointers, self.sources, self.numbers, self.columns).einsum(text, *operands)
+            made: Tensor = graph_einsum(
+                self.pointers, self.sources, self.numbers, self.columns, text, list(operands)
+            )
+            return made
         if torch.is_grad_enabled() and any(operand.requires_grad for operand in operands):
-            made: Tensor = _Recorded.apply(self, text, *operands)
+            made = _Recorded.apply(self, text, *operands)
             return made
         return self.evaluate(text, operands)
 

@@ -12,7 +12,7 @@ from latencies import baselines
 from latencies.baselines import Predict
 from latencies.judging import errors, whole
 from tensorwise.adapt.tasks import clustered_tasks, random_tasks
-from tensorwise.model.latency import LatencyModel, fine_tuned, parts, train_latency
+from tensorwise.model.latency import LatencyModel, fine_tuned, judged, parts, train_latency
 from tensorwise.model.latency_training import LatencyTraining
 from tensorwise.model.program_net import shapes
 from tensorwise.model.programs import Programs
@@ -129,15 +129,11 @@ class Experiment:
         known, held = self.programs.without(self.values["held_out"])
         if (model := self._trained(name, known, variant)) is None:
             return None
-        found = model.latencies([row.ast for row in held], [row.hardware for row in held])
-        inside = (found.low <= held.seconds) & (held.seconds <= found.high)
-        widths = found.high / found.seconds
         weights = sum(int(np.prod(size)) for size in shapes(model.shape).values())
-        calibrated = bool(np.isfinite(model.times))
+        within = judged(model, held)
         return self._judged(
             predictor(model), weights=weights, programs_per_s=model.card["programs"] / model.card["epoch_s"],
-            covered=float(inside.mean()) if calibrated else None,
-            width=float(np.median(widths**2)) if calibrated else None,
+            covered=within["covered"], width=within["width"],
         )  # fmt: skip
 
     def _lstm(self) -> Found:
@@ -160,50 +156,47 @@ class Experiment:
         """Programs on the other devices, and of the target's what may be measured, and what is judged."""
         target = self.programs.on([device])
         source = self.programs.where([row.device != device for row in self.programs])
-        offered, judged = target.divided(
+        offered, kept = target.divided(
             self.values["cross"]["judged"], np.random.default_rng(self.values["seed"])
         )
-        return source, offered, judged
+        return source, offered, kept
 
     def _source(self, device: str) -> Found | None:
-        source, _, judged = self._across(device)
-        unseen = source.where([row.task not in set(judged.tasks) for row in source])
+        source, _, kept = self._across(device)
+        unseen = source.where([row.task not in set(kept.tasks) for row in source])
         if (model := self._trained(f"source-{device}", unseen, {})) is None:
             return None
-        return errors(judged, predictor(model)(judged), (), self.values["seed"])
+        return errors(kept, predictor(model)(kept), (), self.values["seed"])
 
     def _other(self, device: str, way: str) -> Found:
         """Habitat's scaling has seen the same programs on the other devices, as in the paper; trees have what we have."""
-        source, offered, judged = self._across(device)
+        source, offered, kept = self._across(device)
         if way == "scaled":
-            return errors(judged, baselines.scaled(source)(judged), (), self.values["seed"])
+            return errors(kept, baselines.scaled(source)(kept), (), self.values["seed"])
         rng = np.random.default_rng(self.values["seed"])
         tasks = set(clustered_tasks(offered, self._few(offered, self.values["cross"]["tasks"][-1]), rng))
-        unseen = source.where([row.task not in set(judged.tasks) for row in source])
+        unseen = source.where([row.task not in set(kept.tasks) for row in source])
         measured = offered.where([row.task in tasks for row in offered])
         both = Programs(unseen.rows + measured.rows * max(1, len(unseen) // (4 * len(measured))))
         predict = baselines.boosted(baselines.flat, both, self.values["boosted"][0], self.values["seed"])
-        return errors(judged, predict(judged), (), self.values["seed"])
+        return errors(kept, predict(kept), (), self.values["seed"])
 
     def _few(self, offered: Programs, count: int) -> int:
         return min(count, len(offered.tasks))
 
     def _tuned(self, device: str, choose: str, count: int, moments: bool, seed: int) -> Found | None:
-        source, offered, judged = self._across(device)
-        unseen = source.where([row.task not in set(judged.tasks) for row in source])
+        source, offered, kept = self._across(device)
+        unseen = source.where([row.task not in set(kept.tasks) for row in source])
         if (model := self._trained(f"source-{device}", unseen, {})) is None:
             return None
         tasks = set(CHOOSE[choose](offered, self._few(offered, count), np.random.default_rng(seed)))
         measured = offered.where([row.task in tasks for row in offered])
         own = {**self.values["cross"]["training"], **({} if moments else {"moments": 0.0})}
         settings = LatencyTraining(**{**self.values["training"], **own}, seed=seed)
-        tuned = fine_tuned(model, unseen, measured, judged, settings)
-        found = tuned.latencies([row.ast for row in judged], [row.hardware for row in judged])
-        inside = (found.low <= judged.seconds) & (judged.seconds <= found.high)
-        calibrated = bool(np.isfinite(tuned.times))
+        tuned = fine_tuned(model, unseen, measured, kept, settings)
         return {
-            **errors(judged, found.seconds, (), self.values["seed"]), "measured": len(measured),
-            "covered": float(inside.mean()) if calibrated else None,
+            **errors(kept, predictor(tuned)(kept), (), self.values["seed"]), "measured": len(measured),
+            "covered": judged(tuned, kept)["covered"],
         }  # fmt: skip
 
 

@@ -210,7 +210,7 @@ def latency_page(model: LatencyModel) -> str:
             "",
         ]
         lines += [*_markdown(rows), "", f"The median is {held['median']:.1%}."]
-        if held["covered"] is not None:
+        if "covered" in held:
             lines.append(
                 f"Intervals hold {held['covered']:.0%} of these programs; their ends are a factor {held['width']:.1f} apart."
             )

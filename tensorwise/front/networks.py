@@ -35,18 +35,13 @@ def latency_model(folder: Path | None = None) -> LatencyModel:
     Raises:
         InputError: there is none, or it is damaged.
     """
-    where = folder or latency_model_folder()
-    if (
-        folder is None
-        and not (where / LATENCY.files[0]).exists()
-        and (COMES_ALONG / LATENCY.files[0]).exists()
-    ):
-        where = COMES_ALONG
-    if not (where / LATENCY.files[0]).exists():
-        raise InputError(
-            f"there is no latency model in {where}; train one from records: tensorwise tasks train, or name one with --model"
-        )
-    return LatencyModel.load(where)
+    places = [folder] if folder else [latency_model_folder(), COMES_ALONG]
+    for where in places:
+        if (where / LATENCY.files[0]).exists():
+            return LatencyModel.load(where)
+    raise InputError(
+        f"there is no latency model in {places[0]}; train one from records: tensorwise tasks train, or name one with --model"
+    )
 
 
 def network_graph(given: str, batch: int, folder: Path) -> TaskGraph:

@@ -63,6 +63,17 @@ class Latencies:
     low: np.ndarray
     high: np.ndarray
 
+    def covering(self, seconds: np.ndarray) -> dict[str, float]:
+        """Return how well intervals hold measured ``seconds`` (n,); nothing where there are none.
+
+        Returns:
+            ``covered``: share of the times within theirs; ``width``: median ratio of their ends.
+        """
+        if np.isnan(self.low).any():
+            return {}
+        inside = (self.low <= seconds) & (seconds <= self.high)
+        return {"covered": float(inside.mean()), "width": float(np.median(self.high / self.low))}
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -271,18 +282,15 @@ def judged(model: LatencyModel, held: Programs) -> dict[str, Any]:
 
     Returns:
         ``programs``, ``tasks``; ``mape``, mean relative error of the seconds, also by device under ``devices``; ``median``
-        of it; ``covered``: share within its interval, and ``width``: median ratio of its ends (None: it has none).
+        of it; what ``Latencies.covering`` says of its intervals.
     """
     found = model.latencies([row.ast for row in held], [row.hardware for row in held])
     off = np.abs(found.seconds / held.seconds - 1)
     names = np.array([row.device for row in held])
-    known = bool(np.isfinite(model.times))
-    inside = (found.low <= held.seconds) & (held.seconds <= found.high)
     return {
         "programs": len(held), "tasks": len(held.tasks), "mape": float(off.mean()), "median": float(np.median(off)),
         "devices": {device: float(off[names == device].mean()) for device in held.devices},
-        "covered": float(inside.mean()) if known else None,
-        "width": float(np.median(found.high / found.low)) if known else None,
+        **found.covering(held.seconds),
     }  # fmt: skip
 
 

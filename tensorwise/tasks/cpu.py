@@ -210,11 +210,15 @@ class _Given:
         return [tvm.runtime.tensor(array) for array in self.arrays]
 
 
-def target_of(isa: str) -> Any:
-    """Return TVM's target for an instruction set, a name of ISAS."""
+def target_of(isa: str, cores: int = 1) -> Any:
+    """Return TVM's target for an instruction set, a name of ISAS.
+
+    Args:
+        cores: decide into how many iterations a search fuses parallel loops; for compiling they do not matter.
+    """
     from tensorwise.tasks.tvm_extra import tvm
 
-    return tvm.target.Target({"kind": "llvm", "mcpu": ISAS[isa], "num-cores": 1})
+    return tvm.target.Target({"kind": "llvm", "mcpu": ISAS[isa], "num-cores": cores})
 
 
 def drawn(shape: tuple[int, ...], elem: str, rng: np.random.Generator) -> np.ndarray:

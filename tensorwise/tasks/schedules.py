@@ -8,6 +8,7 @@ import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.space.config import Config
+from tensorwise.tasks.cpu import target_of
 from tensorwise.tasks.task import Task
 from tensorwise.tasks.tvm_extra import meta_schedule, s_tir, tvm
 
@@ -35,7 +36,7 @@ class Schedules:
         self.task = task
         self._context = meta_schedule.TuneContext(
             mod=task.module,
-            target=tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": CORES}),
+            target=target_of("avx2", CORES),
             space_generator=meta_schedule.space_generator.PostOrderApply(),
             search_strategy=meta_schedule.search_strategy.ReplayTrace(),
             task_name=task.name,

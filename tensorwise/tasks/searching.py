@@ -15,9 +15,9 @@ import numpy as np
 from tensorwise.codegen.loop_tree import LoopTree
 from tensorwise.device.device import Measurement
 from tensorwise.errors import InputError
-from tensorwise.tasks.cpu import ISAS, TvmCpu
+from tensorwise.tasks.cpu import TvmCpu, target_of
 from tensorwise.tasks.task import Task, loop_tree
-from tensorwise.tasks.tvm_extra import derived_object, meta_schedule, tvm
+from tensorwise.tasks.tvm_extra import derived_object, meta_schedule
 
 BATCH: Final = 16
 """Programs that are measured before a cost model learns from them."""
@@ -100,7 +100,7 @@ def search_schedules(
     _silence()
     start = time.perf_counter()
     meta_schedule.tune_tir(
-        task.module, target_of_search(device), str(folder), max_trials_global=trials, num_trials_per_iter=batch,
+        task.module, target_of(device.isa, device.threads), str(folder), max_trials_global=trials, num_trials_per_iter=batch,
         cost_model=model, builder=_Builder(build), runner=_Runner(run), num_tuning_cores=device.threads, seed=seed + 1,
         strategy=meta_schedule.search_strategy.EvolutionarySearch(
             population_size=population, genetic_num_iters=generations
@@ -118,11 +118,6 @@ def _silence() -> None:
         logger.removeHandler(handler)
 
 
-def target_of_search(device: TvmCpu) -> Any:
-    """Return what TVM's search is told of a device: other than for compiling, how many threads share a loop matters."""
-    return tvm.target.Target({"kind": "llvm", "mcpu": ISAS[device.isa], "num-cores": device.threads})
-
-
 def found_in(folder: Path) -> Callable[[Task, TvmCpu], Any]:
     """Return what looks up the fastest scheduled module of a task on a device, None where nothing ran.
 
@@ -136,7 +131,9 @@ def found_in(folder: Path) -> Callable[[Task, TvmCpu], Any]:
     if not all(file.is_file() for file in files):
         raise InputError(f"nothing was searched yet: there is no {files[0]}")
     database = meta_schedule.database.JSONDatabase(*map(str, files))
-    return lambda task, device: database.query_ir_module(task.module, target_of_search(device), "main")
+    return lambda task, device: database.query_ir_module(
+        task.module, target_of(device.isa, device.threads), "main"
+    )
 
 
 @derived_object

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -10,7 +11,9 @@ import numpy as np
 
 from benchmarks.pages import card, document, paragraphs, table
 from latencies import baselines
+from latencies.baselines import Predict
 from latencies.draw import curves
+from latencies.steps import predictor
 from tensorwise.errors import MissingExtraError
 from tensorwise.front.svg import element
 from tensorwise.ids import content_id
@@ -53,13 +56,15 @@ class Search:
             trial = study.ask()
             given = {part: self._drawn(trial, method, part) for part in ("sizes", "training")}
             try:
-                error = getattr(self, f"_{method}")(trial, **given)
+                predict: Predict | None = getattr(self, f"_{method}")(trial, **given)
             except optuna.TrialPruned:
                 study.tell(trial, state=optuna.trial.TrialState.PRUNED)
                 told(f"{method} {trial.number}: ended early")
                 continue
-            if error is None:
+            if predict is None:
                 break
+            _, chosen = self._split
+            error = float(np.abs(predict(chosen) / chosen.seconds - 1).mean())
             study.tell(trial, error)
             told(f"{method} {trial.number}: {error:.1%}, best {study.best_value:.1%}")
         return trials_of(study)
@@ -85,11 +90,13 @@ class Search:
                 found[name] = values[trial.suggest_categorical(key, list(range(len(values))))]
         return found
 
+    @cached_property
     def _known(self) -> Programs:
         return self.programs.without(self.values["held_out"])[0]
 
+    @cached_property
     def _split(self) -> tuple[Programs, Programs]:
-        training, chosen, _ = parts(self._known(), self.values["validation"], self.values["seed"])
+        training, chosen, _ = parts(self._known, self.values["validation"], self.values["seed"])
         return training, chosen
 
     def _settings(self, training: Mapping[str, Any]) -> LatencyTraining:
@@ -97,38 +104,30 @@ class Search:
 
     def _cdmpp(
         self, trial: "optuna.Trial", sizes: Mapping[str, Any], training: Mapping[str, Any]
-    ) -> float | None:
-        """The least error on validation; the checkpoint is found by what was drawn, whatever the trial's number."""
-        errors: list[float] = []
+    ) -> Predict | None:
+        """None when the time is over; the checkpoint is found by what was drawn, whatever the trial's number."""
 
         def progress(member: int, epoch: int, loss: float, error: float) -> None:
-            errors.append(error)
             trial.report(error, epoch)
             if trial.should_prune():
                 raise optuna.TrialPruned
 
         place = self.folder / "checkpoints" / content_id([repr(sorted(trial.params.items()))])
         model = train_latency(
-            self._known(), self._settings(training), sizes=sizes, members=1, validation=self.values["validation"],
+            self._known, self._settings(training), sizes=sizes, members=1, validation=self.values["validation"],
             checkpoints=place, budget_s=self.ends - time.monotonic(), progress=progress,
         )  # fmt: skip
-        if model is None:
-            return None
-        _, chosen = self._split()
-        found = model.latencies([row.ast for row in chosen], [row.hardware for row in chosen]).seconds
-        return float(np.abs(found / chosen.seconds - 1).mean())
+        return None if model is None else predictor(model)
 
-    def _lstm(self, trial: "optuna.Trial", sizes: Mapping[str, Any], training: Mapping[str, Any]) -> float:
+    def _lstm(self, trial: "optuna.Trial", sizes: Mapping[str, Any], training: Mapping[str, Any]) -> Predict:
         from latencies.lstm import train
 
-        known, chosen = self._split()
-        predict, _ = train(known, chosen, self._settings(training), sizes["width"], float("inf"))
-        return float(np.abs(predict(chosen) / chosen.seconds - 1).mean())
+        predict, _ = train(*self._split, self._settings(training), sizes["width"], float("inf"))
+        return predict
 
-    def _trees(self, trial: "optuna.Trial", sizes: Mapping[str, Any], training: Mapping[str, Any]) -> float:
-        known, chosen = self._split()
-        predict = baselines.boosted(baselines.flat, known, {**sizes, **training}, self.values["seed"])
-        return float(np.abs(predict(chosen) / chosen.seconds - 1).mean())
+    def _trees(self, trial: "optuna.Trial", sizes: Mapping[str, Any], training: Mapping[str, Any]) -> Predict:
+        known, _ = self._split
+        return baselines.boosted(baselines.flat, known, {**sizes, **training}, self.values["seed"])
 
 
 def trials_of(study: "optuna.Study") -> list[dict[str, Any]]:

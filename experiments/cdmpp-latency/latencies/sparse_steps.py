@@ -67,12 +67,7 @@ def _model(
     if model is None:
         return None
     said = model.latencies([row.ast for row in held], [row.hardware for row in held])
-    inside = (said.low <= held.seconds) & (held.seconds <= said.high)
-    return {
-        **_judged(op, held, values["seed"], said.seconds),
-        "covered": float(inside.mean()),
-        "width": float(np.median(said.high / said.low)),
-    }
+    return {**_judged(op, held, values["seed"], said.seconds), **said.covering(held.seconds)}
 
 
 def _judged(op: str, held: Programs, seed: int, predicted: np.ndarray) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from latencies import baselines
 from latencies.baselines import Predict
 from latencies.judging import errors, whole
 from tensorwise.adapt.tasks import clustered_tasks, random_tasks
-from tensorwise.model.latency import LatencyModel, fine_tuned, judged, parts, train_latency
+from tensorwise.model.latency import LatencyModel, fine_tuned, parts, train_latency
 from tensorwise.model.latency_training import LatencyTraining
 from tensorwise.model.program_net import shapes
 from tensorwise.model.programs import Programs
@@ -130,10 +130,10 @@ class Experiment:
         if (model := self._trained(name, known, variant)) is None:
             return None
         weights = sum(int(np.prod(size)) for size in shapes(model.shape).values())
-        within = judged(model, held)
+        found = model.latencies([row.ast for row in held], [row.hardware for row in held])
         return self._judged(
             predictor(model), weights=weights, programs_per_s=model.card["programs"] / model.card["epoch_s"],
-            covered=within["covered"], width=within["width"],
+            **found.covering(held.seconds),
         )  # fmt: skip
 
     def _lstm(self) -> Found:
@@ -194,9 +194,10 @@ class Experiment:
         own = {**self.values["cross"]["training"], **({} if moments else {"moments": 0.0})}
         settings = LatencyTraining(**{**self.values["training"], **own}, seed=seed)
         tuned = fine_tuned(model, unseen, measured, kept, settings)
+        found = tuned.latencies([row.ast for row in kept], [row.hardware for row in kept])
         return {
-            **errors(kept, predictor(tuned)(kept), (), self.values["seed"]), "measured": len(measured),
-            "covered": judged(tuned, kept)["covered"],
+            **errors(kept, found.seconds, (), self.values["seed"]), "measured": len(measured),
+            **found.covering(kept.seconds),
         }  # fmt: skip
 
 

@@ -46,7 +46,8 @@ class Measured:
             said = self._said.setdefault(key, {})
             numbers = features_of(record.workload)
             point = np.array([[numbers[field] for field in model.fields]])
-            choice[key] = config_name(model.configs[int(model.choose(point)[0])])
+            if key not in choice:
+                choice[key] = config_name(model.configs[int(model.choose(point)[0])])
             if version in known:
                 said[version] = float(model.latency(known[version], point)[0])
             elif version in GPU:

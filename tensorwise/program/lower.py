@@ -265,7 +265,7 @@ class _Lowering(Accumulation):
             body(env, var)
 
     def strips(self, env: Env, loop: Axis, rest: tuple[Loop, ...]) -> None:
-        """Cut a loop into strips: full ones, then halves, then an overlapping one or scalars."""
+        """Cut a loop into strips: full ones, then halves, then overlapping ones or scalars."""
         tile = self.schedule.tile
         assert tile is not None
         leader, at, end = self.strip_range(env, loop, rest)
@@ -279,6 +279,8 @@ class _Lowering(Accumulation):
             and not self.plan.accumulate
             and self.accumulates(rest)
         )
+        # Short rows pass all entries once for each strip; where the body is unrolled already, that many copies cost more.
+        once = overlaps and loop.mode not in self.plan.stored and not self.schedule.unrolls
 
         def stage(start: Expr, vectors: int, lanes: int) -> Expr:
             width = vectors * lanes
@@ -297,8 +299,26 @@ class _Lowering(Accumulation):
             with self.scope(lambda block: For(var, start, stop, vectors * lanes, block)):
                 self.emit(env, (*rest, Lanes(loop, var, vectors, lanes, leader)))
 
+        def pair(start: Expr) -> Expr:
+            """Do what is left, if that is more than one vector and less than two, in two that overlap."""
+            two = (*rest, Lanes(loop, start, 2, tile.lanes, leader, last=end - tile.lanes))
+            if isinstance(start, Const) and isinstance(end, Const):
+                if not tile.lanes < end.value - start.value < 2 * tile.lanes:
+                    return start
+                self.emit(env, two)
+                return end
+            more = ir.compare("lt", start + tile.lanes, end)
+            fits = self.let(
+                "fits", ir.Op("and", (more, ir.compare("lt", end, start + 2 * tile.lanes)), ir.I64)
+            )
+            with self.scope(lambda body: If(fits, body)):
+                self.emit(env, two)
+            return self.let("rest", ir.select(fits, end, start))
+
         vectors = tile.vectors
         while vectors >= 1:
+            if vectors == 1 and once and min(tile.lanes, tile.vectors) > 1:
+                at = pair(at)
             at = stage(at, vectors, tile.lanes)
             vectors //= 2
         if tile.lanes == 1:
@@ -322,6 +342,8 @@ class _Lowering(Accumulation):
         while lanes >= 4:
             at = stage(at, 1, lanes)
             lanes //= 2
+        for scalars in (3, 2) if once and tile.lanes >= 4 else ():
+            at = stage(at, scalars, 1)
         strip(at, end, 1, 1)
 
     def strip_range(self, env: Env, loop: Axis, rest: tuple[Loop, ...]) -> tuple[str | None, Expr, Expr]:

@@ -57,6 +57,8 @@ class Lanes:
     leader: str | None = None
     end: Expr | None = None
     """On a GPU: coordinates from here on are not there, which each thread asks for itself; None: all are."""
+    last: Expr | None = None
+    """Where the last vector begins, if it overlaps the one before; None: behind it."""
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,8 @@ class Tile:
         ->  for j step 64: acc[0:64] = 0; for k: acc += A[k] * B[k, j:j+64]; C[j:j+64] = acc
 
     The strip's lanes are the innermost loop, wherever the strip loop itself stands. What is left
-    over runs in strips of half the width, and so on, then in an overlapping strip or in scalars.
+    over runs in strips of half the width, and so on, then in an overlapping strip or in scalars. Where no loop is
+    unrolled, two vectors may overlap in one strip, and up to three scalars make one.
     """
 
     loop: str

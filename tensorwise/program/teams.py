@@ -43,6 +43,8 @@ class Teams(Nest, abc.ABC):
         lanes = strip.lanes // self.threads
         for number in range(strip.vectors):
             start = strip.base + number * strip.lanes
+            if strip.last is not None and number == strip.vectors - 1:
+                start = strip.last
             if self.threads > 1:
                 start = start + LANE * lanes
             yield Ramp(start, lanes) if lanes > 1 else start, ("lanes", number, lanes)

@@ -253,7 +253,8 @@ def _default_tile(earlier: Earlier, w: Workload) -> Value:
 def _vectors_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
     if earlier["tile"] == "none":
         return None
-    most = max(1, tile_extent(earlier, w) * w.dtype.itemsize // VECTOR_BYTES[0])
+    row = tile_extent(earlier, w) * w.dtype.itemsize
+    most = max(1, -(-row // VECTOR_BYTES[0]))  # the last two may overlap
     return tuple(count for count in VECTORS if count <= most)
 
 
@@ -263,8 +264,10 @@ def _default_vectors(earlier: Earlier, w: Workload) -> Value:
         return 1
     if _tiled(earlier) not in w.assignment.kept:
         return 1 if _sums_little(earlier, w) else 4 if _tiled(earlier) in _dense_indices(w) else 2
-    most = 8 // len(w.assignment.monoid.components)
-    return max(1, min(most, tile_extent(earlier, w) * w.dtype.itemsize // VECTOR_BYTES[1]))
+    most, row = 8 // len(w.assignment.monoid.components), tile_extent(earlier, w) * w.dtype.itemsize
+    if row < 2 * VECTOR_BYTES[1]:  # one vector of the widest that fit, or two that overlap
+        return 2 if row > VECTOR_BYTES[0] and row not in VECTOR_BYTES else 1
+    return max(1, min(most, row // VECTOR_BYTES[1]))
 
 
 def _sums_little(earlier: Earlier, w: Workload) -> bool:

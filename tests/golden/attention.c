@@ -26,44 +26,84 @@ static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t th
                 *(tw_f64x8u *)&out[((((i * N_h) + h) * N_d) + d)] = acc;
                 *(tw_f64x8u *)&out[((((i * N_h) + h) * N_d) + (d + 8))] = acc_1;
             }
-            const int64_t stop_1 = (stop + (((N_d - stop) / 8) * 8));
-            for (int64_t d_1 = stop; d_1 < stop_1; d_1 += 8) {
+            const int64_t fits = (((stop + 8) < N_d) & (N_d < (stop + 16)));
+            if (fits) {
                 tw_f64x8 acc_2 = tw_splat_f64x8(0.0);
+                tw_f64x8 acc_3 = tw_splat_f64x8(0.0);
                 for (int64_t ap_1 = A1_pos[i], end1_ = A1_pos[(i + 1)]; ap_1 < end1_; ++ap_1) {
                     const int64_t k_1 = A1_crd[ap_1];
-                    acc_2 = (acc_2 + (tw_splat_f64x8((tw_fexp_f64((S_values[((ap_1 * N_h) + h)] - M_values[((i * N_h) + h)])) / Z_values[((i * N_h) + h)])) * *(const tw_f64x8u *)&X_values[((((k_1 * N_h) + h) * N_d) + d_1)]));
+                    acc_2 = (acc_2 + (tw_splat_f64x8((tw_fexp_f64((S_values[((ap_1 * N_h) + h)] - M_values[((i * N_h) + h)])) / Z_values[((i * N_h) + h)])) * *(const tw_f64x8u *)&X_values[((((k_1 * N_h) + h) * N_d) + stop)]));
+                    acc_3 = (acc_3 + (tw_splat_f64x8((tw_fexp_f64((S_values[((ap_1 * N_h) + h)] - M_values[((i * N_h) + h)])) / Z_values[((i * N_h) + h)])) * *(const tw_f64x8u *)&X_values[((((k_1 * N_h) + h) * N_d) + (N_d - 8))]));
                 }
-                *(tw_f64x8u *)&out[((((i * N_h) + h) * N_d) + d_1)] = acc_2;
+                *(tw_f64x8u *)&out[((((i * N_h) + h) * N_d) + stop)] = acc_2;
+                *(tw_f64x8u *)&out[((((i * N_h) + h) * N_d) + (N_d - 8))] = acc_3;
+            }
+            const int64_t rest = (fits ? N_d : stop);
+            const int64_t stop_1 = (rest + (((N_d - rest) / 8) * 8));
+            for (int64_t d_1 = rest; d_1 < stop_1; d_1 += 8) {
+                tw_f64x8 acc_4 = tw_splat_f64x8(0.0);
+                for (int64_t ap_2 = A1_pos[i], end2_ = A1_pos[(i + 1)]; ap_2 < end2_; ++ap_2) {
+                    const int64_t k_2 = A1_crd[ap_2];
+                    acc_4 = (acc_4 + (tw_splat_f64x8((tw_fexp_f64((S_values[((ap_2 * N_h) + h)] - M_values[((i * N_h) + h)])) / Z_values[((i * N_h) + h)])) * *(const tw_f64x8u *)&X_values[((((k_2 * N_h) + h) * N_d) + d_1)]));
+                }
+                *(tw_f64x8u *)&out[((((i * N_h) + h) * N_d) + d_1)] = acc_4;
             }
             if ((stop_1 < N_d)) {
                 if ((8 <= N_d)) {
                     for (int64_t d_2 = (N_d - 8); d_2 < N_d; d_2 += 8) {
-                        tw_f64x8 acc_3 = tw_splat_f64x8(0.0);
-                        for (int64_t ap_2 = A1_pos[i], end2_ = A1_pos[(i + 1)]; ap_2 < end2_; ++ap_2) {
-                            const int64_t k_2 = A1_crd[ap_2];
-                            acc_3 = (acc_3 + (tw_splat_f64x8((tw_fexp_f64((S_values[((ap_2 * N_h) + h)] - M_values[((i * N_h) + h)])) / Z_values[((i * N_h) + h)])) * *(const tw_f64x8u *)&X_values[((((k_2 * N_h) + h) * N_d) + d_2)]));
+                        tw_f64x8 acc_5 = tw_splat_f64x8(0.0);
+                        for (int64_t ap_3 = A1_pos[i], end3_ = A1_pos[(i + 1)]; ap_3 < end3_; ++ap_3) {
+                            const int64_t k_3 = A1_crd[ap_3];
+                            acc_5 = (acc_5 + (tw_splat_f64x8((tw_fexp_f64((S_values[((ap_3 * N_h) + h)] - M_values[((i * N_h) + h)])) / Z_values[((i * N_h) + h)])) * *(const tw_f64x8u *)&X_values[((((k_3 * N_h) + h) * N_d) + d_2)]));
                         }
-                        *(tw_f64x8u *)&out[((((i * N_h) + h) * N_d) + d_2)] = acc_3;
+                        *(tw_f64x8u *)&out[((((i * N_h) + h) * N_d) + d_2)] = acc_5;
                     }
                 }
             }
-            const int64_t rest = ((8 <= N_d) ? N_d : stop_1);
-            const int64_t stop_2 = (rest + (((N_d - rest) / 4) * 4));
-            for (int64_t d_3 = rest; d_3 < stop_2; d_3 += 4) {
-                tw_f64x4 acc_4 = tw_splat_f64x4(0.0);
-                for (int64_t ap_3 = A1_pos[i], end3_ = A1_pos[(i + 1)]; ap_3 < end3_; ++ap_3) {
-                    const int64_t k_3 = A1_crd[ap_3];
-                    acc_4 = (acc_4 + (tw_splat_f64x4((tw_fexp_f64((S_values[((ap_3 * N_h) + h)] - M_values[((i * N_h) + h)])) / Z_values[((i * N_h) + h)])) * *(const tw_f64x4u *)&X_values[((((k_3 * N_h) + h) * N_d) + d_3)]));
-                }
-                *(tw_f64x4u *)&out[((((i * N_h) + h) * N_d) + d_3)] = acc_4;
-            }
-            for (int64_t d_4 = stop_2; d_4 < N_d; ++d_4) {
-                double acc_5 = 0.0;
+            const int64_t rest_1 = ((8 <= N_d) ? N_d : stop_1);
+            const int64_t stop_2 = (rest_1 + (((N_d - rest_1) / 4) * 4));
+            for (int64_t d_3 = rest_1; d_3 < stop_2; d_3 += 4) {
+                tw_f64x4 acc_6 = tw_splat_f64x4(0.0);
                 for (int64_t ap_4 = A1_pos[i], end4_ = A1_pos[(i + 1)]; ap_4 < end4_; ++ap_4) {
                     const int64_t k_4 = A1_crd[ap_4];
-                    acc_5 = (acc_5 + ((tw_fexp_f64((S_values[((ap_4 * N_h) + h)] - M_values[((i * N_h) + h)])) / Z_values[((i * N_h) + h)]) * X_values[((((k_4 * N_h) + h) * N_d) + d_4)]));
+                    acc_6 = (acc_6 + (tw_splat_f64x4((tw_fexp_f64((S_values[((ap_4 * N_h) + h)] - M_values[((i * N_h) + h)])) / Z_values[((i * N_h) + h)])) * *(const tw_f64x4u *)&X_values[((((k_4 * N_h) + h) * N_d) + d_3)]));
                 }
-                out[((((i * N_h) + h) * N_d) + d_4)] = acc_5;
+                *(tw_f64x4u *)&out[((((i * N_h) + h) * N_d) + d_3)] = acc_6;
+            }
+            const int64_t stop_3 = (stop_2 + (((N_d - stop_2) / 3) * 3));
+            for (int64_t d_4 = stop_2; d_4 < stop_3; d_4 += 3) {
+                double acc_7 = 0.0;
+                double acc_8 = 0.0;
+                double acc_9 = 0.0;
+                for (int64_t ap_5 = A1_pos[i], end5_ = A1_pos[(i + 1)]; ap_5 < end5_; ++ap_5) {
+                    const int64_t k_5 = A1_crd[ap_5];
+                    acc_7 = (acc_7 + ((tw_fexp_f64((S_values[((ap_5 * N_h) + h)] - M_values[((i * N_h) + h)])) / Z_values[((i * N_h) + h)]) * X_values[((((k_5 * N_h) + h) * N_d) + d_4)]));
+                    acc_8 = (acc_8 + ((tw_fexp_f64((S_values[((ap_5 * N_h) + h)] - M_values[((i * N_h) + h)])) / Z_values[((i * N_h) + h)]) * X_values[((((k_5 * N_h) + h) * N_d) + (d_4 + 1))]));
+                    acc_9 = (acc_9 + ((tw_fexp_f64((S_values[((ap_5 * N_h) + h)] - M_values[((i * N_h) + h)])) / Z_values[((i * N_h) + h)]) * X_values[((((k_5 * N_h) + h) * N_d) + (d_4 + 2))]));
+                }
+                out[((((i * N_h) + h) * N_d) + d_4)] = acc_7;
+                out[((((i * N_h) + h) * N_d) + (d_4 + 1))] = acc_8;
+                out[((((i * N_h) + h) * N_d) + (d_4 + 2))] = acc_9;
+            }
+            const int64_t stop_4 = (stop_3 + (((N_d - stop_3) / 2) * 2));
+            for (int64_t d_5 = stop_3; d_5 < stop_4; d_5 += 2) {
+                double acc_10 = 0.0;
+                double acc_11 = 0.0;
+                for (int64_t ap_6 = A1_pos[i], end6_ = A1_pos[(i + 1)]; ap_6 < end6_; ++ap_6) {
+                    const int64_t k_6 = A1_crd[ap_6];
+                    acc_10 = (acc_10 + ((tw_fexp_f64((S_values[((ap_6 * N_h) + h)] - M_values[((i * N_h) + h)])) / Z_values[((i * N_h) + h)]) * X_values[((((k_6 * N_h) + h) * N_d) + d_5)]));
+                    acc_11 = (acc_11 + ((tw_fexp_f64((S_values[((ap_6 * N_h) + h)] - M_values[((i * N_h) + h)])) / Z_values[((i * N_h) + h)]) * X_values[((((k_6 * N_h) + h) * N_d) + (d_5 + 1))]));
+                }
+                out[((((i * N_h) + h) * N_d) + d_5)] = acc_10;
+                out[((((i * N_h) + h) * N_d) + (d_5 + 1))] = acc_11;
+            }
+            for (int64_t d_6 = stop_4; d_6 < N_d; ++d_6) {
+                double acc_12 = 0.0;
+                for (int64_t ap_7 = A1_pos[i], end7_ = A1_pos[(i + 1)]; ap_7 < end7_; ++ap_7) {
+                    const int64_t k_7 = A1_crd[ap_7];
+                    acc_12 = (acc_12 + ((tw_fexp_f64((S_values[((ap_7 * N_h) + h)] - M_values[((i * N_h) + h)])) / Z_values[((i * N_h) + h)]) * X_values[((((k_7 * N_h) + h) * N_d) + d_6)]));
+                }
+                out[((((i * N_h) + h) * N_d) + d_6)] = acc_12;
             }
         }
     }

@@ -23,48 +23,91 @@ static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t th
             *(tw_f32x8u *)&out[((i * N_j) + j)] = acc;
             *(tw_f32x8u *)&out[((i * N_j) + (j + 8))] = acc_1;
         }
-        const int64_t stop_1 = (stop + (((N_j - stop) / 8) * 8));
-        for (int64_t j_1 = stop; j_1 < stop_1; j_1 += 8) {
+        const int64_t fits = (((stop + 8) < N_j) & (N_j < (stop + 16)));
+        if (fits) {
             tw_f32x8 acc_2 = tw_splat_f32x8((-__builtin_inff()));
+            tw_f32x8 acc_3 = tw_splat_f32x8((-__builtin_inff()));
             for (int64_t ap_1 = A1_pos[i], end1_ = A1_pos[(i + 1)]; ap_1 < end1_; ++ap_1) {
                 const int64_t k_1 = A1_crd[ap_1];
                 const float av_1 = A_values[ap_1];
-                acc_2 = tw_fmax_f32x8(acc_2, (tw_splat_f32x8(av_1) * *(const tw_f32x8u *)&B_values[((k_1 * N_j) + j_1)]));
+                acc_2 = tw_fmax_f32x8(acc_2, (tw_splat_f32x8(av_1) * *(const tw_f32x8u *)&B_values[((k_1 * N_j) + stop)]));
+                acc_3 = tw_fmax_f32x8(acc_3, (tw_splat_f32x8(av_1) * *(const tw_f32x8u *)&B_values[((k_1 * N_j) + (N_j - 8))]));
             }
-            *(tw_f32x8u *)&out[((i * N_j) + j_1)] = acc_2;
+            *(tw_f32x8u *)&out[((i * N_j) + stop)] = acc_2;
+            *(tw_f32x8u *)&out[((i * N_j) + (N_j - 8))] = acc_3;
+        }
+        const int64_t rest = (fits ? N_j : stop);
+        const int64_t stop_1 = (rest + (((N_j - rest) / 8) * 8));
+        for (int64_t j_1 = rest; j_1 < stop_1; j_1 += 8) {
+            tw_f32x8 acc_4 = tw_splat_f32x8((-__builtin_inff()));
+            for (int64_t ap_2 = A1_pos[i], end2_ = A1_pos[(i + 1)]; ap_2 < end2_; ++ap_2) {
+                const int64_t k_2 = A1_crd[ap_2];
+                const float av_2 = A_values[ap_2];
+                acc_4 = tw_fmax_f32x8(acc_4, (tw_splat_f32x8(av_2) * *(const tw_f32x8u *)&B_values[((k_2 * N_j) + j_1)]));
+            }
+            *(tw_f32x8u *)&out[((i * N_j) + j_1)] = acc_4;
         }
         if ((stop_1 < N_j)) {
             if ((8 <= N_j)) {
                 for (int64_t j_2 = (N_j - 8); j_2 < N_j; j_2 += 8) {
-                    tw_f32x8 acc_3 = tw_splat_f32x8((-__builtin_inff()));
-                    for (int64_t ap_2 = A1_pos[i], end2_ = A1_pos[(i + 1)]; ap_2 < end2_; ++ap_2) {
-                        const int64_t k_2 = A1_crd[ap_2];
-                        const float av_2 = A_values[ap_2];
-                        acc_3 = tw_fmax_f32x8(acc_3, (tw_splat_f32x8(av_2) * *(const tw_f32x8u *)&B_values[((k_2 * N_j) + j_2)]));
+                    tw_f32x8 acc_5 = tw_splat_f32x8((-__builtin_inff()));
+                    for (int64_t ap_3 = A1_pos[i], end3_ = A1_pos[(i + 1)]; ap_3 < end3_; ++ap_3) {
+                        const int64_t k_3 = A1_crd[ap_3];
+                        const float av_3 = A_values[ap_3];
+                        acc_5 = tw_fmax_f32x8(acc_5, (tw_splat_f32x8(av_3) * *(const tw_f32x8u *)&B_values[((k_3 * N_j) + j_2)]));
                     }
-                    *(tw_f32x8u *)&out[((i * N_j) + j_2)] = acc_3;
+                    *(tw_f32x8u *)&out[((i * N_j) + j_2)] = acc_5;
                 }
             }
         }
-        const int64_t rest = ((8 <= N_j) ? N_j : stop_1);
-        const int64_t stop_2 = (rest + (((N_j - rest) / 4) * 4));
-        for (int64_t j_3 = rest; j_3 < stop_2; j_3 += 4) {
-            tw_f32x4 acc_4 = tw_splat_f32x4((-__builtin_inff()));
-            for (int64_t ap_3 = A1_pos[i], end3_ = A1_pos[(i + 1)]; ap_3 < end3_; ++ap_3) {
-                const int64_t k_3 = A1_crd[ap_3];
-                const float av_3 = A_values[ap_3];
-                acc_4 = tw_fmax_f32x4(acc_4, (tw_splat_f32x4(av_3) * *(const tw_f32x4u *)&B_values[((k_3 * N_j) + j_3)]));
-            }
-            *(tw_f32x4u *)&out[((i * N_j) + j_3)] = acc_4;
-        }
-        for (int64_t j_4 = stop_2; j_4 < N_j; ++j_4) {
-            float acc_5 = (-__builtin_inff());
+        const int64_t rest_1 = ((8 <= N_j) ? N_j : stop_1);
+        const int64_t stop_2 = (rest_1 + (((N_j - rest_1) / 4) * 4));
+        for (int64_t j_3 = rest_1; j_3 < stop_2; j_3 += 4) {
+            tw_f32x4 acc_6 = tw_splat_f32x4((-__builtin_inff()));
             for (int64_t ap_4 = A1_pos[i], end4_ = A1_pos[(i + 1)]; ap_4 < end4_; ++ap_4) {
                 const int64_t k_4 = A1_crd[ap_4];
                 const float av_4 = A_values[ap_4];
-                acc_5 = tw_fmax_f32(acc_5, (av_4 * B_values[((k_4 * N_j) + j_4)]));
+                acc_6 = tw_fmax_f32x4(acc_6, (tw_splat_f32x4(av_4) * *(const tw_f32x4u *)&B_values[((k_4 * N_j) + j_3)]));
             }
-            out[((i * N_j) + j_4)] = acc_5;
+            *(tw_f32x4u *)&out[((i * N_j) + j_3)] = acc_6;
+        }
+        const int64_t stop_3 = (stop_2 + (((N_j - stop_2) / 3) * 3));
+        for (int64_t j_4 = stop_2; j_4 < stop_3; j_4 += 3) {
+            float acc_7 = (-__builtin_inff());
+            float acc_8 = (-__builtin_inff());
+            float acc_9 = (-__builtin_inff());
+            for (int64_t ap_5 = A1_pos[i], end5_ = A1_pos[(i + 1)]; ap_5 < end5_; ++ap_5) {
+                const int64_t k_5 = A1_crd[ap_5];
+                const float av_5 = A_values[ap_5];
+                acc_7 = tw_fmax_f32(acc_7, (av_5 * B_values[((k_5 * N_j) + j_4)]));
+                acc_8 = tw_fmax_f32(acc_8, (av_5 * B_values[((k_5 * N_j) + (j_4 + 1))]));
+                acc_9 = tw_fmax_f32(acc_9, (av_5 * B_values[((k_5 * N_j) + (j_4 + 2))]));
+            }
+            out[((i * N_j) + j_4)] = acc_7;
+            out[((i * N_j) + (j_4 + 1))] = acc_8;
+            out[((i * N_j) + (j_4 + 2))] = acc_9;
+        }
+        const int64_t stop_4 = (stop_3 + (((N_j - stop_3) / 2) * 2));
+        for (int64_t j_5 = stop_3; j_5 < stop_4; j_5 += 2) {
+            float acc_10 = (-__builtin_inff());
+            float acc_11 = (-__builtin_inff());
+            for (int64_t ap_6 = A1_pos[i], end6_ = A1_pos[(i + 1)]; ap_6 < end6_; ++ap_6) {
+                const int64_t k_6 = A1_crd[ap_6];
+                const float av_6 = A_values[ap_6];
+                acc_10 = tw_fmax_f32(acc_10, (av_6 * B_values[((k_6 * N_j) + j_5)]));
+                acc_11 = tw_fmax_f32(acc_11, (av_6 * B_values[((k_6 * N_j) + (j_5 + 1))]));
+            }
+            out[((i * N_j) + j_5)] = acc_10;
+            out[((i * N_j) + (j_5 + 1))] = acc_11;
+        }
+        for (int64_t j_6 = stop_4; j_6 < N_j; ++j_6) {
+            float acc_12 = (-__builtin_inff());
+            for (int64_t ap_7 = A1_pos[i], end7_ = A1_pos[(i + 1)]; ap_7 < end7_; ++ap_7) {
+                const int64_t k_7 = A1_crd[ap_7];
+                const float av_7 = A_values[ap_7];
+                acc_12 = tw_fmax_f32(acc_12, (av_7 * B_values[((k_7 * N_j) + j_6)]));
+            }
+            out[((i * N_j) + j_6)] = acc_12;
         }
     }
 }

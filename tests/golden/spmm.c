@@ -73,48 +73,91 @@ static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t th
             *(tw_f32x8u *)&out[((i * N_j) + j_2)] = acc_12;
             *(tw_f32x8u *)&out[((i * N_j) + (j_2 + 8))] = acc_13;
         }
-        const int64_t stop_3 = (stop_2 + (((N_j - stop_2) / 8) * 8));
-        for (int64_t j_3 = stop_2; j_3 < stop_3; j_3 += 8) {
+        const int64_t fits = (((stop_2 + 8) < N_j) & (N_j < (stop_2 + 16)));
+        if (fits) {
             tw_f32x8 acc_14 = tw_splat_f32x8(0.0f);
+            tw_f32x8 acc_15 = tw_splat_f32x8(0.0f);
             for (int64_t ap_3 = A1_pos[i], end3_ = A1_pos[(i + 1)]; ap_3 < end3_; ++ap_3) {
                 const int64_t k_3 = A1_crd[ap_3];
                 const float av_3 = A_values[ap_3];
-                acc_14 = (acc_14 + (tw_splat_f32x8(av_3) * *(const tw_f32x8u *)&B_values[((k_3 * N_j) + j_3)]));
+                acc_14 = (acc_14 + (tw_splat_f32x8(av_3) * *(const tw_f32x8u *)&B_values[((k_3 * N_j) + stop_2)]));
+                acc_15 = (acc_15 + (tw_splat_f32x8(av_3) * *(const tw_f32x8u *)&B_values[((k_3 * N_j) + (N_j - 8))]));
             }
-            *(tw_f32x8u *)&out[((i * N_j) + j_3)] = acc_14;
+            *(tw_f32x8u *)&out[((i * N_j) + stop_2)] = acc_14;
+            *(tw_f32x8u *)&out[((i * N_j) + (N_j - 8))] = acc_15;
+        }
+        const int64_t rest = (fits ? N_j : stop_2);
+        const int64_t stop_3 = (rest + (((N_j - rest) / 8) * 8));
+        for (int64_t j_3 = rest; j_3 < stop_3; j_3 += 8) {
+            tw_f32x8 acc_16 = tw_splat_f32x8(0.0f);
+            for (int64_t ap_4 = A1_pos[i], end4_ = A1_pos[(i + 1)]; ap_4 < end4_; ++ap_4) {
+                const int64_t k_4 = A1_crd[ap_4];
+                const float av_4 = A_values[ap_4];
+                acc_16 = (acc_16 + (tw_splat_f32x8(av_4) * *(const tw_f32x8u *)&B_values[((k_4 * N_j) + j_3)]));
+            }
+            *(tw_f32x8u *)&out[((i * N_j) + j_3)] = acc_16;
         }
         if ((stop_3 < N_j)) {
             if ((8 <= N_j)) {
                 for (int64_t j_4 = (N_j - 8); j_4 < N_j; j_4 += 8) {
-                    tw_f32x8 acc_15 = tw_splat_f32x8(0.0f);
-                    for (int64_t ap_4 = A1_pos[i], end4_ = A1_pos[(i + 1)]; ap_4 < end4_; ++ap_4) {
-                        const int64_t k_4 = A1_crd[ap_4];
-                        const float av_4 = A_values[ap_4];
-                        acc_15 = (acc_15 + (tw_splat_f32x8(av_4) * *(const tw_f32x8u *)&B_values[((k_4 * N_j) + j_4)]));
+                    tw_f32x8 acc_17 = tw_splat_f32x8(0.0f);
+                    for (int64_t ap_5 = A1_pos[i], end5_ = A1_pos[(i + 1)]; ap_5 < end5_; ++ap_5) {
+                        const int64_t k_5 = A1_crd[ap_5];
+                        const float av_5 = A_values[ap_5];
+                        acc_17 = (acc_17 + (tw_splat_f32x8(av_5) * *(const tw_f32x8u *)&B_values[((k_5 * N_j) + j_4)]));
                     }
-                    *(tw_f32x8u *)&out[((i * N_j) + j_4)] = acc_15;
+                    *(tw_f32x8u *)&out[((i * N_j) + j_4)] = acc_17;
                 }
             }
         }
-        const int64_t rest = ((8 <= N_j) ? N_j : stop_3);
-        const int64_t stop_4 = (rest + (((N_j - rest) / 4) * 4));
-        for (int64_t j_5 = rest; j_5 < stop_4; j_5 += 4) {
-            tw_f32x4 acc_16 = tw_splat_f32x4(0.0f);
-            for (int64_t ap_5 = A1_pos[i], end5_ = A1_pos[(i + 1)]; ap_5 < end5_; ++ap_5) {
-                const int64_t k_5 = A1_crd[ap_5];
-                const float av_5 = A_values[ap_5];
-                acc_16 = (acc_16 + (tw_splat_f32x4(av_5) * *(const tw_f32x4u *)&B_values[((k_5 * N_j) + j_5)]));
-            }
-            *(tw_f32x4u *)&out[((i * N_j) + j_5)] = acc_16;
-        }
-        for (int64_t j_6 = stop_4; j_6 < N_j; ++j_6) {
-            float acc_17 = 0.0f;
+        const int64_t rest_1 = ((8 <= N_j) ? N_j : stop_3);
+        const int64_t stop_4 = (rest_1 + (((N_j - rest_1) / 4) * 4));
+        for (int64_t j_5 = rest_1; j_5 < stop_4; j_5 += 4) {
+            tw_f32x4 acc_18 = tw_splat_f32x4(0.0f);
             for (int64_t ap_6 = A1_pos[i], end6_ = A1_pos[(i + 1)]; ap_6 < end6_; ++ap_6) {
                 const int64_t k_6 = A1_crd[ap_6];
                 const float av_6 = A_values[ap_6];
-                acc_17 = (acc_17 + (av_6 * B_values[((k_6 * N_j) + j_6)]));
+                acc_18 = (acc_18 + (tw_splat_f32x4(av_6) * *(const tw_f32x4u *)&B_values[((k_6 * N_j) + j_5)]));
             }
-            out[((i * N_j) + j_6)] = acc_17;
+            *(tw_f32x4u *)&out[((i * N_j) + j_5)] = acc_18;
+        }
+        const int64_t stop_5 = (stop_4 + (((N_j - stop_4) / 3) * 3));
+        for (int64_t j_6 = stop_4; j_6 < stop_5; j_6 += 3) {
+            float acc_19 = 0.0f;
+            float acc_20 = 0.0f;
+            float acc_21 = 0.0f;
+            for (int64_t ap_7 = A1_pos[i], end7_ = A1_pos[(i + 1)]; ap_7 < end7_; ++ap_7) {
+                const int64_t k_7 = A1_crd[ap_7];
+                const float av_7 = A_values[ap_7];
+                acc_19 = (acc_19 + (av_7 * B_values[((k_7 * N_j) + j_6)]));
+                acc_20 = (acc_20 + (av_7 * B_values[((k_7 * N_j) + (j_6 + 1))]));
+                acc_21 = (acc_21 + (av_7 * B_values[((k_7 * N_j) + (j_6 + 2))]));
+            }
+            out[((i * N_j) + j_6)] = acc_19;
+            out[((i * N_j) + (j_6 + 1))] = acc_20;
+            out[((i * N_j) + (j_6 + 2))] = acc_21;
+        }
+        const int64_t stop_6 = (stop_5 + (((N_j - stop_5) / 2) * 2));
+        for (int64_t j_7 = stop_5; j_7 < stop_6; j_7 += 2) {
+            float acc_22 = 0.0f;
+            float acc_23 = 0.0f;
+            for (int64_t ap_8 = A1_pos[i], end8_ = A1_pos[(i + 1)]; ap_8 < end8_; ++ap_8) {
+                const int64_t k_8 = A1_crd[ap_8];
+                const float av_8 = A_values[ap_8];
+                acc_22 = (acc_22 + (av_8 * B_values[((k_8 * N_j) + j_7)]));
+                acc_23 = (acc_23 + (av_8 * B_values[((k_8 * N_j) + (j_7 + 1))]));
+            }
+            out[((i * N_j) + j_7)] = acc_22;
+            out[((i * N_j) + (j_7 + 1))] = acc_23;
+        }
+        for (int64_t j_8 = stop_6; j_8 < N_j; ++j_8) {
+            float acc_24 = 0.0f;
+            for (int64_t ap_9 = A1_pos[i], end9_ = A1_pos[(i + 1)]; ap_9 < end9_; ++ap_9) {
+                const int64_t k_9 = A1_crd[ap_9];
+                const float av_9 = A_values[ap_9];
+                acc_24 = (acc_24 + (av_9 * B_values[((k_9 * N_j) + j_8)]));
+            }
+            out[((i * N_j) + j_8)] = acc_24;
         }
     }
 }

@@ -47,56 +47,105 @@ static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t th
             *(tw_u16x8u *)&out[((i * N_j) + j_1)] = tw_narrow_bf16x8(acc_4);
             *(tw_u16x8u *)&out[((i * N_j) + (j_1 + 8))] = tw_narrow_bf16x8(acc_5);
         }
-        const int64_t stop_2 = (stop_1 + (((N_j - stop_1) / 8) * 8));
-        for (int64_t j_2 = stop_1; j_2 < stop_2; j_2 += 8) {
+        const int64_t fits = (((stop_1 + 8) < N_j) & (N_j < (stop_1 + 16)));
+        if (fits) {
             tw_f32x8 acc_6 = tw_splat_f32x8(0.0f);
+            tw_f32x8 acc_7 = tw_splat_f32x8(0.0f);
             for (int64_t ap_2 = A1_pos[i], end2_ = A1_pos[(i + 1)]; ap_2 < end2_; ++ap_2) {
-                const int64_t ahead_2 = (((int64_t)A1_crd[tw_min_i64((ap_2 + 8), (n_A1 - 1))] * N_j) + j_2);
+                const int64_t ahead_2 = (((int64_t)A1_crd[tw_min_i64((ap_2 + 8), (n_A1 - 1))] * N_j) + stop_1);
                 __builtin_prefetch(&B_values[ahead_2], 0, 3);
                 const int64_t k_2 = A1_crd[ap_2];
                 const float av_2 = tw_widen_bf16(A_values[ap_2]);
-                acc_6 = (acc_6 + (tw_splat_f32x8(av_2) * tw_widen_bf16x8(*(const tw_u16x8u *)&B_values[((k_2 * N_j) + j_2)])));
+                acc_6 = (acc_6 + (tw_splat_f32x8(av_2) * tw_widen_bf16x8(*(const tw_u16x8u *)&B_values[((k_2 * N_j) + stop_1)])));
+                acc_7 = (acc_7 + (tw_splat_f32x8(av_2) * tw_widen_bf16x8(*(const tw_u16x8u *)&B_values[((k_2 * N_j) + (N_j - 8))])));
             }
-            *(tw_u16x8u *)&out[((i * N_j) + j_2)] = tw_narrow_bf16x8(acc_6);
+            *(tw_u16x8u *)&out[((i * N_j) + stop_1)] = tw_narrow_bf16x8(acc_6);
+            *(tw_u16x8u *)&out[((i * N_j) + (N_j - 8))] = tw_narrow_bf16x8(acc_7);
+        }
+        const int64_t rest = (fits ? N_j : stop_1);
+        const int64_t stop_2 = (rest + (((N_j - rest) / 8) * 8));
+        for (int64_t j_2 = rest; j_2 < stop_2; j_2 += 8) {
+            tw_f32x8 acc_8 = tw_splat_f32x8(0.0f);
+            for (int64_t ap_3 = A1_pos[i], end3_ = A1_pos[(i + 1)]; ap_3 < end3_; ++ap_3) {
+                const int64_t ahead_3 = (((int64_t)A1_crd[tw_min_i64((ap_3 + 8), (n_A1 - 1))] * N_j) + j_2);
+                __builtin_prefetch(&B_values[ahead_3], 0, 3);
+                const int64_t k_3 = A1_crd[ap_3];
+                const float av_3 = tw_widen_bf16(A_values[ap_3]);
+                acc_8 = (acc_8 + (tw_splat_f32x8(av_3) * tw_widen_bf16x8(*(const tw_u16x8u *)&B_values[((k_3 * N_j) + j_2)])));
+            }
+            *(tw_u16x8u *)&out[((i * N_j) + j_2)] = tw_narrow_bf16x8(acc_8);
         }
         if ((stop_2 < N_j)) {
             if ((8 <= N_j)) {
                 for (int64_t j_3 = (N_j - 8); j_3 < N_j; j_3 += 8) {
-                    tw_f32x8 acc_7 = tw_splat_f32x8(0.0f);
-                    for (int64_t ap_3 = A1_pos[i], end3_ = A1_pos[(i + 1)]; ap_3 < end3_; ++ap_3) {
-                        const int64_t ahead_3 = (((int64_t)A1_crd[tw_min_i64((ap_3 + 8), (n_A1 - 1))] * N_j) + j_3);
-                        __builtin_prefetch(&B_values[ahead_3], 0, 3);
-                        const int64_t k_3 = A1_crd[ap_3];
-                        const float av_3 = tw_widen_bf16(A_values[ap_3]);
-                        acc_7 = (acc_7 + (tw_splat_f32x8(av_3) * tw_widen_bf16x8(*(const tw_u16x8u *)&B_values[((k_3 * N_j) + j_3)])));
+                    tw_f32x8 acc_9 = tw_splat_f32x8(0.0f);
+                    for (int64_t ap_4 = A1_pos[i], end4_ = A1_pos[(i + 1)]; ap_4 < end4_; ++ap_4) {
+                        const int64_t ahead_4 = (((int64_t)A1_crd[tw_min_i64((ap_4 + 8), (n_A1 - 1))] * N_j) + j_3);
+                        __builtin_prefetch(&B_values[ahead_4], 0, 3);
+                        const int64_t k_4 = A1_crd[ap_4];
+                        const float av_4 = tw_widen_bf16(A_values[ap_4]);
+                        acc_9 = (acc_9 + (tw_splat_f32x8(av_4) * tw_widen_bf16x8(*(const tw_u16x8u *)&B_values[((k_4 * N_j) + j_3)])));
                     }
-                    *(tw_u16x8u *)&out[((i * N_j) + j_3)] = tw_narrow_bf16x8(acc_7);
+                    *(tw_u16x8u *)&out[((i * N_j) + j_3)] = tw_narrow_bf16x8(acc_9);
                 }
             }
         }
-        const int64_t rest = ((8 <= N_j) ? N_j : stop_2);
-        const int64_t stop_3 = (rest + (((N_j - rest) / 4) * 4));
-        for (int64_t j_4 = rest; j_4 < stop_3; j_4 += 4) {
-            tw_f32x4 acc_8 = tw_splat_f32x4(0.0f);
-            for (int64_t ap_4 = A1_pos[i], end4_ = A1_pos[(i + 1)]; ap_4 < end4_; ++ap_4) {
-                const int64_t ahead_4 = (((int64_t)A1_crd[tw_min_i64((ap_4 + 8), (n_A1 - 1))] * N_j) + j_4);
-                __builtin_prefetch(&B_values[ahead_4], 0, 3);
-                const int64_t k_4 = A1_crd[ap_4];
-                const float av_4 = tw_widen_bf16(A_values[ap_4]);
-                acc_8 = (acc_8 + (tw_splat_f32x4(av_4) * tw_widen_bf16x4(*(const tw_u16x4u *)&B_values[((k_4 * N_j) + j_4)])));
-            }
-            *(tw_u16x4u *)&out[((i * N_j) + j_4)] = tw_narrow_bf16x4(acc_8);
-        }
-        for (int64_t j_5 = stop_3; j_5 < N_j; ++j_5) {
-            float acc_9 = 0.0f;
+        const int64_t rest_1 = ((8 <= N_j) ? N_j : stop_2);
+        const int64_t stop_3 = (rest_1 + (((N_j - rest_1) / 4) * 4));
+        for (int64_t j_4 = rest_1; j_4 < stop_3; j_4 += 4) {
+            tw_f32x4 acc_10 = tw_splat_f32x4(0.0f);
             for (int64_t ap_5 = A1_pos[i], end5_ = A1_pos[(i + 1)]; ap_5 < end5_; ++ap_5) {
-                const int64_t ahead_5 = (((int64_t)A1_crd[tw_min_i64((ap_5 + 8), (n_A1 - 1))] * N_j) + j_5);
+                const int64_t ahead_5 = (((int64_t)A1_crd[tw_min_i64((ap_5 + 8), (n_A1 - 1))] * N_j) + j_4);
                 __builtin_prefetch(&B_values[ahead_5], 0, 3);
                 const int64_t k_5 = A1_crd[ap_5];
                 const float av_5 = tw_widen_bf16(A_values[ap_5]);
-                acc_9 = (acc_9 + (av_5 * tw_widen_bf16(B_values[((k_5 * N_j) + j_5)])));
+                acc_10 = (acc_10 + (tw_splat_f32x4(av_5) * tw_widen_bf16x4(*(const tw_u16x4u *)&B_values[((k_5 * N_j) + j_4)])));
             }
-            out[((i * N_j) + j_5)] = tw_narrow_bf16(acc_9);
+            *(tw_u16x4u *)&out[((i * N_j) + j_4)] = tw_narrow_bf16x4(acc_10);
+        }
+        const int64_t stop_4 = (stop_3 + (((N_j - stop_3) / 3) * 3));
+        for (int64_t j_5 = stop_3; j_5 < stop_4; j_5 += 3) {
+            float acc_11 = 0.0f;
+            float acc_12 = 0.0f;
+            float acc_13 = 0.0f;
+            for (int64_t ap_6 = A1_pos[i], end6_ = A1_pos[(i + 1)]; ap_6 < end6_; ++ap_6) {
+                const int64_t ahead_6 = (((int64_t)A1_crd[tw_min_i64((ap_6 + 8), (n_A1 - 1))] * N_j) + j_5);
+                __builtin_prefetch(&B_values[ahead_6], 0, 3);
+                const int64_t k_6 = A1_crd[ap_6];
+                const float av_6 = tw_widen_bf16(A_values[ap_6]);
+                acc_11 = (acc_11 + (av_6 * tw_widen_bf16(B_values[((k_6 * N_j) + j_5)])));
+                acc_12 = (acc_12 + (av_6 * tw_widen_bf16(B_values[((k_6 * N_j) + (j_5 + 1))])));
+                acc_13 = (acc_13 + (av_6 * tw_widen_bf16(B_values[((k_6 * N_j) + (j_5 + 2))])));
+            }
+            out[((i * N_j) + j_5)] = tw_narrow_bf16(acc_11);
+            out[((i * N_j) + (j_5 + 1))] = tw_narrow_bf16(acc_12);
+            out[((i * N_j) + (j_5 + 2))] = tw_narrow_bf16(acc_13);
+        }
+        const int64_t stop_5 = (stop_4 + (((N_j - stop_4) / 2) * 2));
+        for (int64_t j_6 = stop_4; j_6 < stop_5; j_6 += 2) {
+            float acc_14 = 0.0f;
+            float acc_15 = 0.0f;
+            for (int64_t ap_7 = A1_pos[i], end7_ = A1_pos[(i + 1)]; ap_7 < end7_; ++ap_7) {
+                const int64_t ahead_7 = (((int64_t)A1_crd[tw_min_i64((ap_7 + 8), (n_A1 - 1))] * N_j) + j_6);
+                __builtin_prefetch(&B_values[ahead_7], 0, 3);
+                const int64_t k_7 = A1_crd[ap_7];
+                const float av_7 = tw_widen_bf16(A_values[ap_7]);
+                acc_14 = (acc_14 + (av_7 * tw_widen_bf16(B_values[((k_7 * N_j) + j_6)])));
+                acc_15 = (acc_15 + (av_7 * tw_widen_bf16(B_values[((k_7 * N_j) + (j_6 + 1))])));
+            }
+            out[((i * N_j) + j_6)] = tw_narrow_bf16(acc_14);
+            out[((i * N_j) + (j_6 + 1))] = tw_narrow_bf16(acc_15);
+        }
+        for (int64_t j_7 = stop_5; j_7 < N_j; ++j_7) {
+            float acc_16 = 0.0f;
+            for (int64_t ap_8 = A1_pos[i], end8_ = A1_pos[(i + 1)]; ap_8 < end8_; ++ap_8) {
+                const int64_t ahead_8 = (((int64_t)A1_crd[tw_min_i64((ap_8 + 8), (n_A1 - 1))] * N_j) + j_7);
+                __builtin_prefetch(&B_values[ahead_8], 0, 3);
+                const int64_t k_8 = A1_crd[ap_8];
+                const float av_8 = tw_widen_bf16(A_values[ap_8]);
+                acc_16 = (acc_16 + (av_8 * tw_widen_bf16(B_values[((k_8 * N_j) + j_7)])));
+            }
+            out[((i * N_j) + j_7)] = tw_narrow_bf16(acc_16);
         }
     }
 }

@@ -53,48 +53,91 @@ static void TW_SYMBOL_body1(void *context_, int64_t lo_, int64_t hi_, int64_t th
             *(tw_f32x8u *)&out[((i * N_j) + j_1)] = acc_4;
             *(tw_f32x8u *)&out[((i * N_j) + (j_1 + 8))] = acc_5;
         }
-        const int64_t stop_2 = (stop_1 + (((N_j - stop_1) / 8) * 8));
-        for (int64_t j_2 = stop_1; j_2 < stop_2; j_2 += 8) {
+        const int64_t fits = (((stop_1 + 8) < N_j) & (N_j < (stop_1 + 16)));
+        if (fits) {
             tw_f32x8 acc_6 = tw_splat_f32x8(0.0f);
+            tw_f32x8 acc_7 = tw_splat_f32x8(0.0f);
             for (int64_t ap_3 = A1_pos[ap], end2_ = A1_pos[(ap + 1)]; ap_3 < end2_; ++ap_3) {
                 const int64_t k_2 = A1_crd[ap_3];
                 const float av_2 = A_values[ap_3];
-                acc_6 = (acc_6 + (tw_splat_f32x8(av_2) * *(const tw_f32x8u *)&B_values[((k_2 * N_j) + j_2)]));
+                acc_6 = (acc_6 + (tw_splat_f32x8(av_2) * *(const tw_f32x8u *)&B_values[((k_2 * N_j) + stop_1)]));
+                acc_7 = (acc_7 + (tw_splat_f32x8(av_2) * *(const tw_f32x8u *)&B_values[((k_2 * N_j) + (N_j - 8))]));
             }
-            *(tw_f32x8u *)&out[((i * N_j) + j_2)] = acc_6;
+            *(tw_f32x8u *)&out[((i * N_j) + stop_1)] = acc_6;
+            *(tw_f32x8u *)&out[((i * N_j) + (N_j - 8))] = acc_7;
+        }
+        const int64_t rest = (fits ? N_j : stop_1);
+        const int64_t stop_2 = (rest + (((N_j - rest) / 8) * 8));
+        for (int64_t j_2 = rest; j_2 < stop_2; j_2 += 8) {
+            tw_f32x8 acc_8 = tw_splat_f32x8(0.0f);
+            for (int64_t ap_4 = A1_pos[ap], end3_ = A1_pos[(ap + 1)]; ap_4 < end3_; ++ap_4) {
+                const int64_t k_3 = A1_crd[ap_4];
+                const float av_3 = A_values[ap_4];
+                acc_8 = (acc_8 + (tw_splat_f32x8(av_3) * *(const tw_f32x8u *)&B_values[((k_3 * N_j) + j_2)]));
+            }
+            *(tw_f32x8u *)&out[((i * N_j) + j_2)] = acc_8;
         }
         if ((stop_2 < N_j)) {
             if ((8 <= N_j)) {
                 for (int64_t j_3 = (N_j - 8); j_3 < N_j; j_3 += 8) {
-                    tw_f32x8 acc_7 = tw_splat_f32x8(0.0f);
-                    for (int64_t ap_4 = A1_pos[ap], end3_ = A1_pos[(ap + 1)]; ap_4 < end3_; ++ap_4) {
-                        const int64_t k_3 = A1_crd[ap_4];
-                        const float av_3 = A_values[ap_4];
-                        acc_7 = (acc_7 + (tw_splat_f32x8(av_3) * *(const tw_f32x8u *)&B_values[((k_3 * N_j) + j_3)]));
+                    tw_f32x8 acc_9 = tw_splat_f32x8(0.0f);
+                    for (int64_t ap_5 = A1_pos[ap], end4_ = A1_pos[(ap + 1)]; ap_5 < end4_; ++ap_5) {
+                        const int64_t k_4 = A1_crd[ap_5];
+                        const float av_4 = A_values[ap_5];
+                        acc_9 = (acc_9 + (tw_splat_f32x8(av_4) * *(const tw_f32x8u *)&B_values[((k_4 * N_j) + j_3)]));
                     }
-                    *(tw_f32x8u *)&out[((i * N_j) + j_3)] = acc_7;
+                    *(tw_f32x8u *)&out[((i * N_j) + j_3)] = acc_9;
                 }
             }
         }
-        const int64_t rest = ((8 <= N_j) ? N_j : stop_2);
-        const int64_t stop_3 = (rest + (((N_j - rest) / 4) * 4));
-        for (int64_t j_4 = rest; j_4 < stop_3; j_4 += 4) {
-            tw_f32x4 acc_8 = tw_splat_f32x4(0.0f);
-            for (int64_t ap_5 = A1_pos[ap], end4_ = A1_pos[(ap + 1)]; ap_5 < end4_; ++ap_5) {
-                const int64_t k_4 = A1_crd[ap_5];
-                const float av_4 = A_values[ap_5];
-                acc_8 = (acc_8 + (tw_splat_f32x4(av_4) * *(const tw_f32x4u *)&B_values[((k_4 * N_j) + j_4)]));
-            }
-            *(tw_f32x4u *)&out[((i * N_j) + j_4)] = acc_8;
-        }
-        for (int64_t j_5 = stop_3; j_5 < N_j; ++j_5) {
-            float acc_9 = 0.0f;
+        const int64_t rest_1 = ((8 <= N_j) ? N_j : stop_2);
+        const int64_t stop_3 = (rest_1 + (((N_j - rest_1) / 4) * 4));
+        for (int64_t j_4 = rest_1; j_4 < stop_3; j_4 += 4) {
+            tw_f32x4 acc_10 = tw_splat_f32x4(0.0f);
             for (int64_t ap_6 = A1_pos[ap], end5_ = A1_pos[(ap + 1)]; ap_6 < end5_; ++ap_6) {
                 const int64_t k_5 = A1_crd[ap_6];
                 const float av_5 = A_values[ap_6];
-                acc_9 = (acc_9 + (av_5 * B_values[((k_5 * N_j) + j_5)]));
+                acc_10 = (acc_10 + (tw_splat_f32x4(av_5) * *(const tw_f32x4u *)&B_values[((k_5 * N_j) + j_4)]));
             }
-            out[((i * N_j) + j_5)] = acc_9;
+            *(tw_f32x4u *)&out[((i * N_j) + j_4)] = acc_10;
+        }
+        const int64_t stop_4 = (stop_3 + (((N_j - stop_3) / 3) * 3));
+        for (int64_t j_5 = stop_3; j_5 < stop_4; j_5 += 3) {
+            float acc_11 = 0.0f;
+            float acc_12 = 0.0f;
+            float acc_13 = 0.0f;
+            for (int64_t ap_7 = A1_pos[ap], end6_ = A1_pos[(ap + 1)]; ap_7 < end6_; ++ap_7) {
+                const int64_t k_6 = A1_crd[ap_7];
+                const float av_6 = A_values[ap_7];
+                acc_11 = (acc_11 + (av_6 * B_values[((k_6 * N_j) + j_5)]));
+                acc_12 = (acc_12 + (av_6 * B_values[((k_6 * N_j) + (j_5 + 1))]));
+                acc_13 = (acc_13 + (av_6 * B_values[((k_6 * N_j) + (j_5 + 2))]));
+            }
+            out[((i * N_j) + j_5)] = acc_11;
+            out[((i * N_j) + (j_5 + 1))] = acc_12;
+            out[((i * N_j) + (j_5 + 2))] = acc_13;
+        }
+        const int64_t stop_5 = (stop_4 + (((N_j - stop_4) / 2) * 2));
+        for (int64_t j_6 = stop_4; j_6 < stop_5; j_6 += 2) {
+            float acc_14 = 0.0f;
+            float acc_15 = 0.0f;
+            for (int64_t ap_8 = A1_pos[ap], end7_ = A1_pos[(ap + 1)]; ap_8 < end7_; ++ap_8) {
+                const int64_t k_7 = A1_crd[ap_8];
+                const float av_7 = A_values[ap_8];
+                acc_14 = (acc_14 + (av_7 * B_values[((k_7 * N_j) + j_6)]));
+                acc_15 = (acc_15 + (av_7 * B_values[((k_7 * N_j) + (j_6 + 1))]));
+            }
+            out[((i * N_j) + j_6)] = acc_14;
+            out[((i * N_j) + (j_6 + 1))] = acc_15;
+        }
+        for (int64_t j_7 = stop_5; j_7 < N_j; ++j_7) {
+            float acc_16 = 0.0f;
+            for (int64_t ap_9 = A1_pos[ap], end8_ = A1_pos[(ap + 1)]; ap_9 < end8_; ++ap_9) {
+                const int64_t k_8 = A1_crd[ap_9];
+                const float av_8 = A_values[ap_9];
+                acc_16 = (acc_16 + (av_8 * B_values[((k_8 * N_j) + j_7)]));
+            }
+            out[((i * N_j) + j_7)] = acc_16;
         }
     }
 }

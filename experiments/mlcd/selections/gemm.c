@@ -48,41 +48,49 @@ __attribute__((optimize("O3"))) int gemm_rows(void *const *buffers, const int64_
 /* ---- blocks of C in registers, eight rows of eight columns at most; threads share out the blocks ---- */
 enum { ROWS = 8, WIDE = 16, SERIAL = 30000 };
 
+TW_INLINE tw_f32x8 load_8(const float *from, int64_t count) { return *(const tw_f32x8u *)from; }
+/* The first `count` of four, zeros behind them; the compiler knows the count. */
+TW_INLINE tw_f32x4 load_4(const float *from, int64_t count)
+{
+    if (count == 4) return *(const tw_f32x4u *)from;
+    return (tw_f32x4){from[0], count > 1 ? from[1] : 0, count > 2 ? from[2] : 0, 0};
+}
+
 #define EIGHT(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
 #define ONE(DO) DO(0)
 #define DECLARE(r) vector sum##r = {0};
 #define ADD(r) sum##r += x * a[r * p->k + l];
 #define CLAMP(r) sum##r = (vector)((sum##r > 0) & (bits)sum##r);
-#define STORE(r) *(loose *)(c + r * p->n) = sum##r;
+#define STORE(r) __builtin_memcpy(c + r * p->n, &sum##r, (size_t)count * sizeof *c);
 #define BLOCK(N, EACH)                                                                             \
-    TW_INLINE void block_##N##_##EACH(const product *p, int64_t i, int64_t j)                      \
+    TW_INLINE void block_##N##_##EACH(const product *p, int64_t i, int64_t j, int64_t count)       \
     {                                                                                              \
         typedef tw_f32x##N vector;                                                                 \
-        typedef tw_f32x##N##u loose;                                                               \
         typedef tw_i32x##N bits;                                                                   \
         const float *a = p->a + i * p->k, *b = p->b + j;                                           \
         float *c = p->c + i * p->n + j;                                                            \
         EACH(DECLARE)                                                                              \
         for (int64_t l = 0; l < p->k; l++) {                                                       \
-            const vector x = *(const loose *)(b + l * p->n);                                       \
+            const vector x = load_##N(b + l * p->n, count);                                        \
             EACH(ADD)                                                                              \
         }                                                                                          \
         if (p->relu) { EACH(CLAMP) }                                                               \
         EACH(STORE)                                                                                \
     }                                                                                              \
 
-#define BLOCKS(EACH, COUNT)                                                                        \
+#define BLOCKS(EACH)                                                                               \
     BLOCK(8, EACH) BLOCK(4, EACH)                                                                  \
     static void blocks_##EACH(const product *p, int64_t i, int64_t j, int64_t end)                 \
     {                                                                                              \
-        for (; j + 8 <= end; j += 8) block_8_##EACH(p, i, j);                                      \
-        if (j + 4 <= end) block_4_##EACH(p, i, j), j += 4;                                         \
-        for (; j < end; j++)                                                                       \
-            for (int64_t row = i; row < i + COUNT; row++) one(p, row, j);                          \
+        for (; j + 8 <= end; j += 8) block_8_##EACH(p, i, j, 8);                                   \
+        if (j + 4 <= end) block_4_##EACH(p, i, j, 4), j += 4;                                      \
+        if (j + 3 == end) block_4_##EACH(p, i, j, 3);                                              \
+        if (j + 2 == end) block_4_##EACH(p, i, j, 2);                                              \
+        if (j + 1 == end) block_4_##EACH(p, i, j, 1);                                              \
     }
 
-BLOCKS(EIGHT, 8)
-BLOCKS(ONE, 1)
+BLOCKS(EIGHT)
+BLOCKS(ONE)
 
 /* Neighbouring blocks share their columns of B, which so stay in the cache. */
 static void blocked(void *context, int64_t lo, int64_t hi, int64_t thread)

@@ -109,7 +109,7 @@ def make(relu: bool, m: int, n: int, k: int, sparsity: float, **derived: float) 
     """Return operands of a given shape, laid out; exactly so many entries of A as the sparsity says are zero."""
     rng = np.random.default_rng([m, n, k])
     sign = np.float32(0.5 if relu else -0.5)  # with sums of both signs where it matters
-    stored = np.sort(rng.permutation(m * k)[round(sparsity * m * k) :])
+    stored = np.sort(rng.choice(m * k, m * k - round(sparsity * m * k), replace=False, shuffle=False))
     values = rng.random(len(stored), np.float32) + np.float32(0.5)
     a = sp.csr_array((values, np.divmod(stored, k)), shape=(m, k))
     return (lay_out(a, rng.random((k, n), np.float32) - sign, sparsity, relu),)
@@ -132,7 +132,7 @@ def inputs(ranges: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any
 def nearby(ranges: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
     """Draw an input of GEMM*: square products of many nearby sizes, from 50 in equal steps."""
     size = int(rng.choice(np.arange(50, ranges["most_nearby"] + 1, ranges["step_nearby"])))
-    return {**features(size, size, size, float(rng.choice(ranges["sparsities"]))), "cell": str(size)}
+    return {**features(size, size, size, float(rng.choice(ranges["sparsities_nearby"]))), "cell": str(size)}
 
 
 @cache

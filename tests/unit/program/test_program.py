@@ -343,3 +343,34 @@ def test_strips_that_reduce_in_memory_and_strips_that_do_not_share_an_output(dty
     for kernel in (GeneratedKernel(program), InterpretedKernel(program, rng)):
         kernel.bind(work, 1).run([b], out)
         assert work.reference([b]).mismatch(out) is None
+
+
+@pytest.mark.parametrize("einsum", ["C[i,j] += A[i,k] * B[k,j]", "C[i,j] argmax= A[i,k] * B[k,j]"])
+@pytest.mark.parametrize("tile", ["1x4", "2x4", "4x4", "12x4", "2x8"])
+def test_one_kernel_serves_rows_of_any_length(tile: str, einsum: str) -> None:
+    rng, a = np.random.default_rng(1), matrix(6, 9, 0.4)
+    for n in (1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 13, 15, 16, 17, 23, 33, 53):
+        work = einsum_workload(einsum, {"A": a}, {"j": n})
+        program = program_for(work, "(i,k) -> U(i) C(k)", f"reorder(i,j,k) parallel(i) tile(j,{tile})")
+        (b,), out = work.operands(rng), np.empty(work.output_shape, work.output_dtype)
+        for kernel in (GeneratedKernel(program), InterpretedKernel(program, rng)):
+            kernel.bind(work, 2).run([b], out)
+            assert work.reference([b]).mismatch(out) is None
+
+
+@pytest.mark.parametrize(
+    ("n", "tile", "passes"),
+    [
+        (1, "1x4", 1),
+        (2, "1x4", 1),
+        (3, "1x4", 1),
+        (5, "2x4", 1),
+        (7, "1x4", 2),
+        (7, "2x4", 1),
+        (12, "2x8", 1),
+    ],
+)
+def test_short_rows_pass_the_entries_once(n: int, tile: str, passes: int) -> None:
+    work = workload("spmm", matrix(6, 9), n=n)
+    schedule = f"reorder(i,j,k) tile(j,{tile}) bound(j,{n})"
+    assert str(program_for(work, "(i,k) -> U(i) C(k)", schedule)).count("in A1_pos[i] ..") == passes

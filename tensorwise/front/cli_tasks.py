@@ -256,7 +256,9 @@ def train_model(
     if model is None:
         warn("the time is over; go on with the same command")
         return
-    read = [one for one in every if "tree" in one.provenance and one.provenance.get("device") in model.devices]
+    read = [
+        one for one in every if "tree" in one.provenance and one.provenance.get("device") in model.devices
+    ]
     card = {
         **model.card, "held_out": held_out or [], "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "version": __version__, "data": data_facts(read),

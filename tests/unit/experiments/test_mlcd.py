@@ -492,7 +492,8 @@ def test_networks_wait_for_the_tree_and_are_placed_by_it(
     assert "2 of 3 networks have all of their kernels measured" in page.page(tmp_path, EXPECTED)
 
 
-def test_figure_7_is_of_gcns_that_differ_in_edges_and_features() -> None:
+def test_figure_7_is_of_gcns_that_differ_in_edges_and_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(networks, "DATA", {})  # they are in the corpus
     ranges = VALUES["scaled"]["gnn"]
     swept = networks.swept(ranges)
     assert len(swept) == len(ranges["ratio"]) * len(ranges["features"])

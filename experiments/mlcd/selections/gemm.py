@@ -47,6 +47,8 @@ GPU: Final = {
     "gpu triton": "tiles of C from tiles of A and B, in Triton",
 }
 """Where torch finds a GPU; operands and the result are moved, which is part of a call."""
+MOST_NAIVE: Final = 2e9
+"""Products of more terms are not made naively: it would take seconds up to minutes, and never win."""
 
 
 def features(m: int, n: int, k: int, sparsity: float) -> dict[str, float]:
@@ -78,7 +80,7 @@ def lay_out(a: sp.csr_array, b: np.ndarray, sparsity: float, relu: bool, *, dens
     if whole is not None:
         for name, function, routine in (
             ("blas", "gemm_blas", scipy_sgemm()), ("mkl blas", "gemm_blas", mkl_sgemm()),
-            ("naive", "gemm_naive", 0), ("blocked", "gemm_blocked", 0),
+            ("naive", "gemm_naive", 0 if m * n * k <= MOST_NAIVE else None), ("blocked", "gemm_blocked", 0),
         ):  # fmt: skip
             if routine is not None:
                 out = np.empty((m, n), np.float32)

@@ -21,7 +21,7 @@ from typing import Final, final
 
 from tensorwise.codegen import ir
 from tensorwise.codegen.hoist import hoist
-from tensorwise.codegen.ir import Const, Expr, For, If, Let, Reg, Set, Stmt, Store, Var
+from tensorwise.codegen.ir import Const, Expr, For, If, Reg, Set, Stmt, Store, Var
 from tensorwise.codegen.together import fold_together
 from tensorwise.errors import ScheduleError
 from tensorwise.program.accumulate import Accumulation
@@ -335,9 +335,7 @@ class _Lowering(Accumulation):
             ):
                 strip(end - tile.lanes, end, 1, tile.lanes)
             # Where a whole vector fits, the overlapping strip has done the rest.
-            start = self.fresh("rest")
-            self.block.append(Let(start, ir.Op("select", (fits, end, at), ir.I64)))
-            at = start
+            at = self.let("rest", ir.select(fits, end, at))
         lanes = tile.lanes // 2
         while lanes >= 4:
             at = stage(at, 1, lanes)

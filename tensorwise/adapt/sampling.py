@@ -1,6 +1,6 @@
-"""Which matrices to measure: some that stand for all, by clusters of what configs touch of them."""
+"""Which matrices to measure: those that tell most about what all of them make a device do, before any is measured."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -14,61 +14,60 @@ if TYPE_CHECKING:
     from tensorwise.space.space import Space
 
 LOOKED_AT: Final = 32
-"""Configs of which a matrix is described: half a tenth of a second each on 20,000 entries."""
-ROUNDS: Final = 50
-"""Steps of k-means, which settles in a dozen."""
+"""Configs of which a matrix is described: a tenth of a second on 20,000 entries."""
+DOUBT: Final = 1e-3
+"""What is known of rates before anything is measured, in matrices."""
 
 
-def spread(numbers: np.ndarray, count: int, rng: np.random.Generator) -> list[int]:
-    """Choose rows of ``numbers``, (things, numbers), by clusters: of each the one nearest to its middle (as CDMPP does).
+def telling(costs: Sequence[np.ndarray], count: int) -> list[int]:
+    """Choose ``count`` of some things, all of them if there are fewer, by the costs of their configs, each (configs, costs).
 
-    Columns count alike. Fewer than ``count`` rows are returned where clusters share their nearest one.
+    If seconds are sums of costs at rates, a fit to relative errors predicts the others the better the more of what these
+    depend on was seen. The thing is taken next with which the mean variance of all predictions is least (optimal design of
+    experiments: I-optimality, greedily). Until rates are known each cost is taken to be as large as the others, beginning at
+    all among them.
 
-    >>> sorted(spread(np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [5.3]]), 2, np.random.default_rng(0)))
-    [1, 4]
+    >>> telling([np.array([[4.0, 1.0]]), np.array([[4.0, 1.1]]), np.array([[1.0, 4.0]])], 2)
+    [1, 2]
     """
-    seen = (numbers - numbers.mean(axis=0)) / np.maximum(numbers.std(axis=0), 1e-6)
-    middles = seen[rng.permutation(len(seen))[:count]]
-    for _ in range(ROUNDS):
-        nearest = np.linalg.norm(seen[:, None] - middles[None], axis=2).argmin(axis=1)
-        middles = np.array(
-            [
-                seen[nearest == k].mean(axis=0) if (nearest == k).any() else middle
-                for k, middle in enumerate(middles)
-            ]
+    usual = np.exp(np.mean([np.log(one.mean(axis=0) + 1e-9) for one in costs], axis=0))
+    sized = [np.column_stack([np.ones(len(one)), one / usual]) for one in costs]
+    shares = [one / one.sum(axis=1, keepdims=True) for one in sized]
+    says = np.array([one.T @ one / len(one) for one in shares])
+    wanted, known = says.mean(axis=0), DOUBT * np.eye(1 + len(usual))
+    chosen: list[int] = []
+    for _ in range(min(count, len(costs))):
+        doubts = np.trace(
+            np.linalg.solve(known + says, np.broadcast_to(wanted, says.shape)), axis1=1, axis2=2
         )
-    chosen = np.linalg.norm(seen[:, None] - middles[None], axis=2).argmin(axis=0)
-    return list(dict.fromkeys(chosen.tolist()))
+        doubts[chosen] = np.inf
+        chosen.append(int(doubts.argmin()))
+        known = known + says[chosen[-1]]
+    return chosen
 
 
-def described(work: "Workload", space: "Space", rng: np.random.Generator) -> np.ndarray:
-    """Return the mean footprint of the default config and some that are drawn: float64, (fields,).
+def counted(work: "Workload", space: "Space") -> np.ndarray:
+    """Return the footprints of the default config and some that are drawn: float64, (configs, fields).
 
     Raises:
         InputError: the space does not say how its configs are read as loops.
     """
-    mapper = space.mapper(work)
+    mapper, rng = space.mapper(work), np.random.default_rng(0)
     if mapper is None:
         raise InputError(
             f"the space {space.name!r} does not say how its configs on {work.op} are read as loops, which is what devices "
             "have in common; give it a mapper (docs/accelerator.md)"
         )
-    footprints, dense = Footprints(work.entries), work.sizes[modes(work)[2]]
+    footprints, dense = Footprints(work.entries, mapper.processors), work.sizes[modes(work)[2]]
     configs = [space.default(work), *(space.sample(work, rng) for _ in range(LOOKED_AT))]
-    seen = np.array([footprints.of(mapper.strips(work, config), dense) for config in configs], np.float64)
-    return np.asarray(seen.mean(axis=0))
+    return np.array([footprints.of(mapper.strips(work, config), dense) for config in configs])
 
 
-def representative(
-    works: "Mapping[str, Workload]", space: "Space", count: int, rng: np.random.Generator
-) -> list[str]:
-    """Return the names of ``count`` workloads that stand for all; in the order of ``works``.
+def representative(works: "Mapping[str, Workload]", space: "Space", count: int) -> list[str]:
+    """Return the names of ``count`` workloads that tell most about all; in the order of ``works``.
 
-    Raises: as `described`.
+    Raises: as `counted`.
     """
     names = list(works)
-    numbers = np.array([described(works[name], space, np.random.default_rng(0)) for name in names])
-    chosen = spread(numbers, count, rng)
-    # Where clusters share their nearest one, the rest is drawn.
-    others = [int(place) for place in rng.permutation(len(names)) if place not in chosen]
-    return [names[place] for place in sorted([*chosen, *others[: count - len(chosen)]])]
+    chosen = telling([counted(works[name], space) for name in names], count)
+    return [names[place] for place in sorted(chosen)]

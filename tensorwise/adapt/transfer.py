@@ -1,11 +1,11 @@
-"""Moving a model to another device: a few matrices are measured there, and the model goes on from them (COGNATE).
+"""A model of another device: a few matrices are measured there, and a model learns from them (COGNATE).
 
 May be ended at any time: each measurement is remembered as soon as it is there, and none is taken twice.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from tensorwise.data.record import Record
 from tensorwise.device.device import Device
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
+from tensorwise.model.additive import AdditiveModel
 from tensorwise.model.gains import Gain, gain
-from tensorwise.model.quadratic import QuadraticModel
 from tensorwise.model.samples import Times
 from tensorwise.model.transfer import TransferModel
 from tensorwise.space.config import Config
@@ -30,9 +30,6 @@ SAMPLES: Final = 100
 """Configs measured on a matrix (COGNATE, section 4.1)."""
 FEWEST: Final = 2
 """Matrices to measure: each is held out once, to tell how good the model is."""
-
-Movable: TypeAlias = QuadraticModel | TransferModel
-"""Models that can go on to learn another device."""
 
 
 @final
@@ -49,14 +46,14 @@ class Transferred:
             are left out.
     """
 
-    model: Movable
+    model: AdditiveModel | TransferModel
     records: Mapping[str, Sequence[Record]]
     fresh: int
     expected: Mapping[str, Gain]
 
 
 def transfer(
-    start: Movable,
+    start: TransferModel | None,
     device: "Device[Workload]",
     space: "Space",
     works: "Mapping[str, Workload]",
@@ -68,18 +65,19 @@ def transfer(
     seed: int = 0,
     progress: Callable[[str, float], None] = lambda now, share: None,
 ) -> Transferred:
-    """Measure a few matrices on ``device``, and return a model of it that goes on from ``start``.
+    """Measure a few matrices on ``device``, and return a model of it.
 
     Args:
-        start: a model of another device.
+        start: a model of another device to go on from; None: an AdditiveModel learns from the few alone, and better.
         device, space: where to measure, and what can be chosen there; the space has a ``mapper``.
-        works: workloads of one operation by name. If the budget does not afford all, some are chosen by clusters.
+        works: workloads of one operation by name. If the budget does not afford all, those are chosen that tell most about
+            what configs make the device do with all of them.
         budget: measurements, those in the store included: so many for each of as many matrices as possible.
         samples: least measurements of a matrix, or all configs of a space that has fewer.
         store: where measurements are kept; what it has of the chosen matrices is not measured again. Of devices that say in
             their ``provenance`` that they are ``simulated`` all of it counts, of others what a transfer measured.
         facts: what else the records of a workload say, by name: its ``family``.
-        seed: of the choice of matrices and configs.
+        seed: of the choice of configs.
         progress: told what is going on, and the share of measurements that is done.
 
     Raises:
@@ -98,7 +96,7 @@ def transfer(
             f"a budget of {budget} does not afford {FEWEST} matrices with {least} configs each; allow {FEWEST * least}, or "
             "fewer samples a matrix"
         )
-    names = representative(works, space, count, np.random.default_rng(seed))
+    names = representative(works, space, count)
     plans = {name: _Plan.of(works[name], device, space, budget // count, seed, store) for name in names}
     total, records = sum(len(plan.left) for plan in plans.values()), dict[str, list[Record]]()
     done = 0
@@ -119,11 +117,21 @@ def transfer(
     for name, plan in plans.items():
         progress(f"testing without {name}", 1.0)
         others = [record for other, some in records.items() if other != name for record in some]
-        found = _held_out(start.transferred(space, others, known), records[name], plan.work, device)
+        found = _held_out(_learned(start, space, others, known), records[name], plan.work, device)
         if found is not None:
             expected[name] = found
     every = [record for some in records.values() for record in some]
-    return Transferred(start.transferred(space, every, known), records, done, expected)
+    return Transferred(_learned(start, space, every, known), records, done, expected)
+
+
+def _learned(
+    start: TransferModel | None, space: "Space", records: Sequence[Record], known: "Callable[[str], Workload]"
+) -> AdditiveModel | TransferModel:
+    if start is not None:
+        return start.transferred(space, records, known)
+    model = AdditiveModel(space, known)
+    model.fit(records)
+    return model
 
 
 @final
@@ -164,7 +172,10 @@ class _Plan:
 
 
 def _held_out(
-    model: Movable, records: Sequence[Record], work: "Workload", device: "Device[Workload]"
+    model: AdditiveModel | TransferModel,
+    records: Sequence[Record],
+    work: "Workload",
+    device: "Device[Workload]",
 ) -> Gain | None:
     """What choosing by a model that has not seen a matrix gains on it; None without a time of the default config."""
     by_config: dict[Config, list[Record]] = {}

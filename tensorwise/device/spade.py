@@ -31,6 +31,7 @@ from tensorwise.ids import content_id
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Config
 from tensorwise.space.spade import LANES, SpadeSpace, TileProgram, spade_space
+from tensorwise.space.strips import Processors
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.orders import permutation
 from tensorwise.toolchain.routines import POINTER, SIZE, Routines
@@ -178,7 +179,10 @@ class Machine:
     @cached_property
     def space(self) -> SpadeSpace:
         """What can be chosen on this machine."""
-        return spade_space(self.name, self.row_panels, self.column_panels, self.splits, self.row_panel)
+        shared = ((self.l1_bytes, 1), (self.l2_bytes, self.cluster), (self.last_bytes, self.elements))
+        processors = Processors(self.elements, tuple((max(size, 1), sharers) for size, sharers in shared))
+        panels = self.row_panels, self.column_panels
+        return spade_space(self.name, *panels, self.splits, self.row_panel, processors)
 
     @cached_property
     def numbers(self) -> np.ndarray:

@@ -1,61 +1,43 @@
-"""Footprint: what the strips of a config touch of a pattern, counted. The same numbers for every device.
+"""Footprint: what the strips of a config make a device do with a pattern, counted. The same numbers for every device.
 
 COGNATE describes configs by their strips and patterns by themselves, and leaves it to a network to find out how they meet.
-From a few matrices of a new device no network learns that. Counted, it need not be learned: how many entries a tile has, how
-often a row of either dense operand is used before the loops leave it, how evenly row panels are filled, and how many of the
-gathered rows would not be found in caches of some sizes.
+From a few matrices of a new device no network learns that. Counted, it need not be learned: how much the processor does that
+has most to do, how often it begins a row of the output and a tile, and how many values of the dense operands each level of
+caches has to fetch from behind it.
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
 from tensorwise.features.featurizer import Field
-from tensorwise.space.strips import OWN, Strips
+from tensorwise.space.strips import LEVELS, OWN, Processors, Strips
 from tensorwise.tensor.orders import permutation
 
 if TYPE_CHECKING:
     from tensorwise.tensor.entries import Entries
 
-LANES: Final = (2, 8, 32)
-"""Numbers of processors that take row panels in turn."""
-NEIGHBOURS: Final = 8
-"""Row panels that are worked on at about the same time, so that a shared cache serves them all."""
-CACHES: Final = tuple(2**power for power in range(11, 22, 2))
-"""Bytes of caches: from a scratchpad to a last-level cache."""
-FLAGS_AN_ENTRY: Final = 16
-"""Pairs are counted with a flag for each possible one while these are no more than so many an entry; else by sorting."""
-_WINDOWS: Final = 2.0 ** np.arange(24)
-"""Entries in a row within which a gathered row may be met again."""
-_LOG: Final = "log2"
+_WINDOWS: Final = 2.0 ** (np.arange(48) / 2)
+"""Accesses within which a row may be met again."""
+_LOG: Final = "log2(1 + x)"
+_FETCHED: Final = (
+    ("gathered.alone", "values of gathered rows, where rows of the output go past the caches,"),
+    ("gathered", "values of gathered rows, where rows of the output take room in them,"),
+    ("output", "values of rows of the output, where they do,"),
+)
 FIELDS: Final = (
-    Field("tile.entries", _LOG, "the mean number of entries of a tile that has any"),
-    Field("row.entries", _LOG, "the mean number of entries of a row within a column panel: uses of a row of the output"),
-    Field("column.entries", _LOG, "the mean number of entries of a column within a row panel: uses of a gathered row"),
-    Field("column.neighbours", _LOG, f"the same within {NEIGHBOURS} row panels side by side"),
-    Field("panels.rows", _LOG, "the number of row panels"),
-    Field("panels.columns", _LOG, "the number of column panels"),
-    Field("tile.share", _LOG, "the share of tiles that have entries"),
-    Field("tile.columns", _LOG, "the mean number of gathered values that a tile needs at a time"),
-    Field("tile.rows", _LOG, "the mean number of output values that a tile needs at a time"),
-    Field("panels.columns_used", _LOG, f"the mean number of gathered values that {NEIGHBOURS} row panels need at a time"),
-    Field("panels.heaviest", _LOG, "the entries of the fullest row panel over their mean"),
+    Field("entries", _LOG, "entries that are read, in all passes over the dense columns"),
+    Field("work", _LOG, "products that the processor with the most entries computes"),
+    Field("begun", _LOG, "values of the output that the processor begins that begins most: those of a row, in each tile"),
+    Field("tiles", _LOG, "tiles that the processor is handed that is handed most"),
+    Field("rows", _LOG, "values of the operand that rows index (SpMM: of the output)"),
+    Field("columns", _LOG, "values of the operand that columns index, and entries gather"),
+    Field("waits", _LOG, "column panels, where they are the outer ones of several: what processors may wait behind"),
     *(
-        Field(f"lanes.{count}", _LOG, f"the entries of the fullest of {count} that take row panels in turn, over their mean")
-        for count in LANES
-    ),
-    Field("passes", _LOG, "the number of passes over the dense columns"),
-    Field("strips.i", _LOG, "the rows of a panel"),
-    Field("strips.j", _LOG, "the columns of a panel"),
-    Field("strips.k", _LOG, "the dense columns of a pass"),
-    Field("operand.columns", _LOG, "the gathered values of a pass in all"),
-    Field("operand.rows", _LOG, "the output values of a pass in all"),
-    Field("row.again", "share of entries", "the share of entries that follow one of the same row"),
-    Field("columns_first", "0 or 1", "whether column panels are the outer ones of several"),
-    *(
-        Field(f"missed.{who}.{size}", _LOG, f"the share of gathered rows that {size} bytes of cache miss, for {whom}")
-        for who, whom in (("own", "one processor"), ("shared", f"{NEIGHBOURS} of them, each with a row panel"))
-        for size in CACHES
+        Field(f"{who}.{level + 1}", _LOG, f"{what} that caches of level {level + 1} fetch from behind them")
+        for level in range(LEVELS)
+        for who, what in _FETCHED
     ),
 )  # fmt: skip
 """What each number of a footprint is. SDDMM's left operand counts as the output: both are indexed by rows."""
@@ -69,41 +51,38 @@ class Footprints:
 
     Args:
         entries: of a matrix.
+        processors: that take row panels in turn, and their caches.
     """
 
-    def __init__(self, entries: "Entries") -> None:
-        self._entries = entries
+    def __init__(self, entries: "Entries", processors: Processors) -> None:
+        self._entries, self._processors = entries, processors
         self._laid: dict[_Moved, tuple[np.ndarray, np.ndarray]] = {}
-        self._pairs: dict[tuple[_Moved, int, int], int] = {}
-        self._filled: dict[tuple[_Moved, int], list[float]] = {}
-        self._curves: dict[tuple[_Moved, int, int, bool], list[_Curve]] = {}
+        self._walks: dict[tuple[_Moved, int, int, bool], _Walk] = {}
 
     def of(self, strips: Strips, dense: int) -> np.ndarray:
-        """Return the numbers FIELDS of a config: float32, (len(FIELDS),), zeros for a pattern without entries.
+        """Return what FIELDS are logarithms of, for a config: float64, (len(FIELDS),), zeros for a pattern without entries.
 
         Args:
             strips: the config.
             dense: extent of the dense index, COGNATE's k.
         """
-        entries, moved = self._entries.nnz, strips.moved
-        if not entries:
-            return np.zeros(len(FIELDS), np.float32)
+        if not self._entries.nnz:
+            return np.zeros(len(FIELDS))
         i, j, k = strips.splits
         rows, columns = self._entries.shape
-        high, wide = -(-rows // i), -(-columns // j)
-        tiles, visits = self._count(moved, i, j), self._count(moved, 1, j)
-        used = self._count(moved, i, 1)
-        neighbours = self._count(moved, min(NEIGHBOURS * i, rows), 1)
-        counted = [
-            entries / tiles, entries / visits, entries / used, entries / neighbours, high, wide, tiles / (high * wide),
-            used / tiles * k, visits / tiles * k, neighbours / -(-high // NEIGHBOURS) * k, *self._fill(moved, i),
-            max(dense, 1) / k, i, j, k, columns * k, rows * k,
-        ]  # fmt: skip
+        wide = -(-columns // j)
         columns_first = wide > 1 and strips.order.index("j2") < strips.order.index("i2")
-        held = np.array(CACHES) / (self._entries.dtype.itemsize * k)
-        missed = [curve.missed(held) for curve in self._streams(moved, i, j, columns_first)]
-        again = 1 - visits / entries
-        return np.concatenate([np.log2(counted), [again, columns_first], *missed]).astype(np.float32)
+        walk, passes = self._walk(strips.moved, i, j, columns_first), max(dense, 1) / k
+        fetched = [
+            count
+            for (size, _), curves in zip(self._processors.caches, walk.curves, strict=True)
+            for curve in curves
+            for count in curve.fetched(size / (self._entries.dtype.itemsize * k))
+        ]
+        counted = [
+            self._entries.nnz / k, walk.work, walk.begun, walk.tiles / k, rows, columns, wide * columns_first / k, *fetched,
+        ]  # fmt: skip
+        return np.array(counted) * k * passes
 
     def _places(self, moved: _Moved) -> tuple[np.ndarray, np.ndarray]:
         """Where entries lie when rows and columns are ordered so, row by row: two int64 arrays, (entries,)."""
@@ -121,56 +100,87 @@ class Footprints:
             self._laid[moved] = found[0][taken], found[1][taken]
         return self._laid[moved]
 
-    def _count(self, moved: _Moved, i: int, j: int) -> int:
-        """How many tiles of ``i`` rows and ``j`` columns have entries."""
-        key = moved, i, j
-        if key not in self._pairs:
-            rows, columns = self._places(moved)
-            high, wide = (
-                -(-extent // size) for extent, size in zip(self._entries.shape, (i, j), strict=True)
-            )
-            tiles = rows // i * wide + columns // j
-            if high * wide <= FLAGS_AN_ENTRY * len(tiles):
-                flags = np.zeros(high * wide, bool)
-                flags[tiles] = True
-                self._pairs[key] = int(np.count_nonzero(flags))
-            else:
-                self._pairs[key] = len(np.unique(tiles))
-        return self._pairs[key]
-
-    def _fill(self, moved: _Moved, i: int) -> list[float]:
-        """How unevenly panels of ``i`` rows are filled, and processors that take them in turn."""
-        key = moved, i
-        if key not in self._filled:
-            panels = np.bincount(self._places(moved)[0] // i, minlength=-(-self._entries.shape[0] // i))
-            found = [panels.max() / panels.mean()]
-            for count in LANES:
-                taken = np.bincount(np.arange(len(panels)) % count, panels, count)
-                found.append(taken.max() / taken.mean())
-            self._filled[key] = found
-        return self._filled[key]
-
-    def _streams(self, moved: _Moved, i: int, j: int, columns_first: bool) -> "list[_Curve]":
-        """What is gathered in the order of one processor, and in that of several side by side."""
+    def _walk(self, moved: _Moved, i: int, j: int, columns_first: bool) -> "_Walk":
         key = moved, i, j, columns_first
-        if key not in self._curves:
-            rows, columns = self._places(moved)
-            high, wide = (
-                -(-extent // size) for extent, size in zip(self._entries.shape, (i, j), strict=True)
-            )
-            panel, part = rows // i, columns // j
-            tile = part * high + panel if columns_first else panel * wide + part
-            if wide > 1:
-                order = np.argsort(tile, kind="stable")
-                columns, panel, part, tile = columns[order], panel[order], part[order], tile[order]
-            # Side by side: the first entries of all panels of a group, then their second ones.
-            begun = tile if columns_first else panel
-            first = np.flatnonzero(np.concatenate([[True], begun[1:] != begun[:-1]]))
-            rank = np.arange(len(begun)) - np.repeat(first, np.diff(np.append(first, len(begun))))
-            group = panel // NEIGHBOURS + (part * high if columns_first else 0)
-            together = np.argsort(group * (rank.max() + 1) + rank, kind="stable")
-            self._curves[key] = [_Curve(columns), _Curve(columns[together])]
-        return self._curves[key]
+        if key not in self._walks:
+            places, shape = self._places(moved), self._entries.shape
+            self._walks[key] = _Walk.of(places, shape, (i, j), columns_first, self._processors)
+        return self._walks[key]
+
+
+@final
+@dataclass(frozen=True)
+class _Walk:
+    """What becomes of entries in the order in which processors take the tiles.
+
+    Attributes:
+        work, begun, tiles: entries, rows of the output and tiles of the processor that has most of them; where all finish a
+            column panel before the next begins, summed over these.
+        curves: of each level: accesses to gathered rows, and these with those of the output between.
+    """
+
+    work: float
+    begun: float
+    tiles: float
+    curves: "tuple[tuple[_Curve, _Curve], ...]"
+
+    @classmethod
+    def of(
+        cls,
+        places: tuple[np.ndarray, np.ndarray],
+        shape: tuple[int, ...],
+        tile_shape: tuple[int, int],
+        columns_first: bool,
+        processors: Processors,
+    ) -> "_Walk":
+        """Walk along the entries at ``places``, row by row, in tiles of ``tile_shape``."""
+        row, column = places
+        panel, part = (where // size for where, size in zip(places, tile_shape, strict=True))
+        high, wide = (-(-extent // size) for extent, size in zip(shape, tile_shape, strict=True))
+        if wide > 1:
+            order = np.lexsort((panel, part) if columns_first else (part, panel))
+            row, column, panel, part = (one[order] for one in (row, column, panel, part))
+        first = _changes(panel) | _changes(part)
+        begins = first | _changes(row)
+        turn = part if columns_first else np.zeros_like(part)  # what all finish before the next begins
+        whose = turn * processors.lanes + panel % processors.lanes
+        # Side by side: the first entries of all panels of a group, then their second ones.
+        starts = np.flatnonzero(first if columns_first else _changes(panel))
+        rank = np.arange(len(row)) - np.repeat(starts, np.diff(np.append(starts, len(row))))
+        curves = {}
+        for several in {sharers for _, sharers in processors.caches}:
+            group = panel // several + turn * high
+            together = np.lexsort((rank, group)) if several > 1 else slice(None)
+            curves[several] = _streams(row[together], column[together], begins[together], shape[1])
+        return cls(
+            _most(whose, processors.lanes), _most(whose[begins], processors.lanes), _most(whose[first], processors.lanes),
+            tuple(curves[sharers] for _, sharers in processors.caches),
+        )  # fmt: skip
+
+
+def _most(whose: np.ndarray, lanes: int) -> float:
+    """Return how often the processor is named that is named most, summed over turns: names are turn x lanes + processor."""
+    if whose.max(initial=0) < 4 * len(whose):
+        counts = np.bincount(whose)
+        found = np.flatnonzero(counts)
+        counts = counts[found]
+    else:  # there are many turns that nobody has anything to do in
+        found, counts = np.unique(whose, return_counts=True)
+    return float(np.maximum.reduceat(counts, np.flatnonzero(_changes(found // lanes))).sum())
+
+
+def _streams(
+    row: np.ndarray, column: np.ndarray, begins: np.ndarray, columns: int
+) -> "tuple[_Curve, _Curve]":
+    """Return the curves of gathered rows alone, and with the rows of the output that are begun between them."""
+    gathered = np.arange(len(column)) + np.cumsum(
+        begins
+    )  # a row of the output is fetched before its first entry
+    both = np.empty(len(column) + np.count_nonzero(begins), np.int64)
+    of_output = np.ones(len(both), bool)
+    of_output[gathered] = False
+    both[gathered], both[of_output] = column, columns + row[begins]
+    return _Curve(column), _Curve(both, of_output)
 
 
 @final
@@ -182,20 +192,29 @@ class _Curve:
 
     Args:
         rows: that are accessed, in order.
+        marked: some of the accesses, which are counted apart.
     """
 
-    def __init__(self, rows: np.ndarray) -> None:
+    def __init__(self, rows: np.ndarray, marked: np.ndarray | None = None) -> None:
         order = np.argsort(rows, kind="stable")
         again = rows[order][1:] == rows[order][:-1]
-        gaps = np.sort(np.diff(order)[again]).astype(float)
+        gaps, later = np.diff(order)[again], order[1:][again]
+        sums = np.concatenate([[0], np.cumsum(np.sort(gaps))])
+        within = np.searchsorted(np.sort(gaps), _WINDOWS, side="right")
         fresh = len(rows) - len(gaps)
-        within = np.searchsorted(gaps, _WINDOWS, side="right")
-        beyond = len(gaps) - within + fresh
-        sums = np.concatenate([[0.0], np.cumsum(gaps)])
-        self._share = np.log2(beyond / len(rows))
-        self._touched = np.log2(np.minimum((sums[within] + beyond * _WINDOWS) / len(rows), fresh))
+        touched = (sums[within] + (len(gaps) - within + fresh) * _WINDOWS) / len(rows)
+        self._touched = np.log2(np.minimum(touched, fresh))
+        parts = [np.ones(len(rows), bool)] if marked is None else [~marked, marked]
+        self._missed = [
+            np.count_nonzero(part) - np.searchsorted(np.sort(gaps[part[later]]), _WINDOWS, side="right")
+            for part in parts
+        ]
 
-    def missed(self, held: np.ndarray) -> np.ndarray:
-        """Return log2 of the share of accesses that caches of ``held`` rows miss; below one row they miss all."""
-        share: np.ndarray = np.interp(np.log2(held), self._touched, self._share)
-        return share
+    def fetched(self, held: float) -> list[float]:
+        """Return the accesses that a cache of ``held`` rows misses: all, or unmarked and marked ones."""
+        return [float(np.interp(np.log2(held), self._touched, missed)) for missed in self._missed]
+
+
+def _changes(values: np.ndarray) -> np.ndarray:
+    """Where a value differs from the one before it: bool, (n,), the first one does."""
+    return np.concatenate([[True], values[1:] != values[:-1]])

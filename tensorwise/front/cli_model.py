@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 README = "README.md"
 """Beside a model's own files, its card for people."""
-KINDS = ("ranking", "quadratic", "transfer")
+KINDS = ("ranking", "transfer")
 HEADS = 5
 """Heads of a model whose network is fast."""
 DRAWN_FOR = 16
@@ -58,7 +58,7 @@ def train(
     kind: Annotated[
         str,
         typer.Option(
-            "--kind", help="ranking, for tuning; quadratic or transfer, which move to other devices."
+            "--kind", help="ranking, for tuning; or transfer, COGNATE's, which moves to other devices."
         ),
     ] = "ranking",
     heads: Annotated[
@@ -90,7 +90,7 @@ def train(
 
     from tensorwise.data.corpus import patterns, split_families
     from tensorwise.data.workloads import Workloads
-    from tensorwise.model import QuadraticModel, RankingModel, TransferModel
+    from tensorwise.model import RankingModel, TransferModel
     from tensorwise.model.samples import Training
     from tensorwise.program.einsum import Einsum
     from tensorwise.search.graph import GRAPH
@@ -134,12 +134,10 @@ def train(
             return workloads.of(firsts[workload_id])
 
         space = cpu_space(Einsum.parse(einsum).single)
-        made: Any = QuadraticModel(space, workload)
-        if kind != "quadratic":
-            made = (RankingModel if kind == "ranking" else TransferModel)(
-                space, workload, net=net, heads=heads or (HEADS if net == "statistics" else 1), training=settings,
-                checkpoint=model.with_name(f"{model.name}.training"), progress=observe,
-            )  # fmt: skip
+        made: Any = (RankingModel if kind == "ranking" else TransferModel)(
+            space, workload, net=net, heads=heads or (HEADS if net == "statistics" else 1), training=settings,
+            checkpoint=model.with_name(f"{model.name}.training"), progress=observe,
+        )  # fmt: skip
         try:
             made.fit(known)
         except KeyboardInterrupt:
@@ -148,19 +146,10 @@ def train(
                 INTERRUPTED,
             )
     judged = _judge(made, held_back, workloads)
-    families = {"training": sorted({*map(_family, known)}), "validation": list[str]()}
-    about: dict[str, Any] = {
-        "net": None,
-        "heads": None,
-        "training": None,
-        "epochs": None,
-    }  # it is fitted in closed form
-    if kind != "quadratic":
-        families = made.families
-        about = {
-            "net": net, "heads": made.heads, "training": asdict(settings), "epochs": len(made.history),
-        }  # fmt: skip
-    made.card = _card(kind, about, families, given, judged)
+    about = {
+        "net": net, "heads": made.heads, "training": asdict(settings), "epochs": len(made.history),
+    }  # fmt: skip
+    made.card = _card(kind, about, made.families, given, judged)
     for file in GRAPH.files:  # one that is there is of another model
         (model / file).unlink(missing_ok=True)
     made.save(model)

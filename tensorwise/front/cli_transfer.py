@@ -14,17 +14,17 @@ from tensorwise.front.terminal import INTERRUPTED, command, emit, fail, finite, 
 from tensorwise.version import __version__
 
 if TYPE_CHECKING:
-    from tensorwise.adapt.transfer import Movable, Transferred
+    from tensorwise.adapt.transfer import Transferred
     from tensorwise.data.job import Job
+    from tensorwise.model import TransferModel
     from tensorwise.program.workload import Workload
+
+_KEPT = "op", "threads", "date", "data"
+"""What a card says of the model that was gone on from."""
 
 
 @command
 def transfer(
-    start: Annotated[
-        Path,
-        typer.Option("--from", help="The model to start from, made by `tensorwise train --kind quadratic`."),
-    ],
     matrices: Annotated[
         list[Path],
         typer.Option("--matrices", help="File, folder or manifest, as for `collect`; may be repeated."),
@@ -34,9 +34,16 @@ def transfer(
         typer.Option("--budget", min=1, help="Most measurements, those that the store has included."),
     ],
     out: Annotated[Path, typer.Option("--out", help="The new model's folder.")],
+    start: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="A model to start from, made by `tensorwise train --kind transfer`; default: none.",
+        ),
+    ] = None,
     device: DeviceName = "spade-small",
     op: Annotated[
-        str | None, typer.Option("--op", help="The operation: spmm or sddmm; default: the model's.")
+        str | None, typer.Option("--op", help="The operation: spmm or sddmm; default: that of --from.")
     ] = None,
     n: Annotated[int | None, typer.Option("--n", min=1, help="Dense extent (64).")] = None,
     threads: Annotated[
@@ -50,9 +57,9 @@ def transfer(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Bring a model to another device by measuring a few matrices there, and say how good it is on matrices held out.
+    """Make a model of a device, or bring one to it, by measuring a few matrices; say how good it is on matrices held out.
 
-    More matrices than the budget affords are grouped by what configs touch of them, and one of each group is measured. May
+    Of more matrices than the budget affords those are measured that tell most about what configs make the device do. May
     be ended at any time: the same command goes on, and measures nothing twice.
     """
     from tensorwise.adapt.transfer import transfer as move
@@ -85,15 +92,19 @@ def transfer(
         print(_text(found, out))
 
 
-def _start(folder: Path, op: str | None) -> "tuple[Movable, str]":
+def _start(folder: Path | None, op: str | None) -> "tuple[TransferModel | None, str]":
     """Return the model to start from, and the operation."""
-    from tensorwise.model import QuadraticModel, TransferModel, load_model
+    from tensorwise.model import TransferModel, load_model
 
+    if folder is None:
+        if op is None:
+            raise InputError("there is no model to start from that says which operation it is of; give --op")
+        return None, op
     old = load_model(folder)
-    if not isinstance(old, QuadraticModel | TransferModel):
+    if not isinstance(old, TransferModel):
         raise InputError(
             f"{folder} holds a model of kind {old.kind!r}, which knows one device only; make one that moves: "
-            "tensorwise train --kind quadratic"
+            "tensorwise train --kind transfer"
         )
     known = old.card.get("op")
     if known is None and op is None:
@@ -134,7 +145,7 @@ def _matrices(
     return jobs, works
 
 
-def _card(found: "Transferred", old: "Movable", op: str, device: str) -> dict[str, Any]:
+def _card(found: "Transferred", old: "TransferModel | None", op: str, device: str) -> dict[str, Any]:
     """The card of the new model, JSON-able."""
     from tensorwise.model.gains import mean_gain
 
@@ -156,7 +167,7 @@ def _card(found: "Transferred", old: "Movable", op: str, device: str) -> dict[st
         "kind": found.model.kind,
         "device": device,
         "space": records[0].space,
-        "from": {key: old.card.get(key) for key in ("op", "threads", "date", "data")} if old.card else {},
+        "from": None if old is None else {key: old.card[key] for key in _KEPT if key in old.card},
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "version": __version__,
         "data": data_facts(records),

@@ -151,7 +151,6 @@ def gains_table(transfer: Mapping[str, Any]) -> list[list[str]]:
 def transfer_page(card: Mapping[str, Any]) -> str:
     """Return the card of a model that `tensorwise transfer` made as Markdown."""
     data, start = card["data"], card["from"]
-    begun = f"a model of {start['op']} with {start['threads']} threads, made on {start['date']}"
     columns = "; ".join(f"{heading}: {what}" for heading, _, what in GAINS)
     lines = [
         f"# A model of {card['op']} on {card['device']}",
@@ -159,18 +158,26 @@ def transfer_page(card: Mapping[str, Any]) -> str:
         f"Ranks what can be chosen for `{card['einsum']}` on the device {card['device']}: a score estimates log2 of the "
         "time up to a constant of the matrix.",
         "",
-        f"- kind `{card['kind']}`, goes on from {begun if start else 'a model without a card'}",
+        f"- kind `{card['kind']}`, {_begun(start)}",
         f"- made on {card['date']} with Tensorwise {card['version']} by `tensorwise transfer`",
         f"- {data['records']} measurements of {data['workloads']} matrices, from {data['first']} to {data['last']} (UTC)",
         "",
         "## What to expect",
         "",
-        "Each matrix was held out once, and its measured configs were ranked by a model that goes on from the other ones. "
+        "Each matrix was held out once, and its measured configs were ranked by a model of the other ones. "
         f"Speed-ups are geometric means in the last row. {columns}. On matrices unlike these it may be worse.",
         "",
         *_markdown(gains_table(card)),
     ]
     return "\n".join([*lines, ""])
+
+
+def _begun(start: Mapping[str, Any] | None) -> str:
+    if start is None:
+        return "learned from these matrices alone"
+    if not start:
+        return "goes on from a model without a card"
+    return f"goes on from a model of {start['op']} with {start['threads']} threads, made on {start['date']}"
 
 
 def latency_page(model: LatencyModel) -> str:
@@ -222,7 +229,7 @@ def page(card: Mapping[str, Any]) -> str:
     if "matrices" in card:
         return transfer_page(card)
     data, split, metrics = card["data"], card["split"], card["metrics"]
-    training = card["training"] or {"loss": "ratio"}
+    training = card["training"]
     how = (
         f"network `{card['net']}`, {card['heads']} heads, loss `{training['loss']}`, {card['epochs']} epochs"
     )
@@ -231,7 +238,7 @@ def page(card: Mapping[str, Any]) -> str:
         "",
         f"Ranks formats and schedules of `{card['einsum']}` on patterns it has not seen: {MEANING[training['loss']]}.",
         "",
-        f"- {how if card['training'] else 'a quadratic function of what configs touch, fitted in closed form'}",
+        f"- {how}",
         *([f"- trained for {_machine(card['machine'])}"] if card.get("machine") else []),
         f"- made on {card['date']} with Tensorwise {card['version']} by `tensorwise train`",
         "",

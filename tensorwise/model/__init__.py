@@ -4,21 +4,21 @@ import os
 from typing import Final
 
 from tensorwise.errors import InputError
+from tensorwise.model.additive import AdditiveModel
 from tensorwise.model.analytic import MetricsModel
 from tensorwise.model.choosing import TreeModel
 from tensorwise.model.mean import MeanModel
 from tensorwise.model.model import CostModel, describe
-from tensorwise.model.quadratic import QuadraticModel
 from tensorwise.model.random import RandomModel
 from tensorwise.model.ranking import RankingModel
 from tensorwise.model.transfer import TransferModel
 
 __all__ = [
     "MODELS",
+    "AdditiveModel",
     "CostModel",
     "MeanModel",
     "MetricsModel",
-    "QuadraticModel",
     "RandomModel",
     "RankingModel",
     "TransferModel",
@@ -29,7 +29,7 @@ __all__ = [
 MODELS: Final[dict[str, type[CostModel]]] = {
     "mean": MeanModel,
     "metrics": MetricsModel,
-    "quadratic": QuadraticModel,
+    "additive": AdditiveModel,
     "random": RandomModel,
     "ranking": RankingModel,
     "transfer": TransferModel,

@@ -77,7 +77,7 @@ class Reader:
                 strips = self.mapper.strips(workload, config)
                 shared[row] = _numbers(strips)
                 if self.footprints:
-                    touched[row] = SCALE * self._of(workload).of(strips, dense)
+                    touched[row] = SCALE * np.log2(1 + self._of(workload, self.mapper).of(strips, dense))
         return Encoded(np.zeros((len(configs), 0), np.int64), (shared, own), touched)
 
     def groups(
@@ -117,12 +117,18 @@ class Reader:
             seen = (seen.clip(min=0) if place else seen) @ weight + bias
         return seen.astype(np.float32)
 
-    def _of(self, workload: "Workload") -> Footprints:
+    def _of(self, workload: "Workload", mapper: Mapper) -> Footprints:
         """The footprints of a workload; those of the last one are kept."""
         if workload.id not in self._last:
             self._last.clear()
-            self._last[workload.id] = Footprints(workload.entries)
+            self._last[workload.id] = Footprints(workload.entries, mapper.processors)
         return self._last[workload.id]
+
+    @staticmethod
+    def counts(configs: Encoded) -> np.ndarray:
+        """Return the footprints of configs that were read, as they were counted: float64, (configs, len(FIELDS))."""
+        counts: np.ndarray = np.expm1(np.log(2) / SCALE * np.asarray(configs.nests, np.float64))
+        return counts
 
     # -- files -----------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ reordering: 256 configs, whatever the matrix. Where a panel is larger than the m
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, final
 
 from tensorwise.errors import InputError
@@ -14,7 +14,7 @@ from tensorwise.space.config import Value
 from tensorwise.space.params import Choice, Flag, PowerOfTwo
 from tensorwise.space.readings import number
 from tensorwise.space.space import Space
-from tensorwise.space.strips import SPADE, Mapper
+from tensorwise.space.strips import SPADE, USUAL, Mapper, Processors
 
 ALL: Final = "all"
 """The column panel that has all columns."""
@@ -62,7 +62,13 @@ class TileProgram:
 @final
 @dataclass(frozen=True)
 class SpadeSpace(Space[TileProgram]):
-    """The choices; made by :func:`spade_space`."""
+    """The choices; made by :func:`spade_space`.
+
+    Attributes:
+        processors: of the machine.
+    """
+
+    processors: Processors = USUAL
 
     def program(self, workload: Workload, config: Mapping[str, Value]) -> TileProgram:
         """Return what the accelerator is told.
@@ -87,7 +93,7 @@ class SpadeSpace(Space[TileProgram]):
 
     def mapper(self, workload: Workload) -> Mapper:
         """Return COGNATE's phi: tiles and barriers as strip-mined loops."""
-        return SPADE
+        return replace(SPADE, processors=self.processors)
 
 
 def spade_space(
@@ -96,6 +102,7 @@ def spade_space(
     column_panels: tuple[int, ...],
     splits: tuple[int, ...],
     row_panel: int,
+    processors: Processors = USUAL,
 ) -> SpadeSpace:
     """Return the space of a machine.
 
@@ -105,6 +112,7 @@ def spade_space(
         column_panels: columns of a tile; all columns are a choice besides.
         splits: dense columns of a pass, powers of two, ascending; the default is the largest.
         row_panel: the default; SPADE's (ISCA'23) has 256 rows, all columns, and neither barriers nor bypassing.
+        processors: its processing elements and their caches.
     """
     params = (
         PowerOfTwo(
@@ -125,7 +133,7 @@ def spade_space(
         Flag("barrier", binds="call", doc="All wait for each other behind a column panel, so that caches share it."),
         Flag("bypass", binds="call", doc="Rows of the output (SDDMM: of its left operand) go past the caches."),
     )  # fmt: skip
-    return SpadeSpace(name, params)
+    return SpadeSpace(name, params, processors=processors)
 
 
 def _width(workload: Workload) -> int:

@@ -6,10 +6,12 @@ of loops, a table says which loops they come to (phi); a loop that a space lacks
 outer part (pi).
 """
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, final
 
+from tensorwise.errors import InputError
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Value
 from tensorwise.space.readings import number, operand, strings
@@ -18,6 +20,8 @@ LOOPS: Final = ("i1", "i2", "j1", "j2", "k1", "k2", "k3")
 """The loops, numbered from 1 in COGNATE's data."""
 OWN: Final = "own"
 """Rows, or columns, lie in their own order."""
+LEVELS: Final = 3
+"""Of caches."""
 _BEHIND: Final = {"i1": "i2", "j1": "j2", "k1": "k2", "k3": "k2"}
 """Loop -> the one that it stands behind where a space does not have it."""
 
@@ -45,6 +49,34 @@ class Strips:
 
 @final
 @dataclass(frozen=True)
+class Processors:
+    """Who walks along the strips, as far as what they do can be counted.
+
+    Attributes:
+        lanes: processors that take panels of rows in turn.
+        caches: LEVELS of them, the nearest first: bytes, and how many processors share it. A device with fewer levels
+            repeats its last one.
+
+    Raises:
+        InputError: another number of levels, or something that is not positive.
+    """
+
+    lanes: int
+    caches: tuple[tuple[int, int], ...]
+
+    def __post_init__(self) -> None:
+        if len(self.caches) != LEVELS or min(self.lanes, *(min(cache) for cache in self.caches)) < 1:
+            raise InputError(
+                f"expected some lanes and {LEVELS} levels of caches with bytes and sharers, got {self}"
+            )
+
+
+USUAL: Final = Processors(2, ((2**15, 1), (2**19, 1), (2**24, 2)))
+"""Two cores of a CPU. Not this machine's: records of several machines are read alike."""
+
+
+@final
+@dataclass(frozen=True)
 class Mapper:
     """How a space's choices are read as strips.
 
@@ -56,6 +88,7 @@ class Mapper:
         loops: the space's loop -> ours, for those values.
         move: the Param on which the order of rows and columns depends.
         moves: its values -> orders of rows and of columns. Of values that are not listed a text is the order of rows.
+        processors: of the device.
     """
 
     splits: tuple[str, str, str]
@@ -64,6 +97,7 @@ class Mapper:
     loops: Mapping[str, str]
     move: str = ""
     moves: Mapping[Value, tuple[str, str]] = field(default_factory=dict)
+    processors: Processors = USUAL
 
     def strips(self, workload: Workload, config: Mapping[str, Value]) -> Strips:
         """Return ``config`` as loops over ``workload``."""
@@ -87,7 +121,7 @@ class Mapper:
         orders, moves = ([[value, list(to)] for value, to in of.items()] for of in (self.orders, self.moves))
         return {
             "splits": list(self.splits), "order": self.order, "orders": orders, "loops": dict(self.loops),
-            "move": self.move, "moves": moves,
+            "move": self.move, "moves": moves, "processors": dataclasses.asdict(self.processors),
         }  # fmt: skip
 
     @classmethod
@@ -96,7 +130,11 @@ class Mapper:
         i, j, k = data["splits"]
         orders = {value: tuple(to) for value, to in data["orders"]}
         moves = {value: (str(rows), str(columns)) for value, (rows, columns) in data["moves"]}
-        return cls((i, j, k), str(data["order"]), orders, dict(data["loops"]), str(data["move"]), moves)
+        lanes, caches = (data["processors"][name] for name in ("lanes", "caches"))
+        processors = Processors(int(lanes), tuple((int(size), int(sharers)) for size, sharers in caches))
+        return cls(
+            (i, j, k), str(data["order"]), orders, dict(data["loops"]), str(data["move"]), moves, processors
+        )
 
 
 SPADE: Final = Mapper(

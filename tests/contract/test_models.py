@@ -16,9 +16,9 @@ from tensorwise.device.null import NullDevice, smooth_cost
 from tensorwise.errors import InputError
 from tensorwise.model import (
     MODELS,
+    AdditiveModel,
     CostModel,
     MetricsModel,
-    QuadraticModel,
     RankingModel,
     TransferModel,
     load_model,
@@ -31,13 +31,13 @@ W: Any = ToyWorkload()
 DEVICE = NullDevice()
 CONFIGS = draw_many(GARDEN, W, 0, 30)
 
-LEARNS: set[str] = {"metrics", "quadratic", "ranking", "transfer"}
+LEARNS: set[str] = {"metrics", "additive", "ranking", "transfer"}
 """Models whose predictions follow the costs of the configs they were fitted on; add yours."""
 
 FAST = Training(epochs=40, learning_rate=1e-3)
 MAKING: dict[str, Callable[[], CostModel]] = {
     "metrics": lambda: MetricsModel(GARDEN, epochs=200),
-    "quadratic": lambda: QuadraticModel(GARDEN, lambda workload_id: W),
+    "additive": lambda: AdditiveModel(GARDEN, lambda workload_id: W),
     "ranking": lambda: RankingModel(GARDEN, lambda workload_id: W, training=FAST),
     "transfer": lambda: TransferModel(GARDEN, lambda workload_id: W, net="numbers", training=FAST),
 }

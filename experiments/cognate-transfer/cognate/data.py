@@ -18,7 +18,7 @@ from tensorwise.data.record import Record, describe
 from tensorwise.data.workloads import Workloads
 from tensorwise.device.spade import SpadeDevice
 from tensorwise.errors import InputError
-from tensorwise.model.quadratic import QuadraticModel
+from tensorwise.model.additive import AdditiveModel
 from tensorwise.model.samples import Group, featurizer, shape_numbers
 from tensorwise.model.table import Encoded
 from tensorwise.program.workload import Workload, workload
@@ -56,7 +56,7 @@ def targets(
             _check(left, f"{len(groups)} matrices of the target")
             work = read()
             configs = list(device.space.enumerate(work))
-            model = QuadraticModel(device.space, {work.id: work}.__getitem__)
+            model = AdditiveModel(device.space, {work.id: work}.__getitem__)
             model.reader = model.made(device.space, work)
             default = configs.index(device.space.default(work))
             _keep(
@@ -94,7 +94,7 @@ def sources(
         if not kept.exists():
             _check(left, f"{len(groups)} workloads of the source")
             work = workloads.of(some[0])
-            model = QuadraticModel(cpu_space_of(work), {work.id: work}.__getitem__)
+            model = AdditiveModel(cpu_space_of(work), {work.id: work}.__getitem__)
             try:
                 (group,) = model.groups(some)
             except InputError:  # nothing in it can be compared

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tensorwise.adapt.sampling import spread
+from tensorwise.adapt.sampling import telling
+from tensorwise.model.reader import Reader
 from tensorwise.model.samples import Group
 
 
@@ -57,11 +58,10 @@ def drawn(names: list[str], count: int, rng: np.random.Generator) -> list[str]:
     return [names[int(place)] for place in rng.permutation(len(names))[:count]]
 
 
-def chosen(groups: Mapping[str, Group], count: int, rng: np.random.Generator) -> list[str]:
-    """Choose patterns by clusters of what configs touch of them."""
+def chosen(groups: Mapping[str, Group], count: int) -> list[str]:
+    """Choose the patterns that tell most, by what configs make the device do with them."""
     names = list(groups)
-    seen = np.array([np.asarray(group.configs.nests).mean(axis=0) for group in groups.values()])
-    return [names[place] for place in spread(seen, count, rng)]
+    return [names[place] for place in telling([Reader.counts(one.configs) for one in groups.values()], count)]
 
 
 def informative(terms: np.ndarray, count: int, first: int = 0) -> list[int]:

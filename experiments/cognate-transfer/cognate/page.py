@@ -64,7 +64,7 @@ def page(held: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
 
 def _operation(op: str, found: Figures, runs: Mapping[str, Any], few: int) -> list[str]:
     optimum = next(iter(found.values()))["optimum"]
-    ours = [f"transferred, of {few}", f"transferred, of {few} chosen"]
+    ours = [f"counted, of {few}", f"counted, of {few} chosen"]
     studies = {
         title: [named_here(name, few) for name in ("COGNATE", *names)] for title, names in STUDIES.items()
     }
@@ -139,7 +139,7 @@ def _amounts(found: Figures, few: int) -> str:
     begun: list[tuple[float, float]] = []
     for way, one in found.items():
         if (known := _OF.match(way)) and known["way"] in (
-            "transferred", "no transfer", "network: COGNATE", "network: no transfer",
+            "counted", "network: COGNATE", "network: no transfer",
         ):  # fmt: skip
             tuned.setdefault(known["way"], []).append((float(known["count"]), one["speedup1"]))
         if known := _FROM.match(way):

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,7 @@ import numpy as np
 from cognate.folds import Fold, chosen, folds, informative
 from cognate.judging import Predict, Row, at_random, packed, rows
 from cognate.networks import COGNATE, READINGS, Arrays, Networks, Reading
-from tensorwise.features.footprint import FIELDS
-from tensorwise.model.quadratic import COMMON, QuadraticModel, terms_of
+from tensorwise.model.additive import AdditiveModel, terms_of
 from tensorwise.model.reader import Reader
 from tensorwise.model.samples import Group
 from tensorwise.model.table import Table
@@ -44,9 +43,9 @@ class Steps:
             if not fold.number:
                 found[f"{self.op} training"] = functools.partial(self.training, fold)
             ways: dict[str, Callable[[Fold], Ways]] = {"plain": self.plain}
-            for count in (*self.values["quadratic"]["matrices"], 0):
-                ways[f"quadratic of {count or 'all'}"] = functools.partial(self.quadratic, count)
-            for samples in self.values["quadratic"]["configs"]:
+            for count in (*self.values["additive"]["matrices"], 0):
+                ways[f"additive of {count or 'all'}"] = functools.partial(self.additive, count)
+            for samples in self.values["additive"]["configs"]:
                 ways[f"{samples} configs"] = functools.partial(self.sampled, samples)
             for reading in READINGS:
                 ways[f"network: {reading.name}"] = functools.partial(self.network, reading)
@@ -83,41 +82,33 @@ class Steps:
     # -- ways -----------------------------------------------------------------------------------------
 
     def plain(self, fold: Fold) -> Ways:
-        """What needs no measurement of the target: the default config, chance, and the source's model as it is."""
-        tests, start = list(fold.tests.values()), learned(fold.source)
-        width = (len(start.weights) - COMMON) // (1 + len(FIELDS))
+        """What needs no measurement of the target: the default config, and chance."""
+        tests = list(fold.tests.values())
         default = [[1.0, 1.0, at_random(group)[2], 0.5, 0.0] for group in tests]
-        return {
-            "default config": [default],
-            "random": [[at_random(group) for group in tests]],
-            "zero-shot": [rows(tests, lambda group: start.scores(blank(group, width)))],
-        }
+        return {"default config": [default], "random": [[at_random(group) for group in tests]]}
 
-    def quadratic(self, count: int, fold: Fold) -> Ways:
-        """The fit in closed form, to ``count`` matrices of the target; 0: to all."""
+    def additive(self, count: int, fold: Fold) -> Ways:
+        """What is counted, each thing at the rate that fits ``count`` matrices of the target; 0: all."""
         of, draws = (f"of {count}", self.values["draws"]) if count else ("of all", 1)
-        start, names = learned(fold.source), count or len(fold.learn)
+        names = count or len(fold.learn)
         found: Ways = {}
         for draw in range(draws):
             some = fold.some(names, draw)
             logs = np.mean([np.log(group.seconds / group.default_s) for group in some], axis=0)
             ways: dict[str, Predict] = {
-                f"no transfer, {of}": learned(some).scores,
-                f"transferred, {of}": learned(some, start).scores,
+                f"counted, {of}": learned(some).scores,
                 f"one config for all, {of}": functools.partial(_constant, logs),
             }
-            if count:
-                rng = fold.rng(draw)
-                rng.permutation(len(fold.learn))  # what was drawn before, so that both are drawn apart
-                best = [fold.learn[name] for name in chosen(fold.learn, count, rng)]
-                ways[f"transferred, {of} chosen"] = learned(best, start).scores
+            if count and not draw:  # there is one choice
+                best = [fold.learn[name] for name in chosen(fold.learn, count)]
+                ways[f"counted, {of} chosen"] = learned(best).scores
             for name, predict in ways.items():
                 found.setdefault(name, []).append(rows(list(fold.tests.values()), predict))
         return found
 
     def sampled(self, samples: int, fold: Fold) -> Ways:
         """The fit in closed form to few matrices with some configs each: drawn by chance, or the most informative."""
-        few, start = self.values["few"], learned(fold.source)
+        few = self.values["few"]
         found: Ways = {}
         for draw in range(self.values["draws"]):
             rng = np.random.default_rng([fold.number, draw, samples])
@@ -128,10 +119,8 @@ class Steps:
                 by_chance.append(group.take(np.array([default, *others[: samples - 1]])))
                 actively.append(group.take(np.array(informative(terms_of(group.configs), samples, default))))
             for how, some in (("drawn", by_chance), ("informative", actively)):
-                name = f"transferred, of {few} with {samples} {how} configs"
-                found.setdefault(name, []).append(
-                    rows(list(fold.tests.values()), learned(some, start).scores)
-                )
+                name = f"counted, of {few} with {samples} {how} configs"
+                found.setdefault(name, []).append(rows(list(fold.tests.values()), learned(some).scores))
         return found
 
     def network(self, reading: Reading, fold: Fold) -> Ways:
@@ -187,17 +176,11 @@ class Steps:
         return self._pretrained[key]
 
 
-def learned(groups: Sequence[Group], start: QuadraticModel | None = None) -> QuadraticModel:
-    """Return a quadratic model of groups that were read before."""
-    model = QuadraticModel(Reader(Table(()), None))
-    model.learn(groups, start)
+def learned(groups: Sequence[Group]) -> AdditiveModel:
+    """Return an additive model of groups that were read before."""
+    model = AdditiveModel(Reader(Table(()), None))
+    model.learn(groups)
     return model
-
-
-def blank(group: Group, width: int) -> Group:
-    """Return the group as a model of another device, with so many own choices, reads it: it knows nothing of these."""
-    own = np.zeros((len(group), width), np.float32)
-    return replace(group, configs=replace(group.configs, orders=(group.configs.orders[0], own)))
 
 
 def _constant(logs: np.ndarray, group: Group) -> np.ndarray:

@@ -1,5 +1,6 @@
-"""``tensorwise train --kind quadratic`` and ``tensorwise transfer`` as a person or a script meets them."""
+"""``tensorwise train --kind transfer`` and ``tensorwise transfer`` as a person or a script meets them."""
 
+import importlib.util
 import json
 from pathlib import Path
 
@@ -10,11 +11,14 @@ from typer.testing import CliRunner, Result
 from tensorwise.data.store import Store
 from tensorwise.device.spade import SpadeDevice
 from tensorwise.front.cli import app
-from tensorwise.model import QuadraticModel, load_model
+from tensorwise.model import TransferModel, load_model
 from tensorwise.program.workload import workload
 from tensorwise.tensor.entries import entries_from
 from tensorwise.tensor.files import write
 from tests.unit.model.made_up import made_up
+
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 
 def run(*arguments: object) -> Result:
@@ -23,7 +27,7 @@ def run(*arguments: object) -> Result:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Five patterns in three families, and a model that learned from the null device."""
+    """Five patterns in three families."""
     root = tmp_path_factory.mktemp("root")
     for k in range(5):
         folder = root / "corpus" / f"family{k % 3}"
@@ -32,41 +36,14 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rows = rng.integers(0, 300, 600)
         columns = (rows + rng.integers(0, 4 << k, 600)) % 300
         write(folder / f"m{k}.mtx", entries_from(((300, 300), (rows, columns), None)))
-    collected = run(
-        "collect", root / "corpus", "--op", "spmm", "--n", 64, "--threads", 1, "--samples", 16, "--device", "null",
-        "--store", root / "cpu.sqlite",
-    )  # fmt: skip
-    assert collected.exit_code == 0, collected.output
-    trained = run(
-        "train", root / "cpu", root / "corpus", "--op", "spmm", "--threads", 1, "--records", root / "cpu.sqlite", "--kind",
-        "quadratic", "--json",
-    )  # fmt: skip
-    assert trained.exit_code == 0, trained.output
-    assert json.loads(trained.stdout.splitlines()[-1])["epochs"] is None
     return root
 
 
 def moving(root: Path, *more: object, store: str = "spade.sqlite") -> Result:
     return run(
-        "transfer", "--from", root / "cpu", "--device", "spade-small", "--matrices", root / "corpus", "--n", 64,
-        "--budget", 48, "--samples", 16, "--store", root / store, "--out", root / "moved", *more,
+        "transfer", "--device", "spade-small", "--op", "spmm", "--matrices", root / "corpus", "--n", 64, "--budget", 48,
+        "--samples", 16, "--store", root / store, "--out", root / "moved", *more,
     )  # fmt: skip
-
-
-def test_a_model_that_moves_is_trained_and_described(root: Path) -> None:
-    assert isinstance(load_model(root / "cpu"), QuadraticModel)
-    told = run("model", root / "cpu")
-    assert "fitted in closed form" in told.stdout
-    evaluated = run(
-        "evaluate",
-        root / "cpu",
-        root / "corpus",
-        "--records",
-        root / "cpu.sqlite",
-        "--all-families",
-        "--json",
-    )
-    assert evaluated.exit_code == 0, evaluated.output
 
 
 def test_it_measures_tests_and_saves(root: Path) -> None:
@@ -85,13 +62,32 @@ def test_it_measures_tests_and_saves(root: Path) -> None:
     assert "top-5: what the fastest of the five" in again.stdout
     page = (root / "moved" / "README.md").read_text()
     assert "# A model of spmm on spade-small" in page
-    assert "goes on from a model of spmm with 1 threads" in page
+    assert "kind `additive`, learned from these matrices alone" in page
     assert run("model", root / "moved").stdout.strip() == page.strip()
     device = SpadeDevice("spade-small")
     work = workload("spmm", entries_from(np.eye(300, dtype=np.float32)), n=64)
     assert np.isfinite(load_model(root / "moved").predict(work, [device.space.default(work)], device)).all()
     listed = run("model", root)
-    assert "quadratic: op spmm, device spade-small" in listed.stdout
+    assert "additive: op spmm, device spade-small" in listed.stdout
+
+
+@needs_torch
+def test_a_network_that_was_trained_elsewhere_goes_on(root: Path) -> None:
+    collected = run(
+        "collect", root / "corpus", "--op", "spmm", "--n", 64, "--threads", 1, "--samples", 16, "--device", "null",
+        "--store", root / "cpu.sqlite",
+    )  # fmt: skip
+    assert collected.exit_code == 0, collected.output
+    trained = run(
+        "train", root / "cpu", root / "corpus", "--op", "spmm", "--threads", 1, "--records", root / "cpu.sqlite", "--kind",
+        "transfer", "--epochs", 2, "--json",
+    )  # fmt: skip
+    assert trained.exit_code == 0, trained.output
+    assert isinstance(load_model(root / "cpu"), TransferModel)
+    out = moving(root, "--from", root / "cpu", "--out", root / "gone-on")
+    assert out.exit_code == 0, out.output
+    assert "goes on from a model of spmm with 1 threads" in (root / "gone-on" / "README.md").read_text()
+    assert "is of spmm, not of sddmm" in moving(root, "--from", root / "cpu", "--op", "sddmm").stderr
 
 
 def test_interrupted_it_keeps_what_was_measured(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,13 +110,14 @@ def test_interrupted_it_keeps_what_was_measured(root: Path, monkeypatch: pytest.
 
 def test_what_is_wrong_is_said(root: Path, tmp_path: Path) -> None:
     assert "unknown device 'gpu9'" in moving(root, "--device", "gpu9").stderr
-    assert "is of spmm, not of sddmm" in moving(root, "--op", "sddmm").stderr
+    given = "--device", "spade-small", "--matrices", root / "corpus", "--budget", 48, "--out", tmp_path / "m"
+    assert "give --op" in run("transfer", *given).stderr
     small = moving(root, "--budget", 20)
     assert "does not afford 2 matrices with 16 configs" in small.stderr
     assert small.exit_code == 1
     (tmp_path / "bad.mtx").write_text("nonsense")
     none = run(
-        "transfer", "--from", root / "cpu", "--matrices", tmp_path, "--budget", 48, "--out", tmp_path / "m", "--device",
+        "transfer", "--op", "spmm", "--matrices", tmp_path, "--budget", 48, "--out", tmp_path / "m", "--device",
         "spade-small",
     )  # fmt: skip
     assert "none of 1 matrices can be read" in none.stderr

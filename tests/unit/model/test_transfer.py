@@ -1,4 +1,4 @@
-"""TransferModel and QuadraticModel: what is learned on one device helps on another."""
+"""TransferModel and AdditiveModel: what is learned on one device helps on another."""
 
 import importlib.util
 import json
@@ -12,7 +12,7 @@ from tensorwise.device.null import NullDevice
 from tensorwise.device.spade import Machine
 from tensorwise.errors import InputError
 from tensorwise.features.footprint import FIELDS, Footprints
-from tensorwise.model import CostModel, QuadraticModel, load_model
+from tensorwise.model import AdditiveModel, CostModel, load_model
 from tensorwise.model.metrics import kendall
 from tensorwise.model.model import DESCRIPTION
 from tensorwise.model.reader import LATENT, SHARED, Reader
@@ -30,7 +30,7 @@ from tests.contract.toys import GARDEN
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 SMALL = Machine.load("spade-small").space
-MISSED = next(place for place, field in enumerate(FIELDS) if field.name == "missed.own.8192")
+MISSED = next(place for place, field in enumerate(FIELDS) if field.name == "gathered.1")
 FAST = Training(epochs=15, learning_rate=3e-3, loss="ratio", validation=0.0)
 
 
@@ -48,7 +48,9 @@ WORKS = {one.id: one for one in map(work, range(8))}
 def seconds(w: Workload, config: Config) -> float:
     """On both devices gathered rows that a small cache misses cost; and a flag of their own is good on each."""
     mapper = SPADE if "bypass" in config else cpu(w)
-    missed = 2.0 ** Footprints(w.entries).of(mapper.strips(w, config), 64)[MISSED]
+    missed = Footprints(w.entries, SMALL.processors).of(mapper.strips(w, config), 64)[MISSED] / (
+        64 * w.entries.nnz
+    )
     own = config["bypass"] if "bypass" in config else config["prefetch"]
     return float(1e-3 * (0.1 + missed) * (1.0 if own else 1.1))
 
@@ -124,7 +126,7 @@ def test_what_was_learned_on_one_device_is_of_use_on_another(tmp_path: Path) -> 
     target = source.transferred(SMALL, records(SMALL, works[:2], 60), WORKS.__getitem__, training=few)
     alone = TransferModel(SMALL, WORKS.__getitem__, net="numbers", training=few)
     alone.fit(records(SMALL, works[:2], 60))
-    assert taus(target, works[5:]) > max(taus(alone, works[5:]), 0.6)
+    assert taus(target, works[5:]) > max(taus(alone, works[5:]), 0.5)
     assert "another table" in str(source.misfit(SMALL))
     assert target.misfit(SMALL) is None
 
@@ -148,23 +150,27 @@ def test_a_model_that_learned_nothing_has_nothing_to_transfer() -> None:
         TransferModel(SMALL).transferred(SMALL, [], WORKS.__getitem__)
 
 
-def test_a_quadratic_fit_to_two_workloads_ranks_the_others(tmp_path: Path) -> None:
+def test_sums_of_costs_are_found_again_from_two_workloads(tmp_path: Path) -> None:
     works = list(WORKS.values())
-    source = QuadraticModel(cpu_space_of(works[0]), WORKS.__getitem__)
-    source.fit(records(cpu_space_of(works[0]), works[:5], 60))
     few = records(SMALL, works[:2], 60)
-    model = source.transferred(SMALL, few, WORKS.__getitem__)
-    assert taus(model, works[5:]) > 0.6
+    model = AdditiveModel(SMALL, WORKS.__getitem__)
+    with pytest.raises(InputError, match="nothing yet"):
+        model.predict(works[0], list(SMALL.enumerate(works[0])), DEVICE)
+    model.fit(few)
+    assert (model.rates >= 0).all()
+    assert taus(model, works[5:]) > 0.9
     model.save(tmp_path)
     loaded = load_model(tmp_path)
     configs = list(SMALL.enumerate(works[6]))
-    np.testing.assert_array_equal(
-        loaded.predict(works[6], configs, DEVICE), model.predict(works[6], configs, DEVICE)
-    )
+    predicted = model.predict(works[6], configs, DEVICE)
+    np.testing.assert_array_equal(loaded.predict(works[6], configs, DEVICE), predicted)
+    true = np.log2([seconds(works[6], config) for config in configs])
+    assert np.std(predicted - true) < 0.1 < np.std(true)  # ratios, not only their order
     (group, *_) = model.groups(few)
     of_group = [record.config for record in few if record.workload_id == group.workload_id]
     np.testing.assert_allclose(
         model.scores(group), model.predict(works[0], list(dict.fromkeys(of_group)), DEVICE)
     )
-    with pytest.raises(InputError, match="nothing yet"):
-        QuadraticModel(SMALL).transferred(SMALL, few, WORKS.__getitem__)
+    arrays = model.state()[1]
+    with pytest.raises(InputError, match="the rates are not those"):
+        AdditiveModel.from_state(model.state()[0], {**arrays, "rates": -arrays["rates"]})

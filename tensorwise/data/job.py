@@ -18,6 +18,7 @@ from tensorwise.data.augment import MOST_ENTRIES, Augmentation
 from tensorwise.data.corpus import Pattern, read_pattern
 from tensorwise.data.record import Record
 from tensorwise.device.cpu import CpuDevice
+from tensorwise.device.cuda import CudaDevice
 from tensorwise.device.device import Device, Status
 from tensorwise.device.null import NullDevice
 from tensorwise.device.spade import SPADES, Machine, SpadeDevice
@@ -27,6 +28,7 @@ from tensorwise.program.einsum import Einsum
 from tensorwise.program.ops import NAMED, mttkrp
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.cpu import cpu_space_of
+from tensorwise.space.cuda import cuda_space
 from tensorwise.space.space import Space
 
 MOST_TERMS: Final = 30_000_000
@@ -129,9 +131,11 @@ class Job:
         return measuring.lost(self, status, note)
 
     def space(self, work: Workload) -> Space:
-        """Return what can be chosen for ``work``, the workload that was loaded, on the device."""
+        """Return what can be chosen for ``work``, the workload that was loaded, on the device; of GPUs on any of them."""
         if self.device in SPADES:
             return Machine.load(self.device).space
+        if self.device == "cuda":
+            return cuda_space(work.assignment, next(iter(work.sparse)))
         return cpu_space_of(work)
 
     def load(self) -> tuple[str, Workload]:
@@ -158,6 +162,7 @@ class Job:
 
 DEVICES: Final[dict[str, Callable[[Job], Device]]] = {
     "cpu": lambda job: CpuDevice(job.threads, first_run_s=job.sample_s),
+    "cuda": lambda job: CudaDevice(),
     "null": lambda job: NullDevice(),
     **dict.fromkeys(SPADES, lambda job: SpadeDevice(job.device)),
 }

@@ -16,7 +16,8 @@ def described() -> dict[str, Gpu]:
     """
     return {
         name: Gpu(
-            name=name, multiprocessors=one["cores"], **one["cuda"], bandwidth=one["bandwidth"], flops=one["flops"]
+            name=name, multiprocessors=one["cores"], **one["cuda"], bandwidth=one["bandwidth"], flops=one["flops"],
+            l1_bytes=one["l1_bytes"], l2_bytes=one["l2_bytes"],
         )
         for name, one in files().items()
         if "cuda" in one

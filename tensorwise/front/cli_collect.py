@@ -63,7 +63,7 @@ DeviceName = Annotated[
     str,
     typer.Option(
         "--device",
-        help="cpu; spade or spade-small, simulated accelerators with 256 configs; or null: a formula, to try out a plan.",
+        help="cpu; cuda, a GPU; spade or spade-small, simulated accelerators; or null: a formula, to try out a plan.",
     ),
 ]
 StorePath = Annotated[Path | None, typer.Option("--store", help="The store's file; default: the user's.")]

@@ -64,16 +64,21 @@ def transfer(
     """
     from tensorwise.adapt.transfer import transfer as move
     from tensorwise.data.store import Store
+    from tensorwise.device.cuda import CudaDevice
 
     old, name = _start(start, op)
     jobs, works = _matrices(matrices, name, n, device, threads, samples, seed, most_terms)
-    space = next(iter(jobs.values())).space(next(iter(works.values())))
+    first = next(iter(works.values()))
     facts = {key: {"family": job.family, "threads": job.threads} for key, job in jobs.items()}
     with (
         Store(store) as home,
         next(iter(jobs.values())).open() as opened,
         progress_bar("transfer") as bar,
     ):
+        # a GPU that is there is known better than any one
+        space = (
+            opened.space(first) if isinstance(opened, CudaDevice) else next(iter(jobs.values())).space(first)
+        )
         try:
             found = move(
                 old, opened, space, works, budget=budget, samples=samples, store=home, facts=facts, seed=seed,

@@ -5,7 +5,7 @@ Sizes have the paper's names in their sentences: kMTile, kNTile, kNnzTile, kNReg
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, final
 
@@ -19,6 +19,7 @@ from tensorwise.space.param import Earlier, Narrow, Param, powers
 from tensorwise.space.params import Choice, Flag, PowerOfTwo
 from tensorwise.space.readings import number, operand
 from tensorwise.space.space import Space
+from tensorwise.space.strips import CUDA, Mapper, Processors
 
 VECTOR_BYTES: Final = 16
 """The longest load of one instruction."""
@@ -45,6 +46,7 @@ class Gpu:
         thread_registers: most of a thread.
         bandwidth: bytes of memory a second.
         flops: float32 operations a second.
+        l1_bytes, l2_bytes: caches, of a multiprocessor and of all.
     """
 
     name: str
@@ -55,18 +57,28 @@ class Gpu:
     shared_bytes: int
     bandwidth: float
     flops: float
+    l1_bytes: int
+    l2_bytes: int
 
 
-ANY: Final = Gpu("any", 80, MOST_THREADS, 65536, 255, MOST_SHARED_BYTES, 9e11, 1.4e13)
+ANY: Final = Gpu("any", 80, MOST_THREADS, 65536, 255, MOST_SHARED_BYTES, 9e11, 1.4e13, 2**17, 6 * 2**20)
 """What every GPU since 2017 has."""
 
 
 @final
 @dataclass(frozen=True)
 class CudaSpace(Space[Program]):
-    """Choices for one assignment; made by :func:`cuda_space`."""
+    """Choices for one assignment, and the GPU that they are for; made by :func:`cuda_space`."""
 
     assignment: Assignment | None = None
+    gpu: Gpu = ANY
+
+    def mapper(self, workload: Workload) -> Mapper | None:
+        """Return pi, for products of a matrix with one dense index: the GPU's loops as every device's."""
+        if len(workload.sizes) != 3 or workload.entries.order != 2:
+            return None
+        caches = (self.gpu.l1_bytes, 1), *[(self.gpu.l2_bytes, self.gpu.multiprocessors)] * 2
+        return replace(CUDA, processors=Processors(self.gpu.multiprocessors, caches))
 
     def program(self, workload: Workload, config: Mapping[str, Value]) -> Program:
         """Return the program that ``config`` stands for."""
@@ -145,7 +157,7 @@ class _Nest:
 @lru_cache(maxsize=64)
 def cuda_space(assignment: Assignment, sparse: str = "A", gpu: Gpu = ANY) -> CudaSpace:
     """Return the space of ``assignment`` whose only sparse operand is ``sparse``, within what ``gpu`` has."""
-    return CudaSpace("cuda", tuple(_params(gpu)), (), assignment)
+    return CudaSpace("cuda", tuple(_params(gpu)), (), assignment, gpu)
 
 
 def _params(gpu: Gpu) -> list[Param]:

@@ -7,6 +7,7 @@ outer part (pi).
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, final
@@ -14,7 +15,7 @@ from typing import Any, Final, final
 from tensorwise.errors import InputError
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Value
-from tensorwise.space.readings import number, operand, strings
+from tensorwise.space.readings import operand, strings
 
 LOOPS: Final = ("i1", "i2", "j1", "j2", "k1", "k2", "k3")
 """The loops, numbered from 1 in COGNATE's data."""
@@ -81,8 +82,9 @@ class Mapper:
     """How a space's choices are read as strips.
 
     Attributes:
-        splits: the Params that say how i, j and k are split; what is no number is the whole extent, and so is what no
-            Param splits, which has an empty name.
+        splits: the Params that say how i, j and k are split, several with ``*`` between them: their product; one that does
+            not apply is left out of it. What is no number is the whole extent, and so is what no Param splits, which has
+            an empty name.
         order: the Param on which the order of loops depends.
         orders: its values -> the loops; empty where the value itself is an order of the space's own loops.
         loops: the space's loop -> ours, for those values.
@@ -102,10 +104,9 @@ class Mapper:
     def strips(self, workload: Workload, config: Mapping[str, Value]) -> Strips:
         """Return ``config`` as loops over ``workload``."""
         extents = [workload.sizes[index] for index in modes(workload)]
-        splits = [config[name] if name else None for name in self.splits]
         i, j, k = (
-            min(split if isinstance(split, int) else extent, extent)
-            for split, extent in zip(splits, extents, strict=True)
+            min(_product([config[name] for name in names.split("*") if name], extent), extent)
+            for names, extent in zip(self.splits, extents, strict=True)
         )
         value = config[self.order]
         known = self.orders.get(value) or tuple(self.loops[loop] for loop in strings(value))
@@ -114,7 +115,7 @@ class Mapper:
             order.insert(order.index(_BEHIND[loop]) + 1, loop)
         way = config[self.move] if self.move else OWN
         moved = self.moves.get(way, (way if isinstance(way, str) else OWN, OWN))
-        return Strips((number(i), number(j), number(k)), tuple(order), moved)
+        return Strips((i, j, k), tuple(order), moved)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-able object, so that a model needs no space to read configs."""
@@ -135,6 +136,13 @@ class Mapper:
         return cls(
             (i, j, k), str(data["order"]), orders, dict(data["loops"]), str(data["move"]), moves, processors
         )
+
+
+def _product(values: list[Value], extent: int) -> int:
+    """The product of what applies; ``extent`` where nothing does, or something is no number."""
+    known = [value for value in values if value is not None]
+    numbers = [value for value in known if isinstance(value, int)]
+    return math.prod(numbers) if numbers and len(numbers) == len(known) else extent
 
 
 SPADE: Final = Mapper(
@@ -168,3 +176,20 @@ def cpu(workload: Workload) -> Mapper:
     i, j, k = (f"split_{index}" for index in own)
     loops = {f"{index}{part}": f"{ours}{2 if part else 1}" for index, ours in own.items() for part in (0, 1)}
     return Mapper((i, j, k), "order", {}, loops, "rows")
+
+
+CUDA: Final = Mapper(
+    splits=(
+        "teams",
+        "",
+        "registers*vector*threads",
+    ),  # rows of a block; what a team holds of a row of the output
+    order="strips",
+    orders={
+        True: ("k2", "i2", "i1", "j2", "j1", "k1"),  # strips of rows are dealt to blocks
+        False: ("i2", "i1", "k2", "j2", "j1", "k1"),  # a team takes the strips of its row one after the other
+        None: ("i2", "i1", "k2", "j2", "j1", "k1"),
+    },
+    loops={},
+)
+"""pi: the loops of G-Sparse's programs. Where a team has an entry, not a row, blocks have fewer rows than this says."""

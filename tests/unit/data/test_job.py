@@ -91,7 +91,7 @@ def test_a_job_is_known_by_its_content(folder: Path) -> None:
     ):
         with pytest.raises(InputError):
             Job.from_json(bad)
-    with pytest.raises(InputError, match="known: cpu, null, spade"):
+    with pytest.raises(InputError, match="known: cpu, cuda, null, spade"):
         Job.from_json({**job.to_json(), "device": "abacus"})
 
 

@@ -110,6 +110,8 @@ def test_interrupted_it_keeps_what_was_measured(root: Path, monkeypatch: pytest.
 
 def test_what_is_wrong_is_said(root: Path, tmp_path: Path) -> None:
     assert "unknown device 'gpu9'" in moving(root, "--device", "gpu9").stderr
+    if importlib.util.find_spec("cupy") is None:
+        assert "tensorwise[cuda]" in moving(root, "--device", "cuda").stderr
     given = "--device", "spade-small", "--matrices", root / "corpus", "--budget", 48, "--out", tmp_path / "m"
     assert "give --op" in run("transfer", *given).stderr
     small = moving(root, "--budget", 20)

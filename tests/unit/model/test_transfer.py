@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tensorwise.data.record import Record
+from tensorwise.device.gpus import gpu_called
 from tensorwise.device.null import NullDevice
 from tensorwise.device.spade import Machine
 from tensorwise.errors import InputError
@@ -22,8 +23,9 @@ from tensorwise.model.transfer import TransferModel
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space_of
+from tensorwise.space.cuda import cuda_space
 from tensorwise.space.space import Space
-from tensorwise.space.strips import SPADE, cpu
+from tensorwise.space.strips import CUDA, SPADE, Mapper, Processors, cpu
 from tensorwise.tensor.entries import entries_from
 from tests.contract.toys import GARDEN
 
@@ -174,3 +176,44 @@ def test_sums_of_costs_are_found_again_from_two_workloads(tmp_path: Path) -> Non
     arrays = model.state()[1]
     with pytest.raises(InputError, match="the rates are not those"):
         AdditiveModel.from_state(model.state()[0], {**arrays, "rates": -arrays["rates"]})
+
+
+@pytest.mark.parametrize("op", ["spmm", "sddmm"])
+def test_rates_of_a_gpu_are_found_from_two_workloads(op: str) -> None:
+    """What blocks and caches of a GPU do is counted as elsewhere; here each costs what the test says."""
+    gpu = gpu_called("H200")
+    works = {one.id: one for one in (workload(op, w.entries, n=64) for w in WORKS.values())}
+    first = next(iter(works.values()))
+    space = cuda_space(first.assignment, "A", gpu)
+    mapper = space.mapper(first)
+    assert mapper is not None
+    assert mapper.processors == Processors(132, ((2**18, 1), (50 * 2**20, 132), (50 * 2**20, 132)))
+
+    def took(w: Workload, config: Config) -> float:
+        counts = Footprints(w.entries, mapper.processors).of(mapper.strips(w, config), 64)
+        return float(1e-6 + 1e-9 * counts[0] + 2e-9 * counts[1] + 3e-9 * counts[2])
+
+    device = NullDevice(took)
+    made = []
+    for number, w in enumerate(works.values()):
+        rng = np.random.default_rng(number)
+        configs = list({space.sample(w, rng) for _ in range(40)})
+        for config, measured in zip(configs, device.measure(w, configs), strict=True):
+            made.append(Record.of(measured, w, device, space.name, config, {"family": str(number)}))
+    model = AdditiveModel(space, works.__getitem__)
+    model.fit([record for record in made if record.provenance["family"] in "01"])
+    for w in list(works.values())[5:]:
+        some = [record for record in made if record.workload_id == w.id]
+        predicted = model.predict(w, [record.config for record in some], device)
+        assert kendall(np.array([record.seconds for record in some]), predicted) > 0.8
+
+
+def test_a_gpus_loops_are_strips() -> None:
+    w = work(0)
+    space = cuda_space(w.assignment)
+    config = space.default(w)
+    assert space.mapper(workload("spmv", w.entries)) is None
+    strips = space.mapper(w).strips(w, config)  # type: ignore[union-attr]
+    held = [config[name] for name in ("registers", "vector", "threads")]
+    assert strips.splits == (config["teams"], 400, np.prod(held))
+    assert Mapper.from_json(json.loads(json.dumps(CUDA.to_json()))) == CUDA

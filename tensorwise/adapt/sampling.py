@@ -1,6 +1,6 @@
 """Which matrices to measure: those that tell most about what all of them make a device do, before any is measured."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -12,9 +12,10 @@ from tensorwise.space.strips import modes
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
     from tensorwise.space.space import Space
+    from tensorwise.space.strips import Mapper
 
 LOOKED_AT: Final = 32
-"""Configs of which a matrix is described: a tenth of a second on 20,000 entries."""
+"""Configs of which a matrix is described: half a second on 20,000 entries."""
 DOUBT: Final = 1e-3
 """What is known of rates before anything is measured, in matrices."""
 
@@ -52,22 +53,41 @@ def counted(work: "Workload", space: "Space") -> np.ndarray:
     Raises:
         InputError: the space does not say how its configs are read as loops.
     """
-    mapper, rng = space.mapper(work), np.random.default_rng(0)
-    if mapper is None:
-        raise InputError(
-            f"the space {space.name!r} does not say how its configs on {work.op} are read as loops, which is what devices "
-            "have in common; give it a mapper (docs/accelerator.md)"
-        )
+    mapper, rng = _mapper(work, space), np.random.default_rng(0)
     footprints, dense = Footprints(work.entries, mapper.processors), work.sizes[modes(work)[2]]
     configs = [space.default(work), *(space.sample(work, rng) for _ in range(LOOKED_AT))]
     return np.array([footprints.of(mapper.strips(work, config), dense) for config in configs])
 
 
-def representative(works: "Mapping[str, Workload]", space: "Space", count: int) -> list[str]:
+def representative(
+    works: "Mapping[str, Workload]",
+    space: "Space",
+    count: int,
+    progress: Callable[[str, float], None] = lambda now, share: None,
+) -> list[str]:
     """Return the names of ``count`` workloads that tell most about all; in the order of ``works``.
+
+    Args:
+        progress: told which pattern is looked at, and the share that was.
 
     Raises: as `counted`.
     """
-    names = list(works)
-    chosen = telling([counted(works[name], space) for name in names], count)
-    return [names[place] for place in sorted(chosen)]
+    names, costs = list(works), list[np.ndarray]()
+    for work in works.values():
+        _mapper(work, space)
+    if count >= len(names):
+        return names
+    for name, work in works.items():
+        progress(f"looking at {name}", len(costs) / len(names))
+        costs.append(counted(work, space))
+    return [names[place] for place in sorted(telling(costs, count))]
+
+
+def _mapper(work: "Workload", space: "Space") -> "Mapper":
+    mapper = space.mapper(work)
+    if mapper is None:
+        raise InputError(
+            f"the space {space.name!r} does not say how its configs on {work.op} are read as loops, which is what devices "
+            "have in common; give it a mapper (docs/accelerator.md)"
+        )
+    return mapper

@@ -96,7 +96,7 @@ def transfer(
             f"a budget of {budget} does not afford {FEWEST} matrices with {least} configs each; allow {FEWEST * least}, or "
             "fewer samples a matrix"
         )
-    names = representative(works, space, count)
+    names = representative(works, space, count, progress)
     plans = {name: _Plan.of(works[name], device, space, budget // count, seed, store) for name in names}
     total, records = sum(len(plan.left) for plan in plans.values()), dict[str, list[Record]]()
     done = 0

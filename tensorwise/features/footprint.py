@@ -173,9 +173,8 @@ def _streams(
     row: np.ndarray, column: np.ndarray, begins: np.ndarray, columns: int
 ) -> "tuple[_Curve, _Curve]":
     """Return the curves of gathered rows alone, and with the rows of the output that are begun between them."""
-    gathered = np.arange(len(column)) + np.cumsum(
-        begins
-    )  # a row of the output is fetched before its first entry
+    # A row of the output is fetched before its first entry.
+    gathered = np.arange(len(column)) + np.cumsum(begins)
     both = np.empty(len(column) + np.count_nonzero(begins), np.int64)
     of_output = np.ones(len(both), bool)
     of_output[gathered] = False

@@ -179,11 +179,8 @@ def cpu(workload: Workload) -> Mapper:
 
 
 CUDA: Final = Mapper(
-    splits=(
-        "teams",
-        "",
-        "registers*vector*threads",
-    ),  # rows of a block; what a team holds of a row of the output
+    # rows of a block; what a team holds of a row of the output
+    splits=("teams", "", "registers*vector*threads"),
     order="strips",
     orders={
         True: ("k2", "i2", "i1", "j2", "j1", "k1"),  # strips of rows are dealt to blocks

@@ -73,7 +73,8 @@ def test_it_measures_within_the_budget_and_says_what_to_expect() -> None:
     assert len(found.records) == 3
     assert found.fresh == len(device.asked) == 99  # a third of the budget each
     assert len(set(device.asked)) == 99
-    assert told[98][0].endswith("99 of 99 configs")
+    assert [now for now, _ in told[:6]] == [f"looking at {name}" for name in WORKS]
+    assert told[6 + 98][0].endswith("99 of 99 configs")
     assert all(0 <= share <= 1 for _, share in told)
     assert found.expected.keys() == found.records.keys()
     assert isinstance(found.model, AdditiveModel)

@@ -60,19 +60,19 @@ class Footprints:
         self._walks: dict[tuple[_Moved, int, int, bool], _Walk] = {}
 
     def of(self, strips: Strips, dense: int) -> np.ndarray:
-        """Return what FIELDS are logarithms of, for a config: float64, (len(FIELDS),), zeros for a pattern without entries.
+        """Return what FIELDS are logarithms of, for a config: float64, (len(FIELDS),), zeros where there is nothing to do.
 
         Args:
             strips: the config.
             dense: extent of the dense index, COGNATE's k.
         """
-        if not self._entries.nnz:
+        if not (self._entries.nnz and dense):
             return np.zeros(len(FIELDS))
         i, j, k = strips.splits
         rows, columns = self._entries.shape
         wide = -(-columns // j)
         columns_first = wide > 1 and strips.order.index("j2") < strips.order.index("i2")
-        walk, passes = self._walk(strips.moved, i, j, columns_first), max(dense, 1) / k
+        walk, passes = self._walk(strips.moved, i, j, columns_first), dense / k
         fetched = [
             count
             for (size, _), curves in zip(self._processors.caches, walk.curves, strict=True)

@@ -132,6 +132,10 @@ def test_patterns_without_entries_have_zeros(shape: tuple[int, int]) -> None:
     assert not Footprints(entries, THREE).of(Strips((1, 1, 1), ORDER), 16).any()
 
 
+def test_without_dense_columns_there_is_nothing_to_do() -> None:
+    assert not Footprints(scattered(), THREE).of(Strips((8, 16, 0), ORDER), 0).any()
+
+
 def test_every_config_of_the_accelerator_has_finite_numbers() -> None:
     work: Workload = workload("sddmm", scattered(), n=48)
     space = Machine.load("spade-small").space

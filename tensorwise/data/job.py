@@ -21,14 +21,13 @@ from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.cuda import CudaDevice
 from tensorwise.device.device import Device, Status
 from tensorwise.device.null import NullDevice
-from tensorwise.device.spade import SPADES, Machine, SpadeDevice
+from tensorwise.device.spade import SPADES, SpadeDevice
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
 from tensorwise.program.einsum import Einsum
 from tensorwise.program.ops import NAMED, mttkrp
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.cpu import cpu_space_of
-from tensorwise.space.cuda import cuda_space
 from tensorwise.space.space import Space
 
 MOST_TERMS: Final = 30_000_000
@@ -130,12 +129,13 @@ class Job:
         """Return the record that says that the job's workers died or hung: see ``measuring.lost``."""
         return measuring.lost(self, status, note)
 
-    def space(self, work: Workload) -> Space:
-        """Return what can be chosen for ``work``, the workload that was loaded, on the device; of GPUs on any of them."""
-        if self.device in SPADES:
-            return Machine.load(self.device).space
-        if self.device == "cuda":
-            return cuda_space(work.assignment, next(iter(work.sparse)))
+    @staticmethod
+    def space(work: Workload, device: Device) -> Space:
+        """Return what can be chosen for ``work``, the workload that was loaded, on the device that was opened."""
+        if isinstance(device, SpadeDevice):
+            return device.space
+        if isinstance(device, CudaDevice):
+            return device.space(work)
         return cpu_space_of(work)
 
     def load(self) -> tuple[str, Workload]:

@@ -75,12 +75,11 @@ def measured(job: "Job", beat: Beat = lambda: None) -> list[Record]:
         MeasurementError: the device is gone, and nothing was measured.
     """
     name, work = job.load()
-    space = job.space(work)
     rng = np.random.default_rng([int(job.digest, 16), job.variant, job.seed, 1])
     beat()
     records: list[Record] = []
     with job.open() as device:
-        facts = _facts(job, name, device)
+        facts, space = _facts(job, name, device), job.space(work, device)
         anchor = Drawn(space.default(work), {"drawn": "default"})
         cost: dict[Config, float] = {}
         mutations = job.samples - round(RANDOM * job.samples) - round(KNOWN * job.samples)
@@ -162,8 +161,8 @@ def lost(job: "Job", status: Status, note: str) -> Record:
         InputError: see ``Job.load``.
     """
     name, work = job.load()
-    space = job.space(work)
     with job.open() as device:
+        space = job.space(work, device)
         facts = {**_facts(job, name, device), "drawn": "default", "lost": True}
         failed = Measurement.failed(status, note)
         return Record.of(failed, work, device, space.name, space.default(work), facts)

@@ -80,9 +80,10 @@ class Footprints:
             for count in curve.fetched(size / (self._entries.dtype.itemsize * k))
         ]
         counted = [
-            self._entries.nnz / k, walk.work, walk.begun, walk.tiles / k, rows, columns, wide * columns_first / k, *fetched,
+            self._entries.nnz, k * walk.work, k * walk.begun, walk.tiles, k * rows, k * columns, wide * columns_first,
+            *(k * count for count in fetched),
         ]  # fmt: skip
-        return np.array(counted) * k * passes
+        return passes * np.array(counted)
 
     def _places(self, moved: _Moved) -> tuple[np.ndarray, np.ndarray]:
         """Where entries lie when rows and columns are ordered so, row by row: two int64 arrays, (entries,)."""
@@ -196,18 +197,20 @@ class _Curve:
 
     def __init__(self, rows: np.ndarray, marked: np.ndarray | None = None) -> None:
         order = np.argsort(rows, kind="stable")
-        again = rows[order][1:] == rows[order][:-1]
+        again = ~_changes(rows[order])[1:]
         gaps, later = np.diff(order)[again], order[1:][again]
-        sums = np.concatenate([[0], np.cumsum(np.sort(gaps))])
-        within = np.searchsorted(np.sort(gaps), _WINDOWS, side="right")
+        ordered = np.sort(gaps)
+        sums = np.concatenate([[0], np.cumsum(ordered)])
+        within = np.searchsorted(ordered, _WINDOWS, side="right")
         fresh = len(rows) - len(gaps)
         touched = (sums[within] + (len(gaps) - within + fresh) * _WINDOWS) / len(rows)
         self._touched = np.log2(np.minimum(touched, fresh))
-        parts = [np.ones(len(rows), bool)] if marked is None else [~marked, marked]
-        self._missed = [
-            np.count_nonzero(part) - np.searchsorted(np.sort(gaps[part[later]]), _WINDOWS, side="right")
-            for part in parts
-        ]
+        self._missed = [len(rows) - within]
+        if marked is not None:
+            self._missed = [
+                np.count_nonzero(part) - np.searchsorted(np.sort(gaps[part[later]]), _WINDOWS, side="right")
+                for part in (~marked, marked)
+            ]
 
     def fetched(self, held: float) -> list[float]:
         """Return the accesses that a cache of ``held`` rows misses: all, or unmarked and marked ones."""

@@ -64,25 +64,20 @@ def transfer(
     """
     from tensorwise.adapt.transfer import transfer as move
     from tensorwise.data.store import Store
-    from tensorwise.device.cuda import CudaDevice
 
     old, name = _start(start, op)
     jobs, works = _matrices(matrices, name, n, device, threads, samples, seed, most_terms)
-    first = next(iter(works.values()))
+    first, work = next(iter(jobs.values())), next(iter(works.values()))
     facts = {key: {"family": job.family, "threads": job.threads} for key, job in jobs.items()}
     with (
         Store(store) as home,
-        next(iter(jobs.values())).open() as opened,
+        first.open() as opened,
         progress_bar("transfer") as bar,
     ):
-        # a GPU that is there is known better than any one
-        space = (
-            opened.space(first) if isinstance(opened, CudaDevice) else next(iter(jobs.values())).space(first)
-        )
         try:
             found = move(
-                old, opened, space, works, budget=budget, samples=samples, store=home, facts=facts, seed=seed,
-                progress=bar or (lambda now, share: None),
+                old, opened, first.space(work, opened), works, budget=budget, samples=samples, store=home, facts=facts,
+                seed=seed, progress=bar or (lambda now, share: None),
             )  # fmt: skip
         except KeyboardInterrupt:
             fail("interrupted; what was measured is kept, and the same command goes on", INTERRUPTED)

@@ -64,7 +64,7 @@ class AdditiveModel(CostModel["Workload"]):
         self.rates = np.empty(0)
 
     def fit(self, records: Iterable[Record]) -> None:
-        """Learn from scratch, the times that are known and within ten times a job's best.
+        """Learn the times that are known and within ten times a job's best.
 
         Raises:
             InputError: nothing can be compared, or there is no function for patterns.
@@ -124,12 +124,9 @@ class AdditiveModel(CostModel["Workload"]):
         return self._scores(group.configs)
 
     def _scores(self, configs: Encoded) -> np.ndarray:
-        scores: np.ndarray = np.log2(np.maximum(terms_of(configs) @ self._checked(), LEAST))
-        return scores
-
-    def _checked(self) -> np.ndarray:
         check_learned(self.rates)
-        return self.rates
+        scores: np.ndarray = np.log2(np.maximum(terms_of(configs) @ self.rates, LEAST))
+        return scores
 
     # -- files -----------------------------------------------------------------------------------------
 

@@ -178,14 +178,16 @@ def cpu(workload: Workload) -> Mapper:
     return Mapper((i, j, k), "order", {}, loops, "rows")
 
 
+_STRIP_BY_STRIP: Final = ("i2", "i1", "k2", "j2", "j1", "k1")
+"""A team takes the strips of its row one after the other."""
 CUDA: Final = Mapper(
     # rows of a block; what a team holds of a row of the output
     splits=("teams", "", "registers*vector*threads"),
     order="strips",
     orders={
         True: ("k2", "i2", "i1", "j2", "j1", "k1"),  # strips of rows are dealt to blocks
-        False: ("i2", "i1", "k2", "j2", "j1", "k1"),  # a team takes the strips of its row one after the other
-        None: ("i2", "i1", "k2", "j2", "j1", "k1"),
+        False: _STRIP_BY_STRIP,
+        None: _STRIP_BY_STRIP,
     },
     loops={},
 )

@@ -167,7 +167,8 @@ def test_a_small_space_is_measured_whole(folder: Path, op: str) -> None:
     anchors = [record for record in records if record.provenance["drawn"] == "default"]
     others = [record.config for record in records if record.provenance["drawn"] == "every"]
     _, work = job.load()
-    assert {anchor.config for anchor in anchors} == {job.space(work).default(work)}
+    with job.open() as device:
+        assert {anchor.config for anchor in anchors} == {job.space(work, device).default(work)}
     assert len({*others, anchors[0].config}) == len(others) + 1 == 256
     assert all(record.ok and record.provenance["simulated"] is True for record in records)
     assert {(record.space, record.provenance["device"]) for record in records} == {("spade-small",) * 2}

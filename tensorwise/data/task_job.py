@@ -24,8 +24,8 @@ from tensorwise.tasks.task import Task, loop_tree
 
 BATCH: Final = 8
 """Programs between two signs of life: compiling one takes about half a second."""
-AGAIN: Final = 4
-"""In one of so many jobs a program is timed twice: to know how much times vary takes few."""
+AGAIN: Final = 16
+"""In one of so many jobs the first programs are timed twice: to know how much times vary takes few."""
 UNDRAWN: Final = Config({"design": -1, "decisions": "[]"})
 """Stands for whatever a job whose worker was lost would have tried."""
 
@@ -88,7 +88,7 @@ class TaskJob:
         return TvmCpu(self.device, self.threads[0], self.limit_s)
 
     def measured(self, beat: Callable[[], None] = lambda: None) -> list[Record]:
-        """Draw schedules, build and time them; of some jobs the first once more, so that it is known how much times vary.
+        """Draw schedules, build and time them; of some jobs the first ones once more, to know how much times vary.
 
         Each record's provenance has ``job``, ``networks``, ``hardware`` (what the device is made of) and, unless it was
         refused, ``tree``: the text of the program's loop tree.
@@ -117,7 +117,7 @@ class TaskJob:
             built = devices[0].build(modules)
             beat()
             time(built, configs, trees)
-            first = first if begin else (built[:1], [configs[0]], trees[:1])
+            first = first if begin else (built, configs, trees)
         if int(self.id, 16) % AGAIN == 0:
             time(*first)
         return records

@@ -29,7 +29,7 @@ class Measured:
         text: of the program's loop tree; ast: made of it.
         config: of the schedule, as text.
         flops, bytes: of the task, whatever the schedule.
-        seconds: that it took; of a program that was timed several times the median.
+        seconds: that it took; of a program that was timed several times the least, for others only slow it down.
         again: all those times.
     """
 
@@ -80,7 +80,7 @@ class Programs:
             rows.append(
                 Measured(
                     task, frozenset(map(str, networks)), device, machines[device], text, asts[text], config,  # type: ignore[call-overload]
-                    float(facts.get("flops", 0)), float(facts.get("bytes", 0)), float(np.median(times)), times,  # type: ignore[arg-type]
+                    float(facts.get("flops", 0)), float(facts.get("bytes", 0)), min(times), times,  # type: ignore[arg-type]
                 )
             )  # fmt: skip
         return cls(tuple(rows))

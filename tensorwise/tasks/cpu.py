@@ -2,9 +2,8 @@
 
 Programs are compiled here and run in a forked process, so that one that dies or hangs costs itself only. Before each timed
 run the operands but the first are thrown out of the caches, as TVM's own measurements of networks do it: there weights were
-last used a whole pass ago, but the activations a moment ago. On a shared machine two times of a program are 15 to 30 %
-apart, nearly all of which is others' use of the last cache and of memory: programs take turns until each had two rounds
-without it (``device/quiet.py``), and the faster one counts.
+last used a whole pass ago, but the activations a moment ago. On a shared machine others slow a program down in most of its
+runs, and in each as much as it happens: the fastest run counts, of so many that the fastest ones agree.
 """
 
 import contextlib
@@ -17,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, Final, final
 
 import numpy as np
@@ -25,7 +24,6 @@ import numpy as np
 from tensorwise.device.device import Device, Measurement, Status
 from tensorwise.device.hardware import Hardware, this_cpu
 from tensorwise.device.host import cpu_time, foreign_load, host
-from tensorwise.device.quiet import Neighbours
 from tensorwise.device.timing import measuring_slot
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
@@ -33,24 +31,23 @@ from tensorwise.space.config import Config
 from tensorwise.tasks.task import Task, operands
 from tensorwise.toolchain.processor import describe_processor
 from tensorwise.toolchain.threads import available_threads
+from tensorwise.units import SHORTEST_S
 
 ISAS: Final = {"sse": "x86-64", "avx2": "x86-64-v3", "avx512": "x86-64-v4"}
 """Instruction sets, and what LLVM calls a processor with no more."""
 _NEEDED: Final = {"sse": "sse2", "avx2": "avx2", "avx512": "avx512bw"}
 _WIDTHS: Final = {"sse": (16, False), "avx2": (32, True), "avx512": (64, True)}
 """Bytes of a vector, and whether there are fused multiply-adds."""
-COLD, WARM = "weights-cold-3", "warm-3"
+COLD, WARM = "weights-cold-4", "warm-4"
 """How is measured; part of a device's id."""
-PATIENCE_S: Final = 0.1
-"""Before a run is timed, it waits at most so long until no neighbour disturbs the memory."""
-ROUNDS, QUIET = 6, 2
-"""The programs of a batch take turns, at most so often, until each had so many rounds that nobody disturbed; ..."""
-FEWEST, RUNS_S = 2, 0.1
-"""... one that has run for so long after so many rounds no more: of such a program a millisecond more or less is no
-matter, and a collection would spend half its time on the slowest programs."""
-ROUND_S, MOST = 0.006, 7
+LEAST, ROUNDS = 5, 24
+"""The programs of a batch take turns, at least and at most so often, ..."""
+AGREE, WITHIN = 3, 0.02
+"""... until the fastest runs of so many rounds are so close: a floor is hit again, what others add is not."""
+RUNS_S: Final = 0.3
+"""One that has run for so long after two rounds or more runs no more: a collection would spend its time on the slowest."""
+ROUND_S, MOST = 0.02, 10
 """In a round a program runs until it and emptying the caches have taken so long, and at most so often."""
-DISTURBED: Final = "a neighbour used the memory during all runs"
 FLUSH: Final = "cache_flush_cpu_non_first_arg"
 """What TVM calls the function that throws all operands but the first out of the caches."""
 BATCH_S: Final = 1e-3
@@ -136,7 +133,6 @@ class TvmCpu(Device[Task]):
         arrays = [drawn(shape, elem, rng) for shape, elem in operands(task.module)]
         kept = mmap.mmap(-1, arrays[-1].nbytes + 1)  # shared with the processes that are forked
         given = _Given(arrays, self.threads)
-        others = neighbours()
         with measuring_slot() as slot:
             before = cpu_time()
             found = list(
@@ -147,8 +143,8 @@ class TvmCpu(Device[Task]):
                 )
             )
 
-            def timed(place: int) -> dict[str, Any]:
-                return _timed(built[place], given, found[place].seconds, self.cold, others)
+            def timed(place: int) -> list[float]:
+                return _timed(built[place], given, found[place].seconds, self.cold)
 
             found = in_turns(found, timed, self.limit_s)
             load = foreign_load(before)
@@ -161,24 +157,27 @@ class TvmCpu(Device[Task]):
 
 
 def in_turns(
-    found: Sequence[Measurement], timed: Callable[[int], dict[str, Any]], limit_s: float, most: int = ROUNDS
+    found: Sequence[Measurement], timed: Callable[[int], list[float]], limit_s: float, most_s: float = RUNS_S
 ) -> list[Measurement]:
-    """Time programs in turns until each had so many rounds that nobody disturbed as are asked for, or ``most``.
+    """Time programs in turns until the fastest runs of AGREE rounds are close, or they had ROUNDS.
 
-    A program takes the median of its fastest round, for others on the machine only slow it down.
+    A program takes what its fastest run took, for others on the machine only slow it down. Its samples are the fastest runs
+    of the AGREE fastest rounds; a note says how far they are apart where they do not agree.
 
     Args:
         found: of each program its first run, or why it has none: that remains what is said of it.
-        timed: called with a program's place, in a child, for one round: ``samples``, and ``note``, empty if it was quiet.
+        timed: called with a program's place, in a child, for one round: returns seconds of runs.
+        most_s: seconds of runs, all in all, after which a program has no further round, once it had two.
     """
     rounds: list[list[Measurement]] = [[] for _ in found]
-    for done in range(most):
+    for done in range(ROUNDS):
         left = [
             place
-            for place, one in enumerate(found)
+            for place, (one, had) in enumerate(zip(found, rounds, strict=True))
             if one.ok
-            and sum(not its.note for its in rounds[place]) < QUIET
-            and (done < FEWEST or done * one.seconds < RUNS_S * most / ROUNDS)
+            and all(its.ok for its in had)
+            and (done < LEAST or _apart(_fastest(had)) > WITHIN)
+            and (done < 2 or sum(sum(its.samples) for its in had) < most_s)
         ]
         turns = in_children(lambda turn, left=left: timed(left[turn]), [True] * len(left), limit_s)  # type: ignore[misc]
         for place, its in zip(left, turns, strict=True):
@@ -190,9 +189,20 @@ def _together(rounds: Sequence[Measurement]) -> Measurement:
     failed = [one for one in rounds if not one.ok]
     if failed:
         return failed[0]
-    medians = [one.seconds for one in rounds if not one.note] or [one.seconds for one in rounds]
-    disturbed = DISTURBED if all(one.note for one in rounds) else ""
-    return replace(Measurement.of(medians, disturbed), seconds=min(medians))
+    fastest = _fastest(rounds)
+    apart = _apart(fastest)
+    note = f"the fastest runs of its fastest rounds are {apart:.0%} apart" if apart > WITHIN else ""
+    return replace(Measurement.of(fastest, note), seconds=fastest[0])
+
+
+def _fastest(rounds: Sequence[Measurement]) -> list[float]:
+    """The fastest runs of the AGREE fastest rounds, ascending."""
+    return sorted(min(one.samples) for one in rounds)[:AGREE]
+
+
+def _apart(fastest: Sequence[float]) -> float:
+    """By what share of the first the last of ascending seconds takes longer."""
+    return fastest[-1] / max(fastest[0], SHORTEST_S) - 1
 
 
 @final
@@ -248,10 +258,12 @@ def _checked(built: Any, given: _Given, kept: mmap.mmap) -> float:
     return first
 
 
-def _timed(built: Any, given: _Given, first: float, cold: bool, others: Neighbours) -> dict[str, Any]:
-    """Return the seconds of some runs, one round, of a program whose first run took ``first``, and whether it was quiet."""
+def _timed(built: Any, given: _Given, first: float, cold: bool) -> list[float]:
+    """Return the seconds of some runs, one round, of a program whose first run took ``first``."""
     from tensorwise.tasks.tvm_extra import tvm
 
+    built["main"](*given.tensors)
+    keep_off_workers()
     number, flush, flush_s = int(np.clip(BATCH_S / max(first, 1e-9), 1, 1000)), "", 0.0
     if cold:
         number, flush = 1, FLUSH
@@ -260,21 +272,26 @@ def _timed(built: Any, given: _Given, first: float, cold: bool, others: Neighbou
         flush_s = time.perf_counter() - start
     repeat = int(np.clip(ROUND_S / (number * first + flush_s), 1, MOST))
     timed = built.mod.time_evaluator("main", tvm.cpu(), number=number, repeat=repeat, f_preproc=flush)
-    quiet = others.wait(PATIENCE_S)
-    samples = [float(sample) for sample in timed(*given.tensors).results]
-    return {"samples": samples, "note": "" if quiet and others.quiet() else DISTURBED}
+    return [float(sample) for sample in timed(*given.tensors).results]
 
 
-@cache
-def neighbours() -> Neighbours:
-    """One for all devices: what it has learned stays."""
-    return Neighbours()
+def keep_off_workers() -> None:
+    """Keep this thread off the processors to which TVM has bound its workers, once there are any.
+
+    Linux may run it on one of them else, as long as it likes, and a program takes twice as long.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        return
+    workers = {int(name) for name in os.listdir("/proc/self/task")} - {os.getpid()}
+    theirs = set().union(*(os.sched_getaffinity(worker) for worker in workers))
+    if left := os.sched_getaffinity(0) - theirs:
+        os.sched_setaffinity(0, left)
 
 
 def in_children(
-    run: Callable[[int], list[float] | dict[str, Any]], there: Sequence[bool], limit_s: float
+    run: Callable[[int], list[float]], there: Sequence[bool], limit_s: float
 ) -> Iterator[Measurement]:
-    """Yield what each call of ``run`` gives (seconds, or ``samples`` with a ``note``), made in a child.
+    """Yield what each call of ``run`` gives, seconds of some runs, made in a child.
 
     One that dies or is silent for too long is replaced.
     """
@@ -299,7 +316,7 @@ def in_children(
 
 
 def _serve(
-    run: Callable[[int], list[float] | dict[str, Any]],
+    run: Callable[[int], list[float]],
     places: range,
     there: Sequence[bool],
     read: int,
@@ -333,8 +350,6 @@ def _lines(answers: Any, limit_s: float) -> Iterator[Measurement]:
                 return
             if isinstance(answer, list):
                 yield Measurement.of(answer)
-            elif "samples" in answer:
-                yield Measurement.of(**answer)
             else:
                 ((how, note),) = answer.items()
                 yield Measurement.failed(how, note)

@@ -13,24 +13,15 @@ from tensorwise.device.device import Measurement
 from tensorwise.device.timing import measuring_slot
 from tensorwise.errors import InputError
 from tensorwise.space.config import Config
-from tensorwise.tasks.cpu import (
-    DISTURBED,
-    PATIENCE_S,
-    TvmCpu,
-    drawn,
-    in_children,
-    in_turns,
-    neighbours,
-    target_of,
-)
+from tensorwise.tasks.cpu import TvmCpu, drawn, in_children, in_turns, keep_off_workers, target_of
 from tensorwise.tasks.schedules import Schedules
 from tensorwise.tasks.task import Task
 from tensorwise.tasks.tvm_extra import relax, tvm
 
-ROUNDS: Final = 20
-"""Most rounds; a network has few quiet ones, for it runs longer than a task."""
+NETWORK_S: Final = 10.0
+"""Seconds for its rounds: few runs of a network are disturbed by nobody, for it runs longer than a task."""
 RUNS: Final = 3
-"""Of a round, timed together: what the network's last pass left in the caches is what it finds."""
+"""Of a round: what the network's last pass left in the caches is what it finds."""
 OPAQUE: Final = 8
 """TVM's number of functions that are not to be fused with others."""
 
@@ -86,28 +77,24 @@ def inputs_of(module: Any) -> list[np.ndarray]:
 
 
 def timed_network(path: Path, inputs: list[np.ndarray], device: TvmCpu) -> Measurement:
-    """Time a compiled network with the device's number of threads, in turns with nothing else, in a process of its own.
+    """Time a compiled network with the device's number of threads, in a process of its own; the fastest pass counts."""
 
-    ``seconds`` are those of a pass, the median of the fastest quiet round.
-    """
-    others = neighbours()
-
-    def run(_: int) -> dict[str, Any]:
+    def run(_: int) -> list[float]:
         os.environ["TVM_NUM_THREADS"] = str(device.threads)  # read when the first parallel loop runs
         machine = relax.VirtualMachine(tvm.runtime.load_module(str(path)), tvm.cpu())
         given = [tvm.runtime.tensor(array) for array in inputs]
         machine["main"](*given)
-        quiet = others.wait(10 * PATIENCE_S)
+        keep_off_workers()
         samples = []
         for _ in range(RUNS):
             start = time.perf_counter()
             machine["main"](*given)
             samples.append(time.perf_counter() - start)
-        return {"samples": samples, "note": "" if quiet and others.quiet() else DISTURBED}
+        return samples
 
     with measuring_slot():
         first = list(in_children(run, [True], 10 * device.limit_s))
-        return in_turns(first, run, 10 * device.limit_s, ROUNDS)[0]
+        return in_turns(first, run, 10 * device.limit_s, NETWORK_S)[0]
 
 
 def measured_network(module: Any, configs: Mapping[str, Config], device: TvmCpu) -> Measurement:

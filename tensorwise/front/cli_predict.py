@@ -17,7 +17,8 @@ def predict(
     ],
     others: Annotated[list[str] | None, typer.Argument(metavar="[DEVICE]...", help="For --compare.")] = None,
     device: Annotated[
-        str | None, typer.Option("--device", help="One that the model knows, or a described one.")
+        str | None,
+        typer.Option("--device", help="One that the model knows, a described one, or this CPU: tvm-avx2-1t."),
     ] = None,
     compare: Annotated[
         bool, typer.Option("--compare", help="Rank the devices named behind the network.")
@@ -42,21 +43,22 @@ def predict(
 ) -> None:
     """Say what a network takes on a device, with an interval, each task with the schedule predicted to be the fastest."""
     from tensorwise.front.draw_plan import draw_timeline
-    from tensorwise.front.networks import latency_model, predict_latency, prices
+    from tensorwise.front.networks import device_hardware, latency_model, predict_latency, prices
     from tensorwise.plan import chrome_trace
+    from tensorwise.tasks.cpu import full_name
     from tensorwise.units import time_text
 
-    devices = [*([device] if device else []), *(others or [])]
+    devices = [full_name(name) for name in (*([device] if device else []), *(others or []))]
     if not devices or compare != (len(devices) > 1):
         raise InputError(
             "name one device with --device, or several behind the network: NETWORK --compare DEVICE DEVICE"
         )
-    an_hour = prices(price or ())
+    an_hour = {full_name(name): cost for name, cost in prices(price or ()).items()}
     if odd := sorted(an_hour.keys() - set(devices)):
         raise InputError(f"{', '.join(odd)}: a price, but not among the devices {', '.join(devices)}")
     known = latency_model(model)
     for name in devices:
-        known.hardware(name)  # before anything is cut
+        device_hardware(known, name)  # before anything is cut
         if name not in known.devices:
             warn(f"the model has not learned from {name}: what it says of it is extrapolated")
     with progress_bar("scheduling") as bar:

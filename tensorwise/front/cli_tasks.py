@@ -116,9 +116,11 @@ def replay_network(
     from tensorwise.front.draw_plan import draw_timeline
     from tensorwise.plan import chrome_trace, lasts, replay
     from tensorwise.plan.predicted import steps
+    from tensorwise.tasks.cpu import full_name
     from tensorwise.tasks.cutting import TaskGraph
     from tensorwise.units import time_text
 
+    device = full_name(device)
     graph = TaskGraph.load(folder / "networks" / f"{network}-b{batch}.json")
     fastest = {task: record.seconds for task, record in _fastest(graph, device, folder, store).items()}
     events = replay(steps(graph, device, fastest), {device: engines})

@@ -8,11 +8,13 @@ from typing import Any, Final
 import numpy as np
 
 from tensorwise.codegen.loop_tree import LoopTree
+from tensorwise.device.hardware import Hardware
 from tensorwise.errors import InputError
 from tensorwise.features.ast import CompactAst
 from tensorwise.model.finding import PACKAGED
 from tensorwise.model.latency import LATENCY, LatencyModel
 from tensorwise.plan.predicted import NetworkLatency, predicted
+from tensorwise.tasks.cpu import full_name, hardware_here
 from tensorwise.tasks.cutting import TaskGraph
 from tensorwise.tasks.task import Task, read_json
 from tensorwise.toolchain.places import cache_dir
@@ -42,6 +44,17 @@ def latency_model(folder: Path | None = None) -> LatencyModel:
     raise InputError(
         f"there is no latency model in {places[0]}; train one from records: tensorwise tasks train, or name one with --model"
     )
+
+
+def device_hardware(model: LatencyModel, name: str) -> Hardware:
+    """Return what a device is made of: one that the model has learned from, a described one, or a setting of this CPU.
+
+    Raises:
+        InputError: it is none of these, or this processor lacks the instruction set.
+    """
+    full = full_name(name)
+    here = None if full in model.devices else hardware_here(full)
+    return here or model.hardware(full)
 
 
 def network_graph(given: str, batch: int, folder: Path) -> TaskGraph:
@@ -122,7 +135,7 @@ def predict_latency(
 
     Args:
         network: name of an architecture, or an ONNX file.
-        devices: names that the model was trained on, or of described devices.
+        devices: names that the model was trained on, of described devices, or of settings of this CPU: ``tvm-avx2-1t``.
         batch: inputs at a time.
         folder: where networks, tasks and programs are kept.
         model: the user's by default.
@@ -134,7 +147,7 @@ def predict_latency(
         MissingExtraError: the network is not in the folder yet, and there is no TVM.
     """
     model = model or latency_model()
-    hardware = [model.hardware(name) for name in devices]
+    hardware = [device_hardware(model, name) for name in devices]
     graph = network_graph(network, batch, folder)
     programs = programs_of(graph, folder, samples, progress)
     return [predicted(graph, programs, model, one, engines=engines) for one in hardware]

@@ -10,6 +10,7 @@ import contextlib
 import json
 import mmap
 import os
+import re
 import select
 import signal
 import time
@@ -38,6 +39,7 @@ ISAS: Final = {"sse": "x86-64", "avx2": "x86-64-v3", "avx512": "x86-64-v4"}
 _NEEDED: Final = {"sse": "sse2", "avx2": "avx2", "avx512": "avx512bw"}
 _WIDTHS: Final = {"sse": (16, False), "avx2": (32, True), "avx512": (64, True)}
 """Bytes of a vector, and whether there are fused multiply-adds."""
+_SETTING: Final = re.compile(rf"tvm-({'|'.join(ISAS)})-([1-9][0-9]{{0,3}})t")
 COLD, WARM = "weights-cold-4", "warm-4"
 """How is measured; part of a device's id."""
 LEAST, ROUNDS = 5, 24
@@ -75,12 +77,10 @@ class TvmCpu(Device[Task]):
 
         if isa not in ISAS or threads < 1:
             raise InputError(f"expected one of {', '.join(ISAS)} and some threads, got {isa!r} and {threads}")
-        _, features = describe_processor()
-        if _NEEDED[isa] not in features:
-            raise InputError(f"this processor has no {isa}")
+        _check_isa(isa)
         self.isa, self.threads, self.limit_s, self.cold = isa, threads, limit_s, cold
         protocol = COLD if cold else WARM
-        self.name = f"tvm-{isa}-{threads}t"
+        self.name = full_name(f"tvm-{isa}-{threads}t")
         self.id = content_id(["tvm", tvm.__version__, host().id, isa, str(threads), protocol])
         self.provenance = {
             **host().facts, "isa": isa, "threads": threads, "cache": protocol, "tvm": tvm.__version__,
@@ -89,8 +89,7 @@ class TvmCpu(Device[Task]):
     @cached_property
     def hardware(self) -> Hardware:
         """What models are told of the device; measured the first time on a machine."""
-        width, fused = _WIDTHS[self.isa]
-        return this_cpu(self.name, self.threads, width, fused)
+        return this_cpu(self.name, self.threads, *_WIDTHS[self.isa])
 
     def measure(self, workload: Task, configs: Sequence[Config]) -> Iterator[Measurement]:
         from tensorwise.tasks.schedules import Schedules
@@ -154,6 +153,34 @@ class TvmCpu(Device[Task]):
         return [
             replace(one, note="; ".join(filter(None, (note, one.note)))) if one.ok else one for one in found
         ]
+
+
+def full_name(name: str) -> str:
+    """Return what a device is called in records and models: a setting of this CPU, ``tvm-avx2-1t``, by this machine, too.
+
+    Other names stay as they are.
+    """
+    return f"{name}-{host().id[:4]}" if _SETTING.fullmatch(name) else name
+
+
+def hardware_here(name: str) -> Hardware | None:
+    """Return what a setting of this CPU is made of, by its full name; None where it is none. TVM is not needed.
+
+    Raises:
+        InputError: the processor lacks the instruction set.
+    """
+    setting, _, machine = name.rpartition("-")
+    found = _SETTING.fullmatch(setting)
+    if found is None or machine != host().id[:4]:
+        return None
+    isa, threads = found.groups()
+    _check_isa(isa)
+    return this_cpu(name, int(threads), *_WIDTHS[isa])
+
+
+def _check_isa(isa: str) -> None:
+    if _NEEDED[isa] not in describe_processor()[1]:
+        raise InputError(f"this processor has no {isa}")
 
 
 def in_turns(

@@ -1,6 +1,7 @@
 """``tensorwise predict`` and ``tasks train``, on a made-up network whose programs are kept: no TVM is needed."""
 
 import json
+import platform
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tensorwise.front.cli import app
 from tensorwise.front.networks import SCHEDULES, latency_model, latency_model_folder, predict_latency
 from tensorwise.model.latency import LatencyModel, train_latency
 from tensorwise.model.programs import Programs
+from tensorwise.tasks.cpu import full_name
 from tensorwise.tasks.cutting import Node, TaskGraph
 from tests.unit.model.latencies import records, tree
 
@@ -158,3 +160,14 @@ def test_the_user_s_model_goes_before_the_one_that_comes_along(
     assert latency_model().card["from"] == "user"
     with pytest.raises(InputError, match="there is no latency model in"):
         latency_model(tmp_path / "nowhere")
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="another instruction set")
+def test_a_setting_of_this_cpu_is_extrapolated_to(folder: Path) -> None:
+    code, out, err = run(folder, "net", "--device", "tvm-sse-1t", "--price", "tvm-sse-1t=1", "--json")
+    assert code == 0, err
+    said = json.loads(out)
+    assert said["device"] == full_name("tvm-sse-1t")
+    assert not said["trained_on_device"]
+    assert said["cost"] > 0
+    assert "has not learned from tvm-sse-1t" in err

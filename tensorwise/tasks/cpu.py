@@ -42,12 +42,12 @@ _WIDTHS: Final = {"sse": (16, False), "avx2": (32, True), "avx512": (64, True)}
 _SETTING: Final = re.compile(rf"tvm-({'|'.join(ISAS)})-([1-9][0-9]{{0,3}})t")
 COLD, WARM = "weights-cold-4", "warm-4"
 """How is measured; part of a device's id."""
-LEAST, ROUNDS = 5, 24
-"""The programs of a batch take turns, at least and at most so often, ..."""
+LEAST, ROUNDS, BOUT = 6, 24, 3
+"""The programs of a batch take turns, at least and at most so often, so many times in a process that is forked, ..."""
 AGREE, WITHIN = 3, 0.02
 """... until the fastest runs of so many rounds are so close: a floor is hit again, what others add is not."""
 RUNS_S: Final = 0.3
-"""One that has run for so long after two rounds or more runs no more: a collection would spend its time on the slowest."""
+"""One that has run for so long after a bout runs no more: a collection would spend its time on the slowest."""
 ROUND_S, MOST = 0.02, 10
 """In a round a program runs until it and emptying the caches have taken so long, and at most so often."""
 FLUSH: Final = "cache_flush_cpu_non_first_arg"
@@ -128,22 +128,26 @@ class TvmCpu(Device[Task]):
 
     def time(self, built: Sequence[Any], task: Task) -> list[Measurement]:
         """Run what ``build`` returned; the results of the first that runs are those that others must give."""
+        from tensorwise.tasks.tvm_extra import tvm
+
         rng = np.random.default_rng(0)
         arrays = [drawn(shape, elem, rng) for shape, elem in operands(task.module)]
         kept = mmap.mmap(-1, arrays[-1].nbytes + 1)  # shared with the processes that are forked
-        given = _Given(arrays, self.threads)
+        given = [
+            tvm.runtime.tensor(array) for array in arrays
+        ]  # here: each process would take long to copy them
         with measuring_slot() as slot:
             before = cpu_time()
             found = list(
                 in_children(
-                    lambda place: [_checked(built[place], given, kept)],
+                    lambda place: [_checked(built[place], given, self.threads, kept)],
                     [one is not None for one in built],
                     self.limit_s,
                 )
             )
 
             def timed(place: int) -> list[float]:
-                return _timed(built[place], given, found[place].seconds, self.cold)
+                return _timed(built[place], given, self.threads, found[place].seconds, self.cold)
 
             found = in_turns(found, timed, self.limit_s)
             load = foreign_load(before)
@@ -194,18 +198,19 @@ def in_turns(
     Args:
         found: of each program its first run, or why it has none: that remains what is said of it.
         timed: called with a program's place, in a child, for one round: returns seconds of runs.
-        most_s: seconds of runs, all in all, after which a program has no further round, once it had two.
+        most_s: seconds of runs, all in all, after which a program has no further rounds, once it had some.
     """
     rounds: list[list[Measurement]] = [[] for _ in found]
-    for done in range(ROUNDS):
+    for done in range(0, ROUNDS, BOUT):
         left = [
             place
             for place, (one, had) in enumerate(zip(found, rounds, strict=True))
             if one.ok
             and all(its.ok for its in had)
             and (done < LEAST or _apart(_fastest(had)) > WITHIN)
-            and (done < 2 or sum(sum(its.samples) for its in had) < most_s)
+            and (not done or sum(sum(its.samples) for its in had) < most_s)
         ]
+        left *= BOUT
         turns = in_children(lambda turn, left=left: timed(left[turn]), [True] * len(left), limit_s)  # type: ignore[misc]
         for place, its in zip(left, turns, strict=True):
             rounds[place].append(its)
@@ -232,21 +237,6 @@ def _apart(fastest: Sequence[float]) -> float:
     return fastest[-1] / max(fastest[0], SHORTEST_S) - 1
 
 
-@final
-class _Given:
-    """A task's operands as TVM's tensors, made in the process that runs programs."""
-
-    def __init__(self, arrays: Sequence[np.ndarray], threads: int) -> None:
-        self.arrays, self.threads = arrays, threads
-
-    @cached_property
-    def tensors(self) -> list[Any]:
-        from tensorwise.tasks.tvm_extra import tvm
-
-        os.environ["TVM_NUM_THREADS"] = str(self.threads)  # read when the first parallel loop runs
-        return [tvm.runtime.tensor(array) for array in self.arrays]
-
-
 def target_of(isa: str, cores: int = 1) -> Any:
     """Return TVM's target for an instruction set, a name of ISAS.
 
@@ -265,14 +255,19 @@ def drawn(shape: tuple[int, ...], elem: str, rng: np.random.Generator) -> np.nda
     return rng.integers(0, 2, shape).astype(elem)
 
 
-def _checked(built: Any, given: _Given, kept: mmap.mmap) -> float:
+def use_threads(threads: int) -> None:
+    """Have programs of TVM run on so many threads in this process; called before the first one runs."""
+    os.environ["TVM_NUM_THREADS"] = str(threads)  # read when the first parallel loop runs
+
+
+def _checked(built: Any, given: Sequence[Any], threads: int, kept: mmap.mmap) -> float:
     """Run a program for the first time; return its seconds. Raises ValueError for a wrong result."""
-    tensors = given.tensors
-    tensors[-1].copyfrom(np.zeros_like(given.arrays[-1]))
+    use_threads(threads)
+    given[-1].copyfrom(np.zeros(given[-1].shape, given[-1].dtype))
     start = time.perf_counter()
-    built["main"](*tensors)
+    built["main"](*given)
     first = time.perf_counter() - start
-    found = tensors[-1].numpy()
+    found = given[-1].numpy()
     if kept[0]:
         wanted = np.frombuffer(kept, found.dtype, found.size, 1).reshape(found.shape).astype(float)
         if not np.allclose(
@@ -285,21 +280,23 @@ def _checked(built: Any, given: _Given, kept: mmap.mmap) -> float:
     return first
 
 
-def _timed(built: Any, given: _Given, first: float, cold: bool) -> list[float]:
+def _timed(built: Any, given: Sequence[Any], threads: int, first: float, cold: bool) -> list[float]:
     """Return the seconds of some runs, one round, of a program whose first run took ``first``."""
     from tensorwise.tasks.tvm_extra import tvm
 
-    built["main"](*given.tensors)
-    keep_off_workers()
+    use_threads(threads)
+    if threads > 1:
+        built["main"](*given)
+        keep_off_workers()
     number, flush, flush_s = int(np.clip(BATCH_S / max(first, 1e-9), 1, 1000)), "", 0.0
     if cold:
         number, flush = 1, FLUSH
         start = time.perf_counter()
-        tvm.get_global_func(FLUSH)(*given.tensors)
+        tvm.get_global_func(FLUSH)(*given)
         flush_s = time.perf_counter() - start
     repeat = int(np.clip(ROUND_S / (number * first + flush_s), 1, MOST))
     timed = built.mod.time_evaluator("main", tvm.cpu(), number=number, repeat=repeat, f_preproc=flush)
-    return [float(sample) for sample in timed(*given.tensors).results]
+    return [float(sample) for sample in timed(*given).results]
 
 
 def keep_off_workers() -> None:

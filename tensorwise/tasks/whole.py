@@ -1,6 +1,5 @@
 """A network as one compiled program, each task by a schedule of its own, and timed: what a replay is compared with."""
 
-import os
 import tempfile
 import time
 from collections.abc import Mapping
@@ -13,7 +12,15 @@ from tensorwise.device.device import Measurement
 from tensorwise.device.timing import measuring_slot
 from tensorwise.errors import InputError
 from tensorwise.space.config import Config
-from tensorwise.tasks.cpu import TvmCpu, drawn, in_children, in_turns, keep_off_workers, target_of
+from tensorwise.tasks.cpu import (
+    TvmCpu,
+    drawn,
+    in_children,
+    in_turns,
+    keep_off_workers,
+    target_of,
+    use_threads,
+)
 from tensorwise.tasks.schedules import Schedules
 from tensorwise.tasks.task import Task
 from tensorwise.tasks.tvm_extra import relax, tvm
@@ -80,7 +87,7 @@ def timed_network(path: Path, inputs: list[np.ndarray], device: TvmCpu) -> Measu
     """Time a compiled network with the device's number of threads, in a process of its own; the fastest pass counts."""
 
     def run(_: int) -> list[float]:
-        os.environ["TVM_NUM_THREADS"] = str(device.threads)  # read when the first parallel loop runs
+        use_threads(device.threads)
         machine = relax.VirtualMachine(tvm.runtime.load_module(str(path)), tvm.cpu())
         given = [tvm.runtime.tensor(array) for array in inputs]
         machine["main"](*given)

@@ -375,7 +375,9 @@ def _card(
 def data_facts(records: "list[Record]") -> dict[str, Any]:
     """What a card says of the records."""
     when = sorted(str(record.provenance.get("when", ""))[:10] for record in records)
-    hosts = Counter(str(record.provenance.get("host", "not noted")) for record in records)
+    hosts = Counter(
+        str(record.provenance.get("host", record.provenance.get("cpu", "not noted"))) for record in records
+    )
     return {
         "records": len(records),
         "workloads": len({record.workload_id for record in records}),

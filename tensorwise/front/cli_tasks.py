@@ -213,6 +213,9 @@ def train_model(
         list[str] | None, typer.Option("--device", help="Only these devices; may be repeated.")
     ] = None,
     epochs: Annotated[int, typer.Option("--epochs", min=1, help="Passes over the programs.")] = 60,
+    batch: Annotated[
+        int, typer.Option("--batch", min=1, help="Programs of a step; of few records small ones learn more.")
+    ] = 128,
     members: Annotated[int, typer.Option("--members", min=1, help="Networks whose mean is the answer.")] = 2,
     joining: Annotated[
         str, typer.Option("--joining", help="How leaves are joined: counts (the paper's) or sum.")
@@ -252,7 +255,7 @@ def train_model(
                 )
 
         model = train_latency(
-            programs, LatencyTraining(epochs=epochs), sizes={"joining": joining}, members=members,
+            programs, LatencyTraining(epochs=epochs, batch=batch), sizes={"joining": joining}, members=members,
             checkpoints=folder / "checkpoints", budget_s=float("inf") if hours is None else 3600 * hours, progress=progress,
         )  # fmt: skip
     if model is None:

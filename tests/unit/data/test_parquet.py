@@ -19,6 +19,7 @@ from tensorwise.device.null import NullDevice
 from tensorwise.errors import InputError
 from tensorwise.front.cli import app
 from tests.contract.toys import GARDEN, TINY, ToyWorkload, draw_many
+from tests.unit.model import latencies
 
 pytest.importorskip("pyarrow")
 
@@ -110,6 +111,17 @@ def test_the_datasheet(tmp_path: Path) -> None:
         for job in "0123"
     }
     assert sorted(sheet.repeats) == pytest.approx(sorted(max(of) / min(of) for of in times.values()))
+
+
+def test_the_datasheet_of_programs(tmp_path: Path) -> None:
+    sheet, (one, *others) = Datasheet(), [record for record in latencies.records() if record.ok]
+    list(sheet.watch([one, *others, replace(one, seconds=1.5 * one.seconds)]))
+    text = sheet.text("tasks")
+    assert "Made by `tensorwise tasks collect`" in text
+    assert "patterns" not in text.partition("## What")[0]
+    assert "None" not in text
+    assert "designs of TVM's meta-schedule" in text
+    assert sheet.apart == pytest.approx([0.5])
 
 
 def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,15 @@ from typer.testing import CliRunner
 
 from tensorwise.data.store import Store
 from tensorwise.errors import InputError
+from tensorwise.features.ast import CompactAst
 from tensorwise.front.cli import app
-from tensorwise.front.networks import SCHEDULES, latency_model, latency_model_folder, predict_latency
+from tensorwise.front.networks import (
+    COMES_ALONG,
+    SCHEDULES,
+    latency_model,
+    latency_model_folder,
+    predict_latency,
+)
 from tensorwise.model.latency import LatencyModel, train_latency
 from tensorwise.model.programs import Programs
 from tensorwise.tasks.cpu import full_name
@@ -160,6 +167,19 @@ def test_the_user_s_model_goes_before_the_one_that_comes_along(
     assert latency_model().card["from"] == "user"
     with pytest.raises(InputError, match="there is no latency model in"):
         latency_model(tmp_path / "nowhere")
+
+
+def test_the_model_that_comes_along_knows_cpus() -> None:
+    model = LatencyModel.load(COMES_ALONG)
+    assert {one.kind for one in model.devices.values()} == {"cpu"}
+    programs = [CompactAst.of(tree(extents)) for extents in ([64], [1 << 20])]
+    for device in model.devices.values():
+        found = model.latencies(programs, device)
+        assert (found.low > 1e-8).all()
+        assert (found.low < found.seconds).all()
+        assert (found.seconds < found.high).all()
+        assert (found.high < 10).all()
+        assert found.seconds[0] < found.seconds[1]
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="another instruction set")

@@ -87,8 +87,14 @@ class Param(abc.ABC):
         return INACTIVE if allowed is None else self._restrict(allowed)
 
     def default(self, domain: Domain, earlier: Earlier, workload: "Workload") -> Value:
-        """Return the preferred value, or the allowed one nearest to it."""
+        """Return the preferred value, or the allowed one nearest to it.
+
+        Raises:
+            InputError: the parameter could never take the preferred value.
+        """
         prefer = self.prefer(earlier, workload) if callable(self.prefer) else self.prefer
+        if callable(self.prefer) and prefer is not None and (problem := self.misfit(prefer)):
+            raise InputError(f"parameter {self.name!r}: preferred value: {problem}")
         return self.nearest(prefer, domain)
 
     def sample(self, rng: np.random.Generator, domain: Domain) -> Value:

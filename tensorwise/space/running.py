@@ -259,7 +259,7 @@ def _vectors_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
 
 
 def _default_vectors(earlier: Earlier, w: Workload) -> Value:
-    """As many as the output tile fills, in up to half of the registers that AVX2 has; one where it gathers."""
+    """As many as a row of the output fills, in up to half of the registers that AVX2 has; one where it gathers."""
     if gathers(earlier):
         return 1
     if _tiled(earlier) not in w.assignment.kept:
@@ -267,7 +267,7 @@ def _default_vectors(earlier: Earlier, w: Workload) -> Value:
     most, row = 8 // len(w.assignment.monoid.components), tile_extent(earlier, w) * w.dtype.itemsize
     if row < 2 * VECTOR_BYTES[1]:  # one vector of the widest that fit, or two that overlap
         return 2 if row > VECTOR_BYTES[0] and row not in VECTOR_BYTES else 1
-    return max(1, min(most, row // VECTOR_BYTES[1]))
+    return max(count for count in VECTORS if count <= max(1, min(most, row // VECTOR_BYTES[1])))
 
 
 def _sums_little(earlier: Earlier, w: Workload) -> bool:

@@ -428,3 +428,14 @@ def test_no_lanes_where_padding_has_no_place_in_the_output() -> None:
     space, rng = space_of(work), np.random.default_rng(0)
     tiles = [space.complete({"layout": "slots"}, work, rng)["tile"] for _ in range(40)]
     assert set(tiles) == {"none"}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_short_rows_of_any_width_fill_the_tile_of_the_default(dtype: str) -> None:
+    matrix = entries((50, 40), 300, dtype)
+    for n in range(1, 300):
+        work = workload("spmm", matrix, n=n)
+        config = cpu_space(work.assignment).default(work)
+        held = int(str(config["vectors"])) * int(str(config["vector_bytes"]))
+        row = n * np.dtype(dtype).itemsize
+        assert held >= min(row, 256) / 2, n

@@ -48,7 +48,7 @@ class Record:
         device_id: content id of the device.
         space: name of the Space that the config belongs to.
         config: what was run.
-        seconds: median time of one call; a lower bound when censored, infinite when failed.
+        seconds: of one call, see `Measurement`; a lower bound when censored, infinite when failed.
         spread_s: interquartile range of the samples in seconds.
         status: how the measurement ended, one of ``tensorwise.device.device.STATUSES``.
         note: one line for people.

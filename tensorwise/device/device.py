@@ -37,7 +37,8 @@ class Measurement:
     """What one config took on one workload.
 
     Attributes:
-        seconds: median of the samples; when censored a lower bound; otherwise infinite.
+        seconds: median of the samples, or the least where others on the machine can only slow a run down (`fastest`); when
+            censored a lower bound; otherwise infinite.
         spread_s: interquartile range of the samples, in seconds; 0 without samples.
         samples: seconds of the single runs, in the order they ran; empty where only the median is known.
         status: how it ended, one of STATUSES.

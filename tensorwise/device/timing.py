@@ -152,6 +152,7 @@ def interleave(
     warm_s: float = WARM_S,
     cache: str = "warm",
     foreign_limit: float = FOREIGN_LIMIT,
+    of: Callable[[Sequence[float]], float] = median_of,
 ) -> RoundTable:
     """Time variants against each other.
 
@@ -164,6 +165,7 @@ def interleave(
         min_s, min_calls, max_s, warm_s: of one variant in one round, see ``time_calls``.
         cache: ``warm``, or ``cold``: caches are flushed before every timed call.
         foreign_limit: share of our processors' time that others may use in a round.
+        of: what counts of a variant's samples in a round.
 
     Raises:
         InputError: no variant, no round, or an unknown cache condition.
@@ -186,7 +188,7 @@ def interleave(
                 totals, batch = _time(calls[name], min_s, min_calls, max_s, warm_s, flush)
                 usual = median_of([row[name] for row in table]) * batch if len(table) >= MIN_ROUNDS else None
                 stopped |= _stopped(totals, usual)
-                row[name] = median_of(totals) / batch
+                row[name] = of(totals) / batch
             table.append(row)
             disturbed.append(stopped)
             now = cpu_time()

@@ -1,15 +1,16 @@
 """The versions of a function, run and timed in this process: they must agree before their times count."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
 from tensorwise.device.device import Device, Measurement, Status
+from tensorwise.device.fastest import BOUT, agreed, fastest
 from tensorwise.device.host import host
-from tensorwise.device.rounds import MIN_ROUNDS, RoundTable, median_of
+from tensorwise.device.rounds import median_of
 from tensorwise.device.timing import interleave, measuring_slot, time_calls
 from tensorwise.ids import content_id
 from tensorwise.program.call import Call
@@ -17,17 +18,17 @@ from tensorwise.space.config import Config
 from tensorwise.space.versions import Version, Versions
 from tensorwise.toolchain.threads import available_threads
 
-PROTOCOL: Final = "5"
+PROTOCOL: Final = "6"
 """Changes whenever times taken before and after are not comparable."""
 FAR: Final = 10.0
 """A version this many times slower than the fastest, by the better of two calls, is not called again ..."""
 LONG_S: Final = 0.02
 """... if that one took longer than this."""
-FIRST_ROUNDS: Final = 2
-CLOSE: Final = 1.5
-"""After the first rounds only versions whose better one is within this factor of the fastest are timed in further ones."""
+CLOSE: Final = 2.0
+"""After the first rounds only versions whose fastest run is within this factor of the fastest are timed in further ones:
+on a shared machine one may have been half as fast in all of them."""
 CALLS: Final = 3
-"""A round is the median of so many batches of calls, at least: one that the scheduler stopped does not count ..."""
+"""A round has so many batches of calls, at least ..."""
 STOP_S: Final = 0.01
 """... unless they took this long together."""
 
@@ -40,14 +41,14 @@ class VersionsDevice(Device[Call]):
     """Runs versions of one function on the arguments of a call.
 
     They run in this process: what crashes it, crashes it. A version that raises, or whose result differs from that of
-    the first version asked for, is a failed measurement. Times are medians over interleaved rounds and include moving
-    operands and results; ``conversion_s`` says what of it that is.
+    the first version asked for, is a failed measurement. A version takes what its fastest run took in interleaved rounds
+    (see `fastest`), moving operands and results included; ``conversion_s`` says what of it that is.
 
     Args:
         space: the versions.
         agree: how results are compared; default ``difference``.
-        rounds: how often versions close to the fastest are timed, after a first comparison of all.
-        budget_s: seconds for these rounds of one call.
+        rounds: how often versions close to the fastest are timed at most.
+        budget_s: seconds for the rounds of one call, after which no further ones begin.
         seed: of the order within rounds.
     """
 
@@ -58,7 +59,7 @@ class VersionsDevice(Device[Call]):
         space: Versions,
         agree: Agree | None = None,
         *,
-        rounds: int = 7,
+        rounds: int = 24,
         budget_s: float = 0.5,
         seed: int = 0,
     ) -> None:
@@ -125,24 +126,29 @@ class VersionsDevice(Device[Call]):
                 continue
             note = "the better of two calls, as it is far slower than the fastest"
             found[version.name] = Measurement(took_s, 0.0, (took_s,), "ok", note)
-        for rounds in (FIRST_ROUNDS, self.rounds):
-            table = self._rounds(call, left, rounds, found)
-            if table is None:
-                return
-            best_s = {name: float(table.samples(name).min()) for name in left}
-            few, steady = rounds < MIN_ROUNDS, table.steady
-            for name, version in left.items():
-                # of two the better: their median would be half of what a stop cost
-                samples = [best_s[name]] if few else steady.samples(name).tolist()
-                measured = Measurement.of(samples, table.note)
-                found[name] = _with_moves(measured, version, call) if version.moves else measured
-            limit_s = CLOSE * min(best_s.values())
-            left = {name: version for name, version in left.items() if best_s[name] <= limit_s}
+        met, times = dict(left), {name: list[float]() for name in left}
+        ends = time.perf_counter() + self.budget_s
+        for done in range(0, self.rounds, BOUT):
+            for row in self._rounds(call, left, min(BOUT, self.rounds - done), found):
+                for name in left:
+                    times[name].append(row[name])
+            best_s = {name: min(times[name]) for name in met if name not in found}
+            limit_s = CLOSE * min(best_s.values(), default=0.0)
+            left = {
+                name: version
+                for name, version in left.items()
+                if best_s[name] <= limit_s and not agreed(times[name])
+            }
+            if not left or time.perf_counter() > ends:
+                break
+        for name in best_s:
+            measured = fastest(times[name])
+            found[name] = _with_moves(measured, met[name], call) if met[name].moves else measured
 
     def _rounds(
         self, call: Call, versions: dict[str, Version], rounds: int, failed: dict[str, Measurement]
-    ) -> RoundTable | None:
-        """Run rounds of all versions but those that fail, which are taken out of ``versions``; None if all do."""
+    ) -> Sequence[Mapping[str, float]]:
+        """Return the fastest runs of rounds of all versions but those that fail, which are taken out of ``versions``."""
         while versions:
             running = ""
 
@@ -159,12 +165,12 @@ class VersionsDevice(Device[Call]):
             try:
                 return interleave(
                     {name: calling(name) for name in versions}, rounds, self.budget_s, self._rng,
-                    min_s=1e-3, min_calls=CALLS, max_s=STOP_S, warm_s=3e-4,
-                )  # fmt: skip
+                    min_s=1e-3, min_calls=CALLS, max_s=STOP_S, warm_s=3e-4, of=min,
+                ).seconds  # fmt: skip
             except Exception as error:
                 failed[running] = _failure(error)
                 del versions[running]
-        return None
+        return ()
 
 
 def _called(version: Version, call: Call) -> tuple[Any, float]:

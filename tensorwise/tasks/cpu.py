@@ -23,6 +23,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from tensorwise.device.device import Device, Measurement, Status
+from tensorwise.device.fastest import BOUT, agreed, fastest
 from tensorwise.device.hardware import Hardware, this_cpu
 from tensorwise.device.host import cpu_time, foreign_load, host
 from tensorwise.device.timing import measuring_slot
@@ -32,7 +33,6 @@ from tensorwise.space.config import Config
 from tensorwise.tasks.task import Task, operands
 from tensorwise.toolchain.processor import describe_processor
 from tensorwise.toolchain.threads import available_threads
-from tensorwise.units import SHORTEST_S
 
 ISAS: Final = {"sse": "x86-64", "avx2": "x86-64-v3", "avx512": "x86-64-v4"}
 """Instruction sets, and what LLVM calls a processor with no more."""
@@ -42,10 +42,8 @@ _WIDTHS: Final = {"sse": (16, False), "avx2": (32, True), "avx512": (64, True)}
 _SETTING: Final = re.compile(rf"tvm-({'|'.join(ISAS)})-([1-9][0-9]{{0,3}})t")
 COLD, WARM = "weights-cold-4", "warm-4"
 """How is measured; part of a device's id."""
-LEAST, ROUNDS, BOUT = 6, 24, 3
-"""The programs of a batch take turns, at least and at most so often, so many times in a process that is forked, ..."""
-AGREE, WITHIN = 3, 0.02
-"""... until the fastest runs of so many rounds are so close: a floor is hit again, what others add is not."""
+ROUNDS: Final = 24
+"""The programs of a batch take turns, at most so often, BOUT times in a process that is forked, until rounds agree."""
 RUNS_S: Final = 0.3
 """One that has run for so long after a bout runs no more: a collection would spend its time on the slowest."""
 ROUND_S, MOST = 0.02, 10
@@ -190,10 +188,7 @@ def _check_isa(isa: str) -> None:
 def in_turns(
     found: Sequence[Measurement], timed: Callable[[int], list[float]], limit_s: float, most_s: float = RUNS_S
 ) -> list[Measurement]:
-    """Time programs in turns until the fastest runs of AGREE rounds are close, or they had ROUNDS.
-
-    A program takes what its fastest run took, for others on the machine only slow it down. Its samples are the fastest runs
-    of the AGREE fastest rounds; a note says how far they are apart where they do not agree.
+    """Time programs in turns until their rounds agree, or they had ROUNDS; see `fastest`.
 
     Args:
         found: of each program its first run, or why it has none: that remains what is said of it.
@@ -207,7 +202,7 @@ def in_turns(
             for place, (one, had) in enumerate(zip(found, rounds, strict=True))
             if one.ok
             and all(its.ok for its in had)
-            and (done < LEAST or _apart(_fastest(had)) > WITHIN)
+            and not agreed(_seconds(had))
             and (not done or sum(sum(its.samples) for its in had) < most_s)
         ]
         left *= BOUT
@@ -221,20 +216,12 @@ def _together(rounds: Sequence[Measurement]) -> Measurement:
     failed = [one for one in rounds if not one.ok]
     if failed:
         return failed[0]
-    fastest = _fastest(rounds)
-    apart = _apart(fastest)
-    note = f"the fastest runs of its fastest rounds are {apart:.0%} apart" if apart > WITHIN else ""
-    return replace(Measurement.of(fastest, note), seconds=fastest[0])
+    return fastest(_seconds(rounds))
 
 
-def _fastest(rounds: Sequence[Measurement]) -> list[float]:
-    """The fastest runs of the AGREE fastest rounds, ascending."""
-    return sorted(min(one.samples) for one in rounds)[:AGREE]
-
-
-def _apart(fastest: Sequence[float]) -> float:
-    """By what share of the first the last of ascending seconds takes longer."""
-    return fastest[-1] / max(fastest[0], SHORTEST_S) - 1
+def _seconds(rounds: Sequence[Measurement]) -> list[float]:
+    """The seconds of the fastest run of each round."""
+    return [min(one.samples) for one in rounds]
 
 
 def target_of(isa: str, cores: int = 1) -> Any:

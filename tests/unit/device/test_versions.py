@@ -49,23 +49,45 @@ def test_what_agrees_is_timed_and_what_does_not_fails_by_name() -> None:
     assert found["twice"].samples
 
 
-def test_a_version_that_was_stopped_once_is_not_taken_for_a_slow_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_versions_take_what_their_fastest_run_took(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = {"double": 2e-6, "twice": 1.5e-6, "slow": 9e-6}
     asked: list[set[str]] = []
 
-    def rounds(calls: dict[str, Any], count: int, *rest: Any, **options: Any) -> RoundTable:
-        asked.append(set(calls))
+    def rounds(calls: dict[str, Any], count: int, *rest: Any, of: Any, **options: Any) -> RoundTable:
+        assert of is min
         table = [{name: usual[name] for name in calls} for _ in range(count)]
-        for name in calls:  # in one round each
-            table[0][name] = 2e-3
+        if not asked:  # a neighbour slows one version down, in all of the first rounds
+            for row in table:
+                row["twice"] *= 2
+        elif len(asked) < 4 and "double" in calls:  # ... and another one in most
+            table[0]["double"], table[1]["double"] = 3e-6, 5e-6
+        asked.append(set(calls))
         return RoundTable(tuple(calls), tuple(table), (False,) * count)
 
     monkeypatch.setattr(versions, "interleave", rounds)
     of = space(double, twice, slow=(double,))
-    device = VersionsDevice(of, rounds=5)
-    found = list(device.measure(of.call(np.ones(3)), of.configs))
+    found = list(VersionsDevice(of, rounds=9).measure(of.call(np.ones(3)), of.configs))
     assert asked == [{"double", "twice", "slow"}, {"double", "twice"}]
     assert [one.seconds for one in found] == [2e-6, 1.5e-6, 9e-6]
+    assert not any(one.note for one in found)
+
+
+def test_it_is_said_where_rounds_do_not_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+
+    def rounds(calls: dict[str, Any], count: int, *rest: Any, **options: Any) -> RoundTable:
+        nonlocal asked
+        asked += count
+        table = [{name: (1 + 0.1 * (asked - k)) * 1e-3 for name in calls} for k in range(count)]
+        return RoundTable(tuple(calls), tuple(table), (False,) * count)
+
+    monkeypatch.setattr(versions, "interleave", rounds)
+    of = space(double)
+    (found,) = VersionsDevice(of, rounds=8, budget_s=5.0).measure(of.call(np.ones(3)), of.configs)
+    assert asked == 8
+    assert found.seconds == pytest.approx(1.1e-3)
+    assert found.samples == pytest.approx((1.1e-3, 1.2e-3, 1.3e-3))
+    assert "18% apart" in found.note
 
 
 def test_the_first_that_runs_is_what_others_must_agree_with() -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tensorwise.device.device import Measurement
-from tensorwise.tasks.cpu import AGREE, LEAST, ROUNDS, in_turns, keep_off_workers
+from tensorwise.device.fastest import AGREE, LEAST
+from tensorwise.tasks.cpu import ROUNDS, in_turns, keep_off_workers
 
 
 def replayed(programs: list[list[list[float]]]) -> Callable[[int], list[float]]:

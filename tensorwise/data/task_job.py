@@ -135,15 +135,19 @@ class TaskJob:
         return Record.of(found, task, device, f"tvm-{about['tvm']}-cpu", config, about)
 
 
-@lru_cache(1)  # the jobs of a task's instruction sets follow each other
-def _drawn(path: str, task: str, samples: int, seed: int) -> tuple[Task, list[tuple[Config, Any, str]]]:
-    """Return a task with schedules: configs, modules and loop trees."""
+@lru_cache(1)  # the jobs of a task follow each other
+def _schedules(path: str) -> Any:
     from tensorwise.tasks.schedules import Schedules
 
-    loaded = Task.load(path)
-    rng = np.random.default_rng([int(task, 16), seed])
-    drawn = Schedules(loaded).sample(samples, rng)
-    return loaded, [(config, module, loop_tree(module).text) for config, module in drawn]
+    return Schedules(Task.load(path))
+
+
+@lru_cache(1)  # often those of its instruction sets want the same
+def _drawn(path: str, task: str, samples: int, seed: int) -> tuple[Task, list[tuple[Config, Any, str]]]:
+    """Return a task with schedules: configs, modules and loop trees."""
+    schedules = _schedules(path)
+    drawn = schedules.sample(samples, np.random.default_rng([int(task, 16), seed]))
+    return schedules.task, [(config, module, loop_tree(module).text) for config, module in drawn]
 
 
 def task_plan(
@@ -154,6 +158,7 @@ def task_plan(
     samples: int = 16,
     seed: int = 0,
     only: Collection[str] = (),
+    own: bool = False,
 ) -> list[TaskJob]:
     """Return the jobs for all tasks in ``folder``, the tasks shuffled, so that the first few are as good a sample as any.
 
@@ -162,6 +167,8 @@ def task_plan(
         isas: instruction sets, a job each; threads: of a call, all in one job.
         samples: schedules of a task; seed: of order and schedules.
         only: the tasks of these networks, names whatever the batch; default: all.
+        own: each instruction set with each number of threads draws schedules of its own, in a job of its own. Models learn
+            more from as many records of different programs than from the same programs on several devices.
 
     Raises:
         InputError: there are no networks, or one that is named is not among them.
@@ -185,11 +192,16 @@ def task_plan(
         )
     tasks = sorted(set().union(*(inside[name] for name in only)) if only else networks)
     shuffled = [tasks[int(place)] for place in np.random.default_rng(seed).permutation(len(tasks))]
+    if own:
+        each = [(isa, count) for isa in isas for count in threads]
+        settings = [(isa, [count], seed + place) for place, (isa, count) in enumerate(each)]
+    else:
+        settings = [(isa, list(threads), seed) for isa in isas]
     return [
         TaskJob(
             names[task], str(folder / "tasks" / f"{task}.json"), task, tuple(sorted(networks[task])), isa,
-            tuple(threads), samples, seed,
+            tuple(counts), samples, drawn,
         )
         for task in shuffled
-        for isa in isas
+        for isa, counts, drawn in settings
     ]  # fmt: skip

@@ -78,11 +78,18 @@ def collect(
             "--network", help="Only tasks of this network; may be repeated. Default: all in the folder."
         ),
     ] = None,
+    own: Annotated[
+        bool,
+        typer.Option(
+            "--own",
+            help="Other schedules for each instruction set and number of threads: more programs in the time.",
+        ),
+    ] = False,
     hours: Hours = None,
     store: StorePath = None,
     json: Json = False,
 ) -> None:
-    """Measure schedules of all tasks in a folder, each with every number of threads.
+    """Measure schedules of all tasks in a folder, each with every instruction set and number of threads.
 
     May be ended at any time, and goes on with what is left when the same command is given again.
     """
@@ -93,7 +100,9 @@ def collect(
         raise InputError(f"--hours must be positive, got {hours}")
     for name in isa or ["avx2"]:
         TvmCpu(name, 1)  # before anything is measured
-    jobs = task_plan(folder, isa or ["avx2"], threads or [1], samples=samples, seed=seed, only=network or ())
+    jobs = task_plan(
+        folder, isa or ["avx2"], threads or [1], samples=samples, seed=seed, only=network or (), own=own
+    )
     run_jobs(jobs, store, "local", None, float("inf") if hours is None else 3600 * hours, json)
 
 

@@ -49,6 +49,10 @@ def test_a_plan_has_a_job_for_each_task_and_instruction_set(tmp_path: Path) -> N
     assert [TaskJob.from_json(job.to_json()) for job in jobs] == jobs
     assert task_plan(tmp_path, ["sse", "avx2"], [1, 2], samples=3, seed=5) == jobs
     assert [job.task for job in jobs[::2]] == [job.task for job in jobs[1::2]]  # schedules are drawn once
+    own = task_plan(tmp_path, ["sse", "avx2"], [1, 2], samples=3, seed=5, own=True)
+    assert len({job.id for job in own}) == len(own) == 8
+    first = [(job.device, job.threads, job.seed) for job in own[:4]]
+    assert first == [("sse", (1,), 5), ("sse", (2,), 6), ("avx2", (1,), 7), ("avx2", (2,), 8)]
     only = task_plan(tmp_path, ["sse"], [1], only=["other"])
     assert [(job.task, job.networks) for job in only] == [("a" * 32, ("net-b2", "other-b1"))]
     with pytest.raises(InputError, match="no network third; it has net, other"):

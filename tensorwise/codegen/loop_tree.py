@@ -14,7 +14,8 @@ once.
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any, Final, Literal, TypeAlias, final, get_args
 
 from tensorwise.errors import InputError
@@ -154,6 +155,20 @@ class LoopTree:
 
         yield from walk(self.nodes, ())
 
+    def repeating(self) -> "LoopTree":
+        """Return the same program without the loops that run once, of which schedules of TVM leave many."""
+
+        def walk(nodes: Sequence[Node], kept: tuple[bool, ...]) -> Iterator[Node]:
+            for node in nodes:
+                if isinstance(node, Leaf):
+                    yield Leaf(node.operations, tuple(_beside(access, kept) for access in node.accesses))
+                elif node.extent == 1 and node.kind != "condition":
+                    yield from walk(node.body, (*kept, False))
+                else:
+                    yield Loop(node.kind, node.extent, tuple(walk(node.body, (*kept, True))))
+
+        return LoopTree(tuple(walk(self.nodes, ())))
+
     @property
     def text(self) -> str:
         """One line of JSON, numbers to four digits."""
@@ -175,6 +190,12 @@ class LoopTree:
             if isinstance(error, InputError):
                 raise
             raise InputError(f"malformed loop tree {text[:80]!r}: {error!r}") from error
+
+
+def _beside(access: Access, kept: Sequence[bool]) -> Access:
+    """An access without the strides of the loops that are not kept."""
+    strides, moves = (tuple(compress(numbers, kept)) for numbers in (access.strides, access.moves))
+    return replace(access, strides=strides, moves=moves)
 
 
 def _number(value: float) -> float | int:

@@ -1,8 +1,8 @@
 """Compact ASTs (CDMPP, section 4): the leaves of a loop tree as rows of numbers, and where in the tree they are.
 
 A row says what its leaf computes, which loops are around it and how it goes through memory. That is what Ansor asks of a
-program (Zheng et al., Ansor, OSDI 2020, appendix B), with two additions that a CPU's times depend on: the extents of the
-innermost loops one by one, and the bytes that come into caches of several sizes.
+program (Zheng et al., Ansor, OSDI 2020, appendix B), with what a CPU's times depend on besides: the innermost loops one by
+one, with the steps that they take through each buffer; what is loaded into register tiles and into caches of several sizes.
 """
 
 import math
@@ -12,17 +12,25 @@ from typing import ClassVar, Final, final
 
 import numpy as np
 
-from tensorwise.codegen.loop_tree import LINE_BYTES, OPERATIONS, Access, Leaf, Loop, LoopTree
+from tensorwise.codegen.loop_tree import LINE_BYTES, OPERATIONS, Leaf, Loop, LoopTree
 from tensorwise.features.featurizer import Featurizer, Field
 
-INNER: Final = 6
+INNER: Final = 7
 """Innermost loops that have fields of their own: a register tile and what feeds it."""
 BUFFERS: Final = 5
-"""Buffers of a leaf with fields of their own, those with most lines first; a convolution with bias and ReLU reads four."""
+"""Buffers of a leaf with fields of their own; a convolution with bias and ReLU reads four."""
+STEPPED: Final = 4
+"""Those of which the steps of each of the innermost loops are told."""
+LOADED: Final = 3
+"""Those of which it is told what comes into each tile."""
 CURVE: Final = 10
 """Samples of the curve of operations a byte."""
 CACHES: Final = {"32k": 2**15, "256k": 2**18, "1m": 2**20, "4m": 2**22, "32m": 2**25}
 """Bytes of caches for which traffic is estimated; no device need have one of just that size."""
+TILES: Final = (16, 64, 256, 1024, 4096)
+"""Bytes that are written, and kept in registers: from one vector to more than there are registers of."""
+STILL, ABSENT = -1.0, -2.0
+"""The steps of a loop that does not move a buffer, and those where there is no such loop or buffer."""
 NOTHING: Final = np.zeros(0, np.float32)
 """Operands of which nothing else is known."""
 END: Final = -1
@@ -45,11 +53,12 @@ class Place:
 class LeafFeatures(Featurizer[Place]):
     """What a leaf of a program computes, in which loops, and how it goes through memory: a row of a compact AST.
 
-    Counts are of the whole run of the program, of the leaf's executions alone.
+    Counts are of the whole run of the program, of the leaf's executions alone. Buffers that are written come first, then
+    those with more lines.
     """
 
     name: ClassVar[str] = "leaf"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -57,14 +66,20 @@ class LeafFeatures(Featurizer[Place]):
 
     def features(self, described: Place) -> np.ndarray:
         """Return the numbers of a leaf: float32, shape (len(fields),), all finite."""
-        numbers = [number for group in (_work, _loops, _inner, _memory) for number in group(described)]
+        touched = _Touched.of(described)
+        numbers = [
+            *_work(described),
+            *_loops(described),
+            *_inner(described, touched),
+            *_memory(described, touched),
+        ]
         return np.array(numbers, np.float32)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class CompactAst:
-    """A program as its leaves.
+    """A program as its leaves; loops that run once are no part of it.
 
     Attributes:
         leaves: (leaves, fields) float32, see `LeafFeatures`.
@@ -80,6 +95,7 @@ class CompactAst:
     @classmethod
     def of(cls, tree: LoopTree, operands: np.ndarray = NOTHING) -> "CompactAst":
         """Return the compact AST of a program; one without a leaf has a single row of zeros."""
+        tree = tree.repeating()
         rows = [LEAVES.features(Place(loops, leaf)) for loops, leaf in tree.leaves()]
         if not rows:
             return cls(np.zeros((1, len(LEAVES.fields)), np.float32), np.zeros(1, np.int32), operands)
@@ -160,14 +176,28 @@ def _loops(place: Place) -> Iterator[float]:
         yield _log(math.prod(extents)) if extents else 0.0
 
 
-def _inner(place: Place) -> Iterator[float]:
-    rows = [
-        (_log(loop.extent), float(stays), float(loop.kind == "vectorized"))
-        for loop, stays in zip(place.loops, _still(place))
-        if loop.kind != "condition"
-    ]
-    for distance in range(1, INNER + 1):
-        yield from rows[-distance] if distance <= len(rows) else (0.0, 0.0, 0.0)
+def _inner(place: Place, touched: "_Touched") -> Iterator[float]:
+    still = _still(place)
+    loops = [k for k, loop in enumerate(place.loops) if loop.kind != "condition"][::-1]
+    for distance in range(INNER):
+        if distance >= len(loops):
+            yield from (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+            yield from (ABSENT for _ in range(STEPPED))
+            continue
+        k = loops[distance]
+        loop = place.loops[k]
+        yield _log(loop.extent)
+        yield float(still[k])
+        yield float(loop.kind == "vectorized")
+        yield float(loop.kind == "unrolled")
+        yield _log(touched.working[k])
+        yield _log(touched.inside[k])
+        for rank in range(STEPPED):
+            if rank < len(touched.ranked):
+                access = place.leaf.accesses[touched.ranked[rank]]
+                yield _log(access.strides[k]) if access.moves[k] > 0 else STILL
+            else:
+                yield ABSENT
 
 
 def _still(place: Place) -> list[bool]:
@@ -177,40 +207,72 @@ def _still(place: Place) -> list[bool]:
     return [bool(written) and not any(access.moves[k] > 0 for access in written) for k in loops]
 
 
-def _memory(place: Place) -> Iterator[float]:
-    extents = [loop.extent for loop in place.loops]
-    times, depths = math.prod(extents), range(len(extents) + 1)
-    accesses = place.leaf.accesses
-    held = [
-        [access.touched(extents, depth)[0] * access.item_bytes for depth in depths] for access in accesses
-    ]
-    lines = [[access.lines(extents, depth) for depth in depths] for access in accesses]
-    working = [sum(row[depth] for row in held) for depth in depths]
-    inside = [math.prod(extents[depth:]) for depth in depths]
-    ranked = sorted(range(len(accesses)), key=lambda k: (-lines[k][0], -held[k][0], accesses[k].buffer))
+@final
+@dataclass(frozen=True)
+class _Touched:
+    """What the loops around a leaf touch from each depth inwards: the last number of each row is of one execution.
+
+    Attributes:
+        held: bytes of each access, each element once; lines: of each access.
+        working: bytes of all accesses; inside: executions.
+        ranked: places of accesses, those first that are written, then those with more lines.
+    """
+
+    held: list[list[float]]
+    lines: list[list[float]]
+    working: list[float]
+    inside: list[float]
+    ranked: list[int]
+
+    @classmethod
+    def of(cls, place: Place) -> "_Touched":
+        extents = [loop.extent for loop in place.loops]
+        depths, accesses = range(len(extents) + 1), place.leaf.accesses
+        held = [[one.touched(extents, depth)[0] * one.item_bytes for depth in depths] for one in accesses]
+        lines = [[one.lines(extents, depth) for depth in depths] for one in accesses]
+
+        def order(k: int) -> tuple[bool, float, float, str]:
+            return accesses[k].mode == "read", -lines[k][0], -held[k][0], accesses[k].buffer
+
+        return cls(
+            held,
+            lines,
+            working=[sum(row[depth] for row in held) for depth in depths],
+            inside=[math.prod(extents[depth:]) for depth in depths],
+            ranked=sorted(range(len(accesses)), key=order),
+        )
+
+    def tile(self, held: Sequence[float], most: float) -> tuple[int, float]:
+        """The outermost depth where ``held`` is at most ``most``, else the last, and how often what is inside of it runs."""
+        depth = next((depth for depth, size in enumerate(held) if size <= most), len(held) - 1)
+        return depth, self.inside[0] / self.inside[depth] if self.inside[depth] else 0.0
+
+
+def _memory(place: Place, touched: _Touched) -> Iterator[float]:
+    accesses, working, ranked = place.leaf.accesses, touched.working, touched.ranked
+    written = [k for k, access in enumerate(accesses) if access.mode != "read"]
     for rank in range(BUFFERS):
         if rank < len(ranked):
-            k = ranked[rank]
-            yield from _buffer(place, accesses[k], held[k], lines[k], working, inside)
+            yield from _buffer(place, touched, ranked[rank])
         else:
             yield from (0.0 for _ in _BUFFER)
-    yield from _curve(place.leaf, working, inside)
+    yield from _curve(place.leaf, working, touched.inside)
+    kept = [sum(touched.held[k][depth] for k in written) for depth in range(len(working))]
+    for size in TILES:
+        depth, runs = touched.tile(kept, size)
+        yield _log(runs)
+        for rank in range(LOADED):
+            yield _log(runs * touched.held[ranked[rank]][depth]) if rank < len(ranked) else 0.0
     for size in CACHES.values():
-        depth = next((depth for depth, touched in enumerate(working) if touched <= size), depths[-1])
-        runs = times / inside[depth] if inside[depth] else 0.0
-        yield _log(LINE_BYTES * runs * sum(row[depth] for row in lines))
-    yield _log(sum(access.size * access.item_bytes for access in accesses if access.mode != "read"))
+        depth, runs = touched.tile(working, size)
+        yield _log(LINE_BYTES * runs * sum(row[depth] for row in touched.lines))
+    yield _log(sum(accesses[k].size * accesses[k].item_bytes for k in written))
     yield _log(working[0])
 
 
-def _buffer(
-    place: Place,
-    access: Access,
-    held: Sequence[float],
-    lines: Sequence[float],
-    working: Sequence[float],
-    inside: Sequence[float],
-) -> Iterator[float]:
+def _buffer(place: Place, touched: _Touched, which: int) -> Iterator[float]:
+    access, held, lines = place.leaf.accesses[which], touched.held[which], touched.lines[which]
+    working, inside = touched.working, touched.inside
     yield float(access.mode != "write")
     yield float(access.mode != "read")
     moved = access.count * access.item_bytes * inside[0]
@@ -291,11 +353,20 @@ def _fields() -> Iterator[Field]:
         yield Field(f"gpu.{kind}", "log2(1 + number)", f"the number of {what}; 0 on CPUs")
     for distance in range(1, INNER + 1):
         what = f"the loop that is number {distance} from the inside"
-        yield Field(f"inner{distance}.extent", "log2(1 + iterations)", f"those of {what}; 0: there is none")
-        yield Field(f"inner{distance}.reduction", "0 or 1", f"whether {what} moves nothing that is written")
-        yield Field(f"inner{distance}.vectorized", "0 or 1", f"whether {what} is vectorized")
+        inner = f"inner{distance}"
+        yield Field(f"{inner}.extent", "log2(1 + iterations)", f"those of {what}; 0: there is none")
+        yield Field(f"{inner}.reduction", "0 or 1", f"whether {what} moves nothing that is written")
+        yield Field(f"{inner}.vectorized", "0 or 1", f"whether {what} is vectorized")
+        yield Field(f"{inner}.unrolled", "0 or 1", f"whether {what} is unrolled")
+        yield Field(f"{inner}.bytes", "log2(1 + bytes)", f"what all iterations of {what} touch")
+        yield Field(f"{inner}.executions", "log2(1 + executions)", f"those of all iterations of {what}")
+        for rank in range(1, STEPPED + 1):
+            yield Field(
+                f"{inner}.stride{rank}", "log2(1 + elements)",
+                f"the step that {what} takes in buffer {rank}; {STILL:g}: it does not move it, {ABSENT:g}: there is none",
+            )  # fmt: skip
     for rank in range(1, BUFFERS + 1):
-        which = f"of the buffer that is number {rank} by lines"
+        which = f"of buffer {rank}"
         for one in _BUFFER:
             yield Field(f"buffer{rank}.{one.name}", one.unit, f"{one.doc}, {which}")
     for sample in range(CURVE):
@@ -303,6 +374,13 @@ def _fields() -> Iterator[Field]:
             f"intensity.{sample}", "log2(1 + operations a byte)",
             f"float operations by bytes touched, {sample} of {CURVE - 1} of the way from the innermost loop to all",
         )  # fmt: skip
+    for tile in TILES:
+        what = f"the outermost loops that write at most {tile} bytes"
+        yield Field(f"tile{tile}.runs", "log2(1 + runs)", f"how often {what} run")
+        for rank in range(1, LOADED + 1):
+            yield Field(
+                f"tile{tile}.bytes{rank}", "log2(1 + bytes)", f"what all runs of {what} touch of buffer {rank}",
+            )  # fmt: skip
     for name, size in CACHES.items():
         yield Field(
             f"traffic.{name}", "log2(1 + bytes)",

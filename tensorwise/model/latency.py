@@ -43,6 +43,8 @@ LEAST: Final = 20
 """Programs that calibrate an interval, at least, and that a number of leaves needs for a layer of its own."""
 MOST_LEAVES: Final = 12
 """Programs with more leaves have no layer for their number."""
+DRAWN: Final = 20
+"""Choices of programs for a network, of which it is judged how well it is predicted as a whole."""
 BEYOND: Final = 4.0
 """How many times shorter or longer than all that was learned from an answer may be: a network knows no bounds."""
 Progress = Callable[[int, int, float, float], None]
@@ -57,11 +59,27 @@ class Latencies:
     Attributes:
         seconds: (n,); low, high: (n,) ends of the interval that holds the time of COVERED of all programs; NaN where the
             model was not calibrated.
+        shared: how much of the variance of errors programs of one network have in common.
     """
 
     seconds: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    shared: float = 1.0
+
+    def together(self, places: Sequence[int], counts: Sequence[int]) -> tuple[float, float, float]:
+        """Return the seconds of some of the programs one after the other, and the ends of their interval.
+
+        What programs have in common adds up, of the rest something cancels out: the interval is narrower than its parts'.
+
+        Args:
+            places: of the programs; counts: how often each runs.
+        """
+        chosen, times = list(places), np.asarray(counts) * self.seconds[list(places)]
+        parts = times / times.sum() * np.log(self.high[chosen] / self.seconds[chosen])
+        within = np.sqrt(self.shared * parts.sum() ** 2 + (1 - self.shared) * (parts**2).sum())
+        low, high = times.sum() * np.exp([-within, within])
+        return float(times.sum()), float(low), float(high)
 
     def covering(self, seconds: np.ndarray) -> dict[str, float]:
         """Return how well intervals hold measured ``seconds`` (n,); nothing where there are none.
@@ -86,6 +104,7 @@ class LatencyModel:
         members: weights of each network; their mean is the answer, and where they disagree less is known.
         devices: those trained on, by name.
         floor, times: a program's log seconds lie within ``times * (disagreement + floor)`` of the answer.
+        shared: see `Latencies`.
         card: what people should know: data, split, errors. JSON-able.
     """
 
@@ -97,6 +116,7 @@ class LatencyModel:
     devices: Mapping[str, Hardware]
     floor: float = float("nan")
     times: float = float("nan")
+    shared: float = 1.0
     card: Mapping[str, Any] = field(default_factory=dict)
 
     def hardware(self, name: str) -> Hardware:
@@ -122,7 +142,7 @@ class LatencyModel:
             raise InputError(f"expected a device for each of {len(programs)} programs, got {len(each)}")
         logs, apart = self._read(programs, each)
         within = self.times * (apart + self.floor)
-        return Latencies(*(np.exp(end) for end in (logs, logs - within, logs + within)))
+        return Latencies(np.exp(logs), np.exp(logs - within), np.exp(logs + within), self.shared)
 
     def _read(
         self, programs: Sequence[CompactAst], hardware: Sequence[Hardware]
@@ -158,9 +178,10 @@ class LatencyModel:
             raise InputError(f"intervals need at least {LEAST} programs, got {len(programs)}")
         logs, apart = self._read([row.ast for row in programs], [row.hardware for row in programs])
         floor = max(float(np.median(apart)), 1e-3)
-        off = np.sort(np.abs(np.log(programs.seconds) - logs) / (apart + floor))
+        off = (np.log(programs.seconds) - logs) / (apart + floor)
         place = min(int(np.ceil((len(off) + 1) * COVERED)), len(off)) - 1
-        return replace(self, floor=floor, times=float(off[place]))
+        times = float(np.sort(np.abs(off))[place])
+        return replace(self, floor=floor, times=times, shared=_shared(off, programs))
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write the model into ``directory`` as JSON and safetensors; raise InputError where that cannot be."""
@@ -169,7 +190,7 @@ class LatencyModel:
             "kind": "latency", "version": VERSION, "features": [LEAVES.id, HARDWARE.id], "shape": self.shape.to_json(),
             "labels": self.labels.to_json(), "ends": list(self.ends), "members": len(self.members), "card": dict(self.card),
             "devices": [one.to_json() for one in self.devices.values()],
-            "interval": [self.floor, self.times] if known else None,
+            "interval": [self.floor, self.times, self.shared] if known else None,
         }, {
             **self.scales, **{f"{k}.{name}": array for k, of in enumerate(self.members) for name, array in of.items()},
         })  # fmt: skip
@@ -202,10 +223,10 @@ class LatencyModel:
                     raise InputError(f"weights {name} of the model are malformed")
         devices = [Hardware.from_json(one) for one in about["devices"]]
         low, high = map(float, about["ends"])
-        floor, times = map(float, about["interval"] or (np.nan, np.nan))
+        floor, times, shared = map(float, about["interval"] or (np.nan, np.nan, 1.0))
         return cls(
             shape, Labels.from_json(about["labels"]), scales, (low, high), members, {one.name: one for one in devices},
-            floor, times, dict(about["card"]),
+            floor, times, shared, dict(about["card"]),
         )  # fmt: skip
 
 
@@ -282,7 +303,8 @@ def judged(model: LatencyModel, held: Programs) -> dict[str, Any]:
 
     Returns:
         ``programs``, ``tasks``; ``mape``, mean relative error of the seconds, also by device under ``devices``; ``median``
-        of it; what ``Latencies.covering`` says of its intervals.
+        of it; what ``Latencies.covering`` says of its intervals; ``together``: the same of networks, each task with one of
+        its programs at random, whose measured seconds are added.
     """
     found = model.latencies([row.ast for row in held], [row.hardware for row in held])
     off = np.abs(found.seconds / held.seconds - 1)
@@ -290,8 +312,34 @@ def judged(model: LatencyModel, held: Programs) -> dict[str, Any]:
     return {
         "programs": len(held), "tasks": len(held.tasks), "mape": float(off.mean()), "median": float(np.median(off)),
         "devices": {device: float(off[names == device].mean()) for device in held.devices},
-        **found.covering(held.seconds),
+        **found.covering(held.seconds), "together": _together(found, held),
     }  # fmt: skip
+
+
+def _together(found: Latencies, held: Programs) -> dict[str, float]:
+    """How well networks are predicted that run each of their tasks once, with one of its measured programs."""
+    rng, took, said = np.random.default_rng(0), list[float](), list[tuple[float, float, float]]()
+    for rows in held.by_network().values():
+        of: dict[str, list[int]] = {}
+        for place in rows:
+            of.setdefault(held.rows[place].task, []).append(place)
+        for _ in range(DRAWN):
+            places = [int(rng.choice(some)) for some in of.values()]
+            took.append(float(held.seconds[places].sum()))
+            said.append(found.together(places, [1] * len(places)))
+    if not took:
+        return {}
+    whole, measured = Latencies(*np.array(said).T), np.array(took)
+    off = np.abs(whole.seconds / measured - 1)
+    return {"networks": len(held.by_network()), "mape": float(off.mean()), **whole.covering(measured)}
+
+
+def _shared(off: np.ndarray, programs: Programs) -> float:
+    """The correlation between errors of programs of one network on one device, over all pairs; 1 where there are none."""
+    groups = [off[places] for places in programs.by_network().values()]
+    pairs = sum(float(one.sum() ** 2 - (one**2).sum()) for one in groups)
+    most = sum(float((len(one) - 1) * (one**2).sum()) for one in groups)
+    return float(np.clip(pairs / most, 0, 1)) if most > 0 else 1.0
 
 
 def fine_tuned(

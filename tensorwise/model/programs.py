@@ -167,6 +167,14 @@ class Programs:
         counts = np.array([len(row.ast.leaves) for row in self.rows])
         return {int(count): np.flatnonzero(counts == count) for count in np.unique(counts)}
 
+    def by_network(self) -> dict[tuple[str, str], list[int]]:
+        """Return places of rows by network and device; a program is in each network that has its task."""
+        found: dict[tuple[str, str], list[int]] = {}
+        for place, row in enumerate(self.rows):
+            for network in sorted(row.networks):
+                found.setdefault((network, row.device), []).append(place)
+        return found
+
     def ranks_apart(self, one: str, other: str) -> float:
         """Return Spearman's correlation between the times of the programs that two devices have in common; NaN: too few."""
         from tensorwise.model.metrics import spearman

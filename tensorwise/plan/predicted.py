@@ -22,8 +22,7 @@ class NetworkLatency:
 
     Attributes:
         network, batch, device: of what.
-        seconds: of a run; low, high: if all its programs took what their intervals begin and end with; NaN where the model
-            has none.
+        seconds: of a run; low, high: ends of its interval, see `Latencies.together`; NaN where the model has none.
         events: when which program runs.
         chosen: task -> the number of its program that is predicted to be the fastest: the one that runs.
     """
@@ -61,27 +60,18 @@ def predicted(
     if missing := [task for task in tasks if not programs.get(task)]:
         raise InputError(f"{len(missing)} of {len(tasks)} tasks of {graph.name} have no program")
     said = model.latencies([ast for task in tasks for ast in programs[task]], hardware)
-    chosen, of, begin = {}, {}, 0
+    chosen, places = dict[str, int](), dict[str, int]()
+    begin = 0
     for task in tasks:
         end = begin + len(programs[task])
-        chosen[task] = int(np.argmin(said.seconds[begin:end]))
-        place = begin + chosen[task]
-        of[task] = tuple(float(which[place]) for which in (said.seconds, said.low, said.high))
-        begin = end
-    seconds, low, high = (
-        replay(
-            steps(graph, hardware.name, {task: row[which] for task, row in of.items()}),
-            {hardware.name: engines},
-            gap_s,
-        )
-        if np.isfinite([row[which] for row in of.values()]).all()
-        else []
-        for which in range(3)
-    )
-    took_s, least_s, most_s = (lasts(events) if events else float("nan") for events in (seconds, low, high))
-    return NetworkLatency(
-        graph.name, graph.batch, hardware.name, took_s, least_s, most_s, tuple(seconds), chosen
-    )
+        places[task] = begin + int(np.argmin(said.seconds[begin:end]))
+        chosen[task], begin = places[task] - begin, end
+    times = {task: float(said.seconds[place]) for task, place in places.items()}
+    events = replay(steps(graph, hardware.name, times), {hardware.name: engines}, gap_s)
+    took_s = lasts(events)
+    one_by_one = said.together(list(places.values()), [graph.multiplicity[task] for task in tasks])
+    low, high = (took_s * end / one_by_one[0] for end in one_by_one[1:])
+    return NetworkLatency(graph.name, graph.batch, hardware.name, took_s, low, high, tuple(events), chosen)
 
 
 def steps(graph: TaskGraph, device: str, seconds: Mapping[str, float]) -> Graph:

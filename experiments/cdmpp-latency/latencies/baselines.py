@@ -6,29 +6,30 @@ from typing import Any, Final
 
 import numpy as np
 
+from tensorwise.model.program_net import least
 from tensorwise.model.programs import Measured, Programs
 
 Predict = Callable[[Programs], np.ndarray]
 """Programs -> (n,) seconds."""
 LARGEST: Final = 2
-"""Leaves that a flat row has in full: those that run most often."""
+"""Leaves that a flat row has in full."""
 DECISIONS: Final = 48
 """Numbers of a schedule's decisions; of the longest the rest is left out."""
 
 
 def flat(programs: Programs) -> np.ndarray:
-    """Return programs as rows of equal length: sums, maxima and the largest leaves, then the device."""
-    known: dict[int, np.ndarray] = {}
-    for row in programs:
-        if id(row.ast) not in known:
-            leaves = row.ast.leaves
-            order = np.argsort(-leaves.sum(1), kind="stable")[:LARGEST]
-            full = np.zeros((LARGEST, leaves.shape[1]), np.float32)
-            full[: len(order)] = leaves[order]
-            # Fields are logarithms: of sums, so that two equal leaves count twice.
-            sums = np.log2(np.exp2(np.clip(leaves, 0, 60)).sum(0))
-            known[id(row.ast)] = np.concatenate([sums, leaves.max(0), full.ravel(), [len(leaves)]])
-    return np.hstack([np.array([known[id(row.ast)] for row in programs]), programs.context])
+    """Return programs as rows of equal length: sums, maxima and the leaves that take longest, then the device."""
+    rows = []
+    for row, device in zip(programs, programs.context, strict=True):
+        leaves = row.ast.leaves
+        work = least(leaves[None], device[None])[0]
+        order = np.argsort(-work, kind="stable")[:LARGEST]
+        full = np.zeros((LARGEST, leaves.shape[1]), np.float32)
+        full[: len(order)] = leaves[order]
+        # Fields are logarithms: of sums, so that two equal leaves count twice.
+        sums = np.log2(np.exp2(np.clip(leaves, 0, 60)).sum(0))
+        rows.append(np.concatenate([sums, leaves.max(0), full.ravel(), [len(leaves)], device]))
+    return np.array(rows)
 
 
 def primitives(programs: Programs) -> np.ndarray:
@@ -52,12 +53,22 @@ def primitives(programs: Programs) -> np.ndarray:
 def boosted(
     read: Callable[[Programs], np.ndarray], training: Programs, settings: Mapping[str, Any], seed: int
 ) -> Predict:
-    """Return gradient-boosted trees of logarithms, on rows that ``read`` makes."""
+    """Return gradient-boosted trees on rows that ``read`` makes, of how much longer programs take than at best rates.
+
+    Without that scale, which CDMPP's network has where it adds leaves up, they are some points further off.
+    """
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     trees = HistGradientBoostingRegressor(random_state=seed, early_stopping=False, **settings)
-    trees.fit(read(training), np.log(training.seconds))
-    return lambda programs: np.exp(trees.predict(read(programs)))
+    trees.fit(read(training), np.log(training.seconds) - _scales(training))
+    return lambda programs: np.exp(trees.predict(read(programs)) + _scales(programs))
+
+
+def _scales(programs: Programs) -> np.ndarray:
+    """Logs of the microseconds that all leaves would take at their device's best rates."""
+    context = programs.context
+    work = (least(row.ast.leaves[None], one[None])[0] for row, one in zip(programs, context, strict=True))
+    return np.array([np.logaddexp.reduce(one) for one in work])
 
 
 def mean(training: Programs) -> Predict:

@@ -1,6 +1,7 @@
 """Loop trees: by hand, and of lowered programs against what a run would do."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ def trees(depth: int = 0) -> st.SearchStrategy[Node]:
     if depth == 3:
         return leaf
     below = st.lists(st.deferred(lambda: trees(depth + 1)), max_size=3).map(tuple)
-    return leaf | st.builds(Loop, st.sampled_from(KINDS), small, below)
+    return leaf | st.builds(Loop, st.sampled_from(KINDS), st.just(1) | small, below)
 
 
 @settings(max_examples=60, deadline=None)
@@ -45,6 +46,19 @@ def trees(depth: int = 0) -> st.SearchStrategy[Node]:
 def test_a_tree_is_read_back_from_its_text(nodes: list[Node]) -> None:
     tree = LoopTree(tuple(nodes))
     assert LoopTree.from_text(tree.text) == tree
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(trees(), max_size=3))
+def test_without_loops_that_run_once_a_program_touches_the_same(nodes: list[Node]) -> None:
+    tree = LoopTree(tuple(nodes))
+    for (loops, leaf), (left, same) in zip(tree.leaves(), tree.repeating().leaves(), strict=True):
+        assert left == tuple(loop for loop in left if loop.extent != 1 or loop.kind == "condition")
+        before, after = [loop.extent for loop in loops], [loop.extent for loop in left]
+        assert math.prod(before) == math.prod(after)
+        assert same.operations == leaf.operations
+        for one, other in zip(leaf.accesses, same.accesses, strict=True):
+            assert one.touched(before) == other.touched(after)
 
 
 @pytest.mark.parametrize(

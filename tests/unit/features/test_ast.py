@@ -13,18 +13,23 @@ from tensorwise.features.ast import END, LEAVES, CompactAst, Place, positional_e
 M, N, K, TILE = 64, 48, 32, 8
 
 
-def product() -> LoopTree:
-    """Return C[i,j] += A[i,k] * B[k,j], j in vectors of TILE, innermost."""
+def product(m: int = M, n: int = N, k: int = K, once: bool = False) -> LoopTree:
+    """Return C[i,j] += A[i,k] * B[k,j], j in vectors of TILE, innermost; with ``once`` there are loops that run once."""
     moves = ((1, 0, 1, 0), (0, 1, 1, 1), (1, 1, 0, 1))
-    strides = ((K, 0, 1, 0), (0, TILE, N, 1), (N, TILE, 0, 1))
+    strides = ((k, 0, 1, 0), (0, TILE, n, 1), (n, TILE, 0, 1))
+    loops = [("vectorized", TILE), ("serial", k), ("serial", n // TILE), ("parallel", m)]
+    if once:
+        loops = [(kind, size) for kind, extent in loops for size in (extent, 1)]
+        moves = tuple(tuple(x for move in row for x in (0, move)) for row in moves)  # type: ignore[assignment]
+        strides = tuple(tuple(x for step in row for x in (7, step)) for row in strides)  # type: ignore[assignment]
     a, b, c = (
         Access(name, mode, 4, size, tuple(map(float, stride)), tuple(map(float, move)))
         for name, mode, size, stride, move in zip(
-            "ABC", ("read", "read", "update"), (M * K, K * N, M * N), strides, moves, strict=True
+            "ABC", ("read", "read", "update"), (m * k, k * n, m * n), strides, moves, strict=True
         )
     )
     body: tuple[Node, ...] = (Leaf({"float_mul": 1, "float_add": 1}, (a, b, c)),)
-    for kind, extent in (("vectorized", TILE), ("serial", K), ("serial", N // TILE), ("parallel", M)):
+    for kind, extent in loops:
         body = (Loop(kind, extent, body),)  # type: ignore[arg-type]
     return LoopTree(body)
 
@@ -56,8 +61,24 @@ def test_a_matrix_product_is_described() -> None:
         "inner1.extent": log(TILE),
         "inner1.vectorized": 1,
         "inner2.extent": log(K),
+        "inner1.unrolled": 0,
+        "inner1.bytes": log(4 * (TILE + 1 + TILE)),
+        "inner1.executions": log(TILE),
+        "inner1.stride1": log(1),  # C, which is written, before A, which has more lines than B
+        "inner1.stride2": -1,  # A stays
+        "inner1.stride4": -2,  # there are three buffers
         "inner2.reduction": 1,
+        "inner2.bytes": log(4 * (TILE + K + K * TILE)),
+        "inner2.stride1": -1,
+        "inner2.stride3": log(N),
         "inner5.extent": 0,
+        "inner5.stride1": -2,
+        # A vector of C stays in registers for all of k.
+        "tile64.runs": log(M * N / TILE),
+        "tile64.bytes1": log(4 * M * N),
+        "tile64.bytes2": log(4 * M * N / TILE * K),
+        "tile64.bytes3": log(4 * M * N * K),
+        "tile16.runs": log(runs),
         "memory.written": log(4 * M * N),
         "memory.touched": log(4 * (M * K + K * N + M * N)),
         "intensity.9": log(2 * runs / (4 * (M * K + K * N + M * N))),
@@ -66,18 +87,25 @@ def test_a_matrix_product_is_described() -> None:
     assert {name: numbers[name] for name in expected} == pytest.approx(expected, rel=1e-5)
 
 
-def test_buffers_come_by_their_lines() -> None:
-    numbers = named(product())
-    # C has most lines, then A, then B, each of which is touched as a whole.
+def test_buffers_come_by_their_lines_those_that_are_written_first() -> None:
+    numbers = named(product(16, 8, 64))
+    # A has most lines, then B, then C, each of which is touched as a whole.
     assert [numbers[f"buffer{rank}.unique_lines"] for rank in (1, 2, 3)] == pytest.approx(
-        [log(4 * size / 64) for size in (M * N, M * K, K * N)], rel=1e-5
+        [log(4 * size / 64) for size in (16 * 8, 16 * 64, 64 * 8)], rel=1e-5
     )
+    numbers = named(product())
     assert [numbers[f"buffer{rank}.writes"] for rank in (1, 2, 3, 4)] == [1, 0, 0, 0]
     assert numbers["buffer1.reuse_iterations"] == pytest.approx(log(TILE))  # C stays while k goes on
     assert numbers["buffer2.reuse_iterations"] == 0.0 or numbers["buffer2.reused"] == 1.0
     assert numbers["buffer3.reuse_count"] == pytest.approx(log(M))  # each of B is read once for each row
     assert numbers["buffer3.vector_stride"] == pytest.approx(log(1))
     assert numbers["buffer2.vector_stride"] == 0
+
+
+def test_loops_that_run_once_are_no_part_of_it() -> None:
+    plain, more = CompactAst.of(product()), CompactAst.of(product(once=True))
+    assert (plain.leaves == more.leaves).all()
+    assert (plain.order == more.order).all()
 
 
 def test_traffic_falls_with_the_cache_and_never_below_what_is_touched() -> None:

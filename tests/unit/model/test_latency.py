@@ -1,6 +1,7 @@
 """The latency model learns what made-up programs take, goes on after a kill, and says the same without torch."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from tensorwise.errors import InputError
 from tensorwise.features.hardware import HARDWARE
-from tensorwise.model.latency import LATENCY, LatencyModel, fine_tuned, parts, train_latency
+from tensorwise.model.latency import LATENCY, Latencies, LatencyModel, fine_tuned, parts, train_latency
 from tensorwise.model.program_net import least
 from tensorwise.model.programs import Programs
 from tests.unit.model.latencies import hardware, records
@@ -83,6 +84,39 @@ def test_an_interval_holds_nine_of_ten(model: LatencyModel) -> None:
         model.calibrated(HELD.where(np.arange(len(HELD)) < 3))
 
 
+def test_the_interval_of_a_sum_is_narrower_the_less_its_parts_share() -> None:
+    seconds, ends = np.array([1.0, 2.0, 3.0]), np.array([1.5, 2.0, 2.0])
+    factors = []
+    for shared in (0.0, 0.25, 1.0):
+        took, low, high = Latencies(seconds, seconds / ends, seconds * ends, shared).together([0, 1], [3, 1])
+        assert took == 5.0
+        assert took / low == pytest.approx(high / took)
+        factors.append(high / took)
+    # Three fifths of the time are within a factor of 1.5, two fifths within one of 2.
+    own, common = math.hypot(0.6 * math.log(1.5), 0.4 * math.log(2)), 0.6 * math.log(1.5) + 0.4 * math.log(2)
+    some = math.sqrt(0.25 * common**2 + 0.75 * own**2)
+    assert np.log(factors) == pytest.approx([own, some, common])
+    alone = Latencies(seconds, seconds / ends, seconds * ends, 0.25).together([2], [1])
+    assert alone == pytest.approx((3, 1.5, 6))
+
+
+@pytest.mark.parametrize("common", [0.0, 0.3, 0.9])
+def test_what_errors_share_is_found(model: LatencyModel, common: float) -> None:
+    alike = replace(model, members=model.members[:1] * 2)  # they never disagree: all errors have one scale
+    said = alike.latencies([row.ast for row in KNOWN], [row.hardware for row in KNOWN]).seconds
+    rng, rows = np.random.default_rng(1), []
+    for k in range(300):
+        offset = math.sqrt(common) * rng.standard_normal()
+        for place in rng.choice(len(KNOWN), 6, replace=False):
+            off = offset + math.sqrt(1 - common) * rng.standard_normal()
+            networks = frozenset([f"n{k}-b1"])
+            one = replace(
+                KNOWN.rows[place], networks=networks, device="one", seconds=said[place] * math.exp(off)
+            )
+            rows.append(one)
+    assert alike.calibrated(Programs(tuple(rows))).shared == pytest.approx(common, abs=0.1)
+
+
 def test_programs_with_unknown_numbers_of_leaves_have_an_answer(model: LatencyModel) -> None:
     row = HELD.rows[0]
     many = replace(row.ast, leaves=np.repeat(row.ast.leaves[:1], 9, 0), order=np.arange(9, dtype=np.int32))
@@ -122,6 +156,7 @@ def test_a_saved_model_says_the_same(model: LatencyModel, tmp_path: Path) -> Non
     model.save(tmp_path)
     again = LatencyModel.load(tmp_path)
     asts = [row.ast for row in HELD]
+    assert again.shared == model.shared
     for name in ("seconds", "low", "high"):
         np.testing.assert_array_equal(
             getattr(model.latencies(asts, hardware("fast")), name),

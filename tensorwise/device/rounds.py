@@ -138,21 +138,6 @@ class RoundTable:
         relative: np.ndarray = logs - logs.mean(axis=1, keepdims=True)
         return relative
 
-    @property
-    def steady(self) -> "RoundTable":
-        """The rounds that count, as if the machine had been as fast in each as it was in the median one.
-
-        Every round is scaled to the same geometric mean: what slows all variants of a round alike is gone. Where the
-        rounds are few, one that stopped a single variant makes the others of that round seem faster.
-        """
-        middle = np.log([[row[name] for name in self.names] for row in self.rounds]).mean(axis=1)
-        scales = np.exp(np.median(middle) - middle).tolist()
-        rows = tuple(
-            {name: s * scale for name, s in row.items()}
-            for row, scale in zip(self.rounds, scales, strict=True)
-        )
-        return replace(self, seconds=rows, disturbed=(False,) * len(rows))
-
     def renamed(self, names: Mapping[str, str]) -> "RoundTable":
         """The same table with variants renamed; a name that ``names`` lacks stays."""
         rows = tuple({names.get(name, name): s for name, s in row.items()} for row in self.seconds)

@@ -221,6 +221,12 @@ def latency_page(model: LatencyModel) -> str:
             lines.append(
                 f"Intervals hold {held['covered']:.0%} of these programs; their ends are a factor {held['width']:.1f} apart."
             )
+        if summed := held.get("together"):
+            lines.append(f"Sums of a network's programs, one of each task, are {summed['mape']:.1%} off.")
+            if "covered" in summed:
+                lines.append(
+                    f"Their intervals hold {summed['covered']:.0%}; the ends are a factor {summed['width']:.1f} apart."
+                )
     return "\n".join([*lines, ""])
 
 

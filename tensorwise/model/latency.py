@@ -44,7 +44,7 @@ LEAST: Final = 20
 MOST_LEAVES: Final = 12
 """Programs with more leaves have no layer for their number."""
 DRAWN: Final = 20
-"""Choices of programs for a network, of which it is judged how well it is predicted as a whole."""
+"""Choices of programs for a network, of which it is judged how well their sum is predicted."""
 BEYOND: Final = 4.0
 """How many times shorter or longer than all that was learned from an answer may be: a network knows no bounds."""
 Progress = Callable[[int, int, float, float], None]
@@ -303,8 +303,8 @@ def judged(model: LatencyModel, held: Programs) -> dict[str, Any]:
 
     Returns:
         ``programs``, ``tasks``; ``mape``, mean relative error of the seconds, also by device under ``devices``; ``median``
-        of it; what ``Latencies.covering`` says of its intervals; ``together``: the same of networks, each task with one of
-        its programs at random, whose measured seconds are added.
+        of it; what ``Latencies.covering`` says of its intervals; ``together``: the same of sums of the programs that each
+        network has in ``held``, one of each task, at random.
     """
     found = model.latencies([row.ast for row in held], [row.hardware for row in held])
     off = np.abs(found.seconds / held.seconds - 1)
@@ -317,7 +317,7 @@ def judged(model: LatencyModel, held: Programs) -> dict[str, Any]:
 
 
 def _together(found: Latencies, held: Programs) -> dict[str, float]:
-    """How well networks are predicted that run each of their tasks once, with one of its measured programs."""
+    """How well the sum of a network's programs on a device is predicted, one of each task that is held out."""
     rng, took, said = np.random.default_rng(0), list[float](), list[tuple[float, float, float]]()
     for rows in held.by_network().values():
         of: dict[str, list[int]] = {}
@@ -331,7 +331,7 @@ def _together(found: Latencies, held: Programs) -> dict[str, float]:
         return {}
     whole, measured = Latencies(*np.array(said).T), np.array(took)
     off = np.abs(whole.seconds / measured - 1)
-    return {"networks": len(held.by_network()), "mape": float(off.mean()), **whole.covering(measured)}
+    return {"mape": float(off.mean()), **whole.covering(measured)}
 
 
 def _shared(off: np.ndarray, programs: Programs) -> float:

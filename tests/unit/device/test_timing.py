@@ -401,12 +401,3 @@ def test_without_a_place_for_the_lock_it_goes_on(place: Path, monkeypatch: pytes
     with measuring_slot(1) as slot:
         assert not slot.exclusive
         assert "no lock file" in slot.note
-
-
-def test_what_slows_all_variants_of_a_round_alike_is_taken_out() -> None:
-    rows = [{"a": 2.0 * slow, "b": 3.0 * slow} for slow in (1.0, 1.5, 4.0)]
-    table = RoundTable(("a", "b"), (*rows, {"a": 90.0, "b": 1.0}), (False, False, False, True))
-    steady = table.steady
-    np.testing.assert_allclose(steady.samples("a"), 3.0)
-    np.testing.assert_allclose(steady.samples("b"), 4.5)
-    assert steady.levels("a")["b"][0] == pytest.approx(1.5)

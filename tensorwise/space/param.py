@@ -72,8 +72,8 @@ class Param(abc.ABC):
         if len(self.doc.split()) < 3:
             raise InputError(f"parameter {self.name!r} needs a sentence with the reason for its range")
         self._check()
-        if self.prefer is not None and not callable(self.prefer) and (problem := self.misfit(self.prefer)):
-            raise InputError(f"parameter {self.name!r}: preferred value: {problem}")
+        if not callable(self.prefer):
+            self._preferable(self.prefer)
 
     def domain(self, earlier: Earlier, workload: "Workload") -> Domain:
         """Return what may be chosen here after ``earlier`` (every param before this one, by name).
@@ -92,10 +92,13 @@ class Param(abc.ABC):
         Raises:
             InputError: the parameter could never take the preferred value.
         """
-        prefer = self.prefer(earlier, workload) if callable(self.prefer) else self.prefer
-        if callable(self.prefer) and prefer is not None and (problem := self.misfit(prefer)):
-            raise InputError(f"parameter {self.name!r}: preferred value: {problem}")
+        prefer = self._preferable(self.prefer(earlier, workload)) if callable(self.prefer) else self.prefer
         return self.nearest(prefer, domain)
+
+    def _preferable(self, value: Value) -> Value:
+        if value is not None and (problem := self.misfit(value)):
+            raise InputError(f"parameter {self.name!r}: preferred value: {problem}")
+        return value
 
     def sample(self, rng: np.random.Generator, domain: Domain) -> Value:
         """Draw a value of ``domain``; all are equally likely."""

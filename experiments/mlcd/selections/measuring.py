@@ -43,7 +43,7 @@ def measure(
         Inputs that are known by now.
 
     Raises:
-        InputError: what is known was measured on another machine.
+        InputError: what is known was measured on another machine, or in another way.
         KeyboardInterrupt: somebody pressed Ctrl-C; what was measured is exported.
     """
     function = selection(name, ranges, libraries)
@@ -54,7 +54,9 @@ def measure(
     with Store(path.with_suffix(".sqlite")) as store, progress_bar(path.name) as progress:
         take_up(store, path.with_suffix(".parquet"))
         if len(store) and not store.count(device_id=device.id):
-            raise InputError(f"{path} has records of another machine; name another folder with --out")
+            raise InputError(
+                f"{path} has records of another machine, or of an older way of timing; name another folder with --out"
+            )
         model = function.train(
             inputs,
             samples=samples,

@@ -113,6 +113,9 @@ def test_preferred_value_is_the_default_where_allowed() -> None:
         "c", (1, 2), binds="call", doc=DOC, prefer=lambda earlier, w: 2 if w.op == "spmm" else 1
     )
     assert computed.default(computed.domain({}, W), {}, W) == 2
+    never = Choice("c", (1, 2), binds="call", doc=DOC, prefer=lambda earlier, w: 3)
+    with pytest.raises(InputError, match="'c': preferred value"):
+        never.default(never.domain({}, W), {}, W)
 
 
 def test_left_out_loops_stand_beside_their_outer_ones_in_the_encoding() -> None:

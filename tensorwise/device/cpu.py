@@ -36,7 +36,7 @@ from tensorwise.toolchain.runtime import DRIVER
 from tensorwise.toolchain.threads import available_threads, unbound
 from tensorwise.version import __version__
 
-PROTOCOL = "1"
+PROTOCOL = "2"
 """Changes whenever times taken before and after are not comparable."""
 MOST_TEXT = 50_000
 """Characters of C of a candidate. Compilers need 3 s for twice as many, and a loop that long never won."""

@@ -40,8 +40,7 @@ class RoundTable:
 
     Attributes:
         names: the variants.
-        seconds: one mapping a round, in the order they ran: variant -> what counts of its samples, their median
-            unless it was asked for something else.
+        seconds: one mapping a round, in the order they ran: variant -> what its fastest batch of calls took.
         disturbed: one flag a round: other processes were at work, or a variant was stopped by the scheduler.
         cache: ``warm`` (data as the last call left it) or ``cold`` (flushed before every call).
         elapsed_s: wall time of all rounds.

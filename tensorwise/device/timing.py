@@ -2,7 +2,8 @@
 
 Medians of the same kernel drift by a factor of two within minutes on such machines, so variants are
 compared within rounds: every variant once a round, in shuffled order, and the ratio of two is taken
-round by round. Rounds during which other processes worked, or in which a variant was stopped by
+round by round. Of a variant's calls in a round the fastest count (decision 0047): others can only slow
+them down. Rounds during which other processes worked, or in which a variant was stopped by
 the scheduler (times off by multiples of its 4 ms slice), are marked and repeated.
 """
 
@@ -152,7 +153,6 @@ def interleave(
     warm_s: float = WARM_S,
     cache: str = "warm",
     foreign_limit: float = FOREIGN_LIMIT,
-    of: Callable[[Sequence[float]], float] = median_of,
 ) -> RoundTable:
     """Time variants against each other.
 
@@ -165,7 +165,6 @@ def interleave(
         min_s, min_calls, max_s, warm_s: of one variant in one round, see ``time_calls``.
         cache: ``warm``, or ``cold``: caches are flushed before every timed call.
         foreign_limit: share of our processors' time that others may use in a round.
-        of: what counts of a variant's samples in a round.
 
     Raises:
         InputError: no variant, no round, or an unknown cache condition.
@@ -188,7 +187,7 @@ def interleave(
                 totals, batch = _time(calls[name], min_s, min_calls, max_s, warm_s, flush)
                 usual = median_of([row[name] for row in table]) * batch if len(table) >= MIN_ROUNDS else None
                 stopped |= _stopped(totals, usual)
-                row[name] = of(totals) / batch
+                row[name] = min(totals) / batch
             table.append(row)
             disturbed.append(stopped)
             now = cpu_time()

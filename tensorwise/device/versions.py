@@ -165,7 +165,7 @@ class VersionsDevice(Device[Call]):
             try:
                 return interleave(
                     {name: calling(name) for name in versions}, rounds, self.budget_s, self._rng,
-                    min_s=1e-3, min_calls=CALLS, max_s=STOP_S, warm_s=3e-4, of=min,
+                    min_s=1e-3, min_calls=CALLS, max_s=STOP_S, warm_s=3e-4,
                 ).seconds  # fmt: skip
             except Exception as error:
                 failed[running] = _failure(error)

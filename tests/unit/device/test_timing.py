@@ -138,6 +138,16 @@ def test_every_round_has_every_variant_in_shuffled_order(clock: Clock) -> None:
     assert table.cache == "warm"
 
 
+def test_of_a_variants_calls_in_a_round_the_fastest_count(clock: Clock) -> None:
+    seconds = iter([0.01, 0.03, 0.01, 0.03, 0.01, 0.03, 0.03, 0.02])  # one untimed, three timed, twice
+
+    def call() -> None:
+        clock.now += next(seconds)
+
+    table = interleave({"a": call}, 2, 100.0, rng())
+    assert [row["a"] for row in table.seconds] == pytest.approx([0.01, 0.02])
+
+
 def test_budget_ends_after_three_rounds_or_twice_the_budget(clock: Clock) -> None:
     def rounds(one_s: float, budget_s: float) -> int:
         return len(interleave({"a": clock.call(one_s)}, 50, budget_s, rng()).seconds)

@@ -53,8 +53,7 @@ def test_versions_take_what_their_fastest_run_took(monkeypatch: pytest.MonkeyPat
     usual = {"double": 2e-6, "twice": 1.5e-6, "slow": 9e-6}
     asked: list[set[str]] = []
 
-    def rounds(calls: dict[str, Any], count: int, *rest: Any, of: Any, **options: Any) -> RoundTable:
-        assert of is min
+    def rounds(calls: dict[str, Any], count: int, *rest: Any, **options: Any) -> RoundTable:
         table = [{name: usual[name] for name in calls} for _ in range(count)]
         if not asked:  # a neighbour slows one version down, in all of the first rounds
             for row in table:

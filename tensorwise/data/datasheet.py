@@ -18,15 +18,17 @@ SAMPLING = """\
 A job is one pattern, one operation and one number of threads. Every batch of a job begins with the default config, the
 anchor (`default`). Half of the others are drawn from the space (`random`, with `log_probability`: the natural logarithm of
 the probability of that config, which is not uniform), a quarter are known good ones (`known`), and the rest are mutations
-of the best so far (`mutated`, with `parent`, a config id). So fast configs are far more frequent than in the space: what is
+of the best so far (`mutated`, with `parent`, a config id). Where a model was given, what it names first comes besides
+(`named`). So fast configs are far more frequent than in the space: what is
 said about the space has to be estimated from `random` records, weighted by their probabilities.
 """
 READING = """\
 `seconds` is the median of one call, `spread_s` the interquartile range of the samples. A `censored` time is a lower bound:
 the config was given up. Other statuses than `ok` have no time. Configs of a batch that were within four times its best ran
-again in interleaved rounds: `ratio` is their time over the default config's in the same rounds, and `ratio_error` the
-standard error of its natural logarithm. Compare configs of one job only, by `ratio` where there is one, else by their time
-over the median of the job's default config; divide by `family`, never by record.
+again in interleaved rounds, of each of which the fastest batch of calls counts: `ratio` is their time over the default
+config's in the same rounds, and `ratio_error` the standard error of its natural logarithm. Compare configs of one job only,
+by `ratio` where there is one, else by their time over the median of the job's default config; divide by `family`, never by
+record.
 """
 TASK_READING = """\
 `seconds` is the fastest run of a program, operands but the first thrown out of the caches before each; the samples are the

@@ -48,6 +48,7 @@ class Job:
         seed: of augmentation and configs.
         sample_s: seconds after which a config that packs or runs for the first time is killed.
         most_terms: a larger workload is refused.
+        named: texts of configs to try besides, such as those that a model would have a tuning try.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Job:
     seed: int = 0
     sample_s: float = 10.0
     most_terms: int = MOST_TERMS
+    named: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.device not in DEVICES:
@@ -78,6 +80,8 @@ class Job:
     def id(self) -> str:
         """Content id of all that decides what is measured; where the file lies does not."""
         facts = {name: value for name, value in self.to_json().items() if name not in ("path", "family")}
+        if not self.named:  # jobs had ids before there were such
+            del facts["named"]
         return content_id([json.dumps(facts, sort_keys=True)])
 
     @property
@@ -93,7 +97,7 @@ class Job:
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object."""
-        return dataclasses.asdict(self)
+        return {**dataclasses.asdict(self), "named": list(self.named)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Job":
@@ -108,6 +112,7 @@ class Job:
             int: (int,),
             float: (int, float),
             int | None: (int, type(None)),
+            tuple[str, ...]: (list,),
         }
         if data.keys() != fields.keys() or not all(
             isinstance(data[name], kinds[kind]) for name, kind in fields.items()
@@ -115,7 +120,7 @@ class Job:
             raise InputError(
                 f"malformed job {str(dict(data))[:120]}; expected the fields {', '.join(fields)}"
             )
-        return cls(**data)
+        return cls(**{**data, "named": tuple(map(str, data["named"]))})
 
     def open(self) -> Device:
         """Return the device; nothing is started yet."""

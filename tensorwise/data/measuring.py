@@ -4,8 +4,9 @@ Times of different minutes are not comparable on a machine that drifts, and on a
 tenths of a second. So every batch begins with the space's default config, the anchor, and those of a batch that are not
 far slower than its best run against each other again, in interleaved rounds: what counts is their ratio to the anchor in
 the same rounds. Half of the configs are drawn from the space, a quarter are known good ones, the rest are mutations of
-the best so far: a model must tell good from bad, and also good from better. A space that has no more configs than are asked
-for is measured whole.
+the best so far: a model must tell good from bad, and also good from better. And what a model takes for the fastest it had
+better be right about: a job may name such configs, too. A space that has no more configs than are asked for is measured
+whole.
 """
 
 import contextlib
@@ -22,7 +23,6 @@ from tensorwise.device.rounds import MIN_ROUNDS
 from tensorwise.errors import InputError, MeasurementError, TensorwiseError
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Config
-from tensorwise.space.cpu import CpuSpace
 from tensorwise.space.portfolio import portfolio
 from tensorwise.space.space import Space
 
@@ -65,8 +65,8 @@ def measured(job: "Job", beat: Beat = lambda: None) -> list[Record]:
     """Measure a job and return its records, failures and censored times among them.
 
     Each record's provenance has ``job``, ``pattern``, ``family``, ``batch`` and ``drawn``: ``default`` (the anchor),
-    ``random`` (with ``log_probability``, natural logarithm), ``known``, ``mutated`` (with ``parent``, a config id), or
-    ``every`` where the space is measured whole.
+    ``random`` (with ``log_probability``, natural logarithm), ``known``, ``mutated`` (with ``parent``, a config id),
+    ``named`` by the job, or ``every`` where the space is measured whole.
     Those that ended ok have ``conversion_s`` and ``bytes_held``, too; and those that ran in the rounds of their batch
     ``ratio``, their time over the anchor's, and ``ratio_error``, the standard error of its natural logarithm.
 
@@ -83,8 +83,13 @@ def measured(job: "Job", beat: Beat = lambda: None) -> list[Record]:
         anchor = Drawn(space.default(work), {"drawn": "default"})
         cost: dict[Config, float] = {}
         mutations = job.samples - round(RANDOM * job.samples) - round(KNOWN * job.samples)
+        named = {config: None for config in map(Config.parse, job.named) if config != anchor.config}
+        others = [anchor.config, *named]
         stages: tuple[Callable[[], list[Drawn]], ...] = (
-            lambda: _first(space, work, rng, anchor.config, job.samples - mutations),
+            lambda: [
+                *(Drawn(config, {"drawn": "named"}) for config in named),
+                *_first(space, work, rng, others, job.samples - mutations),
+            ],
             lambda: _mutated(space, work, rng, cost, mutations),
         )
         if space.size_bound(work, limit=job.samples) <= job.samples:
@@ -211,7 +216,7 @@ def initial(space: Space, work: Workload, rng: np.random.Generator, samples: int
     """
     default = space.default(work)
     whole = space.size_bound(work, limit=samples) <= samples
-    others = _every(space, work, default) if whole else _first(space, work, rng, default, samples - 1)
+    others = _every(space, work, default) if whole else _first(space, work, rng, [default], samples - 1)
     return [Drawn(default, {"drawn": "default"}), *others]
 
 
@@ -221,15 +226,14 @@ def _every(space: Space, work: Workload, default: Config) -> list[Drawn]:
 
 
 def _first(
-    space: Space, work: Workload, rng: np.random.Generator, default: Config, count: int
+    space: Space, work: Workload, rng: np.random.Generator, others: Sequence[Config], count: int
 ) -> list[Drawn]:
-    """What needs no earlier measurement: known good configs and random ones, shuffled."""
-    good = portfolio(space, work) if isinstance(space, CpuSpace) else []
-    known = [config for config in good if config != default]
+    """What needs no earlier measurement: known good configs and random ones, shuffled, none of ``others`` among them."""
+    known = [config for config in portfolio(space, work) if config not in others]
     most = round(count * KNOWN / (RANDOM + KNOWN))
     chosen = [known[int(place)] for place in rng.permutation(len(known))[:most]]
     drawn = [Drawn(config, {"drawn": "known"}) for config in chosen]
-    seen = {default, *chosen}
+    seen = {*others, *chosen}
     for _ in range(4 * count):  # a small space has no more
         if len(drawn) >= count:
             break

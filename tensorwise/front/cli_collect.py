@@ -59,6 +59,13 @@ MostTerms = Annotated[
     int | None, typer.Option("--most-terms", min=1, help="Leave out more multiplications a call: 30 million.")
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Of order, augmentation and configs.")]
+ModelFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--model", help="Try also what this model would have a tuning try first on each pattern ..."
+    ),
+]
+Named = Annotated[int, typer.Option("--named", min=1, help="... so many configs.")]
 DeviceName = Annotated[
     str,
     typer.Option(
@@ -103,6 +110,8 @@ def collect(
     hours: Hours = None,
     most_terms: MostTerms = None,
     seed: Seed = 0,
+    model: ModelFolder = None,
+    named: Named = 12,
     device: DeviceName = "cpu",
     store: StorePath = None,
     executor: ExecutorName = "local",
@@ -152,10 +161,40 @@ def collect(
             variants=augment, most_terms=most_terms or MOST_TERMS, seed=seed, device=device, samples=samples,
             sample_s=budget_per_sample,
         )  # fmt: skip
+        if model is not None:
+            jobs = _with_named(jobs, model, named)
         if spool is not None:
             _plan(spool, jobs, json)
         else:
             run_jobs(jobs, store, executor, address, budget_s, json)
+
+
+def _with_named(jobs: "list[Job]", folder: Path, count: int) -> "list[Job]":
+    """Return the jobs with what a model names: the same ones every time."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    from tensorwise.data.job import Job
+    from tensorwise.tuning.advice import Advisor
+
+    advisor, found = Advisor.load(folder), list[Job]()
+    with progress_bar("asking the model") as progress:
+        for job in jobs:
+            if progress is not None:
+                progress(f"{len(found)} of {len(jobs)} patterns, {job.label}", len(found) / len(jobs))
+            try:
+                _, work = job.load()
+            except InputError:  # its collection will say what is wrong
+                found.append(job)
+                continue
+            if not advisor.made_for(work):
+                raise InputError(f"{folder}: the model is of {advisor.model.card['op']}, not of {job.op}")
+            with job.open() as device:
+                rng = np.random.default_rng(job.seed)
+                configs = advisor.named(work, job.space(work, device), device, count, rng)
+            found.append(replace(job, named=tuple(config.text for config in configs)))
+    return found
 
 
 def run_jobs(

@@ -6,6 +6,7 @@ from tensorwise.errors import InputError
 from tensorwise.program.workload import Workload
 from tensorwise.space.apart import APART
 from tensorwise.space.config import Config
+from tensorwise.space.cpu import CpuSpace
 from tensorwise.space.running import UNROLLED, VECTOR_BYTES
 from tensorwise.space.space import Space
 from tensorwise.space.structures import (
@@ -29,8 +30,11 @@ def portfolio(space: Space, workload: Workload) -> list[Config]:
     """Return the configs worth trying first: known good structures, the space's default at the head.
 
     Their kernels are what ``tensorwise cache warm`` compiles. Blocks, sparse blocks of columns,
-    doubly compressed rows, the column-major format, serial runs, tile and prefetch variants.
+    doubly compressed rows, the column-major format, serial runs, tile and prefetch variants. Of other spaces than the CPU's
+    only the default config is known.
     """
+    if not isinstance(space, CpuSpace):
+        return [space.default(workload)]
     found: dict[Config, None] = {}
     for partial in _partials(space, workload):
         with contextlib.suppress(InputError):

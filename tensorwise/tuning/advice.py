@@ -23,6 +23,7 @@ from tensorwise.program.workload import Workload
 from tensorwise.search import ConfigGraph, Genetic, Pool, Walk, bred
 from tensorwise.search.graph import GRAPH
 from tensorwise.space.config import Config
+from tensorwise.space.portfolio import portfolio
 from tensorwise.space.space import Space
 from tensorwise.tuning.worth import Prospect
 from tensorwise.units import SHORTEST_S
@@ -167,6 +168,18 @@ class Advisor:
             scores = np.log2(np.maximum(scores, SHORTEST_S))
         spreads = np.nan_to_num(spreads) if returns == "ratio" else np.zeros(len(configs))
         return Forecast(configs, scores, spreads, returns != "score", DOUBTFUL if doubtful else ERROR)
+
+    def named(
+        self, work: Workload, space: Space, device: Device, count: int, rng: np.random.Generator
+    ) -> list[Config]:
+        """Return the ``count`` configs that a tuning would try first, known structures among them, whatever the time.
+
+        Raises:
+            TensorwiseError: the model cannot tell.
+        """
+        known = portfolio(space, work)
+        found = self.imagined(work, space, device, known, rng, lambda: False)
+        return list(self.forecast(work, device, list(dict.fromkeys([*known, *found]))).scores)[:count]
 
     def imagined(
         self,

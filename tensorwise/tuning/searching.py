@@ -208,11 +208,7 @@ class Search(Generic[Where]):
         except CompilerError as error:
             self.notes.append(f"nothing was generated, only libraries were compared: {error}")
             return None
-        known = (
-            portfolio(self.space, self.work)
-            if isinstance(self.space, CpuSpace)
-            else [self.space.default(self.work)]
-        )
+        known = portfolio(self.space, self.work)
         first = list(dict.fromkeys([*starts, *self._remembered(), known[0]]))
         self._predict(known, first, rng)
         seeds = list(dict.fromkeys([*first, *self._ranked(known)]))

@@ -1,6 +1,8 @@
 """Jobs: the plan, and what is measured of one."""
 
+import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,9 @@ from tensorwise.data.corpus import patterns, read_pattern
 from tensorwise.data.job import Job, plan
 from tensorwise.data.measuring import BATCH, measured
 from tensorwise.errors import InputError
+from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
+from tensorwise.space.portfolio import portfolio
 from tensorwise.tensor.entries import entries_from
 from tensorwise.tensor.files import write
 
@@ -138,6 +142,26 @@ def test_a_job_is_measured(folder: Path, op: str, variant: int) -> None:
     assert {r.config for r in first.values()} == {space.default(work)}
     parents = {r.provenance["parent"] for r in records if "parent" in r.provenance}
     assert parents <= {r.config.id for r in records}
+
+
+def test_what_a_job_names_is_measured_besides(folder: Path) -> None:
+    job = plan(patterns([folder / "a.mtx"]), ["spmm"], n=[8], device="null", samples=16)[0]
+    _, work = job.load()
+    space = cpu_space(work.assignment, "A")
+    known = portfolio(space, work)
+    named = replace(job, named=tuple(config.text for config in [*known[:6], known[3]]))
+    assert named.id != job.id
+    assert Job.from_json(json.loads(json.dumps(named.to_json()))) == named
+    found: dict[str, list[Config]] = {}
+    for record in measured(named):
+        found.setdefault(str(record.provenance["drawn"]), []).append(record.config)
+    assert (
+        found["named"] == known[1:6]
+    )  # the default, which is the anchor, is not measured twice; nor is any other
+    assert not set(found["named"]) & {*found["known"], *found["random"]}
+    assert [len(found[how]) for how in ("random", "known", "mutated")] == [8, 4, 4]
+    with pytest.raises(InputError, match="JSON"):
+        measured(replace(job, named=("fast",)))
 
 
 def test_what_is_too_large_is_refused(folder: Path) -> None:

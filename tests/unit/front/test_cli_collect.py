@@ -13,8 +13,11 @@ from typer.testing import CliRunner, Result
 
 from tensorwise.data.store import Store
 from tensorwise.front.cli import app
+from tensorwise.program.workload import workload
+from tensorwise.space.cpu import cpu_space
 from tensorwise.tensor.entries import entries_from
 from tensorwise.tensor.files import write
+from tests.unit.model.made_up import made_up
 
 
 @pytest.fixture
@@ -44,6 +47,25 @@ def test_here(folder: Path) -> None:
     with Store() as store:
         assert {record.provenance["family"] for record in store} == {"fem"}
         assert len(store.jobs()) == 6
+
+
+def test_what_a_model_names_is_measured_besides(folder: Path) -> None:
+    space = cpu_space(workload("spmm", entries_from(np.eye(3)), n=4).assignment)
+    made_up(space, op="spmm").save(folder / "model")
+    more = ["--model", folder / "model", "--named", 5]
+    (folder / "fem" / "bad.mtx").write_text("nothing")
+    first = collect(folder / "fem", *PLAN, *more, "--json")
+    assert first.exit_code == 1
+    assert "bad spmm n=4: " in first.stderr
+    with Store() as store:
+        named = [record for record in store if record.provenance["drawn"] == "named"]
+    assert len({record.workload_id for record in named}) == 3
+    assert 12 <= len(named) <= 15  # the default, where it is among the five, is measured as the anchor
+    again = json.loads(collect(folder / "fem", *PLAN, *more, "--json").stdout.splitlines()[-1])
+    assert (again["before"], again["jobs"]) == (3, 0)  # it names the same ones
+    refused = collect(folder / "fem", "--op", "spmv", "--device", "null", *more)
+    assert refused.exit_code != 0
+    assert "the model is of spmm, not of spmv" in refused.stderr
 
 
 def test_what_cannot_be_read_is_named_and_the_others_are_measured(folder: Path) -> None:

@@ -385,6 +385,7 @@ def data_facts(records: "list[Record]") -> dict[str, Any]:
         "first": when[0],
         "last": when[-1],
         "hosts": [name for name, _ in hosts.most_common()],
+        "host_ids": sorted({str(record.provenance.get("host_id", "")) for record in records} - {""}),
         "devices": sorted({record.device_id for record in records}),
         "statuses": dict(Counter(record.status for record in records).most_common()),
     }

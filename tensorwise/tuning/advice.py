@@ -145,7 +145,8 @@ class Advisor:
         """Say what the model was trained for that differs so much from this that it is to be believed less."""
         card = self.model.card
         machine, data = card.get("machine"), card.get("data")
-        found = unlike(machine) if isinstance(machine, dict) else []
+        learned_here = isinstance(data, dict) and host().id in data.get("host_ids", [])
+        found = unlike(machine) if isinstance(machine, dict) and not learned_here else []
         hosts = data.get("hosts", []) if isinstance(data, dict) and machine is None else []
         if hosts and host().cpu not in hosts:
             found.append(f"processor {', '.join(map(str, hosts))}, here {host().cpu}")

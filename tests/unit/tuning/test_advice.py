@@ -129,6 +129,8 @@ def test_doubts() -> None:
     assert doubts(machine={**facts, "vector_bytes": 2 * wide}) == [
         f"vectors of {2 * wide} bytes, here {wide}"
     ]
+    several = {"hosts": [], "host_ids": ["another", host().id]}  # it has learned from this machine, too
+    assert doubts(machine={**facts, "vector_bytes": 2 * wide}, data=several) == []
     assert doubts(threads=4) == ["threads 4, here 2"]
     assert doubts(dtype="float64") == ["float64, here float32"]
     assert doubts(data={"hosts": ["Abacus 9000"]})[0].startswith("processor Abacus 9000, here ")

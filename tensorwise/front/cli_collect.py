@@ -175,10 +175,10 @@ def _with_named(jobs: "list[Job]", folder: Path, count: int) -> "list[Job]":
 
     import numpy as np
 
-    from tensorwise.data.job import Job
     from tensorwise.tuning.advice import Advisor
 
-    advisor, found = Advisor.load(folder), list[Job]()
+    advisor = Advisor.load(folder)
+    found: list[Job] = []
     with progress_bar("asking the model") as progress:
         for job in jobs:
             if progress is not None:

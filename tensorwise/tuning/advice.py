@@ -144,10 +144,11 @@ class Advisor:
     def doubts(self, work: Workload, threads: int) -> list[str]:
         """Say what the model was trained for that differs so much from this that it is to be believed less."""
         card = self.model.card
-        machine, data = card.get("machine"), card.get("data")
-        learned_here = isinstance(data, dict) and host().id in data.get("host_ids", [])
-        found = unlike(machine) if isinstance(machine, dict) and not learned_here else []
-        hosts = data.get("hosts", []) if isinstance(data, dict) and machine is None else []
+        machine, data = (
+            said if isinstance(said, dict) else {} for said in (card.get("machine"), card.get("data"))
+        )
+        found = [] if host().id in data.get("host_ids", []) else unlike(machine)
+        hosts = [] if machine else data.get("hosts", [])
         if hosts and host().cpu not in hosts:
             found.append(f"processor {', '.join(map(str, hosts))}, here {host().cpu}")
         if card.get("threads", threads) != threads:

@@ -155,9 +155,8 @@ def test_what_a_job_names_is_measured_besides(folder: Path) -> None:
     found: dict[str, list[Config]] = {}
     for record in measured(named):
         found.setdefault(str(record.provenance["drawn"]), []).append(record.config)
-    assert (
-        found["named"] == known[1:6]
-    )  # the default, which is the anchor, is not measured twice; nor is any other
+    # Nothing is measured twice: not the default, which is the anchor, nor what is named twice.
+    assert found["named"] == known[1:6]
     assert not set(found["named"]) & {*found["known"], *found["random"]}
     assert [len(found[how]) for how in ("random", "known", "mutated")] == [8, 4, 4]
     with pytest.raises(InputError, match="JSON"):

@@ -104,6 +104,7 @@ def collect(
     budget_s: float = math.inf,
     anywhere: bool = False,
     observe: Observe | None = None,
+    complete: Callable[[J], J] | None = None,
 ) -> Collected:
     """Run the jobs that are left and append their records to ``store``.
 
@@ -113,6 +114,7 @@ def collect(
         budget_s: no job is begun after so many seconds.
         anywhere: a job is done when any device's records are there, not only this machine's.
         observe: called with each job that ended.
+        complete: says what is still to be said of a job that is about to be run; its id stays what it is.
 
     Raises:
         StoreError: the store cannot be written, or another collection is writing to it.
@@ -129,6 +131,7 @@ def collect(
                 while pending or (waiting and time.monotonic() - start < budget_s):
                     while waiting and len(pending) < executor.slots and time.monotonic() - start < budget_s:
                         job = waiting.pop()
+                        job = job if complete is None else complete(job)
                         pending[executor.submit(job)] = job
                     ended, _ = wait(pending, _TICK_S, FIRST_COMPLETED)
                     for future in ended:

@@ -49,6 +49,7 @@ class Job:
         sample_s: seconds after which a config that packs or runs for the first time is killed.
         most_terms: a larger workload is refused.
         named: texts of configs to try besides, such as those that a model would have a tuning try.
+        asked: who names them, and how many: a job is the same before and after it was asked. Empty: nobody.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Job:
     sample_s: float = 10.0
     most_terms: int = MOST_TERMS
     named: tuple[str, ...] = ()
+    asked: str = ""
 
     def __post_init__(self) -> None:
         if self.device not in DEVICES:
@@ -80,8 +82,9 @@ class Job:
     def id(self) -> str:
         """Content id of all that decides what is measured; where the file lies does not."""
         facts = {name: value for name, value in self.to_json().items() if name not in ("path", "family")}
-        if not self.named:  # jobs had ids before there were such
-            del facts["named"]
+        for name, follows in (("named", not self.named or self.asked), ("asked", not self.asked)):
+            if follows:  # from the rest; and jobs had ids before there were such
+                del facts[name]
         return content_id([json.dumps(facts, sort_keys=True)])
 
     @property

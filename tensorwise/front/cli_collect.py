@@ -4,7 +4,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tensorwise.data.job import Job
     from tensorwise.data.spool import Spool
     from tensorwise.data.task_job import TaskJob
+    from tensorwise.tuning.advice import Advisor
 
 CLUSTERS: Final = ("ray", "dask")
 """Executors that open ports."""
@@ -156,45 +157,49 @@ def collect(
 
         if not sources or not op:
             raise typer.BadParameter("name at least one source and one --op", param_hint="'SOURCE'")
+        advisor = None if model is None else _advisor(model, op)
         jobs = plan(
             patterns(sources), op, n=n or (), modes=mode or (0,), threads=threads or (available_threads(),),
             variants=augment, most_terms=most_terms or MOST_TERMS, seed=seed, device=device, samples=samples,
-            sample_s=budget_per_sample,
+            sample_s=budget_per_sample, asked="" if advisor is None else f"{advisor.id} {named}",
         )  # fmt: skip
-        if model is not None:
-            jobs = _with_named(jobs, model, named)
+        complete = None if advisor is None else _asked(advisor, named)
         if spool is not None:
-            _plan(spool, jobs, json)
+            _plan(spool, jobs, complete, json)
         else:
-            run_jobs(jobs, store, executor, address, budget_s, json)
+            run_jobs(jobs, store, executor, address, budget_s, json, complete)
 
 
-def _with_named(jobs: "list[Job]", folder: Path, count: int) -> "list[Job]":
-    """Return the jobs with what a model names: the same ones every time."""
+def _advisor(folder: Path, ops: list[str]) -> "Advisor":
+    """Read a model that knows all operations of a plan."""
+    from tensorwise.tuning.advice import Advisor
+
+    advisor = Advisor.load(folder)
+    known = advisor.model.card.get("op")
+    if known and (others := [op for op in ops if op != known]):
+        raise InputError(f"{folder}: the model is of {known}, not of {', '.join(others)}")
+    return advisor
+
+
+def _asked(advisor: "Advisor", count: int) -> "Callable[[Job], Job]":
+    """Return what completes a job with the configs that a model names: the same ones every time."""
     from dataclasses import replace
 
     import numpy as np
 
-    from tensorwise.tuning.advice import Advisor
-
-    advisor = Advisor.load(folder)
-    found: list[Job] = []
-    with progress_bar("asking the model") as progress:
-        for job in jobs:
-            if progress is not None:
-                progress(f"{len(found)} of {len(jobs)} patterns, {job.label}", len(found) / len(jobs))
-            try:
-                _, work = job.load()
-            except InputError:  # its collection will say what is wrong
-                found.append(job)
-                continue
-            if not advisor.made_for(work):
-                raise InputError(f"{folder}: the model is of {advisor.model.card['op']}, not of {job.op}")
+    def complete(job: "Job") -> "Job":
+        rng = np.random.default_rng(job.seed)
+        try:
+            _, work = job.load()
             with job.open() as device:
-                rng = np.random.default_rng(job.seed)
                 configs = advisor.named(work, job.space(work, device), device, count, rng)
-            found.append(replace(job, named=tuple(config.text for config in configs)))
-    return found
+        except (
+            InputError
+        ):  # its collection will say what is wrong; or the model is of tensors of another order
+            return job
+        return replace(job, named=tuple(config.text for config in configs))
+
+    return complete
 
 
 def run_jobs(
@@ -204,6 +209,7 @@ def run_jobs(
     address: str | None,
     budget_s: float,
     json: bool,
+    complete: "Callable[[Any], Any] | None" = None,
 ) -> None:
     """Collect on this machine or on a cluster."""
     from tensorwise.data.collect import EXECUTORS, collect
@@ -214,6 +220,7 @@ def run_jobs(
         found = collect(
             jobs, store, executor, budget_s=budget_s, anywhere=address is not None,
             observe=lambda job, found: _show(job, found, progress, json),
+            complete=complete,
         )  # fmt: skip
         place = store.path
     if json:
@@ -266,10 +273,16 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def _plan(folder: Path, jobs: "list[Job]", json: bool) -> None:
-    """Write the jobs down for other machines."""
+def _plan(folder: Path, jobs: "list[Job]", complete: "Callable[[Job], Job] | None", json: bool) -> None:
+    """Write the jobs down for other machines, which have no models."""
     from tensorwise.data.spool import Spool
 
+    if complete is not None:
+        with progress_bar("asking the model") as progress:
+            for place, job in enumerate(jobs):
+                if progress is not None:
+                    progress(f"{place} of {len(jobs)} patterns, {job.label}", place / len(jobs))
+                jobs[place] = complete(job)
     new = Spool(folder).plan(jobs)
     if json:
         emit({"planned": len(jobs), "new": new, "spool": str(folder)})

@@ -16,7 +16,7 @@ from tensorwise.errors import InputError
 from tensorwise.model.judging import LEAST, Judged, judge
 from tensorwise.model.metrics import mean_quality
 from tensorwise.model.ranking import RankingModel
-from tensorwise.model.samples import groups_of
+from tensorwise.model.samples import Group, groups_of
 
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
@@ -101,19 +101,23 @@ def fitted(model: RankingModel, samples: Sequence[tuple[np.ndarray, np.ndarray]]
     return model.with_last_layers(new)
 
 
+def sample(model: RankingModel, group: Group, workload: "Workload") -> tuple[np.ndarray, np.ndarray]:
+    """Return what the last layers see of a group's configs, and log2 of their times, as ``fitted`` takes them.
+
+    Of those within ten times the best: a search tells these apart, and fits of all others would go by the slowest.
+
+    Args:
+        group: some times of which are known, with configs as ``model.read`` returns them.
+    """
+    timed = group.take(np.flatnonzero(group.near))
+    seen, logs = model.seen_last(workload, timed.configs), timed.ratios.astype(np.float64)
+    return seen - seen.mean(axis=1, keepdims=True), logs - logs.mean()
+
+
 def _samples(
     model: RankingModel, records: Sequence[Record], workload: "Workload"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return what the last layers see of configs, and log2 of their times, both about their means.
-
-    Of those within ten times the best: a search tells these apart, and fits of all others would go by the slowest.
-    """
-    inputs, targets = [], []
-    for group in groups_of(records, None, model.table, lambda _, configs: model.read(workload, configs)):
-        if not group.near.any():
-            continue
-        timed = group.take(np.flatnonzero(group.near))
-        seen, logs = model.seen_last(workload, timed.configs), timed.ratios.astype(np.float64)
-        inputs.append(seen - seen.mean(axis=1, keepdims=True))
-        targets.append(logs - logs.mean())
-    return np.concatenate(inputs, axis=1), np.concatenate(targets)
+    """The samples of all jobs of one workload as one."""
+    groups = groups_of(records, None, model.table, lambda _, configs: model.read(workload, configs))
+    parts = [sample(model, group, workload) for group in groups if group.near.any()]
+    return np.concatenate([seen for seen, _ in parts], axis=1), np.concatenate([logs for _, logs in parts])

@@ -12,7 +12,7 @@ from tensorwise.errors import InputError
 from tensorwise.features.nest import Nest, ProgramNest
 from tensorwise.model.looking import LookingModel
 from tensorwise.model.model import check_learned
-from tensorwise.model.samples import Epoch, Loss, Training, groups_of, moments, standardised
+from tensorwise.model.samples import Epoch, Group, Loss, Training, groups_of, moments, standardised
 from tensorwise.model.scoring import EMBEDDING, embed, seen_last
 from tensorwise.model.table import Encoded, Form, Table
 from tensorwise.space.config import Config
@@ -85,20 +85,45 @@ class RankingModel(LookingModel):
                 checkpoint belongs to another training.
             MissingExtraError: torch is not installed.
         """
-        if self._space != CPU:
-            self._learn(groups_of(records, self._space, self.table))
-            return
-        groups = groups_of(records, self._space, self.table, self._counted)
-        counts = [np.asarray(group.configs.nests) for group in groups]
-        by = moments(np.concatenate(counts))
-        nests = (beside_one(count, by) for count in counts)
+        self.learn(self.groups(records))
+
+    def groups(self, records: Iterable[Record]) -> list[Group]:
+        """Return what can be learned of records; what loops do is counted, which takes longest.
+
+        Raises:
+            InputError: nothing can be compared, or there is no function for patterns.
+        """
+        return groups_of(records, self._space, self.table, self._counted if self._space == CPU else None)
+
+    def learn(self, groups: Sequence[Group], start: "RankingModel | None" = None) -> None:
+        """Learn from what ``groups`` returned; from scratch, or from where ``start`` ended.
+
+        Raises: as `fit`.
+        """
+        counts = [group.configs.nests for group in groups if group.configs.nests is not None]
+        if start is not None:
+            by = start._moments
+        else:
+            by = moments(np.concatenate(counts)) if counts else {}
+        kept = {f"nests.{name}": array for name, array in by.items()}
         self._learn(
-            [
-                replace(group, configs=replace(group.configs, nests=nest))
-                for group, nest in zip(groups, nests, strict=True)
-            ]
+            [_standing(group, by) for group in groups], None if start is None else dict(start._arrays)
         )
-        self._forget({**self._arrays, **{f"nests.{name}": array for name, array in by.items()}})
+        self._forget({**self._arrays, **kept})
+
+    def scores(self, group: Group) -> np.ndarray:
+        """Return what is predicted for the configs of a group of ``groups``: float64, (n,). Raises: as `predict`."""
+        return super().scores(self.standing(group))
+
+    def standing(self, group: Group) -> Group:
+        """Return a group of ``groups`` as ``read`` would have read its configs."""
+        return _standing(group, self._moments)
+
+    @property
+    def _moments(self) -> dict[str, np.ndarray]:
+        """Of the counts that were learned from; empty where there were none."""
+        names = [name for name in ("mean", "std") if f"nests.{name}" in self._arrays]
+        return {name: self._arrays[f"nests.{name}"] for name in names}
 
     def _counted(self, workload_id: str, configs: Sequence[Config]) -> Encoded:
         """Configs that are learned from, with what their loops do as it was counted."""
@@ -106,10 +131,9 @@ class RankingModel(LookingModel):
 
     def read(self, workload: "Workload", configs: Sequence[Config]) -> Encoded:
         """Return configs as numbers, with what their loops do on a workload."""
-        encoded = self.table.encode(configs)
-        if self._space != CPU or "nests.mean" not in self._arrays:
+        encoded, by = self.table.encode(configs), self._moments
+        if self._space != CPU or not by:
             return encoded
-        by = {name: self._arrays[f"nests.{name}"] for name in ("mean", "std")}
         return replace(encoded, nests=beside_one(counted(workload, configs), by))
 
     def embed_configs(self, configs: Sequence[Config]) -> np.ndarray:
@@ -159,7 +183,7 @@ class RankingModel(LookingModel):
         values, arrays = self.state()
         given = {f"scoring.{LAST}": weights[:, :, None].astype(np.float32)}
         made = type(self).from_state(values, {**arrays, **given})
-        made.card = self.card
+        made.card, made._workloads = self.card, self._workloads
         return made
 
     # -- files -----------------------------------------------------------------------------------------
@@ -195,6 +219,14 @@ def counted(workload: "Workload", configs: Sequence[Config]) -> np.ndarray:
         for config in configs
     ]
     return np.array(found, np.float32).reshape(len(configs), len(nest.fields))
+
+
+def _standing(group: Group, by: Mapping[str, np.ndarray]) -> Group:
+    """The group with its counts as a network takes them, where there are any."""
+    counts = group.configs.nests
+    if counts is None or not by:
+        return group
+    return replace(group, configs=replace(group.configs, nests=beside_one(counts, by)))
 
 
 def beside_one(counts: np.ndarray, by: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -4,6 +4,7 @@ Searches know no models and models no searches; here they meet. What is predicte
 the difference is how far the model is to be believed for what was not measured yet.
 """
 
+import json
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ import numpy as np
 from tensorwise.device.device import Device
 from tensorwise.device.host import host, unlike
 from tensorwise.errors import InputError
+from tensorwise.ids import content_id
 from tensorwise.model import CostModel, RankingModel, load_model
 from tensorwise.model.finding import shipped_for
 from tensorwise.model.model import DESCRIPTION
@@ -136,6 +138,18 @@ class Advisor:
         if again is None or again.shape != some.shape or not np.allclose(again, some, rtol=1e-3, atol=1e-3):
             raise InputError(f"the graph in {self._folder} is not that of the model; make it again")
         return found
+
+    @cached_property
+    def id(self) -> str:
+        """Content id of all that decides what is named.
+
+        Raises:
+            InputError: the graph is damaged, or of another model.
+        """
+        values, arrays = self.model.state()
+        pool = [] if self.graph is None else [self.graph.pool.choices]
+        parts = (part for name in sorted(arrays) for part in (name, arrays[name]))
+        return content_id([json.dumps(values, sort_keys=True), *pool, *parts])
 
     def made_for(self, work: Workload) -> bool:
         """Whether it is of a workload's operation, as far as its card says."""

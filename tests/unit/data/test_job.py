@@ -151,6 +151,8 @@ def test_what_a_job_names_is_measured_besides(folder: Path) -> None:
     known = portfolio(space, work)
     named = replace(job, named=tuple(config.text for config in [*known[:6], known[3]]))
     assert named.id != job.id
+    asked = replace(job, asked="a model 7")
+    assert job.id != asked.id == replace(named, asked="a model 7").id != replace(named, asked="a model 8").id
     assert Job.from_json(json.loads(json.dumps(named.to_json()))) == named
     found: dict[str, list[Config]] = {}
     for record in measured(named):

@@ -1,7 +1,7 @@
 """A program's loop nest on one workload as numbers: what runs how often, over what, and how it is cut up.
 
 How long a padded, blocked or discordant nest runs is a product of extents, splits and orders, which a network would have to
-learn from examples. Here it is counted, in upper bounds, without a pass over the entries.
+learn from examples. Here it is counted: in upper bounds, or by the positions that a sample of the entries takes.
 """
 
 import math
@@ -79,19 +79,19 @@ class Nest(NamedTuple):
 
     @classmethod
     def of(cls, program: Program, workload: Workload) -> Self:
-        """Count what its loops do."""
+        """Bound what its loops do."""
         return cls(program, workload, Bounds.of(program.parts[0], workload))
 
 
 @final
 class ProgramNest(Featurizer[Nest]):
-    """Upper bounds on what the loops of a program do on a workload with one sparse operand.
+    """What the loops of a program do on a workload with one sparse operand, about or at most.
 
     A parallel loop with parts counts as many tasks as it would have with two threads.
     """
 
     name: ClassVar[str] = "program-nest"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     @property
     def fields(self) -> tuple[Field, ...]:

@@ -4,13 +4,14 @@ A discordant loop order (columns outside, rows stored) is legal and found by bin
 full-extent search costs about 4.5 ns for each coordinate tried: at 50,000 x 50,000 that is 11 s.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Self
 
 from tensorwise.errors import ScheduleError
 from tensorwise.program.einsum import Call, Expression
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload
+from tensorwise.tensor.format import Format
 from tensorwise.tensor.remap import Axis
 
 ENTRY_S: Final = 1e-9
@@ -66,6 +67,10 @@ def work_bound(program: Program, workload: Workload) -> int:
     return sum(Bounds.of(part, workload).steps for part in program.parts)
 
 
+Positions = Callable[[str, Format, int], int]
+"""How many positions the first so many levels of an operand's format hold; the last of these is not full."""
+
+
 class Bounds(NamedTuple):
     """What a program that is no hybrid does on a workload, in upper bounds.
 
@@ -78,9 +83,13 @@ class Bounds(NamedTuple):
     values: Mapping[str, int]
 
     @classmethod
-    def of(cls, program: Program, workload: Workload) -> Self:
-        """Count them; how loops run (in parallel, in tiles) does not matter."""
-        return cls(*_counted(program, workload))
+    def of(cls, program: Program, workload: Workload, positions: Positions | None = None) -> Self:
+        """Count them; how loops run (in parallel, in tiles) does not matter.
+
+        Args:
+            positions: what is known of the pattern; None: a level that is not full holds at most all entries.
+        """
+        return cls(*_counted(program, workload, positions or (lambda name, *_: workload.sparse[name].nnz)))
 
     @property
     def steps(self) -> int:
@@ -88,7 +97,7 @@ class Bounds(NamedTuple):
         return sum(loop.steps for loop in self.loops)
 
 
-def _counted(program: Program, workload: Workload) -> tuple[list[Bounded], dict[str, int]]:
+def _counted(program: Program, workload: Workload, held: Positions) -> tuple[list[Bounded], dict[str, int]]:
     followed = {axis for format in program.formats.values() for axis in format.followed}
     loops = [axis for axis in program.schedule.loops(workload.assignment.indices) if axis not in followed]
     bound: set[str] = set()
@@ -137,7 +146,8 @@ def _counted(program: Program, workload: Workload) -> tuple[list[Bounded], dict[
         visits *= 1 if found else steps
         if leader is not None:
             done[leader] += 1
-            positions[leader] = min(positions[leader] * steps, workload.sparse[leader].nnz)
+            most = held(leader, program.formats[leader], done[leader])
+            positions[leader] = min(positions[leader] * steps, most)
             if not found:
                 visits = min(
                     visits, _others(program, leader, done[leader], bound, extents, positions[leader])
@@ -157,7 +167,7 @@ def _counted(program: Program, workload: Workload) -> tuple[list[Bounded], dict[
                 positions[name] *= size(level.axis)
                 if not level.full:
                     searches += 1
-                    positions[name] = min(positions[name], workload.sparse[name].nnz)
+                    positions[name] = min(positions[name], held(name, format, done[name]))
                     visits = min(visits, _others(program, name, done[name], bound, extents, positions[name]))
         nest.append(Bounded(axis, extents[axis.name], starts, ran, visits, leader is not None, searches))
     return nest, positions

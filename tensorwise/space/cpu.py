@@ -46,6 +46,7 @@ from tensorwise.space.storing import storing
 from tensorwise.space.strips import Mapper
 from tensorwise.space.strips import cpu as cpu_mapper
 from tensorwise.space.structures import dense_columns, long_rows
+from tensorwise.tensor.positions import Positions
 
 MOST_STEPS_A_TERM: Final = 16
 """Iterations of discordant search that are tried for each term; more have never paid ..."""
@@ -115,6 +116,17 @@ class CpuSpace(Space[Program]):
         """Return bounds on what loops do; of a hybrid's, on those of the rest, as if it had all entries."""
         return self._nested(workload, config)[1]
 
+    def counted(self, workload: Workload, config: Mapping[str, Value]) -> Bounds:
+        """Return what loops do, as ``bounds``, where positions were counted in the pattern: no bounds, but closer."""
+        if workload not in self._counts:
+            self._counts[workload] = Positions(workload.entries), {}
+        positions, known = self._counts[workload]
+        choices = tuple([config[name] for name in self._nesting])
+        if choices not in known:
+            nest = self._nested(workload, config)[0]
+            known[choices] = Bounds.of(nest, workload, lambda _, format, levels: positions.of(format, levels))
+        return known[choices]
+
     def _nested(self, workload: Workload, config: Mapping[str, Value]) -> tuple[Program, Bounds]:
         """The program without what says how its loops run and what is set apart, and what is known of it."""
         known = self._nests.setdefault(workload, {})
@@ -138,6 +150,11 @@ class CpuSpace(Space[Program]):
     @cached_property
     def _nests(self) -> "WeakKeyDictionary[Workload, dict[tuple[Value, ...], tuple[Program, Bounds]]]":
         """Nests so far: most configs that a search looks at differ in how loops run."""
+        return WeakKeyDictionary()
+
+    @cached_property
+    def _counts(self) -> "WeakKeyDictionary[Workload, tuple[Positions, dict[tuple[Value, ...], Bounds]]]":
+        """What was counted so far, and what loops do by these counts."""
         return WeakKeyDictionary()
 
     @cached_property

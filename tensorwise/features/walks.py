@@ -1,0 +1,187 @@
+"""Walks: what becomes of a pattern's entries in the order in which processors take its tiles, counted.
+
+In one pass of compiled code (``walks.c``), or by NumPy where there is no compiler: both give the same numbers.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final, final
+
+import numpy as np
+
+from tensorwise.errors import CompilerError
+from tensorwise.space.strips import Processors
+from tensorwise.toolchain.routines import POINTER, SIZE, Routines
+
+_log = logging.getLogger(__name__)
+CLASSES: Final = 48  # walks.c has this number, too
+WINDOWS: Final = 2.0 ** (np.arange(CLASSES) / 2)
+"""Accesses within which a row may be met again."""
+WALKING: Final = Routines(
+    "walk along tiles",
+    "tw_walk_",
+    {"tiles": (SIZE, (SIZE, POINTER, POINTER, *(SIZE,) * 9, POINTER, POINTER, POINTER))},
+    Path(__file__).with_name("walks.c"),
+)
+
+
+@final
+class Curve:
+    """How many accesses a cache misses, as a function of how much it holds.
+
+    Denning's working sets: of the accesses whose last one to the same row lies more than w accesses back, and of how many
+    rows w accesses touch in the mean, both follow from the gaps between accesses to the same row.
+
+    Args:
+        accesses: how many there are of each kind that is counted apart.
+        fresh: how many of all go to rows that were not met before.
+        within: (kinds, CLASSES), of each kind the gaps that are no longer than each of WINDOWS.
+        sums: (CLASSES,), of all gaps that are no longer.
+    """
+
+    def __init__(self, accesses: Sequence[int], fresh: int, within: np.ndarray, sums: np.ndarray) -> None:
+        every = sum(accesses)
+        touched = (sums + (every - within.sum(axis=0)) * WINDOWS) / every
+        self._touched = np.log2(np.minimum(touched, fresh))
+        self._missed = [count - known for count, known in zip(accesses, within, strict=True)]
+
+    def fetched(self, held: float) -> list[float]:
+        """Return how many accesses of each kind a cache of ``held`` rows misses."""
+        return [float(np.interp(np.log2(held), self._touched, missed)) for missed in self._missed]
+
+
+@final
+@dataclass(frozen=True)
+class Walk:
+    """What becomes of entries in the order in which processors take the tiles.
+
+    Attributes:
+        work, begun, tiles: entries, rows of the output and tiles of the processor that has most of them; where all finish a
+            column panel before the next begins, summed over these.
+        curves: of each level of caches: accesses to gathered rows, and these with those of the output between.
+    """
+
+    work: float
+    begun: float
+    tiles: float
+    curves: tuple[tuple[Curve, Curve], ...]
+
+
+Places = tuple[np.ndarray, np.ndarray]
+"""Rows and columns of entries, row by row, columns ascending: (entries,) each, at least one."""
+
+
+def walk(
+    places: Places, shape: tuple[int, ...], tile: tuple[int, int], columns_first: bool, processors: Processors
+) -> Walk:
+    """Walk along the entries of a matrix of ``shape``.
+
+    Args:
+        tile: extents of a row panel and of a column panel.
+        columns_first: column panels are the outer ones, and all processors finish one before the next begins.
+        processors: that take row panels in turn, and their caches.
+
+    Raises:
+        MemoryError: there is none for a few words an entry, row and column.
+    """
+    small = len(places[0]) < 2**31 and max(shape) < 2**31
+    return (_compiled if small and _has_compiler() else plain)(places, shape, tile, columns_first, processors)
+
+
+@cache
+def _has_compiler() -> bool:
+    try:
+        WALKING.load()
+    except CompilerError as error:
+        _log.info("footprints are counted by NumPy, many times slower: %s", error)
+        return False
+    return True
+
+
+def _compiled(
+    places: Places, shape: tuple[int, ...], tile: tuple[int, int], columns_first: bool, processors: Processors
+) -> Walk:
+    row, column = (np.ascontiguousarray(one, np.int32) for one in places)
+    high, wide = (-(-extent // size) for extent, size in zip(shape, tile, strict=True))
+    several = list(dict.fromkeys(sharers for _, sharers in processors.caches))
+    sharers, most = np.array(several, np.int64), np.empty(3, np.int64)
+    found = np.empty((len(several), 2, 1 + 3 * CLASSES), np.int64)
+    begun = WALKING(
+        "tiles", len(row), row.ctypes.data, column.ctypes.data, *shape, *tile, high, wide, columns_first,
+        processors.lanes, len(several), sharers.ctypes.data, most.ctypes.data, found.ctypes.data,
+    )  # fmt: skip
+    curves = {}
+    for count, (alone, both) in zip(several, found, strict=True):
+        gaps = both[1:].reshape(3, CLASSES).cumsum(axis=1)
+        own = alone[1:].reshape(3, CLASSES).cumsum(axis=1)
+        curves[count] = (
+            Curve([len(row)], int(alone[0]), own[:1], own[2]),
+            Curve([len(row), begun], int(both[0]), gaps[:2], gaps[2]),
+        )
+    work, rows_begun, tiles = map(float, most)
+    return Walk(work, rows_begun, tiles, tuple(curves[count] for _, count in processors.caches))
+
+
+def plain(
+    places: Places, shape: tuple[int, ...], tile: tuple[int, int], columns_first: bool, processors: Processors
+) -> Walk:
+    """Do what ``walk`` does in NumPy, by sorting."""
+    row, column = places
+    panel, part = (where // size for where, size in zip(places, tile, strict=True))
+    high, wide = (-(-extent // size) for extent, size in zip(shape, tile, strict=True))
+    if wide > 1:
+        order = np.lexsort((panel, part) if columns_first else (part, panel))
+        row, column, panel, part = (one[order] for one in (row, column, panel, part))
+    first = _changes(panel) | _changes(part)
+    begins = first | _changes(row)
+    turn = part if columns_first else np.zeros_like(part)  # what all finish before the next begins
+    whose = turn * processors.lanes + panel % processors.lanes
+    # Side by side: the first entries of all panels of a group, then their second ones.
+    starts = np.flatnonzero(first if columns_first else _changes(panel))
+    rank = np.arange(len(row)) - np.repeat(starts, np.diff(np.append(starts, len(row))))
+    curves = {}
+    for several in {sharers for _, sharers in processors.caches}:
+        group = panel // several + turn * high
+        together = np.lexsort((rank, group)) if several > 1 else slice(None)
+        curves[several] = _streams(row[together], column[together], begins[together], shape[1])
+    return Walk(
+        _most(whose, processors.lanes), _most(whose[begins], processors.lanes), _most(whose[first], processors.lanes),
+        tuple(curves[sharers] for _, sharers in processors.caches),
+    )  # fmt: skip
+
+
+def _most(whose: np.ndarray, lanes: int) -> float:
+    """Return how often the processor is named that is named most, summed over turns: names are turn x lanes + processor."""
+    found, counts = np.unique(whose, return_counts=True)
+    return float(np.maximum.reduceat(counts, np.flatnonzero(_changes(found // lanes))).sum())
+
+
+def _streams(row: np.ndarray, column: np.ndarray, begins: np.ndarray, columns: int) -> tuple[Curve, Curve]:
+    """Return the curves of gathered rows alone, and with the rows of the output that are begun between them."""
+    # A row of the output is fetched before its first entry.
+    gathered = np.arange(len(column)) + np.cumsum(begins)
+    both = np.empty(len(column) + np.count_nonzero(begins), np.int64)
+    of_output = np.ones(len(both), bool)
+    of_output[gathered] = False
+    both[gathered], both[of_output] = column, columns + row[begins]
+    return _curve(column, [np.ones(len(column), bool)]), _curve(both, [~of_output, of_output])
+
+
+def _curve(rows: np.ndarray, kinds: list[np.ndarray]) -> Curve:
+    order = np.argsort(rows, kind="stable")
+    again = ~_changes(rows[order])[1:]
+    gaps, later = np.diff(order)[again], order[1:][again]
+    ordered = np.sort(gaps)
+    sums = np.concatenate([[0], np.cumsum(ordered)])[np.searchsorted(ordered, WINDOWS, side="right")]
+    within = [np.searchsorted(np.sort(gaps[kind[later]]), WINDOWS, side="right") for kind in kinds]
+    return Curve(
+        [int(np.count_nonzero(kind)) for kind in kinds], len(rows) - len(gaps), np.array(within), sums
+    )
+
+
+def _changes(values: np.ndarray) -> np.ndarray:
+    """Where a value differs from the one before it: bool, (n,), the first one does."""
+    return np.concatenate([[True], values[1:] != values[:-1]])

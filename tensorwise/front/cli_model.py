@@ -53,7 +53,10 @@ def train(
         int | None, typer.Option("--threads", min=1, max=1024, help="Threads of a call; default: all.")
     ] = None,
     net: Annotated[
-        str, typer.Option("--net", help="statistics, which is fast; waco; or numbers, dense or resnet.")
+        str,
+        typer.Option(
+            "--net", help="statistics, which is fast; waco or cognate; or numbers, dense or resnet."
+        ),
     ] = "statistics",
     kind: Annotated[
         str,

@@ -1,4 +1,4 @@
-"""Networks that look at a sparsity pattern: WACONet, those that WACO compares it with (section 5.3.2), and a fast one.
+"""Networks that look at a sparsity pattern: WACO's, those it is compared with (section 5.3.2), COGNATE's, and a fast one.
 
 They share one interface and differ in what they see: numbers only, an image of the pattern, or its entries.
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 from tensorwise.model.scoring import BLIND, EMBEDDING
 from tensorwise.model.sites import Sites
-from tensorwise.model.sparse_convolution import SparseConvolution, mean_by_pattern
+from tensorwise.model.sparse_convolution import SparseConvolution, largest_in_blocks, mean_by_pattern
 from tensorwise.model.torch_extra import torch
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ CHANNELS: Final = 32
 """Features of a site: few, so that matrices with ten million entries fit into memory (WACO, section 4.1.1)."""
 LAYERS: Final = 14
 """Convolutions of WACONet; the thirteen strided ones bring what is 8192 apart together."""
+COGNATE_BLOCKS: Final = ((32, 32, 64), (64, 64, 128), (128, 128, 256), (256, 256, 256))
+"""Channels of CognateNet's convolutions, block by block."""
 SIDES: Final = {2: 256, 3: 32}
 """Cells of an image in each mode, by order; 256 as in WACO's DenseConv, as many bytes for tensors of order 3."""
 
@@ -105,6 +107,39 @@ class WacoNet(PatternNet):
             features = torch.relu(features)
             pooled.append(mean_by_pattern(sites, features))
         return torch.cat(pooled, dim=1)
+
+
+@final
+class CognateNet(PatternNet):
+    """COGNATE's featurizer (table 5): twelve convolutions in four blocks, ever wider, with max pooling between the blocks.
+
+    The first convolution is 5 wide, the others 3; none has a stride, the largest of each 2 x 2 sites goes on. The last is
+    pooled.
+    """
+
+    name: ClassVar[str] = "cognate"
+
+    def __init__(self, order: int, numbers: int) -> None:
+        super().__init__(order, numbers, COGNATE_BLOCKS[-1][-1])
+        self.blocks, before = torch.nn.ModuleList(), 1
+        for channels in COGNATE_BLOCKS:
+            pairs = itertools.pairwise((before, *channels))
+            layers = [SparseConvolution(order, a, b, size=5 if a == 1 else 3) for a, b in pairs]
+            self.blocks.append(torch.nn.ModuleList(layers))
+            before = channels[-1]
+
+    def prepare(self, patterns: "Sequence[Entries]", device: str = "cpu") -> Sites:
+        return Sites.of(patterns, device)
+
+    def pool(self, prepared: Any) -> Any:
+        sites, features = prepared, torch.ones((len(prepared), 1), device=prepared.places.device)
+        for number, block in enumerate(self.blocks):
+            if number:
+                sites, features = largest_in_blocks(sites, features)
+            for layer in block:
+                sites, features = layer(sites, features)
+                features = torch.relu(features)
+        return mean_by_pattern(sites, features)
 
 
 class _Blind(PatternNet, abc.ABC):
@@ -217,7 +252,7 @@ class _Block(torch.nn.Module):
 
 
 NETS: Final[dict[str, type[PatternNet]]] = {
-    net.name: net for net in (WacoNet, StatisticsNet, NumbersNet, DenseConvNet, ResNet)
+    net.name: net for net in (WacoNet, StatisticsNet, NumbersNet, DenseConvNet, ResNet, CognateNet)
 }
 """All networks by name: a new one is a class here and a row."""
 

@@ -39,8 +39,8 @@ def offsets(order: int, size: int) -> list[tuple[int, ...]]:
 class Sites:
     """Distinct places of a batch of patterns, sorted by pattern and then row-major; immutable.
 
-    What is derived from them is kept: the coarser sites below each stride, and the pairs of each kernel. All of it is
-    freed with the finest sites.
+    What is derived from them is kept: the coarser sites below each stride, the blocks, and the pairs of each kernel. All of
+    it is freed with the finest sites.
 
     Args:
         places: int64, shape (n, 1 + order): pattern, then one coordinate a mode; distinct, sorted, inside
@@ -59,6 +59,7 @@ class Sites:
         self._groups = _groups((patterns, *self.extents), len(places))
         self._coarser: dict[int, Sites] = {}
         self._pairs: dict[tuple[int, int], Pairs] = {}
+        self._blocks: dict[int, torch.Tensor] = {}
 
     @classmethod
     def of(cls, patterns: "Sequence[Entries]", device: str = "cpu") -> "Sites":
@@ -92,7 +93,7 @@ class Sites:
         """Bytes held by these sites and everything kept that was derived from them."""
         tensors = [self.places, *itertools.chain.from_iterable(itertools.chain(*self._pairs.values()))]
         below = sum(coarser.nbytes for coarser in self._coarser.values())
-        return below + sum(int(tensor.nbytes) for tensor in (*tensors, *self._keys))
+        return below + sum(int(tensor.nbytes) for tensor in (*tensors, *self._blocks.values(), *self._keys))
 
     def coarser(self, stride: int) -> "Sites":
         """Return the sites whose place, times ``stride``, is the corner of a block with a site in it."""
@@ -134,15 +135,26 @@ class Sites:
             mirrored.append(found)
             yield found
 
+    def blocks(self, stride: int) -> "torch.Tensor":
+        """Return for each site the row of ``coarser(stride)`` whose block it lies in: int64, (n,); it is kept."""
+        if stride not in self._blocks:
+            columns = [self.places[:, 0], *(self.places[:, 1:] // stride).unbind(1)]
+            self._blocks[stride] = self.coarser(stride)._rows(columns)
+        return self._blocks[stride]
+
     def find(self, targets: "Sites", stride: int, offset: Sequence[int]) -> "torch.Tensor":
         """Return for each target the row of the site at ``target * stride + offset``, or -1: int64, (targets,)."""
-        rows = torch.zeros(len(targets), dtype=torch.int64, device=self.places.device)
+        moved = targets.places[:, 1:] * stride + torch.tensor(offset, device=self.places.device)
+        return self._rows([targets.places[:, 0], *moved.unbind(1)])
+
+    def _rows(self, columns: "Sequence[torch.Tensor]") -> "torch.Tensor":
+        """Return the row of the site at each place, given by column, or -1: int64, (places,)."""
+        rows = torch.zeros(len(columns[0]), dtype=torch.int64, device=self.places.device)
         if not len(self):
             return rows - 1
-        wanted = [targets.places[:, 0]]
+        wanted = [columns[0]]
         inside = torch.ones_like(rows, dtype=torch.bool)
-        for mode, extent in enumerate(self.extents):
-            place = targets.places[:, 1 + mode] * stride + offset[mode]
+        for place, extent in zip(columns[1:], self.extents, strict=True):
             inside &= (place >= 0) & (place < extent)
             wanted.append(place.clamp(0, extent - 1))
         for (group, width), known in zip(self._groups, self._keys, strict=True):

@@ -119,3 +119,11 @@ def mean_by_pattern(sites: Sites, features: Any) -> Any:
         return features.sum(dim=0, keepdim=True) / counts
     sums = features.new_zeros((sites.patterns, features.shape[1]))
     return sums.index_add(0, sites.places[:, 0], features) / counts
+
+
+def largest_in_blocks(sites: Sites, features: Any, stride: int = 2) -> tuple[Sites, Any]:
+    """Max pooling: return the coarser sites, and for each the largest features (n, channels) of those in its block."""
+    coarser = sites.coarser(stride)
+    blocks = sites.blocks(stride)[:, None].expand(-1, features.shape[1])
+    pooled = features.new_zeros((len(coarser), features.shape[1]))
+    return coarser, pooled.scatter_reduce(0, blocks, features, "amax", include_self=False)

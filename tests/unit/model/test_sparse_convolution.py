@@ -12,7 +12,12 @@ torch = pytest.importorskip("torch")
 
 from tensorwise.model import sparse_convolution  # noqa: E402  (needs torch)
 from tensorwise.model.sites import Sites, offsets  # noqa: E402
-from tensorwise.model.sparse_convolution import SparseConvolution, convolve, mean_by_pattern  # noqa: E402
+from tensorwise.model.sparse_convolution import (  # noqa: E402
+    SparseConvolution,
+    convolve,
+    largest_in_blocks,
+    mean_by_pattern,
+)
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
@@ -161,3 +166,27 @@ def test_kernels_have_a_centre_and_batches_an_order() -> None:
     assert list(itertools.chain(offsets(3, 1))) == [(0, 0, 0)]
     with pytest.raises(InputError, match="one order"):
         Sites.of([pattern((3, 3), 2), pattern((3, 3, 3), 2)])
+
+
+@pytest.mark.parametrize("shapes", [[(17, 23)], [(16, 8), (9, 31), (5, 5)], [(7, 6, 9)], [(6, 6), (7, 3)]])
+@pytest.mark.parametrize("stride", [2, 3])
+def test_max_pooling_is_that_of_the_sites_that_are_there(shapes: list[tuple[int, ...]], stride: int) -> None:
+    torch.manual_seed(0)
+    sites = Sites.of([pattern(shape, 40, k) for k, shape in enumerate(shapes)])
+    features = torch.randn(len(sites), 3, requires_grad=True)
+    coarser, pooled = largest_in_blocks(sites, features, stride)
+    by_block: dict[tuple[int, ...], list[int]] = {}
+    for row, place in enumerate(sites.places.tolist()):
+        by_block.setdefault((place[0], *(one // stride for one in place[1:])), []).append(row)
+    assert [tuple(place) for place in coarser.places.tolist()] == sorted(by_block)
+    expected = [features[by_block[place]].max(dim=0).values for place in sorted(by_block)]
+    assert torch.equal(pooled, torch.stack(expected))
+    pooled.sum().backward()
+    assert features.grad.sum() == pooled.numel()
+    assert sites.blocks(stride) is sites.blocks(stride)
+
+
+def test_max_pooling_of_nothing_is_nothing() -> None:
+    sites = Sites.of([pattern((6, 6), 0)])
+    coarser, pooled = largest_in_blocks(sites, torch.zeros(0, 5))
+    assert (len(coarser), pooled.shape) == (0, (0, 5))

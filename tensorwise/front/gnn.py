@@ -16,7 +16,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
@@ -61,6 +61,9 @@ from tensorwise.tuning.advice import SHIPPED
 from tensorwise.tuning.result import TuneResult
 from tensorwise.tuning.retuning import retuned
 from tensorwise.tuning.searching import Progress
+
+if TYPE_CHECKING:
+    from tensorwise.front.on_gpu import OnGpu
 
 _DEFAULTS: Final[dict[tuple[object, ...], Program]] = {}
 MOST_DEFAULTS: Final = 1024
@@ -138,6 +141,7 @@ class Graph:
         self.entries, self.threads = entries, threads or available_threads()
         self.shape, self.edges = (entries.shape[0], entries.shape[1]), entries.nnz
         self._kernels: dict[tuple[object, ...], BoundProgram] = {}
+        self._on_gpus: dict[int, OnGpu] = {}
         self._tuned: set[tuple[object, ...]] = set()
 
     def renumber(self, numbers: Any) -> None:
@@ -192,7 +196,19 @@ class Graph:
         return out
 
     def _bound(self, text: str, operands: Sequence[np.ndarray]) -> BoundProgram:
-        """Compile an assignment: over the rows of the direction in which its outputs are, or numbers of its edges."""
+        work = self.workload(text, [np.shape(operand) for operand in operands], [o.dtype for o in operands])
+        work.check_operands(operands)
+        return BoundProgram(_default_program(work), work, self.threads if worth_sharing(work) else 1)
+
+    def workload(self, text: str, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[Any]) -> Workload:
+        """Return an assignment as a workload: over the rows of the direction in which its outputs are, or numbers of edges.
+
+        Args:
+            text: as of ``einsum``; shapes, dtypes: of its operands, in the order of ``operands_of``.
+
+        Raises:
+            InputError: as ``einsum``.
+        """
         given = parsed(text)
         pattern = given.pattern
         assert pattern is not None
@@ -203,17 +219,25 @@ class Graph:
         if over_columns and given.named is None:
             entries, assignment = self.reversed, turned
         names = operands_of(text)
-        if len(names) != len(operands):
-            raise InputError(f"'{text}' takes {', '.join(names)}, got {len(operands)} operands")
-        sizes = extents(text, self.shape, [np.shape(operand) for operand in operands])
-        kinds = {
-            name: value_dtype(operand.dtype)
-            for name, operand in zip(names, operands)
-            if name not in given.chosen
-        }
-        work = Workload("einsum", Einsum((assignment,)), {pattern.tensor: entries}, sizes, kinds)
-        work.check_operands(operands)
-        return BoundProgram(_default_program(work), work, self.threads if worth_sharing(work) else 1)
+        if len(names) != len(shapes):
+            raise InputError(f"'{text}' takes {', '.join(names)}, got {len(shapes)} operands")
+        sizes = extents(text, self.shape, shapes)
+        kinds = {name: value_dtype(dtype) for name, dtype in zip(names, dtypes) if name not in given.chosen}
+        return Workload("einsum", Einsum((assignment,)), {pattern.tensor: entries}, sizes, kinds)
+
+    def on_gpu(self, number: int = 0) -> "OnGpu":
+        """Return this graph on a GPU: ``evaluate`` there takes and returns arrays in its memory, ``tune`` is for it.
+
+        Raises:
+            MissingExtraError: CuPy is not installed.
+            MeasurementError: there is no such GPU.
+        """
+        if number not in self._on_gpus:
+            from tensorwise.front.on_gpu import OnGpu
+            from tensorwise.toolchain.gpu import find_gpu
+
+            self._on_gpus[number] = OnGpu(self, find_gpu(number))
+        return self._on_gpus[number]
 
     def tune(
         self,

@@ -39,7 +39,7 @@ MOST_REBUILT: Final = 8
 
 @final
 class Graph:
-    """A directed graph on the CPU; its tensors are what the operators take.
+    """A directed graph; its tensors, on the CPU, are what the operators take. Features may be on a GPU (extra ``cuda``).
 
     Attributes:
         pointers: (destinations + 1,) where the edges of each destination begin.
@@ -103,7 +103,10 @@ class Graph:
         return _tensor(self.graph.evaluate(text, [_array(operand) for operand in operands]))
 
     def tune(self, budget_s: float | None = None, **given: Any) -> list[TuneResult]:
-        """Find the fastest kernel for all that was evaluated on this graph, forward and backward; see `gnn.Graph.tune`."""
+        """Find the fastest kernel for all that was evaluated on this graph, forward and backward; see `gnn.Graph.tune`.
+
+        Of what was evaluated on a GPU: ``graph.graph.on_gpu().tune()``.
+        """
         return self.graph.tune(budget_s, **given)
 
     def __repr__(self) -> str:
@@ -158,7 +161,7 @@ class Edges:
             assert self.shape is not None
             return Graph.from_pointers(first, second, int(self.shape[1]))
         if self.layout == "columns":
-            sources = torch.repeat_interleave(torch.arange(len(first) - 1), first.diff())
+            sources = torch.repeat_interleave(torch.arange(len(first) - 1, device=first.device), first.diff())
             return Graph(sources, second, self.shape)
         if turned != (self.layout == "matrix"):
             first, second = second, first
@@ -188,7 +191,31 @@ def _evaluate(
     return _tensor(graph.evaluate(text, [_array(operand) for operand in operands]))
 
 
+def _evaluate_on_gpu(
+    pointers: Tensor,
+    sources: Tensor,
+    numbers: Tensor | None,
+    columns: int,
+    text: str,
+    operands: Sequence[Tensor],
+) -> Tensor:
+    """Do the same with operands in the memory of a GPU, on torch's stream, by CuPy: nothing is copied."""
+    if odd := {operand.dtype for operand in operands} & {torch.float16, torch.bfloat16}:
+        raise InputError(
+            f"graph operators on a GPU take float32 and float64, got {odd.pop()}; convert it with .float()"
+        )
+    graph, number = _graph(pointers, sources, numbers, columns), operands[0].device.index or 0
+    there = graph.on_gpu(number)
+    import cupy
+
+    with cupy.cuda.Device(number), cupy.cuda.ExternalStream(torch.cuda.current_stream(number).cuda_stream):
+        made = there.evaluate(text, [cupy.from_dlpack(operand.detach().contiguous()) for operand in operands])
+        found: Tensor = torch.from_dlpack(made)
+    return found
+
+
 torch.library.impl("tensorwise::graph_einsum", "cpu", _evaluate)
+torch.library.impl("tensorwise::graph_einsum", "cuda", _evaluate_on_gpu)
 
 
 @torch.library.register_fake("tensorwise::graph_einsum")  # type: ignore[untyped-decorator]
@@ -260,7 +287,7 @@ class _Recorded(torch.autograd.Function):
 
         def shares() -> Tensor:
             degrees: Tensor = graph.pointers[1:] - graph.pointers[:-1]
-            return degrees.clamp(min=1).to(given.dtype).reciprocal()
+            return degrees.clamp(min=1).to(given).reciprocal()
 
         found = spelling.backward(
             ctx.text, given, operands, ctx.needs_input_grad[2:], evaluate, shares, chosen

@@ -1,8 +1,9 @@
 """Launched kernels: a Program on a GPU, its operands packed there, ready to be called."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from tensorwise.program.program import PlanKey, Program
 from tensorwise.program.workload import Workload
 from tensorwise.toolchain.cubin import Resources
 from tensorwise.toolchain.gpu import NARROW, SYMBOL, Gpu, Held, source
+
+Launched: TypeAlias = Callable[[Mapping[str, Held]], None]
+"""Launches a kernel on the dense operands and the output of a call, by name."""
 
 
 @final
@@ -83,10 +87,7 @@ class BoundLaunched(BoundKernel):
         self.program, self.workload, self.gpu = program, workload, gpu
         parts, self.conversion_s = packed_parts(program, workload, gpu.multiprocessors)
         self._first = parts[0]
-        self._held = {
-            name: gpu.empty(_size(workload, name), workload.dtype_of(name)) for name in workload.dense
-        }
-        self._out = gpu.empty(int(np.prod(workload.output_shape, dtype=np.int64)), workload.output_dtype)
+        self._held: dict[str, Held] = {}  # what ``ready`` brought there, and the result
         self.sources: list[str] = []
         self._launches = [launch for packed in parts for launch in self._prepared(packed)]
         self.bytes_held = sum(packed.bytes_held for packed in parts)
@@ -97,20 +98,19 @@ class BoundLaunched(BoundKernel):
             empty[unreached] = True
             self._unreached = gpu.upload(np.flatnonzero(empty))
 
-    def _prepared(self, packed: PackedOperands) -> list[Callable[[], None]]:
+    def _prepared(self, packed: PackedOperands) -> list[Launched]:
         """Compile one part, upload what it reads, and return its launches."""
         text, launches, buffers, size_names = cuda_text(PlanKey(packed.plan(packed.program, None)))
         sizes = {name: packed.size(name) for name in size_names}
         arrays: dict[str, np.ndarray] = {}
-        held: dict[str, Held] = {"out": self._out}
         for buffer in buffers:
             array = packed.array(buffer.name) if buffer.name != "out" else None
             if array is not None:
-                arrays[buffer.name], held[buffer.name] = array, self.gpu.upload(array)
-            elif buffer.name != "out":
-                held[buffer.name] = self._held[buffer.name.removesuffix("_values")]
+                arrays[buffer.name] = array
+        uploaded = {name: self.gpu.upload(array) for name, array in arrays.items()}
+        dense = [_size(self.workload, name) for name in self.workload.dense]
         longest = max(
-            *sizes.values(), *(len(array) for array in arrays.values()), len(self._out), *map(len, self._held.values())
+            *sizes.values(), *(len(array) for array in arrays.values()), math.prod(self.workload.output_shape), *dense
         )  # fmt: skip
         narrow = longest < NARROW
         whole = source(text, "int" if narrow else "long long")
@@ -123,7 +123,8 @@ class BoundLaunched(BoundKernel):
                 functions[name],
                 launch.grid(sizes, arrays),
                 (launch.threads, launch.teams),
-                [*(held[b] for b in launch.buffers), *(integer(sizes[s]) for s in launch.sizes)],
+                [uploaded.get(b, b.removesuffix("_values")) for b in launch.buffers],
+                [integer(sizes[s]) for s in launch.sizes],
             )
             for name, launch in zip(names, launches, strict=True)
         ]
@@ -134,36 +135,66 @@ class BoundLaunched(BoundKernel):
         return _most(self.gpu, self.sources)
 
     def _call(
-        self, function: Any, grid: tuple[int, int], block: tuple[int, int], arguments: list[Any]
-    ) -> Callable[[], None]:
-        return lambda: self.gpu.launch(function, grid, block, arguments)
+        self,
+        function: Any,
+        grid: tuple[int, int],
+        block: tuple[int, int],
+        buffers: list[Any],
+        sizes: list[Any],
+    ) -> Launched:
+        """A launch; ``buffers`` are arrays, or names of those that differ from call to call."""
+
+        def launch(held: Mapping[str, Held]) -> None:
+            arrays = [held[one] if isinstance(one, str) else one for one in buffers]
+            self.gpu.launch(function, grid, block, [*arrays, *sizes])
+
+        return launch
 
     def ready(self, operands: Sequence[np.ndarray], out: np.ndarray) -> Callable[[], object]:
-        """Return a call that computes from ``operands``, which are brought to the GPU once, into its own memory.
+        """Return a call that computes from ``operands``, which are brought to the GPU once, into the GPU's memory.
 
         What it leaves there is fetched by ``fetch``. The call returns before the GPU is done.
         """
+        held = self._held = {"out": self._output()}
         for name, operand in zip(self.workload.dense, operands, strict=True):
             given = arranged(operand, self.workload.column_major(name)).ravel(order="K")
-            self._held[name][:] = self.gpu.upload(given.astype(self.workload.dtype_of(name), copy=False))
-        return self._compute
+            held[name] = self.gpu.upload(given.astype(self.workload.dtype_of(name), copy=False))
+        return lambda: self._compute(held)
+
+    def compute(self, *operands: Held) -> Held:
+        """Compute from operands that are in the GPU's memory, and return the result there, an array of its own.
+
+        Operands that do not lie by rows (those that the workload reads by columns: by columns) are copied. The call returns
+        before the GPU is done.
+
+        Args:
+            operands: arrays of the dense operands' shapes and dtypes.
+        """
+        held = {"out": self._output()}
+        for name, operand in zip(self.workload.dense, operands, strict=True):
+            held[name] = (operand.T if self.workload.column_major(name) else operand).reshape(-1)
+        self._compute(held)
+        return held["out"].reshape(self.workload.output_shape)
+
+    def _output(self) -> Held:
+        return self.gpu.empty(math.prod(self.workload.output_shape), self.workload.output_dtype)
 
     def fetch(self, out: np.ndarray) -> None:
         """Wait for the last call and copy its result into ``out``."""
-        self.gpu.download(self._out, out.reshape(-1))
+        self.gpu.download(self._held["out"], out.reshape(-1))
 
     def run(self, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
         """Compute into ``out``; operands and result are copied. See :class:`BoundKernel`."""
         self.ready(operands, out)()
         self.fetch(out)
 
-    def _compute(self) -> None:
+    def _compute(self, held: Mapping[str, Held]) -> None:
         if self._first.program.accumulate:
-            self.gpu.fill(self._out)
+            self.gpu.fill(held["out"])
         for launch in self._launches:
-            launch()
+            launch(held)
         if self._unreached is not None:  # no entry gives these a value, and 0 is not the reduction's identity
-            self.gpu.fill(self._out, self._unreached)
+            self.gpu.fill(held["out"], self._unreached)
 
 
 def _check_dealt(program: Program) -> None:
@@ -175,4 +206,4 @@ def _check_dealt(program: Program) -> None:
 
 def _size(workload: Workload, name: str) -> int:
     """Number of elements of a dense operand."""
-    return int(np.prod(workload.shape(name), dtype=np.int64))
+    return math.prod(workload.shape(name))

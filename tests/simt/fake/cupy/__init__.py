@@ -28,6 +28,10 @@ def empty(length, dtype):
     return np.full(length, np.nan if np.dtype(dtype).kind == "f" else -7, dtype).view(ndarray)
 
 
+def from_dlpack(array):
+    return np.from_dlpack(array).view(ndarray)
+
+
 class RawModule:
     def __init__(self, path):
         self.library = ctypes.CDLL(path)

@@ -16,6 +16,23 @@ class Device:
     def use(self):
         pass
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
+class ExternalStream:
+    def __init__(self, pointer):
+        self.pointer = pointer
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
 
 class _Stream:
     def synchronize(self):

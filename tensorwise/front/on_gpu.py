@@ -1,0 +1,78 @@
+"""Graph operators on a GPU: the assignments of a graph as launched programs, on arrays that lie in the GPU's memory."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, final
+
+from tensorwise.device.gpus import gpu_named
+from tensorwise.program.launched import BoundLaunched, LaunchedKernel
+from tensorwise.program.workload import Workload
+from tensorwise.space.cuda import cuda_space
+from tensorwise.space.readings import operand
+from tensorwise.toolchain.gpu import Gpu, Held
+from tensorwise.tuning.gpu import GpuResult, tune_gpu
+
+if TYPE_CHECKING:
+    from tensorwise.front.gnn import Graph
+
+
+@final
+class OnGpu:
+    """A graph with a launched program for each operator and feature size that it has met on a GPU.
+
+    Args:
+        graph: what is evaluated; its pattern is brought to the GPU for each program, in the form that it reads.
+        gpu: where.
+    """
+
+    def __init__(self, graph: "Graph", gpu: Gpu) -> None:
+        self._graph, self._gpu = graph, gpu
+        self._kernels: dict[tuple[object, ...], BoundLaunched] = {}
+        self._tuned: set[tuple[object, ...]] = set()
+
+    def evaluate(self, text: str, operands: Sequence[Held]) -> Held:
+        """Evaluate an assignment, see `Graph.einsum`; operands and result are in the GPU's memory, by rows.
+
+        The call returns before the GPU is done.
+
+        Raises:
+            InputError: operands do not fit.
+            ScheduleError: the GPU's programs do not compute it.
+            CompilerError: NVRTC refused the program.
+        """
+        key = (text, *((tuple(one.shape), one.dtype) for one in operands))
+        bound = self._kernels.get(key)
+        if bound is None:
+            work = self._graph.workload(
+                text, [tuple(one.shape) for one in operands], [o.dtype for o in operands]
+            )
+            bound = self._kernels[key] = LaunchedKernel(self._default(work), self._gpu).bind(work)
+        work = bound.workload
+        if not math.prod(work.output_shape):
+            return self._gpu.empty(0, work.output_dtype).reshape(work.output_shape)
+        return bound.compute(*operands)
+
+    def _default(self, work: Workload) -> Any:
+        space = cuda_space(work.assignment, operand(work).tensor, gpu_named(self._gpu.name))
+        return space.program(work, space.default(work))
+
+    def tune(self, budget_s: float | None = None, **given: Any) -> list[GpuResult]:
+        """Find the fastest program for all that was evaluated here, and use it from now on.
+
+        Each assignment with its feature sizes is tuned once.
+
+        Args:
+            budget_s: wall seconds for each of them; the others are as of `tensorwise.tuning.gpu.tune_gpu`.
+
+        Returns:
+            What was found for each, in the order in which they were evaluated first.
+        """
+        found = []
+        for key in [key for key in self._kernels if key not in self._tuned]:
+            work = self._kernels[key].workload
+            result = tune_gpu(work, budget_s=budget_s, **given)
+            if result.program is not None:
+                self._kernels[key] = LaunchedKernel(result.program, self._gpu).bind(work)
+            self._tuned.add(key)
+            found.append(result)
+        return found

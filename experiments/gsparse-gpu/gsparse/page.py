@@ -30,6 +30,21 @@ def speedups(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[int, dict[
     return found
 
 
+def whole(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """Graph -> peer -> its median time for a whole GraphSAGE over that with the tuned programs."""
+    found: dict[str, dict[str, float]] = {}
+    for key, run in runs.items():
+        stage, name, *_ = key.split("|")
+        if stage == "graphsage" and "tensorwise" in run.get("rounds", {}):
+            mine = run["rounds"]["tensorwise"]
+            found[name] = {
+                peer: statistics.median(b / a for a, b in zip(mine, theirs, strict=True))
+                for peer, theirs in run["rounds"].items()
+                if peer != "tensorwise"
+            }
+    return found
+
+
 def page(held: Mapping[str, Any]) -> str:
     """Return the page of a result file."""
     runs = held["runs"]
@@ -57,6 +72,10 @@ def page(held: Mapping[str, Any]) -> str:
             for length, found in sorted(by_length.items())
         ]
         parts.append(card(op, table(["features", *peers], lines) + plot(by_length, peers)))
+    if sages := whole(runs):
+        peers = sorted({peer for one in sages.values() for peer in one})
+        lines = [[name, *(_two(one.get(peer)) for peer in peers)] for name, one in sages.items()]
+        parts.append(card("GraphSAGE, end to end", table(["graph", *peers], lines)))
     failed = [f"{key}: {run['error']}" for key, run in runs.items() if "error" in run]
     failed += [f"{k}, {p}: {note}" for k, run in runs.items() for p, note in run.get("notes", {}).items()]
     parts.append(card("What failed", paragraphs(failed[:60] or ["Nothing."])))

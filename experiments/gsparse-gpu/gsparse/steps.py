@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gsparse import sage
 from gsparse.graphs import Graphs, held_out
 from gsparse.peers import PEERS, installed
 from tensorwise.data.record import Record
@@ -21,10 +22,10 @@ from tensorwise.program.program import program_for
 from tensorwise.program.workload import Workload, einsum_workload
 from tensorwise.space.config import Config
 from tensorwise.space.cuda import CudaSpace
-from tensorwise.toolchain.gpu import find_gpu
+from tensorwise.toolchain.gpu import Gpu, find_gpu
 from tensorwise.tuning.gpu import promising, tune_gpu
 
-STAGES = ("correctness", "records", "training", "tuning", "comparison")
+STAGES = ("correctness", "records", "training", "tuning", "comparison", "graphsage")
 
 
 class Steps:
@@ -41,6 +42,7 @@ class Steps:
         self.operations: Mapping[str, str] = values["operations"]
         self.features: Mapping[str, list[int]] = values["features"]
         self.settings: Mapping[str, Any] = values["settings"]
+        self.widths: list[int] = values["graphsage"]["widths"]
         self._device: CudaDevice | None = None
         self._read = lru_cache(maxsize=1)(lambda name: self.graphs[name][1]())
 
@@ -57,6 +59,8 @@ class Steps:
             ],
             "records": list(self.graphs),
         }.get(stage, [name for name in self.graphs if unseen[name]])
+        if stage == "graphsage":
+            return [f"{stage}|{name}||" for name in chosen]
         lengths = self.features["checked" if stage == "correctness" else "measured"]
         return [f"{stage}|{name}|{op}|{n}" for name in chosen for op in self.operations for n in lengths]
 
@@ -65,6 +69,8 @@ class Steps:
         stage, name, op, length = key.split("|")
         if stage == "training":
             return self._train(op)
+        if stage == "graphsage":
+            return self._sage(name)
         work = einsum_workload(self.operations[op], {"A": self._read(name)}, {"j": int(length)})
         step = {"correctness": self._check, "records": self._record, "tuning": self._tune}.get(stage)
         return step(work, name, op) if step else self._compare(work, name, op)
@@ -177,13 +183,46 @@ class Steps:
                 calls[label] = call
             except Exception as error:  # whatever a peer raises costs this peer only
                 notes[label] = f"{type(error).__name__}: {error}"[:300]
+        return {"rounds": self._rounds(calls, gpu, rng), "notes": notes, "gpu": gpu.name}
+
+    def _sage(self, name: str) -> dict[str, Any]:
+        """Time a whole GraphSAGE with our tuned programs, with cuSPARSE and with torch, in rounds of this process."""
+        self.close()
+        gpu, rng = find_gpu(), np.random.default_rng(self.settings["seed"])
+        graph = sage.averaging(self._read(name))
+        given, weights = sage.drawn(graph.shape[0], self.widths, rng)
+        wanted = sage.expected(graph, given, weights)
+        features, *layers = (gpu.upload(array).reshape(array.shape) for array in (given, *weights))
+        works = [
+            einsum_workload(self.operations[sage.OPERATION], {"A": graph}, {"j": width})
+            for width in self.widths[:-1]
+        ]
+        texts = [self.programs(work, name, sage.OPERATION) for work in works]
+        calls, notes = {}, {}
+        for label in ("tensorwise", "default", *sage.peers()):
+            try:
+                if label in texts[0]:
+                    call = sage.by_tensorwise(works, [one[label] for one in texts], features, layers, gpu)
+                elif label == "torch CSR":
+                    call = sage.by_torch(graph, given, weights)
+                else:
+                    call = sage.by_cusparse(graph, features, layers)
+                if why := _differs(call(), wanted):
+                    raise TensorwiseError(why)
+                calls[label] = call
+            except Exception as error:  # whatever one raises costs this one only
+                notes[label] = f"{type(error).__name__}: {error}"[:300]
+        return {"rounds": self._rounds(calls, gpu, rng), "notes": notes, "gpu": gpu.name}
+
+    def _rounds(self, calls: Mapping[str, Any], gpu: Gpu, rng: np.random.Generator) -> dict[str, list[float]]:
+        """Return what calls took in interleaved rounds."""
         counts = {label: calls_for(float(np.median(gpu.seconds(call, 3)))) for label, call in calls.items()}
         rounds: dict[str, list[float]] = {label: [] for label in calls}
         for _ in range(self.settings["rounds"]):
             for place in rng.permutation(len(calls)).tolist():
                 label = list(calls)[place]
                 rounds[label].append(sample(gpu, calls[label], counts[label]))
-        return {"rounds": rounds, "notes": notes, "gpu": gpu.name}
+        return rounds
 
     def programs(self, work: Workload, name: str, op: str) -> dict[str, tuple[str, str]]:
         """Return format and schedule of the tuned program, and of the default one."""

@@ -28,6 +28,8 @@ checked = [5]
 measured = [4]
 [operations]
 "u_mul_e sum" = "C[i,j] += A[i,k] * B[k,j]"
+[graphsage]
+widths = [4, 4, 3]
 [drawn]
 one = [8, 2, 0.5]
 two = [9, 2, 0.0]
@@ -48,15 +50,18 @@ def test_all_stages_leave_records_a_model_and_a_page(tmp_path: Path, monkeypatch
     run(monkeypatch, "--values", str(values), "--out", str(out), "--minutes", "5")
     runs = json.loads(out.read_text())["runs"]
     stages = {stage: [run for key, run in runs.items() if key.startswith(stage)] for stage in
-              ("correctness", "records", "training", "tuning", "comparison")}  # fmt: skip
+              ("correctness", "records", "training", "tuning", "comparison", "graphsage")}  # fmt: skip
     assert not [run["error"] for run in runs.values() if "error" in run]
     assert {stage: len(found) for stage, found in stages.items()} == {
-        "correctness": 2, "records": 2, "training": 1, "tuning": 1, "comparison": 1,
+        "correctness": 2, "records": 2, "training": 1, "tuning": 1, "comparison": 1, "graphsage": 1,
     }  # fmt: skip
     assert all(not found["failures"] for found in stages["correctness"])
     assert stages["training"][0]["records"] > 0
     assert {"tensorwise", "default", "cusparse (CuPy)"} <= stages["comparison"][0]["rounds"].keys()
+    assert stages["graphsage"][0]["notes"] == {}
+    assert {"tensorwise", "default", "cusparse (CuPy)"} <= stages["graphsage"][0]["rounds"].keys()
     page = out.with_suffix(".html").read_text()
+    assert "GraphSAGE, end to end" in page
     assert "0 of them failed" in page
     assert "cusparse (CuPy)" in page
     shutil.rmtree(tmp_path / "out" / "model-u_mul_e-sum")

@@ -1,4 +1,4 @@
-"""Move what is known of one GPU to another with 50 measurements, on spaces that others measured whole; see README.md.
+"""Move what is known of GPUs to another with 50 measurements, on spaces that others measured whole; see README.md.
 
     python experiments/cognate-gpus/run.py FOLDER [--out results.json]
 
@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from recorded.page import judge, page
 from recorded.spaces import recorded
-from recorded.ways import alone, at_random, model_of, transferred, zero_shot
+from recorded.ways import alone, at_random, models_of, transferred, zero_shot
 
 from benchmarks.corpus import Results, resumable
 
@@ -53,18 +53,23 @@ def main() -> None:
                 keep(f"random, {target}", drawn, best)
                 found = [alone(numbers, seconds, budget, np.random.default_rng(seed)) for seed in seeds]
                 keep(f"alone, {target}", found, best)
+        for target, seconds in space.seconds.items():
+            if f"{kernel}: transferred, others to {target}" not in runs:
+                models = models_of(numbers, *(there for gpu, there in space.seconds.items() if gpu != target))
+                found = [transferred(models, seconds, budget, np.random.default_rng(seed)) for seed in seeds]
+                keep(f"transferred, others to {target}", found, float(seconds.min()))
         for source, there in space.seconds.items():
             left = [
                 target
                 for target in space.seconds
                 if target != source and f"{kernel}: transferred, {source} to {target}" not in runs
             ]
-            model = model_of(numbers, there) if left else None
+            models = models_of(numbers, there) if left else []
             for target in left:
                 seconds = space.seconds[target]
                 best = float(seconds.min())
                 keep(f"zero-shot, {source} to {target}", [zero_shot(there, seconds)], best)
-                found = [transferred(model, seconds, budget, np.random.default_rng(seed)) for seed in seeds]
+                found = [transferred(models, seconds, budget, np.random.default_rng(seed)) for seed in seeds]
                 keep(f"transferred, {source} to {target}", found, best)
     known = {key: run["times"] for key, run in runs.items()}
     lines, holds = judge(known, expected)

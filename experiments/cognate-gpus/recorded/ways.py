@@ -1,6 +1,6 @@
 """Ways to find the fastest config of a target with a few measurements."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -12,7 +12,7 @@ BATCH: Final = 8
 PREDICTED: Final = 5
 """Configs predicted best, of which the fastest counts."""
 FASTEST: Final = 0.04
-"""Share of the source's configs that are worth a look before anything is known of the target."""
+"""Share of the sources' configs that are worth a look before anything is known of the target."""
 FAILED: Final = 0.5
 """A config that failed counts as so much slower, in logarithms, than the slowest that is known."""
 NEAR: Final = 0.25
@@ -30,31 +30,42 @@ def at_random(target: np.ndarray, budget: int, rng: np.random.Generator) -> floa
     return float(target[rng.choice(len(target), budget + PREDICTED, replace=False)].min())
 
 
-def model_of(numbers: np.ndarray, source: np.ndarray) -> Moved:
-    """Return the model that begins with what is known of a source.
+def models_of(numbers: np.ndarray, *sources: np.ndarray) -> list[Moved]:
+    """Return the models that begin with what is known of some sources: of all together, and of each.
 
     Args:
         numbers: (configs, fields), see `Recorded.numbers`.
-        source: (configs,) seconds, infinite where a config failed.
+        sources: (configs,) seconds each, infinite where a config failed.
     """
-    logs = _finite(np.log(source))
-    return Moved(numbers / lengths(numbers, logs, np.random.default_rng(0)), logs)
+    logs = [_finite(np.log(source)) for source in sources]
+    over = [lengths(numbers, one, np.random.default_rng(0)) for one in logs]
+    each = [Moved(numbers / scale, one[None]) for scale, one in zip(over, logs, strict=True)]
+    if len(each) == 1:
+        return each
+    return [Moved(numbers / np.exp(np.mean(np.log(over), axis=0)), np.array(logs)), *each]
 
 
-def transferred(model: Moved, target: np.ndarray, budget: int, rng: np.random.Generator) -> float:
-    """Return the least seconds of the five configs predicted best after ``budget`` measurements, with a known source.
+def transferred(models: Sequence[Moved], target: np.ndarray, budget: int, rng: np.random.Generator) -> float:
+    """Return the least seconds of the five configs predicted best after ``budget`` measurements, with known sources.
 
-    The first are the source's fastest, some far apart among its fast ones, and some far apart among all.
+    Of several models that counts which makes what was measured likeliest.
+
+    The first are the sources' fastest, some far apart among its fast ones, and some far apart among all.
 
     Args:
-        model: see `model_of`.
+        models: see `models_of`; the first one chooses what is measured first.
         target: (configs,) seconds, infinite where a config failed.
         budget: measurements to learn from.
     """
-    order = np.argsort(model.source, kind="stable")
+    model, order = models[0], np.argsort(models[0].source, kind="stable")
     fast = order[: max(10 * PREDICTED, round(FASTEST * len(order)))]
     apart = _apart(model.numbers[fast], 5, rng), _apart(model.numbers, 4, rng)
-    return _found(lambda known: model, [*order[:PREDICTED], *fast[apart[0]], *apart[1]], target, budget)
+
+    def likeliest(known: list[int]) -> Moved:
+        rows, logs = np.array(known), _finite(np.log(target[known]))
+        return models[0] if len(models) == 1 else max(models, key=lambda one: one.likeliest(rows, logs)[0])
+
+    return _found(likeliest, [*order[:PREDICTED], *fast[apart[0]], *apart[1]], target, budget)
 
 
 def alone(numbers: np.ndarray, target: np.ndarray, budget: int, rng: np.random.Generator) -> float:
@@ -62,7 +73,7 @@ def alone(numbers: np.ndarray, target: np.ndarray, budget: int, rng: np.random.G
 
     def model(known: list[int]) -> Moved:
         scale = lengths(numbers[known], _finite(np.log(target[known])), rng)
-        return Moved(numbers / scale, np.zeros(len(target)))
+        return Moved(numbers / scale, np.empty((0, len(target))))
 
     return _found(model, rng.choice(len(target), 2 * BATCH, replace=False).tolist(), target, budget)
 

@@ -9,7 +9,7 @@ import pytest
 from recorded.moved import Moved, lengths
 from recorded.page import judge, page, pairs
 from recorded.spaces import recorded
-from recorded.ways import alone, at_random, model_of, transferred, zero_shot
+from recorded.ways import alone, at_random, models_of, transferred, zero_shot
 
 from tensorwise.errors import InputError
 
@@ -70,7 +70,7 @@ def landscape(count: int = 600) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def test_what_was_measured_is_predicted_and_what_is_far_is_not_sure() -> None:
     numbers, source, target = landscape()
-    model, known = Moved(numbers, np.log(source)), np.arange(40)
+    model, known = Moved(numbers, np.log(source)[None]), np.arange(40)
     mean, deviation = model.predict(known, np.log(target[known]))
     assert np.abs(mean[known] - np.log(target[known])).max() < 0.2
     assert deviation[known].max() < deviation[40:].mean()
@@ -86,18 +86,20 @@ def test_a_source_helps() -> None:
     def mean(way: object, *given: object) -> float:
         return float(np.mean([way(*given, 30, np.random.default_rng(seed)) for seed in range(3)])) / best  # type: ignore[operator]
 
-    moved = mean(transferred, model_of(numbers, source), target)
+    moved = mean(transferred, models_of(numbers, source), target)
     assert moved < 1.25
     assert moved < mean(at_random, target)
     assert moved < zero_shot(source, target) / best
     assert mean(alone, numbers, target) < mean(at_random, target) * 1.2
+    other = np.exp(np.square(numbers[:, 2] + 0.5))  # knows of what the first source does not show
+    assert mean(transferred, models_of(numbers, source, other), target) < moved
 
 
 def test_failures_are_slow_not_fast() -> None:
     pytest.importorskip("sklearn")
     numbers, source, target = landscape(200)
     target[np.argsort(source)[:20]] = np.inf  # the source's fastest fail
-    found = transferred(model_of(numbers, source), target, 30, np.random.default_rng(0))
+    found = transferred(models_of(numbers, source), target, 30, np.random.default_rng(0))
     assert np.isfinite(found)
     scale = lengths(numbers, np.log(source), np.random.default_rng(0))
     assert scale[3] > scale[0]  # the last field does not matter
@@ -115,7 +117,14 @@ def test_the_page_tells_what_holds() -> None:
     assert told[:3] == ("k", "A", "B")
     lines, holds = judge(runs, EXPECTED)
     assert holds
-    assert "1.020 times the optimum" in lines[0]
+    assert "one GPU known: 1.020 times the optimum" in lines[0]
     assert "All hold" in page(runs, EXPECTED)
     assert "<svg" in page(runs, EXPECTED)
     assert judge({**runs, "k: transferred, A to B": [1.3]}, EXPECTED)[1] is False
+    more = {**runs, "k: transferred, others to B": [1.0, 1.02]}
+    lines, holds = judge(more, EXPECTED)
+    assert holds
+    assert "all other GPUs known: 1.010 times" in lines[0]
+    assert len(pairs(more)) == 1
+    assert "All other GPUs known" in page(more, EXPECTED)
+    assert judge({**more, "k: transferred, others to B": [1.2]}, EXPECTED)[1] is False

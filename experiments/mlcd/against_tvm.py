@@ -18,6 +18,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 # NumPy's BLAS, which checks the results, has a thread that spins for 100 ms: TVM's second one would wait for it.
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "24")  # 2^24 cycles: 6 ms
+os.environ.pop("OPENBLAS_CORETYPE", None)  # as in run.py
+os.environ.pop("OPENBLAS_L2_SIZE", None)
 
 from selections import compiler
 from selections.measuring import known

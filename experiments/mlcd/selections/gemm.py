@@ -17,6 +17,7 @@ from tensorwise.device.libraries.mkl import MklKernel, load
 from tensorwise.features.operands import share_of_zeros
 from tensorwise.program.workload import workload
 from tensorwise.selection import Selection
+from tensorwise.space.params import powers
 from tensorwise.tensor.entries import entries_from
 from tensorwise.toolchain.threads import available_threads
 from tensorwise.tuning.operator import default_kernel
@@ -28,6 +29,7 @@ UNITS: Final = {
     "sparsity": "share of zeros in A",
     "terms": "m n k",
     "stored": "terms without those that are zero",
+    "tail": "columns of B behind those that fill whole cache lines",
 }
 VERSIONS: Final = {
     "blas": "the BLAS that SciPy brings along",
@@ -47,6 +49,8 @@ GPU: Final = {
     "gpu triton": "tiles of C from tiles of A and B, in Triton",
 }
 """Where torch finds a GPU; operands and the result are moved, which is part of a call."""
+LINE: Final = 16
+"""Numbers in a cache line. Where rows of B begin with one, gathering them takes up to a third less."""
 MOST_NAIVE: Final = 2e9
 """Products of more terms are not made naively: it would take seconds up to minutes, and never win."""
 
@@ -54,7 +58,9 @@ MOST_NAIVE: Final = 2e9
 def features(m: int, n: int, k: int, sparsity: float) -> dict[str, float]:
     """Return the features of a product, by name."""
     terms = m * n * k
-    return {"m": m, "n": n, "k": k, "sparsity": sparsity, "terms": terms, "stored": terms * (1 - sparsity)}
+    return {
+        "m": m, "n": n, "k": k, "sparsity": sparsity, "terms": terms, "stored": terms * (1 - sparsity), "tail": n % LINE,
+    }  # fmt: skip
 
 
 def lay_out(a: sp.csr_array, b: np.ndarray, sparsity: float, relu: bool, *, dense: bool = True) -> LaidOut:
@@ -118,14 +124,14 @@ def make(relu: bool, m: int, n: int, k: int, sparsity: float, **derived: float) 
 
 
 def inputs(ranges: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-    """Draw an input: sizes about 1.5^n, and some sparsities (section IV-B1).
+    """Draw an input: sizes about 1.5^n, and some sparsities (section IV-B1); columns also by powers of two, as in networks.
 
     A cell is one shape with all its sparsities. Shapes with more than ``most_terms`` products are not drawn.
     """
+    rows, others = sizes(ranges["most_rows"]), sizes(ranges["most_others"])
+    others = sorted({*others, *powers(4, ranges["most_others"])})
     while True:
-        m, n, k = (
-            int(rng.choice(sizes(ranges[name]))) for name in ("most_rows", "most_others", "most_others")
-        )
+        m, n, k = (int(rng.choice(some)) for some in (rows, others, others))
         if m * n * k <= ranges["most_terms"]:
             sparsity = float(rng.choice(ranges["sparsities"]))
             return {**features(m, n, k, sparsity), "cell": f"{m} {n} {k}"}

@@ -13,7 +13,7 @@ from tensorwise.model.choosing import cross_validated, grow_choice
 
 BATCH: Final = 100
 """Inputs that are added before the forest learns from them, at least ..."""
-GROWTH: Final = 4
+GROWTH: Final = 10
 """... and one for so many that are known."""
 CURVE: Final = 0.5
 """Share of the inputs at which a learning curve ends, but for a last point, all of them: claims are about a fifth."""

@@ -5,7 +5,7 @@ A group's numbers are those of the workload's shape, and after them statistics o
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.corpus import UnfinishedError
+from tensorwise.data.augment import Augmentation
 from tensorwise.data.corpus import Pattern, read_pattern
 from tensorwise.data.record import Record, describe
 from tensorwise.data.workloads import Workloads
@@ -26,12 +27,22 @@ from tensorwise.space.cpu import cpu_space_of
 
 Left = Callable[[], bool]
 """Whether there is time for more."""
+Reads = dict[str, Callable[[], Workload]]
 
 
 def targets(
-    table: Path, patterns: list[Pattern], op: str, device: SpadeDevice, cache: Path, left: Left
+    table: Path,
+    patterns: list[Pattern],
+    op: str,
+    device: SpadeDevice,
+    cache: Path,
+    left: Left,
+    reads: Reads | None = None,
 ) -> dict[str, Group]:
     """Return a group of all configs for each pattern of the table whose configs take 128 different times, by name.
+
+    Args:
+        reads: gets, by workload id, what reads each workload.
 
     Raises:
         InputError: the table is of another machine.
@@ -51,7 +62,9 @@ def targets(
         kept = cache / f"{device.id[:8]}-{row['workload_id']}.npz"
         if row["op"] != op or len(set(row["seconds"])) < 128:
             continue
-        read = functools.partial(_workload, op, files[row["pattern"]], int(about["n"]))
+        read = functools.partial(target_workload, op, files, row["pattern"], int(about["n"]))
+        if reads is not None:
+            reads[row["workload_id"]] = read
         if not kept.exists():
             _check(left, f"{len(groups)} matrices of the target")
             work = read()
@@ -72,14 +85,21 @@ def targets(
     return groups
 
 
-def _workload(op: str, pattern: Pattern, n: int) -> Workload:
-    return workload(op, read_pattern(pattern.path), n=n)
+def target_workload(op: str, files: Mapping[str, Pattern], pattern: str, n: int) -> Workload:
+    """Return the workload of a pattern by name; behind ``~`` stands how it is enlarged (``Augmentation``)."""
+    name, _, change = pattern.partition("~")
+    return workload(op, read_pattern(files[name].path, Augmentation.parse(change) if change else None), n=n)
 
 
 def sources(
-    records: list[Record], patterns: list[Pattern], most: int, cache: Path, left: Left
+    records: list[Record],
+    patterns: list[Pattern],
+    most: int,
+    cache: Path,
+    left: Left,
+    reads: Reads | None = None,
 ) -> list[Group]:
-    """Return the groups of CPU records of one operation, of patterns with up to ``most`` entries.
+    """Return the groups of CPU records of one operation, of patterns with up to ``most`` entries; ``reads`` as in `targets`.
 
     Raises:
         UnfinishedError: there is no time left.
@@ -100,6 +120,8 @@ def sources(
             except InputError:  # nothing in it can be compared
                 continue
             _keep(kept, group.configs, group.numbers, group.seconds, group.exact, group.default_s)
+        if reads is not None:
+            reads[workload_id] = functools.partial(workloads.of, some[0])
         group = _kept(kept, workload_id, str(some[0].provenance["family"]))
         groups.append(_with_statistics(group, functools.partial(workloads.of, some[0]), cache, left))
     return groups

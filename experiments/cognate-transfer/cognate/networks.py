@@ -1,7 +1,8 @@
 """COGNATE's network and its rivals: one network, one loss, one training; what differs is how configs are read.
 
 The network is `TransferModel`'s, put together from its parts, since everything was counted before. Its featurizer sees
-statistics of the pattern where COGNATE has twelve sparse convolutions, which would take days on a CPU.
+statistics of the pattern where COGNATE has twelve sparse convolutions, which would take days on a CPU; the two are compared
+on one fold, and learn from small patterns there.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,14 +14,16 @@ import numpy as np
 from tensorwise.ids import content_id
 from tensorwise.model.reader import LATENT, SHARED, Layers, Reader
 from tensorwise.model.samples import Epoch, Group, Training, standardised
-from tensorwise.model.scoring import embed, look, score
+from tensorwise.model.scoring import BLIND, embed, look, score
 from tensorwise.model.table import Encoded, Form, Table
+from tensorwise.program.workload import Workload
 
 SHAPE: Final = 4
 """Of a workload's numbers those that say its shape; the others are statistics of its pattern."""
 KEPT_BACK: Final = 0.2
 """Share of the source's families that a training is judged by while it learns, for its curve only."""
 Arrays = Mapping[str, np.ndarray]
+Workloads = Callable[[str], Workload]
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class Reading:
         featurizer: whether anything but the pattern's shape is.
         footprints: whether what strips touch of the pattern is: ours, the paper has nothing like it.
         predictor: ``MLP``, or one of `sequences`.
+        net: the featurizer, a name in `nets.NETS`.
     """
 
     name: str
@@ -45,9 +49,16 @@ class Reading:
     featurizer: bool = True
     footprints: bool = False
     predictor: str = "MLP"
+    net: str = "statistics"
 
 
 COGNATE: Final = Reading("COGNATE")
+FEATURIZERS: Final = (
+    COGNATE,
+    Reading("COGNATE, sparse convolutions", net="cognate"),
+    Reading("COGNATE, shape", featurizer=False),
+)
+"""What is seen of a pattern: statistics, its entries, or its shape only."""
 READINGS: Final = (
     COGNATE,
     Reading("without featurizer", featurizer=False),
@@ -76,16 +87,23 @@ class Networks:
         encoders: of the source's own choices, and of the target's.
         widths: how many own choices each of them has.
         values: the table ``networks`` of values.toml.
+        workloads: workload id -> the workload, for a network that looks at patterns.
     """
 
     reading: Reading
     encoders: tuple[Layers, Layers]
     widths: tuple[int, int]
     values: Mapping[str, Any]
+    workloads: Workloads
 
     @classmethod
     def of(
-        cls, reading: Reading, source: Sequence[Group], target: Sequence[Group], values: Mapping[str, Any]
+        cls,
+        reading: Reading,
+        source: Sequence[Group],
+        target: Sequence[Group],
+        values: Mapping[str, Any],
+        workloads: "Workloads | None" = None,
     ) -> "Networks":
         """Train the encoders on all own choices that groups of either device have."""
         own = [
@@ -93,7 +111,8 @@ class Networks:
             for of in (source, target)
         ]
         first, second = (encoder(reading.encoder, one) for one in own)
-        return cls(reading, (first, second), (own[0].shape[1], own[1].shape[1]), values)
+        widths = own[0].shape[1], own[1].shape[1]
+        return cls(reading, (first, second), widths, values, workloads or _no_patterns)
 
     def read(self, group: Group, side: int) -> Group:
         """Return a group of the source (side 0) or of the target (1) as the network sees it."""
@@ -118,7 +137,8 @@ class Networks:
         configs = Encoded(
             group.configs.values, orders, nests if self.reading.footprints else np.zeros_like(nests)
         )
-        numbers = group.numbers if self.reading.featurizer else group.numbers[:SHAPE]
+        counted = self.reading.featurizer and self.reading.net == "statistics"
+        numbers = group.numbers if counted else group.numbers[:SHAPE]
         return replace(group, configs=configs, numbers=numbers)
 
     def pretrained(self, source: Sequence[Group]) -> Arrays:
@@ -164,7 +184,7 @@ class Networks:
         nests = np.asarray(first.configs.nests).shape[1]
         form = Form(content_id([self.reading.name, str(widths)]), 0, 0, widths, nests)
         return Trainer(
-            "statistics", 2, form, groups, _no_patterns, settings, None, told, "cpu", 1, start, 0.0
+            self.reading.net, 2, form, groups, self.workloads, settings, None, told, "cpu", 1, start, 0.0
         ).run()  # fmt: skip
 
     def scores(self, arrays: Arrays, group: Group) -> np.ndarray:
@@ -179,11 +199,26 @@ class Networks:
             for part in ("net.", "scoring.", "numbers.")
         }
         weights = {name: array.astype(np.float64) for name, array in parts["scoring."].items()}
-        pattern = look(parts["net."], standardised(seen.numbers, parts["numbers."])).astype(np.float64)
+        numbers = standardised(seen.numbers, parts["numbers."])
+        looks = self.reading.net not in BLIND
+        pattern = self._looked(parts["net."], numbers, group) if looks else look(parts["net."], numbers)
+        pattern = pattern.astype(np.float64)
         found: np.ndarray = score(weights, pattern, embed(weights, seen.configs), seen.configs.nests).mean(
             axis=0
         )
         return found
+
+    def _looked(self, arrays: Arrays, numbers: np.ndarray, group: Group) -> np.ndarray:
+        """What a network that looks at entries makes of a group's pattern."""
+        from tensorwise.model.nets import new_net
+        from tensorwise.model.torch_extra import torch
+
+        net = new_net(self.reading.net, 2, len(numbers), 0)
+        net.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+        with torch.no_grad():
+            prepared = net.prepare([self.workloads(group.workload_id).entries])
+            embedded: np.ndarray = net(prepared, torch.from_numpy(numbers[None]))[0].numpy()
+        return embedded
 
 
 def encoder(kind: str, own: np.ndarray) -> Layers:

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from benchmarks.pages import card, document, paragraphs, table
 from cognate.draw import bars, curves, matrices
-from cognate.judging import baselines, by_matrix, expense, figures, judge, named_here, samples, ways
+from cognate.judging import baselines, by_matrix, expense, figures, judge, named_here, samples, unpacked, ways
+from cognate.steps import SMALL
 from tensorwise.front.svg import element, escape
 
 COLOURS: Final = ("#4c78a8", "#f58518", "#54a24b", "#e45756")
@@ -75,6 +76,7 @@ def _operation(op: str, found: Figures, runs: Mapping[str, Any], few: int) -> li
         ),
         *(card(f"{op}: {title}", _bars(found, names, optimum, op)) for title, names in studies.items()),
         *_training(op, runs),
+        *_featurizers(op, runs),
         card(f"{op}: how much was learned from (figures 10, 11 and 12)", _amounts(found, few)),
     ]
     shown = [
@@ -116,6 +118,23 @@ def _training(op: str, runs: Mapping[str, Any]) -> list[str]:
     ]
     drawn = element("figure", "".join(element("div", plot) for plot in plots))
     return [card(f"{op}: learning from the source (figure 6)", drawn)]
+
+
+def _featurizers(op: str, runs: Mapping[str, Any]) -> list[str]:
+    """What the network reaches with each featurizer, on the small patterns of one fold."""
+    cells, counts = [], dict[str, int]()
+    for run in runs.values():
+        if run.get("op") == op and "featurizer" in run:
+            found, counts = figures([unpacked(draw) for draw in run["draws"]]), run["counts"]
+            cells.append([run["featurizer"], *(f"{found[key]:.3f}" for _, key in HEAD)])
+    if not cells:
+        return []
+    said = (
+        f"On one fold: learned from {counts['source']} workloads of the source and a few of {counts['learn']} of the "
+        f"target, none of more than {SMALL:,} entries, judged on {counts['tests']} others."
+    )
+    rows = table(["featurizer", *(heading for heading, _ in HEAD)], cells)
+    return [card(f"{op}: featurizers", paragraphs([said]) + rows)]
 
 
 def _expenses(op: str, found: Figures, runs: Mapping[str, Any]) -> list[str]:

@@ -3,13 +3,13 @@
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from cognate.folds import Fold, chosen, folds, informative
 from cognate.judging import Predict, Row, at_random, packed, rows
-from cognate.networks import COGNATE, READINGS, Arrays, Networks, Reading
+from cognate.networks import COGNATE, FEATURIZERS, READINGS, SHAPE, Arrays, Networks, Reading, Workloads
 from tensorwise.model.additive import AdditiveModel, terms_of
 from tensorwise.model.reader import Reader
 from tensorwise.model.samples import Group
@@ -18,6 +18,8 @@ from tensorwise.model.table import Table
 Ways = dict[str, list[list[Row]]]
 """Way -> draws -> a row for each tested matrix."""
 Step = Callable[[], dict[str, Any]]
+SMALL: Final = 5000
+"""Entries of the patterns from which featurizers learn that are compared: convolutions take a second for some thousand."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +30,14 @@ class Steps:
         op: the operation.
         target: groups of the target by name; source: of the source.
         values: of values.toml.
+        workloads: workload id -> the workload, of both.
     """
 
     op: str
     target: Mapping[str, Group]
     source: Sequence[Group]
     values: Mapping[str, Any]
+    workloads: Workloads | None = None
     _pretrained: dict[tuple[int, str, int], tuple[Networks, Arrays]] = field(default_factory=dict)
 
     def planned(self) -> dict[str, Step]:
@@ -42,6 +46,10 @@ class Steps:
         for fold in folds(self.target, self.source, self.values["folds"]):
             if not fold.number:
                 found[f"{self.op} training"] = functools.partial(self.training, fold)
+                for reading in FEATURIZERS:
+                    found[f"{self.op} featurizer: {reading.name}"] = functools.partial(
+                        self.featurizer, reading, fold
+                    )
             ways: dict[str, Callable[[Fold], Ways]] = {"plain": self.plain}
             for count in (*self.values["additive"]["matrices"], 0):
                 ways[f"additive of {count or 'all'}"] = functools.partial(self.additive, count)
@@ -78,6 +86,31 @@ class Steps:
             for epoch in networks.curve(fold.source)
         ]
         return {"op": self.op, "ways": {}, "names": [], "epochs": epochs}
+
+    def featurizer(self, reading: Reading, fold: Fold) -> dict[str, Any]:
+        """A network that learns from the small patterns of a fold, of the source and then of few of the target.
+
+        It is no way: it is judged on the small patterns of one fold only.
+        """
+        source, learn, tests = (
+            [one for one in some if 2 ** one.numbers[SHAPE - 2] - 1 <= SMALL]
+            for some in (fold.source, fold.learn.values(), fold.tests.values())
+        )
+        networks = Networks.of(reading, source, learn, self.values["networks"], self.workloads)
+        start, draws = networks.pretrained(source), []
+        for draw in range(self.values["draws"]):
+            places = fold.rng(draw).permutation(len(learn))[: self.values["few"]]
+            tuned = networks.tuned([learn[int(place)] for place in places], start)
+            draws.append(packed(rows(tests, functools.partial(networks.scores, tuned))))
+        counts = {"source": len(source), "learn": len(learn), "tests": len(tests)}
+        return {
+            "op": self.op,
+            "ways": {},
+            "names": [],
+            "featurizer": reading.name,
+            "draws": draws,
+            "counts": counts,
+        }
 
     # -- ways -----------------------------------------------------------------------------------------
 

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 from cognate import judging
-from cognate.data import sources, targets
+from cognate.data import sources, target_workload, targets
 from cognate.folds import chosen, drawn, folds, informative
 from cognate.judging import at_random, by_matrix, figures, judge, packed, rows, unpacked, ways
-from cognate.networks import COGNATE, READINGS, Networks, Reading, encoder
+from cognate.networks import COGNATE, FEATURIZERS, READINGS, Networks, Reading, encoder
 from cognate.page import page
+from cognate.simulating import Simulations, each_simulated, simulated
 from cognate.steps import Steps
 
 from benchmarks.corpus import UnfinishedError
@@ -22,11 +23,12 @@ from tensorwise.data.corpus import patterns
 from tensorwise.data.record import Record
 from tensorwise.device.null import NullDevice
 from tensorwise.device.spade import SpadeDevice
+from tensorwise.errors import InputError
 from tensorwise.features.footprint import FIELDS
 from tensorwise.model.reader import LATENT, SHARED, Reader
 from tensorwise.model.samples import Group, featurizer
 from tensorwise.model.table import Encoded, Table
-from tensorwise.program.workload import workload
+from tensorwise.program.workload import Workload, workload
 from tensorwise.space.cpu import cpu_space_of
 from tensorwise.tensor.entries import entries_from
 from tensorwise.tensor.files import write
@@ -266,6 +268,52 @@ def test_steps_of_networks() -> None:
     }  # fmt: skip
     again = Steps("sddmm", TARGET, SOURCE, SMALL).planned()[f"sddmm fold 1 network: {COGNATE.name}"]()
     assert again == runs[f"sddmm fold 1 network: {COGNATE.name}"]
+
+
+@needs_torch
+def test_featurizers_are_compared_on_small_patterns() -> None:
+    def known(workload_id: str) -> Workload:
+        side, seed = map(int, workload_id.split("-"))
+        places = np.random.default_rng([seed, side]).integers(0, 40, (2, 90))
+        return workload("spmm", entries_from(((40, 40), places, None)), n=8)
+
+    steps = Steps("spmm", TARGET, SOURCE, SMALL, known).planned()
+    runs = {key: step() for key, step in steps.items() if "featurizer" in key and "network" not in key}
+    assert [run["featurizer"] for run in runs.values()] == [reading.name for reading in FEATURIZERS]
+    assert len({tuple(run["draws"]) for run in runs.values()}) == len(FEATURIZERS)
+    assert runs["spmm featurizer: COGNATE"]["counts"] == {"source": 4, "learn": 6, "tests": 6}
+    text = page(
+        {
+            "runs": runs | {"spmm fold 0 plain": steps["spmm fold 0 plain"]()},
+            "settings": SMALL,
+            "machine": {},
+        },
+        EXPECTED,
+    )
+    assert "none of more than 5,000 entries" in text
+    assert "sparse convolutions" in text
+
+
+def test_enlarged_matrices_are_simulated_and_kept(tmp_path: Path) -> None:
+    rows_of, columns = np.random.default_rng(0).integers(0, 60, (2, 200))
+    write(tmp_path / "a.mtx", entries_from(((60, 60), (rows_of, columns), None)))
+    files = {one.name: one for one in patterns([tmp_path / "a.mtx"])}
+    assert target_workload("spmm", files, "a~2x2-600x600-1", 64).entries.shape == (600, 600)
+    row = simulated(("spmm", "a~2x2-600x600-1"), "spade-small", files, 64)
+    assert (row["rows"], row["family"], len(row["seconds"])) == (600, files["a"].family, 256)
+    jobs = [("spmm", "a"), ("sddmm", "a")]
+    about = {"machine_id": SpadeDevice("spade-small").id, "n": "64"}
+    table = Simulations(tmp_path / "spade-small.parquet", about)
+    assert list(each_simulated(jobs, "spade-small", files, 64, ends=0.0)) == []  # there is no time to begin
+    for found in each_simulated(table.left(jobs), "spade-small", files, 64, ends=float("inf")):
+        table.add(found)
+    again = Simulations(table.path, about)
+    assert again.left([*jobs, ("spmm", "b")]) == [("spmm", "b")]
+    assert {one["op"]: one for one in again.rows}["spmm"] == simulated(
+        ("spmm", "a"), "spade-small", files, 64
+    )
+    with pytest.raises(InputError, match="move it away"):
+        Simulations(table.path, about | {"n": "128"})
 
 
 def test_what_is_counted_is_kept(tmp_path: Path) -> None:

@@ -44,12 +44,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE / "results.json")
     options = parser.parse_args()
     torch.set_num_threads(1)  # networks this small only wait for each other
-    files = {name: RECORDS / file for name, file in values["machines"].items()}
-    about = {name: content_id([path.read_bytes()], 16) for name, path in files.items()}
+    files = {name: (RECORDS / file, threads) for name, (file, threads) in values["machines"].items()}
+    about = {name: content_id([path.read_bytes()], 16) for name, (path, _) in files.items()}
     results = Results(options.out, __doc__ or "", values | {"records": about}, options.fresh)
     known, left = patterns([options.corpus]), options.steps
     for op in () if options.page else options.ops.split(","):
-        steps = Steps(op, machine_groups(files, op, values["threads"], known, options.cache), values)
+        steps = Steps(op, machine_groups(files, op, known, options.cache), values)
         todo = {key: step for key, step in steps.planned().items() if key not in results.runs}
         todo = dict(itertools.islice(todo.items(), left))
         left = None if left is None else left - len(todo)

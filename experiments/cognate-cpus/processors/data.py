@@ -56,24 +56,32 @@ class Works:
 
 
 def machine_groups(
-    files: Mapping[str, Path], op: str, threads: int, patterns: list[Pattern], cache: Path
+    files: Mapping[str, tuple[Path, int]], op: str, patterns: list[Pattern], cache: Path
 ) -> Machines:
-    """Read the records of one operation, of its most frequent einsum, on as many threads.
+    """Read the records of one operation, of its most frequent einsum.
+
+    Args:
+        files: machine -> its records, and on how many threads those were measured that count; machines without records of
+            the operation are left out.
 
     Raises:
-        InputError: a machine has none.
+        InputError: no two machines have any.
     """
     workloads = Workloads(patterns)
     jobs: dict[str, defaultdict[tuple[str, object], list[Record]]] = {}
     einsums: defaultdict[str, int] = defaultdict(int)
-    for name, path in files.items():
-        found = jobs[name] = defaultdict(list)
+    for name, (path, threads) in files.items():
+        found = defaultdict[tuple[str, object], list[Record]](list)
         for record in records_of([path]):
             if record.op == op and record.provenance.get("threads") == threads and workloads.has(record):
                 found[record.workload_id, record.provenance.get("job")].append(record)
                 einsums[str(record.workload["einsum"])] += 1
-        if not found:
-            raise InputError(f"{path} has no records of {op} on {threads} threads of patterns of this corpus")
+        if found:
+            jobs[name] = found
+    if len(jobs) < 2:
+        raise InputError(
+            f"only {', '.join(jobs) or 'nothing'} has records of {op} of patterns of this corpus"
+        )
     einsum = max(einsums, key=lambda name: einsums[name])
     kept = {
         name: [some for some in found.values() if some[0].workload["einsum"] == einsum]

@@ -74,7 +74,11 @@ def _operation(op: str, found: Figures, runs: Mapping[str, Any], few: int) -> li
             f"{op}: {few} matrices of the target (figure 4)",
             _bars(found, [*baselines(few), *ours], optimum, op),
         ),
-        *(card(f"{op}: {title}", _bars(found, names, optimum, op)) for title, names in studies.items()),
+        *(
+            card(f"{op}: {title}", _bars(found, names, optimum, op))
+            for title, names in studies.items()
+            if found.keys() & set(names)
+        ),
         *_training(op, runs),
         *_featurizers(op, runs),
         card(f"{op}: how much was learned from (figures 10, 11 and 12)", _amounts(found, few)),

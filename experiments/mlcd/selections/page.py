@@ -19,8 +19,8 @@ interleaved rounds and must agree, and a decision tree learns which is the faste
 stay together: a fifth of the cells is held out of everything (outer test set), ten folds of the others are the
 cross-validation. PoIS is the percentage of ideal speed, PPP the average penalty, speed-up that over the best single
 version, averaged over inputs. Active learning and its control draw from the measured inputs, three times; the goal is the
-penalty on the outer test set after learning from all, and half a point. Every input is measured at two times, and the
-faster one counts. The times beside each other: what was the fastest at the first one, judged by the second."""
+penalty on the outer test set after learning from all, and half a point. Inputs are measured at two times, of GEMM some of
+them, and the faster one counts. The times beside each other: what was the fastest at the first one, judged by the second."""
 AGAINST: Final = """TVM's meta-schedule measures {} programs for each shape and keeps the best; it knows nothing of zeros.
 Our tree has learned from no input of these shapes. Both run in the same interleaved rounds, ours with its choosing."""
 STYLE: Final = """figure { display: flex; flex-wrap: wrap; gap: 16px; }

@@ -44,25 +44,25 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def files(corpus: Path) -> dict[str, Path]:
+def files(corpus: Path) -> dict[str, tuple[Path, int]]:
     found = {}
     for seed, name in enumerate(("A", "B")):
         jobs = plan(
             patterns([corpus / family for family in ("fem", "qp", "web", "road")]),
             ["spmv"], threads=[2], device="null", samples=12, seed=seed,
         )  # fmt: skip
-        found[name] = corpus / f"{name}.parquet"
-        write_records(found[name], [record for job in jobs for record in measured(job)])
+        found[name] = corpus / f"{name}.parquet", 2
+        write_records(found[name][0], [record for job in jobs for record in measured(job)])
     return found
 
 
-def read(corpus: Path, files: dict[str, Path], cache: Path) -> Machines:
+def read(corpus: Path, files: dict[str, tuple[Path, int]], cache: Path) -> Machines:
     known = [patterns([corpus / family]) for family in ("fem", "qp", "web", "road")]
-    return machine_groups(files, "spmv", 2, [one for some in known for one in some], cache)
+    return machine_groups(files, "spmv", [one for some in known for one in some], cache)
 
 
 def test_what_is_counted_is_kept(
-    corpus: Path, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Path, files: dict[str, tuple[Path, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = read(corpus, files, tmp_path)
     assert {name: len(some) for name, some in first.groups.items()} == {"A": 8, "B": 8}
@@ -75,13 +75,17 @@ def test_what_is_counted_is_kept(
     monkeypatch.setattr("tensorwise.model.ranking.counted", refused)
     again = read(corpus, files, tmp_path)
     assert [group.id for group in again.groups["B"]] == [group.id for group in first.groups["B"]]
-    with pytest.raises(InputError, match="no records of spmm on 2 threads"):
-        machine_groups(files, "spmm", 2, patterns([corpus / "fem"]), tmp_path)
+    known = patterns([corpus / "fem"])
+    with pytest.raises(InputError, match="only nothing has records of spmm"):
+        machine_groups(files, "spmm", known, tmp_path)
+    single = files | {"B": (files["B"][0], 1)}
+    with pytest.raises(InputError, match="only A has records of spmv"):
+        machine_groups(single, "spmv", known, tmp_path)
 
 
 @needs_torch
 @pytest.mark.usefixtures("one_torch_thread")
-def test_steps(corpus: Path, files: dict[str, Path], tmp_path: Path) -> None:
+def test_steps(corpus: Path, files: dict[str, tuple[Path, int]], tmp_path: Path) -> None:
     steps = Steps("spmv", read(corpus, files, tmp_path), SMALL)
     assert {*steps.part_of.values()} == {"learn", "test"}
     planned = steps.planned()
@@ -127,7 +131,9 @@ def test_claims() -> None:
     assert judge({"a": {"error": "OSError: none"}}, EXPECTED) == ([], None)
 
 
-def test_figures_are_of_jobs_with_times_enough(corpus: Path, files: dict[str, Path], tmp_path: Path) -> None:
+def test_figures_are_of_jobs_with_times_enough(
+    corpus: Path, files: dict[str, tuple[Path, int]], tmp_path: Path
+) -> None:
     group = read(corpus, files, tmp_path).groups["A"][0]
     (right,) = rows([group], lambda one: one.seconds)
     assert right[:2] == [1.0, 1.0]

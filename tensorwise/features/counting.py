@@ -1,16 +1,10 @@
 """Counts in patterns: by compiled code, or by NumPy where there is no compiler. Both give the same integers."""
 
-import logging
-from functools import cache
-
 import numpy as np
 
-from tensorwise.errors import CompilerError
 from tensorwise.features import compiled, plain
 from tensorwise.features.counts import MatrixCounts, ModeCounts, skip
 from tensorwise.tensor.entries import Entries
-
-_log = logging.getLogger(__name__)
 
 
 def count_matrix(entries: Entries) -> MatrixCounts:
@@ -52,14 +46,4 @@ def count_pairs(entries: Entries, first: int, second: int, shift: int) -> float:
 
 def _is_compiled(entries: Entries) -> bool:
     """Compiled code counts in 32 bits; larger patterns, and empty ones, are left to NumPy."""
-    return 0 < entries.nnz < 2**31 and max(entries.shape) < 2**31 and _has_compiler()
-
-
-@cache
-def _has_compiler() -> bool:
-    try:
-        compiled.COUNTING.load()
-    except CompilerError as error:
-        _log.info("features are counted by NumPy, many times slower: %s", error)
-        return False
-    return True
+    return 0 < entries.nnz < 2**31 and max(entries.shape) < 2**31 and compiled.COUNTING.works

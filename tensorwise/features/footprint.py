@@ -13,6 +13,7 @@ import numpy as np
 from tensorwise.features.featurizer import Field
 from tensorwise.features.walks import Places, Walk, walk
 from tensorwise.space.strips import LEVELS, OWN, Processors, Strips
+from tensorwise.tensor.canonical import coordinate_dtype
 from tensorwise.tensor.orders import permutation
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Footprints:
         return passes * np.array(counted)
 
     def _places(self, moved: _Moved) -> Places:
-        """Where entries lie when rows and columns are ordered so, row by row: two int64 arrays, (entries,)."""
+        """Where entries lie when rows and columns are ordered so, row by row; of 32 bits where these are enough."""
         if moved not in self._laid:
             found = []
             for mode, order in enumerate(moved):
@@ -96,7 +97,8 @@ class Footprints:
                     places = place_of[places]
                 found.append(places)
             taken = np.lexsort(found[::-1])
-            self._laid[moved] = found[0][taken], found[1][taken]
+            index = coordinate_dtype(self._entries.shape)
+            self._laid[moved] = found[0][taken].astype(index), found[1][taken].astype(index)
         return self._laid[moved]
 
     def _walk(self, moved: _Moved, i: int, j: int, columns_first: bool) -> Walk:

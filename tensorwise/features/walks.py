@@ -3,20 +3,16 @@
 In one pass of compiled code (``walks.c``), or by NumPy where there is no compiler: both give the same numbers.
 """
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Final, final
 
 import numpy as np
 
-from tensorwise.errors import CompilerError
 from tensorwise.space.strips import Processors
 from tensorwise.toolchain.routines import POINTER, SIZE, Routines
 
-_log = logging.getLogger(__name__)
 CLASSES: Final = 48  # walks.c has this number, too
 WINDOWS: Final = 2.0 ** (np.arange(CLASSES) / 2)
 """Accesses within which a row may be met again."""
@@ -71,7 +67,7 @@ class Walk:
 
 
 Places = tuple[np.ndarray, np.ndarray]
-"""Rows and columns of entries, row by row, columns ascending: (entries,) each, at least one."""
+"""Rows and columns of entries, row by row, columns ascending: (entries,) integers each, at least one."""
 
 
 def walk(
@@ -88,17 +84,7 @@ def walk(
         MemoryError: there is none for a few words an entry, row and column.
     """
     small = len(places[0]) < 2**31 and max(shape) < 2**31
-    return (_compiled if small and _has_compiler() else plain)(places, shape, tile, columns_first, processors)
-
-
-@cache
-def _has_compiler() -> bool:
-    try:
-        WALKING.load()
-    except CompilerError as error:
-        _log.info("footprints are counted by NumPy, many times slower: %s", error)
-        return False
-    return True
+    return (_compiled if small and WALKING.works else plain)(places, shape, tile, columns_first, processors)
 
 
 def _compiled(
@@ -129,8 +115,8 @@ def plain(
     places: Places, shape: tuple[int, ...], tile: tuple[int, int], columns_first: bool, processors: Processors
 ) -> Walk:
     """Do what ``walk`` does in NumPy, by sorting."""
-    row, column = places
-    panel, part = (where // size for where, size in zip(places, tile, strict=True))
+    row, column = (one.astype(np.int64, copy=False) for one in places)
+    panel, part = (where // size for where, size in zip((row, column), tile, strict=True))
     high, wide = (-(-extent // size) for extent, size in zip(shape, tile, strict=True))
     if wide > 1:
         order = np.lexsort((panel, part) if columns_first else (part, panel))

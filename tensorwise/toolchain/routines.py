@@ -4,14 +4,18 @@ The parallel driver, the packing primitives and the counting in patterns take se
 """
 
 import ctypes
+import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import Final, final
 
+from tensorwise.errors import CompilerError
 from tensorwise.toolchain.cache import default_cache
 from tensorwise.toolchain.compiler import find_compiler
 
+_log = logging.getLogger(__name__)
 POINTER, SIZE, INT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
 """Types of what routines take and return: addresses, numbers of things, and C's own int."""
 Signature = tuple[type | None, tuple[type, ...]]
@@ -36,6 +40,16 @@ class Routines:
         self._purpose, self._prefix, self._signatures = purpose, prefix, signatures
         self._sources = sources
         self._found: dict[str, Callable[..., int]] = {}
+
+    @cached_property
+    def works(self) -> bool:
+        """Whether they can be called here. Where no compiler works the log says so, once: NumPy has to do it then."""
+        try:
+            self.load()
+        except CompilerError as error:
+            _log.info("it takes NumPy to %s, many times slower: %s", self._purpose, error)
+            return False
+        return True
 
     def load(self) -> None:
         """Have them ready: compiled once a machine, loaded once a process.

@@ -84,30 +84,32 @@ def judge(runs: Runs, expected: Mapping[str, Any]) -> tuple[list[str], bool | No
     if not pairs(runs):
         return [], None
     told, within = figures(runs, expected["within"]), expected["within"]
-    moved = told["transferred"]
-    close = moved["mean"] <= 1 + within
-    whole = close
-    every, lines = [float(of.mean()) for of in from_others(runs).values()], list[str]()
+    moved, lines, holds = told["transferred"], list[str](), list[bool]()
+
+    def claim(value: bool, text: str) -> None:
+        holds.append(value)
+        lines.append(f"{'holds' if value else 'does not hold'}: {text}")
+
+    every = [float(of.mean()) for of in from_others(runs).values()]
     if every:
-        mean = geometric_mean(every)
-        near = sum(one <= 1 + within for one in every)
-        lines.append(
-            f"{'holds' if mean <= 1 + within else 'does not hold'}: all other GPUs known: {mean:.3f} times the optimum, "
-            f"geometric mean over {len(every)} targets, claimed at most {1 + within:.2f}; {near} of them are as close, the "
-            f"worst takes {max(every):.2f} times as long"
+        mean, near = geometric_mean(every), sum(one <= 1 + within for one in every)
+        claim(
+            mean <= 1 + within,
+            f"all other GPUs known: {mean:.3f} times the optimum, geometric mean over {len(every)} targets, claimed at most "
+            f"{1 + within:.2f}; {near} of them are as close, the worst takes {max(every):.2f} times as long",
         )
-        whole = whole and mean <= 1 + within
-    better = all(moved["mean"] < told[way]["mean"] for way in WAYS if way != "transferred")
-    others = ", ".join(
-        f"{words} {told[way]['mean']:.3f}" for way, words in WAYS.items() if way != "transferred"
-    )
-    return [
-        *lines,
-        f"{'holds' if close else 'does not hold'}: one GPU known: {moved['mean']:.3f} times the optimum, geometric mean "
-        f"over pairs, claimed at most {1 + within:.2f}; {moved['share']:.0%} of the pairs are as close, the worst takes "
+    claim(
+        moved["mean"] <= 1 + within,
+        f"one GPU known: {moved['mean']:.3f} times the optimum, geometric mean over pairs, claimed at most "
+        f"{1 + within:.2f}; {moved['share']:.0%} of the pairs are as close, the worst takes "
         f"{moved['worst']:.2f} times as long",
-        f"{'holds' if better else 'does not hold'}: better than every other way ({others})",
-    ], whole and better
+    )
+    others = {words: told[way]["mean"] for way, words in WAYS.items() if way != "transferred"}
+    claim(
+        moved["mean"] < min(others.values()),
+        f"better than every other way ({', '.join(f'{words} {mean:.3f}' for words, mean in others.items())})",
+    )
+    return lines, all(holds)
 
 
 def page(runs: Runs, expected: Mapping[str, Any]) -> str:

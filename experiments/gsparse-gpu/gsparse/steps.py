@@ -1,8 +1,8 @@
 """The steps of each stage; every one is short, and kept when it is done."""
 
 import math
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -166,24 +166,15 @@ class Steps:
         gpu, rng = find_gpu(), np.random.default_rng(self.settings["seed"])
         operands = work.operands(rng)
         out = np.empty(work.output_shape, work.output_dtype)
-        calls, notes = {}, {}
+        calls = {}
         for label, (format, schedule) in self.programs(work, name, op).items():
             bound = LaunchedKernel(program_for(work, format, schedule), gpu).bind(work)
             calls[label] = bound.ready(operands, out)
             calls[label]()
             bound.fetch(out)
-        for label in installed():
-            try:
-                call = PEERS[label](op, work, operands, gpu)
-                if call is None:
-                    continue
-                if why := _differs(call(), out):
-                    notes[label] = why
-                    continue
-                calls[label] = call
-            except Exception as error:  # whatever a peer raises costs this peer only
-                notes[label] = f"{type(error).__name__}: {error}"[:300]
-        return {"rounds": self._rounds(calls, gpu, rng), "notes": notes, "gpu": gpu.name}
+        made = {label: partial(PEERS[label], op, work, operands, gpu) for label in installed()}
+        theirs, notes = _agreeing(made, out)
+        return {"rounds": self._rounds(calls | theirs, gpu, rng), "notes": notes, "gpu": gpu.name}
 
     def _sage(self, name: str) -> dict[str, Any]:
         """Time a whole GraphSAGE with our tuned programs, with cuSPARSE and with torch, in rounds of this process."""
@@ -198,20 +189,15 @@ class Steps:
             for width in self.widths[:-1]
         ]
         texts = [self.programs(work, name, sage.OPERATION) for work in works]
-        calls, notes = {}, {}
-        for label in ("tensorwise", "default", *sage.peers()):
-            try:
-                if label in texts[0]:
-                    call = sage.by_tensorwise(works, [one[label] for one in texts], features, layers, gpu)
-                elif label == "torch CSR":
-                    call = sage.by_torch(graph, given, weights)
-                else:
-                    call = sage.by_cusparse(graph, features, layers)
-                if why := _differs(call(), wanted):
-                    raise TensorwiseError(why)
-                calls[label] = call
-            except Exception as error:  # whatever one raises costs this one only
-                notes[label] = f"{type(error).__name__}: {error}"[:300]
+        made = {
+            label: partial(sage.by_tensorwise, works, [one[label] for one in texts], features, layers, gpu)
+            for label in texts[0]
+        }
+        theirs = {
+            "cusparse (CuPy)": partial(sage.by_cusparse, graph, features, layers),
+            "torch CSR": partial(sage.by_torch, graph, given, weights),
+        }
+        calls, notes = _agreeing(made | {label: theirs[label] for label in sage.peers()}, wanted)
         return {"rounds": self._rounds(calls, gpu, rng), "notes": notes, "gpu": gpu.name}
 
     def _rounds(self, calls: Mapping[str, Any], gpu: Gpu, rng: np.random.Generator) -> dict[str, list[float]]:
@@ -242,6 +228,23 @@ class Steps:
 
     tuned: Mapping[str, Mapping[str, Any]] = {}
     """What the stage tuning found, by key; set by whoever compares."""
+
+
+def _agreeing(
+    made: Mapping[str, Callable[[], Any]], wanted: np.ndarray
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the calls that give what is wanted, and why others do not; where there is none, None is made."""
+    calls, notes = dict[str, Any](), dict[str, str]()
+    for label, make in made.items():
+        try:
+            call = make()
+            if call is not None and (why := _differs(call(), wanted)):
+                notes[label] = why
+            elif call is not None:
+                calls[label] = call
+        except Exception as error:  # whatever one raises costs this one only
+            notes[label] = f"{type(error).__name__}: {error}"[:300]
+    return calls, notes
 
 
 def _differs(theirs: Any, ours: np.ndarray) -> str | None:

@@ -73,7 +73,8 @@ def matrices(
     return sorted(found, key=lambda item: (item.nonzeros, item.name))
 
 
-def spread(some: Sequence[Item], count: int) -> list[Item]:
-    """Return so many of ``some``, at equal distances."""
+def spread(some: Sequence[Item], count: int | None) -> list[Item]:
+    """Return so many of ``some``, at equal distances; None: all."""
+    count = len(some) if count is None else count
     step = max(1.0, len(some) / count)
     return [some[int((place + 0.5) * step)] for place in range(min(count, len(some)))]

@@ -19,6 +19,7 @@ from rankings.page import page
 from rankings.steps import Settings, Steps, named
 
 from benchmarks.corpus import Results, resumable
+from benchmarks.held_out import spread
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.toolchain.threads import available_threads
@@ -39,9 +40,9 @@ def main() -> None:
         help="folders of trained models; claims are of an operation's first",
     )
     option("--records", type=Path, action="append", default=[], help="judge by these, and measure nothing")
-    option("--ops", default="spmv,spmm,sddmm,mttkrp", help="only these, where there is a model")
+    option("--ops", default="spmv,spmm,sddmm,mttkrp", help="measure only these, where there is a model")
     option("--matrices", help="only these, several by commas")
-    option("--limit", type=int, help="of each operation only the smallest so many")
+    option("--limit", type=int, help="of each operation only so many, of all sizes")
     option("--configs", type=int, default=values["settings"]["configs"], help="of a matrix")
     option("--threads", type=int, default=available_threads())
     option("--fresh", action="store_true", help="forget what the result file holds")
@@ -49,7 +50,7 @@ def main() -> None:
     option("--out", type=Path, default=HERE / "results.json")
     options = parser.parse_args()
     given = values["settings"] | {"configs": options.configs, "threads": options.threads}
-    settings, models = Settings(**given), named(options.models, options.ops.split(","))
+    settings, models = Settings(**given), named(options.models)
     about = {"models": {name: one.id for name, one in models.items()}, "compiler": find_compiler().version}
     results = Results(options.out, __doc__ or "", asdict(settings) | about, options.fresh)
     if not options.page:
@@ -57,9 +58,8 @@ def main() -> None:
         with CpuDevice(settings.threads, seed=settings.seed) as device:
             steps = Steps(device, models, options.records, settings)
             chosen = steps.unseen(values["matrices"], only)
-            results.work(
-                steps.planned({op: some[: options.limit] for op, some in chosen.items()}, results.runs)
-            )
+            some = {op: spread(chosen[op], options.limit) for op in options.ops.split(",") if op in chosen}
+            results.work(steps.planned(some, results.runs))
     results.write(*judge(results.runs, expected))
     target = options.out.with_suffix(".html")
     target.write_text(page(json.loads(options.out.read_text()), expected), encoding="utf-8")

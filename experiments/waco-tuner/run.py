@@ -22,7 +22,7 @@ from tuners.page import page
 from tuners.steps import Steps, models_in
 
 from benchmarks.corpus import Results, resumable
-from benchmarks.held_out import matrices
+from benchmarks.held_out import matrices, spread
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.toolchain.threads import available_threads
@@ -40,7 +40,7 @@ def main() -> None:
     option("--records", type=Path, action="append", default=[], help="that BestFormat learns from")
     option("--ops", default="spmv,spmm,sddmm,mttkrp", help="only these, where there is a model")
     option("--matrices", help="only these, several by commas")
-    option("--limit", type=int, help="of each operation only the smallest so many")
+    option("--limit", type=int, help="of each operation only so many, of all sizes")
     option("--trials", type=int, default=values["settings"]["trials"], help="of the long search, a seed")
     option("--threads", type=int, default=available_threads())
     option("--fresh", action="store_true", help="forget what the result file holds")
@@ -65,7 +65,7 @@ def measure(options: Any, settings: Settings, sizes: Any, models: Any, results: 
     models = {op: one for op, one in models.items() if op in options.ops.split(",")}
     only = options.matrices.split(",") if options.matrices else ()
     chosen = {op: matrices(op, one.families, settings.n(op), sizes, only) for op, one in models.items()}
-    chosen = {op: some[: options.limit] for op, some in chosen.items()}
+    chosen = {op: spread(some, options.limit) for op, some in chosen.items()}
     warm_folder(warm := options.out.with_suffix(".kernels") / "warm", models, settings.threads)
     with CpuDevice(settings.threads, seed=settings.seeds[0]) as device:
         steps = Steps(device, models, options.records, warm, settings)

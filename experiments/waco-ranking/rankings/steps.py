@@ -52,8 +52,8 @@ class Settings:
         return {"spmv": None, "mttkrp": self.rank}.get(op, self.columns)
 
 
-def named(given: Sequence[str], ops: Collection[str]) -> dict[str, Learned]:
-    """Return the models of ``NAME=FOLDER`` by name, those of ``ops``.
+def named(given: Sequence[str]) -> dict[str, Learned]:
+    """Return the models of ``NAME=FOLDER`` by name.
 
     Raises:
         InputError: a text is malformed, two names are the same, or a folder holds no model with a card.
@@ -64,7 +64,7 @@ def named(given: Sequence[str], ops: Collection[str]) -> dict[str, Learned]:
         if not (name and folder) or name in found:
             raise InputError(f"expected NAME=MODEL, each name once, got {text!r}")
         found[name] = learned_of(Path(folder))
-    return {name: learned for name, learned in found.items() if learned.op in ops}
+    return found
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,11 @@ class Steps:
         }  # fmt: skip
 
     def rank(self, name: str, item: Item, runs: Runs) -> dict[str, Any]:
-        """Let a model rank the configs that were measured, by the first measurement; the second gives the noise floor."""
+        """Let a model rank the configs that were measured, by the first measurement; the second gives the noise floor.
+
+        Configs that no program was made of (their code would be too long, their format holds too much) are left out: there
+        is nothing to rank.
+        """
         op = self.models[name].op
         held = runs[f"measure {op} {item.name}"]
         if "error" in held:
@@ -217,9 +221,11 @@ class Steps:
             raise InputError(
                 f"{exact[0].sum()} configs have a time; at least {LEAST} are needed to judge a ranking"
             )
+        ran = np.isfinite(costs[0])
+        costs, exact = costs[:, ran], exact[:, ran]
         model = self.model(name)
         start = time.perf_counter()
-        predicted = model.predict(work, configs, self.device)
+        predicted = model.predict(work, [configs[place] for place in np.flatnonzero(ran)], self.device)
         seconds = time.perf_counter() - start
         # Predictions must be finite: what failed the second time is placed behind all others.
         again = np.where(np.isfinite(costs[1]), costs[1], 2 * costs[np.isfinite(costs)].max())

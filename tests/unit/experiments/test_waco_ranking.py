@@ -112,11 +112,10 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_models_have_names(model: Path) -> None:
-    assert named([f"a={model}", f"b={model}"], ["spmv"]).keys() == {"a", "b"}
-    assert named([f"a={model}"], ["spmm"]) == {}
+    assert named([f"a={model}", f"b={model}"]).keys() == {"a", "b"}
     for wrong in (["a"], ["=x"], [f"a={model}", f"a={model}"]):
         with pytest.raises(InputError, match="expected NAME=MODEL"):
-            named(wrong, ["spmv"])
+            named(wrong)
 
 
 def test_from_random_configs_to_the_page(model: Path, tmp_path: Path) -> None:
@@ -125,7 +124,7 @@ def test_from_random_configs_to_the_page(model: Path, tmp_path: Path) -> None:
     item = Item("<a>", tmp_path / "a.mtx", 2, matrix.nnz, False, "made")
     runs: dict[str, Any] = {}
     with CpuDevice(1) as device:
-        steps = Steps(device, named([f"lot={model}"], ["spmv"]), [], SETTINGS)
+        steps = Steps(device, named([f"lot={model}"]), [], SETTINGS)
         planned = steps.planned({"spmv": [item]}, runs)
         assert list(planned) == ["history lot", "measure spmv <a>", "rank lot <a>"]
         for key, step in planned.items():
@@ -136,9 +135,11 @@ def test_from_random_configs_to_the_page(model: Path, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="other configs were measured"):
             planned["rank lot <a>"]()
     found = runs["rank lot <a>"]
-    assert sorted(found["places"][0]) == sorted(found["places"][1]) == list(range(12))
+    ran = sum(ratio is not None for ratio in measured["ratios"][0])
+    assert 8 <= ran <= 12  # not all need have a program
+    assert sorted(found["places"][0]) == sorted(found["places"][1]) == list(range(ran))
     assert -1 <= found["spearman"] <= 1
-    assert found["configs"] == 12
+    assert found["configs"] == ran
     assert -1 <= found["again"]["spearman"] <= 1
     runs["rank lot x"] = {"error": "<gone>"}
     text = page({"runs": runs, "machine": {}, "settings": {}}, EXPECTED)

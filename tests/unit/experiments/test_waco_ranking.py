@@ -131,6 +131,12 @@ def test_from_random_configs_to_the_page(model: Path, tmp_path: Path) -> None:
             runs[key] = json.loads(json.dumps(step()))
         measured = runs["measure spmv <a>"]
         assert len(measured["ratios"][0]) == len(measured["exact"][1]) == 12
+        one = next(place for place, ratio in enumerate(measured["ratios"][0]) if ratio is not None)
+        without = [
+            [None if place == one else ratio for place, ratio in enumerate(row)] for row in measured["ratios"]
+        ]
+        runs["measure spmv <a>"] = measured | {"ratios": without}
+        assert planned["rank lot <a>"]()["configs"] == runs["rank lot <a>"]["configs"] - 1
         runs["measure spmv <a>"] = measured | {"configs": "others"}
         with pytest.raises(InputError, match="other configs were measured"):
             planned["rank lot <a>"]()

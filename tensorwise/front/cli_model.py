@@ -78,6 +78,10 @@ def train(
         float | None, typer.Option("--learning-rate", help="Adam's; 1e-3 for statistics, else 1e-4, as WACO.")
     ] = None,
     test: Annotated[float, typer.Option("--test", help="Share of the families kept for testing.")] = 0.2,
+    tested_as: Annotated[
+        Path | None,
+        typer.Option("--tested-as", help="A model: the families that it was tested on are kept for testing."),
+    ] = None,
     graph: Annotated[
         int, typer.Option("--graph", min=0, help="Configs in a graph that tuning walks; 0: it breeds them.")
     ] = 0,
@@ -110,9 +114,12 @@ def train(
     given = _read(records, workloads, op, threads or available_threads())
     einsum = str(given[0].workload["einsum"])
     firsts = {record.workload_id: record for record in given}
-    part_of = split_families(
-        map(_family, firsts.values()), np.random.default_rng(seed), {"train": 1 - test, "test": test}
-    )
+    if tested_as is None:
+        part_of = split_families(
+            map(_family, firsts.values()), np.random.default_rng(seed), {"train": 1 - test, "test": test}
+        )
+    else:
+        part_of = _divided_as(tested_as, {*map(_family, firsts.values())})
     if len(part_of) < 2:
         raise InputError(
             f"all records are of the family {min(part_of)!r}: none is left to test with; collect more families"
@@ -373,6 +380,23 @@ def _card(
         "metrics": _metrics(judged),
     }
     return finite(facts)
+
+
+def _divided_as(folder: Path, families: set[str]) -> dict[str, str]:
+    """Divide families so that what the model in ``folder`` was tested on stays unseen: figures of both can be compared."""
+    from tensorwise.model.model import describe
+
+    card = describe(folder)["card"]
+    if not isinstance(card, dict) or not isinstance(card.get("split"), dict):
+        raise InputError(f"the model in {folder} does not say what it was tested on: it has no card")
+    tested = set(card["split"]["test"])
+    found = {family: "test" if family in tested else "train" for family in families}
+    if len(set(found.values())) < 2:
+        raise InputError(
+            f"--tested-as {folder}: its families for testing ({', '.join(sorted(tested))}) are all or none of "
+            f"those in the records ({', '.join(sorted(families))})"
+        )
+    return found
 
 
 def data_facts(records: "list[Record]") -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from tensorwise.search.climb import climbed
 from tensorwise.search.exhaustive import Exhaustive
 from tensorwise.search.genetic import Genetic
 from tensorwise.search.graph import ConfigGraph
@@ -21,6 +22,7 @@ __all__ = [
     "Strategy",
     "Walk",
     "bred",
+    "climbed",
 ]
 
 STRATEGIES: Final[dict[str, type[Strategy]]] = {

@@ -4,6 +4,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from tensorwise.program.workload import Workload
+from tensorwise.space.domain import Later, Listed
 from tensorwise.space.param import Param
 from tensorwise.space.params import Choice
 from tensorwise.tensor.entries import Entries
@@ -27,7 +28,7 @@ def setting_apart() -> Param:
         doc="Entries kept in a second format, whose results are added: rows above 8 or 64 times the mean length, cut "
         "into blocks of columns, so that they neither pad nor hold up the others; or columns that most of 8 rows "
         "share, as dense pieces (ASpT)",
-        narrow=lambda earlier, w: worth(w) if w.entries.order == 2 else None,
+        narrow=lambda earlier, w: Later("none", lambda: Listed(worth(w))) if w.entries.order == 2 else None,
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ A domain is never empty. One that holds only None means: this Param does not app
 import abc
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import final
@@ -14,7 +14,7 @@ from typing import final
 import numpy as np
 
 from tensorwise.errors import InputError
-from tensorwise.space.config import Value, show
+from tensorwise.space.config import Value, same, show
 
 MAX_ITEMS = 16
 """Longest permutation: counting its orders visits up to 2**16 subsets (about a second, once)."""
@@ -89,6 +89,46 @@ class Listed(Domain):
 
 
 INACTIVE = Listed((None,))
+
+
+@final
+class Later(Domain):
+    """A domain of which one value is known, and the others are found when somebody asks for them.
+
+    For what takes longer to find than a call of a small kernel: a default config has the value known, and does not wait.
+
+    Args:
+        sure: the value that is known.
+        find: returns the whole domain; called once, if at all.
+
+    >>> domain = Later("none", lambda: Listed(("none", "rows")))
+    >>> "none" in domain, list(domain)
+    (True, ['none', 'rows'])
+    """
+
+    def __init__(self, sure: Value, find: Callable[[], Domain]) -> None:
+        self.sure, self._find = sure, find
+
+    @cached_property
+    def whole(self) -> Domain:
+        """The whole domain."""
+        return self._find()
+
+    @property
+    def size(self) -> int:
+        return self.whole.size
+
+    def __contains__(self, value: Value) -> bool:
+        return same(value, self.sure) or value in self.whole
+
+    def __iter__(self) -> Iterator[Value]:
+        return iter(self.whole)
+
+    def sample(self, rng: np.random.Generator) -> Value:
+        return self.whole.sample(rng)
+
+    def refuse(self, value: Value) -> str:
+        return self.whole.refuse(value)
 
 
 @final

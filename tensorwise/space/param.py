@@ -20,14 +20,14 @@ import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.space.config import Value, same
-from tensorwise.space.domain import INACTIVE, Domain, Listed, Orders
+from tensorwise.space.domain import INACTIVE, Domain, Later, Listed, Orders
 
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
 
 Binds = Literal["call", "pack", "compile"]
 Earlier: TypeAlias = Mapping[str, Value]
-Narrow: TypeAlias = "Callable[[Earlier, Workload], Iterable[Value] | Orders | None]"
+Narrow: TypeAlias = "Callable[[Earlier, Workload], Iterable[Value] | Orders | Later | None]"
 Prefer: TypeAlias = "Value | Callable[[Earlier, Workload], Value]"
 
 
@@ -51,7 +51,8 @@ class Param(abc.ABC):
             the kernel is ``compile``-d. Configs that differ in call-bound choices share a kernel.
         doc: what it does, its unit, and the reason for its range.
         narrow: (earlier choices, workload) -> allowed values, or None where it does not apply. They decide it alone: a
-            Space finds what it gave again by the choices that it looked at (``domains.py``).
+            Space finds what it gave again by the choices that it looked at (``domains.py``). ``Later`` where finding them
+            takes long, and one of them is certain.
         prefer: the value that a default config takes where it is allowed (else the nearest one); may be
             a function of (earlier choices, workload). None: the kind's own first value.
     """
@@ -84,6 +85,8 @@ class Param(abc.ABC):
         if self.narrow is None:
             return self._restrict(None)
         allowed = self.narrow(earlier, workload)
+        if isinstance(allowed, Later):
+            return Later(allowed.sure, lambda: self._restrict(allowed.whole))
         return INACTIVE if allowed is None else self._restrict(allowed)
 
     def default(self, domain: Domain, earlier: Earlier, workload: "Workload") -> Value:
@@ -155,7 +158,7 @@ class Param(abc.ABC):
         """Raise InputError if the parameter's own range is malformed."""
 
     @abc.abstractmethod
-    def _restrict(self, allowed: "Iterable[Value] | Orders | None") -> Domain:
+    def _restrict(self, allowed: "Iterable[Value] | Domain | None") -> Domain:
         """Return the domain of the ``allowed`` values (None: all), which must lie in the range."""
 
 
@@ -188,7 +191,7 @@ class ListedParam(Param):
     def tokens(self, value: Value) -> list[int]:
         return [0 if value is None else 1 + self._place(value)]
 
-    def _restrict(self, allowed: Iterable[Value] | Orders | None) -> Domain:
+    def _restrict(self, allowed: Iterable[Value] | Domain | None) -> Domain:
         if allowed is None:
             return self.range
         wanted = tuple(allowed)

@@ -41,9 +41,11 @@ class Choice(ListedParam):
 
     def nearest(self, value: Value, domain: Domain) -> Value:
         """The allowed value that is listed next to ``value``, the earlier one of two: like stands beside like."""
+        if value in domain:
+            return value
         known = [other for other in domain if other in self.values]
-        if value in domain or value not in self.values or not known:
-            return value if value in domain else next(iter(domain))
+        if value not in self.values or not known:
+            return next(iter(domain))
         place = self.values.index(value)
         return min(known, key=lambda other: abs(self.values.index(other) - place))
 
@@ -321,7 +323,7 @@ class Permutation(Param):
                 )
         _ = self._all  # refuses repeated items and cyclic pairs
 
-    def _restrict(self, allowed: Iterable[Value] | Orders | None) -> Domain:
+    def _restrict(self, allowed: Iterable[Value] | Domain | None) -> Domain:
         if allowed is None:
             return self._all
         items, extra = (

@@ -7,7 +7,7 @@ the difference is how far the model is to be believed for what was not measured 
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Final, Self, final
@@ -22,7 +22,7 @@ from tensorwise.model import CostModel, RankingModel, load_model
 from tensorwise.model.finding import shipped_for
 from tensorwise.model.model import DESCRIPTION
 from tensorwise.program.workload import Workload
-from tensorwise.search import ConfigGraph, Genetic, Pool, Walk, bred
+from tensorwise.search import ConfigGraph, Genetic, Pool, Walk, bred, climbed
 from tensorwise.search.graph import GRAPH
 from tensorwise.space.config import Config
 from tensorwise.space.portfolio import portfolio
@@ -44,6 +44,13 @@ DOUBTFUL: Final = 1.0
 """... and of a model that was trained for something else; ..."""
 PRIOR: Final = 8
 """... it counts for as much as so many measurements."""
+CAUTION: Final = 1.0
+"""The fastest of many predictions are often those that err most: configs are put in order by their scores and so many
+standard deviations."""
+STEPPED: Final = 0.2
+"""For the same reason what steps found must be predicted to be faster by so much, in log2, to come before what was known."""
+TEN, GROUNDED = 10, 3
+"""Of each ten that are named so many are of the pool, or known to be good: models err least where they have learned."""
 PROBED: Final = 4
 """Configs of a graph that are embedded again, to see that it is the model's."""
 
@@ -58,10 +65,13 @@ class Forecast:
         spreads: float64, (n,): standard deviations of the scores.
         measures: whether scores say how much faster one config is than another, and not only that it is.
         error: standard deviation of times about scores, before anything was measured.
+        grounded: the configs among them that were not found by steps from others; None: all.
 
     Attributes:
-        scores: config -> its score, the best first.
+        scores: config -> its score; those first that are fast for certain, as far as spreads and grounds tell.
         measures: as given.
+        named: the configs in the order in which they are worth trying while nothing was measured: as ``scores``, but of
+            each ten some are ``grounded``.
         compared: whether something was measured: only then is it known how long anything takes.
     """
 
@@ -72,10 +82,14 @@ class Forecast:
         spreads: np.ndarray,
         measures: bool,
         error: float,
+        grounded: Collection[Config] | None = None,
     ) -> None:
-        order = np.argsort(scores, kind="stable").tolist()
+        known = set(configs if grounded is None else grounded)
+        stepped = np.array([config not in known for config in configs], bool)
+        order = np.argsort(scores + CAUTION * spreads + STEPPED * stepped, kind="stable").tolist()
         self.scores = {configs[k]: float(scores[k]) for k in order}
         self._spreads = {configs[k]: float(spreads[k]) for k in order}
+        self.named = _mixed(list(self.scores), known)
         self.measures, self.compared = measures, False
         self._prior, self._error, self._level, self._off = error, error, 0.0, list[float]()
 
@@ -98,6 +112,20 @@ class Forecast:
         """
         spread = math.log(2) * math.hypot(self._error, self._spreads[config])
         return Prospect(2 ** (self._level + self.scores[config]), spread, conversion_s, price_s)
+
+
+def _mixed(ranked: Sequence[Config], grounded: Collection[Config]) -> list[Config]:
+    """Return all of ``ranked``, of each ten the last few from the best of ``grounded``."""
+    sure = (config for config in ranked if config in grounded)
+    chosen: dict[Config, None] = {}
+    for config in ranked:
+        while len(chosen) % TEN >= TEN - GROUNDED:
+            safe = next((one for one in sure if one not in chosen), None)
+            if safe is None:
+                break
+            chosen[safe] = None
+        chosen[config] = None
+    return list(chosen)
 
 
 @final
@@ -172,18 +200,31 @@ class Advisor:
         return found
 
     def forecast(
-        self, work: Workload, device: Device, configs: Sequence[Config], *, doubtful: bool = False
+        self,
+        work: Workload,
+        device: Device,
+        configs: Sequence[Config],
+        *,
+        doubtful: bool = False,
+        grounded: Collection[Config] | None = None,
     ) -> Forecast:
-        """Predict what ``configs`` take.
+        """Predict what ``configs`` take; see `Forecast` for ``grounded``.
 
         Raises:
             TensorwiseError: the model cannot tell.
         """
+        scores, spreads = self._estimated(work, configs, device)
+        error = DOUBTFUL if doubtful else ERROR
+        return Forecast(configs, scores, spreads, self.model.returns != "score", error, grounded)
+
+    def _estimated(
+        self, work: Workload, configs: Sequence[Config], device: Device
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Scores and spreads as a `Forecast` takes them."""
         (scores, spreads), returns = self.model.estimate(work, configs, device), self.model.returns
         if returns == "seconds":
             scores = np.log2(np.maximum(scores, SHORTEST_S))
-        spreads = np.nan_to_num(spreads) if returns == "ratio" else np.zeros(len(configs))
-        return Forecast(configs, scores, spreads, returns != "score", DOUBTFUL if doubtful else ERROR)
+        return scores, np.nan_to_num(spreads) if returns == "ratio" else np.zeros(len(configs))
 
     def named(
         self, work: Workload, space: Space, device: Device, count: int, rng: np.random.Generator
@@ -193,9 +234,48 @@ class Advisor:
         Raises:
             TensorwiseError: the model cannot tell.
         """
-        known = portfolio(space, work)
-        found = self.imagined(work, space, device, known, rng, lambda: False)
-        return list(self.forecast(work, device, list(dict.fromkeys([*known, *found]))).scores)[:count]
+        found = self.promising(work, space, device, portfolio(space, work), rng, lambda: False)
+        return found.named[:count]
+
+    def promising(
+        self,
+        work: Workload,
+        space: Space,
+        device: Device,
+        known: Sequence[Config],
+        rng: np.random.Generator,
+        enough: Callable[[], bool],
+        *,
+        doubtful: bool = False,
+    ) -> Forecast:
+        """Return what the model says of ``known`` and of configs that it finds itself: `imagined`, and steps from the best.
+
+        Args:
+            known, rng, enough: as for `imagined`.
+            doubtful: as for `forecast`.
+
+        Raises:
+            TensorwiseError: the model cannot tell.
+        """
+        configs = list(dict.fromkeys([*known, *self.imagined(work, space, device, known, rng, enough)]))
+        model = self.model
+        if not isinstance(model, RankingModel) or self.graph is None:  # what was bred took its steps already
+            return self.forecast(work, device, configs, doubtful=doubtful)
+        pattern = model.embed_pattern(work)
+
+        def cost(some: Sequence[Config]) -> np.ndarray:
+            scores, spreads = self._estimated(work, some, device)
+            return np.asarray(scores + CAUTION * spreads)
+
+        every = climbed(
+            space,
+            work,
+            dict(zip(configs, cost(configs).tolist(), strict=True)),
+            cost,
+            lambda some: model.score(pattern, model.embed_configs(some)),
+            enough=enough,
+        )
+        return self.forecast(work, device, list(every), doubtful=doubtful, grounded=configs)
 
     def imagined(
         self,

@@ -1,9 +1,9 @@
 """The answer without a search, where so few calls are expected that searching would take longer than it saves.
 
-Two or three kernels are looked at, in this process and for about two calls of each: the one that the user has, the
-default kernel of the space, and of the known structures the one that a model says is the fastest; each where it is
-compiled or worth compiling. What a search finds on top is expected from what searches found before. If that is worth the
-search, there is no answer here.
+Up to three kernels are looked at, in this process and for about two calls of each: the default kernel of the space, the one
+that the user has, and of the known structures the one that a model says is the fastest; each where it is compiled or
+worth compiling, and worth its calls. What a search finds on top is expected from what searches found before. If that is
+worth the search, there is no answer here.
 """
 
 import math
@@ -68,6 +68,8 @@ LOOKING_S: Final = 15e-9
 """... and of looking at an entry of the pattern for it (``benchmarks/results/features.json``)."""
 LOOKED_FOR: Final = 4
 """Of the known structures, how many of those that are predicted to be the fastest are looked for among compiled kernels."""
+LOOKS: Final = 2
+"""Calls of a kernel that is looked at."""
 TOLERANCE: Final = 1e-3
 """How far a kernel's numbers may be from another one's, over the largest of them: a wrong kernel is off by more ..."""
 OF_HALVES: Final = 2e-2
@@ -81,31 +83,18 @@ SHARE: Final = 0.25
 def at_once(search: Search[CpuDevice]) -> Operator | None:
     """Return what to call where a search would not pay, otherwise None, with the search's budget bound by what it may save.
 
-    There is always a search where the number of calls is not known, and where candidates are asked for by number. Where
-    no library computes it, what the user has is the default kernel.
+    There is always a search where the number of calls is not known, and where candidates are asked for by number. What the
+    user has is not looked at where no library computes it, nor where the default kernel is compiled and so many calls
+    would not repay finding out whether the library is, against expectation, the faster one.
     """
     work, calls = search.work, search.calls
     if calls is None or search.most_trials is not None:
         return None
-    had, default = LIBRARY[HAD](), default_kernel(work)
     usual = USUAL.get(work.op.removesuffix("_t"), OTHERS)
     contest = _Contest(work, search.device.threads)
-    if had.why_not(work) is not None:
-        if not isinstance(default, GeneratedKernel):
-            return None
-        contest.enter(UNTUNED, default)
-        untuned = contest.known[UNTUNED]
-    else:
-        contest.enter(HAD, had)
-        untuned = Prospect(contest.known[HAD].seconds / usual.default, usual.default_spread)
-        if isinstance(default, GeneratedKernel):
-            untuned = replace(untuned, price_s=_price_s(default, work))
-            if worth_s(untuned, contest.known[HAD], calls) > 0:
-                try:
-                    contest.enter(UNTUNED, default)
-                    untuned = contest.known[UNTUNED]
-                except (TensorwiseError, MemoryError) as error:
-                    search.notes.append(f"the default kernel cannot be used here: {error}")
+    untuned = _looked(contest, usual, calls, search.notes)
+    if untuned is None:
+        return None
     best = cheapest(contest.known, calls)  # what was converted is paid for already, and counts all the same
     found = Prospect(
         contest.known[best].seconds / usual.search,
@@ -125,6 +114,46 @@ def at_once(search: Search[CpuDevice]) -> Operator | None:
             search.notes.append(f"what the model named cannot be used here: {error}")
         best = cheapest(contest.known, calls)
     return contest.answer(best, search)
+
+
+def _looked(contest: "_Contest", usual: Usual, calls: float, notes: list[str]) -> Prospect | None:
+    """Look at the default kernel and at the one that the user has, as far as that is worth it.
+
+    Returns:
+        What is known or expected of the default kernel; None where there is neither.
+    """
+    work, had, default = contest.work, LIBRARY[HAD](), default_kernel(contest.work)
+    able = had.why_not(work) is None
+    generated = isinstance(default, GeneratedKernel)
+    if not able and not generated:
+        return None
+    price_s = _price_s(default, work) if isinstance(default, GeneratedKernel) else math.inf
+    if able and price_s > 0:
+        contest.enter(HAD, had)
+        expected = Prospect(contest.known[HAD].seconds / usual.default, usual.default_spread, price_s=price_s)
+        if not generated or worth_s(expected, contest.known[HAD], calls) <= 0:
+            return expected
+    try:
+        contest.enter(UNTUNED, default)
+    except (TensorwiseError, MemoryError) as error:
+        if not able:
+            raise
+        notes.append(f"the default kernel cannot be used here: {error}")
+        if HAD not in contest.known:
+            contest.enter(HAD, had)
+        return Prospect(contest.known[HAD].seconds / usual.default, usual.default_spread)
+    untuned = contest.known[UNTUNED]
+    if able and HAD not in contest.known:
+        seconds = untuned.seconds * usual.default
+        looking = Prospect(seconds, usual.default_spread, price_s=LOOKS * seconds)
+        if worth_s(looking, Prospect(untuned.seconds), calls) > 0:  # its conversion is paid for already
+            contest.enter(HAD, had)
+        else:
+            notes.append(
+                f"{HAD} was not timed: it usually takes {usual.default:g} times as long, and {calls:g} calls would "
+                "not repay looking"
+            )
+    return untuned
 
 
 def _price_s(kernel: GeneratedKernel, work: Workload) -> float:

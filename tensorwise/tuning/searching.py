@@ -263,23 +263,22 @@ class Search(Generic[Where]):
             return
         until = self.spent() + IMAGINED_SHARE * self.budget_s
         try:
-            found = self.advisor.imagined(
-                self.work, self.space, self.device, known, rng, lambda: self.spent() > until
-            )
-            configs = list(dict.fromkeys([*known, *first, *found]))
-            self._forecast = self.advisor.forecast(self.work, self.device, configs, doubtful=self.doubtful)
+            self._forecast = self.advisor.promising(
+                self.work, self.space, self.device, list(dict.fromkeys([*known, *first])), rng,
+                lambda: self.spent() > until, doubtful=self.doubtful,
+            )  # fmt: skip
         except TensorwiseError as error:
             self.notes.append(f"the model cannot tell what is fast here: {error}")
             return
-        named = [config for config in self._forecast.scores if config not in first]
+        named = [config for config in self._forecast.named if config not in first]
         self._untried = [*first, *(named if self._forecast.measures else named[:NAMED])]
 
     def _ranked(self, known: Sequence[Config]) -> list[Config]:
         """Return the known structures as the model ranks them, the default first."""
         if self._forecast is None:
             return list(known)
-        scores = self._forecast.scores
-        return sorted(known, key=lambda config: -math.inf if config == known[0] else scores[config])
+        place = {config: place for place, config in enumerate(self._forecast.scores)}
+        return sorted(known, key=lambda config: -1 if config == known[0] else place[config])
 
     def _next(self, n: int, search: Strategy) -> list[Config]:
         """Return what to try: what the model says is worth it, then what the strategy proposes.

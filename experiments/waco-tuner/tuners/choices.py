@@ -138,12 +138,10 @@ class Tuners:
         start = time.perf_counter()
         work = self.fresh()
         space = cpu_space_of(work)
-        known = portfolio(space, work)
         with CpuDevice(settings.threads, seed=settings.seeds[0]) as device:
             rng = np.random.default_rng(settings.seeds[0])
-            found = advisor.imagined(work, space, device, known, rng, lambda: True)
-            forecast = advisor.forecast(work, device, list(dict.fromkeys([*known, *found])))
-            named = list(forecast.scores)[: settings.top]
+            forecast = advisor.promising(work, space, device, portfolio(space, work), rng, lambda: False)
+            named = forecast.named[: settings.top]
             measured = zip(named, device.measure(work, named), strict=True)
             timed = sorted(((one.seconds, place) for place, (_, one) in enumerate(measured) if one.ok))
             best = self._fastest(device, work, [named[place] for _, place in timed[:FINALISTS]])

@@ -98,6 +98,28 @@ def test_a_model_is_trained_tested_and_described(folder: Path, trained: dict[str
     assert "no model" in run("model", folder / "corpus").stderr
 
 
+def test_what_a_model_was_tested_on_can_stay_unseen(folder: Path, trained: dict[str, Any]) -> None:
+    """With another seed other families would be kept, but for --tested-as."""
+    tested, kept = load_model(folder / "models" / "spmm").card["split"]["test"], set()
+    for seed in (1, 2, 3):
+        where = folder / f"like-{seed}"
+        records = ["--records", folder / "store.sqlite", "--seed", seed, "--epochs", 1]
+        out = run(*training(folder, where), *records, "--tested-as", folder / "models" / "spmm")
+        assert out.exit_code == 0, out.output
+        assert load_model(where).card["split"]["test"] == tested
+        out = run(*training(folder, folder / "other"), *records)
+        kept |= {*load_model(folder / "other").card["split"]["test"]}
+    assert kept != {*tested}
+    given = [*training(folder, folder / "x"), "--records", folder / "store.sqlite", "--tested-as"]
+    assert "there is no" in run(*given, folder / "none").stderr
+    description = folder / "elsewhere" / "model.json"
+    description.parent.mkdir()
+    text = json.loads((folder / "models" / "spmm" / "model.json").read_text())
+    for split, problem in ({"split": {"test": ["moon"]}}, "all or none"), ({}, "it has no card"):
+        description.write_text(json.dumps({**text, "card": split}))
+        assert problem in run(*given, description.parent).stderr
+
+
 def test_a_graph_is_made_for_it(folder: Path, store: Path, trained: dict[str, Any]) -> None:
     """From what the training left; trained again without one, it is gone."""
     from tensorwise.tuning.advice import Advisor

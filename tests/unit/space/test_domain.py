@@ -1,4 +1,4 @@
-"""Listed and Orders: counting, listing and drawing agree."""
+"""Listed, Orders and Later: counting, listing and drawing agree."""
 
 import itertools
 import math
@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensorwise.errors import InputError
-from tensorwise.space.domain import INACTIVE, Listed, Orders, closure
+from tensorwise.space.domain import INACTIVE, Later, Listed, Orders, closure
+from tensorwise.space.params import Choice
 
 ITEMS = "abcde"
 
@@ -87,3 +88,35 @@ def test_refusals_are_readable() -> None:
     assert "'1' (str)" in Listed((1, 2)).refuse("1")
     assert "does not apply" in INACTIVE.refuse(4)
     assert len(Listed(tuple(range(1000))).refuse(-1)) < 120
+
+
+def test_the_rest_of_a_domain_is_found_when_somebody_asks() -> None:
+    asked: list[int] = []
+
+    def find() -> Listed:
+        asked.append(1)
+        return Listed(("none", "rows"))
+
+    domain = Later("none", find)
+    assert "none" in domain
+    assert asked == []
+    assert "columns" not in domain
+    assert "rows" in domain
+    assert domain.size == 2
+    assert list(domain) == ["none", "rows"]
+    assert {domain.sample(np.random.default_rng(seed)) for seed in range(20)} == {"none", "rows"}
+    assert domain.refuse("columns") == find().refuse("columns")
+    assert len(asked) == 2  # once by the domain, once here
+
+
+def test_a_default_that_is_certain_is_taken_without_finding_the_rest() -> None:
+    def never() -> Listed:
+        raise AssertionError("found")
+
+    param = Choice(
+        "apart", ("none", "rows"), binds="pack", doc="What is kept apart, somewhere else.", prefer="none",
+        narrow=lambda earlier, w: Later("none", never if w == "small" else lambda: Listed(("none", "moon"))),
+    )  # fmt: skip
+    assert param.default(param.domain({}, "small"), {}, "small") == "none"  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="gave 'moon'"):
+        list(param.domain({}, "large"))  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
 from tensorwise.space.portfolio import portfolio
 from tensorwise.tensor.entries import entries_from
-from tensorwise.tuning.advice import DOUBTFUL, ERROR, Advisor, Forecast, _opened, graph_of
+from tensorwise.tuning.advice import CAUTION, DOUBTFUL, ERROR, STEPPED, Advisor, Forecast, _opened, graph_of
 from tensorwise.tuning.searching import Search
 from tensorwise.tuning.tune import tune
 from tests.unit.model.made_up import made_up
@@ -214,6 +214,41 @@ found = Advisor.load({str(folder)!r}).imagined(
 assert len(found) == 64, len(found)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_steps_go_on_from_what_a_walk_ends_with(folder: Path) -> None:
+    advisor, small = Advisor.load(folder), work(rows=30)
+    known = portfolio(SPACE, small)
+    some = np.random.default_rng(0)
+    begun = [*known, *advisor.imagined(small, SPACE, NullDevice(), known, some, lambda: True)]
+    found = advisor.promising(small, SPACE, NullDevice(), known, np.random.default_rng(0), lambda: False)
+    assert {*begun} < found.scores.keys()
+    assert all(SPACE.why_not(config, small) is None for config in found.scores)
+    spreads = found._spreads
+    cautious = {config: score + CAUTION * spreads[config] for config, score in found.scores.items()}
+    ranks = [value + STEPPED * (config not in begun) for config, value in cautious.items()]
+    assert ranks == sorted(ranks)
+    assert min(cautious.values()) < min(cautious[config] for config in begun)
+    assert sorted(map(str, found.named)) == sorted(map(str, found.scores))
+    assert found.named[:7] == list(found.scores)[:7]
+    assert {*found.named[7:10]} <= {*begun}
+    assert advisor.named(small, SPACE, NullDevice(), 12, np.random.default_rng(0)) == found.named[:12]
+    hurried = advisor.promising(small, SPACE, NullDevice(), known, np.random.default_rng(0), lambda: True)
+    assert hurried.scores.keys() == {*begun}
+
+
+@pytest.mark.parametrize("grounded", [[], [3], [*range(15, 20)], [*range(20)]])
+def test_of_each_ten_some_are_grounded_while_there_are_any(grounded: list[int]) -> None:
+    configs = [Config({"number": k}) for k in range(20)]
+    safe = {configs[k] for k in grounded}
+    found = Forecast(configs, np.arange(20.0), np.zeros(20), True, ERROR, safe).named
+    assert sorted(one["number"] for one in found) == [*range(20)]
+    assert found[:7] == configs[:7]
+    if grounded == [*range(15, 20)]:
+        assert [one["number"] for one in found[7:10]] == [15, 16, 17]
+        assert [one["number"] for one in found[17:19]] == [18, 19]
+    else:
+        assert found == configs
 
 
 # -- shipped models, as a search takes them --------------------------------------------------------------------

@@ -21,6 +21,7 @@ from tensorwise.space.cpu import cpu_space
 from tensorwise.tensor.entries import entries_from
 from tensorwise.tuning import at_once
 from tensorwise.tuning.advice import Advisor
+from tensorwise.tuning.at_once import Usual
 from tensorwise.tuning.operator import Operator
 from tensorwise.tuning.result import TuneResult
 from tensorwise.tuning.searching import BATCH, Search
@@ -49,6 +50,20 @@ def tuned(A: Any, op: str, calls: float, **options: Any) -> tuple[Operator, Tune
     )
     assert operator.result is not None
     return operator, operator.result
+
+
+@pytest.fixture
+def entered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was looked at, in order."""
+    names: list[str] = []
+    enter = at_once._Contest.enter
+
+    def noting(self: Any, name: str, kernel: Any, check: bool = False) -> None:
+        names.append(name)
+        enter(self, name, kernel, check)
+
+    monkeypatch.setattr(at_once._Contest, "enter", noting)
+    return names
 
 
 @pytest.fixture
@@ -82,6 +97,60 @@ def test_a_few_calls_measure_nothing_and_are_right(
     found = found.data if sp.issparse(found) else found
     assert exact.mismatch(np.asarray(found)) is None
     assert "no search" in operator.report()
+
+
+def looks(
+    matrix: sp.csr_array, op: str, calls: float, price_s: float, usual: Usual, monkeypatch: pytest.MonkeyPatch
+) -> tuple[TuneResult, list[str]]:
+    monkeypatch.setattr(at_once, "_price_s", lambda kernel, work: price_s)
+    monkeypatch.setattr(at_once, "USUAL", {op: usual})
+    monkeypatch.setattr(at_once, "START_S", 1e9)  # there is never a search
+    monkeypatch.setattr(at_once, "ASKING_S", 1e9)
+    _, result = tuned(matrix, op, calls, model=None)
+    return result, list(result.baselines)
+
+
+def test_the_library_is_looked_at_where_that_may_pay(
+    matrix: sp.csr_array, entered: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The default kernel is compiled: whether SciPy might be faster is worth two calls of it, or not."""
+    sure, unsure = Usual(8.0, 0.1, 1.0, 0.1), Usual(1.4, 0.43, 1.0, 0.1)
+    result, libraries = looks(matrix, "spmm", 1e6, 0.0, sure, monkeypatch)
+    assert entered == ["untuned"]
+    assert libraries == []
+    assert result.best.name == "tensorwise"
+    entered.clear()
+    looks(matrix, "spmm", 3, 0.0, unsure, monkeypatch)
+    assert entered == ["untuned"]
+    entered.clear()
+    _, libraries = looks(matrix, "spmm", 1e3, 0.0, unsure, monkeypatch)
+    assert entered == ["untuned", "scipy"]
+    assert libraries == ["scipy"]
+
+
+def test_before_the_default_kernel_is_compiled_it_must_be_worth_that(
+    matrix: sp.csr_array, entered: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = Usual(8.0, 0.1, 1.0, 0.1)
+    result, _ = looks(matrix, "spmm", 3, 100.0, usual, monkeypatch)
+    assert entered == ["scipy"]
+    assert result.best.name == "scipy"
+    entered.clear()
+    looks(matrix, "spmm", 1e9, 100.0, usual, monkeypatch)
+    assert entered == ["scipy", "untuned"]
+
+
+def test_where_the_default_kernel_cannot_be_bound_there_is_the_library(
+    matrix: sp.csr_array, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Any, work: Any, threads: int) -> Any:
+        raise MemoryError("too large")
+
+    monkeypatch.setattr(GeneratedKernel, "bind", fail)
+    result, libraries = looks(matrix, "spmm", 3, 0.0, Usual(8.0, 0.1, 1.0, 0.1), monkeypatch)
+    assert libraries == ["scipy"]
+    assert result.best.name == "scipy"
+    assert "the default kernel cannot be used here: too large" in result.notes
 
 
 def test_a_tensor_too(measured: list[int]) -> None:
@@ -190,18 +259,10 @@ def test_no_model_or_one_for_something_else_names_none(
 
 @pytest.mark.parametrize("op", OPERANDS)
 def test_what_a_model_names_is_right_and_nothing_is_measured(
-    matrix: sp.csr_array, op: str, measured: list[int], monkeypatch: pytest.MonkeyPatch
+    matrix: sp.csr_array, op: str, measured: list[int], entered: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(at_once, "ASKING_S", -1.0)  # it is always asked
     monkeypatch.setattr(at_once, "_price_s", lambda kernel, work: 0.0)
-    entered: list[str] = []
-    enter = at_once._Contest.enter
-
-    def noting(self: Any, name: str, kernel: Any, check: bool = False) -> None:
-        entered.append(name)
-        enter(self, name, kernel, check)
-
-    monkeypatch.setattr(at_once._Contest, "enter", noting)
     operator, result = tuned(matrix, op, calls=3, model=Fond())
     assert measured == []
     assert entered[-1] == "predicted"

@@ -167,7 +167,7 @@ class TuneResult:
             f"(compiling {self.compile_s:.1f} s), conversion {time_text(self.best.conversion_s)}, "
             f"{self.best.bytes_held / 1e6:.2f} MB held"
         )
-        if self.baselines or self.default:
+        if self.baselines or self.trials:  # otherwise nothing was compared
             when = f"after {int(calls)} calls" if math.isfinite(calls) else "never"
             lines.append(f"breaks even {when} against {'SciPy' if self.baselines else 'the untuned kernel'}")
         lines.extend(f"note: {note}" for note in self.notes)

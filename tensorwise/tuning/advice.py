@@ -86,7 +86,7 @@ class Forecast:
     ) -> None:
         known = set(configs if grounded is None else grounded)
         stepped = np.array([config not in known for config in configs], bool)
-        order = np.argsort(scores + CAUTION * spreads + STEPPED * stepped, kind="stable").tolist()
+        order = np.argsort(_cautious(scores, spreads) + STEPPED * stepped, kind="stable").tolist()
         self.scores = {configs[k]: float(scores[k]) for k in order}
         self._spreads = {configs[k]: float(spreads[k]) for k in order}
         self.named = _mixed(list(self.scores), known)
@@ -112,6 +112,11 @@ class Forecast:
         """
         spread = math.log(2) * math.hypot(self._error, self._spreads[config])
         return Prospect(2 ** (self._level + self.scores[config]), spread, conversion_s, price_s)
+
+
+def _cautious(scores: np.ndarray, spreads: np.ndarray) -> np.ndarray:
+    """Scores as configs are put in order by, (n,)."""
+    return np.asarray(scores + CAUTION * spreads)
 
 
 def _mixed(ranked: Sequence[Config], grounded: Collection[Config]) -> list[Config]:
@@ -200,20 +205,24 @@ class Advisor:
         return found
 
     def forecast(
-        self,
-        work: Workload,
-        device: Device,
-        configs: Sequence[Config],
-        *,
-        doubtful: bool = False,
-        grounded: Collection[Config] | None = None,
+        self, work: Workload, device: Device, configs: Sequence[Config], *, doubtful: bool = False
     ) -> Forecast:
-        """Predict what ``configs`` take; see `Forecast` for ``grounded``.
+        """Predict what ``configs`` take.
 
         Raises:
             TensorwiseError: the model cannot tell.
         """
         scores, spreads = self._estimated(work, configs, device)
+        return self._forecast(configs, scores, spreads, doubtful)
+
+    def _forecast(
+        self,
+        configs: Sequence[Config],
+        scores: np.ndarray,
+        spreads: np.ndarray,
+        doubtful: bool,
+        grounded: Collection[Config] | None = None,
+    ) -> Forecast:
         error = DOUBTFUL if doubtful else ERROR
         return Forecast(configs, scores, spreads, self.model.returns != "score", error, grounded)
 
@@ -262,12 +271,14 @@ class Advisor:
         if not isinstance(model, RankingModel) or self.graph is None:  # what was bred took its steps already
             return self.forecast(work, device, configs, doubtful=doubtful)
         pattern = model.embed_pattern(work)
+        estimates: dict[Config, tuple[float, float]] = {}  # a forecast of them all asks nothing again
 
         def cost(some: Sequence[Config]) -> np.ndarray:
             scores, spreads = self._estimated(work, some, device)
-            return np.asarray(scores + CAUTION * spreads)
+            estimates.update(zip(some, zip(scores.tolist(), spreads.tolist(), strict=True), strict=True))
+            return _cautious(scores, spreads)
 
-        every = climbed(
+        climbed(
             space,
             work,
             dict(zip(configs, cost(configs).tolist(), strict=True)),
@@ -275,7 +286,8 @@ class Advisor:
             lambda some: model.score(pattern, model.embed_configs(some)),
             enough=enough,
         )
-        return self.forecast(work, device, list(every), doubtful=doubtful, grounded=configs)
+        scores, spreads = np.array(list(estimates.values())).T
+        return self._forecast(list(estimates), scores, spreads, doubtful, grounded=configs)
 
     def imagined(
         self,

@@ -124,14 +124,13 @@ def _looked(contest: "_Contest", usual: Usual, calls: float, notes: list[str]) -
     """
     work, had, default = contest.work, LIBRARY[HAD](), default_kernel(contest.work)
     able = had.why_not(work) is None
-    generated = isinstance(default, GeneratedKernel)
-    if not able and not generated:
-        return None
     price_s = _price_s(default, work) if isinstance(default, GeneratedKernel) else math.inf
+    if not able and price_s == math.inf:
+        return None
     if able and price_s > 0:
         contest.enter(HAD, had)
         expected = Prospect(contest.known[HAD].seconds / usual.default, usual.default_spread, price_s=price_s)
-        if not generated or worth_s(expected, contest.known[HAD], calls) <= 0:
+        if worth_s(expected, contest.known[HAD], calls) <= 0:  # as always where it cannot be compiled at all
             return expected
     try:
         contest.enter(UNTUNED, default)

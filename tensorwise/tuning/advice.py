@@ -1,11 +1,9 @@
 """A model as a tuning asks it: which configs may be fast, how long they will take, and how sure that is.
 
-Searches know no models and models no searches; here they meet. What is predicted is compared with what is measured:
-the difference is how far the model is to be believed for what was not measured yet.
+Searches know no models and models no searches; here they meet.
 """
 
 import json
-import math
 import os
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, lru_cache
@@ -27,7 +25,7 @@ from tensorwise.search.graph import GRAPH
 from tensorwise.space.config import Config
 from tensorwise.space.portfolio import portfolio
 from tensorwise.space.space import Space
-from tensorwise.tuning.worth import Prospect
+from tensorwise.tuning.forecast import DOUBTFUL, ERROR, Forecast, cautious
 from tensorwise.units import SHORTEST_S
 
 SHIPPED: Final = "shipped"
@@ -38,99 +36,8 @@ BRED: Final = 512
 """Configs that are bred by predictions where there is no graph, ..."""
 BROOD: Final = 64
 """... so many at a time."""
-ERROR: Final = 0.5
-"""Standard deviation of log2 of times over what was predicted, before anything was measured, ..."""
-DOUBTFUL: Final = 1.0
-"""... and of a model that was trained for something else; ..."""
-PRIOR: Final = 8
-"""... it counts for as much as so many measurements."""
-CAUTION: Final = 1.0
-"""The fastest of many predictions are often those that err most: configs are put in order by their scores and so many
-standard deviations."""
-STEPPED: Final = 0.2
-"""For the same reason what steps found must be predicted to be faster by so much, in log2, to come before what was known."""
-TEN, GROUNDED = 10, 3
-"""Of each ten that are named so many are of the pool, or known to be good: models err least where they have learned."""
 PROBED: Final = 4
 """Configs of a graph that are embedded again, to see that it is the model's."""
-
-
-@final
-class Forecast:
-    """What a model says of some configs of one workload.
-
-    Args:
-        configs: what it speaks of.
-        scores: float64, (n,): log2 of their times up to a constant; only their order counts unless it ``measures``.
-        spreads: float64, (n,): standard deviations of the scores.
-        measures: whether scores say how much faster one config is than another, and not only that it is.
-        error: standard deviation of times about scores, before anything was measured.
-        grounded: the configs among them that were not found by steps from others; None: all.
-
-    Attributes:
-        scores: config -> its score; those first that are fast for certain, as far as spreads and grounds tell.
-        measures: as given.
-        named: the configs in the order in which they are worth trying while nothing was measured: as ``scores``, but of
-            each ten some are ``grounded``.
-        compared: whether something was measured: only then is it known how long anything takes.
-    """
-
-    def __init__(
-        self,
-        configs: Sequence[Config],
-        scores: np.ndarray,
-        spreads: np.ndarray,
-        measures: bool,
-        error: float,
-        grounded: Collection[Config] | None = None,
-    ) -> None:
-        known = set(configs if grounded is None else grounded)
-        stepped = np.array([config not in known for config in configs], bool)
-        order = np.argsort(_cautious(scores, spreads) + STEPPED * stepped, kind="stable").tolist()
-        self.scores = {configs[k]: float(scores[k]) for k in order}
-        self._spreads = {configs[k]: float(spreads[k]) for k in order}
-        self.named = _mixed(list(self.scores), known)
-        self.measures, self.compared = measures, False
-        self._prior, self._error, self._level, self._off = error, error, 0.0, list[float]()
-
-    def learn(self, config: Config, seconds: float) -> None:
-        """Compare with what a config took; of a time that is a lower bound, with the bound."""
-        if not self.measures or config not in self.scores or not math.isfinite(seconds):
-            return
-        self._off.append(math.log2(max(seconds, SHORTEST_S)) - self.scores[config])
-        self._level = math.fsum(self._off) / len(self._off)
-        squares = math.fsum((off - self._level) ** 2 for off in self._off)
-        self._error = math.sqrt((PRIOR * self._prior**2 + squares) / (PRIOR + len(self._off)))
-        self.compared = True
-
-    def prospect(self, config: Config, conversion_s: float, price_s: float) -> Prospect:
-        """Return what is to be expected of a config, once something was compared.
-
-        Args:
-            conversion_s: seconds of packing the operand.
-            price_s: seconds of compiling and measuring it.
-        """
-        spread = math.log(2) * math.hypot(self._error, self._spreads[config])
-        return Prospect(2 ** (self._level + self.scores[config]), spread, conversion_s, price_s)
-
-
-def _cautious(scores: np.ndarray, spreads: np.ndarray) -> np.ndarray:
-    """Scores as configs are put in order by, (n,)."""
-    return np.asarray(scores + CAUTION * spreads)
-
-
-def _mixed(ranked: Sequence[Config], grounded: Collection[Config]) -> list[Config]:
-    """Return all of ``ranked``, of each ten the last few from the best of ``grounded``."""
-    sure = (config for config in ranked if config in grounded)
-    chosen: dict[Config, None] = {}
-    for config in ranked:
-        while len(chosen) % TEN >= TEN - GROUNDED:
-            safe = next((one for one in sure if one not in chosen), None)
-            if safe is None:
-                break
-            chosen[safe] = None
-        chosen[config] = None
-    return list(chosen)
 
 
 @final
@@ -276,7 +183,7 @@ class Advisor:
         def cost(some: Sequence[Config]) -> np.ndarray:
             scores, spreads = self._estimated(work, some, device)
             estimates.update(zip(some, zip(scores.tolist(), spreads.tolist(), strict=True), strict=True))
-            return _cautious(scores, spreads)
+            return cautious(scores, spreads)
 
         climbed(
             space,

@@ -27,7 +27,8 @@ from tensorwise.space.cpu import CpuSpace
 from tensorwise.space.cuda import CudaSpace
 from tensorwise.space.portfolio import portfolio
 from tensorwise.toolchain.routines import load_all
-from tensorwise.tuning.advice import SHIPPED, Advisor, Forecast, shipped_advisors
+from tensorwise.tuning.advice import SHIPPED, Advisor, shipped_advisors
+from tensorwise.tuning.forecast import Forecast
 from tensorwise.tuning.result import Trial
 from tensorwise.tuning.worth import Prospect, chance, per_call_s, worth_s
 from tensorwise.units import SHORTEST_S
@@ -36,6 +37,8 @@ SEARCH_SHARE: Final = 0.65
 """Share of the budget for the search; the rest is for rounds, which decide."""
 BATCH: Final = 8
 """Configs asked for at a time: one compilation, and on a CPU one child of the worker."""
+FEW: Final = 5
+"""Configs tried at a time where a model learns from what they took which are the next."""
 IMAGINED_SHARE: Final = 0.05
 """Most of the budget that a model takes for its predictions."""
 NAMED: Final = 32
@@ -89,6 +92,7 @@ class Search(Generic[Where]):
         trials: every candidate that was tried.
         libraries: what each library took.
         notes: what a reader of the result should know.
+        forecast: what the model says, None without one.
         interrupted, worker_lost: why nothing more can be measured.
     """
 
@@ -134,7 +138,7 @@ class Search(Generic[Where]):
         self.libraries: dict[str, Measurement] = {}
         self.worker_lost = False
         self._begun = 0.0  # seconds before the first candidate
-        self._forecast: Forecast | None = None
+        self.forecast: Forecast | None = None
         # What the model speaks of and was not tried, the best predicted first:
         self._untried: list[Config] = []
         self._model = model
@@ -185,14 +189,13 @@ class Search(Generic[Where]):
                 self._measure_libraries()
             self._begun = self.spent()
             while search is not None and not self._search_is_over():
-                left = BATCH if self.most_trials is None else min(BATCH, self.most_trials - len(self.trials))
-                configs = self._next(left, search)
+                configs = self._next(search)
                 if not configs:
                     break
                 measured = list(self._measure(configs))
-                if self._forecast is not None:
+                if self.forecast is not None:
                     for config, measurement in zip(configs, measured, strict=False):
-                        self._forecast.learn(config, measurement.seconds)
+                        self.forecast.learn(config, measurement.seconds)
                 search.tell(configs[: len(measured)], [self.cost(measurement) for measurement in measured])
         except KeyboardInterrupt:
             self.interrupt()
@@ -263,44 +266,46 @@ class Search(Generic[Where]):
             return
         until = self.spent() + IMAGINED_SHARE * self.budget_s
         try:
-            self._forecast = self.advisor.promising(
+            self.forecast = self.advisor.promising(
                 self.work, self.space, self.device, list(dict.fromkeys([*known, *first])), rng,
                 lambda: self.spent() > until, doubtful=self.doubtful,
             )  # fmt: skip
         except TensorwiseError as error:
             self.notes.append(f"the model cannot tell what is fast here: {error}")
             return
-        named = [config for config in self._forecast.named if config not in first]
-        self._untried = [*first, *(named if self._forecast.measures else named[:NAMED])]
+        named = [config for config in self.forecast.named if config not in first]
+        self._untried = [*first, *(named if self.forecast.measures else named[:NAMED])]
 
     def _ranked(self, known: Sequence[Config]) -> list[Config]:
         """Return the known structures as the model ranks them, the default first."""
-        if self._forecast is None:
+        if self.forecast is None:
             return list(known)
-        place = {config: place for place, config in enumerate(self._forecast.scores)}
+        place = {config: place for place, config in enumerate(self.forecast.scores)}
         return sorted(known, key=lambda config: -1 if config == known[0] else place[config])
 
-    def _next(self, n: int, search: Strategy) -> list[Config]:
+    def _next(self, search: Strategy) -> list[Config]:
         """Return what to try: what the model says is worth it, then what the strategy proposes.
 
         Where calls are known and the model is believed, what is not worth it is not tried by chance either.
         """
+        left = BATCH if self.most_trials is None else self.most_trials - self._ran
         worth = self._worth()
         ranked = sorted(worth, key=lambda config: -worth[config])
-        chosen = [config for config in ranked[:n] if worth[config] > 0]
+        few = FEW if self.forecast is not None and self.forecast.measures else BATCH
+        chosen = [config for config in ranked[: min(few, left)] if worth[config] > 0]
         self._untried = [config for config in self._untried if config not in chosen]
         if chosen:
             return chosen
         final = self._untried and self._priced and not self.doubtful
         self._untried = []
-        return [] if final else search.ask(n)
+        return [] if final else search.ask(min(BATCH, left))
 
     def _worth(self) -> dict[Config, float]:
         """Return how much what the model speaks of is worth measuring; what is not worth it has nothing or less.
 
         Before anything was measured, and by a model that says only in which order, all of it is worth the same.
         """
-        forecast, best = self._forecast, self._best
+        forecast, best = self.forecast, self._best
         if forecast is None or not forecast.compared or best is None:
             return dict.fromkeys(self._untried, 1.0)
         conversion_s, price_s = self._conversion_s, self._price_s
@@ -310,7 +315,7 @@ class Search(Generic[Where]):
         return {config: chance(prospect, best) - CHANCE for config, prospect in prospects.items()}
 
     def _search_is_over(self) -> bool:
-        if self.most_trials is not None and len(self.trials) >= self.most_trials:
+        if self.most_trials is not None and self._ran >= self.most_trials:
             return True
         # However large the operand, the default program gets its chance.
         if not self.trials:
@@ -318,6 +323,12 @@ class Search(Generic[Where]):
         return self.spent() >= SEARCH_SHARE * self.budget_s or not self._pays()
 
     # -- what it costs -------------------------------------------------------------------------------------
+
+    @property
+    def _ran(self) -> int:
+        """Candidates that count as tried: for what is refused without being run, others are tried, up to as many again."""
+        refused = sum(trial.measurement.status == "refused" for trial in self.trials)
+        return len(self.trials) - min(refused, self.most_trials or 0)
 
     @property
     def _priced(self) -> bool:

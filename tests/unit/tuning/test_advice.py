@@ -1,9 +1,7 @@
 """What a tuning asks a model, and how far it believes the answers."""
 
-import math
 import subprocess
 import sys
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -19,16 +17,14 @@ from tensorwise.model import MeanModel, RandomModel
 from tensorwise.model.model import ARRAYS, DESCRIPTION
 from tensorwise.program.workload import Workload, workload
 from tensorwise.search.graph import GRAPH
-from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
 from tensorwise.space.portfolio import portfolio
 from tensorwise.tensor.entries import entries_from
-from tensorwise.tuning.advice import CAUTION, DOUBTFUL, ERROR, STEPPED, Advisor, Forecast, _opened, graph_of
+from tensorwise.tuning.advice import Advisor, _opened, graph_of
+from tensorwise.tuning.forecast import CAUTION, DOUBTFUL, ERROR, STEPPED
 from tensorwise.tuning.searching import Search
 from tensorwise.tuning.tune import tune
 from tests.unit.model.made_up import made_up
-
-CONFIGS = [Config({"split": 2**k}) for k in range(6)]
 
 
 @cache
@@ -38,59 +34,6 @@ def work(op: str = "spmm", rows: int = 400) -> Workload:
 
 
 SPACE = cpu_space(work().assignment)
-
-
-def forecast(
-    scores: Sequence[float], spreads: Sequence[float] = (0.0,) * 6, *, measures: bool = True
-) -> Forecast:
-    return Forecast(CONFIGS, np.array(scores), np.array(spreads), measures, ERROR)
-
-
-# -- forecasts -----------------------------------------------------------------------------------------------
-
-
-def test_a_forecast_lists_the_best_first_and_learns_how_long_things_take() -> None:
-    found = forecast([1.0, -1.0, 0.0, 2.0, 3.0, 4.0])
-    assert list(found.scores) == [CONFIGS[k] for k in (1, 2, 0, 3, 4, 5)]
-    assert not found.compared
-    found.learn(CONFIGS[2], 0.010)
-    assert found.compared
-    assert found.prospect(CONFIGS[1], 0.5, 0.25).seconds == pytest.approx(0.005)
-    assert found.prospect(CONFIGS[3], 0.0, 0.0).seconds == pytest.approx(0.040)
-    assert (
-        found.prospect(CONFIGS[1], 0.5, 0.25).conversion_s,
-        found.prospect(CONFIGS[1], 0.5, 0.25).price_s,
-    ) == (0.5, 0.25)
-
-
-def test_what_bears_out_is_believed_more_and_what_does_not_less() -> None:
-    right, wrong = forecast([0, 1, 2, 3, 4, 5]), forecast([0, 1, 2, 3, 4, 5])
-    right.learn(CONFIGS[0], 1.0)
-    before = right.prospect(CONFIGS[5], 0, 0).spread
-    for k in range(1, 5):
-        right.learn(CONFIGS[k], 2.0**k)
-    for k in range(5):
-        wrong.learn(CONFIGS[k], 2.0 ** ((3 * k) % 5))
-    assert right.prospect(CONFIGS[5], 0, 0).spread < before < wrong.prospect(CONFIGS[5], 0, 0).spread
-    assert right.prospect(CONFIGS[5], 0, 0).seconds == pytest.approx(32.0)
-
-
-def test_a_model_that_is_unsure_of_a_config_says_so() -> None:
-    found = forecast([0.0] * 6, [0.0, 0.1, 0.2, 0.4, 0.8, 1.6])
-    found.learn(CONFIGS[0], 1.0)
-    spreads = [found.prospect(config, 0, 0).spread for config in CONFIGS]
-    assert spreads == sorted(spreads)
-    assert spreads[5] > math.log(2) * 1.6 > spreads[0]
-
-
-def test_failures_teach_nothing_and_neither_does_what_is_not_spoken_of() -> None:
-    found = forecast([0, 1, 2, 3, 4, 5])
-    found.learn(CONFIGS[0], math.inf)
-    found.learn(Config({"split": 999}), 1.0)
-    assert not found.compared
-    order = forecast([0, 1, 2, 3, 4, 5], measures=False)
-    order.learn(CONFIGS[0], 1.0)
-    assert not order.compared
 
 
 # -- advisors ------------------------------------------------------------------------------------------------
@@ -224,8 +167,11 @@ def test_steps_go_on_from_what_a_walk_ends_with(folder: Path) -> None:
     found = advisor.promising(small, SPACE, NullDevice(), known, np.random.default_rng(0), lambda: False)
     assert {*begun} < found.scores.keys()
     assert all(SPACE.why_not(config, small) is None for config in found.scores)
-    spreads = found._spreads
-    cautious = {config: score + CAUTION * spreads[config] for config, score in found.scores.items()}
+    _, spreads = advisor.model.estimate(small, list(found.scores), NullDevice())
+    cautious = {
+        config: score + CAUTION * spread
+        for (config, score), spread in zip(found.scores.items(), spreads, strict=True)
+    }
     ranks = [value + STEPPED * (config not in begun) for config, value in cautious.items()]
     assert ranks == sorted(ranks)
     assert min(cautious.values()) < min(cautious[config] for config in begun)
@@ -235,20 +181,6 @@ def test_steps_go_on_from_what_a_walk_ends_with(folder: Path) -> None:
     assert advisor.named(small, SPACE, NullDevice(), 12, np.random.default_rng(0)) == found.named[:12]
     hurried = advisor.promising(small, SPACE, NullDevice(), known, np.random.default_rng(0), lambda: True)
     assert hurried.scores.keys() == {*begun}
-
-
-@pytest.mark.parametrize("grounded", [[], [3], [*range(15, 20)], [*range(20)]])
-def test_of_each_ten_some_are_grounded_while_there_are_any(grounded: list[int]) -> None:
-    configs = [Config({"number": k}) for k in range(20)]
-    safe = {configs[k] for k in grounded}
-    found = Forecast(configs, np.arange(20.0), np.zeros(20), True, ERROR, safe).named
-    assert sorted(one["number"] for one in found) == [*range(20)]
-    assert found[:7] == configs[:7]
-    if grounded == [*range(15, 20)]:
-        assert [one["number"] for one in found[7:10]] == [15, 16, 17]
-        assert [one["number"] for one in found[17:19]] == [18, 19]
-    else:
-        assert found == configs
 
 
 # -- shipped models, as a search takes them --------------------------------------------------------------------

@@ -17,7 +17,7 @@ from tensorwise.space.config import Config
 from tensorwise.tensor.entries import entries_from
 from tensorwise.tuning.advice import Advisor
 from tensorwise.tuning.result import Trial
-from tensorwise.tuning.searching import BATCH, NAMED, Search
+from tensorwise.tuning.searching import BATCH, FEW, NAMED, Search
 
 
 @cache
@@ -103,22 +103,22 @@ def scores(configs: Sequence[Config]) -> list[float]:
 
 
 def test_the_default_is_tried_first_and_then_what_is_predicted_to_be_fast() -> None:
-    without, found = tried(None, trials=1), tried(Told(), trials=BATCH + 4)
+    without, found = tried(None, trials=1), tried(Told(), trials=FEW + 4)
     assert found[0] == without[0]
-    assert scores(found[1:]) == sorted(scores(found[1:]))
+    assert scores(found[1:FEW]) == sorted(scores(found[1:FEW]))
     assert max(scores(found[1:])) < 0.2
 
 
 def test_a_model_that_is_right_ends_the_search_when_nothing_more_can_be_saved() -> None:
     """A thousand calls of a millisecond are not worth a tenth of a second where a prediction bears out."""
     few = tried(Told(), calls=1e3)
-    assert len(few) == BATCH
-    assert BATCH < len(tried(Told(), calls=3e4)) < len(tried(None, calls=3e4))
+    assert len(few) == FEW
+    assert FEW < len(tried(Told(), calls=3e4)) < len(tried(None, calls=3e4))
 
 
 def test_a_model_that_is_unsure_has_more_measured() -> None:
     counts = [len(tried(Told(spread=spread), calls=1e4)) for spread in (0.0, 0.5, 2.0)]
-    assert BATCH < counts[0] < counts[1] < counts[2]
+    assert FEW < counts[0] < counts[1] < counts[2]
 
 
 def test_a_model_that_is_for_something_else_has_more_measured() -> None:
@@ -132,12 +132,12 @@ def test_where_calls_are_not_known_the_strategy_goes_on_after_the_model() -> Non
     found = tried(Told())
     assert len(found) >= 0.65 * 15.0 / 0.1
     named = next(k for k, score in enumerate(scores(found)) if k and score > 0.5)
-    assert BATCH <= named < len(found) / 2
+    assert FEW <= named < len(found) / 2
     assert all(score < 0.5 for score in scores(found[1:named]))
 
 
 def test_where_all_that_the_model_speaks_of_was_worth_it_the_strategy_goes_on() -> None:
-    found = tried(Told(spread=3.0), calls=1e15, budget_s=60.0)
+    found = tried(Told(spread=3.0), calls=1e15, times=lambda config: 1e-3, budget_s=60.0)
     assert len(found) >= 0.65 * 60.0 / 0.1 > 300
 
 
@@ -165,3 +165,37 @@ def test_candidates_that_fail_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(Played, "_measure", failing)
     assert len(tried(Told(), calls=1e3)) > BATCH
     assert math.isfinite(len(tried(Told())))
+
+
+def slow_vectors(config: Config) -> float:
+    """What the model knows nothing of: vectors of 16 bytes take eight times as long."""
+    return as_told(config) * (8 if config["vector_bytes"] == 16 else 1)
+
+
+def test_what_is_like_a_disappointment_is_not_tried_next() -> None:
+    counts = {
+        times: sum(
+            config["vector_bytes"] == 16 for config in tried(Told(), times=times, trials=FEW + 10)[FEW:]
+        )
+        for times in (as_told, slow_vectors)
+    }
+    assert counts[slow_vectors] < counts[as_told] / 2
+
+
+def test_for_what_is_refused_others_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Played._measure
+
+    def refusing(self: Played, configs: Sequence[Config]) -> Iterator[Measurement]:
+        for config, measurement in zip(configs, whole(self, configs), strict=True):
+            if self.trials and config["vector_bytes"] in refused:
+                last = self.trials[-1]
+                measurement = Measurement.failed("refused", "by design")
+                self.trials[-1] = Trial(last.config, last.program, measurement)
+            yield measurement
+
+    monkeypatch.setattr(Played, "_measure", refusing)
+    refused = {16}
+    found = tried(Told(), trials=10)
+    assert sum(config["vector_bytes"] != 16 for config in found) == 10 < len(found) <= 20
+    refused = {4, 8, 16, 32, 64, None}
+    assert len(tried(Told(), trials=10)) == 20

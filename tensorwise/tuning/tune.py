@@ -68,7 +68,7 @@ def tune(
         n: extent of the dense-only index (columns of B, inner dimension of SDDMM, rank).
         mode: output mode of MTTKRP.
         budget_s: wall seconds for all of it (default 30, unlimited when ``trials`` is given).
-        trials: most candidates to try.
+        trials: most candidates to try; those that are refused without being run are listed, but do not count.
         expected_calls: how often the operator will be called. Then what is spent once counts, too, conversion above all, and
             the search ends when another candidate is not worth measuring; where calls are few, there is none.
             With ``trials``, so many are tried all the same.

@@ -7,12 +7,13 @@ Williams, Gaussian Processes for Machine Learning, 2006, sections 2.2 and 2.7).
 """
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Final, final
 
 import numpy as np
 
+from tensorwise.search import Pool
 from tensorwise.space.config import Config
 from tensorwise.tuning.worth import Prospect
 from tensorwise.units import SHORTEST_S
@@ -126,14 +127,7 @@ class Forecast:
     @cached_property
     def _choices(self) -> np.ndarray:
         """A number for each value that a choice has, (n, choices)."""
-        names = list(dict.fromkeys(name for config in self.scores for name in config))
-        seen: dict[tuple[str, str], int] = {}
-        return np.array(
-            [
-                [seen.setdefault((name, repr(config.get(name))), len(seen)) for name in names]
-                for config in self.scores
-            ]
-        )
+        return Pool.of(self.scores).choices
 
 
 def cautious(scores: np.ndarray, spreads: np.ndarray) -> np.ndarray:
@@ -143,7 +137,7 @@ def cautious(scores: np.ndarray, spreads: np.ndarray) -> np.ndarray:
 
 def _mixed(ranked: Sequence[Config], grounded: Collection[Config]) -> list[Config]:
     """Return all of ``ranked``, of each ten the last few from the best of ``grounded``."""
-    sure: Iterator[Config] = (config for config in ranked if config in grounded)
+    sure = (config for config in ranked if config in grounded)
     chosen: dict[Config, None] = {}
     for config in ranked:
         while len(chosen) % TEN >= TEN - GROUNDED:

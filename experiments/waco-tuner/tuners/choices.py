@@ -135,10 +135,10 @@ class Tuners:
 
         As WACO counts its own results (section 5.2), but that the model learns from half of the ten which the others are.
         """
-        settings, start = self.settings, time.perf_counter()
+        advisor, settings = Advisor.load(self.model), self.settings
+        start = time.perf_counter()
         work = self.fresh()
         with CpuDevice(settings.threads, seed=settings.seeds[0]) as device:
-            advisor = Advisor.load(self.model)
             search = Search(work, device, start, math.inf, settings.top, None, False, None, model=advisor)
             search.run("genetic", np.random.default_rng(settings.seeds[0]), libraries=False)
             if search.interrupted:

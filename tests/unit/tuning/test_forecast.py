@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tensorwise.space.config import Config
-from tensorwise.tuning.forecast import ALIKE, ERROR, OWN, Forecast
+from tensorwise.tuning.forecast import ALIKE, ERROR, OWN, PRIOR, Forecast
 
 CONFIGS = [Config({"split": 2**k}) for k in range(6)]
 
@@ -85,13 +85,21 @@ def test_what_is_like_a_disappointment_is_expected_to_disappoint() -> None:
         shared = np.array([covariance(place, b) for b in measured])
         mean = scores[place] + level + shared @ np.linalg.solve(among, off - level)
         assert found.prospect(configs[place], 0, 0).seconds == pytest.approx(2**mean)
+        unexplained = 1 - shared @ np.linalg.solve(among, np.ones(3))
+        variance = covariance(place, place) - shared @ np.linalg.solve(among, shared)
+        variance += unexplained**2 / weights.sum()
+        squares = (off - level) @ np.linalg.solve(among, off - level)
+        variance *= (PRIOR + squares) / (PRIOR + 3)
+        spread = found.prospect(configs[place], 0, 0).spread
+        assert spread == pytest.approx(math.log(2) * math.sqrt(variance))
     expected = [found.prospect(config, 0, 0).spread for config in configs]
     assert all(spread > 0 for spread in expected)
 
 
 def test_an_error_is_shared_by_what_is_alike_only() -> None:
-    near = [Config({"rows": 2, "tile": 2**k, "order": "i"}) for k in range(4)]
-    far = [Config({f"other {k}": n for k in range(9)}) for n in range(2)]
+    names = ["tile", *(f"choice {k}" for k in range(11))]
+    near = [Config(dict.fromkeys(names, 0) | {"tile": 2**k}) for k in range(4)]
+    far = [Config(dict.fromkeys(names, n)) for n in (-1, -2)]
     found = Forecast([*near, *far], np.zeros(6), np.zeros(6), True, ERROR)
     for config, seconds in ((near[0], 4.0), (far[0], 1.0)):
         found.learn(config, seconds)

@@ -79,10 +79,37 @@ class Access:
         most = max(min(distinct * length, self.size), 1.0)
         return most, max(min(run or length, most), 1.0)
 
-    def lines(self, extents: Sequence[float], depth: int = 0) -> float:
-        """Return how many cache lines the loops from ``depth`` inwards touch."""
-        distinct, run = self.touched(extents, depth)
-        return distinct / run * max(1.0, run * self.item_bytes / LINE_BYTES)
+    def lines(self, extents: Sequence[float], depth: int = 0, length: int = LINE_BYTES) -> float:
+        """Return how many cache lines, or pages of ``length`` bytes, the loops from ``depth`` inwards touch."""
+        return self.lines_of(*self.touched(extents, depth), length)
+
+    def lines_of(self, distinct: float, run: float, length: int = LINE_BYTES) -> float:
+        """Return how many lines of ``length`` bytes what ``touched`` returned is in."""
+        return distinct / run * max(1.0, run * self.item_bytes / length)
+
+    def sets(self, extents: Sequence[float], depth: int, count: int) -> int:
+        """Return how many of the ``count`` sets of a cache the loops from ``depth`` inwards touch.
+
+        Lines ``count`` lines apart are in the same set. Steps of large powers of two meet in few sets, and where there are
+        more lines to a set than the cache has ways they throw each other out, however small they are together.
+        """
+        each = max(LINE_BYTES // max(self.item_bytes, 1), 1)  # elements of a line
+        places = count * each
+        everywhere = (1 << places) - 1
+        touched = (1 << int(min(max(self.count, 1.0), places))) - 1  # a bit for each element of all sets
+        loops = zip(self.strides[depth:], self.moves[depth:], extents[depth:], strict=True)
+        for stride, moves, extent in loops:
+            step, steps, done = round(stride) % places, 1 + round(moves * (extent - 1)), 1
+            while step and done < steps and touched != everywhere:
+                more = min(done, steps - done)
+                by = more * step % places
+                touched |= (touched << by | touched >> places - by) & everywhere
+                done += more
+        for shift in range(
+            each.bit_length() - 1
+        ):  # the first bit of each line says whether any of it is touched
+            touched |= touched >> (1 << shift)
+        return max((touched & everywhere // ((1 << each) - 1)).bit_count(), 1)
 
 
 @final

@@ -29,6 +29,15 @@ CACHES: Final = {"32k": 2**15, "256k": 2**18, "1m": 2**20, "4m": 2**22, "32m": 2
 """Bytes of caches for which traffic is estimated; no device need have one of just that size."""
 TILES: Final = (16, 64, 256, 1024, 4096)
 """Bytes that are written, and kept in registers: from one vector to more than there are registers of."""
+WIDTHS: Final = (4, 8, 16)
+"""Lanes of a vector of float32: SSE, AVX2, AVX-512."""
+STRAIGHT: Final = 300
+"""Operations and accesses up to which a C compiler makes straight code of a short loop: about LLVM's limit."""
+SETS: Final = {"l1": 64, "l2": 1024}
+"""Sets of caches: of nearly all first ones, and of second ones."""
+PAGE_BYTES: Final = 4096
+ALIGNED: Final = 64
+"""Powers of two beyond this are all alike."""
 STILL, ABSENT = -1.0, -2.0
 """The steps of a loop that does not move a buffer, and those where there is no such loop or buffer."""
 NOTHING: Final = np.zeros(0, np.float32)
@@ -58,7 +67,7 @@ class LeafFeatures(Featurizer[Place]):
     """
 
     name: ClassVar[str] = "leaf"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -67,11 +76,13 @@ class LeafFeatures(Featurizer[Place]):
     def features(self, described: Place) -> np.ndarray:
         """Return the numbers of a leaf: float32, shape (len(fields),), all finite."""
         touched = _Touched.of(described)
+        straight, lane = _vectors(described)
         numbers = [
             *_work(described),
             *_loops(described),
             *_inner(described, touched),
-            *_memory(described, touched),
+            *_lanes(described, touched, straight, lane),
+            *_memory(described, touched, lane),
         ]
         return np.array(numbers, np.float32)
 
@@ -181,12 +192,13 @@ def _inner(place: Place, touched: "_Touched") -> Iterator[float]:
     loops = [k for k, loop in enumerate(place.loops) if loop.kind != "condition"][::-1]
     for distance in range(INNER):
         if distance >= len(loops):
-            yield from (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+            yield from (0.0 for _ in range(7))
             yield from (ABSENT for _ in range(STEPPED))
             continue
         k = loops[distance]
         loop = place.loops[k]
         yield _log(loop.extent)
+        yield _twos(loop.extent)
         yield float(still[k])
         yield float(loop.kind == "vectorized")
         yield float(loop.kind == "unrolled")
@@ -198,6 +210,67 @@ def _inner(place: Place, touched: "_Touched") -> Iterator[float]:
                 yield _log(access.strides[k]) if access.moves[k] > 0 else STILL
             else:
                 yield ABSENT
+
+
+def _lanes(place: Place, touched: "_Touched", straight: set[int], lane: int | None) -> Iterator[float]:
+    """How a C compiler can compute several executions at a time, and what each waits for."""
+    extents, still = [loop.extent for loop in place.loops], _still(place)
+    yield float(lane is not None and place.loops[lane].kind == "vectorized")
+    yield float(lane is not None and lane not in straight)
+    extent = extents[lane] if lane is not None else 1.0
+    yield _log(extent)
+    yield _twos(extent)
+    for width in WIDTHS:
+        yield extent / width / max(math.ceil(extent / width), 1)
+        yield _log(extent // width + (int(extent) % width).bit_count())
+    for rank in range(STEPPED):
+        if lane is None or rank >= len(touched.ranked):
+            yield ABSENT
+        else:
+            access = place.leaf.accesses[touched.ranked[rank]]
+            yield _log(access.strides[lane]) if access.moves[lane] > 0 else STILL
+    accesses = place.leaf.accesses if lane is not None else ()
+    steps = [access.strides[lane or 0] if access.moves[lane or 0] > 0 else 0.0 for access in accesses]
+    yield float(sum(step == 1 for step in steps))
+    yield float(sum(step > 1 for step in steps))
+    yield float(sum(step == 0 for step in steps))
+    yield _log(math.prod(extents[k] for k in straight))
+    reductions = [k for k, stays in enumerate(still) if stays and extents[k] > 1]
+    yield _log(math.prod(extents[reductions[-1] + 1 :])) if reductions else 0.0
+    parallel = math.prod(loop.extent for loop in place.loops if loop.kind == "parallel")
+    yield 1 - parallel / 2 / max(math.ceil(parallel / 2), 1)
+
+
+def _vectors(place: Place) -> tuple[set[int], int | None]:
+    """The innermost loops that become straight code, and the loop whose iterations can be lanes of vectors: the innermost
+    one that is vectorized, else the one around the straight code, else the innermost; no reduction, whose order counts.
+    """
+    loops, still = place.loops, _still(place)
+    size = 1 + len(place.leaf.accesses) + sum(
+        count for name, count in place.leaf.operations.items() if name.startswith("float")
+    )  # fmt: skip
+    real = [k for k, loop in enumerate(loops) if loop.kind != "condition"][::-1]
+    straight: set[int] = set()
+    for k in real:
+        kind, extent = loops[k].kind, loops[k].extent
+        if kind == "vectorized":
+            size *= max(1.0, extent / WIDTHS[1])
+        elif kind == "unrolled" or (kind == "serial" and size * extent <= STRAIGHT):
+            size *= extent
+        else:
+            break
+        straight.add(k)
+    around = next((k for k in real if k not in straight), None)
+    if explicit := [k for k in real if loops[k].kind == "vectorized"]:
+        return straight, explicit[0]
+    if around is not None and loops[around].kind == "serial" and not still[around]:
+        return straight, around
+    return straight, real[0] if real and real[0] in straight and not still[real[0]] else None
+
+
+def _twos(value: float) -> float:
+    """log2 of the greatest power of two, up to ALIGNED, that divides a number; of 0 all do."""
+    return math.log2(math.gcd(round(value), ALIGNED))
 
 
 def _still(place: Place) -> list[bool]:
@@ -228,8 +301,9 @@ class _Touched:
     def of(cls, place: Place) -> "_Touched":
         extents = [loop.extent for loop in place.loops]
         depths, accesses = range(len(extents) + 1), place.leaf.accesses
-        held = [[one.touched(extents, depth)[0] * one.item_bytes for depth in depths] for one in accesses]
-        lines = [[one.lines(extents, depth) for depth in depths] for one in accesses]
+        boxes = [[one.touched(extents, depth) for depth in depths] for one in accesses]
+        held = [[box[0] * one.item_bytes for box in row] for one, row in zip(accesses, boxes, strict=True)]
+        lines = [[one.lines_of(*box) for box in row] for one, row in zip(accesses, boxes, strict=True)]
 
         def order(k: int) -> tuple[bool, float, float, str]:
             return accesses[k].mode == "read", -lines[k][0], -held[k][0], accesses[k].buffer
@@ -248,12 +322,12 @@ class _Touched:
         return depth, self.inside[0] / self.inside[depth] if self.inside[depth] else 0.0
 
 
-def _memory(place: Place, touched: _Touched) -> Iterator[float]:
+def _memory(place: Place, touched: _Touched, lane: int | None) -> Iterator[float]:
     accesses, working, ranked = place.leaf.accesses, touched.working, touched.ranked
     written = [k for k, access in enumerate(accesses) if access.mode != "read"]
     for rank in range(BUFFERS):
         if rank < len(ranked):
-            yield from _buffer(place, touched, ranked[rank])
+            yield from _buffer(place, touched, ranked[rank], lane)
         else:
             yield from (0.0 for _ in _BUFFER)
     yield from _curve(place.leaf, working, touched.inside)
@@ -270,7 +344,7 @@ def _memory(place: Place, touched: _Touched) -> Iterator[float]:
     yield _log(working[0])
 
 
-def _buffer(place: Place, touched: _Touched, which: int) -> Iterator[float]:
+def _buffer(place: Place, touched: _Touched, which: int, lane: int | None) -> Iterator[float]:
     access, held, lines = place.leaf.accesses[which], touched.held[which], touched.lines[which]
     working, inside = touched.working, touched.inside
     yield float(access.mode != "write")
@@ -292,6 +366,22 @@ def _buffer(place: Place, touched: _Touched, which: int) -> Iterator[float]:
     vector = [k for k, loop in enumerate(place.loops) if loop.kind == "vectorized"]
     yield _log(access.strides[vector[-1]]) if vector else 0.0
     yield access.moves[-1] if access.moves else 0.0
+    extents = [loop.extent for loop in place.loops]
+    again = inner + 1 if inner is not None else len(extents)
+    outer = back[-2] + 1 if len(back) > 1 else None
+    small, large = (touched.tile(working, CACHES[size])[0] for size in ("32k", "1m"))
+
+    def ways(depth: int, cache: str) -> float:
+        return math.log2(max(lines[depth] / access.sets(extents, depth, SETS[cache]), 1.0))
+
+    yield ways(again, "l1")
+    yield _log(access.lines(extents, again, PAGE_BYTES))
+    yield _log(working[outer]) if outer is not None else 0.0
+    yield ways(outer, "l1") if outer is not None else 0.0
+    yield ways(small, "l1")
+    yield ways(large, "l2")
+    yield _log(access.lines(extents, large, PAGE_BYTES))
+    yield _twos(math.gcd(*(round(access.strides[k] * access.item_bytes) for k in stepping if k != lane)))
 
 
 def _curve(leaf: Leaf, working: Sequence[float], inside: Sequence[float]) -> Iterator[float]:
@@ -321,6 +411,22 @@ _BUFFER: Final = (
         "vector_stride", "log2(1 + elements)", "the step from lane to lane of the innermost vectorized loop"
     ),
     Field("inner_moves", "share of steps", "how often the innermost loop moves it"),
+    Field("reuse_ways", "log2(lines)", "lines to a set of a first cache, of those it touches until then"),
+    Field("reuse_pages", f"log2(1 + pages of {PAGE_BYTES} bytes)", "the pages it touches until then"),
+    Field(
+        "second_bytes", "log2(1 + bytes)", "like reuse_bytes, of the second loop that comes back; 0: no such"
+    ),
+    Field("second_ways", "log2(lines)", "like reuse_ways, of the second loop that comes back"),
+    Field(
+        "ways.32k", "log2(lines)", "lines to a set of a first cache, of loops that touch at most 32 KB in all"
+    ),
+    Field(
+        "ways.1m", "log2(lines)", "lines to a set of a second cache, of loops that touch at most 1 MB in all"
+    ),
+    Field("pages.1m", f"log2(1 + pages of {PAGE_BYTES} bytes)", "the pages those loops touch"),
+    Field(
+        "aligned", "log2(bytes)", "the power of two, up to 64, that divides all steps but from lane to lane"
+    ),
 )
 
 
@@ -355,6 +461,9 @@ def _fields() -> Iterator[Field]:
         what = f"the loop that is number {distance} from the inside"
         inner = f"inner{distance}"
         yield Field(f"{inner}.extent", "log2(1 + iterations)", f"those of {what}; 0: there is none")
+        yield Field(
+            f"{inner}.twos", "log2(iterations)", f"the power of two, up to {ALIGNED}, that divides them"
+        )
         yield Field(f"{inner}.reduction", "0 or 1", f"whether {what} moves nothing that is written")
         yield Field(f"{inner}.vectorized", "0 or 1", f"whether {what} is vectorized")
         yield Field(f"{inner}.unrolled", "0 or 1", f"whether {what} is unrolled")
@@ -365,6 +474,33 @@ def _fields() -> Iterator[Field]:
                 f"{inner}.stride{rank}", "log2(1 + elements)",
                 f"the step that {what} takes in buffer {rank}; {STILL:g}: it does not move it, {ABSENT:g}: there is none",
             )  # fmt: skip
+    what = "the loop whose iterations can be lanes of vectors"
+    yield Field("lanes.explicit", "0 or 1", f"whether {what} is vectorized in the program")
+    yield Field("lanes.loop", "0 or 1", f"whether {what} stays a loop, which a compiler can vectorize")
+    yield Field("lanes.extent", "log2(1 + iterations)", f"those of {what}; 1: there is none")
+    yield Field("lanes.twos", "log2(iterations)", f"the power of two, up to {ALIGNED}, that divides them")
+    for width in WIDTHS:
+        yield Field(f"lanes.full{width}", "share of lanes", f"those in use, of vectors of {width}")
+        yield Field(
+            f"lanes.vectors{width}", "log2(1 + vectors)", f"those of {width}, the rest in powers of two"
+        )
+    for rank in range(1, STEPPED + 1):
+        yield Field(
+            f"lanes.stride{rank}", "log2(1 + elements)",
+            f"the step from lane to lane in buffer {rank}; {STILL:g}: there is none, {ABSENT:g}: no lanes or no buffer",
+        )  # fmt: skip
+    yield Field("lanes.neighbours", "accesses", "those whose lanes are neighbours")
+    yield Field("lanes.gathered", "accesses", "those whose lanes are farther apart")
+    yield Field("lanes.same", "accesses", "those that all lanes share")
+    yield Field(
+        "lanes.straight", "log2(1 + executions)", "those of the innermost loops that become straight code"
+    )
+    yield Field(
+        "lanes.apart", "log2(1 + executions)", "those between two summands of an element; 0: no reduction"
+    )
+    yield Field(
+        "lanes.idle", "share of threads", "those without work, of two, in the last round of a parallel loop"
+    )
     for rank in range(1, BUFFERS + 1):
         which = f"of buffer {rank}"
         for one in _BUFFER:

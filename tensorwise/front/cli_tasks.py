@@ -221,14 +221,14 @@ def train_model(
     device: Annotated[
         list[str] | None, typer.Option("--device", help="Only these devices; may be repeated.")
     ] = None,
-    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Passes over the programs.")] = 60,
+    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Passes over the programs.")] = 16,
     batch: Annotated[
         int, typer.Option("--batch", min=1, help="Programs of a step; of few records small ones learn more.")
-    ] = 128,
-    members: Annotated[int, typer.Option("--members", min=1, help="Networks whose mean is the answer.")] = 2,
+    ] = 32,
+    members: Annotated[int, typer.Option("--members", min=1, help="Networks whose mean is the answer.")] = 4,
     joining: Annotated[
-        str, typer.Option("--joining", help="How leaves are joined: counts (the paper's) or sum.")
-    ] = "counts",
+        str, typer.Option("--joining", help="How leaves are joined: sum, or counts (the paper's).")
+    ] = "sum",
     hours: Hours = None,
     json: Json = False,
 ) -> None:

@@ -99,6 +99,30 @@ def test_touched_elements_are_those_of_a_run(strides: tuple[int, ...], extents: 
     assert access.lines(extents) <= access.touched(extents)[0]
 
 
+@pytest.mark.parametrize("count", [4, 64])
+@pytest.mark.parametrize(
+    ("strides", "extents", "first"),
+    [
+        ((16, 1), (8, 16), 1.0),  # lines next to each other
+        ((1024, 1), (8, 16), 1.0),  # 4 KB apart: all in the same set of 64
+        ((512, 0, 1), (9, 5, 3), 1.0),
+        ((100, 7), (30, 30), 1.0),
+        ((48, 20), (50, 3), 4.0),
+        ((0, 0), (3, 4), 1.0),
+    ],
+)
+def test_sets_are_those_of_a_run(
+    count: int, strides: tuple[int, ...], extents: tuple[int, ...], first: float
+) -> None:
+    moves = tuple(float(stride > 0) for stride in strides)
+    access = Access("x", "read", 4, 1e9, tuple(map(float, strides)), moves, first)
+    for depth in range(len(extents) + 1):
+        ranges = [range(extent) for extent in (*extents[depth:], int(first))]
+        steps = (*strides[depth:], 1)
+        places = (sum(a * b for a, b in zip(steps, at, strict=True)) for at in itertools.product(*ranges))
+        assert access.sets(extents, depth, count) == len({place * 4 // 64 % count for place in places})
+
+
 def program_of(work: Workload, schedule: str = "") -> Program:
     return Program(work.assignment, {"A": Format.parse("(i,k) -> U(i) C(k)")}, Schedule.parse(schedule))
 

@@ -87,6 +87,66 @@ def test_a_matrix_product_is_described() -> None:
     assert {name: numbers[name] for name in expected} == pytest.approx(expected, rel=1e-5)
 
 
+def one_leaf(loops: list[tuple[str, int]], **strides: tuple[int, ...]) -> LoopTree:
+    """Return what adds a product of two buffers to a third, whose strides are given: loops are outermost first."""
+    accesses = [
+        Access(name, "update" if name == "C" else "read", 4, 1e6, tuple(map(float, steps)),
+               tuple(float(step > 0) for step in steps)) for name, steps in strides.items()
+    ]  # fmt: skip
+    body: tuple[Node, ...] = (Leaf({"float_mul": 1, "float_add": 1}, tuple(accesses)),)
+    for kind, extent in loops[::-1]:
+        body = (Loop(kind, extent, body),)  # type: ignore[arg-type]
+    return LoopTree(body)
+
+
+def test_lanes_are_those_of_the_vectorized_loop() -> None:
+    numbers = named(product())
+    expected = {
+        "lanes.explicit": 1,
+        "lanes.extent": log(TILE),
+        "lanes.twos": math.log2(TILE),
+        "lanes.full8": 1,
+        "lanes.full16": 0.5,
+        "lanes.vectors4": log(2),
+        "lanes.stride1": log(1),
+        "lanes.stride2": -1,
+        "lanes.stride4": -2,
+        "lanes.neighbours": 2,
+        "lanes.gathered": 0,
+        "lanes.same": 1,
+        "lanes.apart": log(TILE),
+        "inner1.twos": 3,
+    }
+    assert {name: numbers[name] for name in expected} == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_vector_of_49_is_one_of_48_and_one_more() -> None:
+    numbers = named(one_leaf([("serial", 64), ("vectorized", 49)], C=(0, 1), A=(1, 0), B=(49, 1)))
+    assert numbers["lanes.vectors16"] == pytest.approx(log(4))
+    assert numbers["lanes.full16"] == pytest.approx(49 / 64)
+    assert numbers["lanes.twos"] == 0
+
+
+def test_a_compiler_can_vectorize_the_loop_around_straight_code_but_no_reduction() -> None:
+    around = named(one_leaf([("serial", 197), ("unrolled", 16)], C=(1, 0), A=(0, 1), B=(1, 197)))
+    assert (around["lanes.explicit"], around["lanes.loop"]) == (0, 1)
+    assert around["lanes.extent"] == pytest.approx(log(197))
+    assert around["lanes.straight"] == pytest.approx(log(16))
+    assert around["lanes.apart"] == pytest.approx(log(1))  # each summand waits for the one before
+    reduced = named(one_leaf([("serial", 197), ("serial", 640)], C=(1, 0), A=(0, 1), B=(1, 197)))
+    assert (reduced["lanes.loop"], reduced["lanes.extent"]) == (0, log(1))
+    assert reduced["lanes.stride1"] == -2
+
+
+def test_steps_of_powers_of_two_crowd_few_sets() -> None:
+    def crowded(step: int) -> float:
+        numbers = named(one_leaf([("serial", 8), ("serial", 640)], C=(1, 0), A=(0, 1), B=(0, step)))
+        return numbers["buffer2.reuse_ways"]  # B has more lines than A
+
+    assert crowded(1024) == pytest.approx(math.log2(640))  # 4 KB: all of them in one set
+    assert crowded(1040) == pytest.approx(math.log2(640 / 64))
+
+
 def test_buffers_come_by_their_lines_those_that_are_written_first() -> None:
     numbers = named(product(16, 8, 64))
     # A has most lines, then B, then C, each of which is touched as a whole.

@@ -37,7 +37,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     option = parser.add_argument
     option("corpus", type=Path)
-    option("--records", type=Path, nargs="+", default=[HERE.parent / "records" / "cpu.parquet"])
+    option(
+        "--records", type=Path, nargs="+", default=sorted((HERE.parent / "records").glob("cpu-zen5*.parquet"))
+    )
     option("--ops", default="spmm,sddmm")
     option(
         "--minutes",

@@ -12,15 +12,16 @@ from safetensors.numpy import load_file, save
 from benchmarks.corpus import UnfinishedError
 from tensorwise.data.record import Record
 from tensorwise.data.workloads import Workloads
-from tensorwise.device.hardware import Hardware, described
+from tensorwise.device.hardware import Hardware
 from tensorwise.errors import InputError, TensorwiseError
 from tensorwise.features.ast import LEAVES, CompactAst
 from tensorwise.features.matrix import MatrixPattern
 from tensorwise.ids import content_id
 from tensorwise.model.programs import SPREAD, Measured, Programs
-from tensorwise.model.samples import shape_numbers
+from tensorwise.model.samples import Times, shape_numbers
 from tensorwise.program.interpreted import InterpretedKernel
 from tensorwise.program.workload import Workload
+from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space_of
 from tensorwise.writing import replacing
 
@@ -29,28 +30,32 @@ Arrays = Mapping[str, np.ndarray]
 
 
 def device_of(values: Mapping[str, Any]) -> Hardware:
-    """Return the device of the records: a described one with as many cores as they had threads."""
-    one = described()[values["device"]]
-    share = values["threads"] / one.cores
-    return replace(one, name=f"{one.name}, {values['threads']} threads", cores=values["threads"], flops=share * one.flops,
-                   half_flops=share * one.half_flops)  # fmt: skip
+    """Return the device of the records."""
+    return Hardware.from_json(values["hardware"])
 
 
 def chosen(records: Iterable[Record], op: str, values: Mapping[str, Any]) -> dict[str, list[Record]]:
-    """Return some records of each job: those that ended well on matrices that are not too large.
+    """Return a record of each of some configs of each job: those that ended well on matrices that are not too large.
 
-    A config that is far slower than the best of its job is left out, since it was not timed to its end.
+    Its seconds are what all records of the config say, by their ratio to the default config where there is one (see
+    ``Times``). A config that is far slower than the best of its job is left out, since it was not timed to its end.
     """
-    jobs: dict[str, list[Record]] = {}
+    jobs: dict[str, dict[Config, list[Record]]] = {}
     for record in records:
         sound = record.ok and record.spread_s <= SPREAD * record.seconds
-        if record.op == op and sound and int(str(record.workload["nnz"])) <= values["most_entries"]:
-            jobs.setdefault(record.workload_id, []).append(record)
+        asked = record.op == op and record.provenance.get("threads") == values["hardware"]["cores"]
+        if sound and asked and int(str(record.workload["nnz"])) <= values["most_entries"]:
+            jobs.setdefault(record.workload_id, {}).setdefault(record.config, []).append(record)
     found = {}
-    for job, some in sorted(jobs.items()):
-        best = min(record.seconds for record in some)
+    for job, configs in sorted(jobs.items()):
+        seconds = Times.of(configs).seconds
+        timed = (
+            replace(some[0], seconds=float(time))
+            for some, time in zip(configs.values(), seconds, strict=True)
+        )
         near = sorted(
-            (one for one in some if one.seconds <= values["far"] * best), key=lambda one: one.config.text
+            (one for one in timed if one.seconds <= values["far"] * seconds.min()),
+            key=lambda one: one.config.text,
         )
         rng = np.random.default_rng([values["seed"], int(content_id([job]), 16) % 2**32])
         places = np.sort(rng.permutation(len(near))[: values["configs"]])

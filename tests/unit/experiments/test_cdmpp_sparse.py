@@ -59,7 +59,7 @@ def records(corpus: Path) -> list[Record]:
         configs = {config.text: config for config in (space.sample(work, rng) for _ in range(12))}
         for place, config in enumerate(configs.values()):
             measured = Measurement(1e-8 * work.entries.nnz * (1 + place % 3))
-            about = {"pattern": pattern.name, "family": f"f{number}"}
+            about = {"pattern": pattern.name, "family": f"f{number}", "threads": VALUES["hardware"]["cores"]}
             found.append(Record.of(measured, work, NullDevice(), space.name, config, about))
     return found
 

@@ -3,6 +3,7 @@
 It reads programs, whoever wrote them, where a CostModel reads configs of a space: hence it is none of those.
 """
 
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -60,22 +61,25 @@ class Latencies:
         seconds: (n,); low, high: (n,) ends of the interval that holds the time of COVERED of all programs; NaN where the
             model was not calibrated.
         shared: how much of the variance of errors programs of one network have in common.
+        level: what programs take in the median over what is said of them. What has the least relative error is below the
+            median, and many programs together take what they do in the median.
     """
 
     seconds: np.ndarray
     low: np.ndarray
     high: np.ndarray
     shared: float = 1.0
+    level: float = 1.0
 
     def together(self, places: Sequence[int], counts: Sequence[int]) -> tuple[float, float, float]:
         """Return the seconds of some of the programs one after the other, and the ends of their interval.
 
-        What programs have in common adds up, of the rest something cancels out: the interval is narrower than its parts'.
+        They are ``level`` times what is said of each. What programs have in common adds up, of the rest something cancels out: the interval is narrower than its parts'.
 
         Args:
             places: of the programs; counts: how often each runs.
         """
-        chosen, times = list(places), np.asarray(counts) * self.seconds[list(places)]
+        chosen, times = list(places), np.asarray(counts) * self.level * self.seconds[list(places)]
         parts = times / times.sum() * np.log(self.high[chosen] / self.seconds[chosen])
         within = np.sqrt(self.shared * parts.sum() ** 2 + (1 - self.shared) * (parts**2).sum())
         low, high = times.sum() * np.exp([-within, within])
@@ -104,7 +108,7 @@ class LatencyModel:
         members: weights of each network; their mean is the answer, and where they disagree less is known.
         devices: those trained on, by name.
         floor, times: a program's log seconds lie within ``times * (disagreement + floor)`` of the answer.
-        shared: see `Latencies`.
+        shared, level: see `Latencies`.
         card: what people should know: data, split, errors. JSON-able.
     """
 
@@ -117,6 +121,7 @@ class LatencyModel:
     floor: float = float("nan")
     times: float = float("nan")
     shared: float = 1.0
+    level: float = 1.0
     card: Mapping[str, Any] = field(default_factory=dict)
 
     def hardware(self, name: str) -> Hardware:
@@ -142,7 +147,7 @@ class LatencyModel:
             raise InputError(f"expected a device for each of {len(programs)} programs, got {len(each)}")
         logs, apart = self._read(programs, each)
         within = self.times * (apart + self.floor)
-        return Latencies(np.exp(logs), np.exp(logs - within), np.exp(logs + within), self.shared)
+        return Latencies(np.exp(logs), np.exp(logs - within), np.exp(logs + within), self.shared, self.level)
 
     def _read(
         self, programs: Sequence[CompactAst], hardware: Sequence[Hardware]
@@ -178,10 +183,12 @@ class LatencyModel:
             raise InputError(f"intervals need at least {LEAST} programs, got {len(programs)}")
         logs, apart = self._read([row.ast for row in programs], [row.hardware for row in programs])
         floor = max(float(np.median(apart)), 1e-3)
-        off = (np.log(programs.seconds) - logs) / (apart + floor)
+        errors = np.log(programs.seconds) - logs
+        off, middle = errors / (apart + floor), float(np.median(errors))
         place = min(int(np.ceil((len(off) + 1) * COVERED)), len(off)) - 1
         times = float(np.sort(np.abs(off))[place])
-        return replace(self, floor=floor, times=times, shared=_shared(off, programs))
+        shared = _shared((errors - middle) / (apart + floor), programs)
+        return replace(self, floor=floor, times=times, shared=shared, level=math.exp(middle))
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write the model into ``directory`` as JSON and safetensors; raise InputError where that cannot be."""
@@ -190,7 +197,7 @@ class LatencyModel:
             "kind": "latency", "version": VERSION, "features": [LEAVES.id, HARDWARE.id], "shape": self.shape.to_json(),
             "labels": self.labels.to_json(), "ends": list(self.ends), "members": len(self.members), "card": dict(self.card),
             "devices": [one.to_json() for one in self.devices.values()],
-            "interval": [self.floor, self.times, self.shared] if known else None,
+            "interval": [self.floor, self.times, self.shared, self.level] if known else None,
         }, {
             **self.scales, **{f"{k}.{name}": array for k, of in enumerate(self.members) for name, array in of.items()},
         })  # fmt: skip
@@ -223,10 +230,10 @@ class LatencyModel:
                     raise InputError(f"weights {name} of the model are malformed")
         devices = [Hardware.from_json(one) for one in about["devices"]]
         low, high = map(float, about["ends"])
-        floor, times, shared = map(float, about["interval"] or (np.nan, np.nan, 1.0))
+        floor, times, shared, level = map(float, about["interval"] or (np.nan, np.nan, 1.0, 1.0))
         return cls(
             shape, Labels.from_json(about["labels"]), scales, (low, high), members, {one.name: one for one in devices},
-            floor, times, shared, dict(about["card"]),
+            floor, times, shared, level, dict(about["card"]),
         )  # fmt: skip
 
 

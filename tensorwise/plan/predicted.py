@@ -66,7 +66,7 @@ def predicted(
         end = begin + len(programs[task])
         places[task] = begin + int(np.argmin(said.seconds[begin:end]))
         chosen[task], begin = places[task] - begin, end
-    times = {task: float(said.seconds[place]) for task, place in places.items()}
+    times = {task: said.level * float(said.seconds[place]) for task, place in places.items()}
     events = replay(steps(graph, hardware.name, times), {hardware.name: engines}, gap_s)
     took_s = lasts(events)
     one_by_one = said.together(list(places.values()), [graph.multiplicity[task] for task in tasks])

@@ -34,7 +34,9 @@ def dots(pairs: Sequence[Sequence[float]], title: str) -> str:
     across = Scale(min(ends), max(ends), left, w - 10, log=True)
     up = Scale(min(ends), max(ends), bottom, 18.0, log=True)
     parts = [gridline(up, tick, left, w - 10, time_text(tick)) for tick in up.ticks()]
-    parts += [label(across(tick), bottom + 16, time_text(tick), anchor="middle") for tick in across.ticks()]
+    ticks = across.ticks()
+    every = -(-len(ticks) // 4)  # there is room for four
+    parts += [label(across(tick), bottom + 16, time_text(tick), anchor="middle") for tick in ticks[::every]]
     corner = (across(min(ends)), up(min(ends)), across(max(ends)), up(max(ends)))
     parts.append(element("path", class_="axis", d="M{:.1f} {:.1f}L{:.1f} {:.1f}".format(*corner)))
     parts += [

@@ -8,7 +8,7 @@ from latencies.draw import bars, curves, dots
 from latencies.judging import BASELINES, best, targets, tuned
 from tensorwise.front.svg import element
 
-METHOD: Final = """Random schedules of the tasks of real networks were timed on settings of one CPU. Errors are relative to
+METHOD: Final = """Random schedules of the tasks of real networks were timed on settings of CPUs. Errors are relative to
 the measured seconds, in the mean (MAPE). Tasks of the held-out networks, whatever other network they occur in, are in no
 training. Which variant of a method is judged, tasks of other networks decide, which it has not learned from either."""
 STYLE: Final = """.plots { display: flex; flex-wrap: wrap; gap: 16px; } .plots svg { flex: 1 1 340px; max-width: 520px; }"""
@@ -41,10 +41,13 @@ def _data(run: Mapping[str, Any]) -> str:
     ]
     rows = [[title, f"{run[key]:,}"] for title, key in known]
     rows.append(["the same program timed again is off by, in the median", _percent(run["noise"])])
-    ranks = [
-        [one, *(_number(run["ranks"][one].get(other)) for other in run["devices"])] for one in run["devices"]
-    ]
-    return table(["", ""], rows) + table(["rank correlation", *run["devices"]], ranks)
+    ranks = []
+    for one, programs in run["devices"].items():
+        known = {other: rho for other, rho in run["ranks"][one].items() if rho is not None}
+        nearest = max(known, key=lambda other: known[other], default="")
+        ranks.append([one, f"{programs:,}", nearest, _number(known.get(nearest))])
+    head = ["device", "programs", "ranks programs most like", "rank correlation"]
+    return table(["", ""], rows) + table(head, ranks)
 
 
 def _models(runs: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
@@ -54,12 +57,7 @@ def _models(runs: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
     networks = sorted({network for run in found.values() for network in run.get("networks", {})})
     rows = []
     for name, run in found.items():
-        row = [
-            name,
-            _percent(run["mape"]),
-            _percent(run["median"]),
-            *(_percent(run["devices"].get(one)) for one in devices),
-        ]
+        row = [name, _percent(run["mape"]), _percent(run["median"])]
         for network in networks:
             one = run.get("networks", {}).get(network, {})
             row += [_percent(one.get("mape")), _percent(one.get("sum"))]
@@ -72,12 +70,14 @@ def _models(runs: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
                 "" if rate is None else f"{rate:,.0f}",
             ]
         )
-    head = ["", "MAPE", "median", *devices, *(text for one in networks for text in (one, f"{one}, sum"))]
+    head = ["", "MAPE", "median", *(text for one in networks for text in (one, f"{one}, sum"))]
     plots = bars({name: run["mape"] for name, run in found.items()}, "cdmpp", expected["wanted"]["model"])
     plots += "".join(dots(run["dots"], name) for name, run in found.items() if name in ("cdmpp", "trees"))
-    return element("div", plots, class_="plots") + table(
-        [*head, "covered", "width", "trained programs/s"], rows
-    )
+    each = [[one, *(_percent(run["devices"].get(one)) for run in found.values())] for one in devices]
+    return "".join([
+        element("div", plots, class_="plots"), table([*head, "covered", "width", "trained programs/s"], rows),
+        table(["MAPE on", *found], each),
+    ])  # fmt: skip
 
 
 def _whole(found: Mapping[str, Mapping[str, float]]) -> str:

@@ -98,6 +98,16 @@ def test_the_interval_of_a_sum_is_narrower_the_less_its_parts_share() -> None:
     assert np.log(factors) == pytest.approx([own, some, common])
     alone = Latencies(seconds, seconds / ends, seconds * ends, 0.25).together([2], [1])
     assert alone == pytest.approx((3, 1.5, 6))
+    longer = Latencies(seconds, seconds / ends, seconds * ends, 0.25, level=1.5).together([2], [1])
+    assert longer == pytest.approx((4.5, 2.25, 9))
+
+
+def test_a_sum_takes_what_programs_take_in_the_median(model: LatencyModel) -> None:
+    slower = Programs(tuple(replace(row, seconds=1.5 * row.seconds) for row in HELD))
+    asked = [row.ast for row in HELD], [row.hardware for row in HELD]
+    levels = [model.calibrated(programs).latencies(*asked).level for programs in (HELD, slower)]
+    assert levels[1] == pytest.approx(1.5 * levels[0])
+    assert levels[0] == pytest.approx(np.median(HELD.seconds / model.latencies(*asked).seconds), rel=0.02)
 
 
 @pytest.mark.parametrize("common", [0.0, 0.3, 0.9])

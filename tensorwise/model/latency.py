@@ -74,7 +74,8 @@ class Latencies:
     def together(self, places: Sequence[int], counts: Sequence[int]) -> tuple[float, float, float]:
         """Return the seconds of some of the programs one after the other, and the ends of their interval.
 
-        They are ``level`` times what is said of each. What programs have in common adds up, of the rest something cancels out: the interval is narrower than its parts'.
+        They are ``level`` times what is said of each. What programs have in common adds up, of the rest something cancels
+        out: the interval is narrower than its parts'.
 
         Args:
             places: of the programs; counts: how often each runs.

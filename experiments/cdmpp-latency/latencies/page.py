@@ -43,9 +43,9 @@ def _data(run: Mapping[str, Any]) -> str:
     rows.append(["the same program timed again is off by, in the median", _percent(run["noise"])])
     ranks = []
     for one, programs in run["devices"].items():
-        known = {other: rho for other, rho in run["ranks"][one].items() if rho is not None}
-        nearest = max(known, key=lambda other: known[other], default="")
-        ranks.append([one, f"{programs:,}", nearest, _number(known.get(nearest))])
+        others = {other: rho for other, rho in run["ranks"][one].items() if rho is not None}
+        nearest = max(others, key=lambda other: others[other], default="")
+        ranks.append([one, f"{programs:,}", nearest, _number(others.get(nearest))])
     head = ["device", "programs", "ranks programs most like", "rank correlation"]
     return table(["", ""], rows) + table(head, ranks)
 

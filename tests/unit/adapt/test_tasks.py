@@ -15,11 +15,14 @@ PROGRAMS = Programs.of(records(tasks=24))
 
 
 def of_kinds() -> tuple[Programs, dict[str, int]]:
-    """Programs of 24 tasks, of which each is one of three very different kinds; the first has most."""
-    sizes = [[100, 100, 100], [40_000], [2_000_000, 50]]
+    """Programs of 24 tasks, of which each is one of three very different kinds; the first has most.
+
+    Within a kind loops differ by whole vectors and lines: the rest would make kinds of its own.
+    """
+    sizes = [[6400, 6400, 6400], [640_000], [64_000_000, 3200]]
     kind = {task: 0 if place < 14 else 1 if place < 20 else 2 for place, task in enumerate(PROGRAMS.tasks)}
     rows = tuple(
-        replace(row, ast=CompactAst.of(tree([extent + place % 5 for extent in sizes[kind[row.task]]])))
+        replace(row, ast=CompactAst.of(tree([extent + 64 * (place % 5) for extent in sizes[kind[row.task]]])))
         for place, row in enumerate(PROGRAMS.rows)
     )
     return Programs(rows), kind

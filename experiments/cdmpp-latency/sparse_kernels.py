@@ -16,13 +16,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from latencies.patterned import chosen, device_of, programs_of
+from latencies.patterned import chosen, programs_of
 from latencies.sparse_steps import judge, page, steps
 
 from benchmarks.corpus import Results, UnfinishedError, resumable
 from tensorwise.data.corpus import patterns
 from tensorwise.data.reading import records_of
 from tensorwise.data.workloads import Workloads
+from tensorwise.device.hardware import Hardware
 from tensorwise.toolchain.places import cache_dir
 
 HERE = Path(__file__).parent
@@ -63,12 +64,12 @@ def main() -> None:
     expected = json.loads((HERE / "expected.json").read_text())["sparse"]
     results = Results(options.out, __doc__ or "", values, options.fresh)
     known = list(records_of(options.records)) if not options.page else []
-    works = Workloads(patterns([options.corpus]))
+    works, hardware = Workloads(patterns([options.corpus])), Hardware.from_json(values["hardware"])
     for op in () if options.page else options.ops.split(","):
         jobs = {job: some for job, some in chosen(known, op, values).items() if works.has(some[0])}
         try:
             programs = programs_of(
-                jobs, works, device_of(values), options.cache, lambda: time.monotonic() < ends, partial(_told, op)
+                jobs, works, hardware, options.cache, lambda: time.monotonic() < ends, partial(_told, op)
             )  # fmt: skip
         except UnfinishedError as error:
             raise SystemExit(f"\n{op}: {error}") from None

@@ -79,12 +79,8 @@ class Access:
         most = max(min(distinct * length, self.size), 1.0)
         return most, max(min(run or length, most), 1.0)
 
-    def lines(self, extents: Sequence[float], depth: int = 0, length: int = LINE_BYTES) -> float:
-        """Return how many cache lines, or pages of ``length`` bytes, the loops from ``depth`` inwards touch."""
-        return self.lines_of(*self.touched(extents, depth), length)
-
-    def lines_of(self, distinct: float, run: float, length: int = LINE_BYTES) -> float:
-        """Return how many lines of ``length`` bytes what ``touched`` returned is in."""
+    def lines(self, distinct: float, run: float, length: int = LINE_BYTES) -> float:
+        """Return how many cache lines, or pages of ``length`` bytes, what ``touched`` returned is in."""
         return distinct / run * max(1.0, run * self.item_bytes / length)
 
     def sets(self, extents: Sequence[float], depth: int, count: int) -> int:

@@ -8,6 +8,7 @@ one, with the steps that they take through each buffer; what is loaded into regi
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar, Final, final
 
 import numpy as np
@@ -57,6 +58,46 @@ class Place:
     loops: tuple[Loop, ...]
     leaf: Leaf
 
+    @cached_property
+    def extents(self) -> list[float]:
+        """Of the loops."""
+        return [loop.extent for loop in self.loops]
+
+    @cached_property
+    def still(self) -> list[bool]:
+        """For each loop whether nothing that is written moves with it: it is a reduction."""
+        written = [access for access in self.leaf.accesses if access.mode != "read"]
+        loops = range(len(self.loops))
+        return [bool(written) and not any(access.moves[k] > 0 for access in written) for k in loops]
+
+    @cached_property
+    def vectors(self) -> tuple[set[int], int | None]:
+        """The innermost loops that become straight code, and the loop whose iterations can be lanes of vectors: the
+        innermost one that is vectorized, else the one around the straight code, else the innermost; no reduction, whose
+        order counts.
+        """
+        loops, still = self.loops, self.still
+        size = 1 + len(self.leaf.accesses) + sum(
+            count for name, count in self.leaf.operations.items() if name.startswith("float")
+        )  # fmt: skip
+        real = [k for k, loop in enumerate(loops) if loop.kind != "condition"][::-1]
+        straight: set[int] = set()
+        for k in real:
+            kind, extent = loops[k].kind, loops[k].extent
+            if kind == "vectorized":
+                size *= max(1.0, extent / WIDTHS[1])
+            elif kind == "unrolled" or (kind == "serial" and size * extent <= STRAIGHT):
+                size *= extent
+            else:
+                break
+            straight.add(k)
+        around = next((k for k in real if k not in straight), None)
+        if explicit := [k for k in real if loops[k].kind == "vectorized"]:
+            return straight, explicit[0]
+        if around is not None and loops[around].kind == "serial" and not still[around]:
+            return straight, around
+        return straight, real[0] if real and real[0] in straight and not still[real[0]] else None
+
 
 @final
 class LeafFeatures(Featurizer[Place]):
@@ -76,13 +117,12 @@ class LeafFeatures(Featurizer[Place]):
     def features(self, described: Place) -> np.ndarray:
         """Return the numbers of a leaf: float32, shape (len(fields),), all finite."""
         touched = _Touched.of(described)
-        straight, lane = _vectors(described)
         numbers = [
             *_work(described),
             *_loops(described),
             *_inner(described, touched),
-            *_lanes(described, touched, straight, lane),
-            *_memory(described, touched, lane),
+            *_lanes(described, touched),
+            *_memory(described, touched),
         ]
         return np.array(numbers, np.float32)
 
@@ -173,8 +213,7 @@ def _loops(place: Place) -> Iterator[float]:
     loops = [loop for loop in place.loops if loop.kind != "condition"]
     yield _log(len(loops))
     yield _log(math.prod(loop.extent for loop in place.loops))
-    still = _still(place)
-    yield _log(math.prod(loop.extent for loop, stays in zip(place.loops, still) if stays))
+    yield _log(math.prod(loop.extent for loop, stays in zip(place.loops, place.still) if stays))
     yield math.prod(loop.extent for loop in place.loops if loop.kind == "condition")
     for kind in _DEALT:
         where = [k for k, loop in enumerate(loops) if loop.kind == kind]
@@ -188,7 +227,6 @@ def _loops(place: Place) -> Iterator[float]:
 
 
 def _inner(place: Place, touched: "_Touched") -> Iterator[float]:
-    still = _still(place)
     loops = [k for k, loop in enumerate(place.loops) if loop.kind != "condition"][::-1]
     for distance in range(INNER):
         if distance >= len(loops):
@@ -199,22 +237,27 @@ def _inner(place: Place, touched: "_Touched") -> Iterator[float]:
         loop = place.loops[k]
         yield _log(loop.extent)
         yield _twos(loop.extent)
-        yield float(still[k])
+        yield float(place.still[k])
         yield float(loop.kind == "vectorized")
         yield float(loop.kind == "unrolled")
         yield _log(touched.working[k])
         yield _log(touched.inside[k])
-        for rank in range(STEPPED):
-            if rank < len(touched.ranked):
-                access = place.leaf.accesses[touched.ranked[rank]]
-                yield _log(access.strides[k]) if access.moves[k] > 0 else STILL
-            else:
-                yield ABSENT
+        yield from _steps(place, touched, k)
 
 
-def _lanes(place: Place, touched: "_Touched", straight: set[int], lane: int | None) -> Iterator[float]:
+def _steps(place: Place, touched: "_Touched", k: int) -> Iterator[float]:
+    """The steps of a loop in the first buffers."""
+    for rank in range(STEPPED):
+        if rank < len(touched.ranked):
+            access = place.leaf.accesses[touched.ranked[rank]]
+            yield _log(access.strides[k]) if access.moves[k] > 0 else STILL
+        else:
+            yield ABSENT
+
+
+def _lanes(place: Place, touched: "_Touched") -> Iterator[float]:
     """How a C compiler can compute several executions at a time, and what each waits for."""
-    extents, still = [loop.extent for loop in place.loops], _still(place)
+    (straight, lane), extents = place.vectors, place.extents
     yield float(lane is not None and place.loops[lane].kind == "vectorized")
     yield float(lane is not None and lane not in straight)
     extent = extents[lane] if lane is not None else 1.0
@@ -223,61 +266,25 @@ def _lanes(place: Place, touched: "_Touched", straight: set[int], lane: int | No
     for width in WIDTHS:
         yield extent / width / max(math.ceil(extent / width), 1)
         yield _log(extent // width + (int(extent) % width).bit_count())
-    for rank in range(STEPPED):
-        if lane is None or rank >= len(touched.ranked):
-            yield ABSENT
-        else:
-            access = place.leaf.accesses[touched.ranked[rank]]
-            yield _log(access.strides[lane]) if access.moves[lane] > 0 else STILL
-    accesses = place.leaf.accesses if lane is not None else ()
-    steps = [access.strides[lane or 0] if access.moves[lane or 0] > 0 else 0.0 for access in accesses]
+    if lane is None:
+        yield from (ABSENT for _ in range(STEPPED))
+        steps = []
+    else:
+        yield from _steps(place, touched, lane)
+        steps = [a.strides[lane] if a.moves[lane] > 0 else 0.0 for a in place.leaf.accesses]
     yield float(sum(step == 1 for step in steps))
     yield float(sum(step > 1 for step in steps))
     yield float(sum(step == 0 for step in steps))
     yield _log(math.prod(extents[k] for k in straight))
-    reductions = [k for k, stays in enumerate(still) if stays and extents[k] > 1]
+    reductions = [k for k, stays in enumerate(place.still) if stays and extents[k] > 1]
     yield _log(math.prod(extents[reductions[-1] + 1 :])) if reductions else 0.0
     parallel = math.prod(loop.extent for loop in place.loops if loop.kind == "parallel")
     yield 1 - parallel / 2 / max(math.ceil(parallel / 2), 1)
 
 
-def _vectors(place: Place) -> tuple[set[int], int | None]:
-    """The innermost loops that become straight code, and the loop whose iterations can be lanes of vectors: the innermost
-    one that is vectorized, else the one around the straight code, else the innermost; no reduction, whose order counts.
-    """
-    loops, still = place.loops, _still(place)
-    size = 1 + len(place.leaf.accesses) + sum(
-        count for name, count in place.leaf.operations.items() if name.startswith("float")
-    )  # fmt: skip
-    real = [k for k, loop in enumerate(loops) if loop.kind != "condition"][::-1]
-    straight: set[int] = set()
-    for k in real:
-        kind, extent = loops[k].kind, loops[k].extent
-        if kind == "vectorized":
-            size *= max(1.0, extent / WIDTHS[1])
-        elif kind == "unrolled" or (kind == "serial" and size * extent <= STRAIGHT):
-            size *= extent
-        else:
-            break
-        straight.add(k)
-    around = next((k for k in real if k not in straight), None)
-    if explicit := [k for k in real if loops[k].kind == "vectorized"]:
-        return straight, explicit[0]
-    if around is not None and loops[around].kind == "serial" and not still[around]:
-        return straight, around
-    return straight, real[0] if real and real[0] in straight and not still[real[0]] else None
-
-
 def _twos(value: float) -> float:
     """log2 of the greatest power of two, up to ALIGNED, that divides a number; of 0 all do."""
     return math.log2(math.gcd(round(value), ALIGNED))
-
-
-def _still(place: Place) -> list[bool]:
-    """For each loop whether nothing that is written moves with it: it is a reduction."""
-    written = [access for access in place.leaf.accesses if access.mode != "read"]
-    loops = range(len(place.loops))
-    return [bool(written) and not any(access.moves[k] > 0 for access in written) for k in loops]
 
 
 @final
@@ -286,24 +293,28 @@ class _Touched:
     """What the loops around a leaf touch from each depth inwards: the last number of each row is of one execution.
 
     Attributes:
-        held: bytes of each access, each element once; lines: of each access.
+        held: bytes of each access, each element once; lines, pages: of each access.
         working: bytes of all accesses; inside: executions.
         ranked: places of accesses, those first that are written, then those with more lines.
     """
 
     held: list[list[float]]
     lines: list[list[float]]
+    pages: list[list[float]]
     working: list[float]
     inside: list[float]
     ranked: list[int]
 
     @classmethod
     def of(cls, place: Place) -> "_Touched":
-        extents = [loop.extent for loop in place.loops]
-        depths, accesses = range(len(extents) + 1), place.leaf.accesses
+        extents, accesses = place.extents, place.leaf.accesses
+        depths = range(len(extents) + 1)
         boxes = [[one.touched(extents, depth) for depth in depths] for one in accesses]
         held = [[box[0] * one.item_bytes for box in row] for one, row in zip(accesses, boxes, strict=True)]
-        lines = [[one.lines_of(*box) for box in row] for one, row in zip(accesses, boxes, strict=True)]
+        lines, pages = (
+            [[one.lines(*box, length) for box in row] for one, row in zip(accesses, boxes, strict=True)]
+            for length in (LINE_BYTES, PAGE_BYTES)
+        )
 
         def order(k: int) -> tuple[bool, float, float, str]:
             return accesses[k].mode == "read", -lines[k][0], -held[k][0], accesses[k].buffer
@@ -311,6 +322,7 @@ class _Touched:
         return cls(
             held,
             lines,
+            pages,
             working=[sum(row[depth] for row in held) for depth in depths],
             inside=[math.prod(extents[depth:]) for depth in depths],
             ranked=sorted(range(len(accesses)), key=order),
@@ -322,12 +334,14 @@ class _Touched:
         return depth, self.inside[0] / self.inside[depth] if self.inside[depth] else 0.0
 
 
-def _memory(place: Place, touched: _Touched, lane: int | None) -> Iterator[float]:
+def _memory(place: Place, touched: _Touched) -> Iterator[float]:
     accesses, working, ranked = place.leaf.accesses, touched.working, touched.ranked
     written = [k for k, access in enumerate(accesses) if access.mode != "read"]
+    fitting = {name: touched.tile(working, size) for name, size in CACHES.items()}
+    small, large = fitting["32k"][0], fitting["1m"][0]
     for rank in range(BUFFERS):
         if rank < len(ranked):
-            yield from _buffer(place, touched, ranked[rank], lane)
+            yield from _buffer(place, touched, ranked[rank], small, large)
         else:
             yield from (0.0 for _ in _BUFFER)
     yield from _curve(place.leaf, working, touched.inside)
@@ -337,14 +351,14 @@ def _memory(place: Place, touched: _Touched, lane: int | None) -> Iterator[float
         yield _log(runs)
         for rank in range(LOADED):
             yield _log(runs * touched.held[ranked[rank]][depth]) if rank < len(ranked) else 0.0
-    for size in CACHES.values():
-        depth, runs = touched.tile(working, size)
+    for depth, runs in fitting.values():
         yield _log(LINE_BYTES * runs * sum(row[depth] for row in touched.lines))
     yield _log(sum(accesses[k].size * accesses[k].item_bytes for k in written))
     yield _log(working[0])
 
 
-def _buffer(place: Place, touched: _Touched, which: int, lane: int | None) -> Iterator[float]:
+def _buffer(place: Place, touched: _Touched, which: int, small: int, large: int) -> Iterator[float]:
+    """Of one access; loops from ``small`` inwards fit a first cache, those from ``large`` inwards a second one."""
     access, held, lines = place.leaf.accesses[which], touched.held[which], touched.lines[which]
     working, inside = touched.working, touched.inside
     yield float(access.mode != "write")
@@ -366,21 +380,20 @@ def _buffer(place: Place, touched: _Touched, which: int, lane: int | None) -> It
     vector = [k for k, loop in enumerate(place.loops) if loop.kind == "vectorized"]
     yield _log(access.strides[vector[-1]]) if vector else 0.0
     yield access.moves[-1] if access.moves else 0.0
-    extents = [loop.extent for loop in place.loops]
+    extents, pages, lane = place.extents, touched.pages[which], place.vectors[1]
     again = inner + 1 if inner is not None else len(extents)
     outer = back[-2] + 1 if len(back) > 1 else None
-    small, large = (touched.tile(working, CACHES[size])[0] for size in ("32k", "1m"))
 
     def ways(depth: int, cache: str) -> float:
         return math.log2(max(lines[depth] / access.sets(extents, depth, SETS[cache]), 1.0))
 
     yield ways(again, "l1")
-    yield _log(access.lines(extents, again, PAGE_BYTES))
+    yield _log(pages[again])
     yield _log(working[outer]) if outer is not None else 0.0
     yield ways(outer, "l1") if outer is not None else 0.0
     yield ways(small, "l1")
     yield ways(large, "l2")
-    yield _log(access.lines(extents, large, PAGE_BYTES))
+    yield _log(pages[large])
     yield _twos(math.gcd(*(round(access.strides[k] * access.item_bytes) for k in stepping if k != lane)))
 
 

@@ -29,11 +29,6 @@ PATTERN: Final = MatrixPattern()
 Arrays = Mapping[str, np.ndarray]
 
 
-def device_of(values: Mapping[str, Any]) -> Hardware:
-    """Return the device of the records."""
-    return Hardware.from_json(values["hardware"])
-
-
 def chosen(records: Iterable[Record], op: str, values: Mapping[str, Any]) -> dict[str, list[Record]]:
     """Return a record of each of some configs of each job: those that ended well on matrices that are not too large.
 

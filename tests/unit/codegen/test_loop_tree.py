@@ -96,7 +96,7 @@ def test_touched_elements_are_those_of_a_run(strides: tuple[int, ...], extents: 
         distinct, run = access.touched(extents, depth)
         assert len(places) <= distinct <= 1.25 * len(places)
         assert run <= distinct
-    assert access.lines(extents) <= access.touched(extents)[0]
+    assert access.lines(*access.touched(extents)) <= access.touched(extents)[0]
 
 
 @pytest.mark.parametrize("count", [4, 64])

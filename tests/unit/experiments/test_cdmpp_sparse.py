@@ -15,6 +15,7 @@ from tensorwise.data.corpus import patterns, read_pattern
 from tensorwise.data.record import Record
 from tensorwise.data.workloads import Workloads
 from tensorwise.device.device import Measurement
+from tensorwise.device.hardware import Hardware
 from tensorwise.device.null import NullDevice
 from tensorwise.errors import InputError
 from tensorwise.features.ast import LEAVES
@@ -68,7 +69,7 @@ def records(corpus: Path) -> list[Record]:
 def programs(corpus: Path, records: list[Record], tmp_path_factory: pytest.TempPathFactory) -> Programs:
     jobs = patterned.chosen(records, "spmm", SMALL)
     folder = tmp_path_factory.mktemp("read")
-    works, device = Workloads(patterns([corpus])), patterned.device_of(SMALL)
+    works, device = Workloads(patterns([corpus])), Hardware.from_json(SMALL["hardware"])
     with pytest.raises(UnfinishedError, match="0 of 4"):
         patterned.programs_of(jobs, works, device, folder, lambda: False)
     whole = patterned.programs_of(jobs, works, device, folder, lambda: True)

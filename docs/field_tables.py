@@ -11,6 +11,7 @@ from typing import Any
 
 from tensorwise.features import PATTERNS, Featurizer, Field
 from tensorwise.features.ast import LEAVES
+from tensorwise.features.code import CODE
 from tensorwise.features.hardware import HARDWARE
 from tensorwise.features.nest import ProgramNest
 
@@ -68,7 +69,7 @@ def section(featurizer: Featurizer[Any]) -> str:
 
 def page() -> str:
     """Return the text of the page."""
-    described = [*(pattern() for pattern in PATTERNS.values()), ProgramNest(), LEAVES, HARDWARE]
+    described = [*(pattern() for pattern in PATTERNS.values()), ProgramNest(), LEAVES, CODE, HARDWARE]
     return "\n\n".join([HEAD.strip(), *map(section, described)]) + "\n"
 
 

@@ -33,8 +33,8 @@ record.
 TASK_READING = """\
 `seconds` is the fastest run of a program, operands but the first thrown out of the caches before each; the samples are the
 fastest runs of its three fastest rounds, and where these are more than 2 % apart the note says so. `provenance.tree` is the
-program, as loops; `provenance.hardware` what the device is made of; `provenance.networks` those in which the task occurs:
-divide by network, never by record. Devices are settings of one CPU.
+program, as loops; `provenance.code` what was counted in its compiled code; `provenance.hardware` what the device is made of;
+`provenance.networks` those in which the task occurs: divide by network, never by record. Devices are settings of one CPU.
 """
 TASK_SAMPLING = """\
 Schedules are drawn at random from the designs of TVM's meta-schedule for CPUs, the same ones for all devices. Tasks come in

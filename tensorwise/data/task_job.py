@@ -1,7 +1,7 @@
 """TaskJob: one task, and how many schedules to try on it, with an instruction set and several numbers of threads.
 
-Each schedule is compiled once and run with every number of threads; its loop tree is remembered with each record, so that
-models can be trained where there is no TVM.
+Each schedule is compiled once and run with every number of threads; its loop tree, and what was counted in its code, are
+remembered with each record, so that models can be trained where there is no TVM.
 """
 
 import dataclasses
@@ -91,12 +91,12 @@ class TaskJob:
         """Draw schedules, build and time them; of some jobs the first ones once more, to know how much times vary.
 
         Each record's provenance has ``job``, ``networks``, ``hardware`` (what the device is made of) and, unless it was
-        refused, ``tree``: the text of the program's loop tree.
+        refused, ``tree``, the text of the program's loop tree, and ``code``, the numbers of its `MachineCode`.
 
         Raises:
             InputError: the task cannot be read.
         """
-        from tensorwise.tasks.cpu import TvmCpu
+        from tensorwise.tasks.cpu import TvmCpu, code_of
 
         devices = [TvmCpu(self.device, threads, self.limit_s) for threads in self.threads]
         task, drawn = _drawn(self.path, self.task, self.samples, self.seed)
@@ -104,20 +104,26 @@ class TaskJob:
         beat()
         records: list[Record] = []
 
-        def time(built: Sequence[Any], configs: Sequence[Config], trees: Sequence[str]) -> None:
+        def time(
+            built: Sequence[Any], configs: Sequence[Config], programs: Sequence[Mapping[str, Any]]
+        ) -> None:
             for device in devices:
-                for config, tree, found in zip(configs, trees, device.time(built, task), strict=True):
-                    more = {"tree": tree, "hardware": about[device.name]}
+                for config, program, found in zip(configs, programs, device.time(built, task), strict=True):
+                    more = {**program, "hardware": about[device.name]}
                     records.append(self._record(task, device, config, found, more))
                 beat()
 
-        first: tuple[list[Any], list[Config], list[str]] = ([], [], [])
+        first: tuple[list[Any], list[Config], list[dict[str, Any]]] = ([], [], [])
         for begin in range(0, len(drawn), BATCH):
             configs, modules, trees = map(list, zip(*drawn[begin : begin + BATCH], strict=True))
             built = devices[0].build(modules)
+            programs = [
+                {"tree": tree} if one is None else {"tree": tree, "code": code_of(one).to_json()}
+                for tree, one in zip(trees, built, strict=True)
+            ]
             beat()
-            time(built, configs, trees)
-            first = first if begin else (built, configs, trees)
+            time(built, configs, programs)
+            first = first if begin else (built, configs, programs)
         if int(self.id, 16) % AGAIN == 0:
             time(*first)
         return records

@@ -7,13 +7,15 @@ one, with the steps that they take through each buffer; what is loaded into regi
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar, Final, final
 
 import numpy as np
 
 from tensorwise.codegen.loop_tree import LINE_BYTES, OPERATIONS, Leaf, Loop, LoopTree
+from tensorwise.codegen.machine_code import MachineCode
+from tensorwise.features.code import CODE, UNREAD
 from tensorwise.features.featurizer import Featurizer, Field
 
 INNER: Final = 7
@@ -137,21 +139,35 @@ class CompactAst:
         order: (leaves,) int32: the place of each leaf in the serialised tree, end markers counted.
         operands: (numbers,) float32: what else is known of what the program is applied to, such as statistics of a sparsity
             pattern; dense programs have none.
+        code: (fields,) float32, see `CodeFeatures`: what a compiler made of the program; zeros where none was asked.
     """
 
     leaves: np.ndarray
     order: np.ndarray
     operands: np.ndarray = field(default_factory=lambda: NOTHING)
+    code: np.ndarray = field(default_factory=lambda: UNREAD)
 
     @classmethod
-    def of(cls, tree: LoopTree, operands: np.ndarray = NOTHING) -> "CompactAst":
+    def of(
+        cls, tree: LoopTree, operands: np.ndarray = NOTHING, compiled: MachineCode | None = None
+    ) -> "CompactAst":
         """Return the compact AST of a program; one without a leaf has a single row of zeros."""
+        code = UNREAD if compiled is None else CODE.features(compiled)
         tree = tree.repeating()
         rows = [LEAVES.features(Place(loops, leaf)) for loops, leaf in tree.leaves()]
         if not rows:
-            return cls(np.zeros((1, len(LEAVES.fields)), np.float32), np.zeros(1, np.int32), operands)
+            return cls(np.zeros((1, len(LEAVES.fields)), np.float32), np.zeros(1, np.int32), operands, code)
         _, order = serialised(tree)
-        return cls(np.array(rows), np.array(order, np.int32), operands)
+        return cls(np.array(rows), np.array(order, np.int32), operands, code)
+
+    @property
+    def compiled(self) -> bool:
+        """Whether it is known what a compiler made of the program."""
+        return bool(self.code.any())
+
+    def uncompiled(self) -> "CompactAst":
+        """Return the program as one that no compiler has seen."""
+        return replace(self, code=UNREAD)
 
 
 def serialised(tree: LoopTree) -> tuple[list[int], list[int]]:

@@ -8,13 +8,14 @@ from typing import Any, Final
 import numpy as np
 
 from tensorwise.codegen.loop_tree import LoopTree
+from tensorwise.codegen.machine_code import MachineCode
 from tensorwise.device.hardware import Hardware
 from tensorwise.errors import InputError
 from tensorwise.features.ast import CompactAst
 from tensorwise.model.finding import PACKAGED
 from tensorwise.model.latency import LATENCY, LatencyModel
 from tensorwise.plan.predicted import NetworkLatency, predicted
-from tensorwise.tasks.cpu import full_name, hardware_here
+from tensorwise.tasks.cpu import full_name, hardware_here, isa_of
 from tensorwise.tasks.cutting import TaskGraph
 from tensorwise.tasks.task import Task, read_json
 from tensorwise.toolchain.places import cache_dir
@@ -103,8 +104,13 @@ def programs_of(
     folder: Path,
     samples: int = SCHEDULES,
     progress: Callable[[str, float], None] = lambda *_: None,
+    isa: str | None = None,
 ) -> dict[str, list[CompactAst]]:
     """Return programs of each task of a network: drawn by TVM's meta-schedule the first time, then kept in ``folder``.
+
+    Args:
+        isa: an instruction set that they are compiled for, a name of ``tasks.cpu.ISAS``, so that it is known what code they
+            are; None: they are not.
 
     Raises:
         InputError: a task cannot be read.
@@ -113,9 +119,9 @@ def programs_of(
     found = {}
     tasks = sorted(graph.multiplicity)
     for place, task in enumerate(tasks):
-        path = folder / "programs" / f"{task}-{samples}.json"
-        texts = _kept(path) or _drawn(folder, task, samples, path)
-        found[task] = [CompactAst.of(LoopTree.from_text(text)) for text in texts]
+        path = folder / "programs" / f"{task}-{samples}{f'-{isa}' if isa else ''}.json"
+        programs = _kept(path) or _drawn(folder, task, samples, isa, path)
+        found[task] = [CompactAst.of(LoopTree.from_text(text), compiled=code) for text, code in programs]
         progress(f"{place + 1} of {len(tasks)} tasks", (place + 1) / len(tasks))
     return found
 
@@ -149,8 +155,12 @@ def predict_latency(
     model = model or latency_model()
     hardware = [device_hardware(model, name) for name in devices]
     graph = network_graph(network, batch, folder)
-    programs = programs_of(graph, folder, samples, progress)
-    return [predicted(graph, programs, model, one, engines=engines) for one in hardware]
+    isas = [isa_of(one) if model.reads_code else None for one in hardware]
+    programs = {isa: programs_of(graph, folder, samples, progress, isa) for isa in dict.fromkeys(isas)}
+    return [
+        predicted(graph, programs[isa], model, one, engines=engines)
+        for isa, one in zip(isas, hardware, strict=True)
+    ]
 
 
 def prices(given: Sequence[str]) -> Mapping[str, float]:
@@ -176,23 +186,34 @@ def prices(given: Sequence[str]) -> Mapping[str, float]:
     return found
 
 
-def _kept(path: Path) -> list[str]:
-    """The texts of trees in a file; none where it is absent or something else."""
+def _kept(path: Path) -> list[tuple[str, MachineCode | None]]:
+    """Trees, as text, and code of the programs in a file; none where it is absent or something else."""
     try:
-        texts = read_json(path)
-    except (OSError, ValueError):
+        return [
+            (str(one["tree"]), MachineCode.from_json(one["code"]) if "code" in one else None)
+            for one in read_json(path)
+        ]
+    except (OSError, ValueError, TypeError, KeyError, InputError):
         return []
-    return [text for text in texts if isinstance(text, str)] if isinstance(texts, list) else []
 
 
-def _drawn(folder: Path, task: str, samples: int, path: Path) -> list[str]:
+def _drawn(
+    folder: Path, task: str, samples: int, isa: str | None, path: Path
+) -> list[tuple[str, MachineCode | None]]:
+    from tensorwise.tasks.cpu import codes_of
     from tensorwise.tasks.schedules import Schedules
     from tensorwise.tasks.task import loop_tree
 
     schedules = Schedules(Task.load(folder / "tasks" / f"{task}.json"))
     rng = np.random.default_rng([int(task, 16), 1])
-    texts = [loop_tree(module).text for _, module in schedules.sample(samples, rng)]
+    modules = [module for _, module in schedules.sample(samples, rng)]
+    trees = [loop_tree(module).text for module in modules]
+    codes = codes_of(modules, isa) if isa else [None] * len(modules)
     path.parent.mkdir(parents=True, exist_ok=True)
+    about = [
+        {"tree": tree} if code is None else {"tree": tree, "code": code.to_json()}
+        for tree, code in zip(trees, codes, strict=True)
+    ]
     with replacing(path) as file:
-        file.write(json.dumps(texts).encode())
-    return texts
+        file.write(json.dumps(about).encode())
+    return list(zip(trees, codes, strict=True))

@@ -17,6 +17,7 @@ import numpy as np
 from tensorwise.device.hardware import Hardware, described
 from tensorwise.errors import InputError
 from tensorwise.features.ast import LEAVES, CompactAst
+from tensorwise.features.code import CODE
 from tensorwise.features.hardware import HARDWARE
 from tensorwise.keeping import Keeping
 from tensorwise.model.labels import Kind, Labels
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from tensorwise.model.latency_training import LatencyTraining
 
 LATENCY: Final = Keeping("latency")
-VERSION: Final = 1
+VERSION: Final = 2
 COVERED: Final = 0.9
 """Share of programs whose time lies within their interval."""
 LEAST: Final = 20
@@ -99,6 +100,22 @@ class Latencies:
 
 
 @final
+@dataclass(frozen=True)
+class Interval:
+    """How far off a model is.
+
+    Attributes:
+        floor, times: a program's log seconds lie within ``times * (disagreement + floor)`` of the answer.
+        shared, level: see `Latencies`.
+    """
+
+    floor: float = float("nan")
+    times: float = float("nan")
+    shared: float = 1.0
+    level: float = 1.0
+
+
+@final
 @dataclass(frozen=True, eq=False)
 class LatencyModel:
     """A trained model.
@@ -108,8 +125,7 @@ class LatencyModel:
         ends: least and most log seconds of an answer: a little beyond those that were learned from.
         members: weights of each network; their mean is the answer, and where they disagree less is known.
         devices: those trained on, by name.
-        floor, times: a program's log seconds lie within ``times * (disagreement + floor)`` of the answer.
-        shared, level: see `Latencies`.
+        compiled, uncompiled: how far off answers are, of programs of which compiled code is known and of others.
         card: what people should know: data, split, errors. JSON-able.
     """
 
@@ -119,10 +135,8 @@ class LatencyModel:
     ends: tuple[float, float]
     members: tuple[Mapping[str, np.ndarray], ...]
     devices: Mapping[str, Hardware]
-    floor: float = float("nan")
-    times: float = float("nan")
-    shared: float = 1.0
-    level: float = 1.0
+    compiled: Interval = Interval()
+    uncompiled: Interval = Interval()
     card: Mapping[str, Any] = field(default_factory=dict)
 
     def hardware(self, name: str) -> Hardware:
@@ -137,6 +151,11 @@ class LatencyModel:
                              f"{', '.join(described())}")  # fmt: skip
         return known[name]
 
+    @property
+    def reads_code(self) -> bool:
+        """Whether the model has learned from programs of which compiled code was known; else it looks at nobody's."""
+        return bool(self.scales["device.mean"][-len(CODE.fields) :].any())
+
     def latencies(self, programs: Sequence[CompactAst], hardware: Hardware | Sequence[Hardware]) -> Latencies:
         """Return what programs take on a device, or each on its own.
 
@@ -146,9 +165,16 @@ class LatencyModel:
         each = [hardware] * len(programs) if isinstance(hardware, Hardware) else list(hardware)
         if len(each) != len(programs):
             raise InputError(f"expected a device for each of {len(programs)} programs, got {len(each)}")
+        if not self.reads_code:
+            programs = [one.uncompiled() for one in programs]
         logs, apart = self._read(programs, each)
-        within = self.times * (apart + self.floor)
-        return Latencies(np.exp(logs), np.exp(logs - within), np.exp(logs + within), self.shared, self.level)
+        compiled = np.array([one.compiled for one in programs], bool)
+        floor = np.where(compiled, self.compiled.floor, self.uncompiled.floor)
+        within = np.where(compiled, self.compiled.times, self.uncompiled.times) * (apart + floor)
+        whole = self.compiled if compiled.all() else self.uncompiled
+        return Latencies(
+            np.exp(logs), np.exp(logs - within), np.exp(logs + within), whole.shared, whole.level
+        )
 
     def _read(
         self, programs: Sequence[CompactAst], hardware: Sequence[Hardware]
@@ -157,7 +183,8 @@ class LatencyModel:
         said = np.zeros((len(self.members), len(programs)))
         devices = context_of(programs, hardware)
         if programs and devices.shape[1] != self.shape.device:
-            beside = (width - len(HARDWARE.fields) for width in (self.shape.device, devices.shape[1]))
+            other = len(HARDWARE.fields) + len(CODE.fields)
+            beside = (width - other for width in (self.shape.device, devices.shape[1]))
             raise InputError(
                 "the model reads {} numbers of operands beside a program, got {}".format(*beside)
             )
@@ -182,6 +209,13 @@ class LatencyModel:
         """
         if len(programs) < LEAST:
             raise InputError(f"intervals need at least {LEAST} programs, got {len(programs)}")
+        compiled = programs.where(programs.compiled)
+        without = self._interval(programs.uncompiled())
+        return replace(
+            self, uncompiled=without, compiled=self._interval(compiled) if len(compiled) >= LEAST else without
+        )
+
+    def _interval(self, programs: Programs) -> Interval:
         logs, apart = self._read([row.ast for row in programs], [row.hardware for row in programs])
         floor = max(float(np.median(apart)), 1e-3)
         errors = np.log(programs.seconds) - logs
@@ -189,16 +223,19 @@ class LatencyModel:
         place = min(int(np.ceil((len(off) + 1) * COVERED)), len(off)) - 1
         times = float(np.sort(np.abs(off))[place])
         shared = _shared((errors - middle) / (apart + floor), programs)
-        return replace(self, floor=floor, times=times, shared=shared, level=math.exp(middle))
+        return Interval(floor, times, shared, math.exp(middle))
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write the model into ``directory`` as JSON and safetensors; raise InputError where that cannot be."""
-        known = not np.isnan(self.times)
         LATENCY.save(directory, {
-            "kind": "latency", "version": VERSION, "features": [LEAVES.id, HARDWARE.id], "shape": self.shape.to_json(),
-            "labels": self.labels.to_json(), "ends": list(self.ends), "members": len(self.members), "card": dict(self.card),
+            "kind": "latency", "version": VERSION, "features": [LEAVES.id, HARDWARE.id, CODE.id],
+            "shape": self.shape.to_json(), "labels": self.labels.to_json(), "ends": list(self.ends),
+            "members": len(self.members), "card": dict(self.card),
             "devices": [one.to_json() for one in self.devices.values()],
-            "interval": [self.floor, self.times, self.shared, self.level] if known else None,
+            "intervals": [
+                None if math.isnan(one.times) else [one.floor, one.times, one.shared, one.level]
+                for one in (self.compiled, self.uncompiled)
+            ],
         }, {
             **self.scales, **{f"{k}.{name}": array for k, of in enumerate(self.members) for name, array in of.items()},
         })  # fmt: skip
@@ -214,11 +251,15 @@ class LatencyModel:
 
     @classmethod
     def _made(cls, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        if about["features"] != [LEAVES.id, HARDWARE.id]:
+        if about["features"] != [LEAVES.id, HARDWARE.id, CODE.id]:
             raise InputError("the model was trained on other features than this release has; train it again")
         shape, count = Shape.from_json(about["shape"]), int(about["members"])
         wanted = shapes(shape)
-        if not 0 < count <= 100 or shape.leaf != len(LEAVES.fields) or shape.device < len(HARDWARE.fields):
+        if (
+            not 0 < count <= 100
+            or shape.leaf != len(LEAVES.fields)
+            or shape.device < len(HARDWARE.fields) + len(CODE.fields)
+        ):
             raise InputError("the model's description is malformed")
         scales = {name: arrays[name] for name in ("leaf.mean", "leaf.std", "device.mean", "device.std")}
         members = tuple({name: arrays[f"{k}.{name}"] for name in wanted} for k in range(count))
@@ -231,10 +272,10 @@ class LatencyModel:
                     raise InputError(f"weights {name} of the model are malformed")
         devices = [Hardware.from_json(one) for one in about["devices"]]
         low, high = map(float, about["ends"])
-        floor, times, shared, level = map(float, about["interval"] or (np.nan, np.nan, 1.0, 1.0))
+        compiled, uncompiled = (Interval(*map(float, one or ())) for one in about["intervals"])
         return cls(
             shape, Labels.from_json(about["labels"]), scales, (low, high), members, {one.name: one for one in devices},
-            floor, times, shared, level, dict(about["card"]),
+            compiled, uncompiled, dict(about["card"]),
         )  # fmt: skip
 
 

@@ -56,7 +56,9 @@ class LatencyTraining:
             the middle: those of seconds are what is judged.
         relative: weight of relative errors in the sum.
         moments: weight of CMD in fine-tuning; 0: none.
-        seed: draws first weights and the order of batches.
+        uncompiled: share of the programs that are learned from once more as if no compiler had seen them, so that the
+            model has an answer for such, too.
+        seed: draws first weights, the order of batches, and those programs.
     """
 
     epochs: int = 16
@@ -66,6 +68,7 @@ class LatencyTraining:
     loss: Loss = "mse+mape"
     relative: float = 1.0
     moments: float = 0.1
+    uncompiled: float = 0.1
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -73,6 +76,8 @@ class LatencyTraining:
             raise InputError(
                 f"epochs, batch and rate must be positive, the loss one of {get_args(Loss)}, got {self}"
             )
+        if not 0 <= self.uncompiled <= 1:
+            raise InputError(f"a share is at least 0 and at most 1, got {self}")
         if not 0 <= self.weight_decay * self.learning_rate < 1 or self.relative < 0 or self.moments < 0:
             raise InputError(f"weights must not be negative, got {self}")
 
@@ -146,6 +151,11 @@ class LatencyTrainer:
         foreign: Programs | None = None,
     ) -> None:
         self.shape, self.labels, self.settings = shape, labels, settings
+        if (compiled := np.flatnonzero(training.compiled)).size:
+            rng = np.random.default_rng([settings.seed, 5])
+            again = np.zeros(len(training), bool)
+            again[rng.permutation(compiled)[: round(settings.uncompiled * len(compiled))]] = True
+            training = Programs(training.rows + training.where(again).uncompiled().rows)
         self._training = Scaled(training, shape, scales)
         self._validation = Scaled(validation, shape, scales) if len(validation) else None
         self._foreign = Scaled(foreign, shape, scales) if foreign is not None and settings.moments else None

@@ -13,6 +13,7 @@ import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.features.ast import LEAVES, positional_encoding
+from tensorwise.features.code import CODE
 from tensorwise.features.hardware import HARDWARE
 from tensorwise.model.labels import UNIT_S, Labels
 
@@ -22,6 +23,11 @@ _DEVICE: Final = {field.name: place for place, field in enumerate(HARDWARE.field
 _FLOAT: Final = [place for name, place in _LEAF.items() if name.startswith("operations.float")]
 _TOUCHED, _EXECUTIONS = _LEAF["memory.touched"], _LEAF["loops.executions"]
 _FLOPS, _BANDWIDTH = _DEVICE["flops"], _DEVICE["bandwidth"]
+_CLOCK, _CORES = _DEVICE["clock_hz"], _DEVICE["cores"]
+_CYCLES: Final = [field.name for field in CODE.fields].index("all.cycles") - len(CODE.fields)
+"""Where in a row of a device the cycles of compiled code are: the code's numbers end it."""
+CLOCK_HZ: Final = 3e9
+"""Of a CPU whose clock is not known."""
 
 
 @final
@@ -30,7 +36,7 @@ class Shape:
     """How large the network is, and which variant. The defaults train on two cores in an hour or two.
 
     Attributes:
-        leaf, device: numbers a leaf, and a device with what is known of operands.
+        leaf, device: numbers a leaf, and a device with what is known of operands and compiled code.
         width: of the encoder; heads: of its attention; layers: of the encoder; inner: width within a layer.
         embedding: length of the embedding of a program, and of a device.
         decoder: widths of the decoder's layers.
@@ -168,7 +174,7 @@ def least(leaves: np.ndarray, devices: np.ndarray) -> np.ndarray:
     """Return the log of the microseconds that leaves would take at a device's best rates: (n, leaves) float32.
 
     Operations and bytes one after the other, and ten billion executions a second: a scale, not a bound. A rate that is not
-    known is left out.
+    known is left out. Where a compiler was asked, leaves share the cycles of the code that it made instead.
 
     Args:
         leaves: (n, leaves, fields), devices: (n, fields), not standardised.
@@ -179,6 +185,11 @@ def least(leaves: np.ndarray, devices: np.ndarray) -> np.ndarray:
     )
     seconds = counts[..., _FLOAT].sum(-1) / flops + counts[..., _TOUCHED] / bandwidth
     found: np.ndarray = np.log((seconds + counts[..., _EXECUTIONS] / 1e10 + 1e-9) / UNIT_S)
+    cycles, clock = rates[:, _CYCLES], 1e6 * rates[:, _CLOCK]
+    clock = np.where(clock > 0, clock, CLOCK_HZ)
+    asked = cycles > 0
+    whole = np.log(np.where(asked, cycles, 1) / (clock * np.maximum(rates[:, _CORES], 1)) / UNIT_S)
+    found += np.where(asked, whole - _added(found, np), 0.0)[:, None]
     return found.astype(np.float32)
 
 

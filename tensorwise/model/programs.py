@@ -1,17 +1,20 @@
 """Programs: what records say of programs on devices, as arrays; split so that nothing held out is known from elsewhere."""
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Self, final
 
 import numpy as np
 
 from tensorwise.codegen.loop_tree import LoopTree
+from tensorwise.codegen.machine_code import MachineCode
 from tensorwise.data.record import Record
 from tensorwise.device.hardware import Hardware
 from tensorwise.errors import InputError
 from tensorwise.features.ast import CompactAst
+from tensorwise.features.code import CODE
 from tensorwise.features.hardware import HARDWARE
 
 SPREAD: Final = 0.5
@@ -58,7 +61,7 @@ class Programs:
         """Return the programs of all records that ended well and know their program and their device.
 
         Raises:
-            InputError: a tree or a device is malformed.
+            InputError: a tree, a device or what was counted in compiled code is malformed.
         """
         asts: dict[str, CompactAst] = {}
         machines: dict[str, Hardware] = {}
@@ -72,14 +75,16 @@ class Programs:
         for (task, config, device), some in sorted(kept.items(), key=lambda one: one[0]):
             about, facts = some[0].provenance, some[0].workload
             text, networks = str(about["tree"]), about.get("networks", ())
-            if text not in asts:
-                asts[text] = CompactAst.of(LoopTree.from_text(text))
+            program = text + json.dumps(about.get("code"), sort_keys=True)
+            if program not in asts:
+                code = MachineCode.from_json(about["code"]) if "code" in about else None
+                asts[program] = CompactAst.of(LoopTree.from_text(text), compiled=code)
             if device not in machines:  # measured anew on another day it is the same device
                 machines[device] = Hardware.from_json(about["hardware"])  # type: ignore[arg-type]
             times = tuple(record.seconds for record in some)
             rows.append(
                 Measured(
-                    task, frozenset(map(str, networks)), device, machines[device], text, asts[text], config,  # type: ignore[call-overload]
+                    task, frozenset(map(str, networks)), device, machines[device], text, asts[program], config,  # type: ignore[call-overload]
                     float(facts.get("flops", 0)), float(facts.get("bytes", 0)), min(times), times,  # type: ignore[arg-type]
                 )
             )  # fmt: skip
@@ -94,6 +99,15 @@ class Programs:
     def where(self, kept: Sequence[bool] | np.ndarray) -> "Programs":
         """Return those rows for which ``kept`` is true."""
         return Programs(tuple(row for row, keep in zip(self.rows, kept, strict=True) if keep))
+
+    def uncompiled(self) -> "Programs":
+        """Return them as programs that no compiler has seen."""
+        return Programs(tuple(replace(row, ast=row.ast.uncompiled()) for row in self.rows))
+
+    @property
+    def compiled(self) -> np.ndarray:
+        """(n,) bool: of which it is known what a compiler made of them."""
+        return np.array([row.ast.compiled for row in self.rows], bool)
 
     def on(self, devices: Collection[str]) -> "Programs":
         """Return the programs on devices of these names."""
@@ -197,7 +211,7 @@ class Programs:
 
 
 def context_of(asts: Sequence[CompactAst], hardware: Sequence[Hardware]) -> np.ndarray:
-    """Return the numbers of each program's device, then those of its operands: (n, fields) float32.
+    """Return the numbers of each program's device, of its operands, and of its compiled code: (n, fields) float32.
 
     Raises:
         InputError: not all programs have as many numbers of operands.
@@ -208,8 +222,12 @@ def context_of(asts: Sequence[CompactAst], hardware: Sequence[Hardware]) -> np.n
         raise InputError(
             f"programs with {' and '.join(map(str, sorted(widths)))} numbers of operands are not read together"
         )
-    rows = [np.concatenate([known[id(one)], ast.operands]) for ast, one in zip(asts, hardware, strict=True)]
-    return np.array(rows, np.float32).reshape(len(asts), len(HARDWARE.fields) + max(widths, default=0))
+    rows = [
+        np.concatenate([known[id(one)], ast.operands, ast.code])
+        for ast, one in zip(asts, hardware, strict=True)
+    ]
+    width = len(HARDWARE.fields) + max(widths, default=0) + len(CODE.fields)
+    return np.array(rows, np.float32).reshape(len(asts), width)
 
 
 def _name(network: str) -> str:

@@ -13,15 +13,19 @@ import os
 import re
 import select
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Final, final
 
 import numpy as np
 
+from tensorwise.codegen.llvm import marked
+from tensorwise.codegen.machine_code import MachineCode
 from tensorwise.device.device import Device, Measurement, Status
 from tensorwise.device.fastest import BOUT, agreed, fastest
 from tensorwise.device.hardware import Hardware, this_cpu
@@ -108,17 +112,12 @@ class TvmCpu(Device[Task]):
 
         All processors are used, and none is when this returns: nothing may compile while something is timed.
         """
-        from tensorwise.tasks.tvm_extra import tvm
-
-        target = target_of(self.isa)
 
         def built(module: Any) -> Any:
-            try:
-                found = tvm.compile(module, target=target)
+            found = _compiled(module, self.isa)
+            if found is not None:
                 found["main"]  # its machine code is made when it is first asked for: not while it is timed
-                return found
-            except (RuntimeError, ValueError, TypeError):  # TVM's errors are of these kinds
-                return None
+            return found
 
         # LLVM runs without Python's lock.
         with ThreadPoolExecutor(available_threads()) as pool:
@@ -155,6 +154,48 @@ class TvmCpu(Device[Task]):
         return [
             replace(one, note="; ".join(filter(None, (note, one.note)))) if one.ok else one for one in found
         ]
+
+
+def _compiled(module: Any, isa: str) -> Any:
+    """A scheduled module, compiled; None where TVM refuses."""
+    from tensorwise.tasks.tvm_extra import tvm
+
+    try:
+        return tvm.compile(module, target=target_of(isa))
+    except (RuntimeError, ValueError, TypeError):  # TVM's errors are of these kinds
+        return None
+
+
+def codes_of(modules: Sequence[Any], isa: str) -> list[MachineCode | None]:
+    """Return what LLVM makes of scheduled modules with an instruction set, which this machine need not have.
+
+    What TVM refuses to compile is None.
+    """
+
+    def code(module: Any) -> MachineCode | None:
+        built = _compiled(module, isa)
+        return None if built is None else code_of(built)
+
+    with ThreadPoolExecutor(available_threads()) as pool:
+        return list(pool.map(code, modules))
+
+
+def code_of(built: Any) -> MachineCode:
+    """Return what LLVM made of a module that is compiled."""
+    from tensorwise.tasks.tvm_extra import tvm
+
+    ir = built.mod.inspect_source("ll")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "marked.ll"
+        path.write_text(marked(ir))
+        assembly = tvm.runtime.load_module(str(path)).inspect_source("asm")
+    return MachineCode.of(ir, assembly)
+
+
+def isa_of(hardware: Hardware) -> str | None:
+    """Return the instruction set with vectors as wide as a CPU's, a name of ISAS; None for a GPU, or where none is."""
+    fitting = (isa for isa, (width, _) in _WIDTHS.items() if width == hardware.vector_bytes)
+    return next(fitting, None) if hardware.kind == "cpu" else None
 
 
 def full_name(name: str) -> str:

@@ -25,7 +25,7 @@ def page(results: Mapping[str, Any], expected: Mapping[str, Any], values: Mappin
     if ours is not None and ours.get("whole"):
         parts.append(card("Whole networks, compiled and run", _whole(ours["whole"])))
     if any(key.startswith("study|") for key in runs):
-        parts.append(card("Labels, losses, places (Tables 3 and 4)", _studies(runs, expected["paper"])))
+        parts.append(card("Labels, losses, places, code (Tables 3 and 4)", _studies(runs, expected["paper"])))
     devices = sorted({key.split("|")[1] for key in runs if key.startswith("device|")})
     if devices:
         parts.append(card("Devices held out (Figures 10 and 13)", _devices(runs, devices, expected, values)))

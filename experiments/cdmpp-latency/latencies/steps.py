@@ -103,7 +103,11 @@ class Experiment:
         return self._judged(getattr(baselines, name)(self._split()[0]))
 
     def _boosted(self, read: Callable[[Programs], np.ndarray], settings: Mapping[str, Any]) -> Found:
-        return self._judged(baselines.boosted(read, self._split()[0], settings, self.values["seed"]))
+        training, seed = self._split()[0], self.values["seed"]
+        if read is not baselines.primitives:
+            return self._judged(baselines.boosted(read, training, settings, seed))
+        predict = baselines.boosted(read, training.uncompiled(), settings, seed)  # TLP reads schedules alone
+        return self._judged(lambda programs: predict(programs.uncompiled()))
 
     def _training(self, variant: Mapping[str, Any]) -> LatencyTraining:
         return LatencyTraining(
@@ -127,6 +131,8 @@ class Experiment:
 
     def _network(self, name: str, variant: Mapping[str, Any]) -> Found | None:
         known, held = self.programs.without(self.values["held_out"])
+        if not variant.get("code", True):
+            known = known.uncompiled()  # a model that has learned from no code looks at none
         if (model := self._trained(name, known, variant)) is None:
             return None
         weights = sum(int(np.prod(size)) for size in shapes(model.shape).values())

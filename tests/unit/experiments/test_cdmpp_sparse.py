@@ -19,6 +19,7 @@ from tensorwise.device.hardware import Hardware
 from tensorwise.device.null import NullDevice
 from tensorwise.errors import InputError
 from tensorwise.features.ast import LEAVES
+from tensorwise.features.code import CODE
 from tensorwise.features.hardware import HARDWARE
 from tensorwise.model.programs import Programs, context_of
 from tensorwise.program.workload import workload
@@ -85,7 +86,8 @@ def programs(corpus: Path, records: list[Record], tmp_path_factory: pytest.TempP
 
 def test_records_become_programs(programs: Programs, records: list[Record]) -> None:
     assert len(programs) == 4 * SMALL["configs"]
-    assert programs.context.shape == (len(programs), len(HARDWARE.fields) + len(patterned.PATTERN.fields) + 4)
+    beside = len(HARDWARE.fields) + len(CODE.fields)
+    assert programs.context.shape == (len(programs), beside + len(patterned.PATTERN.fields) + 4)
     took = {(record.workload_id, record.config.text): record.seconds for record in records}
     assert all(row.seconds == took[row.task, row.config] for row in programs)
     multiplied = [
@@ -95,7 +97,7 @@ def test_records_become_programs(programs: Programs, records: list[Record]) -> N
         done = (np.exp2(row.ast.leaves[:, multiplied].astype(float)) - 1).sum()
         assert done > 0.7 * row.flops / 2
     bare = sparse_steps.without_patterns(programs)
-    assert bare.context.shape[1] == len(HARDWARE.fields)
+    assert bare.context.shape[1] == beside
     with pytest.raises(InputError, match="numbers of operands"):
         context_of([bare.rows[0].ast, programs.rows[0].ast], [programs.rows[0].hardware] * 2)
 

@@ -2,6 +2,7 @@
 
 import json
 import platform
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from tensorwise.model.latency import LatencyModel, train_latency
 from tensorwise.model.programs import Programs
 from tensorwise.tasks.cpu import full_name
 from tensorwise.tasks.cutting import Node, TaskGraph
-from tests.unit.model.latencies import records, tree
+from tests.unit.model.latencies import code, records, tree
 
 pytest.importorskip("torch")
 
@@ -42,8 +43,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     TaskGraph("net", 1, nodes).save(path / "networks")
     (path / "programs").mkdir()
     for task, programs in TASKS.items():
-        texts = [tree(extents).text for extents in programs]
-        (path / "programs" / f"{task}-{SCHEDULES}.json").write_text(json.dumps(texts))
+        plain = [{"tree": tree(extents).text} for extents in programs]
+        (path / "programs" / f"{task}-{SCHEDULES}.json").write_text(json.dumps(plain))
     model = train_latency(
         Programs.of(records()), LatencyTraining(epochs=30, learning_rate=5e-3), members=1,
         sizes={"width": 32, "inner": 32, "layers": 1, "embedding": 32, "decoder": (32,)},
@@ -88,6 +89,31 @@ def test_a_network_takes_what_its_fastest_programs_take(folder: Path) -> None:
     code, out, _ = run(folder, "net", "--device", "slow")
     assert "net batch 1 on slow: " in out
     assert "90 % between" in out
+
+
+def test_programs_are_read_with_their_code_where_the_model_has_learned_from_it(
+    folder: Path, tmp_path: Path
+) -> None:
+    model = train_latency(
+        Programs.of(records(compiled=True)), LatencyTraining(epochs=30, learning_rate=5e-3), members=1,
+        sizes={"width": 32, "inner": 32, "layers": 1, "embedding": 32, "decoder": (32,), "joining": "sum"},
+    )  # fmt: skip
+    assert model is not None
+    assert model.reads_code
+    assert not LatencyModel.load(folder / "model").reads_code
+    shutil.copytree(folder / "networks", tmp_path / "networks")
+    (tmp_path / "programs").mkdir()
+    found = []
+    for factor in (1.0, 8.0):  # the described device's vectors are as wide as AVX2's
+        for task, programs in TASKS.items():
+            about = [
+                {"tree": tree(extents).text, "code": code(factor * (200 + sum(extents))).to_json()}
+                for extents in programs
+            ]
+            (tmp_path / "programs" / f"{task}-{SCHEDULES}-avx2.json").write_text(json.dumps(about))
+        (one,) = predict_latency("net", ["slow"], folder=tmp_path, model=model)
+        found.append(one.seconds)
+    assert 4 < found[1] / found[0] < 16
 
 
 def test_devices_are_ranked_by_time_and_by_cost(folder: Path) -> None:
@@ -177,7 +203,7 @@ def test_the_model_that_comes_along_knows_cpus() -> None:
     programs = [CompactAst.of(tree(extents)) for extents in ([64], [1 << 20])]
     for device in model.devices.values():
         found = model.latencies(programs, device)
-        assert (found.low > 1e-8).all()
+        assert (found.low > 1e-9).all()
         assert (found.low < found.seconds).all()
         assert (found.seconds < found.high).all()
         assert (found.high < 10).all()

@@ -5,6 +5,7 @@ import json
 import numpy as np
 
 from tensorwise.codegen.loop_tree import Access, Leaf, Loop, LoopTree
+from tensorwise.codegen.machine_code import NAMES, MachineCode
 from tensorwise.data.record import Record
 from tensorwise.device.device import Measurement
 from tensorwise.device.hardware import Hardware, described
@@ -28,22 +29,39 @@ def tree(extents: list[int]) -> LoopTree:
     return LoopTree(tuple(loops))
 
 
+def code(cycles: float) -> MachineCode:
+    """Code that takes so many cycles."""
+    return MachineCode({**dict.fromkeys(NAMES, 0.0), "all.cycles": cycles, "all.instructions": 5 * cycles})
+
+
 def records(
-    tasks: int = 40, samples: int = 4, seed: int = 0, devices: tuple[str, ...] = ("slow", "fast")
+    tasks: int = 40,
+    samples: int = 4,
+    seed: int = 0,
+    devices: tuple[str, ...] = ("slow", "fast"),
+    *,
+    compiled: bool = False,
 ) -> list[Record]:
-    """Of each task several programs; ``net0-b1`` has the first ten tasks, ``net1-b1`` ten from the eighth on, and so on."""
+    """Of each task several programs; ``net0-b1`` has the first ten tasks, ``net1-b1`` ten from the eighth on, and so on.
+
+    Args:
+        compiled: of half of the programs the compiler made code that takes eight times as long: only the code says so.
+    """
     rng = np.random.default_rng(seed)
     found = []
     for task in range(tasks):
         networks = [f"net{k}-b1" for k in range(tasks // 8 + 1) if 8 * k <= task < 8 * k + 10]
         for sample in range(samples):
             extents = [int(x) for x in 2 ** rng.uniform(4, 16, rng.integers(1, 4))]
+            bad = 8 ** int(rng.integers(2)) if compiled else 1
             for device in devices:
-                seconds = (200 + sum(extents)) * DEVICES[device] * np.exp(0.02 * rng.standard_normal())
+                seconds = bad * (200 + sum(extents)) * DEVICES[device] * np.exp(0.02 * rng.standard_normal())
                 about = {
                     "device": device, "tree": tree(extents).text, "networks": networks,
                     "hardware": hardware(device).to_json(),
                 }  # fmt: skip
+                if compiled:
+                    about["code"] = code(bad * (200.0 + sum(extents))).to_json()
                 config = Config({"design": 0, "decisions": json.dumps([[0, sample]])})
                 facts = {
                     "op": "loops",

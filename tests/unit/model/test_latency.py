@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from tensorwise.errors import InputError
+from tensorwise.features.code import CODE, UNREAD
 from tensorwise.features.hardware import HARDWARE
 from tensorwise.model.latency import LATENCY, Latencies, LatencyModel, fine_tuned, parts, train_latency
 from tensorwise.model.program_net import least
 from tensorwise.model.programs import Programs
-from tests.unit.model.latencies import hardware, records
+from tests.unit.model.latencies import code, hardware, records
 
 torch = pytest.importorskip("torch")
 
@@ -124,7 +125,7 @@ def test_what_errors_share_is_found(model: LatencyModel, common: float) -> None:
                 KNOWN.rows[place], networks=networks, device="one", seconds=said[place] * math.exp(off)
             )
             rows.append(one)
-    assert alike.calibrated(Programs(tuple(rows))).shared == pytest.approx(common, abs=0.1)
+    assert alike.calibrated(Programs(tuple(rows))).uncompiled.shared == pytest.approx(common, abs=0.1)
 
 
 def test_programs_with_unknown_numbers_of_leaves_have_an_answer(model: LatencyModel) -> None:
@@ -145,11 +146,33 @@ def test_no_answer_is_far_beyond_what_was_learned(model: LatencyModel, factor: f
 def test_a_leaf_takes_longer_on_a_slower_device() -> None:
     leaves = np.array([row.ast.leaves for row in HELD if len(row.ast.leaves) == 2])
     slow, fast = (
-        np.repeat(HARDWARE.features(hardware(name))[None], len(leaves), 0) for name in ("slow", "fast")
+        np.repeat(np.concatenate([HARDWARE.features(hardware(name)), UNREAD])[None], len(leaves), 0)
+        for name in ("slow", "fast")
     )
     assert (least(leaves, slow) > least(leaves, fast)).all()
     twice = np.exp(least(np.repeat(leaves, 2, 1), slow)).sum(1)
     np.testing.assert_allclose(twice, 2 * np.exp(least(leaves, slow)).sum(1), rtol=1e-5)
+    known = np.repeat(
+        np.concatenate([HARDWARE.features(hardware("slow")), CODE.features(code(1e6))])[None], len(leaves), 0
+    )
+    shared = np.exp(least(leaves, known)).sum(1)
+    np.testing.assert_allclose(shared, shared[0], rtol=1e-5)  # whatever the leaves, the code's cycles
+    one = hardware("slow")
+    assert shared[0] == pytest.approx(1e6 * 1e6 / (one.clock_hz * one.cores), rel=1e-3)
+
+
+def test_what_compiled_code_says_is_learned() -> None:
+    known, held = Programs.of(records(compiled=True)).without(["net2"])
+    model = trained(known, sizes={"joining": "sum"})
+    assert error(model, held) < 0.5
+    assert error(model, held.uncompiled()) > 2 * error(model, held)
+    compiled, without = (
+        model.latencies([row.ast for row in some], [row.hardware for row in some])
+        for some in (held, held.uncompiled())
+    )
+    assert np.median(without.high / without.low) > 2 * np.median(compiled.high / compiled.low)
+    inside = (without.low <= held.seconds) & (held.seconds <= without.high)
+    assert inside.mean() >= 0.7
 
 
 def test_predictions_do_not_depend_on_their_company(model: LatencyModel) -> None:
@@ -166,7 +189,7 @@ def test_a_saved_model_says_the_same(model: LatencyModel, tmp_path: Path) -> Non
     model.save(tmp_path)
     again = LatencyModel.load(tmp_path)
     asts = [row.ast for row in HELD]
-    assert again.shared == model.shared
+    assert (again.compiled, again.uncompiled) == (model.compiled, model.uncompiled)
     for name in ("seconds", "low", "high"):
         np.testing.assert_array_equal(
             getattr(model.latencies(asts, hardware("fast")), name),

@@ -45,6 +45,19 @@ def test_a_program_that_was_timed_twice_is_one() -> None:
     assert np.array_equal(both.seconds, PROGRAMS.seconds)  # the faster one counts
 
 
+def test_programs_are_told_apart_by_their_code() -> None:
+    assert not PROGRAMS.compiled.any()
+    programs = Programs.of(records(compiled=True))
+    assert programs.compiled.all()
+    assert programs.context.shape == PROGRAMS.context.shape
+    assert not programs.uncompiled().compiled.any()
+    one = records(compiled=True, tasks=8, samples=1, devices=("slow",))[0]
+    other = replace(one, workload_id="other", provenance={**one.provenance, "code": {"all.cycles": 7.0}})
+    assert len({row.ast.code.tobytes() for row in Programs.of([one, other])}) == 2
+    with pytest.raises(InputError, match="malformed counts"):
+        Programs.of([replace(one, provenance={**one.provenance, "code": {"odd": 1.0}})])
+
+
 def test_what_cannot_be_learned_from_is_left_out() -> None:
     failed = replace(RECORDS[0], status="crash", seconds=float("inf"))
     without = replace(RECORDS[1], provenance={"device": "slow"})

@@ -13,13 +13,14 @@ pytest.importorskip("tvm")
 torch = pytest.importorskip("torch")
 
 from tensorwise.codegen.loop_tree import LoopTree  # noqa: E402
+from tensorwise.codegen.machine_code import MachineCode  # noqa: E402
 from tensorwise.data.collect import collect  # noqa: E402
 from tensorwise.data.executors import LocalExecutor  # noqa: E402
 from tensorwise.data.store import Store  # noqa: E402
 from tensorwise.data.task_job import task_plan  # noqa: E402
 from tensorwise.errors import InputError  # noqa: E402
 from tensorwise.space.config import Config  # noqa: E402
-from tensorwise.tasks.cpu import TvmCpu, in_children  # noqa: E402
+from tensorwise.tasks.cpu import TvmCpu, codes_of, in_children  # noqa: E402
 from tensorwise.tasks.cutting import TaskGraph, cut, lowered, of_onnx, of_torch  # noqa: E402
 from tensorwise.tasks.schedules import Schedules  # noqa: E402
 from tensorwise.tasks.searching import found_in, search_schedules  # noqa: E402
@@ -195,8 +196,23 @@ def test_tasks_are_collected_and_a_second_time_nothing_is_left(
             assert record.ok
             assert record.provenance["networks"] == ["small-b1"]
             assert len(list(LoopTree.from_text(str(record.provenance["tree"])).leaves())) >= 1
+            assert MachineCode.from_json(record.provenance["code"]).numbers["all.instructions"] > 1
             assert json.loads(str(record.config["decisions"])) is not None
         assert collect(jobs, store, LocalExecutor()).before == 2
+
+
+def test_compiled_code_multiplies_as_often_as_the_task(small: tuple[TaskGraph, dict[str, Task]]) -> None:
+    task = named(small[1], "conv2d")
+    modules = [module for _, module in Schedules(task).sample(4, np.random.default_rng(3))]
+    for isa, width in (("sse", 16), ("avx512", 64)):  # this machine need not have it
+        for one in codes_of(modules, isa):
+            assert one is not None
+            numbers = one.numbers
+            assert (
+                0.9 * task.facts["flops"] <= numbers["all.flops"] <= 20 * task.facts["flops"]
+            )  # lanes that are not used
+            assert numbers["all.cycles"] >= numbers["all.instructions"] / 5
+            assert not any(numbers[f"arithmetic.{more}"] for more in (32, 64) if more > width)
 
 
 def test_a_search_asks_its_guide_and_leaves_its_best_program(

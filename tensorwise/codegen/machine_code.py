@@ -1,0 +1,94 @@
+"""What a compiler made of a program: how many instructions of which kind run, and what limits them.
+
+A schedule says what loops there are; whether LLVM makes vectors of them, fetches lanes one by one, or spills registers, only
+the compiled code says. Programs are compiled for this, not run: any x86 processor's instruction set will do anywhere.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Self, final
+
+from tensorwise.codegen.llvm import runs
+from tensorwise.codegen.x86 import KINDS, LIMITS, REACHES, WIDTHS, blocks, cost
+from tensorwise.errors import InputError
+
+NAMES: Final = (
+    *(f"{kind}.{width}" for kind in ("arithmetic", "load", "store") for width in WIDTHS),
+    *(f"kind.{kind}" for kind in KINDS if kind != "arithmetic"),
+    *(f"memory.{reach}" for reach in REACHES if reach not in ("load", "store")),
+    "memory.blocked", "memory.loaded", "memory.stored", "all.flops", "all.instructions", "all.cycles",
+    *(f"cycles.{limit}" for limit in LIMITS), "hot.cycles", "hot.runs", "hot.length", "hot.others",
+)  # fmt: skip
+"""All numbers of a MachineCode."""
+HOT: Final = 0.01
+"""Blocks with a smaller share of all cycles do not count as code that stays in the processor."""
+
+
+@final
+@dataclass(frozen=True)
+class MachineCode:
+    """Numbers of compiled code, by name, as NAMES lists them.
+
+    Attributes:
+        numbers: of all blocks, as often as they run: instructions by kind, and by bytes or way into memory (gathers by
+            lanes, ``blocked`` as in `Waited`); flops and bytes; ``cycles`` of one call on one core, see `Cost`, and those
+            of blocks that one of LIMITS decides. Of the block with most cycles these, how often it runs, and its
+            instructions; ``others``: instructions of all blocks that take a hundredth of the cycles and more.
+    """
+
+    numbers: Mapping[str, float]
+
+    @classmethod
+    def of(cls, ir: str, assembly: str) -> Self:
+        """Return what is in a module.
+
+        Args:
+            ir: as LLVM prints it, without marks; assembly: of the same module, ``marked``.
+        """
+        times = runs(ir)
+        found = dict.fromkeys(NAMES, 0.0)
+        taken = []
+        for place, block in blocks(assembly).items():
+            ran = times.get(place)
+            if ran is None or not ran.times:
+                continue
+            for one in block:
+                if one.kind is not None:
+                    name = f"arithmetic.{one.width}" if one.kind == "arithmetic" else f"kind.{one.kind}"
+                    found[name] += ran.times * (one.lanes or 1)
+                if one.reach is not None:
+                    by_width = one.reach in ("load", "store")
+                    found[f"{one.reach}.{one.width}" if by_width else f"memory.{one.reach}"] += ran.times
+                    way = "memory.stored" if one.reach in ("store", "spill") else "memory.loaded"
+                    found[way] += ran.times * one.moved
+                found["all.flops"] += ran.times * one.flops
+            found["all.instructions"] += ran.times * len(block)
+            its = cost(block, ran.alone)
+            found["memory.blocked"] += ran.times * its.blocked
+            found["all.cycles"] += ran.times * its.cycles
+            found[f"cycles.{its.limit}"] += ran.times * its.cycles
+            taken.append((ran.times * its.cycles, ran.times, len(block)))
+        if taken:
+            found["hot.cycles"], found["hot.runs"], found["hot.length"] = max(taken)
+            found["hot.others"] = sum(
+                size for cycles, _, size in taken if cycles >= HOT * found["all.cycles"]
+            )
+        return cls(found)
+
+    def to_json(self) -> dict[str, float]:
+        """Return a JSON object of the numbers that are not 0, to four digits."""
+        return {name: float(f"{number:.4g}") for name, number in self.numbers.items() if number}
+
+    @classmethod
+    def from_json(cls, data: object) -> Self:
+        """Read back what ``to_json`` returned.
+
+        Raises:
+            InputError: it is malformed.
+        """
+        if not isinstance(data, dict) or not data.keys() <= set(NAMES):
+            raise InputError(f"malformed counts of machine code: {str(data)[:120]}")
+        try:
+            return cls({name: float(data.get(name, 0.0)) for name in NAMES})
+        except (TypeError, ValueError):
+            raise InputError(f"malformed counts of machine code: {str(data)[:120]}") from None

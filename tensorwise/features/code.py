@@ -1,0 +1,88 @@
+"""Compiled code as numbers: what a compiler made of a program, where it can be asked."""
+
+import math
+from collections.abc import Iterator
+from typing import ClassVar, Final, final
+
+import numpy as np
+
+from tensorwise.codegen.machine_code import NAMES, MachineCode
+from tensorwise.codegen.x86 import FIVE
+from tensorwise.features.featurizer import Featurizer, Field
+
+
+@final
+class CodeFeatures(Featurizer[MachineCode]):
+    """What a compiler made of a program: instructions that run, by kind, and cycles of an imagined core.
+
+    All are of one call, on logarithmic scales. Of a program that was not compiled they are 0.
+    """
+
+    name: ClassVar[str] = "code"
+    version: ClassVar[int] = 1
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return _FIELDS
+
+    def features(self, described: MachineCode) -> np.ndarray:
+        """Return the numbers of compiled code: float32, shape (len(fields),), all finite."""
+        return np.array([math.log2(1 + described.numbers[name]) for name in NAMES], np.float32)
+
+
+_WIDE: Final = {
+    "arithmetic": "float additions, multiplications (with an addition in one, too) and comparisons",
+    "load": "reads of memory, but for the stack and broadcasts",
+    "store": "writes of memory, but for the stack",
+}
+_ALIKE: Final = {
+    "kind.divide": ("instructions", "divisions and roots"),
+    "kind.shuffle": ("instructions", "what moves lanes of vectors, takes them out or puts them in"),
+    "kind.gather": ("lanes", "lanes that are fetched each from a place of its own"),
+    "kind.integer": ("instructions", "arithmetic of integers in vectors"),
+    "kind.convert": ("instructions", "conversions and rounding"),
+    "kind.move": ("instructions", "moves between registers, and loads and stores that compute nothing"),
+    "kind.scalar": ("instructions", "what else is done in general registers"),
+    "kind.branch": ("instructions", "jumps"),
+    "kind.call": ("instructions", "calls"),
+    "memory.broadcast": ("instructions", "reads of one number into all lanes"),
+    "memory.reload": ("instructions", "reads of the stack"),
+    "memory.spill": ("instructions", "writes of the stack"),
+    "memory.blocked": ("instructions", "reads that wait, since several stores have just written parts of it"),
+    "memory.loaded": ("bytes", "what is read, the stack included"),
+    "memory.stored": ("bytes", "what is written, the stack included"),
+    "all.flops": ("operations", "float operations of all lanes, those in use and the others"),
+    "all.instructions": ("instructions", "all that run"),
+    "all.cycles": ("cycles", f"what one core takes that does {FIVE} instructions a cycle, caches left out"),
+    "hot.cycles": ("cycles", "those of the block that takes most"),
+    "hot.runs": ("runs", "how often that block runs"),
+    "hot.length": ("instructions", "the length of that block"),
+    "hot.others": ("instructions", "the length of all blocks that take a hundredth of the cycles and more"),
+}
+_LIMITED: Final = {
+    "issue": "all their instructions",
+    "arithmetic": "their arithmetic, or shuffles",
+    "vectors": "all that they do with vectors",
+    "loads": "their loads",
+    "stores": "their stores",
+    "gathers": "the lanes that they gather",
+    "latency": "results that one iteration waits for from the one before",
+}
+
+
+def _fields() -> Iterator[Field]:
+    for name in NAMES:
+        group, _, part = name.partition(".")
+        if group in _WIDE:
+            unit, doc = "instructions", f"{_WIDE[group]}, of {part} bytes each"
+        elif group == "cycles":
+            unit, doc = "cycles", f"those of blocks that take as long as {_LIMITED[part]}"
+        else:
+            unit, doc = _ALIKE[name]
+        yield Field(name, f"log2(1 + {unit})", doc)
+
+
+_FIELDS: Final = tuple(_fields())
+CODE: Final = CodeFeatures()
+UNREAD: Final = np.zeros(len(_FIELDS), np.float32)
+"""Those of a program that was not compiled."""

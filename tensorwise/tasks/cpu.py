@@ -112,16 +112,9 @@ class TvmCpu(Device[Task]):
 
         All processors are used, and none is when this returns: nothing may compile while something is timed.
         """
-
-        def built(module: Any) -> Any:
-            found = _compiled(module, self.isa)
-            if found is not None:
-                found["main"]  # its machine code is made when it is first asked for: not while it is timed
-            return found
-
         # LLVM runs without Python's lock.
         with ThreadPoolExecutor(available_threads()) as pool:
-            return list(pool.map(built, modules))
+            return list(pool.map(lambda module: _compiled(module, self.isa, ready=True), modules))
 
     def time(self, built: Sequence[Any], task: Task) -> list[Measurement]:
         """Run what ``build`` returned; the results of the first that runs are those that others must give."""
@@ -156,12 +149,15 @@ class TvmCpu(Device[Task]):
         ]
 
 
-def _compiled(module: Any, isa: str) -> Any:
-    """A scheduled module, compiled; None where TVM refuses."""
+def _compiled(module: Any, isa: str, *, ready: bool = False) -> Any:
+    """A scheduled module, compiled, and ``ready`` to run here; None where TVM refuses."""
     from tensorwise.tasks.tvm_extra import tvm
 
     try:
-        return tvm.compile(module, target=target_of(isa))
+        found = tvm.compile(module, target=target_of(isa))
+        if ready:
+            found["main"]  # its machine code is made when it is first asked for: not while it is timed
+        return found
     except (RuntimeError, ValueError, TypeError):  # TVM's errors are of these kinds
         return None
 

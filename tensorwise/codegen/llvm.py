@@ -82,16 +82,15 @@ def runs(text: str) -> dict[Place, Runs]:
     """Return how often each block of a module runs when the function that it exports is called once.
 
     Args:
-        text: the module, as LLVM prints it; whatever is not understood is taken for no loop.
+        text: the module, as LLVM prints it; a loop that is not understood is taken to run UNKNOWN times.
     """
     functions = list(_functions(text))
     flows = [_Flow(one) for one in functions]
     numbers = {one.name: k for k, one in enumerate(functions)}
-    called = [0.0] * len(functions)
-    for k, one in enumerate(functions):
-        called[k] = float(one.exported)
+    once = [float(one.exported) for one in functions]
+    called = once
     for _ in functions:  # calls go from function to function, at most so deep
-        now = [float(one.exported) for one in functions]
+        now = list(once)
         for k, flow in enumerate(flows):
             for name, times in flow.calls:
                 if name in numbers and numbers[name] != k:
@@ -189,6 +188,7 @@ class _Flow:
             for after in self.next[block]:
                 self._before[after].append(block)
         self._loops = self._found_loops()
+        self._going = {block: self._likely(block) for block in self._order}
         self._ran = dict[int, float]()
         self._counters = dict[int, dict[str, tuple[int, int]]]()
         self.times = self._counted()
@@ -268,7 +268,7 @@ class _Flow:
                 self._ran[block] = self._iterations(block)
                 times[block] *= self._ran[block]
             staying = []
-            for after in self._likely(block):
+            for after in self._going[block]:
                 if after in self._loops and block in self._loops[after]:
                     continue  # back to the loop's beginning
                 left = [head for head in around[block] if after not in self._loops[head]]
@@ -303,7 +303,7 @@ class _Flow:
     def _exits(self, head: int) -> int:
         """How many ways out of a loop there are."""
         inside = self._loops[head]
-        return sum(after not in inside for block in inside for after in self._likely(block))
+        return sum(after not in inside for block in inside for after in self._going[block])
 
     def _returns(self, block: int) -> bool:
         after = self.next[block]
@@ -416,7 +416,7 @@ class _Flow:
         found = [
             count
             for block in inside
-            if any(after not in inside for after in self._likely(block))
+            if any(after not in inside for after in self._going[block])
             and (branch := _BRANCH.match(self._ends[block]))
             and (count := self._until(branch[1], counters)) is not None
         ]

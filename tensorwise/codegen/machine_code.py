@@ -6,7 +6,7 @@ the compiled code says. Programs are compiled for this, not run: any x86 process
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Self, final
+from typing import Any, Final, Self, final
 
 from tensorwise.codegen.llvm import runs
 from tensorwise.codegen.x86 import KINDS, LIMITS, REACHES, WIDTHS, blocks, cost
@@ -75,6 +75,15 @@ class MachineCode:
             )
         return cls(found)
 
+    @classmethod
+    def within(cls, about: Mapping[str, Any]) -> Self | None:
+        """Return the code that ``about``, a record's provenance or what `program_json` made, has; None: it has none.
+
+        Raises:
+            InputError: it is malformed.
+        """
+        return cls.from_json(about["code"]) if "code" in about else None
+
     def to_json(self) -> dict[str, float]:
         """Return a JSON object of the numbers that are not 0, to four digits."""
         return {name: float(f"{number:.4g}") for name, number in self.numbers.items() if number}
@@ -92,3 +101,8 @@ class MachineCode:
             return cls({name: float(data.get(name, 0.0)) for name in NAMES})
         except (TypeError, ValueError):
             raise InputError(f"malformed counts of machine code: {str(data)[:120]}") from None
+
+
+def program_json(tree: str, code: MachineCode | None) -> dict[str, Any]:
+    """Return a JSON object of a program: its loop tree, as text, and its code where that is known."""
+    return {"tree": tree} if code is None else {"tree": tree, "code": code.to_json()}

@@ -14,6 +14,7 @@ from typing import Any, Final, Self, final
 
 import numpy as np
 
+from tensorwise.codegen.machine_code import program_json
 from tensorwise.data.record import Record
 from tensorwise.device.device import Device, Measurement, Status
 from tensorwise.errors import InputError
@@ -117,10 +118,8 @@ class TaskJob:
         for begin in range(0, len(drawn), BATCH):
             configs, modules, trees = map(list, zip(*drawn[begin : begin + BATCH], strict=True))
             built = devices[0].build(modules)
-            programs = [
-                {"tree": tree} if one is None else {"tree": tree, "code": code_of(one).to_json()}
-                for tree, one in zip(trees, built, strict=True)
-            ]
+            codes = (None if one is None else code_of(one) for one in built)
+            programs = [program_json(tree, code) for tree, code in zip(trees, codes, strict=True)]
             beat()
             time(built, configs, programs)
             first = first if begin else (built, configs, programs)

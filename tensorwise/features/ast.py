@@ -15,7 +15,7 @@ import numpy as np
 
 from tensorwise.codegen.loop_tree import LINE_BYTES, OPERATIONS, Leaf, Loop, LoopTree
 from tensorwise.codegen.machine_code import MachineCode
-from tensorwise.features.code import CODE, UNREAD
+from tensorwise.features.code import CODE, UNCOMPILED
 from tensorwise.features.featurizer import Featurizer, Field
 
 INNER: Final = 7
@@ -145,14 +145,14 @@ class CompactAst:
     leaves: np.ndarray
     order: np.ndarray
     operands: np.ndarray = field(default_factory=lambda: NOTHING)
-    code: np.ndarray = field(default_factory=lambda: UNREAD)
+    code: np.ndarray = field(default_factory=lambda: UNCOMPILED)
 
     @classmethod
     def of(
         cls, tree: LoopTree, operands: np.ndarray = NOTHING, compiled: MachineCode | None = None
     ) -> "CompactAst":
         """Return the compact AST of a program; one without a leaf has a single row of zeros."""
-        code = UNREAD if compiled is None else CODE.features(compiled)
+        code = UNCOMPILED if compiled is None else CODE.features(compiled)
         tree = tree.repeating()
         rows = [LEAVES.features(Place(loops, leaf)) for loops, leaf in tree.leaves()]
         if not rows:
@@ -167,7 +167,7 @@ class CompactAst:
 
     def uncompiled(self) -> "CompactAst":
         """Return the program as one that no compiler has seen."""
-        return replace(self, code=UNREAD)
+        return replace(self, code=UNCOMPILED)
 
 
 def serialised(tree: LoopTree) -> tuple[list[int], list[int]]:

@@ -84,5 +84,5 @@ def _fields() -> Iterator[Field]:
 
 _FIELDS: Final = tuple(_fields())
 CODE: Final = CodeFeatures()
-UNREAD: Final = np.zeros(len(_FIELDS), np.float32)
+UNCOMPILED: Final = np.zeros(len(_FIELDS), np.float32)
 """Those of a program that was not compiled."""

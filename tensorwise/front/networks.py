@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from tensorwise.codegen.loop_tree import LoopTree
-from tensorwise.codegen.machine_code import MachineCode
+from tensorwise.codegen.machine_code import MachineCode, program_json
 from tensorwise.device.hardware import Hardware
 from tensorwise.errors import InputError
 from tensorwise.features.ast import CompactAst
@@ -189,10 +189,7 @@ def prices(given: Sequence[str]) -> Mapping[str, float]:
 def _kept(path: Path) -> list[tuple[str, MachineCode | None]]:
     """Trees, as text, and code of the programs in a file; none where it is absent or something else."""
     try:
-        return [
-            (str(one["tree"]), MachineCode.from_json(one["code"]) if "code" in one else None)
-            for one in read_json(path)
-        ]
+        return [(str(one["tree"]), MachineCode.within(one)) for one in read_json(path)]
     except (OSError, ValueError, TypeError, KeyError, InputError):
         return []
 
@@ -210,10 +207,7 @@ def _drawn(
     trees = [loop_tree(module).text for module in modules]
     codes = codes_of(modules, isa) if isa else [None] * len(modules)
     path.parent.mkdir(parents=True, exist_ok=True)
-    about = [
-        {"tree": tree} if code is None else {"tree": tree, "code": code.to_json()}
-        for tree, code in zip(trees, codes, strict=True)
-    ]
+    programs = list(zip(trees, codes, strict=True))
     with replacing(path) as file:
-        file.write(json.dumps(about).encode())
-    return list(zip(trees, codes, strict=True))
+        file.write(json.dumps([program_json(*one) for one in programs]).encode())
+    return programs

@@ -77,8 +77,7 @@ class Programs:
             text, networks = str(about["tree"]), about.get("networks", ())
             program = text + json.dumps(about.get("code"), sort_keys=True)
             if program not in asts:
-                code = MachineCode.from_json(about["code"]) if "code" in about else None
-                asts[program] = CompactAst.of(LoopTree.from_text(text), compiled=code)
+                asts[program] = CompactAst.of(LoopTree.from_text(text), compiled=MachineCode.within(about))
             if device not in machines:  # measured anew on another day it is the same device
                 machines[device] = Hardware.from_json(about["hardware"])  # type: ignore[arg-type]
             times = tuple(record.seconds for record in some)

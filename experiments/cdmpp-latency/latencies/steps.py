@@ -44,11 +44,13 @@ class Experiment:
         found["data"] = self._data
         for name in ("mean", "roofline"):
             found[f"model|{name}"] = lambda name=name: self._fixed(name)  # type: ignore[misc]
-        for name, read in (("trees", baselines.flat), ("primitives", baselines.primitives)):
+        # TLP reads schedules alone, and nothing of their code.
+        for name, read, code in (
+            ("trees", baselines.flat, True),
+            ("primitives", baselines.primitives, False),
+        ):
             for k, settings in enumerate(values["boosted"]):
-                found[f"model|{name}|{k}"] = lambda read=read, settings=settings: self._boosted(
-                    read, settings
-                )  # type: ignore[misc]
+                found[f"model|{name}|{k}"] = lambda args=(read, code, settings): self._boosted(*args)  # type: ignore[misc]
         for name, variant in values["networks"].items():
             found[f"model|cdmpp|{name}"] = lambda name=name, variant=variant: self._network(name, variant)  # type: ignore[misc]
         found["model|lstm"] = self._lstm
@@ -102,12 +104,14 @@ class Experiment:
     def _fixed(self, name: str) -> Found:
         return self._judged(getattr(baselines, name)(self._split()[0]))
 
-    def _boosted(self, read: Callable[[Programs], np.ndarray], settings: Mapping[str, Any]) -> Found:
-        training, seed = self._split()[0], self.values["seed"]
-        if read is not baselines.primitives:
-            return self._judged(baselines.boosted(read, training, settings, seed))
-        predict = baselines.boosted(read, training.uncompiled(), settings, seed)  # TLP reads schedules alone
-        return self._judged(lambda programs: predict(programs.uncompiled()))
+    def _boosted(
+        self, read: Callable[[Programs], np.ndarray], code: bool, settings: Mapping[str, Any]
+    ) -> Found:
+        def seen(programs: Programs) -> Programs:
+            return programs if code else programs.uncompiled()
+
+        predict = baselines.boosted(read, seen(self._split()[0]), settings, self.values["seed"])
+        return self._judged(lambda programs: predict(seen(programs)))
 
     def _training(self, variant: Mapping[str, Any]) -> LatencyTraining:
         return LatencyTraining(

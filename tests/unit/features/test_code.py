@@ -3,7 +3,7 @@
 import numpy as np
 
 from tensorwise.codegen.machine_code import NAMES, MachineCode
-from tensorwise.features.code import CODE, UNREAD
+from tensorwise.features.code import CODE, UNCOMPILED
 
 
 def test_fields_are_the_numbers_of_code() -> None:
@@ -18,4 +18,4 @@ def test_numbers_are_logarithms() -> None:
     assert numbers.dtype == np.float32
     assert numbers[NAMES.index("all.cycles")] == 10
     assert numbers[NAMES.index("all.flops")] == np.float32(40)
-    np.testing.assert_array_equal(CODE.features(MachineCode(dict.fromkeys(NAMES, 0.0))), UNREAD)
+    np.testing.assert_array_equal(CODE.features(MachineCode(dict.fromkeys(NAMES, 0.0))), UNCOMPILED)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tensorwise.errors import InputError
-from tensorwise.features.code import CODE, UNREAD
+from tensorwise.features.code import CODE, UNCOMPILED
 from tensorwise.features.hardware import HARDWARE
 from tensorwise.model.latency import LATENCY, Latencies, LatencyModel, fine_tuned, parts, train_latency
 from tensorwise.model.program_net import least
@@ -146,7 +146,7 @@ def test_no_answer_is_far_beyond_what_was_learned(model: LatencyModel, factor: f
 def test_a_leaf_takes_longer_on_a_slower_device() -> None:
     leaves = np.array([row.ast.leaves for row in HELD if len(row.ast.leaves) == 2])
     slow, fast = (
-        np.repeat(np.concatenate([HARDWARE.features(hardware(name)), UNREAD])[None], len(leaves), 0)
+        np.repeat(np.concatenate([HARDWARE.features(hardware(name)), UNCOMPILED])[None], len(leaves), 0)
         for name in ("slow", "fast")
     )
     assert (least(leaves, slow) > least(leaves, fast)).all()

@@ -1,6 +1,7 @@
 """Programs: what records say of programs on devices, as arrays; split so that nothing held out is known from elsewhere."""
 
 import json
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -152,7 +153,8 @@ class Programs:
         Raises:
             InputError: no program is of one of them, or none is left.
         """
-        inside = [any(_name(network) in networks for network in row.networks) for row in self.rows]
+        of = self._networks()
+        inside = [not of[row.task].isdisjoint(networks) for row in self.rows]
         held, known = self.where(inside), self.where([not one for one in inside])
         if not len(held) or not len(known):
             raise InputError(f"no programs are {'left without' if len(held) else 'of'} {', '.join(networks)}")
@@ -163,7 +165,7 @@ class Programs:
 
         So the second is as foreign to the first as a held-out network is. Tasks that have no network count as one each.
         """
-        of = {row.task: {_name(one) for one in row.networks} or {row.task} for row in self.rows}
+        of = {task: networks or {task} for task, networks in self._networks().items()}
         names = sorted(set().union(*of.values())) if of else []
         drawn: set[str] = set()
         inside: set[str] = set()
@@ -174,6 +176,13 @@ class Programs:
             inside = {task for task, networks in of.items() if networks <= drawn}
         mask = [row.task in inside for row in self.rows]
         return self.where([not one for one in mask]), self.where(mask)
+
+    def _networks(self) -> dict[str, set[str]]:
+        """The names of the networks with each task, whatever the batch: different records may know of different ones."""
+        found: dict[str, set[str]] = {}
+        for row in self.rows:
+            found.setdefault(row.task, set()).update(map(_name, row.networks))
+        return found
 
     def by_leaves(self) -> dict[int, np.ndarray]:
         """Return places of rows by their number of leaves, ascending."""
@@ -188,20 +197,29 @@ class Programs:
                 found.setdefault((network, row.device), []).append(place)
         return found
 
-    def ranks_apart(self, one: str, other: str) -> float:
-        """Return Spearman's correlation between the times of the programs that two devices have in common; NaN: too few."""
+    def ranks_apart(self, one: str, other: str, *, within_tasks: bool = False) -> float:
+        """Return Spearman's correlation between the times of the programs that two devices have in common; NaN: too few.
+
+        Args:
+            within_tasks: of times by their geometric mean over the task. Tasks of different size rank alike anywhere; this
+                says whether schedules do.
+        """
         from tensorwise.model.metrics import spearman
 
         times: Mapping[str, dict[tuple[str, str], float]] = {one: {}, other: {}}
         for row in self.rows:
             if row.device in times:
-                times[row.device][row.task, row.config] = row.seconds
+                times[row.device][row.task, row.config] = math.log(row.seconds)
         both = sorted(times[one].keys() & times[other].keys())
         if len(both) < 3:
             return float("nan")
-        return spearman(
-            np.array([times[one][key] for key in both]), np.array([times[other][key] for key in both])
-        )
+        found = [np.array([times[device][key] for key in both]) for device in (one, other)]
+        if within_tasks:
+            _, of = np.unique([task for task, _ in both], return_inverse=True)
+            found = [logs - (np.bincount(of, logs) / np.bincount(of))[of] for logs in found]
+            several = np.bincount(of)[of] > 1
+            found = [logs[several] for logs in found]
+        return spearman(*found)
 
     def counts(self, least: int, most: int) -> tuple[int, ...]:
         """Return the numbers of leaves, at most ``most``, that at least ``least`` programs have."""

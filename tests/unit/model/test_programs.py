@@ -27,6 +27,18 @@ def test_no_task_of_a_held_out_network_is_known() -> None:
         PROGRAMS.without(["vgg"])
 
 
+def test_a_task_is_held_out_wherever_it_was_collected() -> None:
+    """Of a folder with other networks, records do not name the one that is held out."""
+    shared = next(row for row in PROGRAMS if row.networks == {"net1-b1"})
+    elsewhere = replace(shared, networks=frozenset({"net9-b4"}), device="other")
+    more = Programs((*PROGRAMS.rows, elsewhere))
+    known, held = more.without(["net1"])
+    assert shared.task not in known.tasks
+    assert elsewhere in held.rows
+    first, second = more.divided(0.3, np.random.default_rng(0))
+    assert not set(first.tasks) & set(second.tasks)
+
+
 def test_validation_is_of_whole_networks() -> None:
     training, kept = PROGRAMS.divided(0.3, np.random.default_rng(0))
     assert not set(training.tasks) & set(kept.tasks)
@@ -68,6 +80,23 @@ def test_what_cannot_be_learned_from_is_left_out() -> None:
 def test_devices_are_compared_by_what_both_ran() -> None:
     assert PROGRAMS.ranks_apart("slow", "fast") > 0.99
     assert np.isnan(PROGRAMS.ranks_apart("slow", "unseen"))
+
+
+def test_schedules_may_rank_unlike_where_tasks_rank_alike() -> None:
+    """On the other device tasks take as long as on the one, but of each the slowest schedule is the fastest."""
+    shared = [row for row in PROGRAMS if row.device == "slow"]
+    rows = []
+    for task in sorted({row.task for row in shared})[:8]:
+        size = 1e-3 * 4.0 ** len(rows)
+        some = [row for row in shared if row.task == task]
+        for place, row in enumerate(some):
+            rows.append(replace(row, seconds=size * (1 + 0.01 * place)))
+            rows.append(replace(row, device="fast", seconds=size * (1.5 - 0.01 * place)))
+    programs = Programs(tuple(rows))
+    assert programs.ranks_apart("slow", "fast") > 0.9
+    assert programs.ranks_apart("slow", "fast", within_tasks=True) < -0.9
+    alone = Programs(tuple(replace(row, config="one") for row in rows[:2]))
+    assert np.isnan(alone.ranks_apart("slow", "fast", within_tasks=True))
     assert PROGRAMS.on(["slow"]).devices == ["slow"]
     assert sum(len(places) for places in PROGRAMS.by_leaves().values()) == len(PROGRAMS)
     assert PROGRAMS.context.shape[0] == len(PROGRAMS)

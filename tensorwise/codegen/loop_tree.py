@@ -31,6 +31,8 @@ OPERATIONS: Final = (
 """What leaves count: subtraction is addition, minimum is comparison, ``math`` is exp, sqrt and the like."""
 LINE_BYTES: Final = 64
 """Bytes of a cache line."""
+PAGE_BYTES: Final = 4096
+"""Bytes of a page of memory."""
 DEEPEST: Final = 200
 """Loops in loops that are read back from a text."""
 

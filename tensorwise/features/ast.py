@@ -13,9 +13,9 @@ from typing import ClassVar, Final, final
 
 import numpy as np
 
-from tensorwise.codegen.loop_tree import LINE_BYTES, OPERATIONS, Leaf, Loop, LoopTree
+from tensorwise.codegen.loop_tree import LINE_BYTES, OPERATIONS, PAGE_BYTES, Leaf, Loop, LoopTree
 from tensorwise.codegen.machine_code import MachineCode
-from tensorwise.features.code import CODE, UNCOMPILED
+from tensorwise.features.code import CODE, UNCOMPILED, Compiled
 from tensorwise.features.featurizer import Featurizer, Field
 
 INNER: Final = 7
@@ -38,7 +38,6 @@ STRAIGHT: Final = 300
 """Operations and accesses up to which a C compiler makes straight code of a short loop: about LLVM's limit."""
 SETS: Final = {"l1": 64, "l2": 1024}
 """Sets of caches: of nearly all first ones, and of second ones."""
-PAGE_BYTES: Final = 4096
 ALIGNED: Final = 64
 """Powers of two beyond this are all alike."""
 STILL, ABSENT = -1.0, -2.0
@@ -152,7 +151,7 @@ class CompactAst:
         cls, tree: LoopTree, operands: np.ndarray = NOTHING, compiled: MachineCode | None = None
     ) -> "CompactAst":
         """Return the compact AST of a program; one without a leaf has a single row of zeros."""
-        code = UNCOMPILED if compiled is None else CODE.features(compiled)
+        code = UNCOMPILED if compiled is None else CODE.features(Compiled(tree, compiled))
         tree = tree.repeating()
         rows = [LEAVES.features(Place(loops, leaf)) for loops, leaf in tree.leaves()]
         if not rows:

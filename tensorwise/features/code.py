@@ -1,33 +1,52 @@
-"""Compiled code as numbers: what a compiler made of a program, where it can be asked."""
+"""Compiled code as numbers: what a compiler made of a program, where it can be asked, and what caches miss meanwhile."""
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import ClassVar, Final, final
 
 import numpy as np
 
+from tensorwise.codegen.loop_tree import LoopTree
 from tensorwise.codegen.machine_code import NAMES, MachineCode
 from tensorwise.codegen.x86 import FIVE
 from tensorwise.features.featurizer import Featurizer, Field
+from tensorwise.features.misses import MISSED, missed
+
+_WHOLE: Final = ("all.cycles", "hot.length", "hot.others")
+"""Numbers that are not told by the cycle."""
 
 
 @final
-class CodeFeatures(Featurizer[MachineCode]):
-    """What a compiler made of a program: instructions that run, by kind, and cycles of an imagined core.
+@dataclass(frozen=True)
+class Compiled:
+    """A program with what a compiler made of it."""
 
-    All are of one call, on logarithmic scales. Of a program that was not compiled they are 0.
+    tree: LoopTree
+    code: MachineCode
+
+
+@final
+class CodeFeatures(Featurizer[Compiled]):
+    """What runs when a compiled program does: instructions by kind, cycles of an imagined core, lines that caches miss.
+
+    How often things happen is told by the cycle: how long a program runs is one number, and what limits it the others. Of a
+    program that was not compiled all are 0.
     """
 
     name: ClassVar[str] = "code"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     @property
     def fields(self) -> tuple[Field, ...]:
         return _FIELDS
 
-    def features(self, described: MachineCode) -> np.ndarray:
+    def features(self, described: Compiled) -> np.ndarray:
         """Return the numbers of compiled code: float32, shape (len(fields),), all finite."""
-        return np.array([math.log2(1 + described.numbers[name]) for name in NAMES], np.float32)
+        numbers, misses = described.code.numbers, missed(described.tree)
+        by = math.log2(1 + numbers["all.cycles"])
+        told = [math.log2(1 + numbers[name]) - (0.0 if name in _WHOLE else by) for name in NAMES]
+        return np.array([*told, *(math.log2(1 + misses[name]) - by for name in MISSED)], np.float32)
 
 
 _WIDE: Final = {
@@ -59,6 +78,7 @@ _ALIKE: Final = {
     "hot.length": ("instructions", "the length of that block"),
     "hot.others": ("instructions", "the length of all blocks that take a hundredth of the cycles and more"),
 }
+_BY: Final = "log2((1 + {}) / (1 + cycles))"
 _LIMITED: Final = {
     "issue": "all their instructions",
     "arithmetic": "their arithmetic, or shuffles",
@@ -79,7 +99,9 @@ def _fields() -> Iterator[Field]:
             unit, doc = "cycles", f"those of blocks that take as long as {_LIMITED[part]}"
         else:
             unit, doc = _ALIKE[name]
-        yield Field(name, f"log2(1 + {unit})", doc)
+        yield Field(name, f"log2(1 + {unit})" if name in _WHOLE else _BY.format(unit), doc)
+    for name, (unit, doc) in MISSED.items():
+        yield Field(f"missed.{name}", _BY.format(unit), doc)
 
 
 _FIELDS: Final = tuple(_fields())

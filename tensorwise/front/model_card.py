@@ -200,8 +200,8 @@ def latency_page(model: LatencyModel) -> str:
         f"{card['programs']} of {card['tasks']} tasks are learned from. Measured on: {', '.join(data['hosts'])}. Of another "
         "processor the model can only extrapolate; measure there.",
         "",
-        f"Held out: all tasks of {', '.join(card['held_out']) or 'no network'}. Whole other networks chose the best epoch, "
-        "and calibrated the intervals.",
+        f"Held out: all tasks of {', '.join(card['held_out']) or 'no network'}. Whole other networks calibrated the "
+        "intervals, and others chose the best epoch, for each network of the model different ones.",
     ]
     if held is not None:
         rows = [

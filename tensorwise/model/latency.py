@@ -279,15 +279,25 @@ class LatencyModel:
         )  # fmt: skip
 
 
-def parts(programs: Programs, validation: float, seed: int) -> tuple[Programs, Programs, Programs]:
-    """Return what is learned from, what decides which epoch is best, and what calibrates intervals.
+def parts(
+    programs: Programs, validation: float, seed: int, member: int = 0
+) -> tuple[Programs, Programs, Programs]:
+    """Return what a member learns from, what decides which of its epochs is best, and what calibrates intervals.
+
+    The latter is the same for all members. What decides is not, so that all but the latter is learned from by most.
 
     Args:
         validation: share of the tasks for the last two, half each: those of whole networks.
     """
-    rng = np.random.default_rng([seed, 3])
-    training, kept = programs.divided(validation, rng)
-    return training, *kept.divided(0.5, rng)
+    rest, calibration = _kept_back(programs, validation / 2, np.random.default_rng([seed, 3]))
+    share = validation / (2 - validation)
+    return *_kept_back(rest, share, np.random.default_rng([seed, 3, member])), calibration
+
+
+def _kept_back(programs: Programs, share: float, rng: np.random.Generator) -> tuple[Programs, Programs]:
+    """Divide programs, but nothing is kept back where all would be, of a single network."""
+    rest, kept = programs.divided(share, rng)
+    return (rest, kept) if len(rest) else (kept, rest)
 
 
 def train_latency(
@@ -307,8 +317,7 @@ def train_latency(
     Args:
         settings: of each member's training; their seeds follow each other.
         sizes: of the network, where they are not the default: fields of ``Shape``.
-        validation: share of the tasks that are kept back, those of whole networks: half of them decide which epoch is the
-            best, the others calibrate intervals.
+        validation: share of the tasks that a member does not learn from, those of whole networks, see ``parts``.
         checkpoints: folder of a file a member.
 
     Raises:
@@ -320,14 +329,16 @@ def train_latency(
     training, chosen, calibration = parts(programs, validation, settings.seed)
     if len(training) < 2:
         raise InputError(f"{len(programs)} programs are too few to learn from")
-    fitted = Labels.fitted(labels, training.seconds)
-    scales = scales_of(np.concatenate([row.ast.leaves for row in training]), training.context)
+    known = Programs(training.rows + chosen.rows)
+    fitted = Labels.fitted(labels, known.seconds)
+    scales = scales_of(np.concatenate([row.ast.leaves for row in known]), known.context)
     given: dict[str, Any] = dict(sizes or {})
     if given.get("joining") != "sum":
-        given.setdefault("counts", training.counts(LEAST, MOST_LEAVES))
-    shape = Shape(len(LEAVES.fields), training.context.shape[1], **given)
-    found, epochs, ends = [], [], time.monotonic() + budget_s
+        given.setdefault("counts", known.counts(LEAST, MOST_LEAVES))
+    shape = Shape(len(LEAVES.fields), known.context.shape[1], **given)
+    found, rates, errors, ends = [], list[float](), list[float](), time.monotonic() + budget_s
     for member in range(members):
+        training, chosen, _ = parts(programs, validation, settings.seed, member)
         trainer = LatencyTrainer(
             shape, fitted, replace(settings, seed=settings.seed + member), training, chosen, scales,
             checkpoints and checkpoints / f"member-{member}.safetensors",
@@ -337,13 +348,14 @@ def train_latency(
         if weights is None:
             return None
         found.append(weights)
-        epochs.append([row[2] for row in trainer.history])
+        rates += [len(training) / seconds for _, _, seconds in trainer.history]
+        errors.append(min(error for _, error, _ in trainer.history))
     card = {
-        "programs": len(training), "tasks": len(training.tasks), "validation tasks": len(chosen.tasks),
-        "epoch_s": float(np.median(np.concatenate(epochs))),
+        "programs": len(known), "tasks": len(known.tasks), "programs_per_s": float(np.median(rates)),
+        "validation": None if any(map(math.isnan, errors)) else float(np.mean(errors)),
     }  # fmt: skip
-    devices = {row.device: row.hardware for row in training}
-    model = LatencyModel(shape, fitted, scales, _ends(training), tuple(found), devices, card=card)
+    devices = {row.device: row.hardware for row in known}
+    model = LatencyModel(shape, fitted, scales, _ends(known), tuple(found), devices, card=card)
     return model.calibrated(calibration) if len(calibration) >= LEAST else model
 
 

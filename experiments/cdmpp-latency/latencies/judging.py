@@ -1,5 +1,6 @@
 """How far predictions are off, and what is claimed of them."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -9,7 +10,15 @@ from tensorwise.model.programs import Programs
 
 DOTS: Final = 400
 """Predictions that a result keeps for its picture."""
+_SETTING: Final = re.compile(r"tvm-[a-z0-9]+-[0-9]+t-(\w+)")
+_BESIDE: Final = {"random": "with random tasks", "unknown": "where no other machine ran them"}
 BASELINES: Final = ("trees", "lstm", "primitives", "roofline", "mean")
+
+
+def machine_of(device: str) -> str:
+    """Return the machine that a device is a setting of, ``84cc`` of ``tvm-avx2-1t-84cc``; others are their own."""
+    found = _SETTING.fullmatch(device)
+    return found[1] if found else device
 
 
 def errors(held: Programs, predicted: np.ndarray, networks: Collection[str], seed: int) -> dict[str, Any]:
@@ -90,19 +99,32 @@ def best(runs: Mapping[str, Mapping[str, Any]], prefix: str) -> Mapping[str, Any
 
 
 def tuned(
-    runs: Mapping[str, Mapping[str, Any]], device: str, choose: str, count: int, kind: str = "cmd"
-) -> float | None:
-    """Return the mean error over seeds after fine-tuning with so many tasks."""
-    prefix = f"device|{device}|{choose}|{count}|{kind}|"
-    some = [run["mape"] for key, run in runs.items() if key.startswith(prefix) and "mape" in run]
-    return float(np.mean(some)) if some else None
+    runs: Mapping[str, Mapping[str, Any]], machine: str, choose: str, count: int, kind: str = "cmd"
+) -> dict[str, float]:
+    """Return the means over seeds after fine-tuning with so many tasks: ``mape``, and ``whole`` of whole networks.
+
+    Those that are known.
+    """
+    prefix = f"device|{machine}|{choose}|{count}|{kind}|"
+    some = [run for key, run in runs.items() if key.startswith(prefix) and "mape" in run]
+    found = {"mape": [run["mape"] for run in some]}
+    found["whole"] = [off(run["whole"], "predicted") for run in some if run.get("whole")]
+    return {name: float(np.mean(errors)) for name, errors in found.items() if errors}
+
+
+def machines(runs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return those that were held out."""
+    return sorted({key.split("|")[1] for key in runs if key.startswith("device|")})
 
 
 def targets(runs: Mapping[str, Mapping[str, Any]], below: float) -> list[str]:
-    """Return the settings that count as a device of their own: they rank programs unlike each of the others."""
-    ranks = runs.get("data", {}).get("ranks", {})
+    """Return the machines that count as devices of their own: all settings rank programs unlike all of other machines."""
+    found: dict[str, list[float | None]] = {}
+    for one, others in runs.get("data", {}).get("ranks", {}).items():
+        apart = [rank for other, rank in others.items() if machine_of(other) != machine_of(one)]
+        found.setdefault(machine_of(one), []).extend(apart)
     return [
-        one for one, others in ranks.items() if others and all(rank is not None and rank < below for rank in others.values())
+        machine for machine, ranks in found.items() if ranks and all(rank is not None and rank < below for rank in ranks)
     ]  # fmt: skip
 
 
@@ -136,17 +158,21 @@ def judge(
         low, high = wanted["covered"]
         said.append((f"90 % intervals cover {ours['covered']:.1%}", low <= ours["covered"] <= high))
         said.append((f"median width {ours['width']:.2f}x", ours["width"] <= wanted["width"]))
-    foreign = targets(runs, wanted["ranks"])
-    for device in foreign:
-        found = tuned(runs, device, "kmeans", wanted["tasks"])
-        if found is not None:
-            drawn = tuned(runs, device, "random", wanted["tasks"])
-            beside = "" if drawn is None else f", {drawn:.1%} with random tasks"
-            said.append(
-                (f"{device}, {wanted['tasks']} tasks: {found:.1%}{beside}", found <= wanted["device"])
-            )
+    foreign, count = targets(runs, wanted["ranks"]), wanted["tasks"]
+    for machine in machines(runs):
+        found = tuned(runs, machine, "kmeans", count)
+        if not found:
+            continue
+        beside = {name: tuned(runs, machine, name, count).get("mape") for name in ("random", "unknown")}
+        known = [f"{error:.1%} {_BESIDE[name]}" for name, error in beside.items() if error is not None]
+        text = ", ".join([f"{machine} held out, {count} tasks of it measured: {found['mape']:.1%}", *known])
+        claimed = machine in foreign
+        said.append((text, found["mape"] <= wanted["device"] if claimed else None))
+        if "whole" in found:
+            text = f"{machine} held out, whole networks: {found['whole']:.1%}"
+            said.append((text, found["whole"] <= wanted["device network"] if claimed else None))
     if not foreign:
-        said.append(("no setting ranks programs unlike all others: none counts as a held-out device", None))
+        said.append(("no machine ranks programs unlike all others: none counts as another device", None))
     marks = {True: "holds", False: "does not hold", None: "no claim"}
     return [f"{text} ({marks[holds]})" for text, holds in said], _all([holds for _, holds in said])
 

@@ -1,11 +1,11 @@
 """The page of the results: CDMPP's tables and figures beside ours."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from benchmarks.pages import card, document, paragraphs, table
 from latencies.draw import bars, curves, dots
-from latencies.judging import BASELINES, best, targets, tuned
+from latencies.judging import BASELINES, best, machines, off, targets, tuned
 from tensorwise.front.svg import element
 
 METHOD: Final = """Random schedules of the tasks of real networks were timed on settings of CPUs. Errors are relative to
@@ -26,9 +26,8 @@ def page(results: Mapping[str, Any], expected: Mapping[str, Any], values: Mappin
         parts.append(card("Whole networks, compiled and run", _whole(ours["whole"])))
     if any(key.startswith("study|") for key in runs):
         parts.append(card("Labels, losses, places, code (Tables 3 and 4)", _studies(runs, expected["paper"])))
-    devices = sorted({key.split("|")[1] for key in runs if key.startswith("device|")})
-    if devices:
-        parts.append(card("Devices held out (Figures 10 and 13)", _devices(runs, devices, expected, values)))
+    if machines(runs):
+        parts.append(card("Machines held out (Figures 10, 12 and 13)", _machines(runs, expected, values)))
     return document("CDMPP: latency of tensor programs", "\n".join(parts), STYLE)
 
 
@@ -43,10 +42,16 @@ def _data(run: Mapping[str, Any]) -> str:
     rows.append(["the same program timed again is off by, in the median", _percent(run["noise"])])
     ranks = []
     for one, programs in run["devices"].items():
-        others = {other: rho for other, rho in run["ranks"][one].items() if rho is not None}
-        nearest = max(others, key=lambda other: others[other], default="")
-        ranks.append([one, f"{programs:,}", nearest, _number(others.get(nearest))])
-    head = ["device", "programs", "ranks programs most like", "rank correlation"]
+        row = [one, f"{programs:,}"]
+        for which in ("ranks", "ranks within tasks"):
+            others = {other: rho for other, rho in run[which][one].items() if rho is not None}
+            nearest = max(others, key=lambda other: others[other], default="")
+            row += [nearest, _number(others.get(nearest))]
+        ranks.append(row)
+    head = [
+        "device", "programs", "ranks programs most like", "rank correlation",
+        "schedules of a task most like", "rank correlation",
+    ]  # fmt: skip
     return table(["", ""], rows) + table(head, ranks)
 
 
@@ -106,42 +111,41 @@ def _studies(runs: Mapping[str, Any], paper: Mapping[str, Any]) -> str:
     return table(["", "MAPE", "median", *(f"paper, {device}" for device in paper["devices"])], rows)
 
 
-def _devices(
-    runs: Mapping[str, Any], devices: Sequence[str], expected: Mapping[str, Any], values: Mapping[str, Any]
-) -> str:
+def _machines(runs: Mapping[str, Any], expected: Mapping[str, Any], values: Mapping[str, Any]) -> str:
     foreign, counts = targets(runs, expected["wanted"]["ranks"]), values["cross"]["tasks"]
-    said = "These settings rank programs unlike all others, and count as devices: " + ", ".join(foreign)
-    parts = [
-        paragraphs(
-            [said if foreign else "No setting ranks programs unlike all others: none counts as a device."]
-        )
+    said = [
+        """All settings of a machine are held out together. Judged are the networks that are held out, of which nothing is
+        measured on it; other machines ran them, but for the columns that say otherwise. CMD draws what is measured and what
+        is not towards each other.""",
+        f"These rank programs unlike all others, and count as devices: {', '.join(foreign)}."
+        if foreign
+        else "No machine ranks programs unlike all others: these are similar processors, and none counts as another device.",
     ]
-    rows, plots = [], ""
-    for device in devices:
-        ways = ("source", "scaled", "trees")
-        plain = [_percent(runs.get(f"device|{device}|{way}", {}).get("mape")) for way in ways]
-        last = counts[-1]
-        rows.append([
-            device, *plain, *(_percent(tuned(runs, device, choose, last, kind))
-                              for choose in ("kmeans", "random") for kind in ("cmd", "plain")),
-        ])  # fmt: skip
+    last = counts[-1]
+    rows, networks, plots = [], [], ""
+    for machine in machines(runs):
+        plain = [runs.get(f"device|{machine}|{way}", {}) for way in ("source", "scaled", "trees")]
+        ways = [tuned(runs, machine, choose, last, kind)
+                for choose in ("kmeans", "random") for kind in ("cmd", "plain")]  # fmt: skip
+        unknown = runs.get(f"device|{machine}|unknown", {}), tuned(runs, machine, "unknown", last)
+        rows.append([machine, *(_percent(one.get("mape")) for one in (*plain, *ways, *unknown))])
+        ends = [off(one["whole"], "predicted") if one.get("whole") else None for one in plain]
+        if any(ends):
+            networks.append([machine, *map(_percent, (*ends, *(one.get("whole") for one in ways)))])
         lines = {
             choose: [
-                (count, error)
-                for count in counts
-                if (error := tuned(runs, device, choose, count)) is not None
+                (count, found["mape"]) for count in counts if (found := tuned(runs, machine, choose, count))
             ]
             for choose in ("kmeans", "random")
         }
         if any(lines.values()):
             plots += curves(
                 {name: line for name, line in lines.items() if line},
-                f"Error on {device}",
-                "tasks measured on the new device",
+                f"Error on {machine}",
+                "tasks measured on the new machine",
                 "{:.0%}".format,
             )
     head = [
-        "",
         "not tuned",
         "scaled from the same program",
         "trees",
@@ -150,7 +154,10 @@ def _devices(
         "random",
         "random, no CMD",
     ]
-    return "".join(parts) + element("div", plots, class_="plots") + table(head, rows)
+    shown = table(["programs", *head, "unknown elsewhere, not tuned", "and tuned"], rows)
+    if networks:
+        shown += table(["whole networks", *head], networks)
+    return paragraphs(said) + element("div", plots, class_="plots") + shown
 
 
 def _percent(value: float | None) -> str:

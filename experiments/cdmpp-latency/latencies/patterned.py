@@ -1,4 +1,8 @@
-"""Our own kernels on sparse matrices as programs: loops as they are on a pattern, beside the pattern's statistics."""
+"""Our own kernels on sparse matrices as programs: loops as they are on a pattern, beside what is counted of both.
+
+That are the pattern's statistics, how often the loops run on it and how they are cut up (``ProgramNest``), and what caches
+fetch in the order of their strips (``Footprints``): which rows are gathered again soon is in the pattern, not in the loops.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -15,7 +19,9 @@ from tensorwise.data.workloads import Workloads
 from tensorwise.device.hardware import Hardware
 from tensorwise.errors import InputError, TensorwiseError
 from tensorwise.features.ast import LEAVES, CompactAst
+from tensorwise.features.footprint import FIELDS, Footprints
 from tensorwise.features.matrix import MatrixPattern
+from tensorwise.features.nest import Nest, ProgramNest
 from tensorwise.ids import content_id
 from tensorwise.model.programs import SPREAD, Measured, Programs
 from tensorwise.model.samples import Times, shape_numbers
@@ -23,9 +29,13 @@ from tensorwise.program.interpreted import InterpretedKernel
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space_of
+from tensorwise.space.strips import USUAL, cpu, modes
 from tensorwise.writing import replacing
 
 PATTERN: Final = MatrixPattern()
+NEST: Final = ProgramNest()
+BESIDE: Final = (LEAVES.id, NEST.id, content_id([field.doc for field in FIELDS]), PATTERN.id)
+"""What is read of a program; other versions read other numbers."""
 Arrays = Mapping[str, np.ndarray]
 
 
@@ -79,10 +89,7 @@ def programs_of(
     """
     rows: list[Measured] = []
     for number, (job, records) in enumerate(jobs.items()):
-        path = (
-            folder
-            / f"{content_id([job, LEAVES.id, PATTERN.id, *(one.config.text for one in records)])}.safetensors"
-        )
+        path = folder / f"{content_id([job, *BESIDE, *(one.config.text for one in records)])}.safetensors"
         arrays = _kept(path)
         if arrays is None:
             if not left():
@@ -97,12 +104,16 @@ def programs_of(
 
 
 def _read(work: Workload, records: list[Record]) -> Arrays:
-    """Leaves of all records' programs below each other, how many each has (0: it cannot be made), and the pattern."""
-    space, leaves, order, counts = cpu_space_of(work), [], [], []
+    """Leaves of all records' programs below each other, how many each has (0: it cannot be made), and its operands."""
+    space, mapper, footprints = cpu_space_of(work), cpu(work), Footprints(work.entries, USUAL)
+    pattern = np.concatenate([PATTERN.features(work.entries), shape_numbers(records[0].workload)])
+    dense = work.sizes[modes(work)[2]]
+    leaves, order, counts, operands = [], [], [], []
     for record in records:
         rng = np.random.default_rng(int(content_id([record.config.text]), 16) % 2**32)
         try:
-            tree = InterpretedKernel(space.program(work, record.config), rng).bind(work).tree()
+            program = space.program(work, record.config)
+            tree = InterpretedKernel(program, rng).bind(work).tree()
         except TensorwiseError:  # a choice that this release does not have any more
             counts.append(0)
             continue
@@ -110,22 +121,26 @@ def _read(work: Workload, records: list[Record]) -> Arrays:
         leaves.append(ast.leaves)
         order.append(ast.order)
         counts.append(len(ast.leaves))
-    numbers = np.concatenate([PATTERN.features(work.entries), shape_numbers(records[0].workload)])
+        footprint = footprints.of(mapper.strips(work, record.config), dense)
+        nest = NEST.features(Nest.of(program, work))
+        operands.append(np.concatenate([nest, np.log2(1 + footprint), pattern]))
+    width = len(NEST.fields) + len(FIELDS) + len(pattern)
     return {
         "leaves": np.concatenate([*leaves, np.zeros((0, len(LEAVES.fields)), np.float32)]),
         "order": np.concatenate([*order, np.zeros(0, np.int32)]),
         "counts": np.array(counts, np.int64),
-        "operands": numbers.astype(np.float32),
+        "operands": np.array(operands, np.float32).reshape(-1, width),
     }
 
 
 def _rows(records: list[Record], arrays: Arrays, hardware: Hardware) -> Iterable[Measured]:
     ends = np.cumsum(arrays["counts"])
+    operands = iter(arrays["operands"])
     for record, end, count in zip(records, ends, arrays["counts"], strict=True):
         if count:
             part = slice(int(end - count), int(end))
-            ast = CompactAst(arrays["leaves"][part], arrays["order"][part], arrays["operands"])
-            terms = float(record.workload["nnz"]) * float(2 ** arrays["operands"][-1] - 1)  # type: ignore[arg-type]
+            ast = CompactAst(arrays["leaves"][part], arrays["order"][part], next(operands))
+            terms = float(record.workload["nnz"]) * float(2 ** ast.operands[-1] - 1)  # type: ignore[arg-type]
             yield Measured(
                 record.workload_id, frozenset({str(record.provenance["family"])}), hardware.name, hardware, "", ast,
                 record.config.text, 2 * terms, 4 * terms, record.seconds, (record.seconds,),

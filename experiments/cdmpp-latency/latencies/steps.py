@@ -10,7 +10,7 @@ import numpy as np
 
 from latencies import baselines
 from latencies.baselines import Predict
-from latencies.judging import errors, whole
+from latencies.judging import errors, machine_of, whole
 from tensorwise.adapt.tasks import clustered_tasks, random_tasks
 from tensorwise.model.latency import LatencyModel, fine_tuned, parts, train_latency
 from tensorwise.model.latency_training import LatencyTraining
@@ -58,24 +58,25 @@ class Experiment:
             found[f"study|{name}"] = lambda name=name, variant=variant: self._network(
                 f"study-{name}", variant
             )  # type: ignore[misc]
-        for device in values["cross"]["devices"] or self.programs.devices:
-            found[f"device|{device}|source"] = lambda device=device: self._source(device)  # type: ignore[misc]
+        cross = values["cross"]
+        for machine in cross["machines"] or sorted({machine_of(device) for device in self.programs.devices}):
             for way in ("scaled", "trees"):
-                found[f"device|{device}|{way}"] = lambda device=device, way=way: self._other(device, way)  # type: ignore[misc]
-            for seed in range(values["cross"]["seeds"]):
-                for moments in (True, False):
-                    for count in values["cross"]["tasks"] if moments else values["cross"]["tasks"][-1:]:
-                        for choose in CHOOSE:
-                            name = f"device|{device}|{choose}|{count}|{'cmd' if moments else 'plain'}|{seed}"
-                            found[name] = lambda args=(device, choose, count, moments, seed): self._tuned(
-                                *args
-                            )  # type: ignore[misc]
+                found[f"device|{machine}|{way}"] = lambda args=(machine, way): self._other(*args)  # type: ignore[misc]
+            for way in ("source", "unknown"):
+                found[f"device|{machine}|{way}"] = lambda args=(machine, way): self._source(*args)  # type: ignore[misc]
+            last = cross["tasks"][-1]
+            ways = [(choose, count, True) for count in cross["tasks"] for choose in CHOOSE]
+            ways += [(choose, last, False) for choose in CHOOSE] + [("unknown", last, True)]
+            for seed in range(cross["seeds"]):
+                for choose, count, moments in ways:
+                    name = f"device|{machine}|{choose}|{count}|{'cmd' if moments else 'plain'}|{seed}"
+                    found[name] = lambda args=(machine, choose, count, moments, seed): self._tuned(*args)  # type: ignore[misc]
         return found
 
     # -- across networks ------------------------------------------------------------------------------
 
     def _split(self) -> tuple[Programs, Programs, Programs, Programs]:
-        """Training, what chooses, what calibrates, and what is held out."""
+        """What a first network learns from, what chooses, what calibrates, and what is held out."""
         known, held = self.programs.without(self.values["held_out"])
         return (*parts(known, self.values["validation"], self.values["seed"]), held)
 
@@ -86,17 +87,29 @@ class Experiment:
             "programs": len(programs), "tasks": len(programs.tasks), "noise": _plain(programs.noise),
             "training": len(training), "held out": len(held), "held-out tasks": len(held.tasks),
             "devices": {device: len(programs.on([device])) for device in programs.devices},
-            "ranks": {
-                one: {other: _plain(programs.ranks_apart(one, other)) for other in programs.devices if other != one}
-                for one in programs.devices
-            },
+            "ranks": self._ranks(within_tasks=False), "ranks within tasks": self._ranks(within_tasks=True),
         }  # fmt: skip
 
+    def _ranks(self, *, within_tasks: bool) -> dict[str, dict[str, float | None]]:
+        """How alike two devices rank programs, for each two of them."""
+        programs = self.programs
+        return {
+            one: {
+                other: _plain(programs.ranks_apart(one, other, within_tasks=within_tasks))
+                for other in programs.devices
+                if other != one
+            }
+            for one in programs.devices
+        }
+
     def _judged(self, predict: Predict, **more: Any) -> Found:
+        """How far off it is on what is held out, and, unless ``more`` says so, on what chooses."""
         _, chosen, _, held = self._split()
         predicted = predict(held)
+        if "validation" not in more:
+            off = np.abs(predict(chosen) / chosen.seconds - 1)
+            more["validation"] = float(off.mean()) if len(chosen) else None
         return {
-            "validation": float(np.abs(predict(chosen) / chosen.seconds - 1).mean()) if len(chosen) else None,
             **errors(held, predicted, self.values["held_out"], self.values["seed"]),
             "whole": whole(self.networks, held, predicted), **more,
         }  # fmt: skip
@@ -142,8 +155,8 @@ class Experiment:
         weights = sum(int(np.prod(size)) for size in shapes(model.shape).values())
         found = model.latencies([row.ast for row in held], [row.hardware for row in held])
         return self._judged(
-            predictor(model), weights=weights, programs_per_s=model.card["programs"] / model.card["epoch_s"],
-            **found.covering(held.seconds),
+            predictor(model), weights=weights, programs_per_s=model.card["programs_per_s"],
+            validation=model.card["validation"], **found.covering(held.seconds),
         )  # fmt: skip
 
     def _lstm(self) -> Found:
@@ -162,53 +175,65 @@ class Experiment:
 
     # -- across devices -------------------------------------------------------------------------------
 
-    def _across(self, device: str) -> tuple[Programs, Programs, Programs]:
-        """Programs on the other devices, and of the target's what may be measured, and what is judged."""
-        target = self.programs.on([device])
-        source = self.programs.where([row.device != device for row in self.programs])
-        offered, kept = target.divided(
-            self.values["cross"]["judged"], np.random.default_rng(self.values["seed"])
-        )
-        return source, offered, kept
+    def _across(self, machine: str, *, unknown: bool = False) -> tuple[Programs, Programs, Programs]:
+        """Programs on other machines, those of the target that may be measured, and those that are judged.
 
-    def _source(self, device: str) -> Found | None:
-        source, _, kept = self._across(device)
-        unseen = source.where([row.task not in set(kept.tasks) for row in source])
-        if (model := self._trained(f"source-{device}", unseen, {})) is None:
+        The latter are of the networks that are held out, none of which is measured on the target. As in the paper they are
+        known from other machines, or ``unknown`` there, too.
+        """
+        inside = [machine_of(row.device) == machine for row in self.programs]
+        source = self.programs.where([not one for one in inside])
+        offered, judged = self.programs.where(inside).without(self.values["held_out"])
+        if unknown:
+            tasks = set(judged.tasks)
+            source = source.where([row.task not in tasks for row in source])
+        return source, offered, judged
+
+    def _judged_on(self, judged: Programs, predicted: np.ndarray, **more: Any) -> Found:
+        found = errors(judged, predicted, (), self.values["seed"])
+        return {**found, "whole": whole(self.networks, judged, predicted), **more}
+
+    def _source_model(self, machine: str, source: Programs, *, unknown: bool) -> LatencyModel | None:
+        cross = self.values["cross"]
+        variant = {"members": cross["members"], "sizes": cross["sizes"]}
+        return self._trained(f"source-{machine}{'-unknown' if unknown else ''}", source, variant)
+
+    def _source(self, machine: str, way: str) -> Found | None:
+        """What is said of a machine of which nothing was measured."""
+        unknown = way == "unknown"
+        source, _, judged = self._across(machine, unknown=unknown)
+        if (model := self._source_model(machine, source, unknown=unknown)) is None:
             return None
-        return errors(kept, predictor(model)(kept), (), self.values["seed"])
+        return self._judged_on(judged, predictor(model)(judged))
 
-    def _other(self, device: str, way: str) -> Found:
-        """Habitat's scaling has seen the same programs on the other devices, as in the paper; trees have what we have."""
-        source, offered, kept = self._across(device)
+    def _other(self, machine: str, way: str) -> Found:
+        source, offered, judged = self._across(machine)
         if way == "scaled":
-            return errors(kept, baselines.scaled(source)(kept), (), self.values["seed"])
-        rng = np.random.default_rng(self.values["seed"])
-        tasks = set(clustered_tasks(offered, self._few(offered, self.values["cross"]["tasks"][-1]), rng))
-        unseen = source.where([row.task not in set(kept.tasks) for row in source])
-        measured = offered.where([row.task in tasks for row in offered])
-        both = Programs(unseen.rows + measured.rows * max(1, len(unseen) // (4 * len(measured))))
+            return self._judged_on(judged, baselines.scaled(source)(judged))
+        measured = self._measured(offered, "kmeans", self.values["cross"]["tasks"][-1], self.values["seed"])
+        both = Programs(source.rows + measured.rows * max(1, len(source) // (4 * len(measured))))
         predict = baselines.boosted(baselines.flat, both, self.values["boosted"][0], self.values["seed"])
-        return errors(kept, predict(kept), (), self.values["seed"])
+        return self._judged_on(judged, predict(judged))
 
-    def _few(self, offered: Programs, count: int) -> int:
-        return min(count, len(offered.tasks))
+    def _measured(self, offered: Programs, choose: str, count: int, seed: int) -> Programs:
+        """The programs of some tasks."""
+        few = min(count, len(offered.tasks))
+        tasks = set(CHOOSE[choose](offered, few, np.random.default_rng(seed)))
+        return offered.where([row.task in tasks for row in offered])
 
-    def _tuned(self, device: str, choose: str, count: int, moments: bool, seed: int) -> Found | None:
-        source, offered, kept = self._across(device)
-        unseen = source.where([row.task not in set(kept.tasks) for row in source])
-        if (model := self._trained(f"source-{device}", unseen, {})) is None:
+    def _tuned(self, machine: str, choose: str, count: int, moments: bool, seed: int) -> Found | None:
+        unknown = choose == "unknown"
+        source, offered, judged = self._across(machine, unknown=unknown)
+        if (model := self._source_model(machine, source, unknown=unknown)) is None:
             return None
-        tasks = set(CHOOSE[choose](offered, self._few(offered, count), np.random.default_rng(seed)))
-        measured = offered.where([row.task in tasks for row in offered])
+        measured = self._measured(offered, "kmeans" if unknown else choose, count, seed)
         own = {**self.values["cross"]["training"], **({} if moments else {"moments": 0.0})}
         settings = LatencyTraining(**{**self.values["training"], **own}, seed=seed)
-        tuned = fine_tuned(model, unseen, measured, kept, settings)
-        found = tuned.latencies([row.ast for row in kept], [row.hardware for row in kept])
-        return {
-            **errors(kept, found.seconds, (), self.values["seed"]), "measured": len(measured),
-            **found.covering(kept.seconds),
-        }  # fmt: skip
+        tuned = fine_tuned(model, source, measured, judged, settings)
+        found = tuned.latencies([row.ast for row in judged], [row.hardware for row in judged])
+        return self._judged_on(
+            judged, found.seconds, measured=len(measured), **found.covering(judged.seconds)
+        )
 
 
 def predictor(model: LatencyModel) -> Predict:

@@ -53,10 +53,11 @@ minutes = 1
 quantile = { labels = "quantile" }
 no-positions = { sizes = { positions = false } }
 [cross]
-devices = ["slow"]
-judged = 0.3
+machines = ["slow"]
 tasks = [3, 5]
 seeds = 1
+members = 1
+sizes = { joining = "sum" }
 [cross.training]
 epochs = 2
 """
@@ -95,6 +96,7 @@ def test_all_steps_run_and_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "device|slow|kmeans|5|cmd|0",
         "device|slow|kmeans|5|plain|0",
     ]
+    assert {"device|slow|unknown", "device|slow|unknown|5|cmd|0"} <= runs.keys()
     assert all(math.isfinite(run["mape"]) for key, run in runs.items() if key != "data")
     assert runs["model|roofline"]["networks"].keys() == {"net2"}
     page = out.with_suffix(".html").read_text()
@@ -175,6 +177,7 @@ def run_of(error: float, **more: Any) -> dict[str, Any]:
 
 def test_claims_hold_or_not() -> None:
     whole = {"n d": {"measured": 1.0, "replayed": 0.95, "predicted": 1.1}}
+    slow = {"n d": {"measured": 1.0, "replayed": 0.95, "predicted": 1.3}}
     ours = run_of(0.1, programs_per_s=1000.0, covered=0.9, width=1.5, whole=whole)
     runs = {"model|cdmpp|counts": ours, "model|lstm": run_of(0.3, programs_per_s=100.0)}
     runs |= {f"model|{name}": run_of(0.2) for name in judging.BASELINES if name != "lstm"}
@@ -185,13 +188,30 @@ def test_claims_hold_or_not() -> None:
     said, holds = judging.judge(runs, EXPECTED)
     assert holds, said
     assert judging.targets(runs, 0.95) == ["d", "e"]
+    assert "d held out, 50 tasks of it measured: 10.0%, 10.0% with random tasks (holds)" in said
+    ended = {
+        f"device|d|kmeans|50|cmd|{seed}": run_of(0.1, whole=end) for seed, end in enumerate([whole, slow])
+    }
+    assert judging.tuned(ended, "d", "kmeans", 50) == pytest.approx({"mape": 0.1, "whole": 0.2})
+    assert (
+        "d held out, whole networks: 20.0% (does not hold)" in judging.judge({**runs, **ended}, EXPECTED)[0]
+    )
     assert judging.judge({**runs, "model|trees": run_of(0.05)}, EXPECTED)[1] is False
     assert judging.judge({**runs, "model|cdmpp|counts": {**ours, "covered": 0.99}}, EXPECTED)[1] is False
-    slow = {"n d": {"measured": 1.0, "replayed": 0.95, "predicted": 1.3}}
     assert judging.judge({**runs, "model|cdmpp|counts": {**ours, "whole": slow}}, EXPECTED)[1] is False
     assert judging.judge({**runs, "model|cdmpp|counts": {**ours, "whole": {}}}, EXPECTED)[1] is None
     alike = {**runs, "data": {"ranks": {"d": {"e": 0.99}, "e": {"d": 0.99}}}}
     assert judging.judge(alike, EXPECTED)[1] is None
+    settings = ["tvm-sse-1t-aa", "tvm-avx2-2t-aa", "tvm-sse-1t-bb", "gpu"]
+    ranks = {
+        one: {other: 0.99 if one[-2:] == other[-2:] else 0.8 for other in settings if other != one}
+        for one in settings
+    }
+    assert judging.targets({"data": {"ranks": ranks}}, 0.95) == [
+        "aa",
+        "bb",
+        "gpu",
+    ]  # those of aa may be alike
     assert judging.judge({}, EXPECTED) == (["CDMPP is not trained yet"], None)
 
 

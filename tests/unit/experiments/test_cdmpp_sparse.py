@@ -87,7 +87,11 @@ def programs(corpus: Path, records: list[Record], tmp_path_factory: pytest.TempP
 def test_records_become_programs(programs: Programs, records: list[Record]) -> None:
     assert len(programs) == 4 * SMALL["configs"]
     beside = len(HARDWARE.fields) + len(CODE.fields)
-    assert programs.context.shape == (len(programs), beside + len(patterned.PATTERN.fields) + 4)
+    operands = len(patterned.NEST.fields) + len(patterned.FIELDS) + len(patterned.PATTERN.fields) + 4
+    assert programs.context.shape == (len(programs), beside + operands)
+    entries = len(HARDWARE.fields) + len(patterned.NEST.fields)
+    for row, told in zip(programs, programs.context, strict=True):  # all are read, at least once
+        assert told[entries] >= np.log2(1 + row.flops / 2 / 8) - 1e-3
     took = {(record.workload_id, record.config.text): record.seconds for record in records}
     assert all(row.seconds == took[row.task, row.config] for row in programs)
     multiplied = [

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tensorwise.codegen.loop_tree import LoopTree
 from tensorwise.errors import InputError
-from tensorwise.features.code import CODE, UNCOMPILED
+from tensorwise.features.code import CODE, UNCOMPILED, Compiled
 from tensorwise.features.hardware import HARDWARE
 from tensorwise.model.latency import LATENCY, Latencies, LatencyModel, fine_tuned, parts, train_latency
 from tensorwise.model.program_net import least
@@ -153,7 +154,11 @@ def test_a_leaf_takes_longer_on_a_slower_device() -> None:
     twice = np.exp(least(np.repeat(leaves, 2, 1), slow)).sum(1)
     np.testing.assert_allclose(twice, 2 * np.exp(least(leaves, slow)).sum(1), rtol=1e-5)
     known = np.repeat(
-        np.concatenate([HARDWARE.features(hardware("slow")), CODE.features(code(1e6))])[None], len(leaves), 0
+        np.concatenate(
+            [HARDWARE.features(hardware("slow")), CODE.features(Compiled(LoopTree(()), code(1e6)))]
+        )[None],
+        len(leaves),
+        0,
     )
     shared = np.exp(least(leaves, known)).sum(1)
     np.testing.assert_allclose(shared, shared[0], rtol=1e-5)  # whatever the leaves, the code's cycles
@@ -232,7 +237,12 @@ def test_a_training_goes_on_after_its_budget(tmp_path: Path) -> None:
         for k in range(2):
             path = tmp_path / f"member-{k}.safetensors"
             trainer = LatencyTrainer(
-                whole.shape, whole.labels, replace(few, seed=k), *parts(KNOWN, 0.2, 0)[:2], whole.scales, path
+                whole.shape,
+                whole.labels,
+                replace(few, seed=k),
+                *parts(KNOWN, 0.2, 0, k)[:2],
+                whole.scales,
+                path,
             )
             if not trainer.done:
                 trainer._epoch()
@@ -243,6 +253,26 @@ def test_a_training_goes_on_after_its_budget(tmp_path: Path) -> None:
             np.testing.assert_allclose(array, other[name], rtol=1e-4, atol=1e-5)
     with pytest.raises(InputError, match="other records, settings"):
         train_latency(KNOWN, replace(few, learning_rate=1e-2), sizes=SMALL, members=1, checkpoints=tmp_path)
+
+
+def test_members_learn_from_all_but_what_calibrates() -> None:
+    found = [parts(PROGRAMS, 0.4, 0, member) for member in range(6)]
+    calibration = found[0][2]
+    learned = {row.task for training, _, _ in found for row in training}
+    assert learned == set(PROGRAMS.tasks) - set(calibration.tasks)
+    assert len({tuple(chosen.tasks) for _, chosen, _ in found}) > 1
+    for training, chosen, its in found:
+        assert its.tasks == calibration.tasks
+        assert not set(training.tasks) & set(chosen.tasks)
+        assert len(training) + len(chosen) + len(its) == len(PROGRAMS)
+
+
+def test_a_single_network_is_learned_from() -> None:
+    alone = PROGRAMS.where([row.networks == frozenset({"net2-b1"}) for row in PROGRAMS])
+    assert [len(part) for part in parts(alone, 0.2, 0)] == [len(alone), 0, 0]
+    model = trained(alone)
+    assert error(model, alone) < 0.4
+    assert np.isnan(model.latencies([alone.rows[0].ast], alone.rows[0].hardware).low).all()
 
 
 def test_fine_tuning_learns_a_new_device() -> None:

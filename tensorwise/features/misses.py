@@ -132,7 +132,7 @@ def missed(tree: LoopTree) -> dict[str, float]:
         InputError: loops run more often, or reach farther, than 64 bits can say.
     """
     found = np.zeros(len(MISSED))
-    for loops, leaf in tree.repeating().leaves():
+    for loops, leaf in tree.leaves():
         if leaf.accesses:
             walked = Walked.of(loops, leaf)
             times = math.prod(loop.extent for loop in loops)
@@ -142,13 +142,10 @@ def missed(tree: LoopTree) -> dict[str, float]:
 
 def _compiled(walked: Walked) -> np.ndarray:
     found = np.empty(len(MISSED), np.int64)
-    addresses = [
-        array.ctypes.data
-        for array in (walked.first, walked.held, walked.written, walked.steps, walked.starts)
-    ]
     MISSES(
-        "leaf", len(walked.extents), walked.extents.ctypes.data, len(walked.first), *addresses[:4],
-        len(walked.starts), addresses[4], walked.window, walked.warm, found.ctypes.data,
+        "leaf", len(walked.extents), walked.extents.ctypes.data, len(walked.first), walked.first.ctypes.data,
+        walked.held.ctypes.data, walked.written.ctypes.data, walked.steps.ctypes.data, len(walked.starts),
+        walked.starts.ctypes.data, walked.window, walked.warm, found.ctypes.data,
     )  # fmt: skip
     return found
 

@@ -44,6 +44,7 @@ _NEEDED: Final = {"sse": "sse2", "avx2": "avx2", "avx512": "avx512bw"}
 _WIDTHS: Final = {"sse": (16, False), "avx2": (32, True), "avx512": (64, True)}
 """Bytes of a vector, and whether there are fused multiply-adds."""
 _SETTING: Final = re.compile(rf"tvm-({'|'.join(ISAS)})-([1-9][0-9]{{0,3}})t")
+_FULL: Final = re.compile(rf"{_SETTING.pattern}-(\w+)")
 COLD, WARM = "weights-cold-4", "warm-4"
 """How is measured; part of a device's id."""
 ROUNDS: Final = 24
@@ -202,17 +203,22 @@ def full_name(name: str) -> str:
     return f"{name}-{host().id[:4]}" if _SETTING.fullmatch(name) else name
 
 
+def machine_of(name: str) -> str:
+    """Return the machine that a device is a setting of, ``84cc`` of ``tvm-avx2-1t-84cc``; others are their own."""
+    found = _FULL.fullmatch(name)
+    return found[3] if found else name
+
+
 def hardware_here(name: str) -> Hardware | None:
     """Return what a setting of this CPU is made of, by its full name; None where it is none. TVM is not needed.
 
     Raises:
         InputError: the processor lacks the instruction set.
     """
-    setting, _, machine = name.rpartition("-")
-    found = _SETTING.fullmatch(setting)
-    if found is None or machine != host().id[:4]:
+    found = _FULL.fullmatch(name)
+    if found is None or found[3] != host().id[:4]:
         return None
-    isa, threads = found.groups()
+    isa, threads, _ = found.groups()
     _check_isa(isa)
     return this_cpu(name, int(threads), *_WIDTHS[isa])
 

@@ -1,24 +1,17 @@
 """How far predictions are off, and what is claimed of them."""
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from tensorwise.model.programs import Programs
+from tensorwise.tasks.cpu import machine_of
 
 DOTS: Final = 400
 """Predictions that a result keeps for its picture."""
-_SETTING: Final = re.compile(r"tvm-[a-z0-9]+-[0-9]+t-(\w+)")
 _BESIDE: Final = {"random": "with random tasks", "unknown": "where no other machine ran them"}
 BASELINES: Final = ("trees", "lstm", "primitives", "roofline", "mean")
-
-
-def machine_of(device: str) -> str:
-    """Return the machine that a device is a setting of, ``84cc`` of ``tvm-avx2-1t-84cc``; others are their own."""
-    found = _SETTING.fullmatch(device)
-    return found[1] if found else device
 
 
 def errors(held: Programs, predicted: np.ndarray, networks: Collection[str], seed: int) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def _machines(runs: Mapping[str, Any], expected: Mapping[str, Any], values: Mapp
         unknown = runs.get(f"device|{machine}|unknown", {}), tuned(runs, machine, "unknown", last)
         rows.append([machine, *(_percent(one.get("mape")) for one in (*plain, *ways, *unknown))])
         ends = [off(one["whole"], "predicted") if one.get("whole") else None for one in plain]
-        if any(ends):
+        if any(end is not None for end in ends):
             networks.append([machine, *map(_percent, (*ends, *(one.get("whole") for one in ways)))])
         lines = {
             choose: [

@@ -10,12 +10,13 @@ import numpy as np
 
 from latencies import baselines
 from latencies.baselines import Predict
-from latencies.judging import errors, machine_of, whole
+from latencies.judging import errors, whole
 from tensorwise.adapt.tasks import clustered_tasks, random_tasks
 from tensorwise.model.latency import LatencyModel, fine_tuned, parts, train_latency
 from tensorwise.model.latency_training import LatencyTraining
 from tensorwise.model.program_net import shapes
 from tensorwise.model.programs import Programs
+from tensorwise.tasks.cpu import machine_of
 
 CHOOSE: Final = {"kmeans": clustered_tasks, "random": random_tasks}
 Found = Mapping[str, Any]

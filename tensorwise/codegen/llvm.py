@@ -2,67 +2,43 @@
 
 Shapes of tensor programs are constant, so that bounds of loops are, or follow from what share of a parallel loop a task
 gets: one task is taken to do all of it. Where a branch goes is known where it hangs on constants alone, and how often where
-it hangs on loop counters, by draws of them; else both sides are as likely, but for what returns at once, which nobody who
-calls a working program sees (the return heuristic of Ball and Larus, PLDI 1993); where all of it returns, what the compiler
-expects.
+it hangs on loop counters, by draws of them; else LLVM's vectors are taken, where there are any; else all sides are as
+likely, but for what returns at once, which nobody who calls a working program sees (the return heuristic of Ball and Larus,
+PLDI 1993); where all of it returns, what the compiler expects.
 """
 
+import math
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from itertools import product
 from typing import Final, final
+
+from tensorwise.codegen.llvm_values import NAME, Counters, Values
 
 UNKNOWN: Final = 4.0
 """Iterations of a loop of which nothing is known."""
-DRAWS: Final = 32
+DRAWS: Final = 64
 """Of the counters of loops, to see how often a condition holds."""
-DEEPEST: Final = 60
-"""Values that a value is computed from, one through the other."""
+VECTORS: Final = "vector."
+"""Begins labels of what LLVM has made vectors of; it asks first whether it may, of what is not known when it compiles."""
 MARK: Final = "#BLOCK"
 """Begins the comments that mark blocks in assembly; see `marked`."""
 
 Place = tuple[int, int]
 """A block: the number of its function, and its own in there."""
-Counters = Mapping[str, int] | None
-"""What counters of loops are, by name."""
 
-_NAME: Final = r'(?:"[^"]+"|[\w.$-]+)'
-_LABEL: Final = re.compile(rf"({_NAME}):")
-_TARGETS: Final = re.compile(rf"label %({_NAME})")
-_ASSIGNED: Final = re.compile(rf"\s+%({_NAME}) = (.*)$")
+_LABEL: Final = re.compile(rf"({NAME}):")
+_TARGETS: Final = re.compile(rf"label %({NAME})")
 _ENDS: Final = re.compile(r"\s+(br|switch|ret|unreachable|indirectbr|invoke|resume)\b")
-_BRANCH: Final = re.compile(rf"\s*br i1 (%{_NAME}|true|false),")
+_BRANCH: Final = re.compile(rf"\s*br i1 (%{NAME}|true|false), label %({NAME}), label %({NAME})")
+_SWITCH: Final = re.compile(rf"\s*switch i\d+ (%{NAME}), label %({NAME})")
+_CASE: Final = re.compile(rf"i\d+ (-?\d+), label %({NAME})")
 _WEIGHTS: Final = re.compile(r'^!(\d+) = !\{!"branch_weights"(.*)\}$', re.MULTILINE)
 _WEIGHED: Final = re.compile(r"!prof !(\d+)")
-_DEFINED: Final = re.compile(rf"@({_NAME})\(")
-_GLOBALS: Final = re.compile(rf"@({_NAME})")
-_FLAGS: Final = r"(?:(?:nuw|nsw|exact|disjoint|nneg|samesign) )*"
-_ARITHMETIC: Final = re.compile(
-    rf"(add|sub|mul|sdiv|udiv|srem|urem|shl|lshr|ashr|and|or|xor) {_FLAGS}i\d+ ([^,]+), ([^,\s]+)"
-)
-_CAST: Final = re.compile(rf"(?:trunc|zext|sext|freeze) {_FLAGS}i\d+ (%{_NAME}|-?\d+)")
-_LEAST: Final = re.compile(r"(?:tail )?call .*@llvm\.[su](min|max)\.i\d+\(i\d+ ([^,]+), i\d+ ([^)]+)\)")
-_COMPARE: Final = re.compile(rf"icmp {_FLAGS}(\w+) i\d+ ([^,]+), ([^,\s]+)")
-_LOGIC: Final = re.compile(rf"(and|or|xor) i1 (%{_NAME}|true|false), (%{_NAME}|true|false)")
-_CHOICE: Final = re.compile(rf"select i1 (%{_NAME}), i1 (%{_NAME}|true|false), i1 (%{_NAME}|true|false)")
-_PHI: Final = re.compile(rf"\[ ([^,]+), %({_NAME}) \]")
-_STEP: Final = re.compile(rf"(add|sub) {_FLAGS}i\d+ %{_NAME}, (-?\d+)")
-_INTEGER: Final = re.compile(r"-?\d+")
-_COMPARISONS: Final[Mapping[str, Callable[[int, int], bool]]] = {
-    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b,
-    "slt": lambda a, b: a < b, "ult": lambda a, b: a < b, "sle": lambda a, b: a <= b, "ule": lambda a, b: a <= b,
-    "sgt": lambda a, b: a > b, "ugt": lambda a, b: a > b, "sge": lambda a, b: a >= b, "uge": lambda a, b: a >= b,
-}  # fmt: skip
-_OPERATIONS: Final[Mapping[str, Callable[[int, int], int]]] = {
-    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "and": lambda a, b: a & b,
-    "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b, "shl": lambda a, b: a << min(b, 64), "lshr": lambda a, b: a >> b,
-    "ashr": lambda a, b: a >> b, "sdiv": lambda a, b: _quotient(a, b), "udiv": lambda a, b: _quotient(a, b),
-    "srem": lambda a, b: a - b * _quotient(a, b), "urem": lambda a, b: a - b * _quotient(a, b),
-}  # fmt: skip
-_TASK: Final = {"task_id": 0, "num_task": 1}
-"""What TVM calls the part of a parallel loop that a function does."""
+_DEFINED: Final = re.compile(rf"@({NAME})\(")
+_GLOBALS: Final = re.compile(rf"@({NAME})")
 
 
 @final
@@ -132,12 +108,6 @@ class _Function:
     blocks: list[list[str]] = field(default_factory=list)
     first: list[int] = field(default_factory=list)
 
-    @cached_property
-    def assigned(self) -> dict[str, str]:
-        """What each value is, by name."""
-        found = (_ASSIGNED.match(line) for block in self.blocks for line in block)
-        return {one[1]: one[2] for one in found if one}
-
 
 def _functions(text: str) -> Iterator[_Function]:
     function: _Function | None = None
@@ -188,6 +158,7 @@ class _Flow:
             for after in self.next[block]:
                 self._before[after].append(block)
         self._loops = self._found_loops()
+        self._values = Values(function.labels, function.blocks)
         self._going = {block: self._likely(block) for block in self._order}
         self._ran = dict[int, float]()
         self._counters = dict[int, dict[str, tuple[int, int]]]()
@@ -273,32 +244,48 @@ class _Flow:
                     continue  # back to the loop's beginning
                 left = [head for head in around[block] if after not in self._loops[head]]
                 if left:
-                    times[after] += entered[left[0]] / self._exits(left[0])
+                    self._values.gone[block, after] = entered[left[0]] / self._exits(left[0])
                 else:
                     staying.append(after)
             shares = self._shares(block, staying, around[block])
             for after, share in zip(staying, shares, strict=True):
-                times[after] += times[block] * share
+                self._values.gone[block, after] = times[block] * share
+            for after in self._going[block]:
+                times[after] += self._values.gone.get((block, after), 0.0)
         return times
 
     def _shares(self, block: int, after: list[int], heads: list[int]) -> list[float]:
-        """How often each of what follows a block within its loops does: by draws of their counters, or equally."""
-        branch = _BRANCH.match(self._ends[block])
-        if len(after) == 2 and branch is not None and heads:
-            draw, held = random.Random(0), 0
-            for _ in range(DRAWS):
-                counters = dict[str, int]()
-                for head in heads:
-                    number = draw.randrange(max(int(self._ran[head]), 1))
-                    for name, (begins, step) in self._counters[head].items():
-                        counters[name] = begins + step * number
-                truth = self._truth(branch[1], counters)
-                if truth is None:
+        """How often each of what follows a block within its loops does: by draws of their counters, else equally."""
+        if len(after) > 1 and heads:
+            found = dict.fromkeys(after, 0)
+            draws = _draws([max(int(self._ran[head]), 1) for head in heads])
+            for numbers in draws:
+                counters = {
+                    name: begins + step * number
+                    for head, number in zip(heads, numbers, strict=True)
+                    for name, (begins, step) in self._counters[head].items()
+                }
+                taken = self._taken(block, counters)
+                if taken not in found:
                     break
-                held += truth
+                found[taken] += 1
             else:
-                return [held / DRAWS, 1 - held / DRAWS]
-        return [1 / max(len(after), 1)] * len(after)
+                return [times / len(draws) for times in found.values()]
+        likely = [self._function.labels[one].startswith(VECTORS) for one in after]
+        likely = likely if any(likely) else [True] * len(after)
+        return [one / sum(likely) for one in likely]
+
+    def _taken(self, block: int, counters: Counters) -> int | None:
+        """The block that follows one; None where that hangs on what is not known."""
+        end, label = self._ends[block], None
+        if branch := _BRANCH.match(end):
+            truth = self._values.truth(branch[1], counters)
+            label = None if truth is None else branch[2 if truth else 3]
+        elif switch := _SWITCH.match(end):
+            value = self._values.value(switch[1], counters)
+            cases = {int(number): label for number, label in _CASE.findall(end)}
+            label = None if value is None else cases.get(value, switch[2])
+        return None if label is None else self._numbers.get(label)
 
     def _exits(self, head: int) -> int:
         """How many ways out of a loop there are."""
@@ -314,12 +301,10 @@ class _Flow:
         after = self.next[block]
         if len(after) < 2:
             return after
-        branch = _BRANCH.match(self._ends[block])
-        if branch:
-            taken = self._truth(branch[1], None)
-            if taken is not None:
-                label = _TARGETS.findall(self._ends[block])[0 if taken else 1]
-                return [self._numbers[label]]
+        taken = self._taken(block, None)
+        if taken is not None:
+            self._values.never.update((block, one) for one in after if one != taken)
+            return [taken]
         going_on = [one for one in after if not self._returns(one) or self._only_way(block, one)]
         return going_on or [after[self._expected(block)]]
 
@@ -337,80 +322,17 @@ class _Flow:
         weights = self._function.weights.get(known[1], ()) if known else ()
         return weights.index(max(weights)) if len(weights) == len(self.next[block]) else 0
 
-    # -- values -----------------------------------------------------------------------------------------
-
-    def _truth(self, name: str, counters: Counters) -> bool | None:
-        """What a condition is; None where it hangs on something that is not known. See ``_value``."""
-        if name in ("true", "false"):
-            return name == "true"
-        made = self._function.assigned.get(name[1:], "")
-        if compare := _COMPARE.match(made):
-            one, other = self._value(compare[2], counters), self._value(compare[3], counters)
-            if one is None or other is None or compare[1] not in _COMPARISONS:
-                return None
-            return _COMPARISONS[compare[1]](one, other)
-        if both := _LOGIC.match(made):
-            first, second = self._truth(both[2], counters), self._truth(both[3], counters)
-            return None if first is None or second is None else bool(_OPERATIONS[both[1]](first, second))
-        if chosen := _CHOICE.match(made):
-            first = self._truth(chosen[1], counters)
-            return None if first is None else self._truth(chosen[2 if first else 3], counters)
-        return None
-
-    def _value(self, text: str, counters: Counters, seen: frozenset[str] = frozenset()) -> int | None:
-        """What an integer is.
-
-        Args:
-            counters: what counters of loops are; others are as at first. None: what hangs on a counter is not known.
-        """
-        text = text.strip()
-        if _INTEGER.fullmatch(text):
-            return int(text)
-        if counters and text in counters:
-            return counters[text]
-        if not text.startswith("%") or text in seen or len(seen) > DEEPEST:
-            return None
-        name = text[1:]
-        if (task := _TASK.get(name.split(".")[0])) is not None:
-            return task
-        made, seen = self._function.assigned.get(name, ""), seen | {text}
-
-        def of(part: str) -> int | None:
-            return self._value(part, counters, seen)
-
-        if one := _ARITHMETIC.match(made):
-            a, b = of(one[2]), of(one[3])
-            return None if a is None or b is None else _OPERATIONS[one[1]](a, b)
-        if one := _CAST.match(made):
-            return of(one[1])
-        if one := _LEAST.match(made):
-            both = [value for value in (of(one[2]), of(one[3])) if value is not None]
-            if not both or (counters is None and len(both) < 2):
-                return None
-            return min(both) if one[1] == "min" else max(both)
-        if made.startswith("phi "):
-            values = [of(part) for part, _ in _PHI.findall(made)]
-            if counters is None:
-                return values[0] if len(set(values)) == 1 else None
-            return next((value for value in values if value is not None), None)
-        return None
-
     def _iterations(self, head: int) -> float:
         """How often a loop runs each time it is entered; the first way out decides."""
         inside = self._loops[head]
         counters = dict[str, tuple[str, list[str]]]()
-        for line in self._function.blocks[head]:
-            made = _ASSIGNED.match(line)
-            if made is None or not made[2].startswith("phi "):
-                continue
-            parts = [
-                (value, self._numbers.get(label, -1) in inside) for value, label in _PHI.findall(made[2])
-            ]
-            before = [value for value, back in parts if not back]
-            counters["%" + made[1]] = before[0] if before else "", [value for value, back in parts if back]
         self._counters[head] = {}
-        for name, (begins, later) in counters.items():
-            step, first = self._step(later), self._value(begins, {})
+        for name, parts in self._values.counters(head).items():
+            begins = next((value for value, block in parts if block not in inside), "")
+            later = [value for value, block in parts if block in inside]
+            counters[name] = begins, later
+            first = self._values.value(begins, {})
+            step = self._values.step(later, first)
             if step and first is not None:
                 self._counters[head][name] = first, step
         found = [
@@ -426,39 +348,37 @@ class _Flow:
         """How many iterations there are until a condition ends the loop; None where it cannot be said."""
         if condition in counters:  # true, then false
             return 2.0 if counters[condition][0] in ("true", "false") else None
-        compare = _COMPARE.match(self._function.assigned.get(condition[1:], ""))
+        compare = self._values.compared(condition)
         if compare is None:
             return None
-        for counted, bound in ((compare[2], compare[3]), (compare[3], compare[2])):
-            counted = self._uncast(counted.strip())
+        how, *both = compare
+        for counted, bound in (both, reversed(both)):
+            counted = self._values.uncast(counted)
             for name, (begins, later) in counters.items():
                 if counted != name and counted not in later:
                     continue
-                by = self._step(later)
-                first, last = self._value(begins, {}), self._value(bound, {})
+                first, last = self._values.value(begins, {}), self._values.value(bound, {})
+                by = self._values.step(later, first)
                 if not by or first is None or last is None:
                     continue
-                inclusive = counted == name or compare[1] in ("sle", "ule", "sge", "uge")
+                inclusive = counted == name or how in ("sle", "ule", "sge", "uge")
                 return float(max(-(-(last - first) // by) + inclusive, 0))
         return None
 
-    def _step(self, later: list[str]) -> int:
-        """By how much a counter changes from one iteration to the next; 0 where it cannot be said."""
-        step = _STEP.match(self._function.assigned.get(later[0][1:], "")) if later else None
-        return int(step[2]) * (1 if step[1] == "add" else -1) if step else 0
 
-    def _uncast(self, value: str) -> str:
-        while one := _CAST.match(self._function.assigned.get(value[1:], "")):
-            value = one[1]
-        return value
+def _draws(iterations: list[int]) -> list[tuple[int, ...]]:
+    """Return numbers of iterations of some loops: all that there are, or DRAWS, in which each loop's are evenly spread."""
+    if math.prod(iterations) <= DRAWS:
+        return list(product(*map(range, iterations)))
+    draw = random.Random(0)
+    shuffled = [draw.sample(range(DRAWS), DRAWS) for _ in iterations]
+    return [
+        tuple((2 * k + 1) * most // (2 * DRAWS) for k, most in zip(places, iterations, strict=True))
+        for places in zip(*shuffled, strict=True)
+    ]
 
 
 def _end(block: list[str]) -> str:
     """The last instruction of a block, on one line."""
     begins = next((k for k in reversed(range(len(block))) if _ENDS.match(block[k])), len(block) - 1)
     return " ".join(block[begins:])
-
-
-def _quotient(a: int, b: int) -> int:
-    """a / b, rounded towards zero as processors do; 0 for b = 0."""
-    return 0 if not b else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)

@@ -12,6 +12,7 @@ from tensorwise.codegen.machine_code import MachineCode, program_json
 from tensorwise.device.hardware import Hardware
 from tensorwise.errors import InputError
 from tensorwise.features.ast import CompactAst
+from tensorwise.features.code import CODE
 from tensorwise.model.finding import PACKAGED
 from tensorwise.model.latency import LATENCY, LatencyModel
 from tensorwise.plan.predicted import NetworkLatency, predicted
@@ -119,7 +120,7 @@ def programs_of(
     found = {}
     tasks = sorted(graph.multiplicity)
     for place, task in enumerate(tasks):
-        path = folder / "programs" / f"{task}-{samples}{f'-{isa}' if isa else ''}.json"
+        path = folder / "programs" / f"{task}-{samples}{f'-{isa}-{CODE.version}' if isa else ''}.json"
         programs = _kept(path) or _drawn(folder, task, samples, isa, path)
         found[task] = [CompactAst.of(LoopTree.from_text(text), compiled=code) for text, code in programs]
         progress(f"{place + 1} of {len(tasks)} tasks", (place + 1) / len(tasks))

@@ -1,4 +1,4 @@
-"""Checkpoints of trainings: weights, the best so far and Adam's moments in one safetensors file, all else as JSON in it."""
+"""Checkpoints of trainings: weights, others such as the best so far, Adam's moments and JSON in one safetensors file."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -19,13 +19,13 @@ def write_checkpoint(
     path: Path,
     weights: Mapping[str, Any],
     adam: Any,
-    best: Mapping[str, np.ndarray],
+    beside: Mapping[str, Mapping[str, np.ndarray]],
     state: Mapping[str, Any],
 ) -> None:
     """Replace the checkpoint as a whole: one file, so that a kill leaves the old one or the new one.
 
     Args:
-        weights: parameters by name; adam: their optimiser; best: arrays by name.
+        weights: parameters by name; adam: their optimiser; beside: other arrays by name, such as the ``best`` weights.
         state: JSON-able; ``fingerprint`` says which training it is.
 
     Raises:
@@ -34,7 +34,7 @@ def write_checkpoint(
     from safetensors.numpy import save
 
     arrays = {f"now.{name}": array_of(weight) for name, weight in weights.items()}
-    arrays |= {f"best.{name}": array for name, array in best.items()}
+    arrays |= {f"{which}.{name}": array for which, of in beside.items() for name, array in of.items()}
     for name, weight in weights.items():
         for moment, tensor in adam.state.get(weight, {}).items():
             arrays[f"adam.{moment}.{name}"] = array_of(tensor)

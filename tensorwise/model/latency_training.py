@@ -16,6 +16,7 @@ import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
+from tensorwise.model.averaged import Averaged
 from tensorwise.model.checkpoints import array_of, reading_checkpoint, restore, write_checkpoint
 from tensorwise.model.labels import Labels
 from tensorwise.model.program_net import (
@@ -55,6 +56,7 @@ class LatencyTraining:
             ``mse`` + ``relative`` * ``mape``. Paper and code take relative errors of labels, which are near 0 for times near
             the middle: those of seconds are what is judged.
         relative: weight of relative errors in the sum.
+        averaged: of the weights of all steps a mean counts, in which each step's weigh so many times what the next one's do.
         moments: weight of CMD in fine-tuning; 0: none.
         uncompiled: share of the programs that are learned from once more as if no compiler had seen them, so that the
             model has an answer for such, too.
@@ -67,6 +69,7 @@ class LatencyTraining:
     weight_decay: float = 0.5
     loss: Loss = "mse+mape"
     relative: float = 1.0
+    averaged: float = 0.999
     moments: float = 0.1
     uncompiled: float = 0.1
     seed: int = 0
@@ -76,7 +79,7 @@ class LatencyTraining:
             raise InputError(
                 f"epochs, batch and rate must be positive, the loss one of {get_args(Loss)}, got {self}"
             )
-        if not 0 <= self.uncompiled <= 1:
+        if not (0 <= self.uncompiled <= 1 and 0 <= self.averaged < 1):
             raise InputError(f"a share is at least 0 and at most 1, got {self}")
         if not 0 <= self.weight_decay * self.learning_rate < 1 or self.relative < 0 or self.moments < 0:
             raise InputError(f"weights must not be negative, got {self}")
@@ -170,6 +173,7 @@ class LatencyTrainer:
         self._adam = torch.optim.AdamW(
             self.weights.values(), settings.learning_rate, weight_decay=settings.weight_decay, fused=True
         )
+        self._mean = Averaged(self.weights, settings.averaged)
         self.history: list[tuple[float, float, float]] = []
         self._best, self._best_error = dict[str, np.ndarray](), math.inf
         ids = [content_id([row.task, row.config, row.device, repr(row.seconds)]) for row in training]
@@ -205,6 +209,7 @@ class LatencyTrainer:
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.weights.values(), CLIP)
             self._adam.step()
+            self._mean.step()
             total, seen = total + float(loss.detach()) * len(which), seen + len(which)
         if not math.isfinite(total):
             raise InputError("the loss is no longer finite; choose a lower learning rate")
@@ -212,7 +217,7 @@ class LatencyTrainer:
         error = self._validate()
         self.history.append((total / seen, error, took))
         if self._validation is None or error < self._best_error:
-            self._best = {name: array_of(weight) for name, weight in self.weights.items()}
+            self._best = {name: array_of(weight) for name, weight in self._mean.values.items()}
             self._best_error = error
         self._progress(len(self.history), total / seen, error)
         if self._checkpoint is not None:
@@ -226,7 +231,7 @@ class LatencyTrainer:
     def _loss(self, count: int, which: np.ndarray, rng: np.random.Generator) -> Any:
         given, work, seconds = self._training.batch(count, which)
         embedded = embed(self.shape, self.weights, *given, torch)
-        said, logs = self._read(embedded, work)
+        said, logs = self._read(self.weights, embedded, work)
         squares = ((said - self.labels.of(seconds, torch)) ** 2).mean()
         relative = torch.expm1((logs - torch.log(seconds)).clip(max=FAR))
         match self.settings.loss:
@@ -245,9 +250,9 @@ class LatencyTrainer:
             loss = loss + self.settings.moments * cmd(_flat(embedded), _flat(other))
         return loss
 
-    def _read(self, embedded: Any, work: Any) -> tuple[Any, Any]:
+    def _read(self, weights: Mapping[str, Any], embedded: Any, work: Any) -> tuple[Any, Any]:
         """Labels and log seconds of embeddings."""
-        return read(self.shape, self.labels, decode(self.shape, self.weights, embedded, work, torch), torch)
+        return read(self.shape, self.labels, decode(self.shape, weights, embedded, work, torch), torch)
 
     def _validate(self) -> float:
         """MAPE in seconds."""
@@ -257,7 +262,8 @@ class LatencyTrainer:
         with torch.no_grad():
             for count, (places, *_) in self._validation.groups.items():
                 given, work, seconds = self._validation.batch(count, np.arange(len(places)))
-                _, logs = self._read(embed(self.shape, self.weights, *given, torch), work)
+                embedded = embed(self.shape, self._mean.values, *given, torch)
+                _, logs = self._read(self._mean.values, embedded, work)
                 errors.append(torch.expm1((logs - torch.log(seconds)).clip(max=50)).abs())
         return float(torch.cat(errors).mean())
 
@@ -266,13 +272,22 @@ class LatencyTrainer:
     def _write(self, path: Path) -> None:
         best = self._best_error if math.isfinite(self._best_error) else None
         history = [[None if math.isnan(x) else x for x in row] for row in self.history]
-        state = {"fingerprint": self._fingerprint, "history": history, "best": best}
-        write_checkpoint(path, self.weights, self._adam, self._best, state)
+        state = {
+            "fingerprint": self._fingerprint,
+            "history": history,
+            "best": best,
+            "steps": self._mean.steps,
+        }
+        means = {name: array_of(mean) for name, mean in self._mean.values.items()}
+        write_checkpoint(path, self.weights, self._adam, {"best": self._best, "mean": means}, state)
 
     def _resume(self, path: Path) -> None:
         with reading_checkpoint(path, self._fingerprint) as (state, arrays):
             rows = [[math.nan if x is None else float(x) for x in row] for row in state["history"]]
             self.history = [(loss, error, took) for loss, error, took in rows]
+            for name, mean in self._mean.values.items():
+                mean.copy_(torch.from_numpy(arrays[f"mean.{name}"]))
+            self._mean.steps = int(state["steps"])
             self._best = {key[5:]: array for key, array in arrays.items() if key.startswith("best.")}
             self._best_error = math.inf if state["best"] is None else float(state["best"])
             restore(self.weights, self._adam, arrays)

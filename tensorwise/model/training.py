@@ -235,7 +235,7 @@ class Trainer:
             "seconds": self._seconds,
             "best": [self._best_loss if math.isfinite(self._best_loss) else None, self._best_epoch],
         }
-        write_checkpoint(self._checkpoint, self._weights, self._adam, self._best, state)
+        write_checkpoint(self._checkpoint, self._weights, self._adam, {"best": self._best}, state)
 
     def _resume(self, path: Path) -> None:
         with reading_checkpoint(path, self._fingerprint) as (state, arrays):

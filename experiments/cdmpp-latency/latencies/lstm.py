@@ -1,13 +1,14 @@
 """Tiramisu's way (Baghdadi et al., MLSys 2021): an LSTM reads what is in a loop, up the tree; batches have one shape."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
 import torch
 
 from tensorwise.codegen.loop_tree import KINDS, Loop, LoopTree
+from tensorwise.model.averaged import Averaged
 from tensorwise.model.labels import Labels
 from tensorwise.model.latency_training import CLIP, LatencyTraining
 from tensorwise.model.program_net import scales_of, standardised
@@ -79,17 +80,19 @@ def train(
     scales = scales_of(np.concatenate([row.ast.leaves for row in training]), training.context)
     net = TreeNet(training.rows[0].ast.leaves.shape[1], training.context.shape[1], width)
     adam = torch.optim.AdamW(net.parameters(), settings.learning_rate, weight_decay=settings.weight_decay)
+    mean = Averaged(dict(net.named_parameters()), settings.averaged)
     known: dict[str, tuple[Structure, np.ndarray]] = {}
     groups = _grouped(training, scales, known)
     seconds = torch.from_numpy(training.seconds)
-    rng, best, best_error = np.random.default_rng(settings.seed), net.state_dict(), np.inf
+    rng, best, best_error = np.random.default_rng(settings.seed), dict(mean.values), np.inf
     took: list[float] = []
 
-    def predict(programs: Programs) -> np.ndarray:
+    def predict(programs: Programs, weights: Mapping[str, Any]) -> np.ndarray:
         found = np.zeros(len(programs))
         with torch.no_grad():
             for shape, (places, *arrays) in _grouped(programs, scales, known).items():
-                found[places] = labels.log_seconds(net(shape, *arrays).double(), torch).numpy()
+                said = torch.func.functional_call(net, weights, (shape, *arrays))
+                found[places] = labels.log_seconds(said.double(), torch).numpy()
         return np.asarray(np.exp(np.clip(found, -40, 10)))
 
     for epoch in range(settings.epochs):
@@ -117,14 +120,19 @@ def train(
             loss.backward()
             torch.nn.utils.clip_grad_norm_(net.parameters(), CLIP)
             adam.step()
+            mean.step()
         took.append(time.perf_counter() - start)
-        error = float(np.abs(predict(chosen) / chosen.seconds - 1).mean()) if len(chosen) else 0.0
+        found = predict(chosen, mean.values)
+        error = float(np.abs(found / chosen.seconds - 1).mean()) if len(chosen) else 0.0
         if error <= best_error:
-            best_error, best = error, {name: one.clone() for name, one in net.state_dict().items()}
-    net.load_state_dict(best)
+            best_error, best = error, {name: one.clone() for name, one in mean.values.items()}
     weights = float(sum(one.numel() for one in net.parameters()))
     rate = len(training) / float(np.median(took)) if took else float("nan")
-    return predict, {"programs_per_s": rate, "weights": weights, "epochs": float(len(took))}
+    return lambda programs: predict(programs, best), {
+        "programs_per_s": rate,
+        "weights": weights,
+        "epochs": float(len(took)),
+    }
 
 
 def _grouped(

@@ -244,6 +244,128 @@ out:
     assert unknown["load"] == 32
 
 
+CHECKED = """
+define void @main(ptr %env) {
+entry:
+  %there = load ptr, ptr %env, align 8
+  %slot = getelementptr i8, ptr %env, i64 8
+  %from = load ptr, ptr %slot, align 8
+CHECK
+  br i1 %may.not, label %scalar.preheader, label %vector.body
+
+vector.body:
+  %v = phi i64 [ 0, %entry ], [ %v.next, %vector.body ]
+  %v.next = add nuw i64 %v, 8
+  %whole = icmp eq i64 %v.next, 96
+  br i1 %whole, label %scalar.preheader, label %vector.body
+
+scalar.preheader:
+  %first = phi i64 [ 0, %entry ], [ 96, %vector.body ]
+  br label %scalar
+
+scalar:
+  %i = phi i64 [ %i.next, %scalar ], [ %first, %scalar.preheader ]
+  %i.next = add nuw nsw i64 %i, 1
+  %over = icmp eq i64 %i.next, 100
+  br i1 %over, label %out, label %scalar
+
+out:
+  ret void
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        # As LLVM asks whether arrays overlap: by their ends, or by how far they are apart.
+        """  %end = getelementptr i8, ptr %there, i64 400
+  %other = getelementptr i8, ptr %from, i64 400
+  %one = icmp ult ptr %there, %other
+  %two = icmp ult ptr %from, %end
+  %may.not = and i1 %one, %two""",
+        """  %a = ptrtoint ptr %there to i64
+  %b = ptrtoint ptr %from to i64
+  %apart = sub i64 %a, %b
+  %may.not = icmp ult i64 %apart, 32""",
+        "  %may.not = icmp eq i32 %unknown, 0",  # vectors are what it is asked for
+    ],
+)
+def test_the_loop_behind_vectors_does_the_rest(check: str) -> None:
+    found = times(CHECKED.replace("CHECK", check), ["entry", "vector.body", "rest", "scalar", "out"])
+    assert found == {"entry": 1, "vector.body": 12, "rest": 1, "scalar": 4, "out": 1}
+
+
+COUNTED = """
+define void @main(i32 %n) {
+entry:
+  br label %body
+
+body:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %after ]
+  %j = phi i64 [ 0, %entry ], [ 1, %after ]
+CONDITION
+load:
+  br label %after
+
+after:
+  %i.next = add nuw nsw i64 %i, 1
+  %over = icmp eq i64 %i.next, LENGTH
+  br i1 %over, label %out, label %body
+
+out:
+  ret void
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "length", "expected"),
+    [
+        # Padding: what lies before the beginning is a large number without a sign.
+        ("%x = add i64 %i, 4294967293\n%k = trunc i64 %x to i32\n%c = icmp ult i32 %k, 64", 64, 61),
+        ("%x = add nsw i64 %i, -3\n%c = icmp ult i64 %x, 64", 64, 61),
+        ("%x = add nsw i64 %i, -3\n%c = icmp slt i64 %x, 1", 64, 4),
+        ("%x = trunc i64 %i to i8\n%k = zext i8 %x to i32\n%c = icmp ugt i32 %k, 200", 256, 55),
+        ("%f = freeze i64 %i\n%x = icmp eq i64 %f, 5\n%c = freeze i1 %x", 64, 1),
+        ("%c = trunc i64 %i to i1", 64, 32),
+        ("%x = icmp ult i64 %i, 16\n%k = select i1 %x, i64 3, i64 %i\n%c = icmp eq i64 %k, 3", 64, 16),
+        ("%x = icmp ugt i64 %i, 7\n%k = zext i1 %x to i32\n%c = icmp eq i32 %k, 0", 64, 8),
+        ("%x = sub i64 %i, 8\n%k = lshr i64 %x, 60\n%c = icmp eq i64 %k, 0", 64, 56),
+        ("%x = icmp ugt i64 %i, 7\n%c = and i1 %x, %unknown", 8, 0),
+    ],
+)
+def test_integers_wrap_around(condition: str, length: int, expected: int) -> None:
+    lines = "\n".join(
+        "  " + line for line in [*condition.split("\n"), "br i1 %c, label %load, label %after\n"]
+    )
+    found = times(
+        COUNTED.replace("CONDITION", lines).replace("LENGTH", str(length)), ["entry", "body", "load", "after"]
+    )
+    assert found["body"] == found["after"] == length
+    assert found["load"] == pytest.approx(expected, abs=0.15 * length)
+    assert (found["load"] == 0) == (expected == 0)
+
+
+def test_a_counter_of_two_iterations_has_two_values() -> None:
+    text = COUNTED.replace("CONDITION", "  %c = icmp eq i64 %j, 1\n  br i1 %c, label %load, label %after\n")
+    found = times(text.replace("LENGTH", "2"), ["entry", "body", "load", "after"])
+    assert 0 < found["load"] < found["body"] == 2
+
+
+def test_switches_go_where_their_value_says() -> None:
+    text = """  switch i64 %i, label %load [
+    i64 0, label %after
+    i64 3, label %after
+  ]
+"""
+    found = times(
+        COUNTED.replace("CONDITION", text).replace("LENGTH", "4"), ["entry", "body", "load", "after"]
+    )
+    assert found["load"] == pytest.approx(2, abs=0.6)
+    assert found["after"] == 4
+
+
 def test_of_what_returns_the_likelier_is_taken() -> None:
     text = """
 define void @main(ptr %p) {

@@ -45,6 +45,12 @@ def test_instructions(text: str, kind: str | None, width: int, reach: str | None
     assert (one.kind, one.width, one.reach, one.flops) == (kind, width, reach, flops)
 
 
+def test_functions_of_the_c_library_take_what_they_take() -> None:
+    known, other = block("callq\terff@PLT"), block("callq\t*%rax")
+    assert cost(known, alone=False).cycles > 2 * cost(other, alone=False).cycles > 0
+    assert cost(block("callq\texpf@PLT"), alone=False).cycles < cost(other, alone=False).cycles
+
+
 def test_gathers_count_lanes() -> None:
     one = instruction("vgatherdps\t(%rsi,%zmm5,4), %zmm0 {%k1}")
     assert (one.kind, one.lanes, one.reach) == ("gather", 16, None)

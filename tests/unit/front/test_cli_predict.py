@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from tensorwise.data.store import Store
 from tensorwise.errors import InputError
 from tensorwise.features.ast import CompactAst
+from tensorwise.features.code import CODE
 from tensorwise.front.cli import app
 from tensorwise.front.networks import (
     COMES_ALONG,
@@ -111,7 +112,9 @@ def test_programs_are_read_with_their_code_where_the_model_has_learned_from_it(
                 {"tree": tree(extents).text, "code": code(factor * (200 + sum(extents))).to_json()}
                 for extents in programs
             ]
-            (tmp_path / "programs" / f"{task}-{SCHEDULES}-avx2.json").write_text(json.dumps(about))
+            (tmp_path / "programs" / f"{task}-{SCHEDULES}-avx2-{CODE.version}.json").write_text(
+                json.dumps(about)
+            )
         (one,) = predict_latency("net", ["slow"], folder=tmp_path, model=model)
         found.append(one.seconds)
     assert 4 < found[1] / found[0] < 16

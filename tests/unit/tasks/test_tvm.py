@@ -1,5 +1,6 @@
 """What needs TVM: a small network cut, scheduled, measured and collected."""
 
+import ctypes
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import pytest
 pytest.importorskip("tvm")
 torch = pytest.importorskip("torch")
 
+from tensorwise.codegen.llvm import MARK, marked, runs  # noqa: E402
 from tensorwise.codegen.loop_tree import LoopTree  # noqa: E402
 from tensorwise.codegen.machine_code import MachineCode  # noqa: E402
 from tensorwise.data.collect import collect  # noqa: E402
@@ -20,12 +22,14 @@ from tensorwise.data.store import Store  # noqa: E402
 from tensorwise.data.task_job import task_plan  # noqa: E402
 from tensorwise.errors import InputError  # noqa: E402
 from tensorwise.space.config import Config  # noqa: E402
-from tensorwise.tasks.cpu import TvmCpu, codes_of, in_children  # noqa: E402
+from tensorwise.tasks.cpu import TvmCpu, codes_of, in_children, use_threads  # noqa: E402
 from tensorwise.tasks.cutting import TaskGraph, cut, lowered, of_onnx, of_torch  # noqa: E402
 from tensorwise.tasks.schedules import Schedules  # noqa: E402
 from tensorwise.tasks.searching import found_in, search_schedules  # noqa: E402
-from tensorwise.tasks.task import Task, loop_tree  # noqa: E402
+from tensorwise.tasks.task import Task, loop_tree, operands  # noqa: E402
+from tensorwise.tasks.tvm_extra import tvm  # noqa: E402
 from tensorwise.tasks.whole import compiled, inputs_of, measured_network, scheduled  # noqa: E402
+from tensorwise.toolchain.processor import describe_processor  # noqa: E402
 
 
 class Small(torch.nn.Module):  # type: ignore[misc]
@@ -213,6 +217,74 @@ def test_compiled_code_multiplies_as_often_as_the_task(small: tuple[TaskGraph, d
             )  # lanes that are not used
             assert numbers["all.cycles"] >= numbers["all.instructions"] / 5
             assert not any(numbers[f"arithmetic.{more}"] for more in (32, 64) if more > width)
+
+
+class Odd(torch.nn.Module):  # type: ignore[misc]
+    """Padding, and sizes that vectors do not divide."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = torch.nn.Conv2d(5, 7, 3, padding=1, stride=2)
+        self.dense = torch.nn.Linear(35, 19)
+
+    def forward(self, x: Any) -> Any:
+        return self.dense(torch.relu(self.convolution(x)).flatten(2))
+
+
+def counting(ir: str) -> tuple[str, list[str]]:
+    """A module whose blocks count themselves, with a function that says where; and the blocks in the order of the counts."""
+    lines = marked(ir).split("\n")
+    places = [line.split(MARK)[1].split('"')[0].strip() for line in lines if MARK in line]
+    order = {place: k for k, place in enumerate(places)}
+    for number, line in enumerate(lines):
+        if MARK in line:
+            k = order[line.split(MARK)[1].split('"')[0].strip()]
+            at = f"getelementptr inbounds ([{len(places)} x i64], ptr @counts, i64 0, i64 {k})"
+            lines[number] = (
+                f"  %was.{k} = load i64, ptr {at}\n  %is.{k} = add i64 %was.{k}, 1\n  store i64 %is.{k}, ptr {at}"
+            )
+    first = next(number for number, line in enumerate(lines) if line.startswith(("@", "define")))
+    lines.insert(first, f"@counts = internal global [{len(places)} x i64] zeroinitializer")
+    lines.append(
+        "define dllexport i32 @__tvm_ffi_counts(ptr %self, ptr %args, i32 %number, ptr %result) {\n"
+        "  store i32 1, ptr %result\n  %value = getelementptr i8, ptr %result, i64 8\n"
+        "  store i64 ptrtoint (ptr @counts to i64), ptr %value\n  ret i32 0\n}"
+    )
+    return "\n".join(lines), places
+
+
+@pytest.mark.parametrize("isa", ["sse", "avx2"])
+def test_blocks_run_as_often_as_is_counted(isa: str, tmp_path: Path) -> None:
+    if isa == "avx2" and "avx2" not in describe_processor()[1]:
+        pytest.skip("this processor has no avx2")
+    _, tasks = cut("odd", 1, lowered(of_torch(Odd(), (torch.randn(1, 5, 13, 9),))))
+    for task in tasks.values():
+        if not task.facts["flops"]:
+            continue
+        modules = [module for _, module in Schedules(task).sample(6, np.random.default_rng(1))]
+        for built in TvmCpu(isa, 1).build(modules):
+            ir = built.mod.inspect_source("ll")
+            text, places = counting(ir)
+            path = tmp_path / "counting.ll"
+            path.write_text(text)
+
+            def ran(_: int, path: Path = path, task: Task = task, count: int = len(places)) -> list[float]:
+                use_threads(1)
+                module = tvm.runtime.load_module(str(path))
+                module["main"](
+                    *(tvm.runtime.tensor(np.ones(shape, elem)) for shape, elem in operands(task.module))
+                )
+                return list(map(float, (ctypes.c_int64 * count).from_address(module["counts"]())))
+
+            (found,) = in_children(ran, [True], 20.0)
+            assert found.ok, found.note
+            counted = dict(zip(places, found.samples, strict=True))
+            said = {
+                place: one for place, one in runs(ir).items() if place[0] > 2
+            }  # before that operands are checked
+            assert sum(counted[f"{function} {block}"] for function, block in said) == pytest.approx(
+                sum(one.times for one in said.values()), rel=0.1
+            )
 
 
 def test_a_search_asks_its_guide_and_leaves_its_best_program(

@@ -1,0 +1,113 @@
+"""Compile the programs of records again, and count their code anew: for when counting has become better.
+
+    python experiments/records/recount.py RECORDS... --folder networks [--kept counts.jsonl]
+
+Nothing is timed. It needs the extra tvm, in the release that records were made with, and folders of `tensorwise tasks cut`
+with their tasks. What is counted is kept: after Ctrl-C or a kill the same command goes on, and several may run side by side
+with --part. Files are written when nothing is left to count.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks.corpus import resumable
+from tensorwise.data.parquet import read_records, write_records
+from tensorwise.data.record import Record
+from tensorwise.space.config import Config
+from tensorwise.tasks.cpu import codes_of
+from tensorwise.tasks.schedules import Schedules
+from tensorwise.tasks.task import Task
+
+TOGETHER = 8
+"""Programs that are compiled before their counts are kept."""
+Program = tuple[str, str, str]
+"""A task, a config as text, and an instruction set."""
+
+
+def main() -> None:
+    """Count what is left, then write the files."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    option = parser.add_argument
+    option(
+        "records", nargs="+", type=Path, help="Parquet files of `tensorwise tasks collect`; they are replaced"
+    )
+    option(
+        "--folder",
+        action="append",
+        type=Path,
+        required=True,
+        help="with the tasks; may be given several times",
+    )
+    option("--kept", type=Path, default=Path("counts.jsonl"), help="what is counted already")
+    option(
+        "--part",
+        default="1/1",
+        help="count only every so manieth task, and write no files: 1/2 and 2/2 side by side",
+    )
+    options = parser.parse_args()
+    number, parts = map(int, options.part.split("/"))
+    kept = dict(_kept(options.kept.parent.glob(f"{options.kept.stem}*{options.kept.suffix}")))
+    programs = sorted(
+        {_program(record) for path in options.records for record in read_records(path) if _counted(record)}
+    )
+    tasks = sorted({task for task, _, _ in programs})[number - 1 :: parts]
+    left = [program for program in programs if program not in kept and program[0] in set(tasks)]
+    journal = options.kept if parts == 1 else options.kept.with_stem(f"{options.kept.stem}-{number}")
+    with journal.open("a") as file:
+        for done, (program, code) in enumerate(_counts(left, options.folder), 1):
+            kept[program] = code
+            print(json.dumps([program, code]), file=file, flush=True)
+            print(f"\r{done} of {len(left)}", end="", file=sys.stderr)
+    if parts == 1:
+        for path in options.records:
+            records = [
+                replace(one, provenance={**one.provenance, "code": kept[_program(one)]})
+                if _counted(one)
+                else one
+                for one in read_records(path)
+            ]
+            print(f"{path}: {write_records(path, records)} records")
+
+
+def _counted(record: Record) -> bool:
+    return "code" in record.provenance
+
+
+def _program(record: Record) -> Program:
+    return record.workload_id, record.config.text, str(record.provenance["isa"])
+
+
+def _kept(files: Iterator[Path]) -> Iterator[tuple[Program, dict[str, float]]]:
+    for path in files:
+        for line in path.read_text().splitlines(keepends=True):
+            if line.endswith("\n"):  # else it was cut off
+                (task, config, isa), code = json.loads(line)
+                yield (task, config, isa), code
+
+
+def _counts(programs: list[Program], folders: list[Path]) -> Iterator[tuple[Program, dict[str, float]]]:
+    for task, of in groupby(programs, lambda one: one[0]):
+        path = next(found for folder in folders if (found := folder / "tasks" / f"{task}.json").exists())
+        schedules = Schedules(Task.load(path))
+        for isa, some in groupby(sorted(of, key=lambda one: one[2]), lambda one: one[2]):
+            each = list(some)
+            for first in range(0, len(each), TOGETHER):
+                batch = each[first : first + TOGETHER]
+                modules = [schedules.module(Config.parse(config)) for _, config, _ in batch]
+                for program, code in zip(batch, codes_of(modules, isa), strict=True):
+                    if code is None:
+                        raise SystemExit(
+                            f"TVM no longer compiles a program of {task}; it has another release"
+                        )
+                    yield program, code.to_json()
+
+
+if __name__ == "__main__":
+    resumable(main)

@@ -39,6 +39,8 @@ class Shape:
         leaf, device: numbers a leaf, and a device with what is known of operands and compiled code.
         width: of the encoder; heads: of its attention; layers: of the encoder; inner: width within a layer.
         embedding: length of the embedding of a program, and of a device.
+        context: width of the layers that read the numbers of a device, operands and compiled code, the first of them and
+            ``deep`` more, each of which adds to the one before.
         decoder: widths of the decoder's layers.
         joining: ``counts``: the paper's, a linear layer for each number of leaves; of numbers that are not in ``counts``
             means and maxima over leaves take its place. ``sum``: each leaf passes the decoder on its own, and their seconds
@@ -55,13 +57,18 @@ class Shape:
     layers: int = 2
     inner: int = 192
     embedding: int = 96
+    context: int = 192
+    deep: int = 2
     decoder: tuple[int, ...] = (128, 128)
     joining: Joining = "counts"
     counts: tuple[int, ...] = ()
     positions: bool = True
 
     def __post_init__(self) -> None:
-        sizes = (self.leaf, self.device, self.width, self.heads, self.layers, self.inner, self.embedding)
+        sizes = (
+            *(self.leaf, self.device, self.width, self.heads, self.layers, self.inner),
+            *(self.embedding, self.context, self.deep + 1),
+        )
         if not all(0 < size <= 4096 for size in (*sizes, *self.decoder)) or self.width % self.heads:
             raise InputError(f"a network needs positive sizes, and a width that heads divide, got {self}")
         if self.joining not in get_args(Joining) or not all(0 < count <= 1024 for count in self.counts):
@@ -99,7 +106,8 @@ def shapes(shape: Shape) -> dict[str, tuple[int, ...]]:
     else:
         linear["any"] = (2 * shape.width, shape.embedding)
         linear |= {f"count{n}": (n * shape.width, shape.embedding) for n in shape.counts}
-    linear |= {"device0": (shape.device, shape.embedding), "device1": (shape.embedding, shape.embedding)}
+    linear |= {"context": (shape.device, shape.context), "device": (shape.context, shape.embedding)}
+    linear |= {f"context{k}": (shape.context, shape.context) for k in range(shape.deep)}
     widths = (shape.embedding, *shape.decoder, 1)
     linear |= {f"decoder{k}": (widths[k], widths[k + 1]) for k in range(len(widths) - 1)}
     for name, (wide, narrow) in linear.items():
@@ -141,7 +149,10 @@ def embed(
         inner = _linear(weights, f"{k}.inner", _norm(weights, f"{k}.norm1", hidden)).clip(min=0)
         hidden = hidden + _linear(weights, f"{k}.outer", inner)
     hidden = _norm(weights, "norm", hidden)
-    known = _linear(weights, "device1", _linear(weights, "device0", device).clip(min=0))
+    known = _linear(weights, "context", device).clip(min=0)
+    for k in range(shape.deep):
+        known = known + _linear(weights, f"context{k}", known).clip(min=0)
+    known = _linear(weights, "device", known)
     if shape.joining == "sum":
         return _linear(weights, "each", hidden) + known[:, None]
     n, count, _ = hidden.shape

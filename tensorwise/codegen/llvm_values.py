@@ -14,7 +14,7 @@ Counters = Mapping[str, int] | None
 """What counters of loops are, by name; None: what hangs on one is not known. Those that are not named are as at first."""
 Edge = tuple[int, int]
 """A way from one block to the next, by their numbers."""
-DEEPEST: Final = 60
+DEEPEST: Final = 120
 """Values that a value is computed from, one through the other."""
 APART: Final = 2**44
 """Bytes between one array and the next: no program has so many."""
@@ -97,35 +97,41 @@ class Values:
                 found.append((value, before, self.gone.get(edge, -1.0)))
         return [(value, before) for value, before, _ in sorted(found, key=lambda one: -one[2])]
 
-    def truth(self, name: str, counters: Counters) -> bool | None:
-        """What a condition is; None where it hangs on something that is not known."""
+    def truth(self, name: str, counters: Counters, seen: frozenset[str] = frozenset()) -> bool | None:
+        """What a condition is; None where it hangs on something that is not known, or on itself."""
         if name in ("true", "false"):
             return name == "true"
-        made = self._made.get(name[1:], "")
+        if name in seen or len(seen) > DEEPEST:
+            return None
+        made, seen = self._made.get(name[1:], ""), seen | {name}
+
+        def holds(part: str) -> bool | None:
+            return self.truth(part, counters, seen)
+
         if compare := _COMPARE.match(made):
             how, bits = compare[1], int(compare[2] or POINTER_BITS)
-            one, other = self.value(compare[3], counters), self.value(compare[4], counters)
-            if (
-                one is None or other is None or (not compare[2] and one == other)
-            ):  # where in an array is not known
+            one, other = (self.value(part, counters, seen) for part in (compare[3], compare[4]))
+            if one is None or other is None:
+                return None
+            if not compare[2] and one == other:  # where in an array is not known
                 return None
             wrapped = _unsigned if how.startswith("u") else _signed
             return _COMPARISONS[how.removeprefix("u").removeprefix("s")](
                 wrapped(one, bits), wrapped(other, bits)
             )
         if both := _LOGIC.match(made):
-            first, second = self.truth(both[2], counters), self.truth(both[3], counters)
+            first, second = holds(both[2]), holds(both[3])
             for known in (first, second):  # one of the two is often enough
                 if (both[1], known) in (("and", False), ("or", True)):
                     return known
             return None if first is None or second is None else bool(_OPERATIONS[both[1]](first, second))
         if chosen := _SELECT.match(made):
-            first = self.truth(chosen[1], counters)
-            return None if first is None else self.truth(chosen[2 if first else 3], counters)
+            first = holds(chosen[1])
+            return None if first is None else holds(chosen[2 if first else 3])
         if (cast := _CAST.match(made)) and cast[1] in ("freeze", "trunc"):
             if cast[1] == "freeze":
-                return self.truth(cast[3], counters)
-            value = self.value(cast[3], counters)
+                return holds(cast[3])
+            value = self.value(cast[3], counters, seen)
             return None if value is None else bool(value & 1)
         return None
 
@@ -155,7 +161,7 @@ class Values:
             wrapped = _unsigned if one[1] in _UNSIGNED else _signed
             return _signed(_OPERATIONS[one[1]](wrapped(a, bits), wrapped(b, bits)), bits)
         if one := _CAST.match(made):
-            return self._cast(one, of(one[3]) if one[2] != "1" else self.truth(one[3], counters))
+            return self._cast(one, of(one[3]) if one[2] != "1" else self.truth(one[3], counters, seen))
         if one := _LEAST.match(made):
             wrapped, bits = _unsigned if one[1] == "u" else _signed, int(one[3])
             both = [wrapped(value, bits) for value in (of(one[4]), of(one[5])) if value is not None]
@@ -163,7 +169,7 @@ class Values:
                 return None
             return min(both) if one[2] == "min" else max(both)
         if one := _SELECT.match(made):
-            first = self.truth(one[1], counters)
+            first = self.truth(one[1], counters, seen)
             return None if first is None else of(one[2 if first else 3])
         if one := _WITHIN.match(made):
             return of(one[1])

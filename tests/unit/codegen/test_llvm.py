@@ -353,6 +353,17 @@ def test_a_counter_of_two_iterations_has_two_values() -> None:
     assert 0 < found["load"] < found["body"] == 2
 
 
+def test_what_hangs_on_itself_is_not_known() -> None:
+    text = COUNTED.replace(
+        "CONDITION",
+        "  %x = phi i64 [ 0, %entry ], [ %x.next, %after ]\n  %y = add i64 %x, 1\n  %c = icmp eq i64 %y, 3\n"
+        "  %x.next = select i1 %c, i64 0, i64 %y\n  br i1 %c, label %load, label %after\n",
+    )
+    found = times(text.replace("LENGTH", "8"), ["entry", "body", "load", "after"])
+    assert found["body"] == 8
+    assert 0 <= found["load"] <= 8
+
+
 def test_switches_go_where_their_value_says() -> None:
     text = """  switch i64 %i, label %load [
     i64 0, label %after

@@ -49,7 +49,7 @@ def main() -> None:
     option(
         "--part",
         default="1/1",
-        help="count only every so manieth task, and write no files: 1/2 and 2/2 side by side",
+        help="count only one part of the tasks, and write no files: 1/2 and 2/2 side by side",
     )
     options = parser.parse_args()
     number, parts = map(int, options.part.split("/"))

@@ -12,6 +12,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from tensorwise.tasks.task import Task
 TOGETHER = 8
 """Programs that are compiled before their counts are kept."""
 Program = tuple[str, str, str]
-"""A task, a config as text, and an instruction set."""
+"""A task, an instruction set, and a config as text."""
 
 
 def main() -> None:
@@ -57,8 +58,8 @@ def main() -> None:
     programs = sorted(
         {_program(record) for path in options.records for record in read_records(path) if _counted(record)}
     )
-    tasks = sorted({task for task, _, _ in programs})[number - 1 :: parts]
-    left = [program for program in programs if program not in kept and program[0] in set(tasks)]
+    tasks = set(sorted({task for task, _, _ in programs})[number - 1 :: parts])
+    left = [program for program in programs if program not in kept and program[0] in tasks]
     journal = options.kept if parts == 1 else options.kept.with_stem(f"{options.kept.stem}-{number}")
     with journal.open("a") as file:
         for done, (program, code) in enumerate(_counts(left, options.folder), 1):
@@ -81,32 +82,33 @@ def _counted(record: Record) -> bool:
 
 
 def _program(record: Record) -> Program:
-    return record.workload_id, record.config.text, str(record.provenance["isa"])
+    return record.workload_id, str(record.provenance["isa"]), record.config.text
 
 
 def _kept(files: Iterator[Path]) -> Iterator[tuple[Program, dict[str, float]]]:
     for path in files:
         for line in path.read_text().splitlines(keepends=True):
             if line.endswith("\n"):  # else it was cut off
-                (task, config, isa), code = json.loads(line)
-                yield (task, config, isa), code
+                (task, isa, config), code = json.loads(line)
+                yield (task, isa, config), code
 
 
 def _counts(programs: list[Program], folders: list[Path]) -> Iterator[tuple[Program, dict[str, float]]]:
-    for task, of in groupby(programs, lambda one: one[0]):
+    for (task, isa), of in groupby(programs, lambda one: one[:2]):
         path = next(found for folder in folders if (found := folder / "tasks" / f"{task}.json").exists())
-        schedules = Schedules(Task.load(path))
-        for isa, some in groupby(sorted(of, key=lambda one: one[2]), lambda one: one[2]):
-            each = list(some)
-            for first in range(0, len(each), TOGETHER):
-                batch = each[first : first + TOGETHER]
-                modules = [schedules.module(Config.parse(config)) for _, config, _ in batch]
-                for program, code in zip(batch, codes_of(modules, isa), strict=True):
-                    if code is None:
-                        raise SystemExit(
-                            f"TVM no longer compiles a program of {task}; it has another release"
-                        )
-                    yield program, code.to_json()
+        schedules, each = _schedules(path), list(of)
+        for first in range(0, len(each), TOGETHER):
+            batch = each[first : first + TOGETHER]
+            modules = [schedules.module(Config.parse(config)) for _, _, config in batch]
+            for program, code in zip(batch, codes_of(modules, isa), strict=True):
+                if code is None:
+                    raise SystemExit(f"TVM no longer compiles a program of {task}; it has another release")
+                yield program, code.to_json()
+
+
+@lru_cache(1)  # the instruction sets of a task follow each other
+def _schedules(path: Path) -> Schedules:
+    return Schedules(Task.load(path))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import random
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import product
 from typing import Final, final
 
@@ -255,10 +256,12 @@ class _Flow:
         return times
 
     def _shares(self, block: int, after: list[int], heads: list[int]) -> list[float]:
-        """How often each of what follows a block within its loops does: by draws of their counters, else equally."""
+        """How often each of what follows a block within its loops does: by draws of their counters; else vectors do; else
+        all do equally often.
+        """
         if len(after) > 1 and heads:
             found = dict.fromkeys(after, 0)
-            draws = _draws([max(int(self._ran[head]), 1) for head in heads])
+            draws = _draws(tuple(max(int(self._ran[head]), 1) for head in heads))
             for numbers in draws:
                 counters = {
                     name: begins + step * number
@@ -303,7 +306,7 @@ class _Flow:
             return after
         taken = self._taken(block, None)
         if taken is not None:
-            self._values.never.update((block, one) for one in after if one != taken)
+            self._values.gone.update(((block, one), 0.0) for one in after if one != taken)
             return [taken]
         going_on = [one for one in after if not self._returns(one) or self._only_way(block, one)]
         return going_on or [after[self._expected(block)]]
@@ -340,12 +343,21 @@ class _Flow:
             for block in inside
             if any(after not in inside for after in self._going[block])
             and (branch := _BRANCH.match(self._ends[block]))
-            and (count := self._until(branch[1], counters)) is not None
+            and (count := self._until(branch[1], counters, self._counters[head])) is not None
         ]
         return min(found, default=UNKNOWN)
 
-    def _until(self, condition: str, counters: Mapping[str, tuple[str, list[str]]]) -> float | None:
-        """How many iterations there are until a condition ends the loop; None where it cannot be said."""
+    def _until(
+        self,
+        condition: str,
+        counters: Mapping[str, tuple[str, list[str]]],
+        known: Mapping[str, tuple[int, int]],
+    ) -> float | None:
+        """How many iterations there are until a condition ends the loop; None where it cannot be said.
+
+        Args:
+            counters: how they begin, and what they are later, by name; known: where they begin, and their steps.
+        """
         if condition in counters:  # true, then false
             return 2.0 if counters[condition][0] in ("true", "false") else None
         compare = self._values.compared(condition)
@@ -354,19 +366,17 @@ class _Flow:
         how, *both = compare
         for counted, bound in (both, reversed(both)):
             counted = self._values.uncast(counted)
-            for name, (begins, later) in counters.items():
-                if counted != name and counted not in later:
-                    continue
-                first, last = self._values.value(begins, {}), self._values.value(bound, {})
-                by = self._values.step(later, first)
-                if not by or first is None or last is None:
+            last = self._values.value(bound, {})
+            for name, (first, by) in known.items():
+                if last is None or (counted != name and counted not in counters[name][1]):
                     continue
                 inclusive = counted == name or how in ("sle", "ule", "sge", "uge")
                 return float(max(-(-(last - first) // by) + inclusive, 0))
         return None
 
 
-def _draws(iterations: list[int]) -> list[tuple[int, ...]]:
+@lru_cache(256)  # many branches stand in the same loops
+def _draws(iterations: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Return numbers of iterations of some loops: all that there are, or DRAWS, in which each loop's are evenly spread."""
     if math.prod(iterations) <= DRAWS:
         return list(product(*map(range, iterations)))

@@ -60,18 +60,21 @@ class Values:
         labels: of its blocks; blocks: the lines of each.
 
     Attributes:
-        never: ways that are never gone; gone: how often others are. Values that come from where more often come from there
-            are those that hold. Both are found while control is followed, and grow.
+        gone: how often ways are gone, 0 for never; found while control is followed, so that it grows. Of the values that a
+            block gets from several others, that of the way that is gone most often holds.
     """
 
     def __init__(self, labels: Sequence[str], blocks: Sequence[Sequence[str]]) -> None:
-        self.never, self.gone = set[Edge](), dict[Edge, float]()
+        self.gone = dict[Edge, float]()
         self._numbers = {label: k for k, label in enumerate(labels)}
         self._made, self._block = dict[str, str](), dict[str, int]()
+        self._phis: list[list[str]] = [[] for _ in blocks]
         for number, block in enumerate(blocks):
             for line in block:
                 if made := _ASSIGNED.match(line):
                     self._made[made[1]], self._block[made[1]] = made[2], number
+                    if made[2].startswith("phi "):
+                        self._phis[number].append(made[1])
         self._arrays = {
             name: APART * (k + 1)
             for k, name in enumerate(name for name, made in self._made.items() if _ARRAY.match(made))
@@ -82,18 +85,14 @@ class Values:
 
         What comes from where control never goes is left out.
         """
-        return {
-            "%" + name: self._incoming(name)
-            for name, at in self._block.items()
-            if at == block and self._made[name].startswith("phi ")
-        }
+        return {"%" + name: self._incoming(name) for name in self._phis[block]}
 
     def _incoming(self, name: str) -> list[tuple[str, int]]:
         found = []
         for value, label in _PHI.findall(self._made[name]):
             before = self._numbers.get(label, -1)
             edge = before, self._block[name]
-            if edge not in self.never and self.gone.get(edge, 1.0) > 0:
+            if self.gone.get(edge, 1.0) > 0:
                 found.append((value, before, self.gone.get(edge, -1.0)))
         return [(value, before) for value, before, _ in sorted(found, key=lambda one: -one[2])]
 

@@ -85,7 +85,8 @@ class Shape:
 
 
 PAPER: Final = {
-    "width": 164, "heads": 4, "layers": 11, "inner": 2048, "embedding": 716, "decoder": (985, 985, 985, 69, 930, 930, 930),
+    "width": 164, "heads": 4, "layers": 11, "inner": 2048, "embedding": 716, "context": 716, "deep": 0,
+    "decoder": (985, 985, 985, 69, 930, 930, 930),
 }  # fmt: skip
 """The paper's sizes (Table 6), 13.8 million parameters: for a GPU."""
 

@@ -95,8 +95,7 @@ def _kept(files: Iterator[Path]) -> Iterator[tuple[Program, dict[str, float]]]:
 
 def _counts(programs: list[Program], folders: list[Path]) -> Iterator[tuple[Program, dict[str, float]]]:
     for (task, isa), of in groupby(programs, lambda one: one[:2]):
-        path = next(found for folder in folders if (found := folder / "tasks" / f"{task}.json").exists())
-        schedules, each = _schedules(path), list(of)
+        schedules, each = schedules_of(task, tuple(folders)), list(of)
         for first in range(0, len(each), TOGETHER):
             batch = each[first : first + TOGETHER]
             modules = [schedules.module(Config.parse(config)) for _, _, config in batch]
@@ -107,7 +106,9 @@ def _counts(programs: list[Program], folders: list[Path]) -> Iterator[tuple[Prog
 
 
 @lru_cache(1)  # the instruction sets of a task follow each other
-def _schedules(path: Path) -> Schedules:
+def schedules_of(task: str, folders: tuple[Path, ...]) -> Schedules:
+    """Return the schedules of the task with this id, from the first folder that has it."""
+    path = next(found for folder in folders if (found := folder / "tasks" / f"{task}.json").exists())
     return Schedules(Task.load(path))
 
 

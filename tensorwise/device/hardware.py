@@ -14,7 +14,6 @@ from typing import Any, Final, Literal, Self, final, get_args
 from tensorwise.device.host import host
 from tensorwise.device.roofline import roofline
 from tensorwise.errors import InputError
-from tensorwise.toolchain.processor import vector_bytes as widest_vector_bytes
 
 FOLDER: Final = Path(__file__).parent / "machines" / "devices"
 Kind = Literal["cpu", "gpu", "accelerator"]
@@ -99,23 +98,26 @@ def described() -> dict[str, Hardware]:
     }
 
 
-def this_cpu(name: str, threads: int, vector_bytes: int, fused: bool) -> Hardware:
+def this_cpu(name: str, threads: int, vector_bytes: int) -> Hardware:
     """Return this CPU as code uses it that knows an instruction set; bandwidth and operations are measured, once a machine.
 
     Args:
         name: of the device.
         threads: of a call.
-        vector_bytes: width of the instruction set's vectors; operations are scaled to it.
-        fused: whether it has fused multiply-adds.
+        vector_bytes: width of the instruction set's vectors, one that the machine has.
 
     Raises:
+        InputError: vectors are narrower here.
         CompilerError: no C compiler works here.
     """
     peak, facts = roofline(threads), host()
-    flops = peak.flops["float32"] * vector_bytes / max(widest_vector_bytes(), vector_bytes)
+    if str(vector_bytes) not in peak.vectors:
+        raise InputError(
+            f"vectors of {vector_bytes} bytes are wider than those of {', '.join(peak.vectors)} that are used here"
+        )
     return Hardware(
         name=name, kind="cpu", clock_hz=_clock_hz(), cores=threads, memory_bytes=facts.memory_bytes,
-        bandwidth=peak.bandwidth["DRAM"], flops=flops if fused else flops / 2, half_flops=0.0, vector_bytes=vector_bytes,
+        bandwidth=peak.bandwidth["DRAM"], flops=peak.vectors[str(vector_bytes)], half_flops=0.0, vector_bytes=vector_bytes,
         l1_bytes=facts.l1d_bytes, l2_bytes=facts.l2_bytes, last_bytes=facts.l3_bytes,
     )  # fmt: skip
 

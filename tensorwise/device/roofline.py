@@ -18,6 +18,7 @@ import ctypes
 import functools
 import json
 import math
+import os
 import threading
 import time
 import weakref
@@ -34,6 +35,7 @@ from tensorwise.ids import content_id
 from tensorwise.program.workload import Workload
 from tensorwise.toolchain.cache import default_cache
 from tensorwise.toolchain.places import cache_dir
+from tensorwise.toolchain.processor import vector_bytes
 from tensorwise.writing import replacing
 
 LEVELS: Final = ("L1", "L2", "L3", "DRAM")
@@ -43,6 +45,12 @@ _PROVISIONAL_S: Final = 86_400.0
 """Provisional figures are measured again when they are this old."""
 _PROBE_S: Final = 0.004
 _REPEATS: Final = 5
+_GLANCE_S: Final = 0.002
+"""A look at how things are now takes so long, twice."""
+_REALS: Final = {"float32": "float", "float64": "double"}
+_BEST: Final = dict[int, float]()
+"""Number of threads -> the best rate of float32 that this process has seen or read."""
+_Probe = Callable[[object, object], int]
 _ASSUMED: Final = {"L1": 32 << 10, "L2": 1 << 20, "L3": 32 << 20}
 
 _READ: Final = """
@@ -68,26 +76,31 @@ int TW_SYMBOL(void *const *buffers, const int64_t *sizes)
 }
 """
 
-_MULTIPLY_ADD: Final = """
+_ARITHMETIC: Final = """
 int TW_SYMBOL(void *const *buffers, const int64_t *sizes)
 {
-#ifdef __AVX512F__
-    typedef REAL wide __attribute__((vector_size(64), may_alias));
-#else
-    typedef REAL wide __attribute__((vector_size(32), may_alias));
-#endif
+    typedef REAL wide __attribute__((vector_size(BYTES), may_alias));
     const wide b = *(const wide *)buffers[0], c = *((const wide *)buffers[0] + 1);
-    wide s0 = c, s1 = c, s2 = c, s3 = c, s4 = c, s5 = c, s6 = c, s7 = c, s8 = c, s9 = c, s10 = c, s11 = c;
+    /* they begin apart: a compiler makes one sum of those that are always equal */
+    wide s0 = c, s1 = s0 + c, s2 = s1 + c, s3 = s2 + c, s4 = s3 + c, s5 = s4 + c, s6 = s5 + c, s7 = s6 + c;
+    wide s8 = s7 + c, s9 = s8 + c, s10 = s9 + c, s11 = s10 + c;
     for (int64_t pass = 0; pass < sizes[1]; pass++) {
+#if FUSED
         s0 = s0 * b + c, s1 = s1 * b + c, s2 = s2 * b + c, s3 = s3 * b + c;
         s4 = s4 * b + c, s5 = s5 * b + c, s6 = s6 * b + c, s7 = s7 * b + c;
         s8 = s8 * b + c, s9 = s9 * b + c, s10 = s10 * b + c, s11 = s11 * b + c;
+#else
+        s0 = s0 * b, s1 = s1 + b, s2 = s2 * b, s3 = s3 + b, s4 = s4 * b, s5 = s5 + b;
+        s6 = s6 * b, s7 = s7 + b, s8 = s8 * b, s9 = s9 + b, s10 = s10 * b, s11 = s11 + b;
+#endif
     }
     wide *out = (wide *)buffers[1];
     *out = ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7)) + ((s8 + s9) + (s10 + s11));
-    return 12 * (int)(sizeof(wide) / sizeof(REAL));
+    return (1 + FUSED) * 12 * (int)(sizeof(wide) / sizeof(REAL));
 }
 """
+_VECTORS: Final = {"16": False, "32": True, "64": True}
+"""Bytes of a vector, and whether x86's instructions for it have fused multiply-adds."""
 
 
 @final
@@ -98,12 +111,15 @@ class Roofline:
     Attributes:
         bandwidth: level (L1, L2, L3, DRAM) -> bytes read per second, all threads together.
         flops: dtype name -> floating-point operations per second; a multiply-add counts as two.
+        vectors: bytes of a vector -> float32 operations per second with vectors that wide, those this machine has: with
+            fused multiply-adds where it has 32 or more, else with multiplications and additions.
         provisional: other processes ran beside the probes, so that true peaks may be higher.
     """
 
     threads: int
     bandwidth: Mapping[str, float]
     flops: Mapping[str, float]
+    vectors: Mapping[str, float]
     provisional: bool = False
 
 
@@ -118,7 +134,7 @@ def roofline(threads: int) -> Roofline:
 
 @functools.lru_cache
 def _roofline_at(threads: int, directory: Path) -> Roofline:
-    facts = [host().id, default_cache().compiler.id, _READ, _MULTIPLY_ADD, str(threads)]
+    facts = [host().id, default_cache().compiler.id, _READ, _ARITHMETIC, str(threads)]
     path = directory / f"roofline-{content_id(facts)}.json"
     known = _read(path, threads)
     if known is not None and not (known.provisional and _age_s(path) > _PROVISIONAL_S):
@@ -137,11 +153,11 @@ def _roofline_at(threads: int, directory: Path) -> Roofline:
 
 def _raised(found: Roofline, others: Sequence[tuple[int, Roofline]]) -> Roofline:
     """``found`` as provisional figures, raised to ``factor`` times those of each other."""
-    bandwidth, flops = dict(found.bandwidth), dict(found.flops)
+    bandwidth, flops, vectors = dict(found.bandwidth), dict(found.flops), dict(found.vectors)
     for factor, other in others:
-        for rates, more in ((bandwidth, other.bandwidth), (flops, other.flops)):
+        for rates, more in ((bandwidth, other.bandwidth), (flops, other.flops), (vectors, other.vectors)):
             rates |= {name: max(rate, factor * more[name]) for name, rate in rates.items()}
-    return Roofline(found.threads, bandwidth, flops, provisional=True)
+    return Roofline(found.threads, bandwidth, flops, vectors, provisional=True)
 
 
 def _age_s(path: Path) -> float:
@@ -158,18 +174,19 @@ def _read(path: Path, threads: int) -> Roofline | None:
         found = Roofline(
             threads,
             {level: float(stored["bandwidth"][level]) for level in LEVELS},
-            {name: float(stored["flops"][name]) for name in ("float32", "float64")},
+            {name: float(stored["flops"][name]) for name in _REALS},
+            {size: float(stored["vectors"][size]) for size in _widths()},
             bool(stored["provisional"]),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    rates = [*found.bandwidth.values(), *found.flops.values()]
+    rates = [*found.bandwidth.values(), *found.flops.values(), *found.vectors.values()]
     return found if all(math.isfinite(rate) and rate > 0 for rate in rates) else None
 
 
 def _write(path: Path, found: Roofline) -> None:
     """Remember figures; a place that cannot be written to costs another measurement, nothing more."""
-    facts = {"bandwidth": dict(found.bandwidth), "flops": dict(found.flops)}
+    facts = {"bandwidth": dict(found.bandwidth), "flops": dict(found.flops), "vectors": dict(found.vectors)}
     text = json.dumps({**facts, "provisional": found.provisional})
     with contextlib.suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -178,8 +195,7 @@ def _write(path: Path, found: Roofline) -> None:
 
 
 def _measure(threads: int) -> Roofline:
-    names = {"float32": "float", "float64": "double"}
-    read, *adds = default_cache().get([_READ, *(_MULTIPLY_ADD.replace("REAL", c) for c in names.values())])
+    (read,) = default_cache().get([_READ])
     bandwidth = {}
     least = 0.0
     for level, size in reversed(_working_sets(threads).items()):
@@ -187,14 +203,60 @@ def _measure(threads: int) -> Roofline:
         # a level is at least as fast as the one behind it: a disturbed probe shows here
         least = max(least, _rate(read.function, buffers) * size)
         bandwidth[level] = least
-    flops = {}
-    for (name, _), add in zip(names.items(), adds, strict=True):
-        constants = [_aligned(256) for _ in range(threads)]
-        for constant in constants:
-            constant.view(name)[: 64 // np.dtype(name).itemsize] = 0.5
-        operations = 2 * add.function(*_arguments(constants[0], _aligned(64), 1))
-        flops[name] = _rate(add.function, constants) * operations
-    return Roofline(threads, bandwidth, flops)
+    flops = {name: _arithmetic(name, _widths()[-1], True, threads).best() for name in _REALS}
+    vectors = {size: _arithmetic("float32", size, _VECTORS[size], threads).best() for size in _widths()}
+    return Roofline(threads, bandwidth, flops, vectors)
+
+
+def _widths() -> list[str]:
+    """Those of _VECTORS that this machine has, ascending."""
+    return [size for size in _VECTORS if size == "16" or int(size) <= vector_bytes()]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Arithmetic:
+    """A probe of arithmetic: one buffer of constants a thread, and operations of a pass."""
+
+    function: _Probe
+    constants: Sequence[np.ndarray]
+    operations: int
+
+    def best(self) -> float:
+        """Operations per second, all threads together."""
+        return _rate(self.function, self.constants) * self.operations
+
+    def now(self, least_s: float, flops: float) -> float:
+        """The same in a run or two of about ``least_s`` seconds at a rate of ``flops``."""
+        passes = max(1, int(flops / (len(self.constants) * self.operations) * least_s))
+        took = _fastest_s(self.function, self.constants, passes, 2)
+        return len(self.constants) * passes * self.operations / took
+
+
+@functools.cache
+def _arithmetic(name: str, size: str, fused: bool, threads: int) -> _Arithmetic:
+    """The probe of a dtype with vectors of ``size`` bytes."""
+    text = _ARITHMETIC.replace("REAL", _REALS[name]).replace("BYTES", size)
+    (found,) = default_cache().get([text.replace("FUSED", str(int(fused)))])
+    constants = [_aligned(256) for _ in range(threads)]
+    for constant in constants:
+        constant.view(name)[: int(size) // np.dtype(name).itemsize] = 0.5
+    return _Arithmetic(found.function, constants, found.function(*_arguments(constants[0], _aligned(64), 1)))
+
+
+def share_of_peak(threads: int) -> float:
+    """Return the share of its best rate that arithmetic of ``threads`` threads reaches now, in a few milliseconds.
+
+    On a virtual machine it is a half while somebody whom this machine does not see computes on the other hyperthread of its
+    cores: no counter of the kernel tells of that.
+
+    Raises:
+        CompilerError: no C compiler works here.
+    """
+    best = _BEST.get(threads, roofline(threads).flops["float32"])
+    flops = _arithmetic("float32", _widths()[-1], True, threads).now(_GLANCE_S, best)
+    _BEST[threads] = max(flops, best)
+    return flops / _BEST[threads]
 
 
 def _working_sets(threads: int) -> dict[str, int]:
@@ -229,35 +291,44 @@ def _arguments(buffer: np.ndarray, sink: np.ndarray, passes: int) -> tuple[objec
     return pointers, (ctypes.c_int64 * 2)(buffer.nbytes, passes)
 
 
-def _rate(function: Callable[[object, object], int], buffers: Sequence[np.ndarray]) -> float:
+def _rate(function: _Probe, buffers: Sequence[np.ndarray]) -> float:
     """Best number of passes per second, added over one thread for each buffer."""
-    sinks = [_aligned(64) for _ in buffers]
+    passes = 1
+    # the best of three: a single run may have lost its processor
+    while (took := _fastest_s(function, buffers, passes, 3)) < _PROBE_S / 4 and passes < 1 << 40:
+        passes *= 4
+    passes = max(1, int(passes * _PROBE_S / took))
+    return len(buffers) * passes / _fastest_s(function, buffers, passes, _REPEATS)
 
-    def run(passes: int) -> float:
-        arguments = [_arguments(b, s, passes) for b, s in zip(buffers, sinks, strict=True)]
+
+def _fastest_s(function: _Probe, buffers: Sequence[np.ndarray], passes: int, repeats: int) -> float:
+    """Seconds from the first thread's begin to the last one's end, the least of some runs."""
+    sinks = [_aligned(64) for _ in buffers]
+    arguments = [_arguments(b, s, passes) for b, s in zip(buffers, sinks, strict=True)]
+    every = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    # Linux wakes one thread next to another, and both share a processor
+    pinned = len(every) == len(buffers) > 1
+
+    def run() -> float:
         spans = [(0.0, 0.0)] * len(buffers)
         start = threading.Barrier(len(buffers))
 
         def one(place: int) -> None:
+            if pinned:
+                os.sched_setaffinity(0, {every[place]})
             start.wait()
             begin = time.perf_counter()
             function(*arguments[place])
             spans[place] = (begin, time.perf_counter())
 
-        workers = [threading.Thread(target=one, args=(place,)) for place in range(1, len(buffers))]
+        workers = [threading.Thread(target=one, args=(place,)) for place in range(len(buffers))]
         for worker in workers:
             worker.start()
-        one(0)
         for worker in workers:
             worker.join()
         return max(end for _, end in spans) - min(begin for begin, _ in spans)
 
-    passes = 1
-    # the best of three: a single run may have lost its processor
-    while (took := min(run(passes) for _ in range(3))) < _PROBE_S / 4 and passes < 1 << 40:
-        passes *= 4
-    passes = max(1, int(passes * _PROBE_S / took))
-    return len(buffers) * passes / min(run(passes) for _ in range(_REPEATS))
+    return min(run() for _ in range(repeats))
 
 
 def roofline_bound_s(workload: Workload, threads: int) -> float:

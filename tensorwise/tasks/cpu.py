@@ -3,7 +3,8 @@
 Programs are compiled here and run in a forked process, so that one that dies or hangs costs itself only. Before each timed
 run the operands but the first are thrown out of the caches, as TVM's own measurements of networks do it: there weights were
 last used a whole pass ago, but the activations a moment ago. On a shared machine others slow a program down in most of its
-runs, and in each as much as it happens: the fastest run counts, of so many that the fastest ones agree.
+runs, and in each as much as it happens: the fastest run counts, of so many that the fastest ones agree. While the machine's
+cores are another's, too, all runs are slow alike: such times are waited out.
 """
 
 import contextlib
@@ -30,6 +31,7 @@ from tensorwise.device.device import Device, Measurement, Status
 from tensorwise.device.fastest import BOUT, agreed, fastest
 from tensorwise.device.hardware import Hardware, this_cpu
 from tensorwise.device.host import cpu_time, foreign_load, host
+from tensorwise.device.roofline import share_of_peak
 from tensorwise.device.timing import measuring_slot
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
@@ -41,16 +43,20 @@ from tensorwise.toolchain.threads import available_threads
 ISAS: Final = {"sse": "x86-64", "avx2": "x86-64-v3", "avx512": "x86-64-v4"}
 """Instruction sets, and what LLVM calls a processor with no more."""
 _NEEDED: Final = {"sse": "sse2", "avx2": "avx2", "avx512": "avx512bw"}
-_WIDTHS: Final = {"sse": (16, False), "avx2": (32, True), "avx512": (64, True)}
-"""Bytes of a vector, and whether there are fused multiply-adds."""
+_WIDTHS: Final = {"sse": 16, "avx2": 32, "avx512": 64}
+"""Bytes of a vector."""
 _SETTING: Final = re.compile(rf"tvm-({'|'.join(ISAS)})-([1-9][0-9]{{0,3}})t")
 _FULL: Final = re.compile(rf"{_SETTING.pattern}-(\w+)")
-COLD, WARM = "weights-cold-4", "warm-4"
+COLD, WARM = "weights-cold-5", "warm-5"
 """How is measured; part of a device's id."""
 ROUNDS: Final = 24
 """The programs of a batch take turns, at most so often, BOUT times in a process that is forked, until rounds agree."""
 RUNS_S: Final = 0.3
 """One that has run for so long after a bout runs no more: a collection would spend its time on the slowest."""
+OWN: Final = 0.75
+"""Of a core that is shared with a neighbour a program has a half, where nobody is there nearly all."""
+PATIENCE_S, NAP_S = 10.0, 0.05
+"""How long a batch waits at most, in all, for processors of its own, and how long until it looks again."""
 ROUND_S, MOST = 0.02, 10
 """In a round a program runs until it and emptying the caches have taken so long, and at most so often."""
 FLUSH: Final = "cache_flush_cpu_non_first_arg"
@@ -92,7 +98,11 @@ class TvmCpu(Device[Task]):
     @cached_property
     def hardware(self) -> Hardware:
         """What models are told of the device; measured the first time on a machine."""
-        return this_cpu(self.name, self.threads, *_WIDTHS[self.isa])
+        return this_cpu(self.name, self.threads, _WIDTHS[self.isa])
+
+    def share(self) -> float:
+        """Return the share of their best rate that the device's processors reach now: a half where they are shared."""
+        return share_of_peak(self.threads)
 
     def measure(self, workload: Task, configs: Sequence[Config]) -> Iterator[Measurement]:
         from tensorwise.tasks.schedules import Schedules
@@ -140,7 +150,7 @@ class TvmCpu(Device[Task]):
             def timed(place: int) -> list[float]:
                 return _timed(built[place], given, self.threads, found[place].seconds, self.cold)
 
-            found = in_turns(found, timed, self.limit_s)
+            found = in_turns(found, timed, self.limit_s, share=self.share)
             load = foreign_load(before)
         note = (
             "" if load < 0.1 and slot.exclusive else f"others used {load:.0%} of the processors; {slot.note}"
@@ -191,7 +201,7 @@ def code_of(built: Any) -> MachineCode:
 
 def isa_of(hardware: Hardware) -> str | None:
     """Return the instruction set with vectors as wide as a CPU's, a name of ISAS; None for a GPU, or where none is."""
-    fitting = (isa for isa, (width, _) in _WIDTHS.items() if width == hardware.vector_bytes)
+    fitting = (isa for isa, width in _WIDTHS.items() if width == hardware.vector_bytes)
     return next(fitting, None) if hardware.kind == "cpu" else None
 
 
@@ -220,7 +230,7 @@ def hardware_here(name: str) -> Hardware | None:
         return None
     isa, threads, _ = found.groups()
     _check_isa(isa)
-    return this_cpu(name, int(threads), *_WIDTHS[isa])
+    return this_cpu(name, int(threads), _WIDTHS[isa])
 
 
 def _check_isa(isa: str) -> None:
@@ -229,37 +239,57 @@ def _check_isa(isa: str) -> None:
 
 
 def in_turns(
-    found: Sequence[Measurement], timed: Callable[[int], list[float]], limit_s: float, most_s: float = RUNS_S
+    found: Sequence[Measurement],
+    timed: Callable[[int], list[float]],
+    limit_s: float,
+    most_s: float = RUNS_S,
+    share: Callable[[], float] = lambda: 1.0,
 ) -> list[Measurement]:
     """Time programs in turns until their rounds agree, or they had ROUNDS; see `fastest`.
+
+    Rounds during which the processors did less than OWN of what they can count for nothing but the fastest run.
 
     Args:
         found: of each program its first run, or why it has none: that remains what is said of it.
         timed: called with a program's place, in a child, for one round: returns seconds of runs.
         most_s: seconds of runs, all in all, after which a program has no further rounds, once it had some.
+        share: of what the processors can do what they do now, see `share_of_peak`. It is waited for them, but no longer than
+            PATIENCE_S; then all rounds count.
     """
     rounds: list[list[Measurement]] = [[] for _ in found]
-    for done in range(0, ROUNDS, BOUT):
+    counted: list[list[Measurement]] = [[] for _ in found]
+    ends, shared = time.monotonic() + PATIENCE_S, False
+    for _ in range(0, ROUNDS, BOUT):
         left = [
             place
-            for place, (one, had) in enumerate(zip(found, rounds, strict=True))
+            for place, (one, had) in enumerate(zip(found, counted, strict=True))
             if one.ok
-            and all(its.ok for its in had)
+            and all(its.ok for its in rounds[place])
             and not agreed(_seconds(had))
-            and (not done or sum(sum(its.samples) for its in had) < most_s)
+            and (not had or sum(sum(its.samples) for its in had) < most_s)
         ]
+        if not left:
+            break
+        while share() < OWN and time.monotonic() < ends:
+            time.sleep(NAP_S)
         left *= BOUT
-        turns = in_children(lambda turn, left=left: timed(left[turn]), [True] * len(left), limit_s)  # type: ignore[misc]
+        turns = list(in_children(lambda turn, left=left: timed(left[turn]), [True] * len(left), limit_s))  # type: ignore[misc]
+        own, over = share() >= OWN, time.monotonic() >= ends
+        shared |= over and not own
         for place, its in zip(left, turns, strict=True):
             rounds[place].append(its)
-    return [_together(its) if its else one for one, its in zip(found, rounds, strict=True)]
+            if own or over:
+                counted[place].append(its)
+    note = "its processors are shared with others" if shared else ""
+    return [_together(its, note) if its else one for one, its in zip(found, rounds, strict=True)]
 
 
-def _together(rounds: Sequence[Measurement]) -> Measurement:
+def _together(rounds: Sequence[Measurement], note: str) -> Measurement:
     failed = [one for one in rounds if not one.ok]
     if failed:
         return failed[0]
-    return fastest(_seconds(rounds))
+    found = fastest(_seconds(rounds))
+    return replace(found, note="; ".join(filter(None, (found.note, note))))
 
 
 def _seconds(rounds: Sequence[Measurement]) -> list[float]:

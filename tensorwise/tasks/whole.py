@@ -101,7 +101,7 @@ def timed_network(path: Path, inputs: list[np.ndarray], device: TvmCpu) -> Measu
 
     with measuring_slot():
         first = list(in_children(run, [True], 10 * device.limit_s))
-        return in_turns(first, run, 10 * device.limit_s, NETWORK_S)[0]
+        return in_turns(first, run, 10 * device.limit_s, NETWORK_S, device.share)[0]
 
 
 def measured_network(module: Any, configs: Mapping[str, Config], device: TvmCpu) -> Measurement:

@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import re
 import subprocess
 import sys
 import time
@@ -24,9 +25,12 @@ from tensorwise.device.roofline import (
     plausible_s,
     roofline,
     roofline_bound_s,
+    share_of_peak,
 )
 from tensorwise.errors import CompilerError
 from tensorwise.program.workload import workload
+from tensorwise.toolchain.cache import default_cache
+from tensorwise.toolchain.processor import describe_processor
 from tests.unit.device import cases
 
 
@@ -113,11 +117,30 @@ def test_rates_are_positive_and_remembered(
     first = roofline(threads)
     assert set(first.bandwidth) == set(LEVELS)
     assert all(0 < rate < float("inf") for rate in first.bandwidth.values())
-    assert all(0 < rate < float("inf") for rate in first.flops.values())
+    assert all(0 < rate < float("inf") for rate in (*first.flops.values(), *first.vectors.values()))
     module._roofline_at.cache_clear()
     monkeypatch.setattr(module, "_measure", lambda threads: pytest.fail("measured again"))
     again = roofline(threads)
-    assert (dict(again.bandwidth), dict(again.flops)) == (dict(first.bandwidth), dict(first.flops))
+    assert again == first
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_is_reached_now_is_a_share_of_the_best_that_was_seen(threads: int, tmp_path: Path) -> None:
+    assert all(0 < share_of_peak(threads) <= 1 for _ in range(3))
+
+
+@pytest.mark.skipif("fma" not in describe_processor()[1], reason="the instructions looked for are x86's")
+@pytest.mark.parametrize("size", module._widths())
+def test_a_compiler_leaves_the_chains_of_the_probe_apart(size: str) -> None:
+    compiler, fused = default_cache().compiler, module._VECTORS[size]
+    text = (
+        module._ARITHMETIC.replace("REAL", "float").replace("BYTES", size).replace("FUSED", str(int(fused)))
+    )
+    command = [*compiler.command, *compiler.flags, "-S", "-x", "c", "-o", "-", "-"]
+    made = subprocess.run(
+        command, input=f"#include <stdint.h>\n#define TW_SYMBOL probe\n{text}", capture_output=True, text=True, check=True
+    ).stdout  # fmt: skip
+    assert len(re.findall(r"\bvfmadd\w*ps\b" if fused else r"\bvmulps\b", made)) >= (12 if fused else 6)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"bandwidth": {}, "flops": 3}'])
@@ -126,7 +149,10 @@ def test_damaged_memory_is_a_miss(text: str, tmp_path: Path) -> None:
     path.write_text(text)
     assert module._read(path, 1) is None
     flops = {"float32": 1e9, "float64": 1e9}
-    good = {"bandwidth": dict.fromkeys(LEVELS, 1e9), "flops": flops, "provisional": False}
+    good = {
+        "bandwidth": dict.fromkeys(LEVELS, 1e9), "flops": flops, "vectors": dict.fromkeys(module._widths(), 1e9),
+        "provisional": False,
+    }  # fmt: skip
     path.write_text(json.dumps(good))
     assert module._read(path, 1) is not None
     flops["float32"] = float("nan")
@@ -140,6 +166,7 @@ def rates_of(slow: dict[int, float]) -> Callable[[int], Roofline]:
             threads,
             dict.fromkeys(LEVELS, slow[threads]),
             dict.fromkeys(("float32", "float64"), slow[threads]),
+            dict.fromkeys(module._widths(), slow[threads]),
         )
 
     return measure
@@ -152,6 +179,7 @@ def test_rates_beside_other_processes_are_scaled_up_and_provisional(
     monkeypatch.setattr(module, "foreign_load", lambda before: 0.5)
     found = roofline(2)
     assert (found.bandwidth["L1"], found.flops["float32"], found.provisional) == (6e9, 6e9, True)
+    assert found.vectors["16"] == 6e9
     module._roofline_at.cache_clear()
     monkeypatch.setattr(module, "_measure", lambda threads: pytest.fail("measured again"))
     assert roofline(2) == found
@@ -178,11 +206,11 @@ def test_provisional_rates_are_measured_again_after_a_day(
 
 def test_a_place_that_cannot_be_written_costs_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    module._write(tmp_path / "file" / "rates.json", Roofline(1, dict.fromkeys(LEVELS, 1.0), {}))
+    module._write(tmp_path / "file" / "rates.json", Roofline(1, dict.fromkeys(LEVELS, 1.0), {}, {}))
 
 
 def fixed(monkeypatch: pytest.MonkeyPatch, bandwidth: float, flops: float) -> None:
-    peak = Roofline(1, dict.fromkeys(LEVELS, bandwidth), {"float32": flops, "float64": flops})
+    peak = Roofline(1, dict.fromkeys(LEVELS, bandwidth), {"float32": flops, "float64": flops}, {})
     monkeypatch.setattr(module, "roofline", lambda threads: peak)
 
 

@@ -24,7 +24,7 @@ def test_short_names_mean_this_machine() -> None:
 
 def test_settings_of_this_machine_are_measured() -> None:
     name = full_name("tvm-sse-2t")
-    assert hardware_here(name) == (name, 2, 16, False)
+    assert hardware_here(name) == (name, 2, 16)
     for other in ("tvm-sse-2t", "tvm-sse-2t-none", "none", *described()):
         assert hardware_here(other) is None
 

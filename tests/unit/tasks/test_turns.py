@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tensorwise.device.device import Measurement
-from tensorwise.device.fastest import AGREE, LEAST
+from tensorwise.device.fastest import AGREE, BOUT, LEAST
 from tensorwise.tasks.cpu import ROUNDS, in_turns, keep_off_workers
 
 
@@ -68,6 +68,22 @@ def test_what_failed_at_first_or_in_a_round_has_no_time() -> None:
     first = [Measurement.failed("wrong", "why"), Measurement.of([1.0]), Measurement.of([1.0])]
     wrong, crashed, fine = in_turns(first, timed, 5.0)
     assert (wrong.note, crashed.status, fine.seconds) == ("why", "crash", 1.0)
+
+
+def test_what_agrees_on_shared_processors_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Asked before and after each bout: the first bout begins alone and ends shared, the second is not let begin shared.
+    shares = iter([1.0, 0.5, 0.5, 0.5, *[1.0] * 9])
+    monkeypatch.setattr("tensorwise.tasks.cpu.NAP_S", 0.0)
+    slow = [[2.0]] * BOUT + [[1.0]] * LEAST
+    (found,) = in_turns([Measurement.of([2.0])], replayed([[*slow, [0.5]]]), 5.0, 1e9, lambda: next(shares))
+    assert (found.seconds, found.note) == (1.0, "")
+    assert next(shares, None) is not None
+
+
+def test_processors_that_stay_shared_are_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tensorwise.tasks.cpu.PATIENCE_S", 0.0)
+    (found,) = in_turns([Measurement.of([2.0])], replayed([[[2.0]] * LEAST]), 5.0, 1e9, lambda: 0.5)
+    assert (found.seconds, found.note) == (2.0, "its processors are shared with others")
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads are bound on Linux only")

@@ -31,6 +31,7 @@ from tensorwise.model.program_net import (
     scales_of,
     shapes,
     standardised,
+    told,
 )
 from tensorwise.model.programs import Programs, context_of
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from tensorwise.model.latency_training import LatencyTraining
 
 LATENCY: Final = Keeping("latency")
-VERSION: Final = 3
+VERSION: Final = 4
 COVERED: Final = 0.9
 """Share of programs whose time lies within their interval."""
 LEAST: Final = 20
@@ -188,7 +189,7 @@ class LatencyModel:
             raise InputError(
                 "the model reads {} numbers of operands beside a program, got {}".format(*beside)
             )
-        rows = standardised(devices, self.scales, "device")
+        rows = told(devices, self.scales)
         counts = np.array([len(one.leaves) for one in programs])
         for count in np.unique(counts):
             places = np.flatnonzero(counts == count)
@@ -261,10 +262,15 @@ class LatencyModel:
             or shape.device < len(HARDWARE.fields) + len(CODE.fields)
         ):
             raise InputError("the model's description is malformed")
-        scales = {name: arrays[name] for name in ("leaf.mean", "leaf.std", "device.mean", "device.std")}
+        sizes = {
+            **{f"leaf.{name}": (shape.leaf,) for name in ("mean", "std")},
+            **{f"device.{name}": (shape.device,) for name in ("mean", "std")},
+            "device.knots": (shape.bins + 1, shape.device),
+        }
+        scales = {name: arrays[name] for name in sizes}
         members = tuple({name: arrays[f"{k}.{name}"] for name in wanted} for k in range(count))
         for name, array in scales.items():
-            if array.shape != (shape.leaf if name.startswith("leaf") else shape.device,):
+            if array.shape != sizes[name]:
                 raise InputError(f"{name} of the model has shape {array.shape}")
         for member in members:
             for name, size in wanted.items():
@@ -331,11 +337,11 @@ def train_latency(
         raise InputError(f"{len(programs)} programs are too few to learn from")
     known = Programs(training.rows + chosen.rows)
     fitted = Labels.fitted(labels, known.seconds)
-    scales = scales_of(np.concatenate([row.ast.leaves for row in known]), known.context)
     given: dict[str, Any] = dict(sizes or {})
     if given.get("joining") != "sum":
         given.setdefault("counts", known.counts(LEAST, MOST_LEAVES))
     shape = Shape(len(LEAVES.fields), known.context.shape[1], **given)
+    scales = scales_of(np.concatenate([row.ast.leaves for row in known]), known.context, shape.bins)
     found, rates, errors, ends = [], list[float](), list[float](), time.monotonic() + budget_s
     for member in range(members):
         training, chosen, _ = parts(programs, validation, settings.seed, member)

@@ -29,6 +29,7 @@ from tensorwise.model.program_net import (
     least,
     read,
     standardised,
+    told,
 )
 from tensorwise.model.programs import Programs
 from tensorwise.model.samples import falling
@@ -94,7 +95,7 @@ class Scaled:
     """
 
     def __init__(self, programs: Programs, shape: Shape, scales: Mapping[str, np.ndarray]) -> None:
-        device = standardised(programs.context, scales, "device")
+        device = told(programs.context, scales)
         self.seconds = torch.from_numpy(programs.seconds)
         self.groups: dict[int, tuple[Any, ...]] = {}
         for count, places in programs.by_leaves().items():

@@ -39,8 +39,9 @@ class Shape:
         leaf, device: numbers a leaf, and a device with what is known of operands and compiled code.
         width: of the encoder; heads: of its attention; layers: of the encoder; inner: width within a layer.
         embedding: length of the embedding of a program, and of a device.
-        context: width of the layers that read the numbers of a device, operands and compiled code, the first of them and
-            ``deep`` more, each of which adds to the one before.
+        bins: of each number of a device, operands and compiled code, see ``told``; 0: the number alone is read.
+        context: width of the layers that read these numbers, the first of them and ``deep`` more, each of which adds to the
+            one before.
         decoder: widths of the decoder's layers.
         joining: ``counts``: the paper's, a linear layer for each number of leaves; of numbers that are not in ``counts``
             means and maxima over leaves take its place. ``sum``: each leaf passes the decoder on its own, and their seconds
@@ -57,6 +58,7 @@ class Shape:
     layers: int = 2
     inner: int = 192
     embedding: int = 96
+    bins: int = 8
     context: int = 192
     deep: int = 2
     decoder: tuple[int, ...] = (128, 128)
@@ -67,7 +69,7 @@ class Shape:
     def __post_init__(self) -> None:
         sizes = (
             *(self.leaf, self.device, self.width, self.heads, self.layers, self.inner),
-            *(self.embedding, self.context, self.deep + 1),
+            *(self.embedding, self.bins + 1, self.context, self.deep + 1),
         )
         if not all(0 < size <= 4096 for size in (*sizes, *self.decoder)) or self.width % self.heads:
             raise InputError(f"a network needs positive sizes, and a width that heads divide, got {self}")
@@ -85,7 +87,7 @@ class Shape:
 
 
 PAPER: Final = {
-    "width": 164, "heads": 4, "layers": 11, "inner": 2048, "embedding": 716, "context": 716, "deep": 0,
+    "width": 164, "heads": 4, "layers": 11, "inner": 2048, "embedding": 716, "bins": 0, "context": 716, "deep": 0,
     "decoder": (985, 985, 985, 69, 930, 930, 930),
 }  # fmt: skip
 """The paper's sizes (Table 6), 13.8 million parameters: for a GPU."""
@@ -107,7 +109,10 @@ def shapes(shape: Shape) -> dict[str, tuple[int, ...]]:
     else:
         linear["any"] = (2 * shape.width, shape.embedding)
         linear |= {f"count{n}": (n * shape.width, shape.embedding) for n in shape.counts}
-    linear |= {"context": (shape.device, shape.context), "device": (shape.context, shape.embedding)}
+    linear |= {
+        "context": ((1 + shape.bins) * shape.device, shape.context),
+        "device": (shape.context, shape.embedding),
+    }
     linear |= {f"context{k}": (shape.context, shape.context) for k in range(shape.deep)}
     widths = (shape.embedding, *shape.decoder, 1)
     linear |= {f"decoder{k}": (widths[k], widths[k + 1]) for k in range(len(widths) - 1)}
@@ -139,7 +144,7 @@ def embed(
     Args:
         weights: by name, as ``shapes`` lists them; all of NumPy or all of torch.
         leaves: (n, leaves, fields) standardised; places: (n, leaves, width), what ``encoded`` returns.
-        device: (n, fields) standardised.
+        device: (n, fields and bins), what ``told`` returns.
         library: numpy or torch.
     """
     hidden = _linear(weights, "leaf", leaves)
@@ -218,12 +223,16 @@ def read(shape: Shape, labels: Labels, said: Any, library: Any) -> tuple[Any, An
     return labels.of(library.exp(logs), library), logs
 
 
-def scales_of(leaves: np.ndarray, devices: np.ndarray) -> dict[str, np.ndarray]:
-    """Return means and deviations of (n, fields) leaves and (m, fields) devices; what never varies keeps its scale."""
+def scales_of(leaves: np.ndarray, devices: np.ndarray, bins: int) -> dict[str, np.ndarray]:
+    """Return means and deviations of (n, fields) leaves and (m, fields) devices; what never varies keeps its scale.
+
+    ``device.knots``, (bins + 1, fields), are the ends of ``bins`` ranges of each number that equally many devices lie in.
+    """
     found: dict[str, np.ndarray] = {}
     for name, rows in (("leaf", leaves), ("device", devices)):
         std = rows.std(0)
         found |= {f"{name}.mean": rows.mean(0), f"{name}.std": np.where(std > 1e-3, std, 1.0)}
+    found["device.knots"] = np.quantile(devices, np.linspace(0, 1, bins + 1), axis=0)
     return {name: array.astype(np.float32) for name, array in found.items()}
 
 
@@ -231,6 +240,24 @@ def standardised(rows: np.ndarray, scales: Mapping[str, np.ndarray], name: str) 
     """Return (..., fields) rows of ``leaf`` or ``device`` on those scales, at most ten deviations away: float32."""
     found: np.ndarray = (rows - scales[f"{name}.mean"]) / scales[f"{name}.std"]
     return found.clip(-10, 10).astype(np.float32)
+
+
+def told(devices: np.ndarray, scales: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return (n, fields) numbers beside programs as networks read them: standardised, then where in each bin they lie.
+
+    That is 0 below a bin, 1 above, and in between how far the number has come. Of them a linear layer makes any function
+    with corners at the knots, where it makes a line of the number itself (Gorishniy et al., On Embeddings for Numerical
+    Features in Tabular Deep Learning, 2022, section 3.1).
+
+    Returns:
+        (n, (1 + bins) * fields) float32.
+    """
+    low, high = scales["device.knots"][:-1], scales["device.knots"][1:]
+    wide = np.where(high - low > 1e-3, high - low, np.inf)  # an empty bin tells nothing
+    places = ((devices[:, None] - low) / wide).clip(0, 1).astype(np.float32)
+    return np.concatenate(
+        (standardised(devices, scales, "device"), places.reshape(len(devices), low.size)), 1
+    )
 
 
 def _added(logs: Any, library: Any) -> Any:

@@ -11,7 +11,7 @@ from tensorwise.codegen.loop_tree import KINDS, Loop, LoopTree
 from tensorwise.model.averaged import Averaged
 from tensorwise.model.labels import Labels
 from tensorwise.model.latency_training import CLIP, LatencyTraining
-from tensorwise.model.program_net import scales_of, standardised
+from tensorwise.model.program_net import Shape, scales_of, standardised, told
 from tensorwise.model.programs import Programs
 from tensorwise.model.samples import falling
 
@@ -77,8 +77,9 @@ def train(
     """
     torch.manual_seed(settings.seed)
     labels = Labels.fitted("box-cox", training.seconds)
-    scales = scales_of(np.concatenate([row.ast.leaves for row in training]), training.context)
-    net = TreeNet(training.rows[0].ast.leaves.shape[1], training.context.shape[1], width)
+    scales = scales_of(np.concatenate([row.ast.leaves for row in training]), training.context, Shape.bins)
+    beside = (1 + Shape.bins) * training.context.shape[1]
+    net = TreeNet(training.rows[0].ast.leaves.shape[1], beside, width)
     adam = torch.optim.AdamW(net.parameters(), settings.learning_rate, weight_decay=settings.weight_decay)
     mean = Averaged(dict(net.named_parameters()), settings.averaged)
     known: dict[str, tuple[Structure, np.ndarray]] = {}
@@ -147,7 +148,7 @@ def _grouped(
         shape, rows = known.get(row.text) or structure(LoopTree.from_text(row.text))
         by_shape.setdefault(shape, []).append(place)
         loops.append(rows)
-    device = standardised(programs.context, scales, "device")
+    device = told(programs.context, scales)
     found: dict[Structure, Any] = {}
     for shape, places in by_shape.items():
         leaves = standardised(np.array([programs.rows[k].ast.leaves for k in places]), scales, "leaf")

@@ -8,22 +8,21 @@ Of all times of a program on a device the least counts (`Programs.of`), whatever
 by what they are, never by how well a model predicts them.
 """
 
-import argparse
 import sys
 from itertools import groupby
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from recount import schedules_of
+from recount import parser_of, schedules_of
 
 from benchmarks.corpus import resumable
 from tensorwise.data.parquet import read_records
 from tensorwise.data.record import Record
 from tensorwise.data.store import Store
 from tensorwise.data.task_job import BATCH
-from tensorwise.device.host import host
-from tensorwise.tasks.cpu import TvmCpu, machine_of
+from tensorwise.model.programs import network_name
+from tensorwise.tasks.cpu import TvmCpu, full_name
 
 KEPT = ("job", "networks", "tree", "code")
 """What is known of a program already."""
@@ -31,16 +30,8 @@ KEPT = ("job", "networks", "tree", "code")
 
 def main() -> None:
     """Time what is left."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = parser_of(__doc__ or "")
     option = parser.add_argument
-    option("records", nargs="+", type=Path, help="Parquet files of `tensorwise tasks collect`")
-    option(
-        "--folder",
-        action="append",
-        type=Path,
-        required=True,
-        help="with the tasks; may be given several times",
-    )
     option("--store", type=Path, required=True, help="file of the new records")
     option("--network", action="append", help="only tasks of this network; may be given several times")
     option("--threads", type=int, help="only programs of so many threads")
@@ -82,11 +73,11 @@ def _key(record: Record) -> tuple[str, str, int, str]:
 
 def _wanted(record: Record, networks: list[str] | None, threads: int | None) -> bool:
     about = record.provenance
-    if not record.ok or "code" not in about or machine_of(str(about["device"])) != host().id[:4]:
+    if not record.ok or "code" not in about or threads not in (None, about["threads"]):
         return False
-    if threads not in (None, about["threads"]):
+    if about["device"] != full_name("tvm-{isa}-{threads}t".format(**about)):
         return False
-    names = {str(name).rpartition("-b")[0] for name in about["networks"]}  # type: ignore[attr-defined]
+    names = {network_name(name) for name in about["networks"]}  # type: ignore[attr-defined]
     return networks is None or not names.isdisjoint(networks)
 
 

@@ -2,9 +2,9 @@
 
     python experiments/records/recount.py RECORDS... --folder networks [--kept counts.jsonl]
 
-Nothing is timed. It needs the extra tvm, in the release that records were made with, and folders of `tensorwise tasks cut`
-with their tasks. What is counted is kept: after Ctrl-C or a kill the same command goes on, and several may run side by side
-with --part. Files are written when nothing is left to count.
+The files are replaced, when nothing is left to count; nothing is timed. It needs the extra tvm, in the release that records
+were made with, and folders of `tensorwise tasks cut` with their tasks. What is counted is kept: after Ctrl-C or a kill the
+same command goes on, and several may run side by side with --part.
 """
 
 import argparse
@@ -34,18 +34,8 @@ Program = tuple[str, str, str]
 
 def main() -> None:
     """Count what is left, then write the files."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = parser_of(__doc__ or "")
     option = parser.add_argument
-    option(
-        "records", nargs="+", type=Path, help="Parquet files of `tensorwise tasks collect`; they are replaced"
-    )
-    option(
-        "--folder",
-        action="append",
-        type=Path,
-        required=True,
-        help="with the tasks; may be given several times",
-    )
     option("--kept", type=Path, default=Path("counts.jsonl"), help="what is counted already")
     option(
         "--part",
@@ -75,6 +65,16 @@ def main() -> None:
                 for one in read_records(path)
             ]
             print(f"{path}: {write_records(path, records)} records")
+
+
+def parser_of(doc: str) -> argparse.ArgumentParser:
+    """Return a parser of what scripts take that go through records' programs: ``records``, and ``folder`` with tasks."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser.add_argument("records", nargs="+", type=Path, help="Parquet files of `tensorwise tasks collect`")
+    parser.add_argument(
+        "--folder", action="append", type=Path, required=True, help="with the tasks; may be given several times"
+    )  # fmt: skip
+    return parser
 
 
 def _counted(record: Record) -> bool:

@@ -195,7 +195,11 @@ def _write(path: Path, found: Roofline) -> None:
 
 
 def _measure(threads: int) -> Roofline:
-    (read,) = default_cache().get([_READ])
+    flops_of = {name: (name, _widths()[-1], True) for name in _REALS}
+    vectors_of = {size: ("float32", size, _VECTORS[size]) for size in _widths()}
+    # what is compiled together takes one start of the compiler
+    texts = (_text(*kind) for kind in (*flops_of.values(), *vectors_of.values()))
+    read, *_ = default_cache().get([_READ, *dict.fromkeys(texts)])
     bandwidth = {}
     least = 0.0
     for level, size in reversed(_working_sets(threads).items()):
@@ -203,8 +207,8 @@ def _measure(threads: int) -> Roofline:
         # a level is at least as fast as the one behind it: a disturbed probe shows here
         least = max(least, _rate(read.function, buffers) * size)
         bandwidth[level] = least
-    flops = {name: _arithmetic(name, _widths()[-1], True, threads).best() for name in _REALS}
-    vectors = {size: _arithmetic("float32", size, _VECTORS[size], threads).best() for size in _widths()}
+    flops = {name: _arithmetic(*kind, threads).best() for name, kind in flops_of.items()}
+    vectors = {size: _arithmetic(*kind, threads).best() for size, kind in vectors_of.items()}
     return Roofline(threads, bandwidth, flops, vectors)
 
 
@@ -233,11 +237,16 @@ class _Arithmetic:
         return len(self.constants) * passes * self.operations / took
 
 
+def _text(name: str, size: str, fused: bool) -> str:
+    """C of the probe of a dtype with vectors of ``size`` bytes."""
+    text = _ARITHMETIC.replace("REAL", _REALS[name]).replace("BYTES", size)
+    return text.replace("FUSED", str(int(fused)))
+
+
 @functools.cache
 def _arithmetic(name: str, size: str, fused: bool, threads: int) -> _Arithmetic:
     """The probe of a dtype with vectors of ``size`` bytes."""
-    text = _ARITHMETIC.replace("REAL", _REALS[name]).replace("BYTES", size)
-    (found,) = default_cache().get([text.replace("FUSED", str(int(fused)))])
+    (found,) = default_cache().get([_text(name, size, fused)])
     constants = [_aligned(256) for _ in range(threads)]
     for constant in constants:
         constant.view(name)[: int(size) // np.dtype(name).itemsize] = 0.5

@@ -181,7 +181,7 @@ class Programs:
         """The names of the networks with each task, whatever the batch: different records may know of different ones."""
         found: dict[str, set[str]] = {}
         for row in self.rows:
-            found.setdefault(row.task, set()).update(map(_name, row.networks))
+            found.setdefault(row.task, set()).update(map(network_name, row.networks))
         return found
 
     def by_leaves(self) -> dict[int, np.ndarray]:
@@ -247,7 +247,7 @@ def context_of(asts: Sequence[CompactAst], hardware: Sequence[Hardware]) -> np.n
     return np.array(rows, np.float32).reshape(len(asts), width)
 
 
-def _name(network: str) -> str:
-    """``resnet50`` of ``resnet50-b1``."""
+def network_name(network: str) -> str:
+    """Return a network's name whatever the batch: ``resnet50`` of ``resnet50-b1``."""
     name, dash, batch = network.rpartition("-b")
     return name if dash and batch.isdecimal() else network

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorwise.model.programs import Programs
+from tensorwise.model.programs import Programs, network_name
 from tensorwise.tasks.cpu import machine_of
 
 DOTS: Final = 400
@@ -31,7 +31,7 @@ def errors(held: Programs, predicted: np.ndarray, networks: Collection[str], see
         "dots": [[float(held.seconds[k]), float(predicted[k])] for k in dots],
     }  # fmt: skip
     for network in networks:
-        inside = [any(one.rpartition("-b")[0] == network for one in row.networks) for row in held]
+        inside = [network in map(network_name, row.networks) for row in held]
         if any(inside):
             sums = list(_sums(held, predicted, np.flatnonzero(inside), rng))
             found.setdefault("networks", {})[network] = {

@@ -78,7 +78,7 @@ def train(
     torch.manual_seed(settings.seed)
     labels = Labels.fitted("box-cox", training.seconds)
     scales = scales_of(np.concatenate([row.ast.leaves for row in training]), training.context, Shape.bins)
-    beside = (1 + Shape.bins) * training.context.shape[1]
+    beside = told(training.context[:1], scales).shape[1]
     net = TreeNet(training.rows[0].ast.leaves.shape[1], beside, width)
     adam = torch.optim.AdamW(net.parameters(), settings.learning_rate, weight_decay=settings.weight_decay)
     mean = Averaged(dict(net.named_parameters()), settings.averaged)

@@ -133,9 +133,7 @@ def test_what_is_reached_now_is_a_share_of_the_best_that_was_seen(threads: int, 
 @pytest.mark.parametrize("size", module._widths())
 def test_a_compiler_leaves_the_chains_of_the_probe_apart(size: str) -> None:
     compiler, fused = default_cache().compiler, module._VECTORS[size]
-    text = (
-        module._ARITHMETIC.replace("REAL", "float").replace("BYTES", size).replace("FUSED", str(int(fused)))
-    )
+    text = module._text("float32", size, fused)
     command = [*compiler.command, *compiler.flags, "-S", "-x", "c", "-o", "-", "-"]
     made = subprocess.run(
         command, input=f"#include <stdint.h>\n#define TW_SYMBOL probe\n{text}", capture_output=True, text=True, check=True

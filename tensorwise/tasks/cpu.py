@@ -155,9 +155,7 @@ class TvmCpu(Device[Task]):
         note = (
             "" if load < 0.1 and slot.exclusive else f"others used {load:.0%} of the processors; {slot.note}"
         )
-        return [
-            replace(one, note="; ".join(filter(None, (note, one.note)))) if one.ok else one for one in found
-        ]
+        return [_noted(one, note) for one in found]
 
 
 def _compiled(module: Any, isa: str, *, ready: bool = False) -> Any:
@@ -258,7 +256,7 @@ def in_turns(
     """
     rounds: list[list[Measurement]] = [[] for _ in found]
     counted: list[list[Measurement]] = [[] for _ in found]
-    ends, shared = time.monotonic() + PATIENCE_S, False
+    waited_s, shared = 0.0, False
     for _ in range(0, ROUNDS, BOUT):
         left = [
             place
@@ -270,26 +268,29 @@ def in_turns(
         ]
         if not left:
             break
-        while share() < OWN and time.monotonic() < ends:
+        while share() < OWN and waited_s < PATIENCE_S:
             time.sleep(NAP_S)
+            waited_s += NAP_S
         left *= BOUT
         turns = list(in_children(lambda turn, left=left: timed(left[turn]), [True] * len(left), limit_s))  # type: ignore[misc]
-        own, over = share() >= OWN, time.monotonic() >= ends
+        own, over = share() >= OWN, waited_s >= PATIENCE_S
         shared |= over and not own
         for place, its in zip(left, turns, strict=True):
             rounds[place].append(its)
             if own or over:
                 counted[place].append(its)
     note = "its processors are shared with others" if shared else ""
-    return [_together(its, note) if its else one for one, its in zip(found, rounds, strict=True)]
+    return [_noted(_together(its), note) if its else one for one, its in zip(found, rounds, strict=True)]
 
 
-def _together(rounds: Sequence[Measurement], note: str) -> Measurement:
+def _together(rounds: Sequence[Measurement]) -> Measurement:
     failed = [one for one in rounds if not one.ok]
-    if failed:
-        return failed[0]
-    found = fastest(_seconds(rounds))
-    return replace(found, note="; ".join(filter(None, (found.note, note))))
+    return failed[0] if failed else fastest(_seconds(rounds))
+
+
+def _noted(one: Measurement, note: str) -> Measurement:
+    """A measurement that says something before what it says already; one that failed says why it did."""
+    return replace(one, note="; ".join(filter(None, (note, one.note)))) if one.ok else one
 
 
 def _seconds(rounds: Sequence[Measurement]) -> list[float]:

@@ -30,7 +30,6 @@ from tensorwise.model.program_net import (
     read,
     scales_of,
     shapes,
-    standardised,
     told,
 )
 from tensorwise.model.programs import Programs, context_of
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from tensorwise.model.latency_training import LatencyTraining
 
 LATENCY: Final = Keeping("latency")
-VERSION: Final = 4
+VERSION: Final = 5
 COVERED: Final = 0.9
 """Share of programs whose time lies within their interval."""
 LEAST: Final = 20
@@ -189,12 +188,12 @@ class LatencyModel:
             raise InputError(
                 "the model reads {} numbers of operands beside a program, got {}".format(*beside)
             )
-        rows = told(devices, self.scales)
+        rows = told(devices, self.scales, "device")
         counts = np.array([len(one.leaves) for one in programs])
         for count in np.unique(counts):
             places = np.flatnonzero(counts == count)
             plain = np.array([programs[int(k)].leaves for k in places])
-            leaves, work = standardised(plain, self.scales, "leaf"), least(plain, devices[places])
+            leaves, work = told(plain, self.scales, "leaf"), least(plain, devices[places])
             positions = encoded(self.shape, np.array([programs[int(k)].order for k in places]))
             for member, weights in enumerate(self.members):
                 embedded = embed(self.shape, weights, leaves, positions, rows[places], np)
@@ -265,6 +264,7 @@ class LatencyModel:
         sizes = {
             **{f"leaf.{name}": (shape.leaf,) for name in ("mean", "std")},
             **{f"device.{name}": (shape.device,) for name in ("mean", "std")},
+            "leaf.knots": (shape.leaf_bins + 1, shape.leaf),
             "device.knots": (shape.bins + 1, shape.device),
         }
         scales = {name: arrays[name] for name in sizes}
@@ -341,7 +341,9 @@ def train_latency(
     if given.get("joining") != "sum":
         given.setdefault("counts", known.counts(LEAST, MOST_LEAVES))
     shape = Shape(len(LEAVES.fields), known.context.shape[1], **given)
-    scales = scales_of(np.concatenate([row.ast.leaves for row in known]), known.context, shape.bins)
+    scales = scales_of(
+        np.concatenate([row.ast.leaves for row in known]), known.context, shape.leaf_bins, shape.bins
+    )
     found, rates, errors, ends = [], list[float](), list[float](), time.monotonic() + budget_s
     for member in range(members):
         training, chosen, _ = parts(programs, validation, settings.seed, member)

@@ -28,7 +28,6 @@ from tensorwise.model.program_net import (
     initial,
     least,
     read,
-    standardised,
     told,
 )
 from tensorwise.model.programs import Programs
@@ -95,14 +94,14 @@ class Scaled:
     """
 
     def __init__(self, programs: Programs, shape: Shape, scales: Mapping[str, np.ndarray]) -> None:
-        device = told(programs.context, scales)
+        device = told(programs.context, scales, "device")
         self.seconds = torch.from_numpy(programs.seconds)
         self.groups: dict[int, tuple[Any, ...]] = {}
         for count, places in programs.by_leaves().items():
             leaves = np.array([programs.rows[place].ast.leaves for place in places])
             order = np.array([programs.rows[place].ast.order for place in places])
             work = least(leaves, programs.context[places])
-            arrays = (standardised(leaves, scales, "leaf"), encoded(shape, order), device[places], work)
+            arrays = (told(leaves, scales, "leaf"), encoded(shape, order), device[places], work)
             self.groups[count] = (places, *map(torch.from_numpy, arrays))
 
     def batches(self, size: int, rng: np.random.Generator) -> "list[tuple[int, np.ndarray]]":

@@ -39,7 +39,8 @@ class Shape:
         leaf, device: numbers a leaf, and a device with what is known of operands and compiled code.
         width: of the encoder; heads: of its attention; layers: of the encoder; inner: width within a layer.
         embedding: length of the embedding of a program, and of a device.
-        bins: of each number of a device, operands and compiled code, see ``told``; 0: the number alone is read.
+        leaf_bins, bins: of each number of a leaf, and of a device, operands and compiled code, see ``told``; 0: the number
+            alone is read.
         context: width of the layers that read these numbers, the first of them and ``deep`` more, each of which adds to the
             one before.
         decoder: widths of the decoder's layers.
@@ -58,6 +59,7 @@ class Shape:
     layers: int = 2
     inner: int = 192
     embedding: int = 96
+    leaf_bins: int = 4
     bins: int = 8
     context: int = 192
     deep: int = 2
@@ -69,7 +71,7 @@ class Shape:
     def __post_init__(self) -> None:
         sizes = (
             *(self.leaf, self.device, self.width, self.heads, self.layers, self.inner),
-            *(self.embedding, self.bins + 1, self.context, self.deep + 1),
+            *(self.embedding, self.leaf_bins + 1, self.bins + 1, self.context, self.deep + 1),
         )
         if not all(0 < size <= 4096 for size in (*sizes, *self.decoder)) or self.width % self.heads:
             raise InputError(f"a network needs positive sizes, and a width that heads divide, got {self}")
@@ -87,15 +89,15 @@ class Shape:
 
 
 PAPER: Final = {
-    "width": 164, "heads": 4, "layers": 11, "inner": 2048, "embedding": 716, "bins": 0, "context": 716, "deep": 0,
-    "decoder": (985, 985, 985, 69, 930, 930, 930),
+    "width": 164, "heads": 4, "layers": 11, "inner": 2048, "embedding": 716, "leaf_bins": 0, "bins": 0,
+    "context": 716, "deep": 0, "decoder": (985, 985, 985, 69, 930, 930, 930),
 }  # fmt: skip
 """The paper's sizes (Table 6), 13.8 million parameters: for a GPU."""
 
 
 def shapes(shape: Shape) -> dict[str, tuple[int, ...]]:
     """Return the shape of each weight by name."""
-    linear = {"leaf": (shape.leaf, shape.width)}
+    linear = {"leaf": ((1 + shape.leaf_bins) * shape.leaf, shape.width)}
     found: dict[str, tuple[int, ...]] = {}
     for k in range(shape.layers):
         linear |= {
@@ -143,7 +145,7 @@ def embed(
 
     Args:
         weights: by name, as ``shapes`` lists them; all of NumPy or all of torch.
-        leaves: (n, leaves, fields) standardised; places: (n, leaves, width), what ``encoded`` returns.
+        leaves: (n, leaves, fields and bins), what ``told`` returns; places: (n, leaves, width), what ``encoded`` returns.
         device: (n, fields and bins), what ``told`` returns.
         library: numpy or torch.
     """
@@ -223,16 +225,19 @@ def read(shape: Shape, labels: Labels, said: Any, library: Any) -> tuple[Any, An
     return labels.of(library.exp(logs), library), logs
 
 
-def scales_of(leaves: np.ndarray, devices: np.ndarray, bins: int) -> dict[str, np.ndarray]:
+def scales_of(
+    leaves: np.ndarray, devices: np.ndarray, leaf_bins: int = Shape.leaf_bins, bins: int = Shape.bins
+) -> dict[str, np.ndarray]:
     """Return means and deviations of (n, fields) leaves and (m, fields) devices; what never varies keeps its scale.
 
-    ``device.knots``, (bins + 1, fields), are the ends of ``bins`` ranges of each number that equally many devices lie in.
+    ``leaf.knots`` and ``device.knots``, (bins + 1, fields), are the ends of ranges of each number that equally many rows lie
+    in.
     """
     found: dict[str, np.ndarray] = {}
-    for name, rows in (("leaf", leaves), ("device", devices)):
+    for name, rows, count in (("leaf", leaves, leaf_bins), ("device", devices, bins)):
         std = rows.std(0)
         found |= {f"{name}.mean": rows.mean(0), f"{name}.std": np.where(std > 1e-3, std, 1.0)}
-    found["device.knots"] = np.quantile(devices, np.linspace(0, 1, bins + 1), axis=0)
+        found[f"{name}.knots"] = np.quantile(rows, np.linspace(0, 1, count + 1), axis=0)
     return {name: array.astype(np.float32) for name, array in found.items()}
 
 
@@ -242,22 +247,20 @@ def standardised(rows: np.ndarray, scales: Mapping[str, np.ndarray], name: str) 
     return found.clip(-10, 10).astype(np.float32)
 
 
-def told(devices: np.ndarray, scales: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return (n, fields) numbers beside programs as networks read them: standardised, then where in each bin they lie.
+def told(rows: np.ndarray, scales: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    """Return (..., fields) rows of ``leaf`` or ``device`` as networks read them: standardised, then their places in bins.
 
     That is 0 below a bin, 1 above, and in between how far the number has come. Of them a linear layer makes any function
     with corners at the knots, where it makes a line of the number itself (Gorishniy et al., On Embeddings for Numerical
     Features in Tabular Deep Learning, 2022, section 3.1).
 
     Returns:
-        (n, (1 + bins) * fields) float32.
+        (..., (1 + bins) * fields) float32.
     """
-    low, high = scales["device.knots"][:-1], scales["device.knots"][1:]
+    low, high = scales[f"{name}.knots"][:-1], scales[f"{name}.knots"][1:]
     wide = np.where(high - low > 1e-3, high - low, np.inf)  # an empty bin tells nothing
-    places = ((devices[:, None] - low) / wide).clip(0, 1).astype(np.float32)
-    return np.concatenate(
-        (standardised(devices, scales, "device"), places.reshape(len(devices), low.size)), 1
-    )
+    places = ((rows[..., None, :] - low) / wide).clip(0, 1).astype(np.float32)
+    return np.concatenate((standardised(rows, scales, name), places.reshape(*rows.shape[:-1], low.size)), -1)
 
 
 def _added(logs: Any, library: Any) -> Any:

@@ -11,7 +11,7 @@ from tensorwise.codegen.loop_tree import KINDS, Loop, LoopTree
 from tensorwise.model.averaged import Averaged
 from tensorwise.model.labels import Labels
 from tensorwise.model.latency_training import CLIP, LatencyTraining
-from tensorwise.model.program_net import Shape, scales_of, standardised, told
+from tensorwise.model.program_net import scales_of, told
 from tensorwise.model.programs import Programs
 from tensorwise.model.samples import falling
 
@@ -77,9 +77,13 @@ def train(
     """
     torch.manual_seed(settings.seed)
     labels = Labels.fitted("box-cox", training.seconds)
-    scales = scales_of(np.concatenate([row.ast.leaves for row in training]), training.context, Shape.bins)
-    beside = told(training.context[:1], scales).shape[1]
-    net = TreeNet(training.rows[0].ast.leaves.shape[1], beside, width)
+    leaves = np.concatenate([row.ast.leaves for row in training])
+    scales = scales_of(leaves, training.context)
+    leaf, device = (
+        told(rows[:1], scales, name).shape[1]
+        for name, rows in (("leaf", leaves), ("device", training.context))
+    )
+    net = TreeNet(leaf, device, width)
     adam = torch.optim.AdamW(net.parameters(), settings.learning_rate, weight_decay=settings.weight_decay)
     mean = Averaged(dict(net.named_parameters()), settings.averaged)
     known: dict[str, tuple[Structure, np.ndarray]] = {}
@@ -148,10 +152,10 @@ def _grouped(
         shape, rows = known.get(row.text) or structure(LoopTree.from_text(row.text))
         by_shape.setdefault(shape, []).append(place)
         loops.append(rows)
-    device = told(programs.context, scales)
+    device = told(programs.context, scales, "device")
     found: dict[Structure, Any] = {}
     for shape, places in by_shape.items():
-        leaves = standardised(np.array([programs.rows[k].ast.leaves for k in places]), scales, "leaf")
+        leaves = told(np.array([programs.rows[k].ast.leaves for k in places]), scales, "leaf")
         arrays = (leaves, np.array([loops[k] for k in places]), device[places])
         found[shape] = (np.array(places), *map(torch.from_numpy, arrays))
     return found

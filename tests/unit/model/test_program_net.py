@@ -12,10 +12,11 @@ DEVICES = np.stack(
 
 def places(devices: np.ndarray, bins: int) -> np.ndarray:
     """(n, bins, fields): where in each bin of DEVICES numbers lie."""
-    scales = scales_of(np.zeros((1, 1)), DEVICES, bins)
-    found = told(np.asarray(devices, float), scales)
+    scales = scales_of(DEVICES, DEVICES, bins, bins)
+    found = told(np.asarray(devices, float), scales, "device")
     plain = standardised(np.asarray(devices, float), scales, "device")
     assert np.array_equal(found[:, :3], plain)
+    assert np.array_equal(told(np.asarray(devices, float)[None], scales, "leaf")[0], found)
     return found[:, 3:].reshape(len(devices), bins, 3)
 
 

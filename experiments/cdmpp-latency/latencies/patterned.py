@@ -2,10 +2,12 @@
 
 That are the pattern's statistics, how often the loops run on it and how they are cut up (``ProgramNest``), and what caches
 fetch in the order of their strips (``Footprints``): which rows are gathered again soon is in the pattern, not in the loops.
+And the choices of the config: how tasks are handed out, what is prefetched or how wide an index is stored no loop tells.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,11 +26,14 @@ from tensorwise.features.matrix import MatrixPattern
 from tensorwise.features.nest import Nest, ProgramNest
 from tensorwise.ids import content_id
 from tensorwise.model.programs import SPREAD, Measured, Programs
+from tensorwise.model.reader import Reader
 from tensorwise.model.samples import Times, shape_numbers
+from tensorwise.model.table import Table
+from tensorwise.program.einsum import Einsum
 from tensorwise.program.interpreted import InterpretedKernel
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Config
-from tensorwise.space.cpu import cpu_space_of
+from tensorwise.space.cpu import cpu_space, cpu_space_of
 from tensorwise.space.strips import USUAL, cpu, modes
 from tensorwise.writing import replacing
 
@@ -135,7 +140,9 @@ def _read(work: Workload, records: list[Record]) -> Arrays:
 
 def _rows(records: list[Record], arrays: Arrays, hardware: Hardware) -> Iterable[Measured]:
     ends = np.cumsum(arrays["counts"])
-    operands = iter(arrays["operands"])
+    made = [record.config for record, count in zip(records, arrays["counts"], strict=True) if count]
+    choices = _reader(str(records[0].workload["einsum"])).own(made)
+    operands = iter(np.hstack([choices, arrays["operands"]]))
     for record, end, count in zip(records, ends, arrays["counts"], strict=True):
         if count:
             part = slice(int(end - count), int(end))
@@ -145,6 +152,12 @@ def _rows(records: list[Record], arrays: Arrays, hardware: Hardware) -> Iterable
                 record.workload_id, frozenset({str(record.provenance["family"])}), hardware.name, hardware, "", ast,
                 record.config.text, 2 * terms, 4 * terms, record.seconds, (record.seconds,),
             )  # fmt: skip
+
+
+@lru_cache(maxsize=8)
+def _reader(einsum: str) -> Reader:
+    """What reads the configs of an operation as numbers."""
+    return Reader(Table.of(cpu_space(Einsum.parse(einsum).single)), mapper=None)
 
 
 def _kept(path: Path) -> Arrays | None:

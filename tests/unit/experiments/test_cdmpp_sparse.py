@@ -87,9 +87,14 @@ def programs(corpus: Path, records: list[Record], tmp_path_factory: pytest.TempP
 def test_records_become_programs(programs: Programs, records: list[Record]) -> None:
     assert len(programs) == 4 * SMALL["configs"]
     beside = len(HARDWARE.fields) + len(CODE.fields)
-    operands = len(patterned.NEST.fields) + len(patterned.FIELDS) + len(patterned.PATTERN.fields) + 4
+    choices = patterned._reader(str(records[0].workload["einsum"])).own([records[0].config]).shape[1]
+    operands = (
+        choices + len(patterned.NEST.fields) + len(patterned.FIELDS) + len(patterned.PATTERN.fields) + 4
+    )
     assert programs.context.shape == (len(programs), beside + operands)
-    entries = len(HARDWARE.fields) + len(patterned.NEST.fields)
+    chosen = {row.config: row.ast.operands[:choices].tobytes() for row in programs}
+    assert len(set(chosen.values())) == len(chosen)  # no two configs are told alike
+    entries = len(HARDWARE.fields) + choices + len(patterned.NEST.fields)
     for row, told in zip(programs, programs.context, strict=True):  # all are read, at least once
         assert told[entries] >= np.log2(1 + row.flops / 2 / 8) - 1e-3
     took = {(record.workload_id, record.config.text): record.seconds for record in records}

@@ -40,6 +40,8 @@ def main() -> None:
     option(
         "--networks",
         type=Path,
+        nargs="+",
+        default=[],
         help="whole networks, as `tensorwise tasks measure --json` says of them, a line each",
     )
     option("--minutes", type=float, default=float("inf"), help="begin no further epoch or step after these")
@@ -55,7 +57,7 @@ def main() -> None:
     expected = json.loads((HERE / "expected.json").read_text())
     results = Results(options.out, __doc__ or "", values, options.fresh)
     if not options.page:
-        lines = options.networks.read_text().splitlines() if options.networks else []
+        lines = [line for path in options.networks for line in path.read_text().splitlines()]
         networks = [json.loads(line) for line in lines if line.strip()]
         programs = Programs.of(records_of(options.records))
         steps = Experiment(programs, values, options.cache, ends, networks).steps()

@@ -1,36 +1,37 @@
 """Which tasks to measure on a new device: those nearest the centres of clusters of programs (CDMPP, Algorithm 1)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.features.ast import CompactAst
-from tensorwise.model.programs import Programs
 
 
-def clustered_tasks(programs: Programs, count: int, rng: np.random.Generator) -> list[str]:
+def clustered_tasks(
+    programs: Mapping[str, Sequence[CompactAst]], count: int, rng: np.random.Generator
+) -> list[str]:
     """Return ids of ``count`` tasks that stand for all: of each cluster of programs the task that is nearest its centre.
 
-    Clusters are visited from the largest on; a task is near by the mean distance of its programs, and taken once. Times are
-    not looked at.
+    Clusters are visited from the largest on; a task is near by the mean distance of its programs, and taken once.
+
+    Args:
+        programs: of each task, by its id.
 
     Raises:
         InputError: there are not so many tasks.
     """
     from scipy.cluster.vq import kmeans2
 
-    tasks = programs.tasks
-    if not 0 < count <= len(tasks):
-        raise InputError(f"{count} tasks are wanted of {len(tasks)}")
-    rows = summaries([row.ast for row in programs])
+    tasks = _enough(programs, count)
+    rows = summaries([ast for task in tasks for ast in programs[task]])
     std = rows.std(0)
     rows = (rows - rows.mean(0)) / np.where(std > 1e-6, std, 1.0)
     # as many clusters as tasks are wanted; of one that stays empty the last tasks take the place
     centres, labels = kmeans2(rows, count, minit="++", seed=rng, missing="warn")
     sizes = np.bincount(labels, minlength=count)
-    of = np.searchsorted(tasks, [row.task for row in programs])
-    times = np.bincount(of)
+    times = np.array([len(programs[task]) for task in tasks])
+    of = np.repeat(np.arange(len(tasks)), times)
     chosen: list[int] = []
     for cluster in np.argsort(-sizes, kind="stable"):
         away = np.sqrt(((rows - centres[cluster]) ** 2).sum(1))
@@ -40,12 +41,18 @@ def clustered_tasks(programs: Programs, count: int, rng: np.random.Generator) ->
     return [tasks[place] for place in chosen]
 
 
-def random_tasks(programs: Programs, count: int, rng: np.random.Generator) -> list[str]:
+def random_tasks(
+    programs: Mapping[str, Sequence[CompactAst]], count: int, rng: np.random.Generator
+) -> list[str]:
     """Return ids of ``count`` tasks at random: what clusters have to beat."""
-    tasks = programs.tasks
-    if not 0 < count <= len(tasks):
-        raise InputError(f"{count} tasks are wanted of {len(tasks)}")
+    tasks = _enough(programs, count)
     return [tasks[place] for place in rng.permutation(len(tasks))[:count]]
+
+
+def _enough(programs: Mapping[str, Sequence[CompactAst]], count: int) -> list[str]:
+    if not 0 < count <= len(programs):
+        raise InputError(f"{count} tasks are wanted of {len(programs)}")
+    return sorted(programs)
 
 
 def summaries(asts: Sequence[CompactAst]) -> np.ndarray:

@@ -288,6 +288,76 @@ def train_model(
         print(f"a model of {facts['programs']} programs on {len(model.devices)} devices is in {folder}")
 
 
+@tasks_app.command("adapt")
+@command
+def adapt_model(
+    folder: Folder = Path("networks"),
+    isa: Annotated[
+        list[str] | None, typer.Option("--isa", help="Instruction set: sse, avx2, avx512; default: avx2.")
+    ] = None,
+    threads: Annotated[
+        list[int] | None, typer.Option("--threads", min=1, help="Threads of a call, a device each; 1.")
+    ] = None,
+    count: Annotated[int, typer.Option("--count", min=10, help="Tasks of the folder to measure.")] = 50,
+    samples: Annotated[int, typer.Option("--samples", min=1, help="Schedules of each, on each device.")] = 2,
+    model: Annotated[
+        Path | None, typer.Option("--model", help="The model's folder; default: the one that comes along.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The new model's folder; default: where predict looks.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of tasks and schedules.")] = 0,
+    store: StorePath = None,
+    json: Json = False,
+) -> None:
+    """Adapt a latency model to settings of this CPU: measure a few tasks that stand for all, and learn from them.
+
+    The new model is of these settings only; ask another one (predict --model) about other devices. May be ended at any time
+    while it measures: the same command goes on. Where the model gets no better nothing is saved.
+    """
+    import numpy as np
+
+    from tensorwise.adapt.latency import TRAINING, adapt_latency
+    from tensorwise.adapt.tasks import clustered_tasks
+    from tensorwise.data.store import Store
+    from tensorwise.data.task_job import task_plan
+    from tensorwise.front.model_card import latency_page
+    from tensorwise.front.networks import COMES_ALONG, latency_model, latency_model_folder, unscheduled
+    from tensorwise.model.latency_training import LatencyTraining
+    from tensorwise.model.programs import Programs
+
+    old, place = latency_model(model or COMES_ALONG), out or latency_model_folder()
+    settings = LatencyTraining(**TRAINING, seed=seed)
+    every = task_plan(folder, isa or ["avx2"], threads or [1], samples=samples, seed=seed, own=True)
+    programs = unscheduled(folder, {job.task for job in every})
+    chosen = clustered_tasks(programs, min(count, len(programs)), np.random.default_rng(seed))
+    jobs = [job for job in every if job.task in chosen]
+    run_jobs(jobs, store, "local", None, float("inf"), json)
+    wanted = {job.id for job in jobs}
+    with Store(store) as home:
+        read = [one for one in home.records() if one.provenance.get("job") in wanted]
+    measured = Programs.of(read)
+    found = adapt_latency(old, measured, settings)
+    facts = {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(), "version": __version__,
+        "devices": measured.devices, "programs": len(measured), "tasks": len(measured.tasks),
+        "before": found.before, "after": found.after, "data": data_facts(read),
+    }  # fmt: skip
+    if found.better:
+        adapted = replace(found.model, card={**old.card, "adapted": facts})
+        adapted.save(place)
+        (place / "README.md").write_text(latency_page(adapted), encoding="utf-8")
+    where = str(place) if found.better else None
+    if json:
+        emit({"event": "result", "model": where, "better": found.better, **facts})
+        return
+    print(
+        f"{found.before['mape']:.1%} off before, {found.after['mape']:.1%} after, on {found.after['tasks']} of "
+        f"{len(measured.tasks)} tasks, which it has not learned from; "
+        + (f"in {where}" if where else "nothing is saved, predictions stay as they were")
+    )
+
+
 def _fastest(graph: "TaskGraph", device: str, folder: Path, store: Path | None) -> dict[str, "Record"]:
     """The fastest record of each task of a network on a device."""
     from tensorwise.data.store import Store

@@ -194,6 +194,7 @@ def latency_page(model: LatencyModel) -> str:
         f"- devices: {', '.join(f'`{name}`' for name in model.devices)}: settings of the processor named below",
         f"- made on {card['date']} with Tensorwise {card['version']} by `tensorwise tasks train`",
         "",
+        *_adapted(card.get("adapted")),
         "## Data",
         "",
         f"{data['records']} records of {data['workloads']} tasks, from {data['first']} to {data['last']} (UTC), of which "
@@ -228,6 +229,32 @@ def latency_page(model: LatencyModel) -> str:
                     f"Their intervals hold {summed['covered']:.0%}; the ends are a factor {summed['width']:.1f} apart."
                 )
     return "\n".join([*lines, ""])
+
+
+def _adapted(found: Mapping[str, Any] | None) -> list[str]:
+    """What a latency model's card says of its adaptation."""
+    if found is None:
+        return []
+    before, after = found["before"], found["after"]
+    names = ", ".join(f"`{name}`" for name in found["devices"])
+    rows = [["device", "before", "after"]]
+    rows += [
+        [name, f"{before['devices'][name]:.1%}", f"{error:.1%}"] for name, error in after["devices"].items()
+    ]
+    rows.append(["all", f"{before['mape']:.1%}", f"{after['mape']:.1%}"])
+    return [
+        "## Adapted",
+        "",
+        f"On {found['date']}, with Tensorwise {found['version']} by `tensorwise tasks adapt`, to {names} "
+        f"({', '.join(found['data']['hosts'])}), with {found['programs']} programs of {found['tasks']} tasks. The mean "
+        f"relative error on {after['programs']} programs of {after['tasks']} of these tasks, which were not learned from, "
+        "but chose the best epoch and calibrated the intervals:",
+        "",
+        *_markdown(rows),
+        "",
+        "What follows is of the model before.",
+        "",
+    ]
 
 
 def page(card: Mapping[str, Any]) -> str:

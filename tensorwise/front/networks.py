@@ -1,7 +1,7 @@
 """Neural networks as a user names them: cut into tasks, scheduled, and predicted. What TVM made is kept in a folder."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from tensorwise.model.latency import LATENCY, LatencyModel
 from tensorwise.plan.predicted import NetworkLatency, predicted
 from tensorwise.tasks.cpu import full_name, hardware_here, isa_of
 from tensorwise.tasks.cutting import TaskGraph
-from tensorwise.tasks.task import Task, read_json
+from tensorwise.tasks.task import Task, loop_tree, read_json
 from tensorwise.toolchain.places import cache_dir
 from tensorwise.writing import replacing
 
@@ -127,6 +127,19 @@ def programs_of(
     return found
 
 
+def unscheduled(folder: Path, tasks: Collection[str]) -> dict[str, list[CompactAst]]:
+    """Return each task of a folder as one program, as TVM has it before any schedule: tells tasks apart without compiling.
+
+    Raises:
+        InputError: a task cannot be read.
+        MissingExtraError: there is no TVM.
+    """
+    found = {}
+    for task in sorted(tasks):
+        found[task] = [CompactAst.of(loop_tree(Task.load(folder / "tasks" / f"{task}.json").module))]
+    return found
+
+
 def predict_latency(
     network: str,
     devices: Sequence[str],
@@ -200,7 +213,6 @@ def _drawn(
 ) -> list[tuple[str, MachineCode | None]]:
     from tensorwise.tasks.cpu import codes_of
     from tensorwise.tasks.schedules import Schedules
-    from tensorwise.tasks.task import loop_tree
 
     schedules = Schedules(Task.load(folder / "tasks" / f"{task}.json"))
     rng = np.random.default_rng([int(task, 16), 1])

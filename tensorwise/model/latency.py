@@ -47,6 +47,10 @@ MOST_LEAVES: Final = 12
 """Programs with more leaves have no layer for their number."""
 DRAWN: Final = 20
 """Choices of programs for a network, of which it is judged how well their sum is predicted."""
+KEPT: Final = 0.2
+"""Share of a target's measured tasks that fine-tuning does not learn from."""
+SEEN_AGAIN: Final = 2000
+"""Programs of those learned from before that fine-tuning draws to see again, at least."""
 BEYOND: Final = 4.0
 """How many times shorter or longer than all that was learned from an answer may be: a network knows no bounds."""
 Progress = Callable[[int, int, float, float], None]
@@ -411,34 +415,48 @@ def _shared(off: np.ndarray, programs: Programs) -> float:
     return float(np.clip(pairs / most, 0, 1)) if most > 0 else 1.0
 
 
+def held_back(measured: Programs, seed: int) -> tuple[Programs, Programs]:
+    """Return the programs of a target that `fine_tuned` learns from, and those of other tasks that it does not.
+
+    The latter, KEPT of the tasks, decide which epoch is the best, and calibrate intervals.
+    """
+    tasks = measured.tasks
+    drawn = np.random.default_rng([seed, 4]).permutation(len(tasks))[: round(KEPT * len(tasks))]
+    held = {tasks[place] for place in drawn}
+    inside = [row.task in held for row in measured]
+    return measured.where([not one for one in inside]), measured.where(inside)
+
+
 def fine_tuned(
     model: LatencyModel,
     known: Programs,
     measured: Programs,
-    foreign: Programs,
+    foreign: Programs | None,
     settings: "LatencyTraining",
-    *,
-    kept: float = 0.2,
 ) -> LatencyModel:
     """Return the model after some epochs on a new device or network (CDMPP, sections 5.3 and 5.4).
 
     Args:
-        known: what the model has learned from, or a part: it stays in half of all steps, so that it is not forgotten.
-        measured: some programs of the target with their times.
-        foreign: what else the target runs; its times are not looked at, its embeddings are drawn to the others'.
-        kept: share of the measured tasks that decide which epoch is the best, and calibrate intervals.
+        known: what the model has learned from, or a part: some of it stays in half of all steps, so that it is not
+            forgotten; of what other devices took for the tasks of ``foreign`` all does. Of none the model that is returned
+            knows the target only.
+        measured: some programs of the target with their times, see `held_back`.
+        foreign: what else the target runs, where that is known; its times are not looked at, its embeddings are drawn to the
+            others'.
+
+    Raises:
+        InputError: nothing is left to learn from.
     """
     from tensorwise.model.latency_training import LatencyTrainer
 
-    rng = np.random.default_rng([settings.seed, 4])
-    tasks = measured.tasks
-    held = {tasks[place] for place in rng.permutation(len(tasks))[: round(kept * len(tasks))]}
-    inside = [row.task in held for row in measured]
-    learned, chosen = measured.where([not one for one in inside]), measured.where(inside)
+    learned, chosen = held_back(measured, settings.seed)
     if not len(learned):
         raise InputError("there are no measured programs of the target to learn from")
-    part = rng.permutation(len(known))[: max(len(learned), 2000)]
-    some = tuple(known.rows[place] for place in np.sort(part))
+    asked = set() if foreign is None else set(foreign.tasks)
+    drawn = np.random.default_rng([settings.seed, 6]).permutation(len(known))[: max(len(learned), SEEN_AGAIN)]
+    stays = np.array([row.task in asked for row in known], bool)
+    stays[drawn] = True
+    some = known.where(stays).rows
     both = Programs(some + learned.rows * max(1, round(len(some) / len(learned))))
     found = []
     for k, weights in enumerate(model.members):
@@ -447,8 +465,11 @@ def fine_tuned(
             model.shape, model.labels, own, both, chosen, model.scales, start=weights, foreign=foreign
         )
         found.append(trainer.run() or {})
-    devices = {**model.devices, **{row.device: row.hardware for row in learned}}
-    tuned = replace(model, ends=_ends(both), members=tuple(found), devices=devices)
+    devices = {row.device: row.hardware for row in learned}
+    if some:
+        devices = {**model.devices, **devices}
+    ends = min(model.ends[0], _ends(both)[0]), max(model.ends[1], _ends(both)[1])
+    tuned = replace(model, ends=ends, members=tuple(found), devices=devices)
     return tuned.calibrated(chosen) if len(chosen) >= LEAST else tuned
 
 

@@ -124,6 +124,14 @@ class Programs:
         return sorted({row.task for row in self.rows})
 
     @property
+    def by_task(self) -> dict[str, list[CompactAst]]:
+        """The programs of each task, by its id."""
+        found: dict[str, list[CompactAst]] = {}
+        for row in self.rows:
+            found.setdefault(row.task, []).append(row.ast)
+        return found
+
+    @property
     def seconds(self) -> np.ndarray:
         """(n,) float64."""
         return np.array([row.seconds for row in self.rows], float)

@@ -10,7 +10,11 @@ from tensorwise.tasks.cpu import machine_of
 
 DOTS: Final = 400
 """Predictions that a result keeps for its picture."""
-_BESIDE: Final = {"random": "with random tasks", "unknown": "where no other machine ran them"}
+_BESIDE: Final = {
+    "network": "by the network alone",
+    "random": "with random tasks",
+    "unknown": "where no other machine ran them",
+}
 BASELINES: Final = ("trees", "lstm", "primitives", "roofline", "mean")
 
 
@@ -92,14 +96,26 @@ def best(runs: Mapping[str, Mapping[str, Any]], prefix: str) -> Mapping[str, Any
 
 
 def tuned(
-    runs: Mapping[str, Mapping[str, Any]], machine: str, choose: str, count: int, kind: str = "cmd"
+    runs: Mapping[str, Mapping[str, Any]],
+    machine: str,
+    choose: str,
+    count: int,
+    kind: str = "alone",
+    beside: str = "",
 ) -> dict[str, float]:
     """Return the means over seeds after fine-tuning with so many tasks: ``mape``, and ``whole`` of whole networks.
 
     Those that are known.
+
+    Args:
+        kind: ``alone``: nothing but these tasks is learned from; ``plain``: what other machines took is seen again, and
+            ``cmd``: embeddings are drawn towards each other, too.
+        beside: ``elsewhere``: of the tuned model that is told what programs took on other machines.
     """
     prefix = f"device|{machine}|{choose}|{count}|{kind}|"
     some = [run for key, run in runs.items() if key.startswith(prefix) and "mape" in run]
+    if beside:
+        some = [run[beside] for run in some if beside in run]
     found = {"mape": [run["mape"] for run in some]}
     found["whole"] = [off(run["whole"], "predicted") for run in some if run.get("whole")]
     return {name: float(np.mean(errors)) for name, errors in found.items() if errors}
@@ -153,10 +169,13 @@ def judge(
         said.append((f"median width {ours['width']:.2f}x", ours["width"] <= wanted["width"]))
     foreign, count = targets(runs, wanted["ranks"]), wanted["tasks"]
     for machine in machines(runs):
-        found = tuned(runs, machine, "kmeans", count)
-        if not found:
+        # what is judged is the network put right by what the same programs took elsewhere, where that was done
+        plain = {name: tuned(runs, machine, name, count) for name in ("kmeans", "random", "unknown")}
+        right = {name: tuned(runs, machine, name, count, beside="elsewhere") or plain[name] for name in plain}
+        if not (found := right["kmeans"]):
             continue
-        beside = {name: tuned(runs, machine, name, count).get("mape") for name in ("random", "unknown")}
+        beside = {name: right[name].get("mape") for name in ("random", "unknown")}
+        beside["network"] = None if found == plain["kmeans"] else plain["kmeans"]["mape"]
         known = [f"{error:.1%} {_BESIDE[name]}" for name, error in beside.items() if error is not None]
         text = ", ".join([f"{machine} held out, {count} tasks of it measured: {found['mape']:.1%}", *known])
         claimed = machine in foreign

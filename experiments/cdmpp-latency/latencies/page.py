@@ -14,6 +14,17 @@ training. Which variant of a method is judged, tasks of other networks decide, w
 STYLE: Final = """.plots { display: flex; flex-wrap: wrap; gap: 16px; } .plots svg { flex: 1 1 340px; max-width: 520px; }"""
 
 
+_WAYS: Final = (
+    ("KMeans", "kmeans", "alone", ""),
+    ("KMeans, known elsewhere", "kmeans", "alone", "elsewhere"),
+    ("random", "random", "alone", ""),
+    ("random, known elsewhere", "random", "alone", "elsewhere"),
+    ("KMeans, others seen again", "kmeans", "plain", ""),
+    ("and CMD", "kmeans", "cmd", ""),
+)
+"""Of fine-tuning: title, how tasks are chosen, what is learned from, and what the answer is put right by."""
+
+
 def page(results: Mapping[str, Any], expected: Mapping[str, Any], values: Mapping[str, Any]) -> str:
     """Return the page of a result file."""
     runs = {key: run for key, run in results["runs"].items() if "error" not in run}
@@ -115,8 +126,10 @@ def _machines(runs: Mapping[str, Any], expected: Mapping[str, Any], values: Mapp
     foreign, counts = targets(runs, expected["wanted"]["ranks"]), values["cross"]["tasks"]
     said = [
         """All settings of a machine are held out together. Judged are the networks that are held out, of which nothing is
-        measured on it; other machines ran them, but for the columns that say otherwise. CMD draws what is measured and what
-        is not towards each other.""",
+        measured on it; other machines ran them, but for the columns that say otherwise. Models learn from what was measured
+        on it alone; or what other machines took is seen again in half of all steps, and CMD draws embeddings towards each
+        other, as in the paper. Known elsewhere: by how much the tuned model is off on the same program on other
+        machines, it is put right, as far as the measured tasks say that machines are off alike.""",
         f"These rank programs unlike all others, and count as devices: {', '.join(foreign)}."
         if foreign
         else "No machine ranks programs unlike all others: these are similar processors, and none counts as another device.",
@@ -125,8 +138,7 @@ def _machines(runs: Mapping[str, Any], expected: Mapping[str, Any], values: Mapp
     rows, networks, plots = [], [], ""
     for machine in machines(runs):
         plain = [runs.get(f"device|{machine}|{way}", {}) for way in ("source", "scaled", "trees")]
-        ways = [tuned(runs, machine, choose, last, kind)
-                for choose in ("kmeans", "random") for kind in ("cmd", "plain")]  # fmt: skip
+        ways = [tuned(runs, machine, choose, last, kind, beside) for _, choose, kind, beside in _WAYS]
         unknown = runs.get(f"device|{machine}|unknown", {}), tuned(runs, machine, "unknown", last)
         rows.append([machine, *(_percent(one.get("mape")) for one in (*plain, *ways, *unknown))])
         ends = [off(one["whole"], "predicted") if one.get("whole") else None for one in plain]
@@ -149,10 +161,7 @@ def _machines(runs: Mapping[str, Any], expected: Mapping[str, Any], values: Mapp
         "not tuned",
         "scaled from the same program",
         "trees",
-        "KMeans",
-        "KMeans, no CMD",
-        "random",
-        "random, no CMD",
+        *(title for title, *_ in _WAYS),
     ]
     shown = table(["programs", *head, "unknown elsewhere, not tuned", "and tuned"], rows)
     if networks:

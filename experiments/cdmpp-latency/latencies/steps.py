@@ -11,8 +11,9 @@ import numpy as np
 from latencies import baselines
 from latencies.baselines import Predict
 from latencies.judging import errors, whole
+from tensorwise.adapt.elsewhere import Elsewhere
 from tensorwise.adapt.tasks import clustered_tasks, random_tasks
-from tensorwise.model.latency import LatencyModel, fine_tuned, parts, train_latency
+from tensorwise.model.latency import LatencyModel, fine_tuned, held_back, parts, train_latency
 from tensorwise.model.latency_training import LatencyTraining
 from tensorwise.model.program_net import shapes
 from tensorwise.model.programs import Programs
@@ -66,12 +67,12 @@ class Experiment:
             for way in ("source", "unknown"):
                 found[f"device|{machine}|{way}"] = lambda args=(machine, way): self._source(*args)  # type: ignore[misc]
             last = cross["tasks"][-1]
-            ways = [(choose, count, True) for count in cross["tasks"] for choose in CHOOSE]
-            ways += [(choose, last, False) for choose in CHOOSE] + [("unknown", last, True)]
+            ways = [(choose, count, "alone") for count in cross["tasks"] for choose in CHOOSE]
+            ways += [("kmeans", last, "cmd"), ("kmeans", last, "plain"), ("unknown", last, "alone")]
             for seed in range(cross["seeds"]):
-                for choose, count, moments in ways:
-                    name = f"device|{machine}|{choose}|{count}|{'cmd' if moments else 'plain'}|{seed}"
-                    found[name] = lambda args=(machine, choose, count, moments, seed): self._tuned(*args)  # type: ignore[misc]
+                for choose, count, kind in ways:
+                    name = f"device|{machine}|{choose}|{count}|{kind}|{seed}"
+                    found[name] = lambda args=(machine, choose, count, kind, seed): self._tuned(*args)  # type: ignore[misc]
         return found
 
     # -- across networks ------------------------------------------------------------------------------
@@ -219,21 +220,35 @@ class Experiment:
     def _measured(self, offered: Programs, choose: str, count: int, seed: int) -> Programs:
         """The programs of some tasks."""
         few = min(count, len(offered.tasks))
-        tasks = set(CHOOSE[choose](offered, few, np.random.default_rng(seed)))
+        tasks = set(CHOOSE[choose](offered.by_task, few, np.random.default_rng(seed)))
         return offered.where([row.task in tasks for row in offered])
 
-    def _tuned(self, machine: str, choose: str, count: int, moments: bool, seed: int) -> Found | None:
+    def _tuned(self, machine: str, choose: str, count: int, kind: str, seed: int) -> Found | None:
+        """What is said after some tasks were measured.
+
+        Args:
+            kind: ``alone``: nothing else is learned from; ``plain``: what other machines took is seen again, and ``cmd``:
+                embeddings are drawn towards each other, too, as in the paper.
+        """
         unknown = choose == "unknown"
         source, offered, judged = self._across(machine, unknown=unknown)
         if (model := self._source_model(machine, source, unknown=unknown)) is None:
             return None
         measured = self._measured(offered, "kmeans" if unknown else choose, count, seed)
-        own = {**self.values["cross"]["training"], **({} if moments else {"moments": 0.0})}
+        own = {**self.values["cross"]["training"], **({} if kind == "cmd" else {"moments": 0.0})}
         settings = LatencyTraining(**{**self.values["training"], **own}, seed=seed)
-        tuned = fine_tuned(model, source, measured, judged, settings)
+        seen, foreign = (Programs(()), None) if kind == "alone" else (source, judged)
+        tuned = fine_tuned(model, seen, measured, foreign, settings)
         found = tuned.latencies([row.ast for row in judged], [row.hardware for row in judged])
+        beside: dict[str, Any] = {}
+        if not unknown and count == self.values["cross"]["tasks"][-1]:
+            known = Elsewhere.fitted(tuned, model, source, held_back(measured, seed)[1])
+            said = known.latencies(judged)
+            beside["elsewhere"] = self._judged_on(
+                judged, said.seconds, share=known.share, **said.covering(judged.seconds)
+            )
         return self._judged_on(
-            judged, found.seconds, measured=len(measured), **found.covering(judged.seconds)
+            judged, found.seconds, measured=len(measured), **found.covering(judged.seconds), **beside
         )
 
 

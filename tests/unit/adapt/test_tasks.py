@@ -31,19 +31,19 @@ def of_kinds() -> tuple[Programs, dict[str, int]]:
 def test_each_kind_of_program_has_a_task() -> None:
     programs, kind = of_kinds()
     for seed in range(5):
-        chosen = clustered_tasks(programs, 3, np.random.default_rng(seed))
+        chosen = clustered_tasks(programs.by_task, 3, np.random.default_rng(seed))
         assert sorted(kind[task] for task in chosen) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("choose", [clustered_tasks, random_tasks])
 def test_tasks_are_chosen_once(choose: object) -> None:
     for count in (1, 7, len(PROGRAMS.tasks)):
-        chosen = choose(PROGRAMS, count, np.random.default_rng(0))  # type: ignore[operator]
+        chosen = choose(PROGRAMS.by_task, count, np.random.default_rng(0))  # type: ignore[operator]
         assert len(set(chosen)) == count
         assert set(chosen) <= set(PROGRAMS.tasks)
     for count in (0, len(PROGRAMS.tasks) + 1):
         with pytest.raises(InputError, match="are wanted of"):
-            choose(PROGRAMS, count, np.random.default_rng(0))  # type: ignore[operator]
+            choose(PROGRAMS.by_task, count, np.random.default_rng(0))  # type: ignore[operator]
 
 
 def test_summaries_have_one_length() -> None:

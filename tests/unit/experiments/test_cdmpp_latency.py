@@ -54,7 +54,7 @@ quantile = { labels = "quantile" }
 no-positions = { sizes = { positions = false } }
 [cross]
 machines = ["slow"]
-tasks = [3, 5]
+tasks = [3, 25]
 seeds = 1
 members = 1
 sizes = { joining = "sum" }
@@ -92,11 +92,14 @@ def test_all_steps_run_and_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert {key.split("|")[1] for key in runs if key.startswith("model|")} == {"cdmpp", *judging.BASELINES}
     tuned = [key for key in runs if key.startswith("device|slow|kmeans")]
     assert tuned == [
-        "device|slow|kmeans|3|cmd|0",
-        "device|slow|kmeans|5|cmd|0",
-        "device|slow|kmeans|5|plain|0",
+        "device|slow|kmeans|3|alone|0",
+        "device|slow|kmeans|25|alone|0",
+        "device|slow|kmeans|25|cmd|0",
+        "device|slow|kmeans|25|plain|0",
     ]
-    assert {"device|slow|unknown", "device|slow|unknown|5|cmd|0"} <= runs.keys()
+    assert ["elsewhere" in runs[key] for key in tuned] == [False, True, True, True]
+    assert 0 <= runs[tuned[1]]["elsewhere"]["share"] <= 1
+    assert {"device|slow|unknown", "device|slow|unknown|25|alone|0"} <= runs.keys()
     assert all(math.isfinite(run["mape"]) for key, run in runs.items() if key != "data")
     assert runs["model|roofline"]["networks"].keys() == {"net2"}
     page = out.with_suffix(".html").read_text()
@@ -184,13 +187,21 @@ def test_claims_hold_or_not() -> None:
     ranks = {"d": {"e": 0.8}, "e": {"d": 0.8}}
     runs["data"] = {"ranks": ranks}
     for device in ("d", "e"):
-        runs |= {f"device|{device}|{way}|50|cmd|0": run_of(0.1) for way in ("kmeans", "random")}
+        runs |= {f"device|{device}|{way}|50|alone|0": run_of(0.1) for way in ("kmeans", "random")}
     said, holds = judging.judge(runs, EXPECTED)
     assert holds, said
     assert judging.targets(runs, 0.95) == ["d", "e"]
     assert "d held out, 50 tasks of it measured: 10.0%, 10.0% with random tasks (holds)" in said
+    known = {"device|d|kmeans|50|alone|0": run_of(0.2, elsewhere=run_of(0.1, whole=whole))}
+    assert judging.tuned(known, "d", "kmeans", 50) == pytest.approx({"mape": 0.2})
+    said = judging.judge({**runs, **known}, EXPECTED)[0]
+    assert (
+        "d held out, 50 tasks of it measured: 10.0%, 10.0% with random tasks, 20.0% by the network alone (holds)"
+        in said
+    )
+    assert "d held out, whole networks: 10.0% (holds)" in said
     ended = {
-        f"device|d|kmeans|50|cmd|{seed}": run_of(0.1, whole=end) for seed, end in enumerate([whole, slow])
+        f"device|d|kmeans|50|alone|{seed}": run_of(0.1, whole=end) for seed, end in enumerate([whole, slow])
     }
     assert judging.tuned(ended, "d", "kmeans", 50) == pytest.approx({"mape": 0.1, "whole": 0.2})
     assert (

@@ -3,6 +3,7 @@
 import json
 import platform
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tensorwise.data.store import Store
+from tensorwise.data.task_job import TaskJob
 from tensorwise.errors import InputError
 from tensorwise.features.ast import CompactAst
 from tensorwise.features.code import CODE
@@ -183,6 +185,85 @@ def test_a_model_is_trained_from_a_store(tmp_path: Path) -> None:
     found = CliRunner().invoke(app, [*arguments, "--device", "abacus"])
     assert found.exit_code == 1
     assert "no records of programs" in found.stderr
+
+
+def adapt(folder: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> tuple[int, str, str]:
+    """Run ``tasks adapt`` where each task takes a tenth of what it takes on the device ``slow``; needs no TVM."""
+    tasks = [f"{place:032x}" for place in range(40)]
+    TaskGraph("many", 1, tuple(Node(task, "dense", (), 64) for task in tasks)).save(folder / "networks")
+    of = dict(zip(sorted({one.workload_id for one in records()}), tasks, strict=True))
+    programs = Programs.of(records()).by_task
+    monkeypatch.setattr(
+        "tensorwise.front.networks.unscheduled",
+        lambda _, wanted: {of[k]: v for k, v in programs.items() if of[k] in wanted},
+    )
+
+    def measured(jobs: Sequence[TaskJob], store: Path, *_: object) -> None:
+        job = {one.task: one.id for one in jobs}
+        found = []
+        for one in records(devices=("slow",)):
+            if (task := of[one.workload_id]) in job:
+                about = {**one.provenance, "job": job[task]}
+                found.append(replace(one, workload_id=task, seconds=0.1 * one.seconds, provenance=about))
+        with Store(store) as home:
+            home.append(found)
+
+    monkeypatch.setattr("tensorwise.front.cli_tasks.run_jobs", measured)
+    arguments = [
+        "tasks",
+        "adapt",
+        "--folder",
+        str(folder),
+        "--store",
+        str(folder / "adapt.sqlite"),
+        "--count",
+        "30",
+    ]
+    arguments += ["--model", str(folder / "model"), "--out", str(folder / "adapted"), *more]
+    found = CliRunner().invoke(app, arguments)
+    return found.exit_code, found.stdout, found.stderr
+
+
+def test_a_model_is_adapted_to_this_machine(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = {"records": 1, "workloads": 1, "first": "", "last": "", "hosts": ["a CPU"]}
+    card = {
+        "data": data,
+        "judged": None,
+        "held_out": [],
+        "date": "",
+        "version": "",
+        "programs": 1,
+        "tasks": 1,
+    }
+    replace(LatencyModel.load(folder / "model"), card=card).save(tmp_path / "model")
+    monkeypatch.setattr(
+        "tensorwise.adapt.latency.TRAINING", {"epochs": 20, "learning_rate": 3e-3, "moments": 0.0}
+    )
+    code, out, err = adapt(tmp_path, monkeypatch, "--json")
+    assert code == 0, err
+    said = json.loads(out)
+    assert said["better"]
+    assert (said["tasks"], said["programs"]) == (30, 120)
+    assert said["after"]["mape"] < 0.5 < said["before"]["mape"]
+    model = LatencyModel.load(tmp_path / "adapted")
+    assert model.card["adapted"]["devices"] == ["slow"]
+    page = (tmp_path / "adapted" / "README.md").read_text()
+    assert f"| slow | {said['before']['mape']:.1%} | {said['after']['mape']:.1%} |" in page
+
+
+def test_a_model_that_gets_no_better_is_not_saved(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(folder / "model", tmp_path / "model")
+    monkeypatch.setattr(
+        "tensorwise.adapt.latency.TRAINING", {"epochs": 1, "learning_rate": 1e-12, "moments": 0.0}
+    )
+    code, out, _ = adapt(tmp_path, monkeypatch)
+    assert code == 0
+    assert "nothing is saved, predictions stay as they were" in " ".join(out.split())
+    assert not (tmp_path / "adapted").exists()
 
 
 def test_the_user_s_model_goes_before_the_one_that_comes_along(

@@ -21,6 +21,7 @@ from tensorwise.data.executors import LocalExecutor  # noqa: E402
 from tensorwise.data.store import Store  # noqa: E402
 from tensorwise.data.task_job import task_plan  # noqa: E402
 from tensorwise.errors import InputError  # noqa: E402
+from tensorwise.front.networks import unscheduled  # noqa: E402
 from tensorwise.space.config import Config  # noqa: E402
 from tensorwise.tasks.cpu import TvmCpu, codes_of, in_children, use_threads  # noqa: E402
 from tensorwise.tasks.cutting import TaskGraph, cut, lowered, of_onnx, of_torch  # noqa: E402
@@ -203,6 +204,18 @@ def test_tasks_are_collected_and_a_second_time_nothing_is_left(
             assert MachineCode.from_json(record.provenance["code"]).numbers["all.instructions"] > 1
             assert json.loads(str(record.config["decisions"])) is not None
         assert collect(jobs, store, LocalExecutor()).before == 2
+
+
+def test_tasks_are_told_apart_without_schedules(
+    small: tuple[TaskGraph, dict[str, Task]], tmp_path: Path
+) -> None:
+    for task in small[1].values():
+        task.save(tmp_path / "tasks")
+    found = unscheduled(tmp_path, small[1])
+    assert found.keys() == small[1].keys()
+    for task, (one,) in found.items():
+        assert len(one.leaves) == small[1][task].facts["leaves"]
+    assert len({one.leaves.tobytes() for (one,) in found.values()}) == len(found)
 
 
 def test_compiled_code_multiplies_as_often_as_the_task(small: tuple[TaskGraph, dict[str, Task]]) -> None:

@@ -1,0 +1,104 @@
+"""What programs take on a device, also by what the same programs took on others (CDMPP, section 2.2: CDPP)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Self, final
+
+import numpy as np
+
+from tensorwise.device.hardware import Hardware
+from tensorwise.errors import InputError
+from tensorwise.model.latency import COVERED, LEAST, Latencies, LatencyModel
+from tensorwise.model.programs import Programs
+
+SHARES: Final = np.linspace(0, 1, 21)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Elsewhere:
+    """A latency model of a device that is told what programs took on others.
+
+    What models do not see in a program they do not see on any device. So by how much the program is off elsewhere, on the
+    devices that are most like the target, it is off here, too, times a ``share``. How alike two devices are in that is seen
+    on some programs of the target.
+
+    Attributes:
+        model: of the target.
+        off: of each program, by task and config, the devices where it is known, and the log of what it took there over
+            a model of theirs says.
+        share: of such an error that is there on the target, 0 to 1.
+        times: factor of the logarithms of intervals' ends, of programs that are known elsewhere.
+    """
+
+    model: LatencyModel
+    off: Mapping[tuple[str, str], tuple[tuple[Hardware, float], ...]]
+    share: float
+    times: float
+
+    @classmethod
+    def fitted(cls, model: LatencyModel, before: LatencyModel, known: Programs, measured: Programs) -> Self:
+        """Return ``model`` with all that is ``known`` of programs on other devices.
+
+        Args:
+            before: a model of those devices: the one that ``model`` was tuned from.
+            measured: programs of the target that the model has not learned from (`held_back`): they decide the share, and
+                calibrate intervals.
+
+        Raises:
+            InputError: too few of them are known from elsewhere.
+        """
+        off: dict[tuple[str, str], tuple[tuple[Hardware, float], ...]] = {}
+        for row, error in zip(known, _errors(before, known), strict=True):
+            key = row.task, row.config
+            off[key] = (*off.get(key, ()), (row.hardware, float(error)))
+        found = cls(model, off, 0.0, 1.0)
+        there = found._known(measured)
+        inside = ~np.isnan(there)
+        if inside.sum() < LEAST:
+            raise InputError(
+                f"{inside.sum()} of the measured programs are known from other devices, at least {LEAST} must be"
+            )
+        here, there = _errors(model, measured)[inside], there[inside]
+        share = float(min(SHARES, key=lambda one: np.abs(here - one * there).mean()))
+        said = model.latencies([row.ast for row in measured], [row.hardware for row in measured])
+        within = np.log(said.high / said.seconds)[inside]
+        place = min(int(np.ceil((len(here) + 1) * COVERED)), len(here)) - 1
+        times = float(np.sort(np.abs(here - share * there) / within)[place])
+        return cls(model, off, share, times)
+
+    def latencies(self, programs: Programs) -> Latencies:
+        """Return what programs take on their devices; their own seconds are not looked at.
+
+        Of programs that are not known from elsewhere it is what the model says.
+        """
+        said = self.model.latencies([row.ast for row in programs], [row.hardware for row in programs])
+        there = self._known(programs)
+        known = ~np.isnan(there)
+        seconds = said.seconds * np.exp(np.where(known, self.share * there, 0.0))
+        within = np.log(said.high / said.seconds) * np.where(known, self.times, 1.0)
+        return Latencies(
+            seconds, seconds * np.exp(-within), seconds * np.exp(within), said.shared, said.level
+        )
+
+    def _known(self, programs: Programs) -> np.ndarray:
+        """(n,) mean log error on the devices that are most like each program's; NaN where none is known."""
+        found = np.full(len(programs), np.nan)
+        for place, row in enumerate(programs):
+            if some := self.off.get((row.task, row.config)):
+                apart = [_apart(row.hardware, hardware) for hardware, _ in some]
+                found[place] = np.mean(
+                    [error for away, (_, error) in zip(apart, some, strict=True) if away == min(apart)]
+                )
+        return found
+
+
+def _errors(model: LatencyModel, programs: Programs) -> np.ndarray:
+    said = model.latencies([row.ast for row in programs], [row.hardware for row in programs])
+    found: np.ndarray = np.log(programs.seconds / said.seconds)
+    return found
+
+
+def _apart(one: Hardware, other: Hardware) -> float:
+    """How unlike the code and the calls of two devices are: as wide vectors and as many cores are alike on any machine."""
+    return float(abs(np.log2(one.vector_bytes / other.vector_bytes)) + abs(np.log2(one.cores / other.cores)))

@@ -1,0 +1,57 @@
+"""A latency model brought to another device by what a few tasks take there (CDMPP, section 5.4)."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, final
+
+from tensorwise.errors import InputError
+from tensorwise.model.latency import LEAST, LatencyModel, fine_tuned, held_back, judged
+from tensorwise.model.programs import Programs
+
+if TYPE_CHECKING:
+    from tensorwise.model.latency_training import LatencyTraining
+
+TRAINING: Final[dict[str, Any]] = {"epochs": 10, "learning_rate": 3e-4, "moments": 0.0}
+"""Of `LatencyTraining`: a few epochs, at a lower rate than a first training's."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Adapted:
+    """What an adaptation came to.
+
+    Attributes:
+        model: the adapted one.
+        before, after: what ``model.latency.judged`` says of the model that was gone on from, and of this one, on the
+            measured tasks that it has not learned from. They also chose its best epoch and calibrated its intervals.
+    """
+
+    model: LatencyModel
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+    @property
+    def better(self) -> bool:
+        """Whether it is less far off than before, by more than a hundredth."""
+        return bool(self.after["mape"] < 0.99 * self.before["mape"])
+
+
+def adapt_latency(model: LatencyModel, measured: Programs, settings: "LatencyTraining") -> Adapted:
+    """Return the model after it has learned from programs that were measured on another device. Needs torch.
+
+    It is a model of that device only. Seeing again what it had learned from, it would be further off there.
+
+    Args:
+        measured: all programs of some tasks on the device, or on several settings of it; see ``adapt.tasks``.
+
+    Raises:
+        InputError: there are too few of them.
+        MissingExtraError: torch is not installed.
+    """
+    _, held = held_back(measured, settings.seed)
+    if len(held) < LEAST:
+        raise InputError(
+            f"{len(measured)} programs of {len(measured.tasks)} tasks were measured: too few to learn from some, and "
+            "test on others"
+        )
+    tuned = fine_tuned(model, Programs(()), measured, None, settings)
+    return Adapted(tuned, judged(model, held), judged(tuned, held))

@@ -1,0 +1,57 @@
+"""A latency model that learns from a few tasks of another device, tested on measured tasks that it has not learned from."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tensorwise.errors import InputError
+from tensorwise.model.latency import LatencyModel, held_back, train_latency
+from tensorwise.model.programs import Programs
+from tests.unit.model.latencies import records
+
+pytest.importorskip("torch")
+
+from tensorwise.adapt.latency import adapt_latency
+from tensorwise.model.latency_training import LatencyTraining
+
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+SIZES = {"width": 32, "inner": 32, "layers": 1, "embedding": 32, "decoder": (32,), "joining": "sum"}
+PROGRAMS = Programs.of(records(tasks=60))
+SOURCE, TARGET = PROGRAMS.on(["fast"]), PROGRAMS.on(["slow"])
+MEASURED = TARGET.where([row.task < "task030" for row in TARGET])
+QUICK = LatencyTraining(epochs=20, learning_rate=3e-3, moments=0.0)
+
+
+@pytest.fixture(scope="module")
+def model() -> LatencyModel:
+    found = train_latency(SOURCE, replace(QUICK, epochs=30), members=1, sizes=SIZES)
+    assert found is not None
+    return found
+
+
+def test_a_model_gets_better_on_what_it_has_not_seen(model: LatencyModel) -> None:
+    wrong = replace(
+        model, members=tuple({**one, "decoder1.bias": one["decoder1.bias"] - 1} for one in model.members)
+    )
+    found = adapt_latency(wrong, MEASURED, QUICK)
+    assert found.better
+    assert found.after["mape"] < 0.5 * found.before["mape"]
+    learned, held = held_back(MEASURED, QUICK.seed)
+    assert found.after["programs"] == len(held)
+    assert not set(learned.tasks) & set(held.tasks)
+    rest = TARGET.where([row.task >= "task030" for row in TARGET])
+    said = found.model.latencies([row.ast for row in rest], [row.hardware for row in rest])
+    assert np.abs(said.seconds / rest.seconds - 1).mean() < 0.5 * found.before["mape"]
+    assert found.model.devices.keys() == {"slow"}
+
+
+def test_a_model_that_learned_nothing_is_no_better(model: LatencyModel) -> None:
+    found = adapt_latency(model, MEASURED, replace(QUICK, epochs=1, learning_rate=1e-12))
+    assert not found.better
+
+
+def test_too_few_programs_are_refused(model: LatencyModel) -> None:
+    few = TARGET.where([row.task < "task004" for row in TARGET])
+    with pytest.raises(InputError, match="16 programs of 4 tasks were measured: too few"):
+        adapt_latency(model, few, QUICK)

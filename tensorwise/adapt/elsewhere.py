@@ -8,7 +8,7 @@ import numpy as np
 
 from tensorwise.device.hardware import Hardware
 from tensorwise.errors import InputError
-from tensorwise.model.latency import COVERED, LEAST, Latencies, LatencyModel
+from tensorwise.model.latency import COVERED, LEAST, FineTuned, Latencies, LatencyModel
 from tensorwise.model.programs import Programs
 
 SHARES: Final = np.linspace(0, 1, 21)
@@ -37,13 +37,12 @@ class Elsewhere:
     times: float
 
     @classmethod
-    def fitted(cls, model: LatencyModel, before: LatencyModel, known: Programs, measured: Programs) -> Self:
-        """Return ``model`` with all that is ``known`` of programs on other devices.
+    def fitted(cls, tuned: FineTuned, before: LatencyModel, known: Programs, measured: Programs) -> Self:
+        """Return the model of ``tuned`` with all that is ``known`` of programs on other devices.
 
         Args:
-            before: a model of those devices: the one that ``model`` was tuned from.
-            measured: programs of the target that the model has not learned from (`held_back`): they decide the share, and
-                calibrate intervals.
+            before: a model of those devices: the one that was tuned.
+            measured: what it was tuned with: decides the share, and calibrates intervals.
 
         Raises:
             InputError: too few of them are known from elsewhere.
@@ -52,20 +51,20 @@ class Elsewhere:
         for row, error in zip(known, _errors(before, known), strict=True):
             key = row.task, row.config
             off[key] = (*off.get(key, ()), (row.hardware, float(error)))
-        found = cls(model, off, 0.0, 1.0)
+        found = cls(tuned.model, off, 0.0, 1.0)
         there = found._known(measured)
         inside = ~np.isnan(there)
         if inside.sum() < LEAST:
             raise InputError(
                 f"{inside.sum()} of the measured programs are known from other devices, at least {LEAST} must be"
             )
-        here, there = _errors(model, measured)[inside], there[inside]
+        here, there = np.log(measured.seconds / tuned.unseen(measured))[inside], there[inside]
         share = float(min(SHARES, key=lambda one: np.abs(here - one * there).mean()))
-        said = model.latencies([row.ast for row in measured], [row.hardware for row in measured])
+        said = tuned.model.latencies([row.ast for row in measured], [row.hardware for row in measured])
         within = np.log(said.high / said.seconds)[inside]
         place = min(int(np.ceil((len(here) + 1) * COVERED)), len(here)) - 1
         times = float(np.sort(np.abs(here - share * there) / within)[place])
-        return cls(model, off, share, times)
+        return cls(tuned.model, off, share, times)
 
     def latencies(self, programs: Programs) -> Latencies:
         """Return what programs take on their devices; their own seconds are not looked at.

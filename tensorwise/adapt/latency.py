@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
-from tensorwise.errors import InputError
-from tensorwise.model.latency import LEAST, LatencyModel, fine_tuned, held_back, judged
+from tensorwise.model.latency import LatencyModel, errors, fine_tuned
 from tensorwise.model.programs import Programs
 
 if TYPE_CHECKING:
@@ -21,8 +20,8 @@ class Adapted:
 
     Attributes:
         model: the adapted one.
-        before, after: what ``model.latency.judged`` says of the model that was gone on from, and of this one, on the
-            measured tasks that it has not learned from. They also chose its best epoch and calibrated its intervals.
+        before, after: what ``model.latency.errors`` says on the measured programs: of the model that was gone on from, and
+            of the members of this one that have not learned from them. (They also chose these members' epochs.)
     """
 
     model: LatencyModel
@@ -44,14 +43,9 @@ def adapt_latency(model: LatencyModel, measured: Programs, settings: "LatencyTra
         measured: all programs of some tasks on the device, or on several settings of it; see ``adapt.tasks``.
 
     Raises:
-        InputError: there are too few of them.
+        InputError: there are too few tasks.
         MissingExtraError: torch is not installed.
     """
-    _, held = held_back(measured, settings.seed)
-    if len(held) < LEAST:
-        raise InputError(
-            f"{len(measured)} programs of {len(measured.tasks)} tasks were measured: too few to learn from some, and "
-            "test on others"
-        )
     tuned = fine_tuned(model, Programs(()), measured, None, settings)
-    return Adapted(tuned, judged(model, held), judged(tuned, held))
+    said = model.latencies([row.ast for row in measured], [row.hardware for row in measured])
+    return Adapted(tuned.model, errors(said.seconds, measured), errors(tuned.unseen(measured), measured))

@@ -352,8 +352,8 @@ def adapt_model(
         emit({"event": "result", "model": where, "better": found.better, **facts})
         return
     print(
-        f"{found.before['mape']:.1%} off before, {found.after['mape']:.1%} after, on {found.after['tasks']} of "
-        f"{len(measured.tasks)} tasks, which it has not learned from; "
+        f"{found.before['mape']:.1%} off before, {found.after['mape']:.1%} after, on {found.after['tasks']} tasks, each as "
+        "the network says that has not learned from it; "
         + (f"in {where}" if where else "nothing is saved, predictions stay as they were")
     )
 

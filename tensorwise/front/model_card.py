@@ -247,8 +247,8 @@ def _adapted(found: Mapping[str, Any] | None) -> list[str]:
         "",
         f"On {found['date']}, with Tensorwise {found['version']} by `tensorwise tasks adapt`, to {names} "
         f"({', '.join(found['data']['hosts'])}), with {found['programs']} programs of {found['tasks']} tasks. The mean "
-        f"relative error on {after['programs']} programs of {after['tasks']} of these tasks, which were not learned from, "
-        "but chose the best epoch and calibrated the intervals:",
+        "relative error of each by the network that has not learned from its task (it chose the network's epoch, and "
+        "calibrated intervals):",
         "",
         *_markdown(rows),
         "",

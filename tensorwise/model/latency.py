@@ -47,8 +47,8 @@ MOST_LEAVES: Final = 12
 """Programs with more leaves have no layer for their number."""
 DRAWN: Final = 20
 """Choices of programs for a network, of which it is judged how well their sum is predicted."""
-KEPT: Final = 0.2
-"""Share of a target's measured tasks that fine-tuning does not learn from."""
+PARTS: Final = 5
+"""Parts of a target's measured tasks, each held back by another member in fine-tuning."""
 SEEN_AGAIN: Final = 2000
 """Programs of those learned from before that fine-tuning draws to see again, at least."""
 BEYOND: Final = 4.0
@@ -205,8 +205,13 @@ class LatencyModel:
                 said[member, places] = logs.clip(*self.ends)
         return said.mean(0), said.std(0)
 
-    def calibrated(self, programs: Programs) -> "LatencyModel":
+    def calibrated(
+        self, programs: Programs, unseen: Callable[[Programs], np.ndarray] | None = None
+    ) -> "LatencyModel":
         """Return the model with intervals that hold for COVERED of such programs (split conformal prediction).
+
+        Args:
+            unseen: programs -> (n,) seconds as a network says that has not learned from them; default: the model has not.
 
         Raises:
             InputError: there are too few.
@@ -214,13 +219,17 @@ class LatencyModel:
         if len(programs) < LEAST:
             raise InputError(f"intervals need at least {LEAST} programs, got {len(programs)}")
         compiled = programs.where(programs.compiled)
-        without = self._interval(programs.uncompiled())
+        without = self._interval(programs.uncompiled(), unseen)
         return replace(
-            self, uncompiled=without, compiled=self._interval(compiled) if len(compiled) >= LEAST else without
+            self,
+            uncompiled=without,
+            compiled=self._interval(compiled, unseen) if len(compiled) >= LEAST else without,
         )
 
-    def _interval(self, programs: Programs) -> Interval:
+    def _interval(self, programs: Programs, unseen: Callable[[Programs], np.ndarray] | None) -> Interval:
         logs, apart = self._read([row.ast for row in programs], [row.hardware for row in programs])
+        if unseen is not None:
+            logs = np.log(unseen(programs))
         floor = max(float(np.median(apart)), 1e-3)
         errors = np.log(programs.seconds) - logs
         off, middle = errors / (apart + floor), float(np.median(errors))
@@ -380,12 +389,17 @@ def judged(model: LatencyModel, held: Programs) -> dict[str, Any]:
         network has in ``held``, one of each task, at random.
     """
     found = model.latencies([row.ast for row in held], [row.hardware for row in held])
-    off = np.abs(found.seconds / held.seconds - 1)
-    names = np.array([row.device for row in held])
+    return {**errors(found.seconds, held), **found.covering(held.seconds), "together": _together(found, held)}
+
+
+def errors(seconds: np.ndarray, programs: Programs) -> dict[str, Any]:
+    """Return how far ``seconds`` (n,) that are said of programs are off: the first five of what `judged` does."""
+    off = np.abs(seconds / programs.seconds - 1)
+    names = np.array([row.device for row in programs])
     return {
-        "programs": len(held), "tasks": len(held.tasks), "mape": float(off.mean()), "median": float(np.median(off)),
-        "devices": {device: float(off[names == device].mean()) for device in held.devices},
-        **found.covering(held.seconds), "together": _together(found, held),
+        "programs": len(programs), "tasks": len(programs.tasks), "mape": float(off.mean()),
+        "median": float(np.median(off)),
+        "devices": {device: float(off[names == device].mean()) for device in programs.devices},
     }  # fmt: skip
 
 
@@ -415,16 +429,27 @@ def _shared(off: np.ndarray, programs: Programs) -> float:
     return float(np.clip(pairs / most, 0, 1)) if most > 0 else 1.0
 
 
-def held_back(measured: Programs, seed: int) -> tuple[Programs, Programs]:
-    """Return the programs of a target that `fine_tuned` learns from, and those of other tasks that it does not.
+@final
+@dataclass(frozen=True, eq=False)
+class FineTuned:
+    """A model that went on to another device or network.
 
-    The latter, KEPT of the tasks, decide which epoch is the best, and calibrate intervals.
+    Attributes:
+        model: of it.
+        held: ids of the measured tasks that each of its members has not learned from.
     """
-    tasks = measured.tasks
-    drawn = np.random.default_rng([seed, 4]).permutation(len(tasks))[: round(KEPT * len(tasks))]
-    held = {tasks[place] for place in drawn}
-    inside = [row.task in held for row in measured]
-    return measured.where([not one for one in inside]), measured.where(inside)
+
+    model: LatencyModel
+    held: tuple[frozenset[str], ...]
+
+    def unseen(self, programs: Programs) -> np.ndarray:
+        """Return seconds of programs of the measured tasks, each as the member says that has not learned from it: (n,)."""
+        seconds = np.full(len(programs), np.nan)
+        for held, member in zip(self.held, self.model.members, strict=True):
+            inside = np.array([row.task in held for row in programs], bool)
+            some, one = programs.where(inside), replace(self.model, members=(member,))
+            seconds[inside] = one.latencies([row.ast for row in some], [row.hardware for row in some]).seconds
+        return seconds
 
 
 def fine_tuned(
@@ -433,44 +458,55 @@ def fine_tuned(
     measured: Programs,
     foreign: Programs | None,
     settings: "LatencyTraining",
-) -> LatencyModel:
+) -> FineTuned:
     """Return the model after some epochs on a new device or network (CDMPP, sections 5.3 and 5.4).
+
+    It has PARTS members, that go on from the model's in turn. Each holds back another part of the measured tasks to choose
+    its epoch by: together they learn from all, and what each says of its own part calibrates intervals.
 
     Args:
         known: what the model has learned from, or a part: some of it stays in half of all steps, so that it is not
             forgotten; of what other devices took for the tasks of ``foreign`` all does. Of none the model that is returned
             knows the target only.
-        measured: some programs of the target with their times, see `held_back`.
+        measured: some programs of the target with their times.
         foreign: what else the target runs, where that is known; its times are not looked at, its embeddings are drawn to the
             others'.
 
     Raises:
-        InputError: nothing is left to learn from.
+        InputError: fewer than PARTS tasks were measured.
     """
     from tensorwise.model.latency_training import LatencyTrainer
 
-    learned, chosen = held_back(measured, settings.seed)
-    if not len(learned):
-        raise InputError("there are no measured programs of the target to learn from")
+    tasks = np.random.default_rng([settings.seed, 4]).permutation(measured.tasks)
+    if len(tasks) < PARTS:
+        raise InputError(f"a model needs at least {PARTS} measured tasks to learn from, got {len(tasks)}")
+    if not model.reads_code:
+        known, measured = known.uncompiled(), measured.uncompiled()
+        foreign = None if foreign is None else foreign.uncompiled()
     asked = set() if foreign is None else set(foreign.tasks)
-    drawn = np.random.default_rng([settings.seed, 6]).permutation(len(known))[: max(len(learned), SEEN_AGAIN)]
+    drawn = np.random.default_rng([settings.seed, 6]).permutation(len(known))
     stays = np.array([row.task in asked for row in known], bool)
-    stays[drawn] = True
-    some = known.where(stays).rows
-    both = Programs(some + learned.rows * max(1, round(len(some) / len(learned))))
-    found = []
-    for k, weights in enumerate(model.members):
-        own = replace(settings, seed=settings.seed + k)
+    stays[drawn[: max(len(measured), SEEN_AGAIN)]] = True
+    some, found, held = known.where(stays).rows, [], []
+    for part in range(PARTS):
+        held.append(frozenset(map(str, tasks[part::PARTS])))
+        inside = np.array([row.task in held[-1] for row in measured], bool)
+        learned, chosen = measured.where(~inside), measured.where(inside)
+        both = Programs(some + learned.rows * max(1, round(len(some) / len(learned))))
         trainer = LatencyTrainer(
-            model.shape, model.labels, own, both, chosen, model.scales, start=weights, foreign=foreign
-        )
+            model.shape, model.labels, replace(settings, seed=settings.seed + part), both, chosen, model.scales,
+            start=model.members[part % len(model.members)], foreign=foreign,
+        )  # fmt: skip
         found.append(trainer.run() or {})
-    devices = {row.device: row.hardware for row in learned}
+    devices = {row.device: row.hardware for row in measured}
     if some:
         devices = {**model.devices, **devices}
-    ends = min(model.ends[0], _ends(both)[0]), max(model.ends[1], _ends(both)[1])
-    tuned = replace(model, ends=ends, members=tuple(found), devices=devices)
-    return tuned.calibrated(chosen) if len(chosen) >= LEAST else tuned
+    low, high = _ends(Programs(some + measured.rows))
+    ends = min(model.ends[0], low), max(model.ends[1], high)
+    tuned = FineTuned(replace(model, ends=ends, members=tuple(found), devices=devices), tuple(held))
+    if len(measured) < LEAST:
+        return tuned
+    return replace(tuned, model=tuned.model.calibrated(measured, tuned.unseen))
 
 
 def _ends(programs: Programs) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from latencies.baselines import Predict
 from latencies.judging import errors, whole
 from tensorwise.adapt.elsewhere import Elsewhere
 from tensorwise.adapt.tasks import clustered_tasks, random_tasks
-from tensorwise.model.latency import LatencyModel, fine_tuned, held_back, parts, train_latency
+from tensorwise.model.latency import LatencyModel, fine_tuned, parts, train_latency
 from tensorwise.model.latency_training import LatencyTraining
 from tensorwise.model.program_net import shapes
 from tensorwise.model.programs import Programs
@@ -239,10 +239,10 @@ class Experiment:
         settings = LatencyTraining(**{**self.values["training"], **own}, seed=seed)
         seen, foreign = (Programs(()), None) if kind == "alone" else (source, judged)
         tuned = fine_tuned(model, seen, measured, foreign, settings)
-        found = tuned.latencies([row.ast for row in judged], [row.hardware for row in judged])
+        found = tuned.model.latencies([row.ast for row in judged], [row.hardware for row in judged])
         beside: dict[str, Any] = {}
         if not unknown and count == self.values["cross"]["tasks"][-1]:
-            known = Elsewhere.fitted(tuned, model, source, held_back(measured, seed)[1])
+            known = Elsewhere.fitted(tuned, model, source, measured)
             said = known.latencies(judged)
             beside["elsewhere"] = self._judged_on(
                 judged, said.seconds, share=known.share, **said.covering(judged.seconds)

@@ -9,7 +9,7 @@ from tensorwise.adapt.elsewhere import Elsewhere
 from tensorwise.errors import InputError
 from tensorwise.features.ast import LEAVES
 from tensorwise.model.labels import Labels
-from tensorwise.model.latency import LatencyModel
+from tensorwise.model.latency import FineTuned, LatencyModel
 from tensorwise.model.program_net import Shape, initial, scales_of
 from tensorwise.model.programs import Programs
 from tests.unit.model.latencies import records
@@ -36,6 +36,7 @@ def at_best_rates() -> LatencyModel:
 
 
 MODEL = at_best_rates()
+TUNED = FineTuned(MODEL, (frozenset(MEASURED.tasks),))
 
 
 def off(seconds: np.ndarray, programs: Programs) -> float:
@@ -47,7 +48,7 @@ def plain(programs: Programs) -> np.ndarray:
 
 
 def test_errors_that_devices_share_are_taken_back() -> None:
-    known = Elsewhere.fitted(MODEL, MODEL, ELSEWHERE, MEASURED)
+    known = Elsewhere.fitted(TUNED, MODEL, ELSEWHERE, MEASURED)
     assert known.share > 0.9
     found = known.latencies(REST)
     assert off(found.seconds, REST) < 0.1 < 0.3 < off(plain(REST), REST)
@@ -63,14 +64,14 @@ def test_errors_that_devices_do_not_share_do_no_harm() -> None:
     rng = np.random.default_rng(0)
     drawn = plain(ELSEWHERE) * np.exp(rng.standard_normal(len(ELSEWHERE)))
     rows = tuple(replace(row, seconds=float(s)) for row, s in zip(ELSEWHERE, drawn, strict=True))
-    known = Elsewhere.fitted(MODEL, MODEL, Programs(rows), MEASURED)
+    known = Elsewhere.fitted(TUNED, MODEL, Programs(rows), MEASURED)
     assert known.share < 0.3
     assert off(known.latencies(REST).seconds, REST) < 1.1 * off(plain(REST), REST)
 
 
 def test_programs_that_ran_nowhere_else_are_as_the_model_says() -> None:
     some = ELSEWHERE.where([row.task < "task020" for row in ELSEWHERE])
-    known = Elsewhere.fitted(MODEL, MODEL, some, MEASURED)
+    known = Elsewhere.fitted(TUNED, MODEL, some, MEASURED)
     unknown = REST.where([row.task >= "task020" for row in REST])
     said = MODEL.latencies([row.ast for row in unknown], [row.hardware for row in unknown])
     found = known.latencies(unknown)
@@ -86,12 +87,12 @@ def test_the_devices_that_are_most_like_the_target_count() -> None:
         replace(row, device="other", hardware=other, seconds=row.seconds * 3 ** int(rng.integers(2)))
         for row in ELSEWHERE
     )
-    both = Elsewhere.fitted(MODEL, MODEL, Programs(misleading + ELSEWHERE.rows), MEASURED)
-    alone = Elsewhere.fitted(MODEL, MODEL, Programs(misleading), MEASURED)
+    both = Elsewhere.fitted(TUNED, MODEL, Programs(misleading + ELSEWHERE.rows), MEASURED)
+    alone = Elsewhere.fitted(TUNED, MODEL, Programs(misleading), MEASURED)
     assert off(both.latencies(REST).seconds, REST) < off(alone.latencies(REST).seconds, REST) / 2
 
 
 def test_a_share_needs_programs_that_are_known_on_both() -> None:
     foreign = ELSEWHERE.where([row.task >= "task012" for row in ELSEWHERE])
     with pytest.raises(InputError, match="0 of the measured programs are known from other devices"):
-        Elsewhere.fitted(MODEL, MODEL, foreign, MEASURED)
+        Elsewhere.fitted(TUNED, MODEL, foreign, MEASURED)

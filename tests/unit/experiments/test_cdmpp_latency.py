@@ -54,7 +54,7 @@ quantile = { labels = "quantile" }
 no-positions = { sizes = { positions = false } }
 [cross]
 machines = ["slow"]
-tasks = [3, 25]
+tasks = [5, 25]
 seeds = 1
 members = 1
 sizes = { joining = "sum" }
@@ -92,7 +92,7 @@ def test_all_steps_run_and_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert {key.split("|")[1] for key in runs if key.startswith("model|")} == {"cdmpp", *judging.BASELINES}
     tuned = [key for key in runs if key.startswith("device|slow|kmeans")]
     assert tuned == [
-        "device|slow|kmeans|3|alone|0",
+        "device|slow|kmeans|5|alone|0",
         "device|slow|kmeans|25|alone|0",
         "device|slow|kmeans|25|cmd|0",
         "device|slow|kmeans|25|plain|0",

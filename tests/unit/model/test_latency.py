@@ -13,7 +13,15 @@ from tensorwise.codegen.loop_tree import LoopTree
 from tensorwise.errors import InputError
 from tensorwise.features.code import CODE, UNCOMPILED, Compiled
 from tensorwise.features.hardware import HARDWARE
-from tensorwise.model.latency import LATENCY, Latencies, LatencyModel, fine_tuned, parts, train_latency
+from tensorwise.model.latency import (
+    LATENCY,
+    PARTS,
+    Latencies,
+    LatencyModel,
+    fine_tuned,
+    parts,
+    train_latency,
+)
 from tensorwise.model.program_net import least
 from tensorwise.model.programs import Programs
 from tests.unit.model.latencies import code, hardware, records
@@ -283,10 +291,31 @@ def test_fine_tuning_learns_a_new_device() -> None:
     measured = target.where([row.task in tasks for row in target])
     rest = target.where([row.task not in tasks for row in target])
     after = fine_tuned(before, source, measured, rest, replace(QUICK, epochs=40))
-    assert error(after, rest) < error(before, rest) / 2
-    assert after.devices.keys() == {"fast", "slow"}
-    with pytest.raises(InputError, match="no measured programs"):
+    assert error(after.model, rest) < error(before, rest) / 2
+    assert after.model.devices.keys() == {"fast", "slow"}
+    with pytest.raises(InputError, match="at least 5 measured tasks to learn from, got 0"):
         fine_tuned(before, source, target.where([False] * len(target)), rest, QUICK)
+
+
+def test_each_member_holds_back_other_tasks_of_the_target() -> None:
+    source, target = KNOWN.on(["fast"]), PROGRAMS.on(["slow"])
+    tasks = target.tasks[:12]
+    measured = target.where([row.task in tasks for row in target])
+    found = fine_tuned(trained(source), Programs(()), measured, None, replace(QUICK, epochs=5))
+    assert sorted(task for held in found.held for task in held) == tasks
+    assert len(found.held) == len(found.model.members) == PARTS
+    assert found.model.devices.keys() == {"slow"}
+    said = found.unseen(measured)
+    for held, member in zip(found.held, found.model.members, strict=True):
+        inside = measured.where([row.task in held for row in measured])
+        one = replace(found.model, members=(member,))
+        alone = one.latencies([row.ast for row in inside], [row.hardware for row in inside]).seconds
+        np.testing.assert_allclose(said[[row.task in held for row in measured]], alone)
+    within = found.model.latencies([row.ast for row in measured], [row.hardware for row in measured])
+    shares = np.log(within.high / within.seconds), np.abs(np.log(measured.seconds / said))
+    assert 0.85 < (shares[1] <= shares[0]).mean() < 0.96
+    unknown = target.where([row.task not in tasks for row in target])
+    assert np.isnan(found.unseen(unknown)).all()
 
 
 def test_moments_tell_distributions_apart() -> None:

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tensorwise.model import latency
 from tensorwise.model.programs import Programs, network_name
 from tensorwise.tasks.cpu import machine_of
 
@@ -28,12 +29,10 @@ def errors(held: Programs, predicted: np.ndarray, networks: Collection[str], see
     off = np.abs(predicted / held.seconds - 1)
     rng = np.random.default_rng(seed)
     dots = rng.permutation(len(held))[:DOTS]
-    names = np.array([row.device for row in held])
     found: dict[str, Any] = {
-        "mape": float(off.mean()), "median": float(np.median(off)),
-        "devices": {device: float(off[names == device].mean()) for device in held.devices},
+        **latency.errors(predicted, held),
         "dots": [[float(held.seconds[k]), float(predicted[k])] for k in dots],
-    }  # fmt: skip
+    }
     for network in networks:
         inside = [network in map(network_name, row.networks) for row in held]
         if any(inside):

@@ -71,8 +71,7 @@ def _model(
 
 
 def _judged(op: str, held: Programs, seed: int, predicted: np.ndarray) -> dict[str, Any]:
-    found = errors(held, predicted, (), seed)
-    return {"op": op, "programs": len(held), "tasks": len(held.tasks), **found}
+    return {"op": op, **errors(held, predicted, (), seed)}
 
 
 def figures(runs: Mapping[str, Mapping[str, Any]], op: str) -> dict[str, dict[str, float]]:

@@ -56,14 +56,18 @@ def predict(
     an_hour = {full_name(name): cost for name, cost in prices(price or ()).items()}
     if odd := sorted(an_hour.keys() - set(devices)):
         raise InputError(f"{', '.join(odd)}: a price, but not among the devices {', '.join(devices)}")
-    known = latency_model(model)
+    given = latency_model(model) if model else None
+    learned = set()
     for name in devices:
+        known = given or latency_model(device=name)
         device_hardware(known, name)  # before anything is cut
-        if name not in known.devices:
+        if name in known.devices:
+            learned.add(name)
+        else:
             warn(f"the model has not learned from {name}: what it says of it is extrapolated")
     with progress_bar("scheduling") as bar:
         found = predict_latency(
-            network, devices, batch=batch, folder=folder, model=known, samples=samples, engines=engines,
+            network, devices, batch=batch, folder=folder, model=given, samples=samples, engines=engines,
             **({} if bar is None else {"progress": bar}),
         )  # fmt: skip
     cost = {one.device: one.seconds / 3600 * an_hour[one.device] for one in found if one.device in an_hour}
@@ -72,7 +76,7 @@ def predict(
         facts: dict[str, Any] = {
             "network": one.network, "batch": one.batch, "device": one.device, "seconds": one.seconds,
             "low_s": one.low, "high_s": one.high, "programs": len(one.events),
-            "trained_on_device": one.device in known.devices,
+            "trained_on_device": one.device in learned,
         }  # fmt: skip
         if one.device in cost:
             facts["cost"] = cost[one.device]

@@ -33,19 +33,30 @@ def latency_model_folder() -> Path:
     return cache_dir() / "models" / "latency"
 
 
-def latency_model(folder: Path | None = None) -> LatencyModel:
+def latency_model(folder: Path | None = None, device: str | None = None) -> LatencyModel:
     """Return the latency model in a folder, by default the user's, or else that which comes with Tensorwise.
+
+    Args:
+        device: full name of one that the model should have learned from: if the user's has not and the other has, that
+            one is returned.
 
     Raises:
         InputError: there is none, or it is damaged.
     """
     places = [folder] if folder else [latency_model_folder(), COMES_ALONG]
+    first = None
     for where in places:
         if (where / LATENCY.files[0]).exists():
-            return LatencyModel.load(where)
-    raise InputError(
-        f"there is no latency model in {places[0]}; train one from records: tensorwise tasks train, or name one with --model"
-    )
+            found = LatencyModel.load(where)
+            if device is None or device in found.devices:
+                return found
+            first = first or found
+    if first is None:
+        raise InputError(
+            f"there is no latency model in {places[0]}; train one from records: tensorwise tasks train, or name one with "
+            "--model"
+        )
+    return first
 
 
 def device_hardware(model: LatencyModel, name: str) -> Hardware:
@@ -158,7 +169,7 @@ def predict_latency(
         devices: names that the model was trained on, of described devices, or of settings of this CPU: ``tvm-avx2-1t``.
         batch: inputs at a time.
         folder: where networks, tasks and programs are kept.
-        model: the user's by default.
+        model: of all devices; by default of each what `latency_model` returns.
         samples: programs of a task, of which the one that is predicted to be the fastest runs.
         engines: programs that a device runs at once.
 
@@ -166,14 +177,14 @@ def predict_latency(
         InputError: a name is unknown, there is no model, or the network cannot be cut.
         MissingExtraError: the network is not in the folder yet, and there is no TVM.
     """
-    model = model or latency_model()
-    hardware = [device_hardware(model, name) for name in devices]
+    models = [model or latency_model(device=full_name(name)) for name in devices]
+    hardware = [device_hardware(one, name) for one, name in zip(models, devices, strict=True)]
     graph = network_graph(network, batch, folder)
-    isas = [isa_of(one) if model.reads_code else None for one in hardware]
+    isas = [isa_of(one) if its.reads_code else None for its, one in zip(models, hardware, strict=True)]
     programs = {isa: programs_of(graph, folder, samples, progress, isa) for isa in dict.fromkeys(isas)}
     return [
-        predicted(graph, programs[isa], model, one, engines=engines)
-        for isa, one in zip(isas, hardware, strict=True)
+        predicted(graph, programs[isa], its, one, engines=engines)
+        for isa, its, one in zip(isas, models, hardware, strict=True)
     ]
 
 

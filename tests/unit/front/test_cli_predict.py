@@ -280,6 +280,18 @@ def test_the_user_s_model_goes_before_the_one_that_comes_along(
     assert latency_model().card["from"] == "user"
     with pytest.raises(InputError, match="there is no latency model in"):
         latency_model(tmp_path / "nowhere")
+    slow = {"slow": model.devices["slow"]}
+    replace(model, card={"from": "user"}, devices=slow).save(latency_model_folder())
+    for device, which in (("slow", "user"), ("fast", "along"), ("abacus", "user")):
+        assert latency_model(device=device).card["from"] == which
+    members = tuple({**one, "decoder1.bias": one["decoder1.bias"] + 1} for one in model.members)
+    replace(model, devices=slow, members=members).save(latency_model_folder())
+    both = predict_latency("net", ["slow", "fast"], folder=folder)
+    by_itself = [
+        predict_latency("net", [name], folder=folder, model=model)[0].seconds for name in ("slow", "fast")
+    ]
+    assert both[0].seconds > 1.5 * by_itself[0]
+    assert both[1].seconds == by_itself[1]
 
 
 def test_the_model_that_comes_along_knows_cpus() -> None:

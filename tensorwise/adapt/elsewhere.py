@@ -8,7 +8,7 @@ import numpy as np
 
 from tensorwise.device.hardware import Hardware
 from tensorwise.errors import InputError
-from tensorwise.model.latency import COVERED, LEAST, FineTuned, Latencies, LatencyModel
+from tensorwise.model.latency import LEAST, FineTuned, Latencies, LatencyModel, covered
 from tensorwise.model.programs import Programs
 
 SHARES: Final = np.linspace(0, 1, 21)
@@ -26,7 +26,7 @@ class Elsewhere:
     Attributes:
         model: of the target.
         off: of each program, by task and config, the devices where it is known, and the log of what it took there over
-            a model of theirs says.
+            what a model of theirs says.
         share: of such an error that is there on the target, 0 to 1.
         times: factor of the logarithms of intervals' ends, of programs that are known elsewhere.
     """
@@ -60,18 +60,16 @@ class Elsewhere:
             )
         here, there = np.log(measured.seconds / tuned.unseen(measured))[inside], there[inside]
         share = float(min(SHARES, key=lambda one: np.abs(here - one * there).mean()))
-        said = tuned.model.latencies([row.ast for row in measured], [row.hardware for row in measured])
+        said = tuned.model.of(measured)
         within = np.log(said.high / said.seconds)[inside]
-        place = min(int(np.ceil((len(here) + 1) * COVERED)), len(here)) - 1
-        times = float(np.sort(np.abs(here - share * there) / within)[place])
-        return cls(tuned.model, off, share, times)
+        return cls(tuned.model, off, share, covered((here - share * there) / within))
 
     def latencies(self, programs: Programs) -> Latencies:
         """Return what programs take on their devices; their own seconds are not looked at.
 
         Of programs that are not known from elsewhere it is what the model says.
         """
-        said = self.model.latencies([row.ast for row in programs], [row.hardware for row in programs])
+        said = self.model.of(programs)
         there = self._known(programs)
         known = ~np.isnan(there)
         seconds = said.seconds * np.exp(np.where(known, self.share * there, 0.0))
@@ -93,8 +91,7 @@ class Elsewhere:
 
 
 def _errors(model: LatencyModel, programs: Programs) -> np.ndarray:
-    said = model.latencies([row.ast for row in programs], [row.hardware for row in programs])
-    found: np.ndarray = np.log(programs.seconds / said.seconds)
+    found: np.ndarray = np.log(programs.seconds / model.of(programs).seconds)
     return found
 
 

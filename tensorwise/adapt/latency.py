@@ -47,5 +47,6 @@ def adapt_latency(model: LatencyModel, measured: Programs, settings: "LatencyTra
         MissingExtraError: torch is not installed.
     """
     tuned = fine_tuned(model, Programs(()), measured, None, settings)
-    said = model.latencies([row.ast for row in measured], [row.hardware for row in measured])
-    return Adapted(tuned.model, errors(said.seconds, measured), errors(tuned.unseen(measured), measured))
+    return Adapted(
+        tuned.model, errors(model.of(measured).seconds, measured), errors(tuned.unseen(measured), measured)
+    )

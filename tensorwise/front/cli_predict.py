@@ -56,18 +56,15 @@ def predict(
     an_hour = {full_name(name): cost for name, cost in prices(price or ()).items()}
     if odd := sorted(an_hour.keys() - set(devices)):
         raise InputError(f"{', '.join(odd)}: a price, but not among the devices {', '.join(devices)}")
-    given = latency_model(model) if model else None
-    learned = set()
-    for name in devices:
-        known = given or latency_model(device=name)
+    models = [latency_model(model, name) for name in devices]
+    learned = {name for known, name in zip(models, devices, strict=True) if name in known.devices}
+    for known, name in zip(models, devices, strict=True):
         device_hardware(known, name)  # before anything is cut
-        if name in known.devices:
-            learned.add(name)
-        else:
+        if name not in learned:
             warn(f"the model has not learned from {name}: what it says of it is extrapolated")
     with progress_bar("scheduling") as bar:
         found = predict_latency(
-            network, devices, batch=batch, folder=folder, model=given, samples=samples, engines=engines,
+            network, devices, batch=batch, folder=folder, model=models, samples=samples, engines=engines,
             **({} if bar is None else {"progress": bar}),
         )  # fmt: skip
     cost = {one.device: one.seconds / 3600 * an_hour[one.device] for one in found if one.device in an_hour}

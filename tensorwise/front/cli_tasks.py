@@ -9,17 +9,24 @@ import typer
 
 from tensorwise.errors import InputError, TensorwiseError
 from tensorwise.front.cli_collect import Hours, Json, StorePath, run_jobs
-from tensorwise.front.cli_model import data_facts
+from tensorwise.front.cli_model import README, data_facts
 from tensorwise.front.terminal import command, emit, warn
 from tensorwise.version import __version__
 
 if TYPE_CHECKING:
     from tensorwise.data.record import Record
+    from tensorwise.model.latency import LatencyModel
     from tensorwise.tasks.cutting import TaskGraph
 
 tasks_app = typer.Typer(no_args_is_help=True, help="Cut networks into tasks, and measure schedules of these.")
 
 Folder = Annotated[Path, typer.Option("--folder", help="Where networks and tasks are kept.")]
+Isas = Annotated[
+    list[str] | None, typer.Option("--isa", help="Instruction set: sse, avx2, avx512; default: avx2.")
+]
+ThreadCounts = Annotated[
+    list[int] | None, typer.Option("--threads", min=1, help="Threads of a call, a device each; 1.")
+]
 
 
 @tasks_app.command()
@@ -64,12 +71,8 @@ def cut(
 @command
 def collect(
     folder: Folder = Path("networks"),
-    isa: Annotated[
-        list[str] | None, typer.Option("--isa", help="Instruction set: sse, avx2, avx512; default: avx2.")
-    ] = None,
-    threads: Annotated[
-        list[int] | None, typer.Option("--threads", min=1, help="Threads of a call, a device each; 1.")
-    ] = None,
+    isa: Isas = None,
+    threads: ThreadCounts = None,
     samples: Annotated[int, typer.Option("--samples", min=1, help="Schedules of each task.")] = 16,
     seed: Annotated[int, typer.Option("--seed", help="Of order and schedules; another one draws more.")] = 0,
     network: Annotated[
@@ -153,12 +156,8 @@ def measure_network(
     ],
     folder: Folder = Path("networks"),
     batch: Annotated[int, typer.Option("--batch", min=1, help="Inputs at a time.")] = 1,
-    isa: Annotated[
-        list[str] | None, typer.Option("--isa", help="Instruction set: sse, avx2, avx512; default: avx2.")
-    ] = None,
-    threads: Annotated[
-        list[int] | None, typer.Option("--threads", min=1, help="Threads of a pass, a device each; 1.")
-    ] = None,
+    isa: Isas = None,
+    threads: ThreadCounts = None,
     store: StorePath = None,
     json: Json = False,
 ) -> None:
@@ -235,7 +234,6 @@ def train_model(
     """Train a latency model from records of tasks. Goes on where it was ended when the same command is given again."""
     from tensorwise.data.reading import records_of
     from tensorwise.data.store import default_path
-    from tensorwise.front.model_card import latency_page
     from tensorwise.front.networks import latency_model_folder
     from tensorwise.front.terminal import progress_bar
     from tensorwise.model.latency import judged, train_latency
@@ -279,8 +277,7 @@ def train_model(
         "judged": None if held is None else judged(model, held),
     }  # fmt: skip
     model = replace(model, card=card)
-    model.save(folder)
-    (folder / "README.md").write_text(latency_page(model), encoding="utf-8")
+    _save(model, folder)
     facts = {**model.card, "devices": list(model.devices)}
     if json:
         emit({"event": "result", "model": str(folder), **facts})
@@ -292,12 +289,8 @@ def train_model(
 @command
 def adapt_model(
     folder: Folder = Path("networks"),
-    isa: Annotated[
-        list[str] | None, typer.Option("--isa", help="Instruction set: sse, avx2, avx512; default: avx2.")
-    ] = None,
-    threads: Annotated[
-        list[int] | None, typer.Option("--threads", min=1, help="Threads of a call, a device each; 1.")
-    ] = None,
+    isa: Isas = None,
+    threads: ThreadCounts = None,
     count: Annotated[int, typer.Option("--count", min=10, help="Tasks of the folder to measure.")] = 50,
     samples: Annotated[int, typer.Option("--samples", min=1, help="Schedules of each, on each device.")] = 2,
     model: Annotated[
@@ -312,8 +305,8 @@ def adapt_model(
 ) -> None:
     """Adapt a latency model to settings of this CPU: measure a few tasks that stand for all, and learn from them.
 
-    The new model is of these settings only; ask another one (predict --model) about other devices. May be ended at any time
-    while it measures: the same command goes on. Where the model gets no better nothing is saved.
+    The new model is of these settings only; of other devices predict asks the one that comes along. May be ended at any
+    time while it measures: the same command goes on. Where the model gets no better nothing is saved.
     """
     import numpy as np
 
@@ -321,7 +314,6 @@ def adapt_model(
     from tensorwise.adapt.tasks import clustered_tasks
     from tensorwise.data.store import Store
     from tensorwise.data.task_job import task_plan
-    from tensorwise.front.model_card import latency_page
     from tensorwise.front.networks import COMES_ALONG, latency_model, latency_model_folder, unscheduled
     from tensorwise.model.latency_training import LatencyTraining
     from tensorwise.model.programs import Programs
@@ -335,7 +327,8 @@ def adapt_model(
     run_jobs(jobs, store, "local", None, float("inf"), json)
     wanted = {job.id for job in jobs}
     with Store(store) as home:
-        read = [one for one in home.records() if one.provenance.get("job") in wanted]
+        there = (one for task in chosen for one in home.records(task))
+        read = [one for one in there if one.provenance.get("job") in wanted]
     measured = Programs.of(read)
     found = adapt_latency(old, measured, settings)
     facts = {
@@ -344,9 +337,7 @@ def adapt_model(
         "before": found.before, "after": found.after, "data": data_facts(read),
     }  # fmt: skip
     if found.better:
-        adapted = replace(found.model, card={**old.card, "adapted": facts})
-        adapted.save(place)
-        (place / "README.md").write_text(latency_page(adapted), encoding="utf-8")
+        _save(replace(found.model, card={**old.card, "adapted": facts}), place)
     where = str(place) if found.better else None
     if json:
         emit({"event": "result", "model": where, "better": found.better, **facts})
@@ -356,6 +347,14 @@ def adapt_model(
         "the network says that has not learned from it; "
         + (f"in {where}" if where else "nothing is saved, predictions stay as they were")
     )
+
+
+def _save(model: "LatencyModel", folder: Path) -> None:
+    """Save a latency model, and its card for people beside it."""
+    from tensorwise.front.model_card import latency_page
+
+    model.save(folder)
+    (folder / README).write_text(latency_page(model), encoding="utf-8")
 
 
 def _fastest(graph: "TaskGraph", device: str, folder: Path, store: Path | None) -> dict[str, "Record"]:

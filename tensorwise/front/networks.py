@@ -157,7 +157,7 @@ def predict_latency(
     *,
     batch: int = 1,
     folder: Path = Path("networks"),
-    model: LatencyModel | None = None,
+    model: LatencyModel | Sequence[LatencyModel] | None = None,
     samples: int = SCHEDULES,
     engines: int = 1,
     progress: Callable[[str, float], None] = lambda *_: None,
@@ -169,7 +169,7 @@ def predict_latency(
         devices: names that the model was trained on, of described devices, or of settings of this CPU: ``tvm-avx2-1t``.
         batch: inputs at a time.
         folder: where networks, tasks and programs are kept.
-        model: of all devices; by default of each what `latency_model` returns.
+        model: of all devices, or one of each; by default what `latency_model` returns of each.
         samples: programs of a task, of which the one that is predicted to be the fastest runs.
         engines: programs that a device runs at once.
 
@@ -177,7 +177,10 @@ def predict_latency(
         InputError: a name is unknown, there is no model, or the network cannot be cut.
         MissingExtraError: the network is not in the folder yet, and there is no TVM.
     """
-    models = [model or latency_model(device=full_name(name)) for name in devices]
+    if isinstance(model, LatencyModel):
+        models: Sequence[LatencyModel] = [model] * len(devices)
+    else:
+        models = model or [latency_model(device=full_name(name)) for name in devices]
     hardware = [device_hardware(one, name) for one, name in zip(models, devices, strict=True)]
     graph = network_graph(network, batch, folder)
     isas = [isa_of(one) if its.reads_code else None for its, one in zip(models, hardware, strict=True)]

@@ -180,6 +180,10 @@ class LatencyModel:
             np.exp(logs), np.exp(logs - within), np.exp(logs + within), whole.shared, whole.level
         )
 
+    def of(self, programs: Programs) -> Latencies:
+        """Return what measured programs take on their devices, as `latencies` does; their seconds are not looked at."""
+        return self.latencies([row.ast for row in programs], [row.hardware for row in programs])
+
     def _read(
         self, programs: Sequence[CompactAst], hardware: Sequence[Hardware]
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -233,8 +237,7 @@ class LatencyModel:
         floor = max(float(np.median(apart)), 1e-3)
         errors = np.log(programs.seconds) - logs
         off, middle = errors / (apart + floor), float(np.median(errors))
-        place = min(int(np.ceil((len(off) + 1) * COVERED)), len(off)) - 1
-        times = float(np.sort(np.abs(off))[place])
+        times = covered(off)
         shared = _shared((errors - middle) / (apart + floor), programs)
         return Interval(floor, times, shared, math.exp(middle))
 
@@ -388,7 +391,7 @@ def judged(model: LatencyModel, held: Programs) -> dict[str, Any]:
         of it; what ``Latencies.covering`` says of its intervals; ``together``: the same of sums of the programs that each
         network has in ``held``, one of each task, at random.
     """
-    found = model.latencies([row.ast for row in held], [row.hardware for row in held])
+    found = model.of(held)
     return {**errors(found.seconds, held), **found.covering(held.seconds), "together": _together(found, held)}
 
 
@@ -421,6 +424,16 @@ def _together(found: Latencies, held: Programs) -> dict[str, float]:
     return {"mape": float(off.mean()), **whole.covering(measured)}
 
 
+def covered(off: np.ndarray) -> float:
+    """Return what COVERED of further errors stay within, by n that were seen (split conformal prediction).
+
+    Args:
+        off: (n,) errors, of either sign.
+    """
+    place = min(int(np.ceil((len(off) + 1) * COVERED)), len(off)) - 1
+    return float(np.sort(np.abs(off))[place])
+
+
 def _shared(off: np.ndarray, programs: Programs) -> float:
     """The correlation between errors of programs of one network on one device, over all pairs; 1 where there are none."""
     groups = [off[places] for places in programs.by_network().values()]
@@ -447,8 +460,8 @@ class FineTuned:
         seconds = np.full(len(programs), np.nan)
         for held, member in zip(self.held, self.model.members, strict=True):
             inside = np.array([row.task in held for row in programs], bool)
-            some, one = programs.where(inside), replace(self.model, members=(member,))
-            seconds[inside] = one.latencies([row.ast for row in some], [row.hardware for row in some]).seconds
+            one = replace(self.model, members=(member,))
+            seconds[inside] = one.of(programs.where(inside)).seconds
         return seconds
 
 

@@ -128,8 +128,9 @@ def _machines(runs: Mapping[str, Any], expected: Mapping[str, Any], values: Mapp
         """All settings of a machine are held out together. Judged are the networks that are held out, of which nothing is
         measured on it; other machines ran them, but for the columns that say otherwise. Models learn from what was measured
         on it alone; or what other machines took is seen again in half of all steps, and CMD draws embeddings towards each
-        other, as in the paper. Known elsewhere: by how much the tuned model is off on the same program on other
-        machines, it is put right, as far as the measured tasks say that machines are off alike.""",
+        other, as in the paper. Known elsewhere: by how much the model, before it was tuned, is off on the same
+        program on other machines, the tuned one is put right, as far as the measured tasks say that machines are off
+        alike.""",
         f"These rank programs unlike all others, and count as devices: {', '.join(foreign)}."
         if foreign
         else "No machine ranks programs unlike all others: these are similar processors, and none counts as another device.",

@@ -66,7 +66,7 @@ def _model(
     )  # fmt: skip
     if model is None:
         return None
-    said = model.latencies([row.ast for row in held], [row.hardware for row in held])
+    said = model.of(held)
     return {**_judged(op, held, values["seed"], said.seconds), **said.covering(held.seconds)}
 
 

@@ -155,7 +155,7 @@ class Experiment:
         if (model := self._trained(name, known, variant)) is None:
             return None
         weights = sum(int(np.prod(size)) for size in shapes(model.shape).values())
-        found = model.latencies([row.ast for row in held], [row.hardware for row in held])
+        found = model.of(held)
         return self._judged(
             predictor(model), weights=weights, programs_per_s=model.card["programs_per_s"],
             validation=model.card["validation"], **found.covering(held.seconds),
@@ -239,7 +239,7 @@ class Experiment:
         settings = LatencyTraining(**{**self.values["training"], **own}, seed=seed)
         seen, foreign = (Programs(()), None) if kind == "alone" else (source, judged)
         tuned = fine_tuned(model, seen, measured, foreign, settings)
-        found = tuned.model.latencies([row.ast for row in judged], [row.hardware for row in judged])
+        found = tuned.model.of(judged)
         beside: dict[str, Any] = {}
         if not unknown and count == self.values["cross"]["tasks"][-1]:
             known = Elsewhere.fitted(tuned, model, source, measured)
@@ -254,9 +254,7 @@ class Experiment:
 
 def predictor(model: LatencyModel) -> Predict:
     """Return the model as a function of programs."""
-    return lambda programs: (
-        model.latencies([row.ast for row in programs], [row.hardware for row in programs]).seconds
-    )
+    return lambda programs: model.of(programs).seconds
 
 
 def _plain(value: float) -> float | None:

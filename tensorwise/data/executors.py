@@ -85,7 +85,7 @@ class LocalExecutor(Executor[AnyJob]):
     """One worker process for each slot, started when it is needed. A worker that dies or hangs costs its job only.
 
     Devices see to it that only one process of the machine times at once, so that more than one slot is of use
-    only where there are several devices.
+    only where there are several devices, or where jobs are `preparing` for a good part of their time.
 
     Args:
         slots: worker processes.

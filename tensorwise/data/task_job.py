@@ -17,6 +17,7 @@ import numpy as np
 from tensorwise.codegen.machine_code import program_json
 from tensorwise.data.record import Record
 from tensorwise.device.device import Device, Measurement, Status
+from tensorwise.device.timing import preparing
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
 from tensorwise.space.config import Config
@@ -27,6 +28,8 @@ BATCH: Final = 8
 """Programs between two signs of life: compiling one takes about half a second."""
 AGAIN: Final = 16
 """In one of so many jobs the first programs are timed twice: to know how much times vary takes few."""
+WORKERS: Final = 2
+"""Processes that draw and compile at once, mostly on one processor each; while one times the others wait."""
 UNDRAWN: Final = Config({"design": -1, "decisions": "[]"})
 """Stands for whatever a job whose worker was lost would have tried."""
 
@@ -100,7 +103,8 @@ class TaskJob:
         from tensorwise.tasks.cpu import TvmCpu, code_of
 
         devices = [TvmCpu(self.device, threads, self.limit_s) for threads in self.threads]
-        task, drawn = _drawn(self.path, self.task, self.samples, self.seed)
+        with preparing():
+            task, drawn = _drawn(self.path, self.task, self.samples, self.seed)
         about = {device.name: device.hardware.to_json() for device in devices}
         beat()
         records: list[Record] = []
@@ -117,9 +121,10 @@ class TaskJob:
         first: tuple[list[Any], list[Config], list[dict[str, Any]]] = ([], [], [])
         for begin in range(0, len(drawn), BATCH):
             configs, modules, trees = map(list, zip(*drawn[begin : begin + BATCH], strict=True))
-            built = devices[0].build(modules)
-            codes = (None if one is None else code_of(one) for one in built)
-            programs = [program_json(tree, code) for tree, code in zip(trees, codes, strict=True)]
+            with preparing():
+                built = devices[0].build(modules)
+                codes = (None if one is None else code_of(one) for one in built)
+                programs = [program_json(tree, code) for tree, code in zip(trees, codes, strict=True)]
             beat()
             time(built, configs, programs)
             first = first if begin else (built, configs, programs)

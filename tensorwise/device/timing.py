@@ -35,6 +35,7 @@ __all__ = [
     "Slot",
     "interleave",
     "measuring_slot",
+    "preparing",
     "resolution",
     "time_calls",
 ]
@@ -298,7 +299,7 @@ def measuring_slot(timeout_s: float = 60.0) -> Iterator[Slot]:
         if _HELD.depth:
             yield _HELD.slot
             return
-        with _file_lock(max(0.0, timeout_s - (time.monotonic() - start))) as note:
+        with _machine_lock(fcntl.LOCK_EX, max(0.0, timeout_s - (time.monotonic() - start))) as note:
             _HELD.depth, _HELD.slot = 1, Slot(not note, time.monotonic() - start, note)
             try:
                 yield _HELD.slot
@@ -309,9 +310,38 @@ def measuring_slot(timeout_s: float = 60.0) -> Iterator[Slot]:
 
 
 @contextlib.contextmanager
-def _file_lock(timeout_s: float) -> Iterator[str]:
-    """Hold the machine's lock; yield why it is not held, or nothing."""
-    name = f"measuring-{host().id[:16]}.lock"  # a home directory may be shared by several machines
+def preparing(timeout_s: float = 60.0) -> Iterator[None]:
+    """Wait until no other Tensorwise process on this machine times, and let none begin meanwhile: for work between timings.
+
+    Any number of processes may prepare at once, as compiling what they time next. Nothing may be timed inside. After
+    ``timeout_s`` the caller goes on nevertheless.
+    """
+    with _HELD.lock:
+        if _HELD.depth:  # what is prepared between two timings of a slot is its holder's affair
+            yield
+            return
+        with _machine_lock(fcntl.LOCK_SH, timeout_s):
+            yield
+
+
+@contextlib.contextmanager
+def _machine_lock(how: int, timeout_s: float) -> Iterator[str]:
+    """Hold the machine's lock, alone or with others; yield why it is not held, or nothing.
+
+    Who waits for it stands first in a line: some that prepare in turns would keep one that wants to time out for ever.
+    """
+    deadline = time.monotonic() + timeout_s
+    with contextlib.ExitStack() as line:
+        line.enter_context(_file_lock("line", fcntl.LOCK_EX, timeout_s))
+        with _file_lock("measuring", how, max(0.0, deadline - time.monotonic())) as note:
+            line.close()
+            yield note
+
+
+@contextlib.contextmanager
+def _file_lock(what: str, how: int, timeout_s: float) -> Iterator[str]:
+    """Hold a lock of this machine; yield why it is not held, or nothing."""
+    name = f"{what}-{host().id[:16]}.lock"  # a home directory may be shared by several machines
     descriptor = -1
     owner = os.getpid()
     with contextlib.suppress(OSError):
@@ -325,7 +355,7 @@ def _file_lock(timeout_s: float) -> Iterator[str]:
         yield "no lock file can be made in the cache directory or the temporary directory"
         return
     try:
-        yield _lock(descriptor, timeout_s)
+        yield _lock(descriptor, how, timeout_s)
     finally:
         # a forked child shares the lock: closing its copy leaves the parent's in place
         if os.getpid() == owner:
@@ -334,11 +364,11 @@ def _file_lock(timeout_s: float) -> Iterator[str]:
         os.close(descriptor)
 
 
-def _lock(descriptor: int, timeout_s: float) -> str:
+def _lock(descriptor: int, how: int, timeout_s: float) -> str:
     deadline = time.monotonic() + timeout_s
     while True:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, how | fcntl.LOCK_NB)
             return ""
         except BlockingIOError:
             if time.monotonic() >= deadline:

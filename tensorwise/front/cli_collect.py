@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -167,7 +167,8 @@ def collect(
         if spool is not None:
             _plan(spool, jobs, complete, json)
         else:
-            run_jobs(jobs, store, executor, address, budget_s, json, complete)
+            options = {} if address is None else {"address": address}
+            run_jobs(jobs, store, budget_s, json, executor, options, complete)
 
 
 def _advisor(folder: Path, ops: list[str]) -> "Advisor":
@@ -205,20 +206,20 @@ def _asked(advisor: "Advisor", count: int) -> "Callable[[Job], Job]":
 def run_jobs(
     jobs: "Sequence[Job] | Sequence[TaskJob]",
     path: Path | None,
-    name: str,
-    address: str | None,
     budget_s: float,
     json: bool,
+    name: str = "local",
+    options: Mapping[str, Any] | None = None,
     complete: "Callable[[Any], Any] | None" = None,
 ) -> None:
-    """Collect on this machine or on a cluster."""
+    """Collect on this machine or on a cluster, by the executor of a name with options."""
     from tensorwise.data.collect import EXECUTORS, collect
     from tensorwise.data.store import Store
 
     with Store(path) as store, progress_bar("collecting") as progress:
-        executor = EXECUTORS[name](**({} if address is None else {"address": address}))
+        executor = EXECUTORS[name](**(options or {}))
         found = collect(
-            jobs, store, executor, budget_s=budget_s, anywhere=address is not None,
+            jobs, store, executor, budget_s=budget_s, anywhere="address" in (options or {}),
             observe=lambda job, found: _show(job, found, progress, json),
             complete=complete,
         )  # fmt: skip

@@ -10,7 +10,7 @@ import typer
 from tensorwise.errors import InputError, TensorwiseError
 from tensorwise.front.cli_collect import Hours, Json, StorePath, run_jobs
 from tensorwise.front.cli_model import README, data_facts
-from tensorwise.front.terminal import command, emit, warn
+from tensorwise.front.terminal import command, emit, progress_bar, warn
 from tensorwise.version import __version__
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def collect(
 
     May be ended at any time, and goes on with what is left when the same command is given again.
     """
-    from tensorwise.data.task_job import task_plan
+    from tensorwise.data.task_job import WORKERS, task_plan
     from tensorwise.tasks.cpu import TvmCpu
 
     if hours is not None and not hours > 0:
@@ -106,7 +106,8 @@ def collect(
     jobs = task_plan(
         folder, isa or ["avx2"], threads or [1], samples=samples, seed=seed, only=network or (), own=own
     )
-    run_jobs(jobs, store, "local", None, float("inf") if hours is None else 3600 * hours, json)
+    budget_s = float("inf") if hours is None else 3600 * hours
+    run_jobs(jobs, store, budget_s, json, options={"slots": WORKERS})
 
 
 @tasks_app.command("replay")
@@ -235,7 +236,6 @@ def train_model(
     from tensorwise.data.reading import records_of
     from tensorwise.data.store import default_path
     from tensorwise.front.networks import latency_model_folder
-    from tensorwise.front.terminal import progress_bar
     from tensorwise.model.latency import judged, train_latency
     from tensorwise.model.latency_training import LatencyTraining
     from tensorwise.model.programs import Programs
@@ -313,7 +313,7 @@ def adapt_model(
     from tensorwise.adapt.latency import TRAINING, adapt_latency
     from tensorwise.adapt.tasks import clustered_tasks
     from tensorwise.data.store import Store
-    from tensorwise.data.task_job import task_plan
+    from tensorwise.data.task_job import WORKERS, task_plan
     from tensorwise.front.networks import COMES_ALONG, latency_model, latency_model_folder, unscheduled
     from tensorwise.model.latency_training import LatencyTraining
     from tensorwise.model.programs import Programs
@@ -321,10 +321,13 @@ def adapt_model(
     old, place = latency_model(model or COMES_ALONG), out or latency_model_folder()
     settings = LatencyTraining(**TRAINING, seed=seed)
     every = task_plan(folder, isa or ["avx2"], threads or [1], samples=samples, seed=seed, own=True)
-    programs = unscheduled(folder, {job.task for job in every})
+    with progress_bar("reading tasks") as bar:
+        programs = unscheduled(
+            folder, {job.task for job in every}, **({} if bar is None else {"progress": bar})
+        )
     chosen = clustered_tasks(programs, min(count, len(programs)), np.random.default_rng(seed))
     jobs = [job for job in every if job.task in chosen]
-    run_jobs(jobs, store, "local", None, float("inf"), json)
+    run_jobs(jobs, store, float("inf"), json, options={"slots": WORKERS})
     wanted = {job.id for job in jobs}
     with Store(store) as home:
         there = (one for task in chosen for one in home.records(task))

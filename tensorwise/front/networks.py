@@ -138,16 +138,22 @@ def programs_of(
     return found
 
 
-def unscheduled(folder: Path, tasks: Collection[str]) -> dict[str, list[CompactAst]]:
+def unscheduled(
+    folder: Path, tasks: Collection[str], progress: Callable[[str, float], None] = lambda *_: None
+) -> dict[str, list[CompactAst]]:
     """Return each task of a folder as one program, as TVM has it before any schedule: tells tasks apart without compiling.
+
+    Args:
+        progress: told what is going on, and the share done.
 
     Raises:
         InputError: a task cannot be read.
         MissingExtraError: there is no TVM.
     """
     found = {}
-    for task in sorted(tasks):
+    for place, task in enumerate(sorted(tasks)):
         found[task] = [CompactAst.of(loop_tree(Task.load(folder / "tasks" / f"{task}.json").module))]
+        progress(f"{place + 1} of {len(tasks)} tasks", (place + 1) / len(tasks))
     return found
 
 

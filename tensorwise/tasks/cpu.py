@@ -132,12 +132,11 @@ class TvmCpu(Device[Task]):
         from tensorwise.tasks.tvm_extra import tvm
 
         rng = np.random.default_rng(0)
-        arrays = [drawn(shape, elem, rng) for shape, elem in operands(task.module)]
-        kept = mmap.mmap(-1, arrays[-1].nbytes + 1)  # shared with the processes that are forked
-        given = [
-            tvm.runtime.tensor(array) for array in arrays
-        ]  # here: each process would take long to copy them
         with measuring_slot() as slot:
+            arrays = [drawn(shape, elem, rng) for shape, elem in operands(task.module)]
+            kept = mmap.mmap(-1, arrays[-1].nbytes + 1)  # shared with the processes that are forked
+            # here: each process would take long to copy them
+            given = [tvm.runtime.tensor(array) for array in arrays]
             before = cpu_time()
             found = list(
                 in_children(

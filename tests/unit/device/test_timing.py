@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tensorwise.device import timing
 from tensorwise.device.host import CpuTime
 from tensorwise.device.rounds import RoundTable, _rank
-from tensorwise.device.timing import interleave, measuring_slot, resolution, time_calls
+from tensorwise.device.timing import interleave, measuring_slot, preparing, resolution, time_calls
 from tensorwise.errors import InputError
 
 
@@ -323,18 +323,23 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 HOLDER = """
-import sys, time
-from tensorwise.device.timing import measuring_slot
-with measuring_slot(30) as slot:
-    print("held" if slot.exclusive else "not held", flush=True)
+import sys
+from tensorwise.device.timing import measuring_slot, preparing
+with {}(30) as slot:
+    print("held" if slot is None or slot.exclusive else "not held", flush=True)
     sys.stdin.read()
 """
 
 
-def holder() -> "subprocess.Popen[str]":
+def holder(of: str = "measuring_slot") -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-c", HOLDER], stdin=-1, stdout=-1, text=True, env=dict(os.environ)
+        [sys.executable, "-c", HOLDER.format(of)], stdin=-1, stdout=-1, text=True, env=dict(os.environ)
     )
+
+
+def waits(process: "subprocess.Popen[str]") -> bool:
+    """Whether a holder has not got what it wants."""
+    return not select.select([process.stdout], [], [], 0.6)[0]
 
 
 def test_only_one_process_times_at_once(place: Path) -> None:
@@ -398,8 +403,42 @@ def test_a_forked_child_shares_the_slot_and_does_not_free_it(place: Path) -> Non
         with multiprocessing.get_context("fork").Pool(1) as pool:
             assert pool.apply(_inside)
         with holder() as other:
-            assert select.select([other.stdout], [], [], 0.6)[0] == []
+            assert waits(other)
             other.kill()
+
+
+def test_several_prepare_at_once_and_none_while_one_times(place: Path) -> None:
+    with holder("preparing") as first, preparing(1):
+        assert first.stdout is not None
+        assert first.stdout.readline() == "held\n"
+        first.communicate("")
+    with holder() as timing_one:
+        assert timing_one.stdout is not None
+        assert timing_one.stdout.readline() == "held\n"
+        with holder("preparing") as other:
+            assert waits(other)
+            timing_one.communicate("")
+            assert other.stdout is not None
+            assert other.stdout.readline() == "held\n"
+            other.communicate("")
+
+
+def test_who_wants_to_time_is_not_kept_waiting_by_those_that_come_later(place: Path) -> None:
+    with preparing(1), holder() as timing_one:
+        assert waits(timing_one)
+        with holder("preparing") as later:
+            assert waits(later)
+            later.kill()
+        timing_one.kill()
+
+
+def test_inside_a_slot_its_holder_may_prepare(place: Path) -> None:
+    with measuring_slot(1) as slot, preparing(0):
+        assert slot.exclusive
+    with preparing(1):
+        pass
+    with measuring_slot(1) as slot:
+        assert slot.exclusive
 
 
 def test_without_a_place_for_the_lock_it_goes_on(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

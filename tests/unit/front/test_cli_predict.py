@@ -198,7 +198,7 @@ def adapt(folder: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> tuple[in
         lambda _, wanted: {of[k]: v for k, v in programs.items() if of[k] in wanted},
     )
 
-    def measured(jobs: Sequence[TaskJob], store: Path, *_: object) -> None:
+    def measured(jobs: Sequence[TaskJob], store: Path, *_: object, **__: object) -> None:
         job = {one.task: one.id for one in jobs}
         found = []
         for one in records(devices=("slow",)):

@@ -1,9 +1,12 @@
 """Content ids: the same content has the same id on every machine."""
 
 import hashlib
+import os
 from collections.abc import Iterable
 
 import numpy as np
+
+from tensorwise.errors import InputError
 
 
 def content_id(parts: Iterable[str | bytes | np.ndarray], length: int = 32) -> str:
@@ -21,3 +24,16 @@ def content_id(parts: Iterable[str | bytes | np.ndarray], length: int = 32) -> s
         digest.update(f"{len(data)}:".encode())
         digest.update(data)
     return digest.hexdigest()
+
+
+def file_id(path: str | os.PathLike[str]) -> str:
+    """Return the id of a file's bytes, so that another file of the same name is told apart.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    except OSError as error:
+        raise InputError(f"{os.fspath(path)}: cannot be read ({error.strerror or error})") from error

@@ -6,7 +6,6 @@ So whole families go into training, validation or test, and an augmented pattern
 """
 
 import csv
-import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ import numpy as np
 
 from tensorwise.data.augment import Augmentation
 from tensorwise.errors import InputError
+from tensorwise.ids import file_id
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.files import read
 
@@ -51,12 +51,8 @@ class Pattern:
 
     @cached_property
     def digest(self) -> str:
-        """Id of the file's bytes, so that another file of the same name is another pattern."""
-        try:
-            with self.path.open("rb") as file:
-                return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-        except OSError as error:
-            raise InputError(f"{self.path}: cannot be read ({error.strerror or error})") from error
+        """Id of the file's bytes: another file of the same name is another pattern."""
+        return file_id(self.path)
 
 
 def read_pattern(path: str | os.PathLike[str], change: Augmentation | None = None) -> Entries:

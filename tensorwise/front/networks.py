@@ -13,11 +13,13 @@ from tensorwise.device.hardware import Hardware
 from tensorwise.errors import InputError
 from tensorwise.features.ast import CompactAst
 from tensorwise.features.code import CODE
+from tensorwise.ids import file_id
 from tensorwise.model.finding import PACKAGED
 from tensorwise.model.latency import LATENCY, LatencyModel
 from tensorwise.plan.predicted import NetworkLatency, predicted
+from tensorwise.tasks.architectures import ARCHITECTURES
 from tensorwise.tasks.cpu import full_name, hardware_here, isa_of
-from tensorwise.tasks.cutting import TaskGraph
+from tensorwise.tasks.cutting import TaskGraph, cut
 from tensorwise.tasks.task import Task, loop_tree, read_json
 from tensorwise.toolchain.places import cache_dir
 from tensorwise.writing import replacing
@@ -73,20 +75,23 @@ def device_hardware(model: LatencyModel, name: str) -> Hardware:
 def network_graph(given: str, batch: int, folder: Path) -> TaskGraph:
     """Return a network as tasks: from ``folder``, or cut now with TVM and kept there.
 
+    Of files of one name that differ the folder has the last one.
+
     Args:
-        given: name of an architecture, or an ONNX file.
+        given: name of an architecture, or an ONNX file; or what the folder has under another name.
 
     Raises:
         InputError: it is neither, or cannot be cut.
         MissingExtraError: it has to be cut, and there is no TVM.
     """
-    name = Path(given).stem if given.endswith(".onnx") else given
+    is_file = given.endswith(".onnx")
+    name, source = (Path(given).stem, file_id(given)) if is_file else (given, "")
     path = folder / "networks" / f"{name}-b{batch}.json"
     if path.exists():
-        return TaskGraph.load(path)
-    from tensorwise.tasks.cutting import cut
-
-    graph, tasks = cut(name, batch, lowered_network(given, batch))
+        kept = TaskGraph.load(path)
+        if kept.source == source or not (is_file or given in ARCHITECTURES):
+            return kept
+    graph, tasks = cut(name, batch, lowered_network(given, batch), source)
     for task in tasks.values():
         task.save(folder / "tasks")
     graph.save(folder / "networks")

@@ -39,11 +39,13 @@ class TaskGraph:
     Attributes:
         name: of the architecture or file; batch: inputs at a time.
         nodes: the runs.
+        source: id of the file's bytes; empty of an architecture.
     """
 
     name: str
     batch: int
     nodes: tuple[Node, ...]
+    source: str = ""
 
     @property
     def multiplicity(self) -> Counter[str]:
@@ -73,7 +75,7 @@ class TaskGraph:
             ]
             if any(not 0 <= before < place for place, node in enumerate(nodes) for before in node.after):
                 raise ValueError("a node reads one that is not before it")
-            return cls(str(data["name"]), int(data["batch"]), tuple(nodes))
+            return cls(str(data["name"]), int(data["batch"]), tuple(nodes), str(data.get("source", "")))
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise InputError(f"{os.fspath(path)} holds no task graph: {error}") from error
 
@@ -125,7 +127,7 @@ def of_onnx(path: str | os.PathLike[str], batch: int) -> Any:
     """Return the network in an ONNX file as TVM's Relax; open dimensions of its inputs become ``batch``.
 
     Raises:
-        InputError: the file cannot be read, or TVM lacks one of its operators.
+        InputError: the file cannot be read, its inputs are of another batch, or TVM lacks one of its operators.
     """
     try:
         import onnx
@@ -133,12 +135,18 @@ def of_onnx(path: str | os.PathLike[str], batch: int) -> Any:
 
         model = onnx.load(os.fspath(path))
         known = {weight.name for weight in model.graph.initializer}
-        shapes = {
-            given.name: [size.dim_value or batch for size in given.type.tensor_type.shape.dim]
+        fixed = {
+            given.name: [size.dim_value for size in given.type.tensor_type.shape.dim]
             for given in model.graph.input
             if given.name not in known
         }
+        first = {shape[0] for shape in fixed.values() if shape}
+        if all(map(all, fixed.values())) and len(first) == 1 and batch not in first:
+            raise InputError(f"its inputs are {first.pop()} at a time, whatever is wanted: {fixed}")
+        shapes = {name: [extent or batch for extent in shape] for name, shape in fixed.items()}
         return from_onnx(model, shape_dict=shapes, keep_params_in_input=False)
+    except InputError as error:
+        raise InputError(f"{os.fspath(path)} cannot run with a batch of {batch}: {error}") from None
     except Exception as error:  # of many kinds
         raise InputError(f"{os.fspath(path)} cannot be imported: {_line(error)}") from error
 
@@ -151,8 +159,11 @@ def lowered(module: Any) -> Any:
     return relax.get_pipeline("zero")(module)
 
 
-def cut(name: str, batch: int, module: Any) -> tuple[TaskGraph, dict[str, Task]]:
+def cut(name: str, batch: int, module: Any, source: str = "") -> tuple[TaskGraph, dict[str, Task]]:
     """Return a lowered network as a graph, and its tasks by id.
+
+    Args:
+        source: see ``TaskGraph``.
 
     Raises:
         InputError: it has control flow, or shapes that are not constant.
@@ -192,7 +203,7 @@ def cut(name: str, batch: int, module: Any) -> tuple[TaskGraph, dict[str, Task]]
         made[hash(binding.var)] = read
     if not nodes:
         raise InputError(f"{name} computes nothing")
-    return TaskGraph(name, batch, tuple(nodes)), tasks
+    return TaskGraph(name, batch, tuple(nodes), source), tasks
 
 
 def _bytes(types: Any) -> int:

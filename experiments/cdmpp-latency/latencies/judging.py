@@ -28,11 +28,7 @@ def errors(held: Programs, predicted: np.ndarray, networks: Collection[str], see
     """
     off = np.abs(predicted / held.seconds - 1)
     rng = np.random.default_rng(seed)
-    dots = rng.permutation(len(held))[:DOTS]
-    found: dict[str, Any] = {
-        **latency.errors(predicted, held),
-        "dots": [[float(held.seconds[k]), float(predicted[k])] for k in dots],
-    }
+    found: dict[str, Any] = latency.errors(predicted, held)
     for network in networks:
         inside = [network in map(network_name, row.networks) for row in held]
         if any(inside):
@@ -41,6 +37,12 @@ def errors(held: Programs, predicted: np.ndarray, networks: Collection[str], see
                 "mape": float(off[inside].mean()), "sum": float(np.mean(np.abs(sums))),
             }  # fmt: skip
     return found
+
+
+def dotted(held: Programs, predicted: np.ndarray, seed: int) -> list[list[float]]:
+    """Return measured and predicted seconds of DOTS programs, for a picture."""
+    drawn = np.random.default_rng(seed).permutation(len(held))[:DOTS]
+    return [[float(held.seconds[k]), float(predicted[k])] for k in drawn]
 
 
 def _sums(

@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.pages import card, document, paragraphs, table
 from latencies.baselines import Predict, boosted, flat, mean, roofline
 from latencies.draw import bars, dots
-from latencies.judging import errors
+from latencies.judging import dotted, errors
 from latencies.page import STYLE
 from latencies.patterned import folds, without_patterns
 from tensorwise.front.svg import element
@@ -67,7 +67,8 @@ def _model(
     if model is None:
         return None
     said = model.of(held)
-    return {**_judged(op, held, values["seed"], said.seconds), **said.covering(held.seconds)}
+    dots = dotted(held, said.seconds, values["seed"])
+    return {**_judged(op, held, values["seed"], said.seconds), **said.covering(held.seconds), "dots": dots}
 
 
 def _judged(op: str, held: Programs, seed: int, predicted: np.ndarray) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from latencies import baselines
 from latencies.baselines import Predict
-from latencies.judging import errors, whole
+from latencies.judging import dotted, errors, whole
 from tensorwise.adapt.elsewhere import Elsewhere
 from tensorwise.adapt.tasks import clustered_tasks, random_tasks
 from tensorwise.model.latency import LatencyModel, fine_tuned, parts, train_latency
@@ -113,7 +113,7 @@ class Experiment:
             more["validation"] = float(off.mean()) if len(chosen) else None
         return {
             **errors(held, predicted, self.values["held_out"], self.values["seed"]),
-            "whole": whole(self.networks, held, predicted), **more,
+            "dots": dotted(held, predicted, self.values["seed"]), "whole": whole(self.networks, held, predicted), **more,
         }  # fmt: skip
 
     def _fixed(self, name: str) -> Found:

@@ -10,6 +10,8 @@ from tensorwise.data.record import Record
 from tensorwise.data.store import Store
 from tensorwise.device.device import Measurement
 from tensorwise.device.null import NullDevice
+from tensorwise.errors import InputError
+from tensorwise.front import networks
 from tensorwise.front.cli import app
 from tensorwise.space.config import Config
 from tensorwise.tasks.cutting import Node, TaskGraph
@@ -61,3 +63,33 @@ def test_tasks_without_records_are_counted(folder: Path) -> None:
     code, text = run(folder)
     assert code != 0
     assert "1 of 2 tasks" in " ".join(text.split())
+
+
+def test_a_file_is_cut_again_when_it_is_another_one(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuts = []
+
+    def cut(name: str, batch: int, given: str, source: str) -> tuple[TaskGraph, dict[str, Task]]:
+        cuts.append(given)
+        return TaskGraph(name, batch, (Node(TASKS["relu"].id, "relu", (), 8 * len(cuts)),), source), {}
+
+    monkeypatch.setattr(networks, "lowered_network", lambda given, batch: given)
+    monkeypatch.setattr(networks, "cut", cut)
+    here, there = tmp_path / "model.onnx", tmp_path / "other" / "model.onnx"
+    there.parent.mkdir()
+    here.write_bytes(b"one")
+    there.write_bytes(b"another")
+    first = networks.network_graph(str(here), 1, folder)
+    assert networks.network_graph(str(here), 1, folder) == networks.network_graph("model", 1, folder) == first
+    second = networks.network_graph(str(there), 1, folder)
+    assert second != first
+    assert networks.network_graph("model", 1, folder) == second
+    here.write_bytes(b"changed")
+    networks.network_graph(str(here), 1, folder)
+    assert cuts == [str(here), str(there), str(here)]
+    here.rename(tmp_path / "resnet50.onnx")
+    networks.network_graph(str(tmp_path / "resnet50.onnx"), 1, folder)
+    assert networks.network_graph("resnet50", 1, folder).source == ""  # the architecture, not the file
+    with pytest.raises(InputError, match=r"gone\.onnx: cannot be read"):
+        networks.network_graph("gone.onnx", 1, folder)

@@ -97,6 +97,10 @@ def test_an_onnx_file_is_cut(tmp_path: Path) -> None:
     found, tasks = cut("tiny", 3, lowered(of_onnx(path, 3)))
     assert sum(task.facts["flops"] for task in tasks.values()) >= 2 * 3 * 4 * 2
     assert found.nodes[-1].result_bytes == 3 * 2 * 4
+    graph.input[0].type.tensor_type.shape.dim[0].dim_value = 8
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    with pytest.raises(InputError, match="batch of 1: its inputs are 8 at a time"):
+        of_onnx(path, 1)
     path.write_bytes(b"no network")
     with pytest.raises(InputError, match="cannot be imported"):
         of_onnx(path, 1)

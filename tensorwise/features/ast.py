@@ -8,7 +8,6 @@ one, with the steps that they take through each buffer; what is loaded into regi
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import ClassVar, Final, final
 
 import numpy as np
@@ -17,6 +16,7 @@ from tensorwise.codegen.loop_tree import LINE_BYTES, OPERATIONS, PAGE_BYTES, Lea
 from tensorwise.codegen.machine_code import MachineCode
 from tensorwise.features.code import CODE, UNCOMPILED, Compiled
 from tensorwise.features.featurizer import Featurizer, Field
+from tensorwise.features.place import WIDTHS, Place
 
 INNER: Final = 7
 """Innermost loops that have fields of their own: a register tile and what feeds it."""
@@ -32,10 +32,6 @@ CACHES: Final = {"32k": 2**15, "256k": 2**18, "1m": 2**20, "4m": 2**22, "32m": 2
 """Bytes of caches for which traffic is estimated; no device need have one of just that size."""
 TILES: Final = (16, 64, 256, 1024, 4096)
 """Bytes that are written, and kept in registers: from one vector to more than there are registers of."""
-WIDTHS: Final = (4, 8, 16)
-"""Lanes of a vector of float32: SSE, AVX2, AVX-512."""
-STRAIGHT: Final = 300
-"""Operations and accesses up to which a C compiler makes straight code of a short loop: about LLVM's limit."""
 SETS: Final = {"l1": 64, "l2": 1024}
 """Sets of caches: of nearly all first ones, and of second ones."""
 ALIGNED: Final = 64
@@ -49,55 +45,6 @@ END: Final = -1
 
 _DEALT: Final = ("vectorized", "unrolled", "parallel")
 _GPU: Final = ("block", "thread", "virtual")
-
-
-@final
-@dataclass(frozen=True)
-class Place:
-    """A leaf and the loops around it, outermost first."""
-
-    loops: tuple[Loop, ...]
-    leaf: Leaf
-
-    @cached_property
-    def extents(self) -> list[float]:
-        """Of the loops."""
-        return [loop.extent for loop in self.loops]
-
-    @cached_property
-    def still(self) -> list[bool]:
-        """For each loop whether nothing that is written moves with it: it is a reduction."""
-        written = [access for access in self.leaf.accesses if access.mode != "read"]
-        loops = range(len(self.loops))
-        return [bool(written) and not any(access.moves[k] > 0 for access in written) for k in loops]
-
-    @cached_property
-    def vectors(self) -> tuple[set[int], int | None]:
-        """The innermost loops that become straight code, and the loop whose iterations can be lanes of vectors: the
-        innermost one that is vectorized, else the one around the straight code, else the innermost; no reduction, whose
-        order counts.
-        """
-        loops, still = self.loops, self.still
-        size = 1 + len(self.leaf.accesses) + sum(
-            count for name, count in self.leaf.operations.items() if name.startswith("float")
-        )  # fmt: skip
-        real = [k for k, loop in enumerate(loops) if loop.kind != "condition"][::-1]
-        straight: set[int] = set()
-        for k in real:
-            kind, extent = loops[k].kind, loops[k].extent
-            if kind == "vectorized":
-                size *= max(1.0, extent / WIDTHS[1])
-            elif kind == "unrolled" or (kind == "serial" and size * extent <= STRAIGHT):
-                size *= extent
-            else:
-                break
-            straight.add(k)
-        around = next((k for k in real if k not in straight), None)
-        if explicit := [k for k in real if loops[k].kind == "vectorized"]:
-            return straight, explicit[0]
-        if around is not None and loops[around].kind == "serial" and not still[around]:
-            return straight, around
-        return straight, real[0] if real and real[0] in straight and not still[real[0]] else None
 
 
 @final

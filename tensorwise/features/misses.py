@@ -2,8 +2,9 @@
 
 How much of its data a loop keeps in a cache can be estimated from what it touches. Which lines meet in a set, which
 are thrown out before they come again, and which no prefetcher foresees, is in their order. So leaves are run, without
-computing anything: whole, or some windows of their executions where there are many. In compiled code (``misses.c``), or by
-Python where there is no compiler: both give the same numbers.
+computing anything: whole, or some windows of their executions where there are many. What a compiler makes straight code of
+it does in an order of its own: there an access touches each line once. In compiled code (``misses.c``), or by Python where
+there is no compiler: both give the same numbers.
 """
 
 import math
@@ -17,14 +18,19 @@ import numpy as np
 
 from tensorwise.codegen.loop_tree import LINE_BYTES, PAGE_BYTES, Leaf, Loop, LoopTree
 from tensorwise.errors import InputError
+from tensorwise.features.place import Place
 from tensorwise.toolchain.routines import POINTER, SIZE, Routines
 
 MISSED: Final = {
     "first": ("lines", "those that a first cache of 32 KiB misses"),
     "first.far": ("lines", "those of them that no prefetcher foresees"),
+    "first.written": ("lines", "those of them that are written"),
+    "first.conflict": ("lines", "those of them that it would hold if hardly any met in a set"),
+    "first.conflict.written": ("lines", "those of these that are written"),
     "second": ("lines", "those that a second cache of 1 MiB misses, too"),
     "second.far": ("lines", "those of them that no prefetcher foresees"),
     "second.written": ("lines", "those of them that are written"),
+    "second.conflict": ("lines", "those of them that it would hold if hardly any met in a set"),
     "pages": ("pages", "those whose addresses are not among the last 64"),
     "pages.far": ("pages", "those of them whose addresses are not among the last 2048"),
 }
@@ -37,7 +43,16 @@ LONGEST: Final = 2**20
 """Bytes of an access that are run through at each execution, at most."""
 PLACES: Final = (0.13, 0.47, 0.81)
 """Where windows begin in all executions of a leaf."""
-SETS: Final = {"first": 64, "second": 2048, "pages": 8, "pages.far": 256}
+SETS: Final = {
+    "first": 64,
+    "second": 2048,
+    "pages": 8,
+    "pages.far": 256,
+    "first.apart": 64,
+    "second.apart": 2048,
+}
+SLOTS: Final = 10
+"""Of an access, to know what a stretch of code has touched: 2**SLOTS."""
 WAYS: Final = 8
 FINER: Final = 8
 """Places are counted in bytes divided by two so often: a loop's mean step may be a part of a byte."""
@@ -47,7 +62,7 @@ _MOST: Final = 2**62
 MISSES: Final = Routines(
     "run addresses through caches",
     "tw_misses_",
-    {"leaf": (SIZE, (SIZE, POINTER, SIZE, *(POINTER,) * 4, SIZE, POINTER, SIZE, SIZE, POINTER))},
+    {"leaf": (SIZE, (SIZE, POINTER, SIZE, *(POINTER,) * 4, SIZE, POINTER, *(SIZE,) * 3, POINTER))},
     Path(__file__).with_name("misses.c"),
 )
 
@@ -62,6 +77,7 @@ class Walked:
         first: (accesses,) where the first execution touches; steps: (loops, accesses), both in parts of a byte.
         held: (accesses,) bytes that one execution touches; written: (accesses,) 0 or 1. All int64.
         starts: (windows,) the first executions of windows; window: executions of each, of which ``warm`` are not counted.
+        stretch: executions of which each access touches a line once, see `Place.stretch`.
     """
 
     extents: np.ndarray
@@ -72,6 +88,7 @@ class Walked:
     starts: np.ndarray
     window: int
     warm: int
+    stretch: int = 1
 
     @classmethod
     def of(cls, loops: Sequence[Loop], leaf: Leaf) -> "Walked":
@@ -115,6 +132,7 @@ class Walked:
             np.array([0] if whole else [int((every - window) * place) for place in PLACES], np.int64),
             every if whole else window,
             0 if whole else window // 2,
+            min(Place(tuple(loops), leaf).stretch, _MOST),
         )
 
     @property
@@ -145,20 +163,25 @@ def _compiled(walked: Walked) -> np.ndarray:
     MISSES(
         "leaf", len(walked.extents), walked.extents.ctypes.data, len(walked.first), walked.first.ctypes.data,
         walked.held.ctypes.data, walked.written.ctypes.data, walked.steps.ctypes.data, len(walked.starts),
-        walked.starts.ctypes.data, walked.window, walked.warm, found.ctypes.data,
+        walked.starts.ctypes.data, walked.window, walked.warm, walked.stretch, found.ctypes.data,
     )  # fmt: skip
     return found
 
 
-class _Cache:
-    """Sets of WAYS lines, of which those used last stay."""
+def _mixed(line: int) -> int:
+    return line * 0x9E3779B97F4A7C15 % 2**64
 
-    def __init__(self, sets: int) -> None:
+
+class _Cache:
+    """Sets of WAYS lines, of which those used last stay; ``apart``: sets are chosen as if by lot."""
+
+    def __init__(self, sets: int, apart: bool) -> None:
         self._sets: list[list[int]] = [[] for _ in range(sets)]
+        self._apart = apart
 
     def misses(self, line: int) -> bool:
         """Whether a line is not there; it is afterwards."""
-        held = self._sets[line % len(self._sets)]
+        held = self._sets[(_mixed(line) >> 32 if self._apart else line) % len(self._sets)]
         known = line in held
         if known:
             held.remove(line)
@@ -184,10 +207,11 @@ class _Stream:
 def plain(walked: Walked) -> np.ndarray:
     """Do what misses.c does: (len(MISSED),) int64."""
     found = dict.fromkeys(MISSED, 0)
-    caches = {name: _Cache(count) for name, count in SETS.items()}
+    caches = {name: _Cache(count, name.endswith(".apart")) for name, count in SETS.items()}
     streams = {(level, a): _Stream() for level in ("first", "second") for a in range(len(walked.first))}
     inside = math.prod(walked.extents.tolist()) // np.cumprod(walked.extents)
     each = PAGE_BYTES // LINE_BYTES
+    slots: dict[tuple[int, int], tuple[int, int]] = {}
     for start in walked.starts.tolist():
         runs = np.arange(start, start + walked.window)[:, None]
         places = (walked.first + runs // inside % walked.extents @ walked.steps) >> FINER
@@ -198,19 +222,27 @@ def plain(walked: Walked) -> np.ndarray:
                     if line == before[a]:
                         continue
                     before[a] = line
+                    slot, now = (a, _mixed(line) >> (64 - SLOTS)), (line, (start + run) // walked.stretch)
+                    if walked.stretch > 1 and slots.get(slot) == now:
+                        continue
+                    slots[slot] = now
                     names = []
                     for level in ("pages", "pages.far"):
                         if not caches[level].misses(line // each):
                             break
                         names.append(level)
+                    apart = caches["first.apart"].misses(line)
+                    fetched = {"first": apart, "second": apart and caches["second.apart"].misses(line)}
                     for level in ("first", "second"):
                         if not caches[level].misses(line):
                             break
                         names.append(level)
-                        if streams[level, a].unforeseen(line):
-                            names.append(f"{level}.far")
-                        if level == "second" and walked.written[a]:
-                            names.append("second.written")
+                        written = [".written"] if walked.written[a] else []
+                        ways = [".far"] if streams[level, a].unforeseen(line) else []
+                        ways += written
+                        if not fetched[level]:
+                            ways += [".conflict", *(f".conflict{one}" for one in written if level == "first")]
+                        names += [f"{level}{way}" for way in ways]
                     for name in names if run >= walked.warm else ():
                         found[name] += 1
     return np.array(list(found.values()), np.int64)

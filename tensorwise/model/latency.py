@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tensorwise.model.latency_training import LatencyTraining
 
 LATENCY: Final = Keeping("latency")
-VERSION: Final = 5
+VERSION: Final = 6
 COVERED: Final = 0.9
 """Share of programs whose time lies within their interval."""
 LEAST: Final = 20

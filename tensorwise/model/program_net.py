@@ -22,6 +22,7 @@ _LEAF: Final = {field.name: place for place, field in enumerate(LEAVES.fields)}
 _DEVICE: Final = {field.name: place for place, field in enumerate(HARDWARE.fields)}
 _FLOAT: Final = [place for name, place in _LEAF.items() if name.startswith("operations.float")]
 _TOUCHED, _EXECUTIONS = _LEAF["memory.touched"], _LEAF["loops.executions"]
+_DEALT: Final = [_LEAF[name] for name in ("parallel.product", "gpu.block")]
 _FLOPS, _BANDWIDTH = _DEVICE["flops"], _DEVICE["bandwidth"]
 _CLOCK, _CORES = _DEVICE["clock_hz"], _DEVICE["cores"]
 _CYCLES: Final = [field.name for field in CODE.fields].index("all.cycles") - len(CODE.fields)
@@ -193,7 +194,8 @@ def least(leaves: np.ndarray, devices: np.ndarray) -> np.ndarray:
     """Return the log of the microseconds that leaves would take at a device's best rates: (n, leaves) float32.
 
     Operations and bytes one after the other, and ten billion executions a second: a scale, not a bound. A rate that is not
-    known is left out. Where a compiler was asked, leaves share the cycles of the code that it made instead.
+    known is left out. Where a compiler was asked, leaves share the cycles of the code that it made instead. Of the device's
+    cores a leaf has those that its parallel loops can keep busy: in their last round some may have nothing to do.
 
     Args:
         leaves: (n, leaves, fields), devices: (n, fields), not standardised.
@@ -209,6 +211,9 @@ def least(leaves: np.ndarray, devices: np.ndarray) -> np.ndarray:
     asked = cycles > 0
     whole = np.log(np.where(asked, cycles, 1) / (clock * np.maximum(rates[:, _CORES], 1)) / UNIT_S)
     found += np.where(asked, whole - _added(found, np), 0.0)[:, None]
+    cores = np.maximum(rates[:, _CORES], 1)[:, None]
+    dealt = np.maximum(counts[..., _DEALT], 1).prod(-1)
+    found += np.log(np.ceil(dealt / cores - 1e-3) * cores / dealt)
     return found.astype(np.float32)
 
 

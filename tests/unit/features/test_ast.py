@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensorwise.codegen.loop_tree import Access, Leaf, Loop, LoopTree, Node
-from tensorwise.features.ast import END, LEAVES, CompactAst, Place, positional_encoding, serialised
+from tensorwise.features.ast import END, LEAVES, CompactAst, positional_encoding, serialised
+from tensorwise.features.place import Place
 
 M, N, K, TILE = 64, 48, 32, 8
 

@@ -1,6 +1,7 @@
 """Misses: what caches do with known sequences of lines, and compiled code against Python."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -51,10 +52,40 @@ def test_what_fits_is_missed_once() -> None:
     assert missed(nest([10, 16384], [0, 1]))["second"] == 1024
 
 
-@pytest.mark.parametrize(("lines", "each"), [(8, 1), (9, 10)])
-def test_lines_that_meet_in_a_set_throw_each_other_out(lines: int, each: int) -> None:
+@pytest.mark.parametrize(("lines", "each"), [(8, 1), (9, 1000)])
+@pytest.mark.parametrize("mode", ["read", "update"])
+def test_lines_that_meet_in_a_set_throw_each_other_out(lines: int, each: int, mode: Mode) -> None:
     """A set has eight ways, however little is touched."""
-    assert missed(nest([10, lines], [0, 64 * LINE]))["first"] == lines * each
+    found = missed(nest([1000, lines], [0, 64 * LINE], kinds=["parallel", "serial"], mode=mode))
+    written = mode == "update"
+    assert found["first"] == lines * each
+    assert found["first.written"] == lines * each * written
+    assert found["first.conflict"] == lines * (each - 1)
+    assert found["first.conflict.written"] == lines * (each - 1) * written
+    assert found["second"] == lines
+    assert found["second.conflict"] == 0
+
+
+def test_lines_that_do_not_fit_are_no_conflict() -> None:
+    found = missed(nest([100, 16384], [0, 1]))
+    assert found["first"] == 100 * 1024
+    assert found["first.conflict"] < 0.01 * found["first"]
+    across = missed(nest([1000, 9], [0, 2048 * LINE], kinds=["parallel", "serial"]))
+    assert across["second"] == 9000
+    assert across["second.conflict"] == 9 * 999
+
+
+@pytest.mark.parametrize(("kind", "each"), [("unrolled", 1), ("serial", 1), ("parallel", 4)])
+def test_straight_code_touches_a_line_once(kind: Kind, each: int) -> None:
+    """Four numbers of each of twelve lines of a set, that come one line after the other."""
+    tree = nest([1000, 4, 12], [12 * 64 * LINE, 1, 64 * LINE], kinds=["parallel", kind, "serial"])
+    assert missed(tree)["first"] == 1000 * 12 * each
+
+
+def test_lanes_touch_a_line_together() -> None:
+    """What a loop around straight code does in vectors, eight of its iterations at once."""
+    tree = nest([50, 4096, 12], [0, 1, 4096 * LINE], kinds=["parallel", "serial", "unrolled"])
+    assert missed(tree)["first"] == pytest.approx(50 * 4096 * 12 / 8, rel=1e-3)
 
 
 def test_long_jumps_are_foreseen_by_nobody() -> None:
@@ -134,8 +165,9 @@ def test_compiled_code_counts_what_python_does(data: st.DataObject, windows: boo
         starts = np.array([walked.window // 5, 0], np.int64)
         walked = Walked(
             walked.extents, walked.first, walked.steps, walked.held, walked.written, starts,
-            walked.window // 2, walked.window // 4,
+            walked.window // 2, walked.window // 4, walked.stretch,
         )  # fmt: skip
+    walked = replace(walked, stretch=data.draw(st.sampled_from([1, 3, walked.stretch])))
     assert misses._compiled(walked).tolist() == plain(walked).tolist()
     assert math.prod(walked.extents.tolist()) == math.prod(extents)
 

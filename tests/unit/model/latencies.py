@@ -17,7 +17,7 @@ DEVICES = {"slow": 4e-9, "fast": 1e-9}
 
 def hardware(name: str) -> Hardware:
     one = described()["EPYC-7452"].to_json()
-    return Hardware.from_json({**one, "name": name, "flops": 1.0 / DEVICES[name]})
+    return Hardware.from_json({**one, "name": name, "cores": 1, "flops": 1.0 / DEVICES[name]})
 
 
 def tree(extents: list[int]) -> LoopTree:

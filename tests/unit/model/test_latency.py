@@ -11,6 +11,7 @@ import pytest
 
 from tensorwise.codegen.loop_tree import LoopTree
 from tensorwise.errors import InputError
+from tensorwise.features.ast import LEAVES
 from tensorwise.features.code import CODE, UNCOMPILED, Compiled
 from tensorwise.features.hardware import HARDWARE
 from tensorwise.model.latency import (
@@ -170,8 +171,20 @@ def test_a_leaf_takes_longer_on_a_slower_device() -> None:
     )
     shared = np.exp(least(leaves, known)).sum(1)
     np.testing.assert_allclose(shared, shared[0], rtol=1e-5)  # whatever the leaves, the code's cycles
-    one = hardware("slow")
-    assert shared[0] == pytest.approx(1e6 * 1e6 / (one.clock_hz * one.cores), rel=1e-3)
+    assert shared[0] == pytest.approx(1e6 * 1e6 / hardware("slow").clock_hz, rel=1e-3)  # on one core
+
+
+@pytest.mark.parametrize(
+    ("iterations", "rounds"), [(0, 32), (1, 32), (8, 4), (32, 1), (33, 64 / 33), (3200, 1)]
+)
+def test_a_leaf_has_the_cores_that_its_parallel_loops_keep_busy(iterations: int, rounds: float) -> None:
+    """Of 32; no parallel loop, or as many iterations, whose last round may leave some idle."""
+    leaves, one = HELD.rows[0].ast.leaves[None], replace(hardware("slow"), cores=32)
+    dealt = leaves.copy()
+    dealt[..., [field.name for field in LEAVES.fields].index("parallel.product")] = np.log2(1 + iterations)
+    device = np.concatenate([HARDWARE.features(one), UNCOMPILED])[None]
+    apart = least(dealt, device) - least(leaves, device)
+    np.testing.assert_allclose(np.exp(apart), rounds / 32, rtol=1e-4)
 
 
 def test_what_compiled_code_says_is_learned() -> None:

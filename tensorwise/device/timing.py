@@ -313,8 +313,8 @@ def measuring_slot(timeout_s: float = 60.0) -> Iterator[Slot]:
 def preparing(timeout_s: float = 60.0) -> Iterator[None]:
     """Wait until no other Tensorwise process on this machine times, and let none begin meanwhile: for work between timings.
 
-    Any number of processes may prepare at once, as compiling what they time next. Nothing may be timed inside. After
-    ``timeout_s`` the caller goes on nevertheless.
+    Any number of processes may prepare at once, as compiling what they time next; threads of one take turns. Nothing may be
+    timed inside. Where another process keeps timing, the caller goes on after ``timeout_s`` nevertheless.
     """
     with _HELD.lock:
         if _HELD.depth:  # what is prepared between two timings of a slot is its holder's affair

@@ -43,14 +43,7 @@ LONGEST: Final = 2**20
 """Bytes of an access that are run through at each execution, at most."""
 PLACES: Final = (0.13, 0.47, 0.81)
 """Where windows begin in all executions of a leaf."""
-SETS: Final = {
-    "first": 64,
-    "second": 2048,
-    "pages": 8,
-    "pages.far": 256,
-    "first.apart": 64,
-    "second.apart": 2048,
-}
+SETS: Final = {"first": 64, "second": 2048, "pages": 8, "pages.far": 256}
 SLOTS: Final = 10
 """Of an access, to know what a stretch of code has touched: 2**SLOTS."""
 WAYS: Final = 8
@@ -88,7 +81,7 @@ class Walked:
     starts: np.ndarray
     window: int
     warm: int
-    stretch: int = 1
+    stretch: int
 
     @classmethod
     def of(cls, loops: Sequence[Loop], leaf: Leaf) -> "Walked":
@@ -175,7 +168,7 @@ def _mixed(line: int) -> int:
 class _Cache:
     """Sets of WAYS lines, of which those used last stay; ``apart``: sets are chosen as if by lot."""
 
-    def __init__(self, sets: int, apart: bool) -> None:
+    def __init__(self, sets: int, apart: bool = False) -> None:
         self._sets: list[list[int]] = [[] for _ in range(sets)]
         self._apart = apart
 
@@ -207,8 +200,10 @@ class _Stream:
 def plain(walked: Walked) -> np.ndarray:
     """Do what misses.c does: (len(MISSED),) int64."""
     found = dict.fromkeys(MISSED, 0)
-    caches = {name: _Cache(count, name.endswith(".apart")) for name, count in SETS.items()}
-    streams = {(level, a): _Stream() for level in ("first", "second") for a in range(len(walked.first))}
+    levels = "first", "second"
+    caches = {name: _Cache(count) for name, count in SETS.items()}
+    apart = {level: _Cache(SETS[level], apart=True) for level in levels}
+    streams = {(level, a): _Stream() for level in levels for a in range(len(walked.first))}
     inside = math.prod(walked.extents.tolist()) // np.cumprod(walked.extents)
     each = PAGE_BYTES // LINE_BYTES
     slots: dict[tuple[int, int], tuple[int, int]] = {}
@@ -231,18 +226,20 @@ def plain(walked: Walked) -> np.ndarray:
                         if not caches[level].misses(line // each):
                             break
                         names.append(level)
-                    apart = caches["first.apart"].misses(line)
-                    fetched = {"first": apart, "second": apart and caches["second.apart"].misses(line)}
-                    for level in ("first", "second"):
+                    missed_apart = apart["first"].misses(line)
+                    fetched = {"first": missed_apart, "second": missed_apart and apart["second"].misses(line)}
+                    for level in levels:
                         if not caches[level].misses(line):
                             break
                         names.append(level)
-                        written = [".written"] if walked.written[a] else []
-                        ways = [".far"] if streams[level, a].unforeseen(line) else []
-                        ways += written
+                        if streams[level, a].unforeseen(line):
+                            names.append(f"{level}.far")
+                        if walked.written[a]:
+                            names.append(f"{level}.written")
                         if not fetched[level]:
-                            ways += [".conflict", *(f".conflict{one}" for one in written if level == "first")]
-                        names += [f"{level}{way}" for way in ways]
+                            names.append(f"{level}.conflict")
+                            if walked.written[a] and level == "first":
+                                names.append("first.conflict.written")
                     for name in names if run >= walked.warm else ():
                         found[name] += 1
     return np.array(list(found.values()), np.int64)

@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -168,7 +168,7 @@ def collect(
             _plan(spool, jobs, complete, json)
         else:
             options = {} if address is None else {"address": address}
-            run_jobs(jobs, store, budget_s, json, executor, options, complete)
+            run_jobs(jobs, store, budget_s, json, executor, complete, **options)
 
 
 def _advisor(folder: Path, ops: list[str]) -> "Advisor":
@@ -209,17 +209,17 @@ def run_jobs(
     budget_s: float,
     json: bool,
     name: str = "local",
-    options: Mapping[str, Any] | None = None,
     complete: "Callable[[Any], Any] | None" = None,
+    **options: Any,
 ) -> None:
-    """Collect on this machine or on a cluster, by the executor of a name with options."""
+    """Collect on this machine or on a cluster, by the executor of a name, made with options."""
     from tensorwise.data.collect import EXECUTORS, collect
     from tensorwise.data.store import Store
 
     with Store(path) as store, progress_bar("collecting") as progress:
-        executor = EXECUTORS[name](**(options or {}))
+        executor = EXECUTORS[name](**options)
         found = collect(
-            jobs, store, executor, budget_s=budget_s, anywhere="address" in (options or {}),
+            jobs, store, executor, budget_s=budget_s, anywhere="address" in options,
             observe=lambda job, found: _show(job, found, progress, json),
             complete=complete,
         )  # fmt: skip

@@ -107,7 +107,7 @@ def collect(
         folder, isa or ["avx2"], threads or [1], samples=samples, seed=seed, only=network or (), own=own
     )
     budget_s = float("inf") if hours is None else 3600 * hours
-    run_jobs(jobs, store, budget_s, json, options={"slots": WORKERS})
+    run_jobs(jobs, store, budget_s, json, slots=WORKERS)
 
 
 @tasks_app.command("replay")
@@ -327,7 +327,7 @@ def adapt_model(
         )
     chosen = clustered_tasks(programs, min(count, len(programs)), np.random.default_rng(seed))
     jobs = [job for job in every if job.task in chosen]
-    run_jobs(jobs, store, float("inf"), json, options={"slots": WORKERS})
+    run_jobs(jobs, store, float("inf"), json, slots=WORKERS)
     wanted = {job.id for job in jobs}
     with Store(store) as home:
         there = (one for task in chosen for one in home.records(task))

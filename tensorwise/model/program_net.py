@@ -206,14 +206,13 @@ def least(leaves: np.ndarray, devices: np.ndarray) -> np.ndarray:
     )
     seconds = counts[..., _FLOAT].sum(-1) / flops + counts[..., _TOUCHED] / bandwidth
     found: np.ndarray = np.log((seconds + counts[..., _EXECUTIONS] / 1e10 + 1e-9) / UNIT_S)
-    cycles, clock = rates[:, _CYCLES], 1e6 * rates[:, _CLOCK]
+    cycles, clock, cores = rates[:, _CYCLES], 1e6 * rates[:, _CLOCK], np.maximum(rates[:, _CORES], 1)
     clock = np.where(clock > 0, clock, CLOCK_HZ)
     asked = cycles > 0
-    whole = np.log(np.where(asked, cycles, 1) / (clock * np.maximum(rates[:, _CORES], 1)) / UNIT_S)
+    whole = np.log(np.where(asked, cycles, 1) / (clock * cores) / UNIT_S)
     found += np.where(asked, whole - _added(found, np), 0.0)[:, None]
-    cores = np.maximum(rates[:, _CORES], 1)[:, None]
-    dealt = np.maximum(counts[..., _DEALT], 1).prod(-1)
-    found += np.log(np.ceil(dealt / cores - 1e-3) * cores / dealt)
+    dealt, each = np.maximum(counts[..., _DEALT], 1).prod(-1), cores[:, None]
+    found += np.log(np.ceil(dealt / each - 1e-3) * each / dealt)
     return found.astype(np.float32)
 
 

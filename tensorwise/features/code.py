@@ -35,7 +35,7 @@ class CodeFeatures(Featurizer[Compiled]):
     """
 
     name: ClassVar[str] = "code"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
 
     @property
     def fields(self) -> tuple[Field, ...]:

@@ -16,11 +16,11 @@
 #define SLOTS 10 /* of an access, to know what a stretch has touched: 2**SLOTS */
 
 enum { FIRST, FIRST_FAR, FIRST_WRITTEN, CONFLICT, CONFLICT_WRITTEN, SECOND, SECOND_FAR, SECOND_WRITTEN, SECOND_CONFLICT, PAGES,
-       FAR_PAGES, COUNTED };
+       FAR_PAGES, SHARED, COUNTED };
 
 typedef struct { int64_t *held, sets; } cache; /* of each set its ways, the last one used first; 0: nothing */
 typedef struct { int64_t last, step; } stream; /* of an access the last line that missed, and from the one before how far */
-typedef struct { int64_t line, stretch; } touch; /* of which stretch a line was touched last */
+typedef struct { int64_t grain, stretch; } touch; /* in which stretch a grain was touched last */
 
 INLINE uint64_t mixed(int64_t line) { return (uint64_t)line * UINT64_C(0x9E3779B97F4A7C15); }
 
@@ -52,10 +52,11 @@ INLINE int unforeseen(stream *s, int64_t line)
 
 /* extents: of loops, outermost first. first, bytes, writes: of accesses: where the first execution touches, how much, whether it
  * is written. steps: of each loop, of each access. Runs `window` executions from each of `starts`, of which the first `warm` are
- * not counted; of `stretch` executions each access touches a line once. found: COUNTED numbers. Returns 0, -1 without memory. */
+ * not counted; in `stretch` executions each access touches each of its `grains`, of so many bytes, once. apart: how far from it
+ * another thread is, 0: nowhere. found: COUNTED numbers. Returns 0, -1 without memory. */
 int64_t tw_misses_leaf(int64_t loops, const int64_t *extents, int64_t accesses, const int64_t *first, const int64_t *bytes,
                        const int64_t *writes, const int64_t *steps, int64_t windows, const int64_t *starts, int64_t window,
-                       int64_t warm, int64_t stretch, int64_t *found)
+                       int64_t warm, int64_t stretch, const int64_t *grains, const int64_t *apart, int64_t *found)
 {
     /* 32 KiB and 1 MiB of lines, 64 and 2048 pages; and the lines again, where they do not meet */
     static const int64_t sets[6] = {64, 2048, 8, 256, 64, 2048};
@@ -80,15 +81,16 @@ int64_t tw_misses_leaf(int64_t loops, const int64_t *extents, int64_t accesses, 
         for (int64_t run = 0; run < window; run++) {
             const int64_t counts = run >= warm, now = 1 + (starts[w] + run) / stretch;
             for (int64_t a = 0; a < accesses; a++) {
-                const int64_t byte = place[a] >> FINER, end = (byte + bytes[a] - 1) >> LINE;
+                const int64_t byte = place[a] >> FINER, end = (byte + bytes[a] - 1) >> LINE, grain = byte / grains[a];
+                if (stretch > 1 && bytes[a] <= grains[a]) {
+                    touch *one = touched + (a << SLOTS) + (int64_t)(mixed(grain) >> (64 - SLOTS));
+                    if (one->grain == grain && one->stretch == now) continue;
+                    *one = (touch){grain, now};
+                }
+                found[SHARED] += counts & writes[a] & (apart[a] && (byte + apart[a]) >> LINE == byte >> LINE);
                 for (int64_t line = byte >> LINE; line <= end; line++) {
                     if (line == before[a]) continue;
                     before[a] = line;
-                    if (stretch > 1) {
-                        touch *one = touched + (a << SLOTS) + (int64_t)(mixed(line) >> (64 - SLOTS));
-                        if (one->line == line && one->stretch == now) continue;
-                        *one = (touch){line, now};
-                    }
                     if (misses(caches + 2, line >> (PAGE - LINE))) {
                         found[PAGES] += counts;
                         found[FAR_PAGES] += counts & misses(caches + 3, line >> (PAGE - LINE));

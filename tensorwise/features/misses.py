@@ -3,8 +3,8 @@
 How much of its data a loop keeps in a cache can be estimated from what it touches. Which lines meet in a set, which
 are thrown out before they come again, and which no prefetcher foresees, is in their order. So leaves are run, without
 computing anything: whole, or some windows of their executions where there are many. What a compiler makes straight code of
-it does in an order of its own: there an access touches each line once. In compiled code (``misses.c``), or by Python where
-there is no compiler: both give the same numbers.
+touches each element, or what lies side by side for all lanes, once: registers hold it. In compiled code (``misses.c``), or
+by Python where there is no compiler: both give the same numbers.
 """
 
 import math
@@ -33,6 +33,7 @@ MISSED: Final = {
     "second.conflict": ("lines", "those of them that it would hold if hardly any met in a set"),
     "pages": ("pages", "those whose addresses are not among the last 64"),
     "pages.far": ("pages", "those of them whose addresses are not among the last 2048"),
+    "shared": ("writes", "those of lines in which another of two threads writes at the same time"),
 }
 """What is counted, in the order of misses.c."""
 WINDOW: Final = 60_000
@@ -55,7 +56,7 @@ _MOST: Final = 2**62
 MISSES: Final = Routines(
     "run addresses through caches",
     "tw_misses_",
-    {"leaf": (SIZE, (SIZE, POINTER, SIZE, *(POINTER,) * 4, SIZE, POINTER, *(SIZE,) * 3, POINTER))},
+    {"leaf": (SIZE, (SIZE, POINTER, SIZE, *(POINTER,) * 4, SIZE, POINTER, *(SIZE,) * 3, *(POINTER,) * 3))},
     Path(__file__).with_name("misses.c"),
 )
 
@@ -70,7 +71,8 @@ class Walked:
         first: (accesses,) where the first execution touches; steps: (loops, accesses), both in parts of a byte.
         held: (accesses,) bytes that one execution touches; written: (accesses,) 0 or 1. All int64.
         starts: (windows,) the first executions of windows; window: executions of each, of which ``warm`` are not counted.
-        stretch: executions of which each access touches a line once, see `Place.stretch`.
+        stretch: executions in which each access touches what it touches once, see `Place.stretch`.
+        grains, apart: (accesses,) int64, see `Place`.
     """
 
     extents: np.ndarray
@@ -82,6 +84,8 @@ class Walked:
     window: int
     warm: int
     stretch: int
+    grains: np.ndarray
+    apart: np.ndarray
 
     @classmethod
     def of(cls, loops: Sequence[Loop], leaf: Leaf) -> "Walked":
@@ -97,6 +101,7 @@ class Walked:
             raise InputError(
                 f"no program has {every:.3g} executions of a statement, as this one seems to have"
             )
+        place = Place(tuple(loops), leaf)
         bases: dict[str, int] = {}
         free = PAGE_BYTES
         steps, first = [], []
@@ -125,7 +130,9 @@ class Walked:
             np.array([0] if whole else [int((every - window) * place) for place in PLACES], np.int64),
             every if whole else window,
             0 if whole else window // 2,
-            min(Place(tuple(loops), leaf).stretch, _MOST),
+            min(place.stretch, _MOST),
+            np.array([place.grain(access) for access in leaf.accesses], np.int64),
+            np.array([place.apart(access) for access in leaf.accesses], np.int64),
         )
 
     @property
@@ -156,7 +163,8 @@ def _compiled(walked: Walked) -> np.ndarray:
     MISSES(
         "leaf", len(walked.extents), walked.extents.ctypes.data, len(walked.first), walked.first.ctypes.data,
         walked.held.ctypes.data, walked.written.ctypes.data, walked.steps.ctypes.data, len(walked.starts),
-        walked.starts.ctypes.data, walked.window, walked.warm, walked.stretch, found.ctypes.data,
+        walked.starts.ctypes.data, walked.window, walked.warm, walked.stretch, walked.grains.ctypes.data,
+        walked.apart.ctypes.data, found.ctypes.data,
     )  # fmt: skip
     return found
 
@@ -166,15 +174,15 @@ def _mixed(line: int) -> int:
 
 
 class _Cache:
-    """Sets of WAYS lines, of which those used last stay; ``apart``: sets are chosen as if by lot."""
+    """Sets of WAYS lines, of which those used last stay; ``by_lot``: sets are chosen as if by lot."""
 
-    def __init__(self, sets: int, apart: bool = False) -> None:
+    def __init__(self, sets: int, by_lot: bool = False) -> None:
         self._sets: list[list[int]] = [[] for _ in range(sets)]
-        self._apart = apart
+        self._by_lot = by_lot
 
     def misses(self, line: int) -> bool:
         """Whether a line is not there; it is afterwards."""
-        held = self._sets[(_mixed(line) >> 32 if self._apart else line) % len(self._sets)]
+        held = self._sets[(_mixed(line) >> 32 if self._by_lot else line) % len(self._sets)]
         known = line in held
         if known:
             held.remove(line)
@@ -202,32 +210,37 @@ def plain(walked: Walked) -> np.ndarray:
     found = dict.fromkeys(MISSED, 0)
     levels = "first", "second"
     caches = {name: _Cache(count) for name, count in SETS.items()}
-    apart = {level: _Cache(SETS[level], apart=True) for level in levels}
+    by_lot = {level: _Cache(SETS[level], by_lot=True) for level in levels}
     streams = {(level, a): _Stream() for level in levels for a in range(len(walked.first))}
     inside = math.prod(walked.extents.tolist()) // np.cumprod(walked.extents)
     each = PAGE_BYTES // LINE_BYTES
     slots: dict[tuple[int, int], tuple[int, int]] = {}
+    each_access = [numbers.tolist() for numbers in (walked.held, walked.grains, walked.apart)]
     for start in walked.starts.tolist():
         runs = np.arange(start, start + walked.window)[:, None]
         places = (walked.first + runs // inside % walked.extents @ walked.steps) >> FINER
         before = [-1] * len(walked.first)
         for run, touched in enumerate(places.tolist()):
-            for a, (place, held) in enumerate(zip(touched, walked.held.tolist(), strict=True)):
+            for a, (place, held, size, apart) in enumerate(zip(touched, *each_access, strict=True)):
+                if walked.stretch > 1 and held <= size:
+                    grain = place // size
+                    slot, now = (a, _mixed(grain) >> (64 - SLOTS)), (grain, (start + run) // walked.stretch)
+                    if slots.get(slot) == now:
+                        continue
+                    slots[slot] = now
+                if apart and walked.written[a] and (place + apart) // LINE_BYTES == place // LINE_BYTES:
+                    found["shared"] += run >= walked.warm
                 for line in range(place // LINE_BYTES, (place + held - 1) // LINE_BYTES + 1):
                     if line == before[a]:
                         continue
                     before[a] = line
-                    slot, now = (a, _mixed(line) >> (64 - SLOTS)), (line, (start + run) // walked.stretch)
-                    if walked.stretch > 1 and slots.get(slot) == now:
-                        continue
-                    slots[slot] = now
                     names = []
                     for level in ("pages", "pages.far"):
                         if not caches[level].misses(line // each):
                             break
                         names.append(level)
-                    missed_apart = apart["first"].misses(line)
-                    fetched = {"first": missed_apart, "second": missed_apart and apart["second"].misses(line)}
+                    alone = by_lot["first"].misses(line)
+                    fetched = {"first": alone, "second": alone and by_lot["second"].misses(line)}
                     for level in levels:
                         if not caches[level].misses(line):
                             break

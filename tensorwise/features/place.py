@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, final
 
-from tensorwise.codegen.loop_tree import Leaf, Loop
+from tensorwise.codegen.loop_tree import Access, Leaf, Loop
 
 WIDTHS: Final = (4, 8, 16)
 """Lanes of a vector of float32: SSE, AVX2, AVX-512."""
@@ -63,7 +63,23 @@ class Place:
 
     @property
     def stretch(self) -> int:
-        """Executions that compiled code does at a stretch, in an order of its own: those of straight code, for all lanes."""
+        """Executions that compiled code does at a stretch: those of straight code, for all lanes."""
         straight, lane = self.vectors
         lanes = 1.0 if lane is None or lane in straight else min(WIDTHS[1], self.extents[lane])
         return max(1, round(math.prod(max(1.0, self.extents[k]) for k in straight) * max(1.0, lanes)))
+
+    def grain(self, access: Access) -> int:
+        """Bytes that an instruction of a stretch reads or writes: an element, or those of all lanes, side by side."""
+        lane = self.vectors[1]
+        together = lane is not None and access.moves[lane] > 0 and access.strides[lane] == 1
+        return max(1, round(access.item_bytes)) * (WIDTHS[1] if together else 1)
+
+    def apart(self, access: Access) -> int:
+        """Bytes from what one of two threads touches to what the other one does meanwhile; 0: no parallel loop moves it."""
+        dealt = [k for k, loop in enumerate(self.loops) if loop.kind == "parallel" and loop.extent > 1]
+        rest, found = math.ceil(math.prod(self.extents[k] for k in dealt) / 2), 0.0
+        for k in reversed(dealt):
+            extent = round(self.extents[k])
+            place = rest if k == dealt[0] else rest % extent
+            found, rest = found + place * access.strides[k] * access.moves[k], rest // extent
+        return round(found * access.item_bytes)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensorwise.codegen.loop_tree import Access, Kind, Leaf, Loop, LoopTree, Mode
@@ -76,10 +76,25 @@ def test_lines_that_do_not_fit_are_no_conflict() -> None:
 
 
 @pytest.mark.parametrize(("kind", "each"), [("unrolled", 1), ("serial", 1), ("parallel", 4)])
-def test_straight_code_touches_a_line_once(kind: Kind, each: int) -> None:
-    """Four numbers of each of twelve lines of a set, that come one line after the other."""
-    tree = nest([1000, 4, 12], [12 * 64 * LINE, 1, 64 * LINE], kinds=["parallel", kind, "serial"])
+def test_straight_code_touches_an_element_once(kind: Kind, each: int) -> None:
+    """An element of each of twelve lines of a set, four times; registers hold it where a compiler made straight code."""
+    tree = nest([1000, 4, 12], [12 * 64 * LINE, 0, 64 * LINE], kinds=["parallel", kind, "serial"])
     assert missed(tree)["first"] == 1000 * 12 * each
+
+
+def test_elements_of_a_line_are_touched_each_on_its_own() -> None:
+    tree = nest([1000, 4, 12], [12 * 64 * LINE, 1, 64 * LINE], kinds=["parallel", "unrolled", "serial"])
+    assert missed(tree)["first"] == 1000 * 12 * 4
+
+
+@pytest.mark.parametrize(
+    ("step", "mode", "part"), [(1, "update", 1.0), (1, "read", 0), (4, "write", 0.5), (8, "update", 0)]
+)
+def test_lines_in_which_two_threads_write_are_counted(step: int, mode: Mode, part: float) -> None:
+    """Of four iterations each thread has two: the other one is twice a step away, of 16 elements of a line."""
+    tree = nest([4, 4096], [step, 64 * LINE], kinds=["parallel", "serial"], mode=mode)
+    assert missed(tree)["shared"] == 4 * 4096 * part
+    assert missed(nest([4096], [1], mode=mode))["shared"] == 0
 
 
 def test_lanes_touch_a_line_together() -> None:
@@ -147,6 +162,7 @@ def test_addresses_beyond_all_memory_are_refused() -> None:
 
 
 @given(data=st.data(), windows=st.booleans())
+@settings(deadline=None)  # the first example compiles
 def test_compiled_code_counts_what_python_does(data: st.DataObject, windows: bool) -> None:
     extents = data.draw(st.lists(st.integers(1, 9), max_size=4))
     accesses = [
@@ -165,9 +181,10 @@ def test_compiled_code_counts_what_python_does(data: st.DataObject, windows: boo
         starts = np.array([walked.window // 5, 0], np.int64)
         walked = Walked(
             walked.extents, walked.first, walked.steps, walked.held, walked.written, starts,
-            walked.window // 2, walked.window // 4, walked.stretch,
+            walked.window // 2, walked.window // 4, walked.stretch, walked.grains, walked.apart,
         )  # fmt: skip
-    walked = replace(walked, stretch=data.draw(st.sampled_from([1, 3, walked.stretch])))
+    apart = np.array([data.draw(st.sampled_from([0, 4, 60, 4096])) for _ in accesses], np.int64)
+    walked = replace(walked, stretch=data.draw(st.sampled_from([1, 3, walked.stretch])), apart=apart)
     assert misses._compiled(walked).tolist() == plain(walked).tolist()
     assert math.prod(walked.extents.tolist()) == math.prod(extents)
 

@@ -301,11 +301,11 @@ def test_the_model_that_comes_along_knows_cpus() -> None:
     for device in model.devices.values():
         found = model.latencies(programs, device)
         assert (found.seconds > 1e-8).all()
-        assert (found.low[1:] > 1e-8).all()
-        assert found.low[0] > 1e-9  # shorter than all that was measured: what is said of it is least sure
         assert (found.low < found.seconds).all()
         assert (found.seconds < found.high).all()
-        assert (found.high < 10).all()
+        # Nobody compiled them, and the first is shorter than all that was measured: little is sure, but something.
+        assert (found.high < 100 * found.seconds).all()
+        assert found.low[0] > 1e-9
         assert (np.diff(found.seconds) > 0).all()
 
 

@@ -130,6 +130,22 @@ def worker_of(device: CpuDevice) -> int:
     return device._worker.process.pid
 
 
+@pytest.mark.parametrize(("again", "status"), [(0.0, "ok"), (1.0, "implausible")])
+def test_what_is_faster_than_the_machine_can_be_is_doubted_once_more(
+    work: Workload, device: CpuDevice, monkeypatch: pytest.MonkeyPatch, again: float, status: str
+) -> None:
+    """What the machine can do may have been measured beside somebody else: it is looked at again, once for all."""
+    least = [1.0]
+    monkeypatch.setattr("tensorwise.device.cpu.plausible_s", lambda workload, threads: least[-1])
+    monkeypatch.setattr("tensorwise.device.cpu.doubted", lambda threads: least.append(again))
+    kernels = [program(work), "scipy", program(work, SERIAL, "(i,k) -> U(i) U(k)")]
+    found = list(device.measure_kernels(work, kernels))
+    assert [one.status for one in found] == [status] * 3
+    assert least == [1.0, again]
+    assert found[0].bytes_held > 0
+    assert ("faster than this machine can be" in found[0].note) == (status == "implausible")
+
+
 def test_candidates_are_measured(device: CpuDevice, work: Workload) -> None:
     space = cpu_space(work.assignment, "A")
     configs = portfolio(space, work)[:4]

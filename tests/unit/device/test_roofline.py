@@ -21,6 +21,7 @@ from tensorwise.device.library import available
 from tensorwise.device.roofline import (
     LEVELS,
     Roofline,
+    doubted,
     level_holding,
     plausible_s,
     roofline,
@@ -207,6 +208,22 @@ def test_a_place_that_cannot_be_written_costs_nothing(tmp_path: Path) -> None:
     module._write(tmp_path / "file" / "rates.json", Roofline(1, dict.fromkeys(LEVELS, 1.0), {}, {}))
 
 
+def test_doubted_figures_are_measured_once_more_and_only_rise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "foreign_load", lambda before: 0.0)
+    first = roofline(1)
+    faster = {level: 2 * rate for level, rate in first.bandwidth.items()}
+    slower = {name: rate / 2 for name, rate in first.flops.items()}
+    monkeypatch.setattr(module, "_measure", lambda threads: replace(first, bandwidth=faster, flops=slower))
+    doubted(1)
+    assert roofline(1) == replace(first, bandwidth=faster, provisional=True)
+    monkeypatch.setattr(
+        module, "_measure", lambda threads: replace(first, flops={"float32": 1e18, "float64": 1e18})
+    )
+    doubted(1)
+    module._roofline_at.cache_clear()
+    assert roofline(1) == replace(first, bandwidth=faster, provisional=True)
+
+
 def fixed(monkeypatch: pytest.MonkeyPatch, bandwidth: float, flops: float) -> None:
     peak = Roofline(1, dict.fromkeys(LEVELS, bandwidth), {"float32": flops, "float64": flops}, {})
     monkeypatch.setattr(module, "roofline", lambda threads: peak)
@@ -272,6 +289,8 @@ def test_library_kernels_are_plausible() -> None:
                 start = time.perf_counter()
                 bound.run(operands, out)
                 took.append(time.perf_counter() - start)
+            if min(took) <= plausible_s(work, 2):  # somebody may have slowed the probes
+                doubted(2)
             assert min(took) > plausible_s(work, 2)
 
 

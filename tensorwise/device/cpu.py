@@ -142,6 +142,7 @@ class CpuDevice(Device):
         refused = self.compile(workload, kernels)
         runnable = [place for place in range(len(kernels)) if place not in refused]
         answers: Iterator[Mapping[str, Any]] = iter(())
+        least_s, doubtful = 0.0, dict[int, Measurement]()
         if runnable:
             left = None if limit_s is None else max(0.0, limit_s - (time.perf_counter() - begin))
             request = {
@@ -149,9 +150,11 @@ class CpuDevice(Device):
                 "incumbent_s": incumbent_s,
                 "limit_s": left,
             }
+            least_s = plausible_s(
+                workload, self.threads
+            )  # before the worker begins: peaks may have to be measured
             answers = self._ask(workload, request)
         results: dict[int, Measurement] = dict(refused)
-        least_s, doubtful = plausible_s(workload, self.threads), dict[int, Measurement]()
         for place in range(len(kernels)):
             while place not in results:
                 answer = next(answers, None)

@@ -50,8 +50,6 @@ _REPEATS: Final = 5
 _GLANCE_S: Final = 0.002
 """A look at how things are now takes so long, twice."""
 _REALS: Final = {"float32": "float", "float64": "double"}
-_DOUBTED: Final = set[tuple[int, Path]]()
-"""Numbers of threads, and places of their figures, that this process has measured again."""
 _BEST: Final = dict[int, float]()
 """Number of threads -> the best rate of float32 that this process has seen or read."""
 _Probe = Callable[[object, object], int]
@@ -167,12 +165,14 @@ def doubted(threads: int) -> None:
     Raises:
         CompilerError: no C compiler works here.
     """
-    directory = cache_dir()
-    if (threads, directory) not in _DOUBTED:
-        _DOUBTED.add((threads, directory))
-        known = _roofline_at(threads, directory)
-        _write(_path(threads, directory), _raised(_measure(threads), [(1, known)]))
-        _roofline_at.cache_clear()
+    _doubted_at(threads, cache_dir())
+
+
+@functools.cache
+def _doubted_at(threads: int, directory: Path) -> None:
+    known = _roofline_at(threads, directory)
+    _write(_path(threads, directory), _raised(_measure(threads), [(1, known)]))
+    _roofline_at.cache_clear()
 
 
 def _raised(found: Roofline, others: Sequence[tuple[int, Roofline]]) -> Roofline:

@@ -303,6 +303,7 @@ def test_the_model_that_comes_along_knows_cpus() -> None:
         assert (found.seconds > 1e-8).all()
         assert (found.low < found.seconds).all()
         assert (found.seconds < found.high).all()
+        assert (found.high < 10).all()
         # Nobody compiled them, and the first is shorter than all that was measured: little is sure, but something.
         assert (found.high < 100 * found.seconds).all()
         assert found.low[0] > 1e-9

@@ -46,7 +46,10 @@ class Launch:
     lets: Mapping[ir.Expr, ir.Expr]
 
     def grid(self, sizes: Mapping[str, int], arrays: Mapping[str, np.ndarray]) -> tuple[int, int]:
-        """Return the number of blocks along x and y that take each one share; any other number is right, too."""
+        """Return the number of blocks along x and y that take each one share; any other number is right, too.
+
+        None along x: there is nothing to do, and no need to launch it.
+        """
 
         def count(axis: str) -> int:
             if axis not in self.ranges:
@@ -56,7 +59,7 @@ class Launch:
                 extent = self._number(end, sizes, arrays) - self._number(first, sizes, arrays)
             except KeyError:
                 return UNKNOWN_BLOCKS[axis]
-            return min(max(1, -(-extent // share)), MOST_BLOCKS[axis])
+            return min(max(int(axis == "y"), -(-extent // share)), MOST_BLOCKS[axis])
 
         return count("x"), count("y")
 
@@ -177,6 +180,12 @@ class _CudaPrinter(Printer):
                 lines.append(f"{pad}for (tw_int {i} = {start}; {i} < {hi}; {advance}) {{")
                 self.block(body, lines, depth + 1)
                 lines.append(f"{pad}}}")
+            case ir.Reduce(
+                buffer=buffer, index=ir.Ramp(base=base, lanes=lanes), operator="add", atomic=True
+            ) if lanes > 1:
+                place = f"&{buffer.name}[{self.scalar(base)}]"
+                added = self.value(ir.widen(statement.value, lanes))
+                lines.append(f"{pad}tw_atomic_add_{buffer.elem}x{lanes}({place}, {added});")
             case ir.Meet():
                 lines.append(f"{pad}tw_meet<{threads}>();")
             case ir.Exchange(var=var, value=value, distance=distance):

@@ -117,7 +117,7 @@ def kernel_of(workload: Workload, request: Json) -> Kernel:
     return GeneratedKernel(program)
 
 
-@dataclass
+@dataclass(eq=False)
 class Bench:
     """A loaded workload with operands and checker; made once, inherited by every child."""
 

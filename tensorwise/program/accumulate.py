@@ -315,6 +315,7 @@ class Accumulation(MergePath, abc.ABC):
         partial = env.reduced_outside or env.shared_output
         lanes = index.type.lanes
         buffer = self.work if self.waits else self.output
+        whole = env.piece.whole if env.piece else None
         if partial and not self.monoid.single:
             raise ScheduleError(
                 f"{self.monoid.name} needs all reduced loops inside the output's; "
@@ -323,7 +324,7 @@ class Accumulation(MergePath, abc.ABC):
         if partial or self.plan.accumulate:
             self.initial = self.monoid.components[0].identity
             self.rounds_partial = self.output.elem in ir.HALVES and not (self.private or self.waits)
-            atomic = env.shared_output
+            atomic = env.shared_output or whole is not None
             if env.shared_output and self.private:
                 buffer, atomic = self.work, False
                 index = ir.THREAD * self.output_size() + index
@@ -336,7 +337,11 @@ class Accumulation(MergePath, abc.ABC):
         if skips and self.initial is None:  # wider strips may have asked for the identity
             self.initial = -1.0 if self.assignment.argument else 0.0
         result = ir.widen(monoids.finish(self.monoid, state), lanes)
-        self.block.append(self.by_one_thread(env, self.placed_in(env, Store(buffer, index, result))))
+        store = Store(buffer, index, result)
+        if whole is not None:
+            self.block.extend(self.added(env, store, whole))
+            return
+        self.block.append(self.by_one_thread(env, self.placed_in(env, store)))
 
     def output_index(self, env: Env) -> Expr:
         """Where the output element of this point lies."""

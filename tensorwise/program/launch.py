@@ -76,9 +76,10 @@ def _check_dealing(plan: "Plan", dealt: Bind) -> None:
         if Axis.named(bind.loop).mode not in plan.assignment.kept:  # type: ignore[union-attr]
             raise ScheduleError(f"{bind}: strips that are summed up belong to one team")
     assert parallel is not None
-    if parallel.loop != dealt.loop or parallel.policy == "balanced" or parallel.reduction != "atomic":
+    cuts = parallel.policy in ("dynamic", "pieces") and parallel.reduction == "atomic"
+    if parallel.loop != dealt.loop or not cuts:
         raise ScheduleError(
-            f"{parallel}: on a GPU it may only cut the rows of {dealt.loop}, as parallel({dealt.loop},merge-path,64)"
+            f"{parallel}: on a GPU it may only cut the rows of {dealt.loop}, as parallel({dealt.loop},pieces,64)"
         )
 
 

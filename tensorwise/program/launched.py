@@ -121,12 +121,13 @@ class BoundLaunched(BoundKernel):
         return [
             self._call(
                 functions[name],
-                launch.grid(sizes, arrays),
+                grid,
                 (launch.threads, launch.teams),
                 [uploaded.get(b, b.removesuffix("_values")) for b in launch.buffers],
                 [integer(sizes[s]) for s in launch.sizes],
             )
             for name, launch in zip(names, launches, strict=True)
+            if all(grid := launch.grid(sizes, arrays))
         ]
 
     @property
@@ -155,10 +156,11 @@ class BoundLaunched(BoundKernel):
 
         What it leaves there is fetched by ``fetch``. The call returns before the GPU is done.
         """
-        held = self._held = {"out": self._output()}
-        for name, operand in zip(self.workload.dense, operands, strict=True):
-            given = arranged(operand, self.workload.column_major(name)).ravel(order="K")
-            held[name] = self.gpu.upload(given.astype(self.workload.dtype_of(name), copy=False))
+        return self.ready_on(brought(self.workload, self.gpu, operands))
+
+    def ready_on(self, operands: Mapping[str, Held]) -> Callable[[], object]:
+        """Do the same with operands that are in the GPU's memory, by name; see ``brought``."""
+        held = self._held = {"out": self._output(), **operands}
         return lambda: self._compute(held)
 
     def compute(self, *operands: Held) -> Held:
@@ -195,6 +197,15 @@ class BoundLaunched(BoundKernel):
             launch(held)
         if self._unreached is not None:  # no entry gives these a value, and 0 is not the reduction's identity
             self.gpu.fill(held["out"], self._unreached)
+
+
+def brought(workload: Workload, gpu: Gpu, operands: Sequence[np.ndarray]) -> dict[str, Held]:
+    """Bring the dense operands to the GPU, each as the workload reads it; several programs may share them."""
+    found = dict[str, Held]()
+    for name, operand in zip(workload.dense, operands, strict=True):
+        given = arranged(operand, workload.column_major(name)).ravel(order="K")
+        found[name] = gpu.upload(given.astype(workload.dtype_of(name), copy=False))
+    return found
 
 
 def _check_dealt(program: Program) -> None:

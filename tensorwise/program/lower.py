@@ -79,6 +79,8 @@ class _Lowering(Accumulation):
             e = Var("e")
             value = Const(self.initial, self.output[e].type)
             before.append(self._even(e, total, (Store(self.output, e, value),)))
+        if self.clears:
+            before.extend(self.cleared())
         return ir.Kernel(
             self.buffers(),
             self.sizes(),
@@ -247,6 +249,9 @@ class _Lowering(Accumulation):
         parallel = self.schedule.parallel
         if parallel and parallel.loop == loop.name and parallel.policy == "merge-path":
             self.cut(env, var, body)
+            return
+        if parallel and parallel.loop == loop.name and parallel.policy == "pieces":
+            self.by_pieces(env, var, body)
             return
         if factor <= 1:
             with self.scope(lambda block: For(var, lo, hi, 1, block, self.handed(loop))):
@@ -434,8 +439,7 @@ class _Lowering(Accumulation):
     def shared(self, env: Env, loop: Axis) -> Env:
         """Note when threads that run this loop update the same output elements."""
         parallel = self.schedule.parallel
-        shares = self.meets(loop) or (self.on_gpu and self.shares_rows)
-        if parallel and parallel.loop == loop.name and shares:
+        if parallel and parallel.loop == loop.name and self.meets(loop):
             return replace(env, shared_output=True)
         return env
 

@@ -21,7 +21,7 @@ from typing import Final
 from tensorwise.codegen import ir
 from tensorwise.codegen.ir import Buffer, Const, Expr, For, If, Reduce, Stmt, Store, Var
 from tensorwise.program.nest import Env, Piece, State
-from tensorwise.program.teams import Teams
+from tensorwise.program.pieces import Pieces
 from tensorwise.tensor.remap import Axis
 
 CUTS: Final = Buffer("cuts", "i64")
@@ -29,7 +29,7 @@ CUTS: Final = Buffer("cuts", "i64")
 PARTS: Final = Var("parts")
 
 
-class MergePath(Teams, abc.ABC):
+class MergePath(Pieces, abc.ABC):
     """A nest whose outermost loop may run over parts that share rows."""
 
     @property
@@ -50,12 +50,8 @@ class MergePath(Teams, abc.ABC):
 
     @cached_property
     def carries(self) -> Buffer | None:
-        """Where parts leave the sums of rows that started before them; None where nothing has to be carried.
-
-        The thousands of parts on a GPU add to the output atomically instead, which costs little there.
-        """
-        carried = self.shares_rows and not self.on_gpu
-        return Buffer("carries", self.plan.elem, writable=True) if carried else None
+        """Where parts leave the sums of rows that started before them; None where nothing has to be carried."""
+        return Buffer("carries", self.plan.elem, writable=True) if self.shares_rows else None
 
     def buffers(self) -> tuple[Buffer, ...]:
         """Buffers in the order of the call."""

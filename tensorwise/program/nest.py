@@ -25,7 +25,9 @@ _C_WORDS = (
     "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile "
     "while asm typeof linux unix NULL"
 )
-_OWN_WORDS = "buffers sizes lane thread threads parts out work cuts carries e t merged raised_ flag_"
+_OWN_WORDS = (
+    "buffers sizes lane thread threads parts out work cuts carries pieces cut e t merged raised_ flag_"
+)
 RESERVED: Final = frozenset(f"{_C_WORDS} {_OWN_WORDS}".split())
 """What an index may be called, but no variable of a kernel: C's words and names that kernels use already."""
 
@@ -63,15 +65,17 @@ class Lanes:
 
 @dataclass(frozen=True)
 class Piece:
-    """What a part of a merge path has of the outer iteration that runs: positions of the level below.
+    """What a part of a merge path, or a team of a GPU, has of the outer iteration that runs: positions of the level below.
 
     ``part`` is the part that goes on with an iteration, from ``begin`` on, that an earlier one has started; None:
-    it has started the iteration itself, from its first position on.
+    it has started the iteration itself, from its first position on. On a GPU a team has a piece of an iteration instead;
+    ``whole`` says whether it is all of it, where outputs are shared otherwise.
     """
 
     end: Expr
     begin: Expr | None = None
     part: Expr | None = None
+    whole: Expr | None = None
 
 
 @dataclass

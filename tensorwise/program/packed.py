@@ -4,12 +4,13 @@ import math
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from tensorwise.errors import MeasurementError, ScheduleError
+from tensorwise.errors import FormatError, MeasurementError, ScheduleError
 from tensorwise.program.plan import Plan
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload
@@ -108,6 +109,10 @@ class PackedOperands:
         if name in WORKSPACES:
             length = workspace_length(name, self.program, self.workload, self.threads)
             made = np.empty(length, self.workload.dtype)
+        elif name == "pieces":
+            made = self._pieces[0].reshape(-1)
+        elif name == "cut":
+            made = self._pieces[1]
         elif name == "cuts":
             made = merge_path_parts(next(iter(self.tensors.values())), self._parts).reshape(-1)
         elif operand in self.tensors and kind == "values":
@@ -165,6 +170,10 @@ class PackedOperands:
             return self.workload.entries.nnz
         if name == "parts":
             return self._parts
+        if name == "n_pieces":
+            return len(self._pieces[0])
+        if name == "n_cut":
+            return len(self._pieces[1])
         if kind == "N":
             return self.workload.sizes[rest]
         if kind == "s":
@@ -183,6 +192,13 @@ class PackedOperands:
         if parallel is None or parallel.policy != "balanced":
             return None
         return balanced_parts(next(iter(self.tensors.values())), self._parts)
+
+    @cached_property
+    def _pieces(self) -> tuple[np.ndarray, np.ndarray]:
+        """Pieces of the outermost level's iterations, and those that are cut."""
+        parallel = self.program.schedule.parallel
+        assert parallel is not None
+        return pieces_of(next(iter(self.tensors.values())), parallel.chunk)
 
     @property
     def _parts(self) -> int:
@@ -328,6 +344,34 @@ def merge_path_parts(tensor: Tensor, parts: int) -> np.ndarray:
         at = bisect_left(range(first, end), wanted, key=lambda place: int(_values_before(tensor, 1, place)))
         cuts[number] = (row - 1, first) if at == 0 and first < end else (row, first + at)
     return cuts
+
+
+def pieces_of(tensor: Tensor, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return pieces of at most ``most`` positions of the level below the outermost one, and the iterations that are cut.
+
+    A piece is a position of the outermost level, its first position of the level below, its end, and 1 if it is all of its
+    iteration: an array of shape (pieces, 4), of that level's integers. The longest come first, by powers of two; of equally
+    long ones neighbours have their middle at about the same coordinate, so that what they read is in a cache already.
+
+    Raises FormatError where the integers cannot tell the iterations apart.
+    """
+    starts, coordinates = (tensor.arrays[1][kind] for kind in ("pos", "crd"))
+    count = tensor.counts[0]
+    if count > np.iinfo(starts.dtype).max:
+        raise FormatError(f"{count} iterations are more than {starts.dtype} can number; cut no iterations")
+    each = np.maximum(1, -(-np.diff(starts[: count + 1]) // most))
+    row = np.repeat(np.arange(count, dtype=starts.dtype), each)
+    place = np.arange(len(row), dtype=starts.dtype) - np.repeat(np.cumsum(each) - each, each).astype(
+        starts.dtype
+    )
+    begin = starts[row] + place * most
+    end = np.minimum(begin + most, starts[row + 1])
+    middle = np.zeros(len(row), np.int64)
+    stored = end > begin
+    middle[stored] = coordinates[(begin + (end - begin) // 2)[stored]]
+    doublings = np.frexp(np.maximum(end - begin - 0.5, 0.5))[1]
+    listed = np.stack([row, begin, end, each[row] == 1], axis=1)[np.lexsort((middle, -doublings))]
+    return np.ascontiguousarray(listed.astype(starts.dtype)), np.flatnonzero(each > 1).astype(starts.dtype)
 
 
 def _values_before(tensor: Tensor, level: int, positions: Any) -> Any:

@@ -116,7 +116,11 @@ class Plan:
             self._check_visit(loop)
         if self.schedule.located is not None:
             self._check_locate(self.schedule.located)
-        if parallel and parallel.policy in ("balanced", "merge-path"):
+        if parallel and parallel.policy == "pieces" and self.schedule.dealt is None:
+            raise ScheduleError(
+                f"{parallel}: pieces are for GPUs; threads of a CPU take parts, as in merge-path"
+            )
+        if parallel and parallel.policy in ("balanced", "merge-path", "pieces"):
             first = next(iter(self.formats.values()), None)
             if (
                 first is None
@@ -127,8 +131,8 @@ class Plan:
                     f"{parallel}: parts are balanced over the outermost loop when it is the outermost level "
                     f"of the sparse operand; use dynamic for {parallel.loop}"
                 )
-            if parallel.policy == "merge-path":
-                self._check_merge_path(parallel, first)
+            if parallel.policy in ("merge-path", "pieces"):
+                self._check_cuts(parallel, first)
             roots = [format.levels[0] for format in self.formats.values()]
             if roots[0].full and any(not r.full and r.axis == roots[0].axis for r in roots):
                 raise ScheduleError(
@@ -173,7 +177,7 @@ class Plan:
                 f"{holds} runs in lanes (got {self.schedule})"
             )
 
-    def _check_merge_path(self, parallel: Parallel, format: Format) -> None:
+    def _check_cuts(self, parallel: Parallel, format: Format) -> None:
         """Raise ScheduleError unless iterations can be cut, and what their pieces give can be added up."""
         below = format.levels[1:2]
         if format.axes[0].part == "inner":

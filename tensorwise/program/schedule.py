@@ -59,7 +59,8 @@ class Parallel:
     ``policy`` is ``dynamic`` (``chunk`` iterations at a time, handed out as threads get free),
     ``balanced`` (``chunk`` parts a thread with equal numbers of stored entries, computed from the
     packed operand; for the outermost level of a sparse operand only) or ``merge-path`` (the same, with iterations cut
-    where a part is full: for a few that hold most of the entries). The chunk binds at call time.
+    where a part is full: for a few that hold most of the entries); on a GPU ``pieces`` (iterations with more than ``chunk``
+    entries are cut, and the longest pieces come first). The chunk binds at call time.
     A loop over a reduced index needs ``reduction``: ``atomic`` updates, or a ``private`` copy of the
     output for each thread, summed at the end.
     """
@@ -441,9 +442,9 @@ class Schedule:
 
     def _check_values(self, axes: dict[str, Axis]) -> None:
         parallel, tile = self.parallel, self.tile
-        if parallel and parallel.policy not in ("dynamic", "balanced", "merge-path"):
+        if parallel and parallel.policy not in ("dynamic", "balanced", "merge-path", "pieces"):
             raise ScheduleError(
-                f"{parallel}: the policy is dynamic, balanced or merge-path, got {parallel.policy!r}"
+                f"{parallel}: the policy is dynamic, balanced, merge-path or pieces, got {parallel.policy!r}"
             )
         if parallel and parallel.reduction not in ("atomic", "private"):
             raise ScheduleError(f"{parallel}: the reduction is atomic or private, got {parallel.reduction!r}")

@@ -27,8 +27,11 @@ WIDEST: Final = 256
 """Threads of a team, beyond which features are too short to share."""
 REGISTER_TILES: Final = 16
 LONGEST_STAGE: Final = 1024
+LONGEST_PIECE: Final = 512
 SHORTEST_STAGE: Final = 8
 UNROLLED: Final = (1, 2, 4)
+FEW_LANES: Final = 8
+"""Threads that sum up features together, unless something better is known."""
 OTHER_REGISTERS: Final = 32
 """Registers of a thread for addresses and loops, beside accumulators and what they read."""
 
@@ -96,7 +99,7 @@ class CudaSpace(Space[Program]):
         order = [*stored, *outside, *summed] if by_entry else [first, *outside, *others, *summed]
         words = [f"reorder({','.join(order)})"]
         if config["balance"] == "split":
-            words.append(f"parallel({first},merge-path,{config['parts']})")
+            words.append(f"parallel({first},pieces,{config['piece']})")
         if config["balance"] == "length":
             words.append(f"visit({first},length)")
         words.append(f"bind({first},block,{config['teams']})")
@@ -169,15 +172,15 @@ def _params(gpu: Gpu) -> list[Param]:
             narrow=_layouts,
         ),
         Choice(
-            "balance", ("none", "length", "split"), binds="compile", prefer="none",
-            doc="Rows as they come; the longest first (bind_buffer: blocks start in the order of rows); or rows and "
-            "entries in equal parts that cut long rows (merge path)",
+            "balance", ("none", "length", "split"), binds="compile", prefer=_default_balance,
+            doc="Rows as they come; the longest first (bind_buffer: blocks start in the order of rows); or in pieces, the "
+            "longest first, and together those that read the same",
             narrow=_balances,
         ),
         PowerOfTwo(
-            "parts", 16, 1024, binds="call", prefer=128,
-            doc="Parts a multiprocessor: fewer than teams leave it idle, many cut rows that need no cut",
-            narrow=lambda e, w: powers(16, 1024) if e["balance"] == "split" else None,
+            "piece", 8, LONGEST_PIECE, binds="call", prefer=lambda e, w: 512 if _Nest(w).along else 32,
+            doc="Entries of a piece: long ones keep a GPU waiting at the end, short ones make more rows add up atomically",
+            narrow=lambda e, w: powers(8, LONGEST_PIECE) if e["balance"] == "split" else None,
         ),
         PowerOfTwo(
             "threads", 1, WIDEST, binds="compile", prefer=_default_threads,
@@ -186,7 +189,7 @@ def _params(gpu: Gpu) -> list[Param]:
             narrow=_threads,
         ),
         Choice(
-            "vector", VECTORS, binds="compile", prefer=1,
+            "vector", VECTORS, binds="compile", prefer=_default_vector,
             doc="Neighbours that a thread loads at once, up to 16 bytes; the extent has to be a multiple",
             narrow=_vectors,
         ),
@@ -252,10 +255,18 @@ def _vectors(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
     nest = _Nest(w)
     if earlier["threads"] is None:
         return None
+    most = min(_longest_vector(nest), max(1, nest.extent // number(earlier["threads"])))
+    return tuple(v for v in VECTORS if v <= most)
+
+
+def _longest_vector(nest: _Nest) -> int:
+    """Neighbours that a thread can load at once."""
+    w = nest.workload
     if nest.along or not w.assignment.monoid.single or w.assignment.chosen:
-        return (1,)
-    most = min(VECTOR_BYTES // w.dtype.itemsize, max(1, nest.extent // number(earlier["threads"])))
-    return tuple(v for v in VECTORS if v == 1 or (v <= most and nest.extent % v == 0))
+        return 1
+    return max(
+        v for v in VECTORS if v == 1 or (v * w.dtype.itemsize <= VECTOR_BYTES and nest.extent % v == 0)
+    )
 
 
 def _registers(gpu: Gpu) -> Narrow:
@@ -345,17 +356,31 @@ def _several_strips(earlier: Earlier, w: Workload) -> bool:
 # -- defaults ------------------------------------------------------------------------------------------
 
 
+def _default_balance(earlier: Earlier, w: Workload) -> Value:
+    """Few graphs have rows of one length, and cutting none costs nothing."""
+    return "split" if "split" in (_balances(earlier, w) or ()) else "none"
+
+
 def _default_threads(earlier: Earlier, w: Workload) -> Value:
-    return min(WARP, _power_above(_Nest(w).extent))
+    """A warp of them at most, each with the longest vector; a few where sums go through shuffles."""
+    nest = _Nest(w)
+    if nest.along:
+        return min(WARP, max(2, _power_above(w.entries.nnz // max(1, w.entries.shape[0])) // 2))
+    most = WARP if nest.tiled in nest.kept else FEW_LANES
+    return min(most, _power_above(-(-nest.extent // _longest_vector(nest))))
+
+
+def _default_vector(earlier: Earlier, w: Workload) -> Value:
+    return max(map(number, _vectors(earlier, w) or (1,)))
 
 
 def _default_registers(earlier: Earlier, w: Workload) -> Value:
     width = number(earlier["threads"] or 1) * number(earlier["vector"] or 1)
-    return min(4, _power_above(-(-_Nest(w).extent // width)))
+    return 1 if _Nest(w).along else min(4, _power_above(-(-_Nest(w).extent // width)))
 
 
 def _default_teams(earlier: Earlier, w: Workload) -> Value:
-    return max(1, 128 // number(earlier["threads"] or 1))
+    return 256 // number(earlier["threads"] or 1)
 
 
 def _power_above(extent: int) -> int:

@@ -106,6 +106,20 @@ template <typename V, typename C> TW_INLINE V tw_repeated(C x)
     return all;
 }
 
+/* Adds a vector at once where the GPU can, and says whether it did. */
+template <typename C, int N> TW_INLINE bool tw_add_vector(C *, tw_vector<C, N>) { return false; }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+TW_INLINE bool tw_add_vector(float *p, tw_vector<float, 2> v)
+{
+    atomicAdd((float2 *)p, make_float2(v[0], v[1]));
+    return true;
+}
+TW_INLINE bool tw_add_vector(float *p, tw_vector<float, 4> v)
+{
+    atomicAdd((float4 *)p, make_float4(v[0], v[1], v[2], v[3]));
+    return true;
+}
+#endif
 #define TW_VECTOR(T, C, N)                                                                 \
     typedef tw_vector<C, N> tw_##T##x##N, tw_##T##x##N##u;                                 \
     TW_INLINE tw_##T##x##N tw_select_##T##x##N(                                            \
@@ -129,6 +143,11 @@ template <typename V, typename C> TW_INLINE V tw_repeated(C x)
     }
 #define TW_FLOATS(T, C, N)                                                                 \
     TW_VECTOR(T, C, N)                                                                     \
+    TW_INLINE void tw_atomic_add_##T##x##N(C *p, tw_##T##x##N v)                           \
+    {                                                                                      \
+        if (tw_add_vector(p, v)) return;                                                   \
+        for (int lane = 0; lane < N; ++lane) atomicAdd(p + lane, v[lane]);                 \
+    }                                                                                      \
     TW_INLINE tw_##T##x##N tw_splat_##T##x##N(C x) { return tw_repeated<tw_##T##x##N>(x); }\
     TW_INLINE tw_##T##x##N tw_fexp_##T##x##N(tw_##T##x##N a)                               \
     {                                                                                      \

@@ -1,4 +1,4 @@
-"""Graph operators on a GPU against the same ones on the CPU, with a CuPy that runs kernels on the CPU."""
+"""Graph operators on a GPU, real or imagined, against the same ones on the CPU."""
 
 from types import SimpleNamespace
 
@@ -7,7 +7,7 @@ import pytest
 
 from tensorwise.errors import MeasurementError
 from tensorwise.front import gnn, spelling
-from tests.device.test_cuda import fake  # noqa: F401 - a fixture
+from tests.device.test_cuda import fake, only_imagined  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.usefixtures("fake")
 NODES, EDGES, F = 7, 18, 5
@@ -92,12 +92,14 @@ def test_tuning_takes_the_place_of_what_is_run() -> None:
     np.testing.assert_allclose(one.on_gpu().evaluate(text, held).get(), one.evaluate(text, given), rtol=1e-5)
 
 
+@only_imagined
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_GPUS", "0")
     with pytest.raises(MeasurementError, match="no CUDA-capable device"):
         graph().on_gpu()
 
 
+@only_imagined
 def test_torch_hands_tensors_over_and_takes_them_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """The operator's function for GPUs, called by hand: tensors of this torch are on the CPU, as the imagined GPU is."""
     torch = pytest.importorskip("torch")

@@ -123,7 +123,7 @@ PROGRAMS = {
     ),
     "cuda_gspmm_max_split": Golden(
         "C[i,j] max= U[k,j] for A[i,k]", "(i,k) -> U(i) C(k)",
-        "reorder(i,j,k) parallel(i,merge-path,64) bind(i,block,2) tile(j,1x64) bind(j,thread,64) stage(k,16,indices)",
+        "reorder(i,j,k) parallel(i,pieces,64) bind(i,block,2) tile(j,1x64) bind(j,thread,64) stage(k,16,indices)",
     ),
     "sddmm_csc": Golden(NAMED["sddmm"], "(i,j) -> U(j) C(i)", "reorder(j,i,k) parallel(j,balanced,4) tile(k,2x8)"),
 }  # fmt: skip

@@ -47,8 +47,8 @@ VECTORS = (
 )
 """The same with vector loads and a known extent."""
 SPLIT = (
-    ("reorder(i,j,k) parallel(i,merge-path,3) bind(i,block,2) tile(j,2x4) bind(j,thread,4) stage(k,3)", CSR),
-    ("reorder(i,j,k) parallel(i,merge-path,2) bind(i,block,4) tile(j,1x16) bind(j,thread,16)", CSR),
+    ("reorder(i,j,k) parallel(i,pieces,3) bind(i,block,2) tile(j,2x4) bind(j,thread,4) stage(k,3)", CSR),
+    ("reorder(i,j,k) parallel(i,pieces,3) bind(i,block,4) tile(j,1x16) bind(j,thread,16)", CSR),
     ("reorder(i,k,j) bind(i,block,4) tile(j,1x4) bind(j,thread,4)", COO),
     ("reorder(k,i,j) bind(k,block,2) tile(j,1x4) bind(j,thread,4)", "(i,k) -> U(k) C(i)"),
 )
@@ -57,7 +57,7 @@ EDGES = (
     ("reorder(i,k,j) bind(i,block,6) tile(j,2x4) bind(j,thread,4)", COO),
     ("reorder(i,k,j) bind(i,block,2) tile(j,1x32) bind(j,thread,32)", CSR),
     ("reorder(i,k,j) bind(i,warp,2) tile(j,1x8) bind(j,thread,2) bound(j,12)", COO),
-    ("reorder(i,k,j) parallel(i,merge-path,3) bind(i,block,2) tile(j,1x4) bind(j,thread,4)", CSR),
+    ("reorder(i,k,j) parallel(i,pieces,3) bind(i,block,2) tile(j,1x4) bind(j,thread,4)", CSR),
 )
 """An output for each entry."""
 DOTS = (
@@ -111,9 +111,7 @@ def _cases() -> list[Case]:
     cases.extend(Case(spmm, CSR, schedule, odd) for schedule in ROWS)
     cases.extend(Case(spmm, CSR, schedule, known) for schedule in VECTORS)
     cases.extend(Case(spmm, format, schedule, odd) for schedule, format in SPLIT)
-    hybrid = (
-        f"{ROWS[0]}; reorder(i,j,k) parallel(i,merge-path,2) bind(i,block,2) tile(j,1x4) bind(j,thread,4)"
-    )
+    hybrid = f"{ROWS[0]}; reorder(i,j,k) parallel(i,pieces,3) bind(i,block,2) tile(j,1x4) bind(j,thread,4)"
     cases.append(Case(spmm, f"{CSR}; rows>4: {CSR}", hybrid, odd))
     cases.append(Case(spmm, "(i,k) -> C(i) C(k)", ROWS[0], odd))
     cases.append(

@@ -105,7 +105,7 @@ def test_what_cannot_be_read(text: str, message: str) -> None:
         ("factor(x)", "factor(x): no loop 'x'; there are i, j, k"),
         ("split(k,8) factor(k)", "factor(k): no loop 'k'; there are i, j, k1, k0"),
         ("parallel(k1)", "parallel(k1,dynamic,32): no loop 'k1'; there are i, j, k"),
-        ("parallel(i,fair)", "the policy is dynamic, balanced or merge-path, got 'fair'"),
+        ("parallel(i,fair)", "the policy is dynamic, balanced, merge-path or pieces, got 'fair'"),
         ("parallel(i,dynamic,0)", "the chunk must be at least 1"),
         ("parallel(i,dynamic,1,shared)", "the reduction is atomic or private, got 'shared'"),
         ("tile(j,1x3)", "lanes are 1, 2, 4, 8 or 16 and vectors 1 to 32"),

@@ -70,7 +70,7 @@ def test_a_gpu_with_less_has_a_smaller_space() -> None:
 def test_edges_of_heads_are_summed_by_shuffles_over_features() -> None:
     dots = next(w for w in WORKLOADS if "h,j" in str(w.assignment))
     assert (
-        "bind(j,lane,32)"
+        "bind(j,lane,8)"
         in cuda_space(dots.assignment).program(dots, cuda_space(dots.assignment).default(dots)).name
     )
 

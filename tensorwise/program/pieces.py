@@ -1,0 +1,116 @@
+"""Long iterations in pieces, on a GPU: at most so many entries each, one a team.
+
+::
+
+    for i: C[i] = sum of row i   ->   for each row that is cut: C[i] = 0
+                                      for each piece: a whole row: C[i] = its sum; a part of one: C[i] += its sum, atomically
+
+No team has more to do than a piece. Long ones start first, so that short ones fill up the end; of equally long ones those
+that read the same rows of dense operands start together (``packed.pieces_of``). Most rows are whole, and stored as if none had
+been cut.
+
+Source: G-Sparse (section III-B) starts long rows first; cutting and the order of neighbours are ours (decision 0064).
+"""
+
+import abc
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from typing import Final
+
+from tensorwise.codegen import ir
+from tensorwise.codegen.ir import LANE, Buffer, Const, Expr, For, If, Reduce, Stmt, Store, Var
+from tensorwise.program.nest import Env, Piece, State
+from tensorwise.program.schedule import WARP
+from tensorwise.program.teams import Teams
+
+COLUMNS: Final = 4
+"""Numbers of a piece: a position of the outermost level, its first position of the level below and its end, and 1 if it is a
+whole iteration."""
+COUNT, CUT = Var("n_pieces"), Var("n_cut")
+"""How many pieces there are, and how many iterations are cut."""
+CLEARING: Final = 8
+"""Rows that a block clears, a warp each."""
+
+
+class Pieces(Teams, abc.ABC):
+    """A nest whose outermost loop may run over pieces of its iterations."""
+
+    clears = False
+    """Whether pieces add to outputs of iterations that are cut."""
+
+    @property
+    def in_pieces(self) -> bool:
+        """Whether long iterations are cut."""
+        parallel = self.schedule.parallel
+        return parallel is not None and parallel.policy == "pieces"
+
+    @cached_property
+    def pieces(self) -> Buffer:
+        """The list of pieces."""
+        return Buffer("pieces", self.arrays[next(iter(self.plan.formats))][1]["pos"].elem)
+
+    @cached_property
+    def cut_ones(self) -> Buffer:
+        """Positions of the iterations that are cut."""
+        return replace(self.pieces, name="cut")
+
+    def buffers(self) -> tuple[Buffer, ...]:
+        """Buffers in the order of the call."""
+        own = [self.pieces] if self.in_pieces else []
+        return (*super().buffers(), *own, *([self.cut_ones] if self.clears else []))
+
+    def sizes(self) -> tuple[Var, ...]:
+        """Sizes in the order of the call."""
+        return (*super().sizes(), *([COUNT] if self.in_pieces else []), *([CUT] if self.clears else []))
+
+    def by_pieces(self, env: Env, var: Var, body: Callable[[Env, Expr], None]) -> None:
+        """Emit the loop over pieces, and ``body`` for what each has of an iteration."""
+        piece = self.fresh("piece")
+        with self.scope(lambda block: For(piece, Const(0), COUNT, 1, block, self.handed(self.loops[0]))):
+            row = self.let(var.name, self.pieces[piece * COLUMNS])
+            begin = self.let("begin", self.pieces[piece * COLUMNS + 1])
+            end = self.let("end", self.pieces[piece * COLUMNS + 2])
+            apart = self.meets(self.loops[0]) or self.keeps(next(iter(self.plan.formats)))
+            whole = None if apart else self.let("whole", self.pieces[piece * COLUMNS + 3])
+            body(replace(env, piece=Piece(end, begin, whole=whole)), row)
+
+    def added(self, env: Env, stored: Store, whole: Expr) -> list[Stmt]:
+        """Return what stores a whole iteration's result, and adds that of a piece to the others'."""
+        self.clears = True
+        adds = Reduce(stored.buffer, stored.index, self.monoid.combine, stored.value, True)
+        is_whole, is_none = (ir.compare(name, whole, Const(0)) for name in ("ne", "eq"))
+        return [
+            If(is_whole, (self.by_one_thread(env, stored),)),
+            If(is_none, (self.by_one_thread(env, adds),)),
+        ]
+
+    def cleared(self) -> list[Stmt]:
+        """Return the launch that lets outputs of iterations that are cut start from the identity."""
+        (name, format), *_ = self.plan.formats.items()
+        rows, number = format.levels[0], self.fresh("number")
+        identity = Const(self.monoid.components[0].identity, self.elem)
+        others = [index for index in self.assignment.output.indices if index != rows.axis.mode]
+        done = {name: State(len(f.levels), value=Const(0)) for name, f in self.plan.formats.items()}
+        outer, self.block = self.block, []
+
+        def over(env: Env, left: list[str]) -> None:
+            if not left:
+                self.block.append(
+                    Store(self.output, self.linear(self.assignment.output, env.coordinates), identity)
+                )
+                return
+            var, last = self.fresh(left[0]), len(left) == 1
+            first, step = (LANE, WARP) if last else (Const(0), 1)
+            with self.scope(lambda block: For(var, first, self.extents[left[0]], step, block)):
+                over(replace(env, coordinates={**env.coordinates, left[0]: var}), left[1:])
+
+        team = ir.Blocks("x", CLEARING, WARP) if others else ir.Blocks("x", CLEARING * WARP, 1)
+        with self.scope(lambda block: For(number, Const(0), CUT, 1, block, team)):
+            row = self.let("row", self.cut_ones[number])
+            coordinate = row if rows.full else rows.coordinate(self.arrays[name][0], row)
+            self.bind(
+                Env({}, done), rows.axis, self.let(rows.axis.name, coordinate), lambda env: over(env, others)
+            )
+        made, self.block = self.block, outer
+        return made

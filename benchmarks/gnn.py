@@ -3,6 +3,7 @@
 torch.sparse, scatter-style torch code and PyG in geometric mean, and below 0.95x on at most 2 %.
 
     python benchmarks/gnn.py [--features 64,256] [--threads 2] [--limit 16] [--budget 1] [--tune 10]
+    python benchmarks/gnn.py --device cuda --features 128 --tune 0 --out gnn-cuda.json     # on a GPU; no claim is made of it
 
 Forward and backward are timed apart, in interleaved rounds; a speedup is the median of ratios within a round. ``tuned`` are
 the kernels that ``Graph.tune`` found in --tune seconds a case, without a memory of other tunings; ``untuned`` those that a
@@ -68,20 +69,21 @@ def graphs(limit: int, features: int) -> list[Item]:
     return [found[place] for place in places]
 
 
-def ways(path: Path, features: int, operator: str) -> tuple[Ways, list[Tensor], tw.Graph]:
+def ways(path: Path, features: int, operator: str, device: str) -> tuple[Ways, list[Tensor], tw.Graph]:
     """Return the ways to compute an operator, the operands that get gradients, and the graph that is to be tuned."""
     entries = entries_of(path)
     rows, columns = (torch.from_numpy(array.astype("int64")) for array in entries.coordinates)
     (n, m), edges = entries.shape, entries.nnz
     pointers = torch.from_numpy(entries.row_pointers().astype("int64"))
     graphs = {way: tw.Graph.from_pointers(pointers, columns, m) for way in OURS.values()}
+    rows, columns, pointers = (array.to(device) for array in (rows, columns, pointers))
     generator = torch.Generator().manual_seed(0)
 
     def drawn(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=generator, requires_grad=True)
+        return torch.randn(shape, generator=generator).to(device).requires_grad_()
 
     x, y, w = drawn(m, features), drawn(n, features), drawn(edges)
-    ones, scatters = torch.ones(edges), Scattering(columns, rows, n)
+    ones, scatters = torch.ones(edges, device=device), Scattering(columns, rows, n)
 
     def csr(values: Tensor) -> Tensor:
         return torch.sparse_csr_tensor(pointers, columns, values, (n, m))
@@ -154,9 +156,16 @@ def ways(path: Path, features: int, operator: str) -> tuple[Ways, list[Tensor], 
     return found, operands, graphs[OURS["tuned"]]
 
 
-def measure(path: Path, features: int, operator: str, budget_s: float, tune_s: float) -> dict[str, Any]:
+def measure(
+    path: Path, features: int, operator: str, budget_s: float, tune_s: float, device: str
+) -> dict[str, Any]:
     """Return for each direction the seconds of each way and the speedups over the best other, and what differs."""
-    found, operands, graph = ways(path, features, operator)
+    found, operands, graph = ways(path, features, operator, device)
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+
+    def until_done(call: Callable[[], object]) -> Callable[[], None]:
+        return lambda: (call(), wait())[1]
+
     generator = torch.Generator().manual_seed(1)
     given: Tensor | None = None
     first: dict[str, float] = {}
@@ -165,14 +174,20 @@ def measure(path: Path, features: int, operator: str, budget_s: float, tune_s: f
     wrong, failed, own = [], {}, set(OURS.values())
     out = found[OURS["tuned"]]()
     torch.autograd.grad(out, operands, torch.ones_like(out))
-    chosen = [result.best.schedule for result in graph.tune(tune_s, store=False)]
+    chosen = []
+    if tune_s and device == "cuda":
+        found_there = graph.graph.on_gpu().tune(tune_s, store=False)
+        chosen = [result.program.schedule_text if result.program else "" for result in found_there]
+    elif tune_s:
+        chosen = [result.best.schedule for result in graph.tune(tune_s, store=False)]
     for name, way in found.items():
         try:
             for _ in range(2):  # the second is timed: what is compiled or made once is there by then
                 start = time.perf_counter()
                 out = way()
-                given = torch.randn(out.shape, generator=generator) if given is None else given
+                given = torch.randn(out.shape, generator=generator).to(device) if given is None else given
                 got = (out.detach(), *torch.autograd.grad(out, operands, given, retain_graph=True))
+                wait()
                 took = time.perf_counter() - start
         except RuntimeError as error:  # of torch: it lacks the memory, or the gradient
             failed[name] = str(error)[:300]
@@ -189,9 +204,9 @@ def measure(path: Path, features: int, operator: str, budget_s: float, tune_s: f
                 del outs[other]  # and what it keeps for its gradient
     told: dict[str, Any] = {"edges": entries_of(path).nnz, "wrong": wrong, "failed": failed, "tuned": chosen}
     calls = {
-        "forward": {name: found[name] for name in outs},
+        "forward": {name: until_done(found[name]) for name in outs},
         "backward": {
-            name: lambda out=out: torch.autograd.grad(out, operands, given, retain_graph=True)
+            name: until_done(lambda out=out: torch.autograd.grad(out, operands, given, retain_graph=True))
             for name, out in outs.items()
         },
     }
@@ -316,6 +331,7 @@ def main() -> None:
         "--budget", type=float, default=1.0, help="seconds of rounds for a case and direction"
     )
     parser.add_argument("--tune", type=float, default=10.0, help="seconds of tuning for a case")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--fresh", action="store_true", help="forget what the result file holds")
     parser.add_argument("--out", type=Path, default=RESULTS / "gnn.json")
     options = parser.parse_args()
@@ -336,11 +352,14 @@ def main() -> None:
         "limit": options.limit,
         "budget_s": options.budget,
         "tune_s": options.tune,
+        **({"device": torch.cuda.get_device_name()} if options.device == "cuda" else {}),
     }
     results = Results(options.out, __doc__ or "", settings, options.fresh)
     for key in results.left(wanted):
         name, features, operator = key.split(" ")
-        run = measure(chosen[name].path, int(features), operator, options.budget, options.tune)
+        run = measure(
+            chosen[name].path, int(features), operator, options.budget, options.tune, options.device
+        )
         results.add(key, run)
         told = ", ".join(
             f"{way} {run[way]['speedup']['tuned']:.2f}x, untuned {run[way]['speedup']['untuned']:.2f}x ({run[way]['best']})"

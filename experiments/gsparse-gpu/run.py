@@ -21,6 +21,8 @@ from benchmarks.corpus import Results, resumable
 from tensorwise.errors import TensorwiseError
 
 HERE = Path(__file__).parent
+LIMITS = ("least", "largest", "families")
+"""Settings that say which matrices of a folder are graphs."""
 
 
 def main() -> None:
@@ -42,7 +44,7 @@ def main() -> None:
     if not options.page:
         work(
             Steps(
-                graphs(options.graphs, values["drawn"], values["settings"]["largest"]),
+                graphs(options.graphs, values["drawn"], *(values["settings"][name] for name in LIMITS)),
                 values,
                 options.out.parent,
             ),

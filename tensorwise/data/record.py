@@ -219,6 +219,7 @@ def describe(workload: "Workload | Call | Task") -> dict[str, object]:
         "sizes": {index: int(extent) for index, extent in workload.sizes.items()},
         "shape": [int(extent) for extent in workload.entries.shape],
         "nnz": int(workload.entries.nnz),
+        "longest": workload.entries.longest,
         "dtype": workload.dtype_text,
     }
 

@@ -25,7 +25,7 @@ from tensorwise.toolchain.routines import Routines
 from tensorwise.toolchain.threads import available_threads
 from tensorwise.version import __version__
 
-PROTOCOL: Final = "1"
+PROTOCOL: Final = "2"
 """Changes whenever times taken before and after are not comparable."""
 WORKER: Final = "tensorwise.device.cuda_worker"
 START_S: Final = 120.0

@@ -35,7 +35,7 @@ from tensorwise.toolchain.gpu import Gpu, Held, find_gpu
 Json = Mapping[str, Any]
 Send = Callable[[Json], None]
 SAMPLE_S: Final = 100e-6
-"""A sample takes this long at least: as many calls as it takes, so that starting one hides behind another."""
+"""A sample takes this long at least: as many calls as it takes."""
 SAMPLES: Final = 10
 """Samples of a candidate, as in the paper (section III-D: ten runs after one to warm up)."""
 _BROUGHT: Final[dict[Bench, Mapping[str, Held]]] = {}
@@ -153,7 +153,8 @@ def _timed(gpu: Gpu, call: Callable[[], object], incumbent_s: float) -> Measurem
     if first_s > SLOW_S:
         return Measurement.of([first_s], "too slow to be timed more than once")
     count = calls_for(first_s)
-    return Measurement.of([sample(gpu, call, count) for _ in range(SAMPLES)])
+    calls = several(gpu, call, count)
+    return Measurement.of([sample(gpu, calls, count) for _ in range(SAMPLES)])
 
 
 def calls_for(seconds: float) -> int:
@@ -161,14 +162,19 @@ def calls_for(seconds: float) -> int:
     return max(1, min(100, int(SAMPLE_S / max(seconds, 1e-7))))
 
 
-def sample(gpu: Gpu, call: Callable[[], object], count: int) -> float:
-    """Seconds of a call, among ``count`` of them."""
+def several(gpu: Gpu, call: Callable[[], object], count: int) -> Callable[[], object]:
+    """Return ``count`` calls one after the other, launched at once where that can be done."""
 
-    def several() -> None:
+    def calls() -> None:
         for _ in range(count):
             call()
 
-    (seconds,) = gpu.seconds(several, 1)
+    return gpu.captured(calls) or calls
+
+
+def sample(gpu: Gpu, calls: Callable[[], object], count: int) -> float:
+    """Seconds of each of the ``count`` calls that ``calls`` makes."""
+    (seconds,) = gpu.seconds(calls, 1)
     return seconds / count
 
 
@@ -183,10 +189,11 @@ def _rounds(bench: Bench, gpu: Gpu, request: Json, send: Send) -> None:
         counts[str(at)] = calls_for(warm)
     rng, names, start = np.random.default_rng(request["seed"]), list(calls), time.perf_counter()
     rounds = []
+    sampled = {name: several(gpu, call, counts[name]) for name, call in calls.items()}
     for _ in range(int(request["max_rounds"])):
         row = {}
         for place in rng.permutation(len(names)).tolist():
-            row[names[place]] = sample(gpu, calls[names[place]], counts[names[place]])
+            row[names[place]] = sample(gpu, sampled[names[place]], counts[names[place]])
         rounds.append(row)
     table = RoundTable(
         tuple(names), tuple(rounds), (False,) * len(rounds), "warm", time.perf_counter() - start

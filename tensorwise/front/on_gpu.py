@@ -47,9 +47,8 @@ class OnGpu:
                 text, [tuple(one.shape) for one in operands], [o.dtype for o in operands]
             )
             bound = self._kernels[key] = LaunchedKernel(self._default(work), self._gpu).bind(work)
-        work = bound.workload
-        if not math.prod(work.output_shape):
-            return self._gpu.empty(0, work.output_dtype).reshape(work.output_shape)
+        if not math.prod(bound.output_shape):
+            return self._gpu.empty(0, bound.workload.output_dtype).reshape(bound.output_shape)
         return bound.compute(*operands)
 
     def _default(self, work: Workload) -> Any:

@@ -31,9 +31,11 @@ from tensorwise.units import SHORTEST_S
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
 
-METRICS: Final = ("mem_eff", "parall", "instr_parall", "reuse", "spill", "blck_size", "staged")
-"""Memory efficiency, parallelism, instruction parallelism, reuse, registers that may spill, block size, what is staged."""
-SHAPES: Final = ("rows", "columns", "entries", "features")
+METRICS: Final = ("mem_eff", "parall", "instr_parall", "reuse", "spill", "blck_size", "staged", "walk")
+"""Memory efficiency, parallelism, instruction parallelism, reuse, registers that may spill, block size, what is staged;
+and entries that a team, or a thread of a CPU, has to take one after the other at most."""
+SHAPES: Final = ("rows", "columns", "entries", "features", "longest")
+"""The last one are entries of the longest row: on a GPU everybody waits for it, unless it is cut."""
 CODE: Final = Resources._fields
 """What machine code tells of a program that was compiled; all are 0 where it is not known."""
 SECTOR_BYTES: Final = 32
@@ -43,7 +45,7 @@ FEW_THREADS: Final = 128
 SMALLEST: Final = 0.01
 """Added before logarithms are taken: metrics may be 0."""
 WIDTH: Final = 64
-EPOCHS: Final = 300
+EPOCHS: Final = 100
 BATCH: Final = 256
 LEARNING_RATE: Final = 3e-3
 
@@ -54,14 +56,15 @@ def metrics(workload: Mapping[str, Any], config: Mapping[str, Value]) -> list[fl
         threads, teams, vector = (_number(config[name]) for name in ("threads", "teams", "vector"))
         registers, unroll = _number(config["registers"]), _number(config.get("unroll"))
         staged = _number(config["nnz_tile"]) * teams if config["nnz_tile"] else 0
-        block = threads * teams
+        block, cut = threads * teams, _number(config["piece"]) if config["piece"] else math.inf
     elif "vector_bytes" in config:
         vector = _number(config["vector_bytes"]) // _item_bytes(workload) or 1
         threads, teams, block = 1, _number(config.get("chunk") or config.get("parts")), FEW_THREADS
         registers, unroll, staged = _number(config.get("vectors")), _number(config.get("unroll")), 0
+        cut = math.inf
     else:
         return [0.0] * len(METRICS)
-    rows, _, entries, features = shapes(workload)
+    rows, _, entries, features, longest = shapes(workload)
     together = min(1.0, threads * vector * _item_bytes(workload) / SECTOR_BYTES)
     useful = entries / (2 * rows * features + rows + 1 + entries)
     each = registers * vector
@@ -73,6 +76,7 @@ def metrics(workload: Mapping[str, Any], config: Mapping[str, Value]) -> list[fl
         each * unroll * _item_bytes(workload) / 4,
         min(1.0, block / FEW_THREADS),
         staged,
+        1 if config.get("layout") == "entries" else min(longest, cut),
     ]
 
 
@@ -81,7 +85,9 @@ def shapes(workload: Mapping[str, Any]) -> list[float]:
     shape = [int(extent) for extent in workload["shape"]]
     stored = math.prod(shape)
     every = math.prod(int(extent) for extent in workload["sizes"].values())
-    return [shape[0], stored / max(1, shape[0]), int(workload["nnz"]), every / max(1, stored)]
+    entries = int(workload["nnz"])
+    longest = int(workload.get("longest", -(-entries // max(1, shape[0]))))  # not told by old records
+    return [shape[0], stored / max(1, shape[0]), entries, every / max(1, stored), longest]
 
 
 def performances(records: Sequence[Record]) -> np.ndarray:

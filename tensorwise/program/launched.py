@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
-from typing import Any, TypeAlias, final
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, final
 
 import numpy as np
 
@@ -18,8 +19,29 @@ from tensorwise.program.workload import Workload
 from tensorwise.toolchain.cubin import Resources
 from tensorwise.toolchain.gpu import NARROW, SYMBOL, Gpu, Held, source
 
-Launched: TypeAlias = Callable[[Mapping[str, Held]], None]
-"""Launches a kernel on the dense operands and the output of a call, by name."""
+
+@final
+@dataclass(frozen=True)
+class Launched:
+    """A kernel that is ready but for the operands of a call.
+
+    Attributes:
+        function: the kernel.
+        grid, block: blocks along x and y, and threads of each.
+        buffers: arrays, or names of those that differ from call to call.
+        sizes: NumPy scalars.
+    """
+
+    function: Any
+    grid: tuple[int, int]
+    block: tuple[int, int]
+    buffers: Sequence[Any]
+    sizes: Sequence[Any]
+
+    def on(self, held: Mapping[str, Held], gpu: Gpu) -> Callable[[], None]:
+        """Return a call on the dense operands and the output of a call, by name."""
+        arrays = (held[one] if isinstance(one, str) else one for one in self.buffers)
+        return partial(gpu.launch, self.function, self.grid, self.block, (*arrays, *self.sizes))
 
 
 @final
@@ -79,12 +101,17 @@ class BoundLaunched(BoundKernel):
     """A program with its operands in the memory of a GPU; a hybrid is a group of launches for each part.
 
     Attributes:
-        source: the CUDA C++ text of each part.
+        sources: the CUDA C++ text of each part.
+        output_shape: of the result.
     """
 
     def __init__(self, program: Program, workload: Workload, gpu: Gpu) -> None:
         _check_dealt(program)
         self.program, self.workload, self.gpu = program, workload, gpu
+        # Found out once: a call takes less time than asking the workload again.
+        self.output_shape, self._elements = workload.output_shape, math.prod(workload.output_shape)
+        self._dtype = workload.output_dtype
+        self._dense = [(name, workload.column_major(name)) for name in workload.dense]
         parts, self.conversion_s = packed_parts(program, workload, gpu.multiprocessors)
         self._first = parts[0]
         self._held: dict[str, Held] = {}  # what ``ready`` brought there, and the result
@@ -119,7 +146,7 @@ class BoundLaunched(BoundKernel):
         functions = self.gpu.load(whole, names)
         integer = np.int32 if narrow else np.int64
         return [
-            self._call(
+            Launched(
                 functions[name],
                 grid,
                 (launch.threads, launch.teams),
@@ -135,22 +162,6 @@ class BoundLaunched(BoundKernel):
         """What a thread takes, of the part that takes the most; None where the machine code does not tell."""
         return _most(self.gpu, self.sources)
 
-    def _call(
-        self,
-        function: Any,
-        grid: tuple[int, int],
-        block: tuple[int, int],
-        buffers: list[Any],
-        sizes: list[Any],
-    ) -> Launched:
-        """A launch; ``buffers`` are arrays, or names of those that differ from call to call."""
-
-        def launch(held: Mapping[str, Held]) -> None:
-            arrays = [held[one] if isinstance(one, str) else one for one in buffers]
-            self.gpu.launch(function, grid, block, [*arrays, *sizes])
-
-        return launch
-
     def ready(self, operands: Sequence[np.ndarray], out: np.ndarray) -> Callable[[], object]:
         """Return a call that computes from ``operands``, which are brought to the GPU once, into the GPU's memory.
 
@@ -160,8 +171,8 @@ class BoundLaunched(BoundKernel):
 
     def ready_on(self, operands: Mapping[str, Held]) -> Callable[[], object]:
         """Do the same with operands that are in the GPU's memory, by name; see ``brought``."""
-        held = self._held = {"out": self._output(), **operands}
-        return lambda: self._compute(held)
+        self._held = {"out": self._output(), **operands}
+        return self._call(self._held)
 
     def compute(self, *operands: Held) -> Held:
         """Compute from operands that are in the GPU's memory, and return the result there, an array of its own.
@@ -173,13 +184,13 @@ class BoundLaunched(BoundKernel):
             operands: arrays of the dense operands' shapes and dtypes.
         """
         held = {"out": self._output()}
-        for name, operand in zip(self.workload.dense, operands, strict=True):
-            held[name] = (operand.T if self.workload.column_major(name) else operand).reshape(-1)
-        self._compute(held)
-        return held["out"].reshape(self.workload.output_shape)
+        for (name, by_columns), operand in zip(self._dense, operands, strict=True):
+            held[name] = (operand.T if by_columns else operand).reshape(-1)
+        self._call(held)()
+        return held["out"].reshape(self.output_shape)
 
     def _output(self) -> Held:
-        return self.gpu.empty(math.prod(self.workload.output_shape), self.workload.output_dtype)
+        return self.gpu.empty(self._elements, self._dtype)
 
     def fetch(self, out: np.ndarray) -> None:
         """Wait for the last call and copy its result into ``out``."""
@@ -190,13 +201,19 @@ class BoundLaunched(BoundKernel):
         self.ready(operands, out)()
         self.fetch(out)
 
-    def _compute(self, held: Mapping[str, Held]) -> None:
+    def _call(self, held: Mapping[str, Held]) -> Callable[[], None]:
+        """Return what fills ``out`` from the operands that are held."""
+        calls = [launched.on(held, self.gpu) for launched in self._launches]
         if self._first.program.accumulate:
-            self.gpu.fill(held["out"])
-        for launch in self._launches:
-            launch(held)
+            calls.insert(0, partial(self.gpu.fill, held["out"]))
         if self._unreached is not None:  # no entry gives these a value, and 0 is not the reduction's identity
-            self.gpu.fill(held["out"], self._unreached)
+            calls.append(partial(self.gpu.fill, held["out"], self._unreached))
+
+        def call() -> None:
+            for one in calls:
+                one()
+
+        return call
 
 
 def brought(workload: Workload, gpu: Gpu, operands: Sequence[np.ndarray]) -> dict[str, Held]:

@@ -369,7 +369,7 @@ def pieces_of(tensor: Tensor, most: int) -> tuple[np.ndarray, np.ndarray]:
     middle = np.zeros(len(row), np.int64)
     stored = end > begin
     middle[stored] = coordinates[(begin + (end - begin) // 2)[stored]]
-    doublings = np.frexp(np.maximum(end - begin - 0.5, 0.5))[1]
+    doublings = np.frexp(np.maximum(end - begin - 0.5, 0.25))[1]
     listed = np.stack([row, begin, end, each[row] == 1], axis=1)[np.lexsort((middle, -doublings))]
     return np.ascontiguousarray(listed.astype(starts.dtype)), np.flatnonzero(each > 1).astype(starts.dtype)
 

@@ -6,8 +6,8 @@
                                       for each piece: a whole row: C[i] = its sum; a part of one: C[i] += its sum, atomically
 
 No team has more to do than a piece. Long ones start first, so that short ones fill up the end; of equally long ones those
-that read the same rows of dense operands start together (``packed.pieces_of``). Most rows are whole, and stored as if none had
-been cut.
+that read the same rows of dense operands start together (``packed.pieces_of``). Most rows are whole, and stored as if none
+had been cut.
 
 Source: G-Sparse (section III-B) starts long rows first; cutting and the order of neighbours are ours (decision 0064).
 """

@@ -85,6 +85,12 @@ class Entries:
         """Content id of shape and coordinates; the values do not enter."""
         return content_id([repr(self.shape), *self.coordinates])
 
+    @cached_property
+    def longest(self) -> int:
+        """Entries of the longest slice of the first mode: of the longest row of a matrix; 0 where there are none."""
+        ends = np.flatnonzero(np.diff(self.coordinates[0], append=-1))
+        return int(np.diff(ends, prepend=-1).max(initial=0))
+
     def row_pointers(self) -> np.ndarray:
         """Row pointers (rows + 1,) of a matrix, made on demand when `pointers` is None.
 

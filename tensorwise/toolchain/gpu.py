@@ -95,6 +95,10 @@ class Gpu(abc.ABC):
         Raises MeasurementError where one of them failed, which leaves the GPU unusable for this process.
         """
 
+    def captured(self, call: Callable[[], object]) -> Callable[[], object] | None:
+        """Return what launches at once all that ``call`` launches, without the time that Python takes; None: that fails."""
+        return None
+
     @abc.abstractmethod
     def seconds(self, call: Callable[[], object], repeats: int) -> list[float]:
         """Return the seconds of each of ``repeats`` calls, as events on the GPU saw them."""
@@ -200,6 +204,20 @@ class _CupyGpu(Gpu):
             self._cupy.cuda.get_current_stream().synchronize()
         except self._cupy.cuda.runtime.CUDARuntimeError as error:
             raise MeasurementError(f"a launch failed: CUDA says {error}") from error
+
+    def captured(self, call: Callable[[], object]) -> Callable[[], object] | None:
+        errors = self._cupy.cuda.runtime.CUDARuntimeError, RuntimeError
+        self.synchronize()
+        with self._cupy.cuda.Stream(non_blocking=True) as stream:
+            stream.begin_capture()
+            try:
+                call()
+                graph = stream.end_capture()
+            except errors:  # what was captured until then is not the call
+                with contextlib.suppress(*errors):
+                    stream.end_capture()
+                return None
+        return lambda: graph.launch(self._cupy.cuda.get_current_stream())
 
     def seconds(self, call: Callable[[], object], repeats: int) -> list[float]:
         events = [self._cupy.cuda.Event() for _ in range(repeats + 1)]

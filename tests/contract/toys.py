@@ -20,6 +20,11 @@ class ToyEntries:
     dtype: np.dtype = field(default_factory=lambda: np.dtype(np.float32))
 
     @property
+    def longest(self) -> int:
+        """Entries of the longest row."""
+        return int(np.unique(self.coordinates[0], return_counts=True)[1].max(initial=0))
+
+    @property
     def coordinates(self) -> tuple[np.ndarray, ...]:
         """Distinct places, sorted row-major, the same for the same shape and count."""
         cells = np.random.default_rng(self.nnz).choice(int(np.prod(self.shape)), self.nnz, replace=False)

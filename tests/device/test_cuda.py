@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tensorwise.device.cuda import CudaDevice
+from tensorwise.device.libraries.cusparse_calls import ALGORITHMS, find_cusparse
 from tensorwise.errors import CompilerError, MeasurementError, MissingExtraError
 from tensorwise.front.cli import app
 from tensorwise.program.program import program_for
@@ -36,6 +37,7 @@ def _forget() -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] in ("cupy", "cupyx")]:
         del sys.modules[name]
     find_gpu.cache_clear()
+    find_cusparse.cache_clear()
 
 
 def _has_gpu() -> bool:
@@ -71,9 +73,8 @@ def test_measurements_are_verified(fake: None) -> None:
     refused = program_for(SPMM, CSR, "reorder(i,k,j) parallel(i)")
     with CudaDevice() as device:
         assert HAS_GPU or device.gpu.name == "H100"
-        library, first, third = device.measure_kernels(
-            SPMM, ["cusparse", program_for(SPMM, CSR, GOOD), refused]
-        )
+        (library,) = device.measure_kernels(SPMM, ["cusparse"])
+        first, third = device.measure_kernels(SPMM, [program_for(SPMM, CSR, GOOD), refused])
         assert (library.status, first.status, third.status) == ("ok", "ok", "refused")
         assert "bind(i,block,8)" in third.note
         assert first.conversion_s > 0
@@ -89,6 +90,40 @@ def test_a_spoiled_gpu_is_left_with_its_process(fake: None, monkeypatch: pytest.
     with CudaDevice() as device:
         before, crashed, after = device.measure_kernels(SPMM, [good, wide, good])
     assert (before.status, crashed.status, after.status) == ("ok", "crash", "ok")
+
+
+def test_what_cannot_be_captured_is_called(fake: None) -> None:
+    gpu, calls = find_gpu(), list[int]()
+
+    def fails() -> None:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    assert gpu.captured(fails) is None
+    replay = gpu.captured(lambda: calls.append(1))
+    assert replay is not None
+    assert calls == [1]
+
+
+@pytest.mark.skipif(not HAS_GPU, reason="cuSPARSE takes a GPU")
+def test_cusparse_by_hand_computes_the_same(fake: None) -> None:
+    import cupy
+
+    library, dense = find_cusparse(), RNG.standard_normal((7, 6)).astype("f4")
+    assert library is not None
+    parts = MATRIX.row_pointers().astype("i4"), MATRIX.coordinates[1].astype("i4"), MATRIX.values
+    held, given = tuple(map(cupy.asarray, parts)), cupy.asarray(dense)
+    for algorithm in ALGORITHMS.values():
+        found = library.spmm(held, (9, 7), given, algorithm, True)()
+        np.testing.assert_allclose(found.get(), MATRIX.to_scipy() @ dense, rtol=1e-5, atol=1e-6)
+    left = RNG.standard_normal((9, 6)).astype("f4")
+    found = library.sddmm((*held[:2], cupy.empty_like(held[2])), (9, 7), cupy.asarray(left), given)()
+    row, column = MATRIX.coordinates
+    np.testing.assert_allclose(found.get(), (left @ dense.T)[row, column], rtol=1e-5, atol=1e-6)
+
+
+def test_without_cusparse_itself_cupy_is_asked(fake: None) -> None:
+    if not HAS_GPU:
+        assert find_cusparse() is None
 
 
 def test_rounds_time_kernels_against_each_other(fake: None) -> None:

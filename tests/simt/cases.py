@@ -44,11 +44,17 @@ VECTORS = (
     "reorder(i,j,k) bind(i,block,2) tile(j,1x8) bind(j,thread,4) bound(j,12) stage(k,32)",
     "reorder(i,j,k) bind(i,block,2) tile(j,2x16) bind(j,thread,4) bound(j,12) unroll(k,2)",
     "reorder(i,j,k) bind(i,block,8) tile(j,1x4) bound(j,12)",
+    "reorder(i,j,k) parallel(i,pieces,2) bind(i,block,8) tile(j,1x16) bind(j,thread,4) bound(j,12)",
 )
 """The same with vector loads and a known extent."""
 SPLIT = (
     ("reorder(i,j,k) parallel(i,pieces,3) bind(i,block,2) tile(j,2x4) bind(j,thread,4) stage(k,3)", CSR),
     ("reorder(i,j,k) parallel(i,pieces,3) bind(i,block,4) tile(j,1x16) bind(j,thread,16)", CSR),
+    (
+        "reorder(i,j,k) parallel(i,pieces,2) bind(i,block,2) tile(j,1x4) bind(j,thread,4)",
+        "(i,k) -> C(i) C(k)",
+    ),
+    ("reorder(i,k,j) parallel(i,pieces,2) bind(i,block,2) tile(j,1x4) bind(j,thread,4)", CSR),
     ("reorder(i,k,j) bind(i,block,4) tile(j,1x4) bind(j,thread,4)", COO),
     ("reorder(k,i,j) bind(k,block,2) tile(j,1x4) bind(j,thread,4)", "(i,k) -> U(k) C(i)"),
 )
@@ -107,6 +113,11 @@ def _cases() -> list[Case]:
     for schedule in ALONG:
         for reduction in REDUCTIONS:
             cases.append(Case(f"C[i] {reduction} A[i,k] * B[k]", CSR, schedule))
+            if reduction not in ("mean=", "argmax="):
+                cut = schedule.replace("bind(i", "parallel(i,pieces,5) bind(i", 1).replace(
+                    " visit(i,length)", ""
+                )
+                cases.append(Case(f"C[i] {reduction} A[i,k] * B[k]", CSR, cut))
     spmm = "C[i,j] += A[i,k] * B[k,j]"
     cases.extend(Case(spmm, CSR, schedule, odd) for schedule in ROWS)
     cases.extend(Case(spmm, CSR, schedule, known) for schedule in VECTORS)

@@ -1,32 +1,65 @@
 """The graphs: files of a folder, or drawn ones where there is none."""
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import final
 
 import numpy as np
 
-from tensorwise.data.corpus import patterns, read_pattern
+from tensorwise.data.corpus import MANIFEST, patterns, read_pattern
 from tensorwise.tensor.entries import Entries, entries_from
 
-Graphs = dict[str, tuple[int, Callable[[], Entries]]]
-"""Name -> number of entries as far as it is known, and what reads it."""
+
+@final
+@dataclass(frozen=True)
+class Graph:
+    """A graph that can be read.
+
+    Attributes:
+        entries: how many, as far as that is known.
+        family: graphs of one family are all seen by the model, or none is.
+        read: returns them.
+    """
+
+    entries: int
+    family: str
+    read: Callable[[], Entries]
 
 
-def graphs(folder: Path | None, drawn: Mapping[str, Sequence[float]], largest: int) -> Graphs:
-    """Return the matrices of a folder, small ones first, or the drawn ones."""
+Graphs = dict[str, Graph]
+"""By name."""
+
+
+def graphs(
+    folder: Path | None,
+    drawn: Mapping[str, Sequence[float]],
+    least: int,
+    largest: int,
+    families: Sequence[str],
+) -> Graphs:
+    """Return the matrices of a folder, small ones first, or the drawn ones.
+
+    Args:
+        folder: of matrix files; of one that has a manifest, those of ``families``.
+        drawn: the graphs that are drawn without a folder.
+        least, largest: entries that a matrix of the folder has at least and at most.
+        families: of the manifest.
+    """
     if folder is None:
         return {
-            name: (int(nodes * degree), lambda n=int(nodes), d=degree, s=skew: draw(n, d, s))  # type: ignore[misc]
+            name: Graph(int(nodes * degree), name, partial(draw, int(nodes), degree, skew))
             for name, (nodes, degree, skew) in drawn.items()
         }
-    found = [
-        p for p in patterns([folder]) if p.order == 2 and (p.nnz or p.path.stat().st_size // 8) <= largest
-    ]
-    return {
-        p.name: (p.nnz or p.path.stat().st_size // 8, lambda path=p.path: read_pattern(path))  # type: ignore[misc]
-        for p in found
-    }
+    listed = (folder / MANIFEST).is_file()
+    found: Graphs = {}
+    for pattern in patterns([folder]):
+        entries = pattern.nnz or pattern.path.stat().st_size // 8
+        wanted = not listed or pattern.family in families
+        if wanted and pattern.order == 2 and least <= entries <= largest:
+            found[pattern.name] = Graph(entries, pattern.family, partial(read_pattern, pattern.path))
+    return found
 
 
 def draw(nodes: int, degree: float, skew: float) -> Entries:
@@ -37,9 +70,3 @@ def draw(nodes: int, degree: float, skew: float) -> Entries:
     ends = [rng.permutation(nodes)[rng.choice(nodes, edges, p=chances)] for _ in range(2)]
     values = rng.random(edges, np.float32) + np.float32(0.5)
     return entries_from(((nodes, nodes), ends, values))
-
-
-def held_out(name: str, share: float) -> bool:
-    """Whether the model must not see a graph: by its name, so that more graphs do not move others."""
-    digest = hashlib.blake2b(name.encode(), digest_size=4).digest()
-    return int.from_bytes(digest, "big") / 2**32 < share

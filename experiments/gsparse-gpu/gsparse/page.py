@@ -1,37 +1,50 @@
 """The page: what failed, how the model ranks, and how fast the tuned programs are beside the peers."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from benchmarks.pages import card, document, paragraphs, table
 from tensorwise.front.svg import COLOURS, Scale, drawing, element, gridline, label
 
-METHOD = """Times are those of events on the GPU, operands in its memory, medians of interleaved rounds; what is given is the
-time of a peer over that of the tuned program, the geometric mean over graphs that the model has not seen. Above 1 the tuned
-program is the faster."""
+METHOD = """Times are those of events on the GPU, operands in its memory, medians of interleaved rounds; what is given is
+the time of a peer over that of our program, the geometric mean over graphs and in brackets the worst of them. Above 1 our
+program is the faster. Default programs are what runs without tuning, on all graphs; tuned ones are those of graphs that the
+model has not seen. cuSPARSE is the fastest of its algorithms and layouts for each graph. Our programs and cuSPARSE are
+replayed as CUDA graphs: what Python takes to start them is not counted; that of torch, PyG and Triton is."""
 
 SEARCHED = """Times of what was found over that of the genetic search that starts from the model's best, with as many
 trials: by three of the twenty best predicted, and by a genetic search without a model."""
 
+SUBSPACES = """Times of what is found among drawn configs that were all measured, over the best of them: by measuring as
+many as a tuning does, those that the model ranks first, or as many that are drawn; and of the one that the model ranks
+first, and of the default. Graphs that the model has not seen; in brackets the worst."""
 
-def speedups(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[int, dict[str, list[float]]]]:
-    """Operation -> feature length -> peer -> its median time over that of the tuned program, graph by graph."""
+OURS = {"tensorwise": "tuned", "default": "default"}
+"""Program -> its name in tables."""
+
+
+def speedups(
+    runs: Mapping[str, Mapping[str, Any]], ours: str = "tensorwise"
+) -> dict[str, dict[int, dict[str, list[float]]]]:
+    """Operation -> feature length -> peer -> its median time over that of our program, graph by graph."""
     found: dict[str, dict[int, dict[str, list[float]]]] = {}
     for key, run in runs.items():
         stage, _, op, length = key.split("|")
-        if stage != "comparison" or "rounds" not in run:
+        if stage != "comparison" or ours not in run.get("rounds", {}):
             continue
-        mine = run["rounds"]["tensorwise"]
+        mine = run["rounds"][ours]
         for peer, theirs in run["rounds"].items():
-            if peer != "tensorwise":
+            if peer not in OURS:
                 ratio = statistics.median(b / a for a, b in zip(mine, theirs, strict=True))
                 found.setdefault(op, {}).setdefault(int(length), {}).setdefault(peer, []).append(ratio)
     return found
 
 
 def whole(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Graph -> peer -> its median time for a whole GraphSAGE over that with the tuned programs."""
+    """Graph -> peer, or the default programs -> its median time for a whole GraphSAGE over that with the tuned programs."""
     found: dict[str, dict[str, float]] = {}
     for key, run in runs.items():
         stage, name, *_ = key.split("|")
@@ -65,13 +78,24 @@ def page(held: Mapping[str, Any]) -> str:
     )
     searched = table(["operation", "best of three", "genetic alone"], _searches(runs))
     parts.append(card("Search", paragraphs([SEARCHED]) + searched))
-    for op, by_length in speedups(runs).items():
-        peers = sorted({peer for found in by_length.values() for peer in found})
+    if subspaces := _subspaces(runs):
+        names = ["operation", "graphs", "by the model", "drawn", "the model's first", "default"]
+        parts.append(card("Subspaces", paragraphs([SUBSPACES]) + table(names, subspaces)))
+    by_ours = {ours: speedups(runs, ours) for ours in OURS}
+    for op in dict.fromkeys(op for found in by_ours.values() for op in found):
+        peers = sorted({p for by_op in by_ours.values() for one in by_op.get(op, {}).values() for p in one})
         lines = [
-            [str(length), *(_two(_mean(found[p])) if p in found else "" for p in peers)]
-            for length, found in sorted(by_length.items())
+            [
+                OURS[ours],
+                str(length),
+                str(len(next(iter(one.values())))),
+                *(_with_worst(one.get(p, [])) for p in peers),
+            ]
+            for ours, by_op in by_ours.items()
+            for length, one in sorted(by_op.get(op, {}).items())
         ]
-        parts.append(card(op, table(["features", *peers], lines) + plot(by_length, peers)))
+        drawn = "".join(curves(by_op[op], ours) for ours, by_op in by_ours.items() if op in by_op)
+        parts.append(card(op, table(["program", "features", "graphs", *peers], lines) + drawn))
     if sages := whole(runs):
         peers = sorted({peer for one in sages.values() for peer in one})
         lines = [[name, *(_two(one.get(peer)) for peer in peers)] for name, one in sages.items()]
@@ -88,22 +112,43 @@ STYLE = "".join(
 )
 
 
-def plot(by_length: Mapping[int, Mapping[str, Sequence[float]]], peers: Sequence[str]) -> str:
-    """Draw the ratios over feature lengths, a line a peer."""
-    means = {p: {n: _mean(found[p]) for n, found in sorted(by_length.items()) if p in found} for p in peers}
-    every = [ratio for line in means.values() for ratio in line.values()]
-    up = Scale(min(0.5, *every), max(2.0, *every), 250, 20, log=True)
-    lengths = sorted(by_length)
-    right = Scale(lengths[0], max(lengths[-1], lengths[0] + 1), 60, 460, log=True)
-    parts = [gridline(up, value, 60, 460, f"{value:g}") for value in up.ticks()]
-    parts += [label(right(n), 268, n, anchor="middle") for n in lengths]
-    for number, (peer, line) in enumerate(means.items()):
-        points = " L".join(f"{right(n):.1f} {up(ratio):.1f}" for n, ratio in line.items())
-        parts.append(element("path", class_=f"line n{number}", d=f"M{points}"))
-        parts.append(label(470, 30 + 16 * number, peer, class_=f"n{number}"))
-    return drawing(
-        620, 280, "".join(parts), "time of peers over that of the tuned program, by feature length"
-    )
+def curves(by_length: Mapping[int, Mapping[str, Sequence[float]]], ours: str) -> str:
+    """Draw the ratios of all graphs in ascending order, a line a peer, for each feature length."""
+    found = []
+    for length, by_peer in sorted(by_length.items()):
+        every = [ratio for line in by_peer.values() for ratio in line]
+        up = Scale(min(0.5, *every), max(2.0, *every), 250, 20, log=True)
+        most = max(map(len, by_peer.values()))
+        parts = [gridline(up, value, 60, 460, f"{value:g}") for value in up.ticks()]
+        for number, (peer, line) in enumerate(sorted(by_peer.items())):
+            places = np.linspace(60, 460, len(line)) if len(line) > 1 else [260.0]
+            points = " L".join(
+                f"{x:.1f} {up(ratio):.1f}" for x, ratio in zip(places, sorted(line), strict=True)
+            )
+            parts.append(element("path", class_=f"line n{number}", d=f"M{points}"))
+            parts.append(label(470, 30 + 16 * number, peer, class_=f"n{number}"))
+        parts.append(
+            label(
+                260, 268, f"{most} graphs, the worst first: {OURS[ours]}, {length} features", anchor="middle"
+            )
+        )
+        about = f"time of peers over that of the {OURS[ours]} program, graph by graph"
+        found.append(drawing(620, 280, "".join(parts), about))
+    return "".join(found)
+
+
+def _subspaces(runs: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
+    """By operation, times of what is found in drawn subspaces over the best that is there, geometric means."""
+    kinds = ("model_s", "random_s", "first_s", "default_s")
+    found: dict[str, list[list[float]]] = {}
+    for key, run in runs.items():
+        stage, _, op, _ = key.split("|")
+        if stage == "subspace" and all(run.get(kind) for kind in ("best_s", *kinds)):
+            found.setdefault(op, []).append([run[kind] / run["best_s"] for kind in kinds])
+    return [
+        [op, str(len(ratios)), *(_with_worst(list(column), max) for column in zip(*ratios, strict=True))]
+        for op, ratios in found.items()
+    ]
 
 
 def _searches(runs: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
@@ -120,6 +165,10 @@ def _searches(runs: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
 
 def _mean(values: Sequence[float]) -> float:
     return statistics.geometric_mean(values)
+
+
+def _with_worst(ratios: Sequence[float], worst: Callable[[Sequence[float]], float] = min) -> str:
+    return f"{_two(_mean(ratios))} ({_two(worst(ratios))})" if ratios else ""
 
 
 def _two(value: float | None) -> str:

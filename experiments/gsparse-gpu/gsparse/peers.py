@@ -1,4 +1,4 @@
-"""What others have for the same operations, on a GPU: cuSPARSE by CuPy and by torch, torch's own, PyG, and a Triton kernel.
+"""What others have for the same operations, on a GPU: cuSPARSE by hand and by torch, torch's own, PyG, and a Triton kernel.
 
 A peer gets the workload and its dense operands in the GPU's memory, and returns a call; None where it has nothing for it.
 What a peer converts once is no part of its time.
@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from tensorwise.device.libraries.cusparse import CusparseKernel
+from tensorwise.device.libraries.cusparse_calls import find_cusparse
 from tensorwise.program.workload import Workload
 from tensorwise.toolchain.gpu import Gpu
 
@@ -32,7 +33,14 @@ def _dense(operands: Sequence[np.ndarray], torch: Any) -> list[Any]:
 
 
 def cusparse(name: str, workload: Workload, operands: Sequence[np.ndarray], gpu: Gpu) -> Call | None:
-    """cuSPARSE through CuPy."""
+    """cuSPARSE by hand, the fastest of its algorithms and layouts."""
+    library = find_cusparse()
+    if name == "u_dot_v" and library is not None:
+        entries = workload.entries
+        parts = entries.row_pointers().astype(np.int32), entries.coordinates[1].astype(np.int32)
+        pattern = [*map(gpu.upload, parts), gpu.empty(entries.nnz, workload.dtype)]
+        right, left = (gpu.upload(operand).reshape(operand.shape) for operand in operands)
+        return library.sddmm(pattern, (entries.shape[0], entries.shape[1]), left, right)
     if CusparseKernel.why_not(workload) is not None:
         return None
     bound = CusparseKernel(gpu).bind(workload)
@@ -108,10 +116,10 @@ def triton(name: str, workload: Workload, operands: Sequence[np.ndarray], gpu: G
 
 
 PEERS: Final[dict[str, Peer]] = {
-    "cusparse (CuPy)": cusparse, "torch CSR": torch_csr, "torch COO": torch_coo, "PyG": pyg, "Triton": triton,
+    "cuSPARSE": cusparse, "torch CSR": torch_csr, "torch COO": torch_coo, "PyG": pyg, "Triton": triton,
 }  # fmt: skip
 NEEDS: Final = {
-    "cusparse (CuPy)": "cupy",
+    "cuSPARSE": "cupy",
     "torch CSR": "torch",
     "torch COO": "torch",
     "PyG": "torch_geometric",

@@ -1,7 +1,7 @@
 """The steps of each stage; every one is short, and kept when it is done."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -9,23 +9,27 @@ from typing import Any
 import numpy as np
 
 from gsparse import sage
-from gsparse.graphs import Graphs, held_out
+from gsparse.graphs import Graphs
 from gsparse.peers import PEERS, installed
 from tensorwise.data.record import Record
 from tensorwise.data.store import Store
 from tensorwise.device.cuda import CudaDevice
-from tensorwise.device.cuda_worker import calls_for, sample
-from tensorwise.errors import TensorwiseError
+from tensorwise.device.cuda_worker import calls_for, sample, several
+from tensorwise.device.device import Measurement
 from tensorwise.model import MetricsModel
 from tensorwise.program.launched import LaunchedKernel
 from tensorwise.program.program import program_for
 from tensorwise.program.workload import Workload, einsum_workload
 from tensorwise.space.config import Config
 from tensorwise.space.cuda import CudaSpace
+from tensorwise.toolchain.cubin import Resources
 from tensorwise.toolchain.gpu import Gpu, find_gpu
 from tensorwise.tuning.gpu import promising, tune_gpu
 
-STAGES = ("correctness", "records", "training", "tuning", "comparison", "graphsage")
+STAGES = ("correctness", "records", "training", "subspace", "tuning", "comparison", "graphsage")
+
+CAPTURED = ("tensorwise", "default", "cuSPARSE")
+"""Single operations that are timed without what Python takes for a call; others use streams and memory of their own."""
 
 
 class Steps:
@@ -44,25 +48,42 @@ class Steps:
         self.settings: Mapping[str, Any] = values["settings"]
         self.widths: list[int] = values["graphsage"]["widths"]
         self._device: CudaDevice | None = None
-        self._read = lru_cache(maxsize=1)(lambda name: self.graphs[name][1]())
+        self._read = lru_cache(maxsize=1)(lambda name: self.graphs[name].read())
 
     def planned(self, stage: str) -> list[str]:
         """Return the keys of a stage's steps: ``stage|graph|operation|features``."""
         if stage == "training":
             return [f"{stage}||{op}|" for op in self.operations]
-        unseen = {name: held_out(name, self.settings["held_out"]) for name in self.graphs}
-        if not any(unseen.values()) or all(unseen.values()):  # too few graphs for a hash: every other one
-            unseen = {name: place % 2 == 1 for place, name in enumerate(self.graphs)}
-        chosen = {
-            "correctness": [
-                n for n, (entries, _) in self.graphs.items() if entries <= self.settings["small"]
-            ],
-            "records": list(self.graphs),
-        }.get(stage, [name for name in self.graphs if unseen[name]])
+        learned, unseen = self._divided()
+        main = self.settings["main"]
         if stage == "graphsage":
-            return [f"{stage}|{name}||" for name in chosen]
-        lengths = self.features["checked" if stage == "correctness" else "measured"]
-        return [f"{stage}|{name}|{op}|{n}" for name in chosen for op in self.operations for n in lengths]
+            return [f"{stage}|{name}||" for name in unseen]
+        if stage == "correctness":
+            few = [name for name, graph in self.graphs.items() if graph.entries <= self.settings["small"]]
+            return _keys(stage, few, self.operations, self.features["checked"])
+        if stage == "records":
+            others, tuned = [op for op in self.operations if op not in main], self.features["tuned"]
+            return sorted(
+                _keys(stage, learned, main, self.features["measured"]) + _keys(stage, learned, others, tuned),
+                key=lambda key: learned.index(key.split("|")[1]),
+            )
+        if stage == "comparison":  # those that are tuned wait for it
+            keys = _keys(stage, self.graphs, main, self.features["tuned"])
+            waiting = {
+                key.replace("tuning", stage, 1) for key in self.planned("tuning") if key not in self.tuned
+            }
+            return [key for key in keys if key not in waiting]
+        return _keys(stage, unseen, main, self.features["tuned"])
+
+    def _divided(self) -> tuple[list[str], list[str]]:
+        """Return the graphs that are measured for the model, and those of them that it does not see."""
+        names = list(self.graphs)
+        places = np.linspace(0, len(names) - 1, min(len(names), self.settings["learned"]))
+        learned = [names[int(place)] for place in places.round()]
+        unseen = [name for name in learned if self.graphs[name].family in self.settings["held_out"]]
+        if not unseen:  # graphs that are drawn are of no family: every other one
+            unseen = learned[1::2]
+        return learned, unseen
 
     def run(self, key: str) -> dict[str, Any]:
         """Do one step."""
@@ -72,7 +93,12 @@ class Steps:
         if stage == "graphsage":
             return self._sage(name)
         work = einsum_workload(self.operations[op], {"A": self._read(name)}, {"j": int(length)})
-        step = {"correctness": self._check, "records": self._record, "tuning": self._tune}.get(stage)
+        step = {
+            "correctness": self._check,
+            "records": self._record,
+            "subspace": self._exhaust,
+            "tuning": self._tune,
+        }.get(stage)
         return step(work, name, op) if step else self._compare(work, name, op)
 
     @property
@@ -109,12 +135,7 @@ class Steps:
     def _record(self, work: Workload, name: str, op: str) -> dict[str, Any]:
         """Measure drawn configs for the model to learn from."""
         space, configs = self._drawn(work, self.settings["records"])
-        about = {**self.device.provenance, "pattern": name, "operation": op}
-        with Store(self.folder / "records.sqlite") as store:
-            found = list(self.device.measure(work, configs))
-            store.append(
-                [Record.of(m, work, self.device, space.name, c, about) for c, m in zip(configs, found)]
-            )
+        found = self._measured(work, name, op, space, configs)
         times = [m.seconds for m in found if m.ok]
         return {
             "ok": len(times),
@@ -123,29 +144,67 @@ class Steps:
             "default_s": _seconds(found[0]),
         }
 
+    def _exhaust(self, work: Workload, name: str, op: str) -> dict[str, Any]:
+        """Measure all configs of a drawn subspace; say what a model would have found there with the trials of a tuning."""
+        space, configs = self._drawn(work, self.settings["subspace"])
+        found = self._measured(work, name, op, space, configs)
+        seconds = np.array([m.seconds if m.ok else math.inf for m in found])
+        taken = [Resources(m.registers, m.frame_bytes) if m.registers else None for m in found]
+        predicted = self._model(op).predict(work, configs, self.device, taken)
+        trials = self.settings["trials"]
+        first = np.argsort(predicted, kind="stable")[:trials]
+        rng = np.random.default_rng(self.settings["seed"])
+        drawn = [seconds[rng.permutation(len(seconds))[:trials]].min() for _ in range(1000)]
+        return {
+            "best_s": _number(float(seconds.min())),
+            "model_s": _number(float(seconds[first].min())),
+            "first_s": _number(float(seconds[first[0]])),
+            "random_s": _number(float(np.mean(drawn))),
+            "default_s": _seconds(found[0]),
+            "of": len(found),
+        }
+
+    def _measured(
+        self, work: Workload, name: str, op: str, space: CudaSpace, configs: Sequence[Config]
+    ) -> list[Measurement]:
+        """Measure configs, and remember them."""
+        about = {**self.device.provenance, "pattern": name, "operation": op}
+        with Store(self.folder / "records.sqlite") as store:
+            found = list(self.device.measure(work, configs))
+            store.append(
+                [Record.of(m, work, self.device, space.name, c, about) for c, m in zip(configs, found)]
+            )
+        return found
+
     def _train(self, op: str) -> dict[str, Any]:
         """Train the model of an operation on the graphs that it may see; say how its predictions correlate elsewhere."""
         with Store(self.folder / "records.sqlite") as store:
             records = [r for r in store.query() if r.provenance.get("operation") == op]
-        unseen = {key.split("|")[1] for key in self.planned("tuning")}
+        _, unseen = self._divided()
         seen = [r for r in records if r.provenance["pattern"] not in unseen]
         others = [r for r in records if r.provenance["pattern"] in unseen]
-        entries = next(iter(self.graphs.values()))[1]()
+        entries = next(iter(self.graphs.values())).read()
         model = MetricsModel(
             self.device.space(einsum_workload(self.operations[op], {"A": entries}, {"j": 16}))
         )
         model.fit(seen)
-        model.save(self.folder / f"model-{op.replace(' ', '-')}")
+        model.save(self._model_folder(op))
         return {
             "records": len(seen),
             "pearson_seen": _number(model.pearson(seen)),
             "pearson": _number(model.pearson(others)),
         }
 
+    def _model(self, op: str) -> MetricsModel:
+        return MetricsModel.load(self._model_folder(op))
+
+    def _model_folder(self, op: str) -> Path:
+        return self.folder / f"model-{op.replace(' ', '-')}"
+
     def _tune(self, work: Workload, name: str, op: str) -> dict[str, Any]:
         """Tune with the model and without, by genetic search, and by three of the best predicted; as many trials each."""
         trials, seed = self.settings["trials"], self.settings["seed"]
-        model = MetricsModel.load(self.folder / f"model-{op.replace(' ', '-')}")
+        model = self._model(op)
         rng, space = np.random.default_rng(seed), self.device.space(work)
         kept = promising(model, space, work, self.device, rng)
         few = [kept[place] for place in rng.permutation(len(kept))[:3]]
@@ -161,7 +220,7 @@ class Steps:
         return found
 
     def _compare(self, work: Workload, name: str, op: str) -> dict[str, Any]:
-        """Time the tuned program, the default one and the peers in rounds of this process."""
+        """Time the default program, the tuned one if there is one, and the peers in rounds of this process."""
         self.close()
         gpu, rng = find_gpu(), np.random.default_rng(self.settings["seed"])
         operands = work.operands(rng)
@@ -192,42 +251,58 @@ class Steps:
         made = {
             label: partial(sage.by_tensorwise, works, [one[label] for one in texts], features, layers, gpu)
             for label in texts[0]
+            if all(label in one for one in texts)
         }
         theirs = {
             "cusparse (CuPy)": partial(sage.by_cusparse, graph, features, layers),
             "torch CSR": partial(sage.by_torch, graph, given, weights),
         }
         calls, notes = _agreeing(made | {label: theirs[label] for label in sage.peers()}, wanted)
-        return {"rounds": self._rounds(calls, gpu, rng), "notes": notes, "gpu": gpu.name}
+        return {"rounds": self._rounds(calls, gpu, rng, ()), "notes": notes, "gpu": gpu.name}
 
-    def _rounds(self, calls: Mapping[str, Any], gpu: Gpu, rng: np.random.Generator) -> dict[str, list[float]]:
+    def _rounds(
+        self, calls: Mapping[str, Any], gpu: Gpu, rng: np.random.Generator, captured: Sequence[str] = CAPTURED
+    ) -> dict[str, list[float]]:
         """Return what calls took in interleaved rounds."""
         counts = {label: calls_for(float(np.median(gpu.seconds(call, 3)))) for label, call in calls.items()}
         rounds: dict[str, list[float]] = {label: [] for label in calls}
+        sampled = {
+            label: several(gpu, call, counts[label])
+            if label in captured
+            else partial(_repeated, call, counts[label])
+            for label, call in calls.items()
+        }
         for _ in range(self.settings["rounds"]):
             for place in rng.permutation(len(calls)).tolist():
                 label = list(calls)[place]
-                rounds[label].append(sample(gpu, calls[label], counts[label]))
+                rounds[label].append(sample(gpu, sampled[label], counts[label]))
         return rounds
 
     def programs(self, work: Workload, name: str, op: str) -> dict[str, tuple[str, str]]:
-        """Return format and schedule of the tuned program, and of the default one."""
+        """Return format and schedule of the default program, and of the tuned one where there is one."""
         from tensorwise.device.gpus import gpu_named
         from tensorwise.space.cuda import cuda_space
 
         space = cuda_space(work.assignment, "A", gpu_named(find_gpu().name))
         default = space.program(work, space.default(work))
         tuned = self.tuned.get(f"tuning|{name}|{op}|{work.sizes['j']}", {})
+        found = {"default": (default.format_text, default.schedule_text)}
         label = min(("model", "genetic"), key=lambda kind: tuned.get(f"{kind}_s") or math.inf)
-        if f"{label}_schedule" not in tuned:
-            raise TensorwiseError(f"{name}, {op} was not tuned; run the stage tuning first")
-        return {
-            "tensorwise": (tuned[f"{label}_format"], tuned[f"{label}_schedule"]),
-            "default": (default.format_text, default.schedule_text),
-        }
+        if f"{label}_schedule" in tuned:
+            found["tensorwise"] = (tuned[f"{label}_format"], tuned[f"{label}_schedule"])
+        return found
 
     tuned: Mapping[str, Mapping[str, Any]] = {}
     """What the stage tuning found, by key; set by whoever compares."""
+
+
+def _repeated(call: Callable[[], Any], count: int) -> None:
+    for _ in range(count):
+        call()
+
+
+def _keys(stage: str, names: Iterable[str], operations: Iterable[str], lengths: Sequence[int]) -> list[str]:
+    return [f"{stage}|{name}|{op}|{length}" for name in names for op in operations for length in lengths]
 
 
 def _agreeing(

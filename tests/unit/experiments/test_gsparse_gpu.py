@@ -17,15 +17,21 @@ TINY = """
 [settings]
 seed = 0
 correctness = 1
+learned = 2
 records = 3
+subspace = 4
 trials = 2
 rounds = 2
+least = 0
 largest = 1000
+families = []
 small = 100
-held_out = 0.5
+held_out = []
+main = ["u_mul_e sum"]
 [features]
 checked = [5]
 measured = [4]
+tuned = [4]
 [operations]
 "u_mul_e sum" = "C[i,j] += A[i,k] * B[k,j]"
 [graphsage]
@@ -50,20 +56,22 @@ def test_all_stages_leave_records_a_model_and_a_page(tmp_path: Path, monkeypatch
     run(monkeypatch, "--values", str(values), "--out", str(out), "--minutes", "5")
     runs = json.loads(out.read_text())["runs"]
     stages = {stage: [run for key, run in runs.items() if key.startswith(stage)] for stage in
-              ("correctness", "records", "training", "tuning", "comparison", "graphsage")}  # fmt: skip
+              ("correctness", "records", "training", "tuning", "comparison", "subspace", "graphsage")}  # fmt: skip
     assert not [run["error"] for run in runs.values() if "error" in run]
     assert {stage: len(found) for stage, found in stages.items()} == {
-        "correctness": 2, "records": 2, "training": 1, "tuning": 1, "comparison": 1, "graphsage": 1,
+        "correctness": 2, "records": 2, "training": 1, "tuning": 1, "comparison": 2, "subspace": 1,
+        "graphsage": 1,
     }  # fmt: skip
     assert all(not found["failures"] for found in stages["correctness"])
     assert stages["training"][0]["records"] > 0
-    assert {"tensorwise", "default", "cusparse (CuPy)"} <= stages["comparison"][0]["rounds"].keys()
+    assert {"tensorwise", "default", "cuSPARSE"} <= stages["comparison"][1]["rounds"].keys()
     assert stages["graphsage"][0]["notes"] == {}
     assert {"tensorwise", "default", "cusparse (CuPy)"} <= stages["graphsage"][0]["rounds"].keys()
     page = out.with_suffix(".html").read_text()
     assert "GraphSAGE, end to end" in page
     assert "0 of them failed" in page
-    assert "cusparse (CuPy)" in page
+    assert "cuSPARSE" in page
+    assert "Subspaces" in page
     shutil.rmtree(tmp_path / "out" / "model-u_mul_e-sum")
     run(monkeypatch, "--values", str(values), "--out", str(out))  # nothing is left: no model is needed
     assert json.loads(out.read_text())["runs"] == runs

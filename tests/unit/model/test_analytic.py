@@ -64,7 +64,14 @@ def test_metrics_follow_algorithm_4() -> None:
     assert b["blck_size"] == 1
     assert (b["reuse"], b["instr_parall"]) == (2, 2)
     assert a["parall"] == 2 * b["parall"]
-    assert shapes(described) == [40, 40, work.entries.nnz, 64]
+    assert shapes(described) == [40, 40, work.entries.nnz, 64, work.entries.longest]
+    assert a["walk"] == work.entries.longest
+    cut = space.complete({"layout": "rows", "balance": "split", "piece": 8, "threads": 4}, work)
+    assert dict(zip(METRICS, metrics(described, cut), strict=True))["walk"] == 8
+    apart = space.complete({"layout": "entries", "threads": 4}, work)
+    assert dict(zip(METRICS, metrics(described, apart), strict=True))["walk"] == 1
+    old = {name: value for name, value in described.items() if name != "longest"}
+    assert shapes(old)[-1] == -(-work.entries.nnz // 40)  # the mean is all that records of before tell
 
 
 def test_performance_is_relative_to_the_best_of_a_workload() -> None:

@@ -40,6 +40,9 @@ class RawModule:
         run = self.library[f"run_{name}"]
 
         def launch(grid, block, arguments):
+            if cuda.captured is not None:
+                cuda.captured.append(lambda: launch(grid, block, arguments))
+                return
             kept = [
                 ctypes.c_void_p(a.ctypes.data)
                 if isinstance(a, np.ndarray)

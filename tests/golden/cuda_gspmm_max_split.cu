@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(128) TW_SYMBOL_1(
     for (tw_int piece = (tw_int)blockIdx.x * 2 + (tw_int)threadIdx.y; piece < n_pieces; piece += (tw_int)gridDim.x * 2) {
         const tw_int i_1 = pieces[(piece * 4)];
         const tw_int begin = pieces[((piece * 4) + 1)];
-        const tw_int end = pieces[(((piece * 4) + 1) + 1)];
+        const tw_int end = pieces[((piece * 4) + 2)];
         const tw_int whole = pieces[((piece * 4) + 3)];
         for (tw_int j = 0; j < N_j; j += 64) {
             float acc = -TW_INFINITY_f32;

@@ -83,7 +83,7 @@ def test_nothing_is_cleared_where_nothing_is_cut() -> None:
     [
         (SPMM, CSR, "reorder(i,j,k) parallel(i,pieces,4)", "pieces are for GPUs"),
         (SPMM, CSR, f"reorder(i,j,k) parallel(i,merge-path,4) {TEAMS}", r"as parallel\(i,pieces,64\)"),
-        (SPMM, "(i,k) -> N(i) S(k)", f"reorder(i,k,j) parallel(i,pieces,4) {TEAMS}", "a list of coordinates that lies below i"),
+        (SPMM, "(i,k) -> N(i) S(k)", f"reorder(i,k,j) parallel(i,pieces,4) {TEAMS}", "that lies below i"),
         ("C[i,j] mean= A[i,k] * B[k,j]", CSR, f"reorder(i,j,k) parallel(i,pieces,4) {TEAMS}", "in one piece"),
         (SPMM, CSR, f"reorder(i,j,k) parallel(i,pieces,0) {TEAMS}", "must be at least 1"),
     ],

@@ -224,8 +224,14 @@ def measure(
 
 
 def _close(one: Tensor, other: Tensor) -> bool:
-    """Whether two results agree, beside the largest of them: sums are taken in another order."""
-    return torch.allclose(one, other, rtol=1e-3, atol=1e-4 * float(other.abs().max() if len(other) else 0))
+    """Whether two results agree, beside the largest of them: sums are taken in another order.
+
+    One element in a million may differ: where two edges tie for a maximum, some give the gradient to one of them and
+    others a half to each.
+    """
+    bound = 1e-4 * float(other.abs().max() if len(other) else 0)
+    differ = int((~torch.isclose(one, other, rtol=1e-3, atol=bound)).sum())
+    return one.shape == other.shape and differ <= one.numel() / 1e6
 
 
 def cases(

@@ -150,9 +150,8 @@ class CpuDevice(Device):
                 "incumbent_s": incumbent_s,
                 "limit_s": left,
             }
-            least_s = plausible_s(
-                workload, self.threads
-            )  # before the worker begins: peaks may have to be measured
+            # Before the worker begins: peaks may have to be measured.
+            least_s = plausible_s(workload, self.threads)
             answers = self._ask(workload, request)
         results: dict[int, Measurement] = dict(refused)
         for place in range(len(kernels)):

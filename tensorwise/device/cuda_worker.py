@@ -164,12 +164,18 @@ def calls_for(seconds: float) -> int:
 
 def several(gpu: Gpu, call: Callable[[], object], count: int) -> Callable[[], object]:
     """Return ``count`` calls one after the other, launched at once where that can be done."""
+    calls = repeated(call, count)
+    return gpu.captured(calls) or calls
+
+
+def repeated(call: Callable[[], object], count: int) -> Callable[[], object]:
+    """Return ``count`` calls one after the other."""
 
     def calls() -> None:
         for _ in range(count):
             call()
 
-    return gpu.captured(calls) or calls
+    return calls
 
 
 def sample(gpu: Gpu, calls: Callable[[], object], count: int) -> float:

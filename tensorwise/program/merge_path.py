@@ -39,19 +39,9 @@ class MergePath(Pieces, abc.ABC):
         return parallel is not None and parallel.policy == "merge-path"
 
     @cached_property
-    def shares_rows(self) -> bool:
-        """Whether parts meet at the outputs of the rows that they share."""
-        if not self.cuts:
-            return False
-        (name, format), *_ = self.plan.formats.items()
-        rows, below = format.levels[:2]
-        apart = below.unique and below.axis.mode in self.assignment.kept
-        return not (self.meets(rows.axis) or self.keeps(name) or apart)
-
-    @cached_property
     def carries(self) -> Buffer | None:
         """Where parts leave the sums of rows that started before them; None where nothing has to be carried."""
-        return Buffer("carries", self.plan.elem, writable=True) if self.shares_rows else None
+        return Buffer("carries", self.plan.elem, writable=True) if self.cuts and self.shares_rows else None
 
     def buffers(self) -> tuple[Buffer, ...]:
         """Buffers in the order of the call."""

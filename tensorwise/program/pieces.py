@@ -46,6 +46,14 @@ class Pieces(Teams, abc.ABC):
         return parallel is not None and parallel.policy == "pieces"
 
     @cached_property
+    def shares_rows(self) -> bool:
+        """Whether what has a part of a row each, of those that may be cut, meets at the row's outputs."""
+        (name, format), *_ = self.plan.formats.items()
+        rows, below = format.levels[:2]
+        apart = below.unique and below.axis.mode in self.assignment.kept
+        return not (self.meets(rows.axis) or self.keeps(name) or apart)
+
+    @cached_property
     def pieces(self) -> Buffer:
         """The list of pieces."""
         return Buffer("pieces", self.arrays[next(iter(self.plan.formats))][1]["pos"].elem)
@@ -71,8 +79,7 @@ class Pieces(Teams, abc.ABC):
             row = self.let(var.name, self.pieces[piece * COLUMNS])
             begin = self.let("begin", self.pieces[piece * COLUMNS + 1])
             end = self.let("end", self.pieces[piece * COLUMNS + 2])
-            apart = self.meets(self.loops[0]) or self.keeps(next(iter(self.plan.formats)))
-            whole = None if apart else self.let("whole", self.pieces[piece * COLUMNS + 3])
+            whole = self.let("whole", self.pieces[piece * COLUMNS + 3]) if self.shares_rows else None
             body(replace(env, piece=Piece(end, begin, whole=whole)), row)
 
     def added(self, env: Env, stored: Store, whole: Expr) -> list[Stmt]:

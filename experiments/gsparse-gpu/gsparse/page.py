@@ -11,8 +11,8 @@ from tensorwise.front.svg import COLOURS, Scale, drawing, element, gridline, lab
 
 METHOD = """Times are those of events on the GPU, operands in its memory, medians of interleaved rounds; what is given is
 the time of a peer over that of our program, the geometric mean over graphs and in brackets the worst of them. Above 1 our
-program is the faster. Default programs are what runs without tuning, on all graphs; tuned ones are those of graphs that the
-model has not seen. cuSPARSE is the fastest of its algorithms and layouts for each graph. Our programs and cuSPARSE are
+program is the faster. Default programs are what runs without tuning, on all graphs; tuned ones are those of the graphs
+that were tuned. cuSPARSE is the fastest of its algorithms and layouts for each graph. Our programs and cuSPARSE are
 replayed as CUDA graphs: what Python takes to start them is not counted; that of torch, PyG and Triton is."""
 
 SEARCHED = """Times of what was found over that of the genetic search that starts from the model's best, with as many

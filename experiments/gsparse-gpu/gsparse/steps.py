@@ -14,7 +14,7 @@ from gsparse.peers import PEERS, installed
 from tensorwise.data.record import Record
 from tensorwise.data.store import Store
 from tensorwise.device.cuda import CudaDevice
-from tensorwise.device.cuda_worker import calls_for, sample, several
+from tensorwise.device.cuda_worker import calls_for, repeated, sample, several
 from tensorwise.device.device import Measurement
 from tensorwise.model import MetricsModel
 from tensorwise.program.launched import LaunchedKernel
@@ -267,9 +267,7 @@ class Steps:
         counts = {label: calls_for(float(np.median(gpu.seconds(call, 3)))) for label, call in calls.items()}
         rounds: dict[str, list[float]] = {label: [] for label in calls}
         sampled = {
-            label: several(gpu, call, counts[label])
-            if label in captured
-            else partial(_repeated, call, counts[label])
+            label: several(gpu, call, counts[label]) if label in captured else repeated(call, counts[label])
             for label, call in calls.items()
         }
         for _ in range(self.settings["rounds"]):
@@ -294,11 +292,6 @@ class Steps:
 
     tuned: Mapping[str, Mapping[str, Any]] = {}
     """What the stage tuning found, by key; set by whoever compares."""
-
-
-def _repeated(call: Callable[[], Any], count: int) -> None:
-    for _ in range(count):
-        call()
 
 
 def _keys(stage: str, names: Iterable[str], operations: Iterable[str], lengths: Sequence[int]) -> list[str]:

@@ -101,7 +101,7 @@ class _Scope:
         named = {keyword.arg: keyword.value for keyword in call.keywords}
         elem = call.args[1] if len(call.args) > 1 else named.get("dtype")
         kind = elem.value if isinstance(elem, ast.Constant) else "float32"
-        buffer = _Buffer(tuple(_constant(extent) for extent in shape.elts), str(kind))
+        buffer = _Buffer(tuple(constant(extent) for extent in shape.elts), str(kind))
         return replace(self, buffers={**self.buffers, name: buffer})
 
     def bind(self, name: str, value: ast.expr) -> "_Scope":
@@ -175,7 +175,7 @@ class _Reader:
         kind = _KINDS[_called(call)]
         targets = statement.target.elts if isinstance(statement.target, ast.Tuple) else [statement.target]
         names = [ast.unparse(target) for target in targets]
-        given = [_constant(argument) for argument in call.args]
+        given = [constant(argument) for argument in call.args]
         starts = [0] * len(names)
         if _called(call) != "grid" and len(given) == 2:
             starts, given = given[:1], [given[1] - given[0]]
@@ -412,14 +412,15 @@ def _called(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
 
 
-def _constant(expr: ast.expr) -> int:
+def constant(expr: ast.expr) -> int:
+    """Return an integer that TVM has printed: ``T.int64(8)``; InputError for what is none."""
     match expr:
         case ast.Constant(value=int(value)):
             return value
         case ast.Call(args=[inner]):
-            return _constant(inner)
+            return constant(inner)
         case ast.UnaryOp(op=ast.USub(), operand=inner):
-            return -_constant(inner)
+            return -constant(inner)
     raise InputError(f"extents must be constant, got {ast.unparse(expr)[:80]}")
 
 

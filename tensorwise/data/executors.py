@@ -20,6 +20,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar, final
 
 from tensorwise.data.job import Job
 from tensorwise.data.record import Record
+from tensorwise.data.staged_job import StagedJob
 from tensorwise.data.task_job import TaskJob
 from tensorwise.device.device import Status
 from tensorwise.errors import MeasurementError, TensorwiseError
@@ -32,7 +33,7 @@ ATTEMPTS: Final = 2
 """A worker may be lost by accident; with the same job twice it is the job."""
 
 
-AnyJob: TypeAlias = Job | TaskJob
+AnyJob: TypeAlias = Job | TaskJob | StagedJob
 """What is collected."""
 J = TypeVar("J", bound=AnyJob, contravariant=True)
 """The jobs that an executor runs."""

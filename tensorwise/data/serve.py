@@ -9,8 +9,12 @@ import itertools
 import json
 import os
 import sys
+from collections.abc import Mapping
+from typing import Any
 
+from tensorwise.data.executors import AnyJob
 from tensorwise.data.job import Job
+from tensorwise.data.staged_job import StagedJob
 from tensorwise.data.task_job import TaskJob
 from tensorwise.errors import TensorwiseError
 
@@ -24,14 +28,20 @@ def main() -> None:
         count = itertools.count(1)
         try:
             data = json.loads(line)
-            job = TaskJob.from_json(data) if "task" in data else Job.from_json(data)
-            records = job.measured(
+            records = job_of(data).measured(
                 lambda count=count: print(json.dumps({"beat": next(count)}), file=answers),  # type: ignore[misc]
             )
             answer: dict[str, object] = {"records": [record.to_json() for record in records]}
         except (TensorwiseError, MemoryError, OSError) as error:
             answer = {"error": str(error) or type(error).__name__}
         print(json.dumps(answer), file=answers)
+
+
+def job_of(data: Mapping[str, Any]) -> AnyJob:
+    """Return the job of a JSON object; InputError where it is none."""
+    if "staged" in data:
+        return StagedJob.from_json(data)
+    return TaskJob.from_json(data) if "task" in data else Job.from_json(data)
 
 
 if __name__ == "__main__":

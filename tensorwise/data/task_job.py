@@ -21,7 +21,7 @@ from tensorwise.device.timing import preparing
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
 from tensorwise.space.config import Config
-from tensorwise.tasks.cutting import TaskGraph
+from tensorwise.tasks.cutting import tasks_of
 from tensorwise.tasks.task import Task, loop_tree
 
 BATCH: Final = 8
@@ -183,24 +183,8 @@ def task_plan(
     Raises:
         InputError: there are no networks, or one that is named is not among them.
     """
-    networks: dict[str, set[str]] = {}
-    names: dict[str, str] = {}
-    inside: dict[str, set[str]] = {}
-    for path in sorted((folder / "networks").glob("*.json")):
-        graph = TaskGraph.load(path)
-        for node in graph.nodes:
-            networks.setdefault(node.task, set()).add(f"{graph.name}-b{graph.batch}")
-            names[node.task] = node.name
-            inside.setdefault(graph.name, set()).add(node.task)
-    if not networks:
-        raise InputError(
-            f"{folder} has no networks; cut some first: tensorwise tasks cut NETWORK --folder {folder}"
-        )
-    if absent := set(only) - inside.keys():
-        raise InputError(
-            f"{folder} has no network {', '.join(sorted(absent))}; it has {', '.join(sorted(inside))}"
-        )
-    tasks = sorted(set().union(*(inside[name] for name in only)) if only else networks)
+    found = tasks_of(folder, only)
+    tasks = list(found)
     shuffled = [tasks[int(place)] for place in np.random.default_rng(seed).permutation(len(tasks))]
     if own:
         each = [(isa, count) for isa in isas for count in threads]
@@ -209,8 +193,7 @@ def task_plan(
         settings = [(isa, list(threads), seed) for isa in isas]
     return [
         TaskJob(
-            names[task], str(folder / "tasks" / f"{task}.json"), task, tuple(sorted(networks[task])), isa,
-            tuple(counts), samples, drawn,
+            found[task].name, str(found[task].path), task, found[task].networks, isa, tuple(counts), samples, drawn,
         )
         for task in shuffled
         for isa, counts, drawn in settings

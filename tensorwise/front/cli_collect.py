@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tensorwise.data.executors import AnyJob
     from tensorwise.data.job import Job
     from tensorwise.data.spool import Spool
+    from tensorwise.data.staged_job import StagedJob
     from tensorwise.data.task_job import TaskJob
     from tensorwise.tuning.advice import Advisor
 
@@ -204,7 +205,7 @@ def _asked(advisor: "Advisor", count: int) -> "Callable[[Job], Job]":
 
 
 def run_jobs(
-    jobs: "Sequence[Job] | Sequence[TaskJob]",
+    jobs: "Sequence[Job] | Sequence[TaskJob] | Sequence[StagedJob]",
     path: Path | None,
     budget_s: float,
     json: bool,

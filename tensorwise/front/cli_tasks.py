@@ -14,7 +14,10 @@ from tensorwise.front.terminal import command, emit, progress_bar, warn
 from tensorwise.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tensorwise.data.record import Record
+    from tensorwise.device.device import Measurement
     from tensorwise.model.latency import LatencyModel
     from tensorwise.tasks.cutting import TaskGraph
 
@@ -88,6 +91,10 @@ def collect(
             help="Other schedules for each instruction set and number of threads: more programs in the time.",
         ),
     ] = False,
+    staged: Annotated[
+        Path | None,
+        typer.Option("--staged", help="Instead, what `stage` left in this folder, on this machine's GPU."),
+    ] = None,
     hours: Hours = None,
     store: StorePath = None,
     json: Json = False,
@@ -96,18 +103,81 @@ def collect(
 
     May be ended at any time, and goes on with what is left when the same command is given again.
     """
+    from tensorwise.data.staged_job import SILENCE_S, staged_plan
     from tensorwise.data.task_job import WORKERS, task_plan
     from tensorwise.tasks.cpu import TvmCpu
 
     if hours is not None and not hours > 0:
         raise InputError(f"--hours must be positive, got {hours}")
+    budget_s = float("inf") if hours is None else 3600 * hours
+    if staged is not None:
+        run_jobs(staged_plan(staged), store, budget_s, json, silence_s=SILENCE_S)
+        return
     for name in isa or ["avx2"]:
         TvmCpu(name, 1)  # before anything is measured
     jobs = task_plan(
         folder, isa or ["avx2"], threads or [1], samples=samples, seed=seed, only=network or (), own=own
     )
-    budget_s = float("inf") if hours is None else 3600 * hours
     run_jobs(jobs, store, budget_s, json, slots=WORKERS)
+
+
+@tasks_app.command("stage")
+@command
+def stage_(
+    gpu: Annotated[
+        str, typer.Argument(metavar="GPU", help="One that is described: A100, H100, H200, T4, V100, ...")
+    ],
+    folder: Folder = Path("networks"),
+    out: Annotated[
+        Path, typer.Option("--out", help="Where the compiled programs go: take it to the GPU's machine.")
+    ] = Path("staged"),
+    samples: Annotated[int, typer.Option("--samples", min=1, help="Schedules of each task.")] = 2,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of schedules; another one draws more.")] = 0,
+    network: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--network", help="Only tasks of this network; may be repeated. Default: all in the folder."
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Compile schedules of all tasks in a folder for a GPU that need not be here; `collect --staged` times them there.
+
+    Needs TVM and CuPy, whose NVRTC compiles without a GPU; the GPU's machine needs CuPy only. May be ended at any time; what
+    is in the folder stays.
+    """
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from functools import partial
+    from multiprocessing import get_context
+
+    from tensorwise.device.gpus import gpu_called
+    from tensorwise.tasks.cutting import tasks_of
+    from tensorwise.tasks.staging import stage
+    from tensorwise.toolchain.threads import available_threads
+
+    described, tasks = gpu_called(gpu), tasks_of(folder, network or ())
+    one = partial(stage, into=out, gpu=described, samples=samples, seed=seed)
+    programs = done = 0
+    with (
+        # TVM must not be forked, and draws schedules under Python's lock.
+        ProcessPoolExecutor(available_threads(), get_context("spawn")) as pool,
+        progress_bar("compiling") as bar,
+    ):
+        try:
+            for future in as_completed(
+                [pool.submit(one, its.path, networks=its.networks) for its in tasks.values()]
+            ):
+                programs, done = programs + future.result(), done + 1
+                if bar is not None:
+                    bar(f"{done} of {len(tasks)} tasks, {programs} programs", done / len(tasks))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    if json:
+        emit({"gpu": gpu, "tasks": len(tasks), "programs": programs, "out": str(out)})
+    else:
+        print(f"{programs} programs of {len(tasks)} tasks are in {out}")
+        print(f"on the GPU's machine: tensorwise tasks collect --staged {out} --store FILE")
 
 
 @tasks_app.command("replay")
@@ -159,16 +229,33 @@ def measure_network(
     batch: Annotated[int, typer.Option("--batch", min=1, help="Inputs at a time.")] = 1,
     isa: Isas = None,
     threads: ThreadCounts = None,
+    staged: Annotated[
+        Path | None,
+        typer.Option(
+            "--staged", help="On this machine's GPU, programs that `stage` left in this folder, one by one."
+        ),
+    ] = None,
     store: StorePath = None,
     json: Json = False,
 ) -> None:
     """Compile whole networks, each task by its fastest recorded schedule, and time them: what a replay says, measured."""
+    if staged is not None:
+        from tensorwise.tasks.cutting import TaskGraph
+        from tensorwise.tasks.gpu import TaskGpu
+        from tensorwise.tasks.staged import programs_of
+
+        gpu = TaskGpu()
+        for given in network:
+            graph = TaskGraph.load(folder / "networks" / f"{given}-b{batch}.json")
+            records = _fastest(graph, gpu.name, folder, store)
+            parts = programs_of(staged, gpu.name, {task: one.config for task, one in records.items()})
+            _show_network(
+                graph, gpu.name, gpu.network([parts[node.task] for node in graph.nodes]), records, json
+            )
+        return
     from tensorwise.front.networks import lowered_network, network_graph
-    from tensorwise.plan import lasts, replay
-    from tensorwise.plan.predicted import steps
     from tensorwise.tasks.cpu import TvmCpu
     from tensorwise.tasks.whole import measured_network
-    from tensorwise.units import time_text
 
     devices = [TvmCpu(name, count) for name in isa or ["avx2"] for count in threads or [1]]
     for given in network:
@@ -178,27 +265,35 @@ def measure_network(
         for device in devices:
             records = chosen[device.name]
             found = measured_network(module, {task: one.config for task, one in records.items()}, device)
-            events = replay(
-                steps(graph, device.name, {task: one.seconds for task, one in records.items()}),
-                {device.name: 1},
-            )
-            replayed = lasts(events)
-            if json:
-                emit(
-                    {
-                        "network": graph.name, "batch": batch, "device": device.name, "status": found.status,
-                        "note": found.note, "seconds": found.seconds if found.ok else None, "replayed": replayed,
-                        "runs": dict(graph.multiplicity),
-                        "configs": {task: one.config.text for task, one in records.items()},
-                    }
-                )  # fmt: skip
-            elif found.ok:
-                print(
-                    f"{graph.name} batch {batch} on {device.name}: {time_text(found.seconds)} measured, "
-                    f"{time_text(replayed)} replayed ({replayed / found.seconds - 1:+.0%})"
-                )
-            else:
-                warn(f"{graph.name} batch {batch} on {device.name}: {found.status}: {found.note}")
+            _show_network(graph, device.name, found, records, json)
+
+
+def _show_network(
+    graph: "TaskGraph", device: str, found: "Measurement", records: "Mapping[str, Record]", json: bool
+) -> None:
+    """Say what a whole network took, and what a replay of its tasks' records says."""
+    from tensorwise.plan import lasts, replay
+    from tensorwise.plan.predicted import steps
+    from tensorwise.units import time_text
+
+    times = {task: one.seconds for task, one in records.items()}
+    replayed = lasts(replay(steps(graph, device, times), {device: 1}))
+    if json:
+        emit(
+            {
+                "network": graph.name, "batch": graph.batch, "device": device, "status": found.status,
+                "note": found.note, "seconds": found.seconds if found.ok else None, "replayed": replayed,
+                "runs": dict(graph.multiplicity),
+                "configs": {task: one.config.text for task, one in records.items()},
+            }
+        )  # fmt: skip
+    elif found.ok:
+        print(
+            f"{graph.name} batch {graph.batch} on {device}: {time_text(found.seconds)} measured, "
+            f"{time_text(replayed)} replayed ({replayed / found.seconds - 1:+.0%})"
+        )
+    else:
+        warn(f"{graph.name} batch {graph.batch} on {device}: {found.status}: {found.note}")
 
 
 @tasks_app.command("train")

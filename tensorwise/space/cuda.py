@@ -50,6 +50,7 @@ class Gpu:
         bandwidth: bytes of memory a second.
         flops: float32 operations a second.
         l1_bytes, l2_bytes: caches, of a multiprocessor and of all.
+        arch: what machine code for it is called, such as ``sm_90``.
     """
 
     name: str
@@ -62,9 +63,12 @@ class Gpu:
     flops: float
     l1_bytes: int
     l2_bytes: int
+    arch: str
 
 
-ANY: Final = Gpu("any", 80, MOST_THREADS, 65536, 255, MOST_SHARED_BYTES, 9e11, 1.4e13, 2**17, 6 * 2**20)
+ANY: Final = Gpu(
+    "any", 80, MOST_THREADS, 65536, 255, MOST_SHARED_BYTES, 9e11, 1.4e13, 2**17, 6 * 2**20, "sm_70"
+)
 """What every GPU since 2017 has."""
 
 

@@ -36,7 +36,7 @@ from tensorwise.device.timing import measuring_slot
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
 from tensorwise.space.config import Config
-from tensorwise.tasks.task import Task, operands
+from tensorwise.tasks.task import Task, agreeing, drawn, operands
 from tensorwise.toolchain.processor import describe_processor
 from tensorwise.toolchain.threads import available_threads
 
@@ -63,8 +63,6 @@ FLUSH: Final = "cache_flush_cpu_non_first_arg"
 """What TVM calls the function that throws all operands but the first out of the caches."""
 BATCH_S: Final = 1e-3
 """Warm programs are called so long for one reading of the clock."""
-RELATIVE: Final = 1e-3
-"""Difference from the first program's result, by its largest number, at which one is wrong: sums run in other orders."""
 
 
 @final
@@ -308,13 +306,6 @@ def target_of(isa: str, cores: int = 1) -> Any:
     return tvm.target.Target({"kind": "llvm", "mcpu": ISAS[isa], "num-cores": cores})
 
 
-def drawn(shape: tuple[int, ...], elem: str, rng: np.random.Generator) -> np.ndarray:
-    """An operand: floats from 0 to 1; of integers, which may be indices, 0 and 1, which every table has."""
-    if "float" in elem:
-        return rng.random(shape, np.float32).astype(elem)
-    return rng.integers(0, 2, shape).astype(elem)
-
-
 def use_threads(threads: int) -> None:
     """Have programs of TVM run on so many threads in this process; called before the first one runs."""
     os.environ["TVM_NUM_THREADS"] = str(threads)  # read when the first parallel loop runs
@@ -329,11 +320,7 @@ def _checked(built: Any, given: Sequence[Any], threads: int, kept: mmap.mmap) ->
     first = time.perf_counter() - start
     found = given[-1].numpy()
     if kept[0]:
-        wanted = np.frombuffer(kept, found.dtype, found.size, 1).reshape(found.shape).astype(float)
-        if not np.allclose(
-            found, wanted, rtol=0, atol=RELATIVE * (np.abs(wanted).max() or 1.0), equal_nan=True
-        ):
-            raise ValueError("not what the task's first program computes")
+        agreeing(found, np.frombuffer(kept, found.dtype, found.size, 1).reshape(found.shape))
     else:
         kept[1 : 1 + found.nbytes] = found.tobytes()
         kept[0] = 1

@@ -3,6 +3,7 @@
 import json
 import os
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self, final
@@ -78,6 +79,54 @@ class TaskGraph:
             return cls(str(data["name"]), int(data["batch"]), tuple(nodes), str(data.get("source", "")))
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise InputError(f"{os.fspath(path)} holds no task graph: {error}") from error
+
+
+@final
+@dataclass(frozen=True)
+class Found:
+    """A task of a folder.
+
+    Attributes:
+        name: what it computes; path: its file; networks: those with the task, and their batch: ``resnet50-b1``.
+    """
+
+    name: str
+    path: Path
+    networks: tuple[str, ...]
+
+
+def tasks_of(folder: Path, only: Collection[str] = ()) -> dict[str, Found]:
+    """Return the tasks in ``folder`` by id, in its order.
+
+    Args:
+        folder: with ``networks`` and ``tasks`` in it, as ``tensorwise tasks cut`` writes them.
+        only: the tasks of these networks, names whatever the batch; default: all.
+
+    Raises:
+        InputError: there are no networks, or one that is named is not among them.
+    """
+    networks: dict[str, set[str]] = {}
+    names: dict[str, str] = {}
+    inside: dict[str, set[str]] = {}
+    for path in sorted((folder / "networks").glob("*.json")):
+        graph = TaskGraph.load(path)
+        for node in graph.nodes:
+            networks.setdefault(node.task, set()).add(f"{graph.name}-b{graph.batch}")
+            names[node.task] = node.name
+            inside.setdefault(graph.name, set()).add(node.task)
+    if not networks:
+        raise InputError(
+            f"{folder} has no networks; cut some first: tensorwise tasks cut NETWORK --folder {folder}"
+        )
+    if absent := set(only) - inside.keys():
+        raise InputError(
+            f"{folder} has no network {', '.join(sorted(absent))}; it has {', '.join(sorted(inside))}"
+        )
+    tasks = sorted(set().union(*(inside[name] for name in only)) if only else networks)
+    return {
+        task: Found(names[task], folder / "tasks" / f"{task}.json", tuple(sorted(networks[task])))
+        for task in tasks
+    }
 
 
 def of_torch(module: Any, inputs: tuple[Any, ...]) -> Any:

@@ -1,4 +1,4 @@
-"""What can be chosen for a task: the schedules of TVM's meta-schedule for CPUs, as configs."""
+"""What can be chosen for a task: the schedules of TVM's meta-schedule for CPUs, or for a GPU, as configs."""
 
 import json
 from collections.abc import Iterator
@@ -7,7 +7,10 @@ from typing import Any, Final, final
 import numpy as np
 
 from tensorwise.errors import InputError
+from tensorwise.program.launch import MOST_SHARED_BYTES
+from tensorwise.program.schedule import WARP
 from tensorwise.space.config import Config
+from tensorwise.space.cuda import Gpu
 from tensorwise.tasks.cpu import target_of
 from tensorwise.tasks.task import Task
 from tensorwise.tasks.tvm_extra import meta_schedule, s_tir, tvm
@@ -15,29 +18,35 @@ from tensorwise.tasks.tvm_extra import meta_schedule, s_tir, tvm
 CORES: Final = 2
 """What meta-schedule is told of the machine: it decides into how many iterations parallel loops are fused. One number for
 all devices, so that they run the same programs."""
-TRIES: Final = 4
-"""Draws for each schedule that is wanted: some are refused, and small tasks have few different ones."""
+TRIES: Final = {"cpu": 4, "cuda": 200}
+"""Draws for each schedule that is wanted: some are refused, and small tasks have few different ones. Of what is drawn for
+GPUs nine in ten, of some tasks all, want too many threads of a block, or too few, or too much of its memory."""
 
 
 @final
 class Schedules:
-    """The schedules of one task.
+    """The schedules of one task, for CPUs or for a GPU.
 
     A config has ``design``, the number of one of meta-schedule's design spaces for the task, and ``decisions``, what was
     drawn in it, as JSON: pairs of an instruction's number and its value.
+
+    Args:
+        gpu: that they are for; None: CPUs, all the same ones.
 
     Attributes:
         name: of the space, for Records: configs mean the same only with the same release of TVM.
     """
 
-    name: Final = f"tvm-{tvm.__version__}-cpu"
-
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, gpu: Gpu | None = None) -> None:
         self.task = task
+        kind = "cpu" if gpu is None else "cuda"
+        self.name, self._tries = f"tvm-{tvm.__version__}-{kind}", TRIES[kind]
+        rules = {} if gpu is None else dict.fromkeys(("sch_rules", "postprocs", "mutator_probs"), "cuda")
         self._context = meta_schedule.TuneContext(
             mod=task.module,
-            target=target_of("avx2", CORES),
-            space_generator=meta_schedule.space_generator.PostOrderApply(),
+            target=target_of("avx2", CORES) if gpu is None else gpu_target(gpu),
+            # Named, or TVM takes the rules for tensor cores where there are some, which compute with half the digits.
+            space_generator=meta_schedule.space_generator.PostOrderApply(**rules),
             search_strategy=meta_schedule.search_strategy.ReplayTrace(),
             task_name=task.name,
             rand_state=1,
@@ -48,7 +57,7 @@ class Schedules:
     def sample(self, count: int, rng: np.random.Generator) -> Iterator[tuple[Config, Any]]:
         """Yield up to ``count`` different configs with their scheduled modules."""
         seen: set[Config] = set()
-        for _ in range(TRIES * count):
+        for _ in range(self._tries * count):
             if len(seen) >= count:
                 return
             design = int(rng.integers(len(self._designs)))
@@ -87,6 +96,17 @@ class Schedules:
             return all(post.apply(schedule) for post in self._context.space_generator.postprocs)
         except (RuntimeError, ValueError, TypeError):  # TVM's own errors are of these kinds
             return False
+
+
+def gpu_target(gpu: Gpu) -> Any:
+    """Return TVM's target for a GPU."""
+    return tvm.target.Target(
+        {
+            "kind": "cuda", "arch": gpu.arch, "max_threads_per_block": gpu.threads, "max_num_threads": gpu.threads,
+            "max_shared_memory_per_block": MOST_SHARED_BYTES, "thread_warp_size": WARP,
+        },
+        host={"kind": "llvm"},
+    )  # fmt: skip
 
 
 def _decisions(schedule: Any, design: Any) -> list[list[Any]]:

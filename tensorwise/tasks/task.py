@@ -18,6 +18,8 @@ from tensorwise.errors import InputError
 from tensorwise.ids import content_id
 from tensorwise.writing import replacing
 
+RELATIVE = 1e-3
+"""Difference from the first program's result, by its largest number, at which one is wrong: sums run in other orders."""
 MOST_BYTES = 64 * 2**20
 """A larger file is not read as a task: ours are some ten kilobytes."""
 
@@ -110,6 +112,22 @@ def operands(module: Any) -> list[tuple[tuple[int, ...], str]]:
 
     infos = meta_schedule.arg_info.ArgInfo.from_prim_func(module["main"])
     return [(tuple(int(extent) for extent in info.shape), str(info.dtype)) for info in infos]
+
+
+def drawn(shape: tuple[int, ...], elem: str, rng: np.random.Generator) -> np.ndarray:
+    """An operand: floats from 0 to 1; of integers, which may be indices, 0 and 1, which every table has."""
+    if "float" in elem:
+        return rng.random(shape, np.float32).astype(elem, copy=False)
+    return rng.integers(0, 2, shape).astype(elem)
+
+
+def agreeing(found: np.ndarray, wanted: np.ndarray) -> None:
+    """Raise ValueError where a program's result is not that of the task's first program: RELATIVE apart, or more."""
+    wanted = wanted.astype(float)
+    if not np.allclose(
+        found, wanted, rtol=0, atol=RELATIVE * (np.abs(wanted).max(initial=0) or 1.0), equal_nan=True
+    ):
+        raise ValueError("not what the task's first program computes")
 
 
 def loop_tree(module: Any) -> LoopTree:

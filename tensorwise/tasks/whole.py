@@ -14,7 +14,6 @@ from tensorwise.errors import InputError
 from tensorwise.space.config import Config
 from tensorwise.tasks.cpu import (
     TvmCpu,
-    drawn,
     in_children,
     in_turns,
     keep_off_workers,
@@ -22,7 +21,7 @@ from tensorwise.tasks.cpu import (
     use_threads,
 )
 from tensorwise.tasks.schedules import Schedules
-from tensorwise.tasks.task import Task
+from tensorwise.tasks.task import Task, drawn
 from tensorwise.tasks.tvm_extra import relax, tvm
 
 NETWORK_S: Final = 10.0

@@ -59,6 +59,13 @@ class Gpu(abc.ABC):
         Raises CompilerError when the text is refused.
         """
 
+    def functions(self, code: bytes, names: Sequence[str]) -> Mapping[str, Function]:
+        """Return kernels by name of machine code that was made elsewhere.
+
+        Raises MeasurementError when the GPU cannot run it.
+        """
+        raise MeasurementError(f"{self.name} runs no machine code")
+
     def prepare(self, texts: Sequence[str]) -> None:  # noqa: B027 - nothing unless a leaf says so
         """Compile texts side by side, ahead of ``load``; those that are refused are refused there."""
 
@@ -161,6 +168,14 @@ class _CupyGpu(Gpu):
             self.compile_s += time.perf_counter() - start
         return {name: self._modules[text].get_function(name) for name in names}
 
+    def functions(self, code: bytes, names: Sequence[str]) -> Mapping[str, Function]:
+        module = self._cupy.cuda.function.Module()
+        try:
+            module.load(code)
+            return {name: module.get_function(name) for name in names}
+        except self._cupy.cuda.driver.CUDADriverError as error:
+            raise MeasurementError(f"{self.name} cannot run the machine code: {error}") from error
+
     def resources(self, text: str) -> Resources | None:
         try:
             return resources(compiled(text, self.arch).read_bytes())
@@ -231,7 +246,7 @@ class _CupyGpu(Gpu):
         return [1e-3 * self._cupy.cuda.get_elapsed_time(first, second) for first, second in pairs]
 
 
-def compiled(text: str, arch: str) -> Path:
+def compiled(text: str, arch: str, standard: str = "c++14") -> Path:
     """Return the file of a text's machine code for GPUs such as ``sm_90``; NVRTC makes it unless it is there.
 
     No GPU is needed.
@@ -244,7 +259,7 @@ def compiled(text: str, arch: str) -> Path:
         from cupy.cuda import nvrtc
     except ImportError:
         raise MissingExtraError("CuPy", "cuda", "compiling for a GPU") from None
-    options = (f"-arch={arch}", "-std=c++14")
+    options = (f"-arch={arch}", f"-std={standard}")
     key = content_id([text, *options, repr(nvrtc.getVersion())])
     path = cache_dir() / "cuda" / f"{key}.cubin"
     if path.is_file():

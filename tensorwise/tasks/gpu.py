@@ -1,0 +1,158 @@
+"""A GPU of this machine, for programs of tasks that were staged: TVM is not needed here.
+
+What is timed are calls one after the other, launched at once, with operands that stay where they are: of a network whose
+weights fit into the second cache that is how they are found, too.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final, final
+
+import numpy as np
+
+from tensorwise.device.cuda_worker import timed
+from tensorwise.device.device import Device, Measurement
+from tensorwise.device.gpus import gpu_named
+from tensorwise.device.hardware import Hardware, described
+from tensorwise.device.timing import measuring_slot
+from tensorwise.errors import InputError, MeasurementError
+from tensorwise.ids import content_id
+from tensorwise.space.config import Config
+from tensorwise.tasks.staged import StagedProgram, StagedTask
+from tensorwise.tasks.task import agreeing, drawn
+from tensorwise.toolchain.cubin import resources
+from tensorwise.toolchain.gpu import Gpu, Held, find_gpu
+
+PROTOCOL: Final = "warm-1"
+"""How is measured; part of the device's id."""
+POOL: Final = 2**24
+"""Elements of each dtype that operands are parts of, at least: drawing them anew for each task would take longest of all."""
+APART: Final = 64
+"""Elements between the beginnings of operands: as far as programs may believe them to be aligned."""
+
+
+@final
+class TaskGpu(Device[StagedTask]):
+    """A GPU that times staged programs.
+
+    Args:
+        gpu: the GPU; default: the first of this machine.
+
+    Raises:
+        MissingExtraError: CuPy is not installed.
+        MeasurementError: there is no GPU that can be used.
+        InputError: the GPU is none of those that are described.
+    """
+
+    def __init__(self, gpu: Gpu | None = None) -> None:
+        self._gpu = find_gpu() if gpu is None else gpu
+        facts = self._gpu.facts
+        self.name = gpu_named(self._gpu.name).name
+        if self.name not in described():
+            raise InputError(
+                f"{self._gpu.name} is not described; models tell devices apart by that: {', '.join(described())}"
+            )
+        self.id = content_id(
+            ["staged", PROTOCOL, self._gpu.name, str(facts["runtime"]), str(facts["driver"])]
+        )
+        self.provenance = {**facts, "host": self._gpu.name, "protocol": PROTOCOL}
+        self._pools: dict[str, Held] = {}
+
+    @property
+    def hardware(self) -> Hardware:
+        """What models are told of the device."""
+        return described()[self.name]
+
+    def measure(self, workload: StagedTask, configs: Sequence[Config]) -> Iterator[Measurement]:
+        programs = {one.config: one for one in workload.programs}
+        known = [programs[config] for config in configs if config in programs]
+        times = dict(zip([one.config for one in known], self.time(workload, known), strict=True))
+        for config in configs:
+            yield times.get(config, Measurement.failed("refused", "no program of this schedule is staged"))
+
+    def time(self, task: StagedTask, programs: Sequence[StagedProgram]) -> list[Measurement]:
+        """Run programs of a task, one after the other; results of the first that runs are those that others must give.
+
+        Raises:
+            MeasurementError: a program has spoiled the GPU for this process, or it is for another GPU.
+        """
+        if task.gpu != self.name:
+            raise MeasurementError(f"its programs are for {task.gpu}, this is {self.name}")
+        with measuring_slot():
+            given = self.operands(task)
+            wanted: np.ndarray | None = None
+            found = []
+            for program in programs:
+                try:
+                    call = self.call(task, program, given)
+                    result = np.empty(given[-1].size, given[-1].dtype)
+                    self._gpu.fill(given[-1])
+                    call()
+                    self._gpu.download(given[-1], result)
+                    wanted = result if wanted is None else wanted
+                    agreeing(result, wanted)
+                    one = replace(timed(self._gpu, call), **resources(program.code)._asdict())
+                except MemoryError as error:
+                    one = Measurement.failed("memory", str(error) or "out of memory")
+                except ValueError as error:
+                    one = Measurement.failed("wrong", str(error))
+                found.append(one)
+        return found
+
+    def network(self, parts: Sequence[tuple[StagedTask, StagedProgram]]) -> Measurement:
+        """Time programs of several tasks, those of a network, one after the other, launched at once.
+
+        Each has operands of its own: weights are not shared, and what one leaves is not what the next one reads.
+        """
+        with measuring_slot():
+            calls, begin = [], 0
+            for task, program in parts:
+                calls.append(self.call(task, program, self.operands(task, begin)))
+                begin += sum(_room(shape) for shape, _ in task.operands)
+
+            def whole() -> None:
+                for call in calls:
+                    call()
+
+            return timed(self._gpu, whole)
+
+    def operands(self, task: StagedTask, begin: int = 0) -> list[Held]:
+        """Return the operands of a task in the GPU's memory: parts of one array a dtype, all but the result.
+
+        Args:
+            begin: where in the array; the same part has the same numbers.
+        """
+        *given, (shape, elem) = task.operands
+        held = []
+        for size, kind in given:
+            held.append(self._part(math.prod(size), kind, begin))
+            begin += _room(size)
+        return [*held, self._gpu.empty(math.prod(shape), np.dtype(elem))]
+
+    def call(self, task: StagedTask, program: StagedProgram, given: Sequence[Held]) -> Any:
+        """Return what launches a program on operands."""
+        kernels = self._gpu.functions(program.code, sorted({one.kernel for one in program.launches}))
+        buffers = [*given, *(self._gpu.empty(size, np.dtype(np.uint8)) for size in program.scratch)]
+        launches = [
+            (kernels[one.kernel], one.grid, one.block, [buffers[place] for place in one.arguments])
+            for one in program.launches
+        ]
+
+        def call() -> None:
+            for launch in launches:
+                self._gpu.launch(*launch)
+
+        return call
+
+    def _part(self, size: int, elem: str, begin: int) -> Held:
+        """Elements of the pool of a dtype."""
+        if elem not in self._pools or self._pools[elem].size < begin + size:
+            length = max(POOL, 2 * (begin + size))
+            self._pools[elem] = self._gpu.upload(drawn((length,), elem, np.random.default_rng(0)))
+        return self._pools[elem][begin : begin + size]
+
+
+def _room(shape: tuple[int, ...]) -> int:
+    """Elements from the beginning of an operand to that of the next one."""
+    return -(-math.prod(shape) // APART) * APART

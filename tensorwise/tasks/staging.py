@@ -1,0 +1,181 @@
+"""Schedules of tasks compiled for a GPU that need not be here: TVM writes CUDA C++, NVRTC makes machine code of it."""
+
+import ast
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from tensorwise.codegen.tvmscript import constant
+from tensorwise.errors import CompilerError, InputError
+from tensorwise.space.config import Config
+from tensorwise.space.cuda import Gpu
+from tensorwise.tasks.schedules import Schedules, gpu_target
+from tensorwise.tasks.staged import Launch, StagedProgram, StagedTask
+from tensorwise.tasks.task import Task, loop_tree, operands
+from tensorwise.tasks.tvm_extra import tvm
+from tensorwise.toolchain.gpu import compiled
+
+_BEGIN: Final = re.compile(r'^(__forceinline__ |__device__ |static |extern "C")', re.MULTILINE)
+"""Where TVM's text has its own headers behind it, which NVRTC has not: some names of theirs are all it uses."""
+_PRELUDE: Final = """\
+typedef unsigned int uint;
+typedef unsigned char uchar;
+typedef unsigned short ushort;
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef short int16_t;
+typedef unsigned short uint16_t;
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef long long int64_t;
+typedef unsigned long long uint64_t;
+"""
+_TAGS: Final = ("blockIdx.x", "blockIdx.y", "threadIdx.x", "threadIdx.y")
+"""What a launch can be given; with more dimensions, or memory that it asks for, a program is left out."""
+
+
+def staged(
+    task: Task, networks: Sequence[str], gpu: Gpu, samples: int, rng: np.random.Generator
+) -> StagedTask:
+    """Draw up to ``samples`` schedules of a task for a GPU, and compile them.
+
+    Programs that cannot be compiled, or that take more than launches here have, are left out.
+
+    Raises:
+        MissingExtraError: CuPy, which brings NVRTC, is not installed.
+    """
+    drawn = list(Schedules(task, gpu).sample(samples, rng))
+
+    def made(one: tuple[Config, Any]) -> StagedProgram | None:
+        try:
+            return _program(*one, gpu)
+        except (
+            CompilerError,
+            InputError,
+            RuntimeError,
+            ValueError,
+            TypeError,
+        ):  # TVM's are of the last kinds
+            return None
+
+    programs = tuple(one for one in map(made, drawn) if one is not None)
+    return StagedTask(
+        Task(task.name, task.id, "", task.facts), tuple(networks), gpu.name, gpu.arch, tuple(operands(task.module)),
+        str(tvm.__version__), programs,
+    )  # fmt: skip
+
+
+def stage(path: Path, into: Path, networks: Sequence[str], gpu: Gpu, samples: int, seed: int) -> int:
+    """Write a task's programs into a folder, unless they are there; return how many there are.
+
+    Args:
+        path: of the task's file; into: the folder.
+        networks, gpu, samples: see `staged`; seed: of what is drawn.
+
+    Raises:
+        InputError: the task cannot be read.
+        MissingExtraError: CuPy is not installed.
+    """
+    target = into / f"{path.stem}-{gpu.name}-{samples}-{seed}.json"
+    if target.exists():
+        return len(StagedTask.load(target).programs)
+    task = Task.load(path)
+    found = staged(task, networks, gpu, samples, np.random.default_rng([int(task.id, 16), seed]))
+    found.save(target)
+    return len(found.programs)
+
+
+def _program(config: Config, module: Any, gpu: Gpu) -> StagedProgram:
+    from tvm.tirx.build import split_host_device_mods
+
+    tree, target = loop_tree(module).text, gpu_target(gpu)
+    passes, _, on_device = tvm.tirx.get_default_tir_pipeline(target)
+    host, others = split_host_device_mods(passes(tvm.tirx.transform.BindTarget(target)(module)))
+    if len(others) != 1:
+        raise InputError("a part of the program runs on the CPU")
+    (kernels,) = others.values()
+    text = tvm.get_global_func("target.build.cuda")(on_device()(kernels), target).inspect_source()
+    begin = _BEGIN.search(text)
+    if begin is None:
+        raise InputError("TVM wrote a text without a kernel")
+    names = [one.name for one in module["main"].params]
+    launches, scratch = read_launches(host.script(show_meta=False), names)
+    path = compiled(_PRELUDE + text[begin.start() :], gpu.arch, "c++17")
+    return StagedProgram(config, tree, launches, scratch, path.read_bytes())
+
+
+def read_launches(text: str, names: Sequence[str]) -> tuple[tuple[Launch, ...], tuple[int, ...]]:
+    """Return the launches of a host function, as TVM prints it, and the bytes of what it allocates between them.
+
+    Args:
+        names: of the operands, in order.
+
+    Raises:
+        InputError: something else happens in it than launches, one after the other.
+    """
+    places = {name: place for place, name in enumerate(names)}
+    launches: list[Launch] = []
+    scratch: list[int] = []
+    begin = text.find('"compute_scope"')
+    if begin < 0:
+        raise InputError("the host function launches nothing")
+    for line in text[begin:].splitlines()[1:]:
+        statement = line.strip()
+        if not statement or statement.startswith(("#", "return", "with ")):
+            continue
+        match _parsed(statement):
+            case ast.Assign(
+                targets=[ast.Name(id=name)], value=ast.Call(func=ast.Attribute(attr="alloc_buffer")) as call
+            ):
+                places[name] = len(names) + len(scratch)
+                scratch.append(_bytes(call))
+            case ast.Assign(
+                targets=[ast.Name(id=name)], value=ast.Call(func=ast.Attribute(attr="decl_buffer")) as call
+            ):
+                given = next((one.value for one in call.keywords if one.arg == "data"), None)
+                places[name] = places[_owner(given)]
+            case ast.Expr(value=ast.Call(func=ast.Attribute(attr="call_ffi_kernel")) as call):
+                launches.append(_launch(call, places))
+            case _:
+                raise InputError(f"a part of the program runs on the CPU: {statement[:80]}")
+    if not launches:
+        raise InputError("the host function launches nothing")
+    return tuple(launches), tuple(scratch)
+
+
+def _parsed(statement: str) -> ast.stmt:
+    try:
+        return ast.parse(statement).body[0]
+    except (SyntaxError, IndexError) as error:
+        raise InputError(f"not understood: {statement[:80]}") from error
+
+
+def _launch(call: ast.Call, places: dict[str, int]) -> Launch:
+    tags = next(ast.literal_eval(one.value) for one in call.keywords if one.arg == "launch_params")
+    if not set(tags) <= set(_TAGS):
+        raise InputError(f"a launch wants {', '.join(tags)}")
+    given = call.args[1:]
+    extents = dict(zip(tags, map(constant, given[len(given) - len(tags) :]), strict=True))
+    sizes = [extents.get(tag, 1) for tag in _TAGS]
+    arguments = tuple(places[_owner(one)] for one in given[: len(given) - len(tags)])
+    return Launch(str(ast.literal_eval(call.args[0])), (sizes[0], sizes[1]), (sizes[2], sizes[3]), arguments)
+
+
+def _owner(expr: ast.expr | None) -> str:
+    """The buffer of ``buffer.data``."""
+    match expr:
+        case ast.Attribute(value=ast.Name(id=name), attr="data"):
+            return name
+    raise InputError(f"not a buffer: {ast.unparse(expr)[:80] if expr else ''}")
+
+
+def _bytes(call: ast.Call) -> int:
+    (shape, *rest) = call.args
+    given = [*rest, *(one.value for one in call.keywords if one.arg == "dtype")]
+    elem = next((str(one.value) for one in given if isinstance(one, ast.Constant)), "float32")
+    extents = shape.elts if isinstance(shape, ast.Tuple) else [shape]
+    return math.prod(map(constant, extents)) * np.dtype(elem).itemsize

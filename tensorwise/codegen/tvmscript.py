@@ -92,6 +92,8 @@ class _Scope:
     buffers: Mapping[str, _Buffer] = field(default_factory=dict)
     loops: tuple[tuple[str, int], ...] = ()
     bound: tuple[tuple[str, ast.expr], ...] = ()
+    threads: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    """What GPUs number, ``threadIdx.x`` for instance -> name and extent of the loop that is."""
     unroll: int = 0
 
     def with_buffer(self, name: str, call: ast.Call) -> "_Scope":
@@ -122,7 +124,7 @@ class _Reader:
                 case ast.For():
                     nodes += self.leaf(run, scope)
                     run = []
-                    nodes.append(self.loop(statement, scope))
+                    nodes += self.loop(statement, scope)
                 case ast.If(test=test, body=inside, orelse=other):
                     nodes += self.leaf(run, scope)
                     run = []
@@ -168,7 +170,7 @@ class _Reader:
             return scope.bind(ast.unparse(target), value.args[1])
         return scope.bind(ast.unparse(target), value)
 
-    def loop(self, statement: ast.For, scope: _Scope) -> Node:
+    def loop(self, statement: ast.For, scope: _Scope) -> tuple[Node, ...]:
         call = statement.iter
         if not isinstance(call, ast.Call) or _called(call) not in _KINDS:
             raise InputError(f"unknown loop: {ast.unparse(call)[:80]}")
@@ -181,7 +183,11 @@ class _Reader:
             starts, given = given[:1], [given[1] - given[0]]
         for keyword in call.keywords:
             if keyword.arg == "thread" and isinstance(keyword.value, ast.Constant):
-                kind = _THREADS[str(keyword.value.value).split(".")[0]]
+                tag = str(keyword.value.value)
+                kind = _THREADS[tag.split(".")[0]]
+                if tag in scope.threads:
+                    return self.again(statement, names[0], given[0], scope.threads[tag], scope)
+                scope = replace(scope, threads={**scope.threads, tag: (names[0], given[0])})
             if keyword.arg == "annotations":
                 notes = ast.unparse(keyword.value)
                 if found := re.search(rf"{_UNROLL}\W+(?:T\.int\d+\()?(\d+)", notes):
@@ -194,7 +200,18 @@ class _Reader:
         nodes = self.block(statement.body, inside)
         for extent in reversed(given):
             nodes = (Loop(_unrolled(kind, extent, nodes, scope.unroll), extent, nodes),)
-        return nodes[0]
+        return nodes
+
+    def again(
+        self, statement: ast.For, name: str, extent: int, outer: tuple[str, int], scope: _Scope
+    ) -> tuple[Node, ...]:
+        """A loop over threads inside of one: the same threads, or the first of them, do what is in it, each once."""
+        number, most = outer
+        scope = scope.bind(name, ast.Name(number))
+        if extent < most:
+            first = ast.Compare(ast.Name(number), [ast.Lt()], [ast.Constant(extent)])
+            return tuple(self.condition(first, statement.body, scope))
+        return self.block(statement.body, scope)
 
     def condition(self, test: ast.expr, body: Sequence[ast.stmt], scope: _Scope) -> list[Node]:
         """A loop that runs where the test holds, as often as it holds at random iterations."""

@@ -37,7 +37,7 @@ class Place:
     def vectors(self) -> tuple[set[int], int | None]:
         """The innermost loops that become straight code, and the loop whose iterations can be lanes of vectors: the
         innermost one that is vectorized, else the one around the straight code, else the innermost; no reduction, whose
-        order counts.
+        order counts. On a GPU the threads of a warp are lanes: the innermost loop over threads.
         """
         loops, still = self.loops, self.still
         size = 1 + len(self.leaf.accesses) + sum(
@@ -54,6 +54,8 @@ class Place:
             else:
                 break
             straight.add(k)
+        if threads := [k for k in real if loops[k].kind == "thread"]:
+            return straight, threads[0]
         around = next((k for k in real if k not in straight), None)
         if explicit := [k for k in real if loops[k].kind == "vectorized"]:
             return straight, explicit[0]

@@ -9,6 +9,7 @@ import numpy as np
 
 from tensorwise.codegen.loop_tree import LoopTree
 from tensorwise.codegen.machine_code import MachineCode, program_json
+from tensorwise.device.gpus import gpu_named
 from tensorwise.device.hardware import Hardware
 from tensorwise.errors import InputError
 from tensorwise.features.ast import CompactAst
@@ -17,6 +18,7 @@ from tensorwise.ids import file_id
 from tensorwise.model.finding import PACKAGED
 from tensorwise.model.latency import LATENCY, LatencyModel
 from tensorwise.plan.predicted import NetworkLatency, predicted
+from tensorwise.space.cuda import Gpu
 from tensorwise.tasks.architectures import ARCHITECTURES
 from tensorwise.tasks.cpu import full_name, hardware_here, isa_of
 from tensorwise.tasks.cutting import TaskGraph, cut
@@ -122,12 +124,16 @@ def programs_of(
     samples: int = SCHEDULES,
     progress: Callable[[str, float], None] = lambda *_: None,
     isa: str | None = None,
+    gpu: Gpu | None = None,
 ) -> dict[str, list[CompactAst]]:
     """Return programs of each task of a network: drawn by TVM's meta-schedule the first time, then kept in ``folder``.
+
+    A task of which no schedule fits a GPU has none there; see `predict_latency`.
 
     Args:
         isa: an instruction set that they are compiled for, a name of ``tasks.cpu.ISAS``, so that it is known what code they
             are; None: they are not.
+        gpu: that they are for; None: CPUs.
 
     Raises:
         InputError: a task cannot be read.
@@ -136,8 +142,9 @@ def programs_of(
     found = {}
     tasks = sorted(graph.multiplicity)
     for place, task in enumerate(tasks):
-        path = folder / "programs" / f"{task}-{samples}{f'-{isa}-{CODE.version}' if isa else ''}.json"
-        programs = _kept(path) or _drawn(folder, task, samples, isa, path)
+        target = f"-{gpu.name}" if gpu else f"-{isa}-{CODE.version}" if isa else ""
+        path = folder / "programs" / f"{task}-{samples}{target}.json"
+        programs = _kept(path) or _drawn(folder, task, samples, isa, gpu, path)
         found[task] = [CompactAst.of(LoopTree.from_text(text), compiled=code) for text, code in programs]
         progress(f"{place + 1} of {len(tasks)} tasks", (place + 1) / len(tasks))
     return found
@@ -194,12 +201,21 @@ def predict_latency(
         models = model or [latency_model(device=full_name(name)) for name in devices]
     hardware = [device_hardware(one, name) for one, name in zip(models, devices, strict=True)]
     graph = network_graph(network, batch, folder)
-    isas = [isa_of(one) if its.reads_code else None for its, one in zip(models, hardware, strict=True)]
-    programs = {isa: programs_of(graph, folder, samples, progress, isa) for isa in dict.fromkeys(isas)}
+    targets = [_target(its, one) for its, one in zip(models, hardware, strict=True)]
+    programs = {
+        target: programs_of(graph, folder, samples, progress, *target) for target in dict.fromkeys(targets)
+    }
     return [
-        predicted(graph, programs[isa], its, one, engines=engines)
-        for isa, its, one in zip(isas, models, hardware, strict=True)
+        predicted(graph, programs[target], its, one, engines=engines)
+        for target, its, one in zip(targets, models, hardware, strict=True)
     ]
+
+
+def _target(model: LatencyModel, hardware: Hardware) -> tuple[str | None, Gpu | None]:
+    """What programs for a device are made for: an instruction set, or a GPU."""
+    if hardware.kind == "gpu":
+        return None, gpu_named(hardware.name)
+    return isa_of(hardware) if model.reads_code else None, None
 
 
 def prices(given: Sequence[str]) -> Mapping[str, float]:
@@ -234,12 +250,12 @@ def _kept(path: Path) -> list[tuple[str, MachineCode | None]]:
 
 
 def _drawn(
-    folder: Path, task: str, samples: int, isa: str | None, path: Path
+    folder: Path, task: str, samples: int, isa: str | None, gpu: Gpu | None, path: Path
 ) -> list[tuple[str, MachineCode | None]]:
     from tensorwise.tasks.cpu import codes_of
     from tensorwise.tasks.schedules import Schedules
 
-    schedules = Schedules(Task.load(folder / "tasks" / f"{task}.json"))
+    schedules = Schedules(Task.load(folder / "tasks" / f"{task}.json"), gpu)
     rng = np.random.default_rng([int(task, 16), 1])
     modules = [module for _, module in schedules.sample(samples, rng)]
     trees = [loop_tree(module).text for module in modules]

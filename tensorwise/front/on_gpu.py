@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
+import numpy as np
+
 from tensorwise.device.gpus import gpu_named
 from tensorwise.program.launched import BoundLaunched, LaunchedKernel
 from tensorwise.program.workload import Workload
@@ -40,16 +42,25 @@ class OnGpu:
             ScheduleError: the GPU's programs do not compute it.
             CompilerError: NVRTC refused the program.
         """
-        key = (text, *((tuple(one.shape), one.dtype) for one in operands))
-        bound = self._kernels.get(key)
-        if bound is None:
-            work = self._graph.workload(
-                text, [tuple(one.shape) for one in operands], [o.dtype for o in operands]
-            )
-            bound = self._kernels[key] = LaunchedKernel(self._default(work), self._gpu).bind(work)
+        bound = self.bound(text, tuple((tuple(one.shape), one.dtype) for one in operands))
         if not math.prod(bound.output_shape):
             return self._gpu.empty(0, bound.workload.output_dtype).reshape(bound.output_shape)
         return bound.compute(*operands)
+
+    def bound(self, text: str, operands: tuple[tuple[tuple[int, ...], np.dtype], ...]) -> BoundLaunched:
+        """Return the program of an assignment, for operands of such shapes and dtypes.
+
+        Raises:
+            InputError, ScheduleError, CompilerError: as `evaluate`.
+        """
+        key = (text, operands)
+        found = self._kernels.get(key)
+        if found is None:
+            work = self._graph.workload(
+                text, [shape for shape, _ in operands], [dtype for _, dtype in operands]
+            )
+            found = self._kernels[key] = LaunchedKernel(self._default(work), self._gpu).bind(work)
+        return found
 
     def _default(self, work: Workload) -> Any:
         space = cuda_space(work.assignment, operand(work).tensor, gpu_named(self._gpu.name))

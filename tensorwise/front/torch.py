@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from tensorwise.errors import InputError, MissingExtraError
+from tensorwise.errors import InputError, MeasurementError, MissingExtraError
 from tensorwise.front import gnn, spelling
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.tuning.result import TuneResult
@@ -33,6 +33,12 @@ _GRAPHS: Final[WeakValueDictionary[tuple[int, ...], gnn.Graph]] = WeakValueDicti
 _REBUILT: Final[OrderedDict[tuple[int, ...], tuple[gnn.Graph, tuple[Tensor, ...]]]] = OrderedDict()
 _ATTENTION: Final = spelling.attention_texts(spelling.SLOPE)
 _WEIGHED: Final = spelling.weighed_texts(spelling.SLOPE)
+_DTYPES: Final[dict[torch.dtype, np.dtype]] = {
+    torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64), torch.int32: np.dtype(np.int32),
+    torch.int64: np.dtype(np.int64),
+}  # fmt: skip
+"""What GPUs take: numbers, and where maxima were."""
+_TENSORS: Final = {array: tensor for tensor, array in _DTYPES.items()}
 MOST_REBUILT: Final = 8
 """Graphs made anew from their tensors, as in a program that was exported, which are kept with these tensors."""
 
@@ -99,7 +105,9 @@ class Graph:
         return self.evaluate(text, operands)
 
     def evaluate(self, text: str, operands: Sequence[Tensor]) -> Tensor:
-        """``einsum`` of tensors in main memory, without gradients, and seen by no mode or tracer."""
+        """``einsum`` without gradients, seen by no mode or tracer."""
+        if operands and operands[0].is_cuda:
+            return _on_gpu(self.graph, text, operands)
         return _tensor(self.graph.evaluate(text, [_array(operand) for operand in operands]))
 
     def tune(self, budget_s: float | None = None, **given: Any) -> list[TuneResult]:
@@ -199,19 +207,43 @@ def _evaluate_on_gpu(
     text: str,
     operands: Sequence[Tensor],
 ) -> Tensor:
-    """Do the same with operands in the memory of a GPU, on torch's stream, by CuPy: nothing is copied."""
-    if odd := {operand.dtype for operand in operands} & {torch.float16, torch.bfloat16}:
-        raise InputError(
-            f"graph operators on a GPU take float32 and float64, got {odd.pop()}; convert it with .float()"
-        )
-    graph, number = _graph(pointers, sources, numbers, columns), operands[0].device.index or 0
-    there = graph.on_gpu(number)
-    import cupy
+    """Do the same with operands in the memory of a GPU."""
+    return _on_gpu(_graph(pointers, sources, numbers, columns), text, operands)
 
-    with cupy.cuda.Device(number), cupy.cuda.ExternalStream(torch.cuda.current_stream(number).cuda_stream):
-        made = there.evaluate(text, [cupy.from_dlpack(operand.detach().contiguous()) for operand in operands])
-        found: Tensor = torch.from_dlpack(made)
-    return found
+
+def _on_gpu(graph: gnn.Graph, text: str, operands: Sequence[Tensor]) -> Tensor:
+    """Evaluate ``text`` on torch's stream, into a tensor of torch's: nothing is copied that lies as it is read."""
+    device = operands[0].device
+    if odd := {operand.device for operand in operands} - {device}:
+        raise InputError(f"operands are on {device} and on {odd.pop()}; bring them to one with .to()")
+    number = device.index or 0
+    if number != torch.cuda.current_device():
+        with torch.cuda.device(number):
+            return _on_gpu(graph, text, operands)
+    there = graph.on_gpu(number)
+    try:
+        described = tuple((tuple(operand.shape), _DTYPES[operand.dtype]) for operand in operands)
+    except KeyError as error:
+        raise InputError(
+            f"graph operators on a GPU take float32 and float64, got {error.args[0]}; convert it with .float()"
+        ) from None
+    bound = there.bound(text, described)
+    out = torch.empty(bound.output_shape, dtype=_TENSORS[bound.workload.output_dtype], device=device)
+    if not out.numel():
+        return out
+    kept = [
+        (operand.permute(*range(operand.ndim)[::-1]) if by_columns else operand).contiguous()
+        for (_, by_columns), operand in zip(bound.dense, operands, strict=True)
+    ]
+    stream = torch.cuda.current_stream(number).cuda_stream
+    if bound.at is None:
+        raise MeasurementError("this GPU takes no addresses")
+    addresses = {name: one.data_ptr() for (name, _), one in zip(bound.dense, kept)}
+    addresses["out"] = out.data_ptr()
+    bound.at(addresses, stream)
+    if bound.unreached is not None:
+        out.view(-1).index_fill_(0, torch.from_dlpack(bound.unreached), 0)
+    return out
 
 
 torch.library.impl("tensorwise::graph_einsum", "cpu", _evaluate)
@@ -318,8 +350,8 @@ graph_einsum: Final = torch.ops.tensorwise.graph_einsum.default
 
 
 def _plain(operand: Tensor) -> bool:
-    """Whether it is a tensor in main memory, and nothing that stands for one."""
-    return type(operand) in (Tensor, torch.nn.Parameter) and operand.is_cpu
+    """Whether it is a tensor in the memory of a CPU or a GPU, and nothing that stands for one."""
+    return type(operand) in (Tensor, torch.nn.Parameter) and (operand.is_cpu or operand.is_cuda)
 
 
 def _observed() -> bool:

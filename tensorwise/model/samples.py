@@ -42,6 +42,8 @@ class Training:
         margin: of the hinge; of the ratio, how far off an error ceases to count squared.
         validation: share of the families that are kept back to decide when to stop; 0 keeps none back. With a single
             family none is.
+        averaged: of the weights of all steps a mean counts, in which each step's weigh so many times what the next one's do;
+            0: the last step's.
         patience: epochs without a lower validation loss after which training stops.
         seed: draws first weights, validation families, the order of workloads and their batches.
         checkpoint_s: seconds between two checkpoints; one is written after each epoch besides.
@@ -55,6 +57,7 @@ class Training:
     loss: Loss = "hinge"
     margin: float = 1.0
     validation: float = 0.2
+    averaged: float = 0.0
     patience: int = 20
     seed: int = 0
     checkpoint_s: float = 300.0
@@ -67,10 +70,17 @@ class Training:
         if self.loss not in get_args(Loss):
             raise InputError(f"loss must be one of {', '.join(get_args(Loss))}, got {self.loss!r}")
         decays = 0 <= self.weight_decay * self.learning_rate < 1
-        if not (self.learning_rate > 0 and decays and self.margin > 0 and 0 <= self.validation < 1):
+        if not (
+            self.learning_rate > 0
+            and decays
+            and self.margin > 0
+            and 0 <= self.validation < 1
+            and 0 <= self.averaged < 1
+        ):
             raise InputError(
-                "learning rate and margin must be positive, weight decay times the rate and validation shares below 1; got "
-                f"{self.learning_rate}, {self.margin}, {self.weight_decay} and {self.validation}"
+                "learning rate and margin must be positive, weight decay times the rate, validation and averaged shares "
+                f"below 1; got {self.learning_rate}, {self.margin}, {self.weight_decay}, {self.validation} and "
+                f"{self.averaged}"
             )
 
 

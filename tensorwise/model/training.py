@@ -8,7 +8,8 @@ import json
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
@@ -17,6 +18,7 @@ import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
+from tensorwise.model.averaged import Averaged
 from tensorwise.model.checkpoints import array_of, reading_checkpoint, restore, write_checkpoint
 from tensorwise.model.metrics import spearman
 from tensorwise.model.nets import PatternNet, new_net
@@ -109,6 +111,7 @@ class Trainer:
         self._adam = torch.optim.AdamW(
             self._weights.values(), settings.learning_rate, weight_decay=settings.weight_decay, fused=True
         )
+        self._mean = Averaged(self._weights, settings.averaged)
         self._prepared = _Prepared(self.net, workloads, device, settings.kept_bytes)
         self._step, self._loss, self._seconds = 0, 0.0, 0.0
         self._best: dict[str, np.ndarray] = {}
@@ -169,6 +172,7 @@ class Trainer:
         self._adam.zero_grad()
         loss.backward()
         self._adam.step()
+        self._mean.step()
         value = float(loss.detach())
         if not math.isfinite(value):
             raise InputError("the loss is no longer finite; choose a lower learning rate")
@@ -200,15 +204,28 @@ class Trainer:
         return self._shares[family]
 
     def _end_epoch(self, seconds: float) -> None:
-        loss, correlation = self._validate()
+        with self._averaged():
+            loss, correlation = self._validate()
         number = len(self.history) + 1
         epoch = Epoch(number, self._loss / len(self._training), loss, correlation, seconds)
         self.history.append(epoch)
         if not self._validation or loss < self._best_loss:
-            self._best = {key: array_of(weight) for key, weight in self._weights.items()}
+            self._best = {key: array_of(weight) for key, weight in self._mean.values.items()}
             self._best_loss, self._best_epoch = loss, number
         self._step, self._loss, self._seconds = 0, 0.0, 0.0
         self._progress(epoch)
+
+    @contextmanager
+    def _averaged(self) -> Iterator[None]:
+        """Let all that is computed go by the mean of the weights."""
+        weights = self._weights
+        own = {key: weight.detach().clone() for key, weight in weights.items()}
+        with torch.no_grad():
+            for key, weight in weights.items():
+                weight.copy_(self._mean.values[key])
+            yield
+            for key, weight in weights.items():
+                weight.copy_(own[key])
 
     def _validate(self) -> tuple[float, float]:
         """Mean loss and rank correlation over the validation workloads."""
@@ -234,8 +251,12 @@ class Trainer:
             "loss": self._loss,
             "seconds": self._seconds,
             "best": [self._best_loss if math.isfinite(self._best_loss) else None, self._best_epoch],
+            "steps": self._mean.steps,
         }
-        write_checkpoint(self._checkpoint, self._weights, self._adam, {"best": self._best}, state)
+        means = {key: array_of(mean) for key, mean in self._mean.values.items()}
+        write_checkpoint(
+            self._checkpoint, self._weights, self._adam, {"best": self._best, "mean": means}, state
+        )
 
     def _resume(self, path: Path) -> None:
         with reading_checkpoint(path, self._fingerprint) as (state, arrays):
@@ -250,6 +271,9 @@ class Trainer:
         )
         loss, self._best_epoch = state["best"]
         self._best_loss = math.inf if loss is None else float(loss)
+        self._mean.steps = int(state["steps"])
+        for key, mean in self._mean.values.items():
+            mean.copy_(torch.from_numpy(arrays[f"mean.{key}"]))
         restore(self._weights, self._adam, arrays)
         self._best = {key: arrays[f"best.{key}"] for key in self._weights if self.history}
 

@@ -22,6 +22,9 @@ TRIES: Final = {"cpu": 4, "cuda": 200}
 """Draws for each schedule that is wanted: some are refused, and small tasks have few different ones. Of what is drawn for
 GPUs nine in ten, of some tasks all, want too many threads of a block, or too few, or too much of its memory."""
 
+BLOCK: Final = 256
+"""Threads of a block where nothing is chosen."""
+
 
 @final
 class Schedules:
@@ -38,7 +41,7 @@ class Schedules:
     """
 
     def __init__(self, task: Task, gpu: Gpu | None = None) -> None:
-        self.task = task
+        self.task, self._gpu = task, gpu
         kind = "cpu" if gpu is None else "cuda"
         self.name, self._tries = f"tvm-{tvm.__version__}-{kind}", TRIES[kind]
         rules = {} if gpu is None else dict.fromkeys(("sch_rules", "postprocs", "mutator_probs"), "cuda")
@@ -70,6 +73,8 @@ class Schedules:
             if config not in seen:
                 seen.add(config)
                 yield config, schedule.mod
+        if self._gpu and not seen:
+            yield Config({"design": len(self._designs), "decisions": "[]"}), self._plain().mod
 
     def module(self, config: Config) -> Any:
         """Return the scheduled module of a config.
@@ -77,6 +82,8 @@ class Schedules:
         Raises:
             InputError: the config does not belong to the task.
         """
+        if self._gpu and config["design"] == len(self._designs):
+            return self._plain().mod
         try:
             design = self._designs[int(config["design"])]  # type: ignore[arg-type]
             chosen = {design.insts[number]: value for number, value in json.loads(str(config["decisions"]))}
@@ -86,6 +93,20 @@ class Schedules:
         if not self._applied(int(config["design"]), chosen, schedule):  # type: ignore[arg-type]
             raise InputError(f"TVM refuses this schedule of {self.task.name}: {config}")
         return schedule.mod
+
+    def _plain(self) -> Any:
+        """Return a schedule that fits any GPU, for tasks of which no draw does: a thread for each element of each block."""
+        schedule = s_tir.Schedule(self.task.module, debug_mask=0)
+        for block in schedule.get_child_blocks(schedule.get_sblock("root")):
+            kinds = [int(variable.iter_type) for variable in schedule.get(block).iter_vars]
+            loops = list(zip(schedule.get_loops(block), kinds, strict=True))
+            spatial = [loop for loop, kind in loops if kind == 0]
+            if len(spatial) < len(loops):
+                schedule.reorder(*spatial, *(loop for loop, kind in loops if kind != 0))
+            blocks, threads = schedule.split(schedule.fuse(*spatial), [None, BLOCK])
+            schedule.bind(blocks, "blockIdx.x")
+            schedule.bind(threads, "threadIdx.x")
+        return schedule
 
     def _applied(self, design: int, chosen: dict[Any, Any], schedule: Any) -> bool:
         """Replay a design with some decisions, drawing the others; return whether TVM takes the result."""

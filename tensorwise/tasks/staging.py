@@ -22,6 +22,8 @@ from tensorwise.toolchain.gpu import compiled
 _BEGIN: Final = re.compile(r'^(__forceinline__ |__device__ |static |extern "C")', re.MULTILINE)
 """Where TVM's text has its own headers behind it, which NVRTC has not: some names of theirs are all it uses."""
 _PRELUDE: Final = """\
+#define CUDART_INF_F __int_as_float(0x7f800000)
+#define CUDART_NAN_F __int_as_float(0x7fffffff)
 typedef unsigned int uint;
 typedef unsigned char uchar;
 typedef unsigned short ushort;
@@ -138,6 +140,11 @@ def read_launches(text: str, names: Sequence[str]) -> tuple[tuple[Launch, ...], 
             ):
                 given = next((one.value for one in call.keywords if one.arg == "data"), None)
                 places[name] = places[_owner(given)]
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.Call(func=ast.Attribute(value=ast.Name(id=other), attr="view")),
+            ):
+                places[name] = places[other]
             case ast.Expr(value=ast.Call(func=ast.Attribute(attr="call_ffi_kernel")) as call):
                 launches.append(_launch(call, places))
             case _:

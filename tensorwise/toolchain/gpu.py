@@ -5,6 +5,8 @@ CuPy is looked for when a GPU is, not before: the extra ``cuda`` brings it. Text
 
 import abc
 import contextlib
+import ctypes
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +34,8 @@ Held: TypeAlias = Any
 """An array in the memory of a GPU."""
 Function: TypeAlias = Any
 """A kernel that can be launched."""
+Launcher: TypeAlias = Callable[[Mapping[str, int], int], None]
+"""Launches a kernel on arrays at addresses, by name, on a stream, which is an address, too."""
 
 
 class Gpu(abc.ABC):
@@ -90,6 +94,20 @@ class Gpu(abc.ABC):
         self, function: Function, grid: tuple[int, int], block: tuple[int, int], arguments: Sequence[Any]
     ) -> None:
         """Launch a kernel on arrays that are held and NumPy scalars; returns before it ends."""
+
+    def launcher(
+        self, function: Function, grid: tuple[int, int], block: tuple[int, int], arguments: Sequence[Any]
+    ) -> "Launcher | None":
+        """Return what launches a kernel where its arrays are addresses, in a few microseconds; None: only `launch` does.
+
+        Args:
+            arguments: arrays that are held, NumPy scalars, and names of arrays whose addresses each launch is given.
+        """
+        return None
+
+    def clear(self, address: int, size: int, stream: int) -> None:
+        """Zero ``size`` bytes at an address, on a stream; only where there are launchers."""
+        raise NotImplementedError
 
     @abc.abstractmethod
     def fill(self, held: Held, places: Held | None = None) -> None:
@@ -207,6 +225,33 @@ class _CupyGpu(Gpu):
         self, function: Function, grid: tuple[int, int], block: tuple[int, int], arguments: Sequence[Any]
     ) -> None:
         function(grid, block, tuple(arguments))
+
+    def launcher(
+        self, function: Function, grid: tuple[int, int], block: tuple[int, int], arguments: Sequence[Any]
+    ) -> Launcher | None:
+        kernel, launch = function.kernel.ptr, self._cupy.cuda.driver.launchKernel
+        grid, block = (int(grid[0]), int(grid[1])), (int(block[0]), int(block[1]))
+        # A slot of eight bytes for each argument: a smaller one is at its beginning.
+        slots, names = (ctypes.c_int64 * len(arguments))(), dict[int, str]()
+        for place, given in enumerate(arguments):
+            if isinstance(given, str):
+                names[place] = given
+            else:
+                slots[place] = int(given) if isinstance(given, np.generic) else given.data.ptr
+        begin = ctypes.addressof(slots)
+        pointers = (ctypes.c_void_p * len(arguments))(*(begin + 8 * k for k in range(len(arguments))))
+        table, held, lock = ctypes.addressof(pointers), (slots, pointers, arguments), threading.Lock()
+
+        def launched(addresses: Mapping[str, int], stream: int) -> None:
+            with lock:  # CUDA copies the arguments before it returns, but Python's lock is not held meanwhile
+                for place, name in names.items():
+                    held[0][place] = addresses[name]
+                launch(kernel, *grid, 1, *block, 1, 0, stream, table, 0)
+
+        return launched
+
+    def clear(self, address: int, size: int, stream: int) -> None:
+        self._cupy.cuda.runtime.memsetAsync(address, 0, size, stream)
 
     def fill(self, held: Held, places: Held | None = None) -> None:
         if places is None:

@@ -106,11 +106,18 @@ def test_torch_hands_tensors_over_and_takes_them_back(monkeypatch: pytest.Monkey
     from tensorwise.errors import InputError
     from tensorwise.front import torch as front
 
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda number: SimpleNamespace(cuda_stream=0))
     made = front.Graph(*(torch.arange(4), torch.tensor([1, 2, 3, 3])))
     text, x = "C[i,f] += B[k,f] for A[i,k]", torch.randn(4, 6).T.contiguous().T  # by columns
     given = made.pointers, made.sources, made.numbers, made.columns, text
     found = front._evaluate_on_gpu(*given, [x.requires_grad_()])
     torch.testing.assert_close(found, made.einsum(text, x.detach()))
+    largest = front._evaluate_on_gpu(*given[:-1], text.replace("+=", "max="), [x])
+    torch.testing.assert_close(
+        largest, made.einsum(text.replace("+=", "max="), x.detach())
+    )  # 0 where nothing ends
+    with pytest.raises(InputError, match="operands are on cpu and on meta"):
+        front._evaluate_on_gpu(*given, [x, x.to("meta")])
     with pytest.raises(InputError, match=r"float32 and float64, got torch.bfloat16; convert it with .float"):
         front._evaluate_on_gpu(*given, [x.bfloat16()])

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from tensorwise.errors import MeasurementError
-from tensorwise.toolchain.gpu import PRELUDE, SYMBOL, Function, Gpu, Held
+from tensorwise.toolchain.gpu import PRELUDE, SYMBOL, Function, Gpu, Held, Launcher
 
 SHIM = Path(__file__).parent / "shim.h"
 COMPILER = shutil.which("g++")
+STREAM = 42
+"""The only one."""
 
 
 class ShimGpu(Gpu):
@@ -75,8 +77,8 @@ class ShimGpu(Gpu):
             self.compile()
         blocks = [int(self.rng.integers(1, min(count, self.most_blocks) + 1)) for count in grid]
         kept = [
-            ctypes.c_void_p(a.ctypes.data)
-            if isinstance(a, np.ndarray)
+            ctypes.c_void_p(a if isinstance(a, int) else a.ctypes.data)
+            if isinstance(a, np.ndarray | int)
             else (ctypes.c_int32 if a.dtype == np.int32 else ctypes.c_int64)(int(a))
             for a in arguments
         ]
@@ -84,6 +86,19 @@ class ShimGpu(Gpu):
         shape = (ctypes.c_int * 4)(*blocks, *block)
         if self.known[function](pointers, shape, ctypes.c_uint(int(self.rng.integers(2**31)))):
             raise MeasurementError("threads wait for each other for ever")
+
+    def launcher(
+        self, function: Function, grid: tuple[int, int], block: tuple[int, int], arguments: Sequence[Any]
+    ) -> Launcher:
+        def launched(addresses: Mapping[str, int], stream: int) -> None:
+            assert stream == STREAM
+            self.launch(function, grid, block, [addresses[a] if isinstance(a, str) else a for a in arguments])
+
+        return launched
+
+    def clear(self, address: int, size: int, stream: int) -> None:
+        assert stream == STREAM
+        ctypes.memset(address, 0, size)
 
     def fill(self, held: Held, places: Held | None = None) -> None:
         held[places if places is not None else slice(None)] = 0

@@ -10,14 +10,14 @@ import pytest
 
 from tensorwise.program.interpreted import InterpretedKernel
 from tensorwise.program.kernel import BoundKernel
-from tensorwise.program.launched import LaunchedKernel, cuda_text
+from tensorwise.program.launched import BoundLaunched, LaunchedKernel, cuda_text
 from tensorwise.program.program import PlanKey
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.cuda import cuda_space
 from tensorwise.toolchain.cubin import resources
 from tensorwise.toolchain.gpu import PRELUDE, source
 from tests.simt.cases import CASES, Case, entries
-from tests.simt.gpu import COMPILER, ShimGpu
+from tests.simt.gpu import COMPILER, STREAM, ShimGpu
 from tests.unit.space.test_cuda import WORKLOADS
 
 KINDS = ("drawn", "empty", "rows")
@@ -53,7 +53,7 @@ def test_the_interpreter_agrees_with_the_reference_and_sees_no_race(case: Case) 
 @pytest.fixture(scope="module")
 def bound(
     tmp_path_factory: pytest.TempPathFactory,
-) -> dict[tuple[str, str, str], tuple[BoundKernel, Workload]]:
+) -> dict[tuple[str, str, str], tuple[BoundLaunched, Workload]]:
     """Every case on every operand, bound before the first runs: they are compiled together."""
     if COMPILER is None:
         pytest.skip("no C++ compiler")
@@ -71,12 +71,34 @@ def bound(
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_cuda_text_run_thread_by_thread_agrees_with_the_reference(
-    case: Case, bound: dict[tuple[str, str, str], tuple[BoundKernel, Workload]]
+    case: Case, bound: dict[tuple[str, str, str], tuple[BoundLaunched, Workload]]
 ) -> None:
     mine = {key: value for key, value in bound.items() if key[0] == str(case)}
     assert len(mine) >= len(KINDS)
     for (_, kind, elem), (kernel, work) in mine.items():
         assert _mismatch(kernel, work, 3) is None, (kind, elem)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_addresses_do_as_well_as_arrays(
+    case: Case, bound: dict[tuple[str, str, str], tuple[BoundLaunched, Workload]]
+) -> None:
+    for (name, kind, _), (kernel, work) in bound.items():
+        if name != str(case):
+            continue
+        operands = [
+            np.ascontiguousarray(operand.T if by_columns else operand)
+            for operand, (_, by_columns) in zip(
+                work.operands(np.random.default_rng(4)), kernel.dense, strict=True
+            )
+        ]
+        out = np.full(work.output_shape, 7, work.output_dtype)
+        addresses = {name: one.ctypes.data for one, (name, _) in zip(operands, kernel.dense, strict=True)}
+        assert kernel.at is not None
+        kernel.at({**addresses, "out": out.ctypes.data}, STREAM)
+        if kernel.unreached is not None:
+            out.reshape(-1)[kernel.unreached] = 0
+        assert work.reference(work.operands(np.random.default_rng(4))).mismatch(out) is None, kind
 
 
 @pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")

@@ -119,6 +119,26 @@ for b in T.thread_binding(T.int64(4), thread="blockIdx.x"):
     assert isinstance(node.body[0].body[0], Leaf)
 
 
+@pytest.mark.parametrize(("inner", "share"), [(32, None), (8, 0.25)])
+def test_threads_are_bound_again(inner: int, share: float | None) -> None:
+    """What all threads load together is in a loop over them that is inside the first one."""
+    body = f"""
+for b in T.thread_binding(T.int64(4), thread="blockIdx.x"):
+    for t in T.thread_binding(T.int64(32), thread="threadIdx.x"):
+        for k in range(T.int64(8)):
+            for u in T.thread_binding(T.int64({inner}), thread="threadIdx.x"):
+                Y[b * T.int64(32) + u] = X[u * T.int64(8) + k]
+"""
+    arguments = 'X: T.Buffer((256,), "float32"), Y: T.Buffer((128,), "float32")'
+    ((loops, leaf),) = read(function(body, arguments)).leaves()
+    assert [loop.kind for loop in loops] == ["block", "thread", "serial", *(["condition"] if share else [])]
+    if share:
+        assert loops[-1].extent == pytest.approx(share, abs=0.2)
+    by_name = {access.buffer: access for access in leaf.accesses}
+    assert by_name["X"].strides[:3] == (0, 8, 1)
+    assert by_name["Y"].strides[:3] == (32, 1, 0)
+
+
 @pytest.mark.parametrize(
     "body",
     [

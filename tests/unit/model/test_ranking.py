@@ -189,7 +189,7 @@ def weights(model: RankingModel) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("looks", [5, 17, 30])
 def test_a_killed_training_goes_on_as_if_nothing_had_happened(looks: int, tmp_path: Path) -> None:
     records, works = garden(6)
-    settings = replace(FAST, epochs=4, checkpoint_s=0.0, kept_bytes=0)
+    settings = replace(FAST, epochs=4, checkpoint_s=0.0, kept_bytes=0, averaged=0.9)
     whole = RankingModel(TINY, works.__getitem__, training=settings)
     whole.fit(records)
     left = looks

@@ -20,13 +20,16 @@ from tensorwise.data.collect import collect  # noqa: E402
 from tensorwise.data.executors import LocalExecutor  # noqa: E402
 from tensorwise.data.store import Store  # noqa: E402
 from tensorwise.data.task_job import task_plan  # noqa: E402
+from tensorwise.device.gpus import gpu_called  # noqa: E402
 from tensorwise.errors import InputError  # noqa: E402
 from tensorwise.front.networks import unscheduled  # noqa: E402
 from tensorwise.space.config import Config  # noqa: E402
+from tensorwise.tasks import staging  # noqa: E402
 from tensorwise.tasks.cpu import TvmCpu, codes_of, in_children, use_threads  # noqa: E402
 from tensorwise.tasks.cutting import TaskGraph, cut, lowered, of_onnx, of_torch  # noqa: E402
 from tensorwise.tasks.schedules import Schedules  # noqa: E402
 from tensorwise.tasks.searching import found_in, search_schedules  # noqa: E402
+from tensorwise.tasks.staged import Launch, StagedTask  # noqa: E402
 from tensorwise.tasks.task import Task, loop_tree, operands  # noqa: E402
 from tensorwise.tasks.tvm_extra import tvm  # noqa: E402
 from tensorwise.tasks.whole import compiled, inputs_of, measured_network, scheduled  # noqa: E402
@@ -126,6 +129,86 @@ def test_schedules_differ_and_are_made_again_from_their_configs(
         assert products >= 16 * 16 * 8 * 27
     with pytest.raises(InputError, match="no schedule"):
         schedules.module(Config({"design": 99, "decisions": "[]"}))
+
+
+def test_programs_for_a_gpu_are_compiled_without_one(
+    small: tuple[TaskGraph, dict[str, Task]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = list[str]()
+
+    def compiled(text: str, arch: str, standard: str) -> Path:
+        assert (arch, standard) == ("sm_80", "c++17")
+        texts.append(text)
+        return Path(__file__)
+
+    monkeypatch.setattr(staging, "compiled", compiled)
+    gpu, task = gpu_called("A100"), named(small[1], "conv2d")
+    path = task.save(tmp_path)
+    assert staging.stage(path, tmp_path / "staged", ["small-b1"], gpu, 3, 0) == 3
+    (file,) = (tmp_path / "staged").iterdir()
+    found = StagedTask.load(file)
+    assert (found.gpu, found.arch, found.operands) == ("A100", "sm_80", tuple(operands(task.module)))
+    schedules = Schedules(task, gpu)
+    assert schedules.name.endswith("cuda")
+    for program, text in zip(found.programs, texts, strict=True):
+        assert "#include" not in text
+        for launch in program.launches:
+            assert f" {launch.kernel}(" in text
+            assert launch.block[0] * launch.block[1] <= 1024
+        assert {place for launch in program.launches for place in launch.arguments} >= set(
+            range(len(found.operands))
+        )
+        tree = loop_tree(schedules.module(program.config))
+        assert tree.text == program.tree
+        products = [
+            np.prod([loop.extent for loop in loops]) * leaf.operations.get("float_mul", 0)
+            for loops, leaf in tree.leaves()
+        ]
+        # Each product once, or more where blocks overlap; what threads load together is no product.
+        assert 16 * 16 * 8 * 27 <= sum(products) <= 2 * 16 * 16 * 8 * 28
+    assert staging.stage(path, tmp_path / "staged", ["small-b1"], gpu, 3, 0) == 3
+    assert len(texts) == 3  # what is there stays
+
+
+def test_where_no_draw_fits_a_gpu_each_element_has_a_thread(
+    small: tuple[TaskGraph, dict[str, Task]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tensorwise.tasks.schedules.TRIES", {"cpu": 0, "cuda": 0})
+    for task in small[1].values():
+        schedules = Schedules(task, gpu_called("H100"))
+        ((config, module),) = schedules.sample(2, np.random.default_rng(0))
+        tree = loop_tree(module)
+        assert all({"block", "thread"} <= {loop.kind for loop in loops} for loops, _ in tree.leaves())
+        assert loop_tree(schedules.module(config)).text == tree.text
+        assert list(Schedules(task).sample(2, np.random.default_rng(0))) == []
+
+
+def test_what_a_host_function_launches() -> None:
+    params = 'launch_params=["blockIdx.x", "threadIdx.x"], ret_ty="int32"'
+    more = 'launch_params=["blockIdx.x", "threadIdx.x", "threadIdx.y"]'
+    text = f"""
+    with T.attr({{"compute_scope": "main_compute_"}}):
+        sums = T.alloc_buffer((T.int64(6),))
+        flags = T.alloc_buffer((10,), "int8")
+        a_1 = T.decl_buffer((60,), data=a.data)
+        more = sums.view(6)
+        T.call_ffi_kernel("main_kernel", sums.data, a_1.data, 8, 32, {params})
+        T.call_ffi_kernel("main_kernel_1", b.data, more.data, flags.data, 2, T.int64(4), 3, {more})
+    return 0
+    """
+    launches, scratch = staging.read_launches(text, ["a", "b"])
+    assert scratch == (24, 10)
+    assert launches == (
+        Launch("main_kernel", (8, 1), (32, 1), (2, 0)), Launch("main_kernel_1", (2, 1), (4, 3), (1, 2, 3)),
+    )  # fmt: skip
+    for old, new in (
+        ("blockIdx.x", "blockIdx.z"),
+        ("sums.view(6)", "f(6)"),
+        ("compute_scope", ""),
+        ("8, 32", "n, 32"),
+    ):
+        with pytest.raises(InputError):
+            staging.read_launches(text.replace(old, new), ["a", "b"])
 
 
 def test_programs_are_measured(small: tuple[TaskGraph, dict[str, Task]]) -> None:

@@ -6,6 +6,7 @@ call after it fails.
 
 import ctypes
 import os
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -15,6 +16,10 @@ __version__ = "fake"
 
 
 class ndarray(np.ndarray):  # noqa: N801 - as CuPy calls it
+    @property
+    def data(self):
+        return SimpleNamespace(ptr=self.ctypes.data)
+
     def get(self):
         cuda.get_current_stream().synchronize()
         return np.array(self)
@@ -54,4 +59,6 @@ class RawModule:
             if run(pointers, (ctypes.c_int * 4)(*grid, *block), ctypes.c_uint(1)) or spoils:
                 cuda.spoiled.append("cudaErrorIllegalAddress")
 
+        launch.kernel = SimpleNamespace(ptr=len(cuda.driver.kernels))
+        cuda.driver.kernels.append(run)
         return launch

@@ -2,7 +2,8 @@
 
 import time
 
-from cupy.cuda import driver, runtime
+from cupy.cuda import driver as driver
+from cupy.cuda import runtime
 
 spoiled = []
 captured = None

@@ -242,7 +242,10 @@ class LatencyModel:
         return Interval(floor, times, shared, math.exp(middle))
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """Write the model into ``directory`` as JSON and safetensors; raise InputError where that cannot be."""
+        """Write the model into ``directory`` as JSON and safetensors; raise InputError where that cannot be.
+
+        Weights of networks are kept to eleven bits, which is far more than they are known to.
+        """
         LATENCY.save(directory, {
             "kind": "latency", "version": VERSION, "features": [LEAVES.id, HARDWARE.id, CODE.id],
             "shape": self.shape.to_json(), "labels": self.labels.to_json(), "ends": list(self.ends),
@@ -253,7 +256,8 @@ class LatencyModel:
                 for one in (self.compiled, self.uncompiled)
             ],
         }, {
-            **self.scales, **{f"{k}.{name}": array for k, of in enumerate(self.members) for name, array in of.items()},
+            **self.scales,
+            **{f"{k}.{name}": _short(array) for k, of in enumerate(self.members) for name, array in of.items()},
         })  # fmt: skip
 
     @classmethod
@@ -284,7 +288,9 @@ class LatencyModel:
             "device.knots": (shape.bins + 1, shape.device),
         }
         scales = {name: arrays[name] for name in sizes}
-        members = tuple({name: arrays[f"{k}.{name}"] for name in wanted} for k in range(count))
+        members = tuple(
+            {name: arrays[f"{k}.{name}"].astype(np.float32) for name in wanted} for k in range(count)
+        )
         for name, array in scales.items():
             if array.shape != sizes[name]:
                 raise InputError(f"{name} of the model has shape {array.shape}")
@@ -520,6 +526,12 @@ def fine_tuned(
     if len(measured) < LEAST:
         return tuned
     return replace(tuned, model=tuned.model.calibrated(measured, tuned.unseen))
+
+
+def _short(weights: np.ndarray) -> np.ndarray:
+    """Weights as float16, unless one of them is too large for that."""
+    fits = np.abs(weights).max(initial=0) <= np.finfo(np.float16).max
+    return weights.astype(np.float16 if fits else np.float32)
 
 
 def _ends(programs: Programs) -> tuple[float, float]:

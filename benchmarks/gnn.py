@@ -3,7 +3,7 @@
 torch.sparse, scatter-style torch code and PyG in geometric mean, and below 0.95x on at most 2 %.
 
     python benchmarks/gnn.py [--features 64,256] [--threads 2] [--limit 16] [--budget 1] [--tune 10]
-    python benchmarks/gnn.py --device cuda --features 128 --tune 0 --out gnn-cuda.json     # on a GPU; no claim is made of it: results/gnn-cuda.json
+    python benchmarks/gnn.py --device cuda --features 128 --tune 0 --out gnn-cuda.json     # on a GPU; no claim is made of it
 
 Forward and backward are timed apart, in interleaved rounds; a speedup is the median of ratios within a round. ``tuned`` are
 the kernels that ``Graph.tune`` found in --tune seconds a case, without a memory of other tunings; ``untuned`` those that a

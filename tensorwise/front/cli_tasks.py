@@ -324,6 +324,15 @@ def train_model(
     joining: Annotated[
         str, typer.Option("--joining", help="How leaves are joined: sum, or counts (the paper's).")
     ] = "sum",
+    paper: Annotated[
+        bool,
+        typer.Option(
+            "--paper", help="As large as in the paper, 13.8 million weights: with --torch-device cuda."
+        ),
+    ] = False,
+    torch_device: Annotated[
+        str, typer.Option("--torch-device", help="Where torch computes: cpu, or cuda.")
+    ] = "cpu",
     hours: Hours = None,
     json: Json = False,
 ) -> None:
@@ -333,6 +342,7 @@ def train_model(
     from tensorwise.front.networks import latency_model_folder
     from tensorwise.model.latency import judged, train_latency
     from tensorwise.model.latency_training import LatencyTraining
+    from tensorwise.model.program_net import PAPER
     from tensorwise.model.programs import Programs
 
     folder = out or latency_model_folder()
@@ -357,8 +367,9 @@ def train_model(
                 )
 
         model = train_latency(
-            programs, LatencyTraining(epochs=epochs, batch=batch), sizes={"joining": joining}, members=members,
-            checkpoints=folder / "checkpoints", budget_s=float("inf") if hours is None else 3600 * hours, progress=progress,
+            programs, LatencyTraining(epochs=epochs, batch=batch), members=members, torch_device=torch_device,
+            sizes={**(PAPER if paper else {}), "joining": joining}, checkpoints=folder / "checkpoints",
+            budget_s=float("inf") if hours is None else 3600 * hours, progress=progress,
         )  # fmt: skip
     if model is None:
         warn("the time is over; go on with the same command")

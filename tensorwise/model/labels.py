@@ -121,7 +121,7 @@ class Labels:
 
 def _between(library: Any, given: Any, points: np.ndarray, values: np.ndarray) -> Any:
     """Interpolate linearly, and beyond the ends go on as in the last piece."""
-    x, y = (library.asarray(array, dtype=given.dtype) for array in (points, values))
+    x, y = (library.asarray(array, dtype=given.dtype, device=given.device) for array in (points, values))
     after = library.searchsorted(x, given).clip(1, len(points) - 1)
     share = (given - x[after - 1]) / (x[after] - x[after - 1])
     return y[after - 1] + share * (y[after] - y[after - 1])

@@ -49,6 +49,8 @@ DRAWN: Final = 20
 """Choices of programs for a network, of which it is judged how well their sum is predicted."""
 PARTS: Final = 5
 """Parts of a target's measured tasks, each held back by another member in fine-tuning."""
+STEPS: Final = 150
+"""Of fine-tuning, at least: a few programs are passed more often."""
 SEEN_AGAIN: Final = 2000
 """Programs of those learned from before that fine-tuning draws to see again, at least."""
 BEYOND: Final = 4.0
@@ -339,6 +341,7 @@ def train_latency(
     checkpoints: Path | None = None,
     budget_s: float = float("inf"),
     progress: Progress = lambda *_: None,
+    torch_device: str = "cpu",
 ) -> LatencyModel | None:
     """Train a model; None when the budget was over before (the same call goes on from ``checkpoints``).
 
@@ -347,13 +350,16 @@ def train_latency(
         sizes: of the network, where they are not the default: fields of ``Shape``.
         validation: share of the tasks that a member does not learn from, those of whole networks, see ``parts``.
         checkpoints: folder of a file a member.
+        torch_device: torch's name of where to compute: ``cpu``, ``cuda``.
 
     Raises:
-        InputError: there is too little to learn from.
+        InputError: there is too little to learn from, or no such device.
         MissingExtraError: torch is not installed.
     """
     from tensorwise.model.latency_training import LatencyTrainer
+    from tensorwise.model.torch_extra import check_device
 
+    check_device(torch_device)
     training, chosen, calibration = parts(programs, validation, settings.seed)
     if len(training) < 2:
         raise InputError(f"{len(programs)} programs are too few to learn from")
@@ -372,7 +378,7 @@ def train_latency(
         trainer = LatencyTrainer(
             shape, fitted, replace(settings, seed=settings.seed + member), training, chosen, scales,
             checkpoints and checkpoints / f"member-{member}.safetensors",
-            partial(progress, member),
+            partial(progress, member), torch_device=torch_device,
         )  # fmt: skip
         weights = trainer.run(ends - time.monotonic())
         if weights is None:
@@ -478,7 +484,7 @@ def fine_tuned(
     foreign: Programs | None,
     settings: "LatencyTraining",
 ) -> FineTuned:
-    """Return the model after some epochs on a new device or network (CDMPP, sections 5.3 and 5.4).
+    """Return the model after some epochs, but at least STEPS steps, on a new device or network (CDMPP, sections 5.3, 5.4).
 
     It has PARTS members, that go on from the model's in turn. Each holds back another part of the measured tasks to choose
     its epoch by: together they learn from all, and what each says of its own part calibrates intervals.
@@ -512,9 +518,11 @@ def fine_tuned(
         inside = np.array([row.task in held[-1] for row in measured], bool)
         learned, chosen = measured.where(~inside), measured.where(inside)
         both = Programs(some + learned.rows * max(1, round(len(some) / len(learned))))
+        start = model.members[part % len(model.members)]
+        passes = max(settings.epochs, math.ceil(STEPS * settings.batch / len(both)))
         trainer = LatencyTrainer(
-            model.shape, model.labels, replace(settings, seed=settings.seed + part), both, chosen, model.scales,
-            start=model.members[part % len(model.members)], foreign=foreign,
+            model.shape, model.labels, replace(settings, seed=settings.seed + part, epochs=passes), both, chosen,
+            model.scales, start=start if some else _levelled(model, start, learned), foreign=foreign,
         )  # fmt: skip
         found.append(trainer.run() or {})
     devices = {row.device: row.hardware for row in measured}
@@ -526,6 +534,21 @@ def fine_tuned(
     if len(measured) < LEAST:
         return tuned
     return replace(tuned, model=tuned.model.calibrated(measured, tuned.unseen))
+
+
+def _levelled(
+    model: LatencyModel, member: Mapping[str, np.ndarray], measured: Programs
+) -> Mapping[str, np.ndarray]:
+    """A member that is right in the median on ``measured``: a new device may be a hundred times as fast as those known.
+
+    Where leaves are not added up, no weight is a factor of the seconds, and it stays what it is.
+    """
+    if model.shape.joining != "sum":
+        return member
+    name = f"decoder{len(model.shape.decoder)}.bias"
+    unbounded = replace(model, members=(member,), ends=(-math.inf, math.inf))
+    off = np.log(measured.seconds / unbounded.of(measured).seconds)
+    return {**member, name: member[name] + np.float32(np.median(off))}
 
 
 def _short(weights: np.ndarray) -> np.ndarray:

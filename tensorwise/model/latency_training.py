@@ -90,19 +90,25 @@ class Scaled:
     """Programs as a network reads them: standardised, by number of leaves.
 
     Args:
-        scales: see ``program_net.scales_of``.
+        scales: see ``program_net.scales_of``; torch_device: where they are kept.
     """
 
-    def __init__(self, programs: Programs, shape: Shape, scales: Mapping[str, np.ndarray]) -> None:
+    def __init__(
+        self, programs: Programs, shape: Shape, scales: Mapping[str, np.ndarray], torch_device: str
+    ) -> None:
         device = told(programs.context, scales, "device")
-        self.seconds = torch.from_numpy(programs.seconds)
+        self._device = torch_device
+        self.seconds = self._there(programs.seconds)
         self.groups: dict[int, tuple[Any, ...]] = {}
         for count, places in programs.by_leaves().items():
             leaves = np.array([programs.rows[place].ast.leaves for place in places])
             order = np.array([programs.rows[place].ast.order for place in places])
             work = least(leaves, programs.context[places])
             arrays = (told(leaves, scales, "leaf"), encoded(shape, order), device[places], work)
-            self.groups[count] = (places, *map(torch.from_numpy, arrays))
+            self.groups[count] = (places, *map(self._there, arrays))
+
+    def _there(self, array: np.ndarray) -> Any:
+        return torch.from_numpy(array).to(self._device)
 
     def batches(self, size: int, rng: np.random.Generator) -> "list[tuple[int, np.ndarray]]":
         """Return (leaves, places in its group) of all batches of an epoch, shuffled."""
@@ -115,9 +121,9 @@ class Scaled:
     def batch(self, count: int, which: np.ndarray) -> tuple[tuple[Any, Any, Any], Any, Any]:
         """Return leaves, places and device of a batch, which ``embed`` takes; the leaves' work; and seconds."""
         places, *arrays = self.groups[count]
-        chosen = torch.from_numpy(which)
+        chosen = self._there(which)
         leaves, encodings, device, work = (array[chosen] for array in arrays)
-        return (leaves, encodings, device), work, self.seconds[torch.from_numpy(places[which])]
+        return (leaves, encodings, device), work, self.seconds[self._there(places[which])]
 
 
 @final
@@ -132,6 +138,7 @@ class LatencyTrainer:
         progress: told of each epoch: its number, the loss, and the MAPE on validation.
         start: weights to go on from, in fine-tuning.
         foreign: what the target runs, without times, for CMD.
+        torch_device: torch's name of where to compute: ``cpu``, ``cuda``.
 
     Attributes:
         history: of each epoch the loss, the MAPE and the seconds it took.
@@ -152,6 +159,7 @@ class LatencyTrainer:
         progress: Callable[[int, float, float], None] = lambda *_: None,
         start: Mapping[str, np.ndarray] | None = None,
         foreign: Programs | None = None,
+        torch_device: str = "cpu",
     ) -> None:
         self.shape, self.labels, self.settings = shape, labels, settings
         if (compiled := np.flatnonzero(training.compiled)).size:
@@ -159,15 +167,18 @@ class LatencyTrainer:
             again = np.zeros(len(training), bool)
             again[rng.permutation(compiled)[: round(settings.uncompiled * len(compiled))]] = True
             training = Programs(training.rows + training.where(again).uncompiled().rows)
-        self._training = Scaled(training, shape, scales)
-        self._validation = Scaled(validation, shape, scales) if len(validation) else None
-        self._foreign = Scaled(foreign, shape, scales) if foreign is not None and settings.moments else None
+        told_of = foreign if settings.moments else None
+        self._training = Scaled(training, shape, scales, torch_device)
+        self._validation = Scaled(validation, shape, scales, torch_device) if len(validation) else None
+        self._foreign = None if told_of is None else Scaled(told_of, shape, scales, torch_device)
         self._checkpoint, self._progress = checkpoint, progress
         first = initial(shape, np.random.default_rng([settings.seed, 1])) if start is None else start
-        self.weights = {name: torch.nn.Parameter(torch.from_numpy(a.copy())) for name, a in first.items()}
+        self.weights = {
+            name: torch.nn.Parameter(torch.from_numpy(a.copy()).to(torch_device)) for name, a in first.items()
+        }
         if start is None and shape.joining == "sum":
             groups = [(places, arrays[3]) for places, *arrays in self._training.groups.values()]
-            off = [excess(training.seconds[places], work.numpy(), np) for places, work in groups]
+            off = [excess(training.seconds[places], array_of(work), np) for places, work in groups]
             with torch.no_grad():
                 self.weights[f"decoder{len(shape.decoder)}.bias"].fill_(float(np.median(np.concatenate(off))))
         self._adam = torch.optim.AdamW(

@@ -5,7 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Self, final
+from typing import Final, Self, TypeAlias, final
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from tensorwise.features.hardware import HARDWARE
 
 SPREAD: Final = 0.5
 """Records whose middle half of samples is spread over more than this share of their time are left out."""
+
+Program: TypeAlias = tuple[str, str, str]
+"""Task, kind of device, and schedule: one of a CPU may be called like one of a GPU."""
 
 
 @final
@@ -48,6 +51,11 @@ class Measured:
     bytes: float
     seconds: float
     again: tuple[float, ...]
+
+    @property
+    def program(self) -> Program:
+        """What is the same on every device where the same program runs."""
+        return self.task, self.hardware.kind, self.config
 
 
 @final
@@ -214,16 +222,16 @@ class Programs:
         """
         from tensorwise.model.metrics import spearman
 
-        times: Mapping[str, dict[tuple[str, str], float]] = {one: {}, other: {}}
+        times: Mapping[str, dict[Program, float]] = {one: {}, other: {}}
         for row in self.rows:
             if row.device in times:
-                times[row.device][row.task, row.config] = math.log(row.seconds)
+                times[row.device][row.program] = math.log(row.seconds)
         both = sorted(times[one].keys() & times[other].keys())
         if len(both) < 3:
             return float("nan")
         found = [np.array([times[device][key] for key in both]) for device in (one, other)]
         if within_tasks:
-            _, of = np.unique([task for task, _ in both], return_inverse=True)
+            _, of = np.unique([task for task, *_ in both], return_inverse=True)
             found = [logs - (np.bincount(of, logs) / np.bincount(of))[of] for logs in found]
             several = np.bincount(of)[of] > 1
             found = [logs[several] for logs in found]

@@ -3,7 +3,7 @@
 Nothing that ``import tensorwise`` loads may import this module.
 """
 
-from tensorwise.errors import MissingExtraError
+from tensorwise.errors import InputError, MissingExtraError
 
 try:
     import torch
@@ -12,4 +12,12 @@ except ImportError as error:
         "torch", "torch", "looking at patterns and training with neural networks"
     ) from error
 
-__all__ = ["torch"]
+__all__ = ["check_device", "torch"]
+
+
+def check_device(name: str) -> None:
+    """Raise InputError where torch cannot compute on a device of this name."""
+    try:
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError) as error:  # the latter where torch was built without it
+        raise InputError(f"torch cannot compute on {name!r}: {str(error).splitlines()[0]}") from error

@@ -44,9 +44,15 @@ def test_a_model_gets_better_on_what_it_has_not_seen(model: LatencyModel) -> Non
     assert found.model.devices.keys() == {"slow"}
 
 
-def test_a_model_that_learned_nothing_is_no_better(model: LatencyModel) -> None:
-    found = adapt_latency(model, MEASURED, replace(QUICK, epochs=1, learning_rate=1e-12))
-    assert not found.better
+def test_without_learning_only_the_level_gets_better(model: LatencyModel) -> None:
+    wrong = replace(
+        model, members=tuple({**one, "decoder1.bias": one["decoder1.bias"] - 9} for one in model.members)
+    )
+    nothing = replace(QUICK, epochs=1, learning_rate=1e-12)
+    found = adapt_latency(wrong, MEASURED, nothing)
+    assert found.before["mape"] > 0.9  # eight thousand times too fast, which no training makes good
+    assert found.after["mape"] < 0.3
+    assert not adapt_latency(found.model, MEASURED, nothing).better
 
 
 def test_too_few_tasks_are_refused(model: LatencyModel) -> None:

@@ -279,6 +279,11 @@ def test_a_training_goes_on_after_its_budget(tmp_path: Path) -> None:
         train_latency(KNOWN, replace(few, learning_rate=1e-2), sizes=SMALL, members=1, checkpoints=tmp_path)
 
 
+def test_where_torch_cannot_compute_is_said() -> None:
+    with pytest.raises(InputError, match="torch cannot compute on 'abacus'"):
+        train_latency(KNOWN, QUICK, torch_device="abacus")
+
+
 def test_members_learn_from_all_but_what_calibrates() -> None:
     found = [parts(PROGRAMS, 0.4, 0, member) for member in range(6)]
     calibration = found[0][2]

@@ -146,33 +146,17 @@ def stage_(
     Needs TVM and CuPy, whose NVRTC compiles without a GPU; the GPU's machine needs CuPy only. May be ended at any time; what
     is in the folder stays.
     """
-    from concurrent.futures import ProcessPoolExecutor, as_completed
-    from functools import partial
-    from multiprocessing import get_context
-
     from tensorwise.device.gpus import gpu_called
     from tensorwise.tasks.cutting import tasks_of
-    from tensorwise.tasks.staging import stage
-    from tensorwise.toolchain.threads import available_threads
+    from tensorwise.tasks.staging import stage_all
 
     described, tasks = gpu_called(gpu), tasks_of(folder, network or ())
-    one = partial(stage, into=out, gpu=described, samples=samples, seed=seed)
-    programs = done = 0
-    with (
-        # TVM must not be forked, and draws schedules under Python's lock.
-        ProcessPoolExecutor(available_threads(), get_context("spawn")) as pool,
-        progress_bar("compiling") as bar,
-    ):
-        try:
-            for future in as_completed(
-                [pool.submit(one, its.path, networks=its.networks) for its in tasks.values()]
-            ):
-                programs, done = programs + future.result(), done + 1
-                if bar is not None:
-                    bar(f"{done} of {len(tasks)} tasks, {programs} programs", done / len(tasks))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    programs = 0
+    with progress_bar("compiling") as bar:
+        for done, count in enumerate(stage_all(tasks.values(), out, described, samples, seed), 1):
+            programs += count
+            if bar is not None:
+                bar(f"{done} of {len(tasks)} tasks, {programs} programs", done / len(tasks))
     if json:
         emit({"gpu": gpu, "tasks": len(tasks), "programs": programs, "out": str(out)})
     else:

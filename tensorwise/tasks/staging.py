@@ -1,23 +1,29 @@
 """Schedules of tasks compiled for a GPU that need not be here: TVM writes CUDA C++, NVRTC makes machine code of it."""
 
 import ast
+import importlib.util
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from tensorwise.codegen.tvmscript import constant
-from tensorwise.errors import CompilerError, InputError
+from tensorwise.errors import CompilerError, InputError, MissingExtraError, TensorwiseError
 from tensorwise.space.config import Config
 from tensorwise.space.cuda import Gpu
+from tensorwise.tasks.cutting import Found
 from tensorwise.tasks.schedules import Schedules, gpu_target
 from tensorwise.tasks.staged import Launch, StagedProgram, StagedTask
 from tensorwise.tasks.task import Task, loop_tree, operands
 from tensorwise.tasks.tvm_extra import tvm
 from tensorwise.toolchain.gpu import compiled
+from tensorwise.toolchain.threads import available_threads
 
 _BEGIN: Final = re.compile(r'^(__forceinline__ |__device__ |static |extern "C")', re.MULTILINE)
 """Where TVM's text has its own headers behind it, which NVRTC has not: some names of theirs are all it uses."""
@@ -89,6 +95,42 @@ def stage(path: Path, into: Path, networks: Sequence[str], gpu: Gpu, samples: in
     found = staged(task, networks, gpu, samples, np.random.default_rng([int(task.id, 16), seed]))
     found.save(target)
     return len(found.programs)
+
+
+def stage_all(tasks: Iterable[Found], into: Path, gpu: Gpu, samples: int, seed: int) -> Iterator[int]:
+    """Write the programs of tasks into a folder, on all processors; yield how many each has, as they get ready.
+
+    It may be ended at any time: what is in the folder stays, and is not made again.
+
+    Args: as of `stage`.
+
+    Raises:
+        InputError: a task cannot be read.
+        CompilerError: a process that compiled is gone.
+        MissingExtraError: CuPy is not installed.
+    """
+    if importlib.util.find_spec("cupy") is None:
+        raise MissingExtraError("CuPy", "cuda", "compiling for a GPU")
+    # TVM must not be forked, and draws schedules under Python's lock.
+    pool = ProcessPoolExecutor(available_threads(), get_context("spawn"))
+    try:
+        for future in as_completed([pool.submit(_stage, one, into, gpu, samples, seed) for one in tasks]):
+            found = future.result()
+            if isinstance(found, str):
+                raise InputError(found)
+            yield found
+    except BrokenProcessPool as error:
+        raise CompilerError("a process that compiled programs is gone; the same call goes on") from error
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _stage(task: Found, into: Path, gpu: Gpu, samples: int, seed: int) -> int | str:
+    """`stage`, or what is wrong: errors do not travel between processes."""
+    try:
+        return stage(task.path, into, task.networks, gpu, samples, seed)
+    except (TensorwiseError, OSError) as error:
+        return f"{task.path}: {error}"
 
 
 def _program(config: Config, module: Any, gpu: Gpu) -> StagedProgram:

@@ -26,13 +26,14 @@ from tensorwise.front.networks import unscheduled  # noqa: E402
 from tensorwise.space.config import Config  # noqa: E402
 from tensorwise.tasks import staging  # noqa: E402
 from tensorwise.tasks.cpu import TvmCpu, codes_of, in_children, use_threads  # noqa: E402
-from tensorwise.tasks.cutting import TaskGraph, cut, lowered, of_onnx, of_torch  # noqa: E402
+from tensorwise.tasks.cutting import TaskGraph, cut, lowered, of_onnx, of_torch, tasks_of  # noqa: E402
 from tensorwise.tasks.schedules import Schedules  # noqa: E402
 from tensorwise.tasks.searching import found_in, search_schedules  # noqa: E402
 from tensorwise.tasks.staged import Launch, StagedTask  # noqa: E402
 from tensorwise.tasks.task import Task, loop_tree, operands  # noqa: E402
 from tensorwise.tasks.tvm_extra import tvm  # noqa: E402
 from tensorwise.tasks.whole import compiled, inputs_of, measured_network, scheduled  # noqa: E402
+from tensorwise.toolchain.cubin import resources  # noqa: E402
 from tensorwise.toolchain.processor import describe_processor  # noqa: E402
 
 
@@ -168,6 +169,27 @@ def test_programs_for_a_gpu_are_compiled_without_one(
         assert 16 * 16 * 8 * 27 <= sum(products) <= 2 * 16 * 16 * 8 * 28
     assert staging.stage(path, tmp_path / "staged", ["small-b1"], gpu, 3, 0) == 3
     assert len(texts) == 3  # what is there stays
+
+
+def test_tasks_are_staged_side_by_side(small: tuple[TaskGraph, dict[str, Task]], tmp_path: Path) -> None:
+    pytest.importorskip("cupy.cuda.nvrtc")
+    graph, tasks = small
+    graph.save(tmp_path / "networks")
+    for task in tasks.values():
+        task.save(tmp_path / "tasks")
+    found, gpu = list(tasks_of(tmp_path).values()), gpu_called("H100")
+    counts = list(staging.stage_all(found, tmp_path / "staged", gpu, 1, 0))
+    assert counts == [1] * len(tasks)
+    staged = [StagedTask.load(path) for path in (tmp_path / "staged").iterdir()]
+    assert {one.task.id for one in staged} == {task.id for task in tasks.values()}
+    assert {one.networks for one in staged} == {("small-b1",)}
+    for one in staged:
+        for program in one.programs:
+            assert resources(program.code).registers > 0
+    found[0].path.write_text("no task")
+    (tmp_path / "staged" / f"{found[0].path.stem}-H100-1-0.json").unlink()
+    with pytest.raises(InputError, match="holds no task"):
+        list(staging.stage_all(found, tmp_path / "staged", gpu, 1, 0))
 
 
 def test_where_no_draw_fits_a_gpu_each_element_has_a_thread(

@@ -18,8 +18,6 @@ from tensorwise.tasks.staged import StagedTask
 if TYPE_CHECKING:
     from tensorwise.tasks.gpu import TaskGpu
 
-WORKERS: Final = 1
-"""Processes that hold the GPU."""
 SILENCE_S: Final = 120.0
 """Seconds after which a process that says nothing is ended: a task's programs take far less."""
 

@@ -111,6 +111,10 @@ def collect(
         raise InputError(f"--hours must be positive, got {hours}")
     budget_s = float("inf") if hours is None else 3600 * hours
     if staged is not None:
+        if isa or threads or network or own:
+            raise InputError(
+                "what is staged is all that is measured; --staged takes no --isa, --threads, --network or --own"
+            )
         run_jobs(staged_plan(staged), store, budget_s, json, silence_s=SILENCE_S)
         return
     for name in isa or ["avx2"]:

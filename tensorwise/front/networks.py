@@ -128,8 +128,6 @@ def programs_of(
 ) -> dict[str, list[CompactAst]]:
     """Return programs of each task of a network: drawn by TVM's meta-schedule the first time, then kept in ``folder``.
 
-    A task of which no schedule fits a GPU has none there; see `predict_latency`.
-
     Args:
         isa: an instruction set that they are compiled for, a name of ``tasks.cpu.ISAS``, so that it is known what code they
             are; None: they are not.

@@ -60,6 +60,7 @@ class OnGpu:
                 text, [shape for shape, _ in operands], [dtype for _, dtype in operands]
             )
             found = self._kernels[key] = LaunchedKernel(self._default(work), self._gpu).bind(work)
+            self._gpu.synchronize()  # calls may be on another stream than what was uploaded
         return found
 
     def _default(self, work: Workload) -> Any:
@@ -83,6 +84,7 @@ class OnGpu:
             result = tune_gpu(work, budget_s=budget_s, **given)
             if result.program is not None:
                 self._kernels[key] = LaunchedKernel(result.program, self._gpu).bind(work)
+                self._gpu.synchronize()
             self._tuned.add(key)
             found.append(result)
         return found

@@ -67,6 +67,25 @@ def train(
     heads: Annotated[
         int | None, typer.Option("--heads", min=1, help="Predictors whose spread says how sure they are.")
     ] = None,
+    members: Annotated[
+        int,
+        typer.Option(
+            "--members", min=1, help="Networks trained one after the other, whose mean is the answer."
+        ),
+    ] = 1,
+    averaged: Annotated[
+        float,
+        typer.Option(
+            "--averaged",
+            help="The mean of the weights of all steps counts, each so many times the next; 0.999, or 0: the last.",
+        ),
+    ] = 0.0,
+    validation: Annotated[
+        float,
+        typer.Option(
+            "--validation", help="Share of the families that choose the best epoch; 0: the last one is."
+        ),
+    ] = 0.2,
     loss: Annotated[
         str,
         typer.Option(
@@ -110,6 +129,8 @@ def train(
         raise typer.BadParameter(f"{kind!r} is not one of {', '.join(KINDS)}", param_hint="'--kind'")
     if graph and kind != "ranking":
         raise typer.BadParameter("only a ranking model's configs can be linked", param_hint="'--graph'")
+    if members > 1 and kind != "ranking":
+        raise typer.BadParameter("only a ranking model has members", param_hint="'--members'")
     workloads = Workloads(patterns(sources))
     given = _read(records, workloads, op, threads or available_threads())
     einsum = str(given[0].workload["einsum"])
@@ -127,7 +148,9 @@ def train(
     known = [record for record in given if part_of[_family(record)] == "train"]
     held_back = [record for record in given if part_of[_family(record)] == "test"]
     rate = learning_rate or (1e-3 if net == "statistics" else 1e-4)
-    settings = Training(epochs=epochs, learning_rate=rate, loss=loss, seed=seed)  # type: ignore[arg-type]
+    settings = Training(
+        epochs=epochs, learning_rate=rate, loss=loss, seed=seed, averaged=averaged, validation=validation,  # type: ignore[arg-type]
+    )  # fmt: skip
     seen: set[str] = set()
     with progress_bar("training") as progress:
 
@@ -144,8 +167,9 @@ def train(
             return workloads.of(firsts[workload_id])
 
         space = cpu_space(Einsum.parse(einsum).single)
+        more: dict[str, Any] = {"members": members} if kind == "ranking" else {}
         made: Any = (RankingModel if kind == "ranking" else TransferModel)(
-            space, workload, net=net, heads=heads or (HEADS if net == "statistics" else 1), training=settings,
+            space, workload, **more, net=net, heads=heads or (HEADS if net == "statistics" else 1), training=settings,
             checkpoint=model.with_name(f"{model.name}.training"), progress=observe,
         )  # fmt: skip
         try:

@@ -27,13 +27,14 @@ from tensorwise.model.samples import (
     shape_numbers,
     standardised,
 )
-from tensorwise.model.scoring import BLIND, embed, look, score, shapes
+from tensorwise.model.scoring import BLIND, EMBEDDING, embed, look, score, shapes
 from tensorwise.model.table import Encoded, Form
 from tensorwise.space.config import Config
 
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
 
+MOST_MEMBERS: Final = 100
 MOST_EMBEDDED: Final = 10_000
 """Embeddings of workloads kept; each takes half a kilobyte."""
 
@@ -51,11 +52,14 @@ class LookingModel(CostModel["Workload"], abc.ABC):
         progress: told of each epoch of `fit`.
         torch_device: where torch computes: ``cpu``, ``cuda``.
         heads: how many predictors of scores are trained; their mean is predicted, and `estimate` says how far they disagree.
+        members: how many networks are trained one after the other, each with predictors of its own. Their embeddings are
+            side by side, and the mean of all predictors counts.
 
     Attributes:
-        net_name, heads: as given, or as loaded.
-        history: the epochs of the last `fit`, saved with the model.
-        families: those of the ``training``, and of the ``validation`` that chose the best epoch; saved, too.
+        net_name, heads, members: as given, or as loaded.
+        history: the epochs of the first member's last `fit`, saved with the model.
+        families: those of the ``training``, and of the ``validation`` that chose the best epoch; saved, too. Members choose
+            by different ones: then only those that none has learned from.
     """
 
     def __init__(
@@ -68,9 +72,10 @@ class LookingModel(CostModel["Workload"], abc.ABC):
         progress: Callable[[Epoch], None] | None = None,
         torch_device: str = "cpu",
         heads: int = 1,
+        members: int = 1,
     ) -> None:
-        if heads < 1:
-            raise InputError(f"a model has at least one head, got {heads}")
+        if min(heads, members) < 1:
+            raise InputError(f"a model has at least one head and one member, got {heads} and {members}")
         self.history: tuple[Epoch, ...] = ()
         self.families: dict[str, list[str]] = {"training": [], "validation": []}
         self._order = 2
@@ -79,20 +84,23 @@ class LookingModel(CostModel["Workload"], abc.ABC):
         self.returns = "ratio" if self._training.loss == "ratio" else "score"
         self._checkpoint = None if checkpoint is None else Path(checkpoint)
         self._progress = progress or (lambda epoch: None)
-        self._torch_device, self.heads = torch_device, heads
+        self._torch_device, self.heads, self.members = torch_device, heads, members
         self._forget({})
 
     def _forget(self, arrays: dict[str, np.ndarray]) -> None:
         """Go on with other weights; none at all means that nothing was learned yet."""
         self._arrays = arrays
         # In float64 a config's score does not depend on which other ones are scored with it.
-        self._scoring = {
-            name.removeprefix("scoring."): array.astype(np.float64)
-            for name, array in arrays.items()
-            if name.startswith("scoring.")
-        }
+        self._scorings = [
+            {name: array.astype(np.float64) for name, array in self._part(member, "scoring.").items()}
+            for member in range(self.members)
+        ]
         self._embedded: dict[str, np.ndarray] = {}
-        self._net: Any = None
+        self._nets: dict[int, Any] = {}
+
+    def _part(self, member: int, what: str) -> dict[str, np.ndarray]:
+        """The arrays of a member whose names begin so, without that."""
+        return _stripped(self._arrays, f"{prefix(member)}{what}")
 
     # -- what a leaf says ------------------------------------------------------------------------------
 
@@ -135,22 +143,31 @@ class LookingModel(CostModel["Workload"], abc.ABC):
         if self.net_name not in NETS:
             raise InputError(f"there is no network {self.net_name!r}; choose one of {', '.join(NETS)}")
         order = len(groups[0].numbers) - 2
-        trainer = Trainer(
-            self.net_name,
-            order,
-            self.form,
-            self._described(groups) if self.net_name == "statistics" else groups,
-            known,
-            self._training,
-            self._checkpoint,
-            self._progress,
-            self._torch_device,
-            self.heads,
-            start,
-            blinded,
-        )
-        learned = trainer.run()
-        self.history, self.families, self._order = tuple(trainer.history), trainer.families, order
+        described = self._described(groups) if self.net_name == "statistics" else groups
+        learned, trained, others = dict[str, np.ndarray](), set[str](), set[str]()
+        for member in range(self.members):
+            begin, checkpoint = prefix(member), self._checkpoint
+            trainer = Trainer(
+                self.net_name,
+                order,
+                self.form,
+                described,
+                known,
+                replace(self._training, seed=self._training.seed + member),
+                checkpoint and checkpoint.with_name(f"{begin}{checkpoint.name}"),
+                self._progress,
+                self._torch_device,
+                self.heads,
+                start and _stripped(start, begin),
+                blinded,
+            )
+            learned |= {f"{begin}{name}": array for name, array in trainer.run().items()}
+            trained |= {*trainer.families["training"]}
+            others |= {*trainer.families["validation"]}
+            if not member:
+                self.history = tuple(trainer.history)
+        self.families = {"training": sorted(trained), "validation": sorted(others - trained)}
+        self._order = order
         self._forget(learned)
 
     def _described(self, groups: Sequence[Group]) -> list[Group]:
@@ -182,12 +199,12 @@ class LookingModel(CostModel["Workload"], abc.ABC):
         Raises: as `predict`.
         """
         pattern = self.embed_pattern(self._known(group.workload_id))
-        embedded = embed(self._scoring, group.configs).astype(np.float32)
+        embedded = self._embed(group.configs)
         mean: np.ndarray = self._scores(pattern, embedded, group.configs.nests).mean(axis=0)
         return mean
 
     def embed_pattern(self, workload: "Workload") -> np.ndarray:
-        """Return the embedding of a workload's pattern and shape: float32, (EMBEDDING,). It is computed once.
+        """Return the embedding of a workload's pattern and shape: float32, (members * EMBEDDING,). It is computed once.
 
         Raises:
             InputError: nothing was learned yet, or from tensors of another order.
@@ -203,24 +220,30 @@ class LookingModel(CostModel["Workload"], abc.ABC):
     def _all_scores(self, workload: "Workload", configs: Sequence[Config]) -> np.ndarray:
         """Of each head, with everything that is known: (heads, n)."""
         pattern, encoded = self.embed_pattern(workload), self.read(workload, configs)
-        return self._scores(pattern, embed(self._scoring, encoded).astype(np.float32), encoded.nests)
+        return self._scores(pattern, self._embed(encoded), encoded.nests)
+
+    def _embed(self, encoded: Encoded) -> np.ndarray:
+        """Embeddings of configs: float32, (n, members * EMBEDDING)."""
+        return np.hstack([embed(one, encoded) for one in self._scorings]).astype(np.float32)
 
     def _scores(
         self, pattern: np.ndarray, configs: np.ndarray, nests: np.ndarray | None = None
     ) -> np.ndarray:
-        """(heads, n)."""
-        check_learned(self._arrays)
-        scores: np.ndarray = score(
-            self._scoring,
-            pattern.astype(np.float64),
-            configs.astype(np.float64),
-            None if nests is None else nests.astype(np.float64),
-        )
-        return scores
+        """(members * heads, n)."""
+        return self._predicted(score, pattern, configs, nests)
 
-    @property
-    def _numbers(self) -> dict[str, np.ndarray]:
-        return {name: self._arrays[f"numbers.{name}"] for name in ("mean", "std")}
+    def _predicted(
+        self, what: Callable[..., Any], pattern: np.ndarray, configs: np.ndarray, nests: np.ndarray | None
+    ) -> np.ndarray:
+        """What ``score`` or ``seen_last`` says of all predictors, member by member."""
+        check_learned(self._arrays)
+        given = None if nests is None else nests.astype(np.float64)
+        found = []
+        for member, scoring in enumerate(self._scorings):
+            own = slice(member * EMBEDDING, (member + 1) * EMBEDDING)
+            mine = pattern[own].astype(np.float64), configs[:, own].astype(np.float64)
+            found.append(what(scoring, *mine, given))
+        return np.concatenate(found)
 
     def _look(self, workload: "Workload") -> np.ndarray:
         numbers = shape_numbers(describe(workload))
@@ -231,40 +254,36 @@ class LookingModel(CostModel["Workload"], abc.ABC):
             )
         if self.net_name == "statistics":
             numbers = np.append(numbers, featurizer(self._order).features(workload.entries))
-        numbers = standardised(numbers, self._numbers)
-        if self.net_name in BLIND:
-            try:
-                embedded: np.ndarray = look(self._net_arrays, numbers).astype(np.float32)
-            except (KeyError, ValueError) as error:
-                raise InputError(f"the model's weights do not fit its network: {error}") from error
-            return embedded
-        return self._look_with_torch(workload, numbers)
+        found = []
+        for member in range(self.members):
+            own = standardised(numbers, self._part(member, "numbers."))
+            if self.net_name in BLIND:
+                try:
+                    found.append(look(self._part(member, "net."), own).astype(np.float32))
+                except (KeyError, ValueError) as error:
+                    raise InputError(f"the model's weights do not fit its network: {error}") from error
+            else:
+                found.append(self._look_with_torch(workload, own, member))
+        return np.concatenate(found)
 
-    @property
-    def _net_arrays(self) -> dict[str, np.ndarray]:
-        return {
-            name.removeprefix("net."): array
-            for name, array in self._arrays.items()
-            if name.startswith("net.")
-        }
-
-    def _look_with_torch(self, workload: "Workload", numbers: np.ndarray) -> np.ndarray:
+    def _look_with_torch(self, workload: "Workload", numbers: np.ndarray, member: int) -> np.ndarray:
         from tensorwise.model.nets import new_net
         from tensorwise.model.torch_extra import torch
 
-        if self._net is None:
+        if member not in self._nets:
             net = new_net(self.net_name, self._order, len(numbers), 0)
             try:
                 net.load_state_dict(
-                    {name: torch.from_numpy(array) for name, array in self._net_arrays.items()}
+                    {name: torch.from_numpy(array) for name, array in self._part(member, "net.").items()}
                 )
             except RuntimeError as error:
                 raise InputError(f"the model's weights do not fit its network: {error}") from error
-            self._net = net.to(self._torch_device)
+            self._nets[member] = net.to(self._torch_device)
         with torch.no_grad():
             about = torch.from_numpy(numbers[None]).to(self._torch_device)
-            prepared = self._net.prepare([workload.entries], self._torch_device)
-            embedded: np.ndarray = self._net(prepared, about)[0].cpu().numpy()
+            net = self._nets[member]
+            prepared = net.prepare([workload.entries], self._torch_device)
+            embedded: np.ndarray = net(prepared, about)[0].cpu().numpy()
         return embedded
 
     # -- files -----------------------------------------------------------------------------------------
@@ -273,6 +292,7 @@ class LookingModel(CostModel["Workload"], abc.ABC):
         """What ``state`` says of all but the reading of configs."""
         return {
             "net": self.net_name,
+            "members": self.members,
             "loss": self._training.loss,
             "order": self._order,
             "features": featurizer(self._order).id if self.net_name == "statistics" else None,
@@ -289,7 +309,10 @@ class LookingModel(CostModel["Workload"], abc.ABC):
             )
         if self.net_name == "statistics" and values["features"] != featurizer(order).id:
             raise InputError("the model has learned from other statistics of patterns; train it again")
-        self._order = order
+        self._order, members = order, values.get("members", 1)
+        if not isinstance(members, int) or not 0 < members <= MOST_MEMBERS:
+            raise TypeError(f"malformed number of members: {members!r:.80}")
+        self.members = members
         self.history = tuple(Epoch.from_json(row) for row in history)
         self.families = {part: list(map(str, families[part])) for part in self.families}
         if arrays:
@@ -297,11 +320,24 @@ class LookingModel(CostModel["Workload"], abc.ABC):
             self._check_arrays()
 
     def _check_arrays(self) -> None:
-        self.heads = len(self._scoring["head.0.weight"])
+        self.heads = len(self._scorings[0]["head.0.weight"])
         wanted = shapes(self.form, self.heads)
-        got = {name: array.shape for name, array in self._scoring.items()}
-        mean, std = self._numbers["mean"], self._numbers["std"]
-        if got != wanted or mean.ndim != 1 or mean.shape != std.shape or not (std > 0).all():
-            raise InputError(f"the arrays are not those of a {self.kind} model with this table")
+        for member, scoring in enumerate(self._scorings):
+            got, numbers = (
+                {name: array.shape for name, array in scoring.items()},
+                self._part(member, "numbers."),
+            )
+            mean, std = numbers["mean"], numbers["std"]
+            if got != wanted or mean.ndim != 1 or mean.shape != std.shape or not (std > 0).all():
+                raise InputError(f"the arrays are not those of a {self.kind} model with this table")
         if broken := [name for name, array in self._arrays.items() if not np.isfinite(array).all()]:
             raise InputError(f"the array {broken[0]} is not finite")
+
+
+def prefix(member: int) -> str:
+    """Return what names of a member's arrays begin with; those of the first are as if there were no other."""
+    return f"member{member}." if member else ""
+
+
+def _stripped(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -10,10 +10,10 @@ import numpy as np
 from tensorwise.data.record import Record
 from tensorwise.errors import InputError
 from tensorwise.features.nest import Nest, ProgramNest
-from tensorwise.model.looking import LookingModel
+from tensorwise.model.looking import LookingModel, prefix
 from tensorwise.model.model import check_learned
 from tensorwise.model.samples import Epoch, Group, Loss, Training, groups_of, moments, standardised
-from tensorwise.model.scoring import EMBEDDING, embed, seen_last
+from tensorwise.model.scoring import EMBEDDING, seen_last
 from tensorwise.model.table import Encoded, Form, Table
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space_of
@@ -34,7 +34,7 @@ class RankingModel(LookingModel):
 
     Args:
         space: whose configs are ranked; its table is kept with the model, so that a loaded one needs no space.
-        workloads, net, training, checkpoint, progress, torch_device, heads: see `LookingModel`.
+        workloads, net, training, checkpoint, progress, torch_device, heads, members: see `LookingModel`.
 
     Attributes:
         table: how configs are read.
@@ -57,6 +57,7 @@ class RankingModel(LookingModel):
         progress: Callable[[Epoch], None] | None = None,
         torch_device: str = "cpu",
         heads: int = 1,
+        members: int = 1,
     ) -> None:
         super().__init__(
             workloads,
@@ -66,6 +67,7 @@ class RankingModel(LookingModel):
             progress=progress,
             torch_device=torch_device,
             heads=heads,
+            members=members,
         )
         self.table = Table.of(space)
         self._space = space.name if isinstance(space, Space) else None
@@ -100,6 +102,8 @@ class RankingModel(LookingModel):
 
         Raises: as `fit`.
         """
+        if start is not None and start.members != self.members:
+            raise InputError(f"a model of {self.members} members cannot go on from one of {start.members}")
         counts = [group.configs.nests for group in groups if group.configs.nests is not None]
         if start is not None:
             by = start._moments
@@ -137,14 +141,13 @@ class RankingModel(LookingModel):
         return replace(encoded, nests=beside_one(counted(workload, configs), by))
 
     def embed_configs(self, configs: Sequence[Config]) -> np.ndarray:
-        """Return the embeddings of configs: float32, (len(configs), EMBEDDING). They do not depend on the workload.
+        """Return the embeddings of configs: float32, (n, members * EMBEDDING). They do not depend on the workload.
 
         Raises:
             InputError: nothing was learned yet, or a config is none of the table.
         """
         check_learned(self._arrays)
-        embedded: np.ndarray = embed(self._scoring, self.table.encode(configs)).astype(np.float32)
-        return embedded
+        return self._embed(self.table.encode(configs))
 
     def score(self, pattern: np.ndarray, configs: np.ndarray) -> np.ndarray:
         """Return scores as far as they can be known without the workload itself, lower is better: float64, (n,).
@@ -152,24 +155,21 @@ class RankingModel(LookingModel):
         That is less than ``predict`` knows, which sees loops, and takes microseconds: walks go by it.
 
         Args:
-            pattern: what `embed_pattern` returned, (EMBEDDING,).
-            configs: what `embed_configs` returned, or some rows of it: (n, EMBEDDING).
+            pattern: what `embed_pattern` returned.
+            configs: what `embed_configs` returned, or some rows of it.
         """
         mean: np.ndarray = self._scores(pattern, configs).mean(axis=0)
         return mean
 
     def seen_last(self, workload: "Workload", configs: Encoded) -> np.ndarray:
-        """Return what the last layer of each head sees of encoded configs: float64, (heads, n, width)."""
-        pattern = self.embed_pattern(workload).astype(np.float64)
-        seen: np.ndarray = seen_last(self._scoring, pattern, embed(self._scoring, configs), configs.nests)
-        return seen
+        """Return what the last layer of each head sees of encoded configs: float64, (members * heads, n, width)."""
+        return self._predicted(seen_last, self.embed_pattern(workload), self._embed(configs), configs.nests)
 
     @property
     def last_layers(self) -> np.ndarray:
-        """The weights that make scores of what ``seen_last`` returns, up to a constant: float64, (heads, width)."""
+        """The weights that make scores of what ``seen_last`` returns, up to a constant: float64, (all heads, width)."""
         check_learned(self._arrays)
-        weights: np.ndarray = self._scoring[LAST][:, :, 0]
-        return weights
+        return np.concatenate([scoring[LAST][:, :, 0] for scoring in self._scorings])
 
     def with_last_layers(self, weights: np.ndarray) -> "RankingModel":
         """Return the model with other last layers; embeddings, and graphs made of them, stay what they are.
@@ -181,7 +181,12 @@ class RankingModel(LookingModel):
             InputError: they are of another shape, or not finite.
         """
         values, arrays = self.state()
-        given = {f"scoring.{LAST}": weights[:, :, None].astype(np.float32)}
+        if len(weights) != self.members * self.heads:
+            raise InputError(
+                f"expected the last layers of {self.members * self.heads} heads, got {len(weights)}"
+            )
+        each = np.split(weights[:, :, None].astype(np.float32), self.members)
+        given = {f"{prefix(member)}scoring.{LAST}": own for member, own in enumerate(each)}
         made = type(self).from_state(values, {**arrays, **given})
         made.card, made._workloads = self.card, self._workloads
         return made

@@ -136,5 +136,5 @@ def test_too_little_is_said(old: RankingModel) -> None:
     order = RankingModel(SPACE, training=Training(loss="hinge"))
     with pytest.raises(InputError, match="--loss ratio"):
         calibrate(order, measured(old), of)
-    with pytest.raises(InputError, match="array"):
+    with pytest.raises(InputError, match="last layers of 3 heads, got 1"):
         old.with_last_layers(np.zeros((1, 2)))

@@ -216,6 +216,54 @@ def test_a_killed_training_goes_on_as_if_nothing_had_happened(looks: int, tmp_pa
 
 
 @needs_torch
+def test_members_are_models_side_by_side(tmp_path: Path) -> None:
+    """Two members say the mean of what two models say that were trained with their seeds."""
+    records, works = garden(6)
+    settings = replace(FAST, epochs=4, validation=0.0)
+    alone = [
+        RankingModel(TINY, works.__getitem__, training=replace(settings, seed=seed), heads=2)
+        for seed in (0, 1)
+    ]
+    for one in alone:
+        one.fit(records)
+    both = RankingModel(
+        TINY, works.__getitem__, training=settings, heads=2, members=2, checkpoint=tmp_path / "training"
+    )
+    both.fit(records)
+    both.save(tmp_path / "model")
+    again = load_model(tmp_path / "model")
+    assert isinstance(again, RankingModel)
+    assert (again.members, again.heads) == (2, 2)
+    w = toy(blocked(50))
+    configs = list(TINY.enumerate(w))
+    pattern, embedded = again.embed_pattern(w), again.embed_configs(configs)
+    assert (pattern.shape, embedded.shape) == ((256,), (24, 256))
+    said = np.mean([one.predict(w, configs, DEVICE) for one in alone], axis=0)
+    for model in (both, again):
+        np.testing.assert_allclose(model.predict(w, configs, DEVICE), said, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(again.score(pattern, embedded), again.predict(w, configs, DEVICE))
+    assert again.estimate(w, configs, DEVICE)[1].max() > 0
+    assert again.last_layers.shape[0] == 4
+    same = again.with_last_layers(again.last_layers)
+    np.testing.assert_allclose(same.predict(w, configs, DEVICE), said, rtol=1e-5, atol=1e-6)
+    seen = again.seen_last(w, again.read(w, configs))
+    np.testing.assert_allclose(  # up to a constant
+        np.diff(np.einsum("hnw,hw->n", seen, again.last_layers) / 4), np.diff(said), rtol=1e-3, atol=1e-5
+    )
+    told = list[Epoch]()
+    once_more = RankingModel(
+        TINY, works.__getitem__, training=settings, heads=2, members=2, checkpoint=tmp_path / "training",
+        progress=told.append,
+    )  # fmt: skip
+    once_more.fit(records)
+    assert not told
+    with pytest.raises(InputError, match="2 members cannot go on from one of 1"):
+        once_more.learn(once_more.groups(records), alone[0])
+    with pytest.raises(InputError, match="one head and one member"):
+        RankingModel(TINY, members=0)
+
+
+@needs_torch
 def test_a_finished_training_is_not_repeated_but_may_be_prolonged(tmp_path: Path) -> None:
     records, works = garden(4)
     told: list[Epoch] = []

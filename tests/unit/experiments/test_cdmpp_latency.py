@@ -223,6 +223,11 @@ def test_claims_hold_or_not() -> None:
         "bb",
         "gpu",
     ]  # those of aa may be alike
+    ranks["gpu"] = dict.fromkeys(settings[:3])  # it runs programs of its own
+    assert judging.targets({"data": {"ranks": ranks}}, 0.95)[-1] == "gpu"
+    errors = {**ours, "devices": {"tvm-sse-1t-aa": 0.1, "tvm-sse-1t-bb": 0.12, "gpu": 0.4}}
+    said = judging.judge({**runs, "model|cdmpp|counts": errors}, EXPECTED)[0]
+    assert said[0] == "held-out networks: 10.0%, 12.0% on the worst setting of a CPU, 40.0% on gpu (holds)"
     assert judging.judge({}, EXPECTED) == (["CDMPP is not trained yet"], None)
 
 

@@ -8,9 +8,10 @@ from latencies.draw import bars, curves, dots
 from latencies.judging import BASELINES, best, machines, off, targets, tuned
 from tensorwise.front.svg import element
 
-METHOD: Final = """Random schedules of the tasks of real networks were timed on settings of CPUs. Errors are relative to
-the measured seconds, in the mean (MAPE). Tasks of the held-out networks, whatever other network they occur in, are in no
-training. Which variant of a method is judged, tasks of other networks decide, which it has not learned from either."""
+METHOD: Final = """Random schedules of the tasks of real networks were timed on settings of CPUs, and on a GPU. Errors are
+relative to the measured seconds, in the mean (MAPE). Tasks of the held-out networks, whatever other network they occur in,
+are in no training. Which variant of a method is judged, tasks of other networks decide, which it has not learned from
+either."""
 STYLE: Final = """.plots { display: flex; flex-wrap: wrap; gap: 16px; } .plots svg { flex: 1 1 340px; max-width: 520px; }"""
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from tensorwise.device.hardware import Hardware
 from tensorwise.errors import InputError
 from tensorwise.model.latency import LEAST, FineTuned, Latencies, LatencyModel, covered
-from tensorwise.model.programs import Program, Programs
+from tensorwise.model.programs import ProgramKey, Programs
 
 SHARES: Final = np.linspace(0, 1, 21)
 
@@ -25,14 +25,14 @@ class Elsewhere:
 
     Attributes:
         model: of the target.
-        off: of each program, see `Measured.program`, the devices where it is known, and the log of what it took there over
+        off: of each program, see `Measured.key`, the devices where it is known, and the log of what it took there over
             what a model of theirs says.
         share: of such an error that is there on the target, 0 to 1.
         times: factor of the logarithms of intervals' ends, of programs that are known elsewhere.
     """
 
     model: LatencyModel
-    off: Mapping[Program, tuple[tuple[Hardware, float], ...]]
+    off: Mapping[ProgramKey, tuple[tuple[Hardware, float], ...]]
     share: float
     times: float
 
@@ -47,9 +47,9 @@ class Elsewhere:
         Raises:
             InputError: too few of them are known from elsewhere.
         """
-        off: dict[Program, tuple[tuple[Hardware, float], ...]] = {}
+        off: dict[ProgramKey, tuple[tuple[Hardware, float], ...]] = {}
         for row, error in zip(known, _errors(before, known), strict=True):
-            off[row.program] = (*off.get(row.program, ()), (row.hardware, float(error)))
+            off[row.key] = (*off.get(row.key, ()), (row.hardware, float(error)))
         found = cls(tuned.model, off, 0.0, 1.0)
         there = found._known(measured)
         inside = ~np.isnan(there)
@@ -81,7 +81,7 @@ class Elsewhere:
         """(n,) mean log error on the devices that are most like each program's; NaN where none is known."""
         found = np.full(len(programs), np.nan)
         for place, row in enumerate(programs):
-            if some := self.off.get(row.program):
+            if some := self.off.get(row.key):
                 apart = [_apart(row.hardware, hardware) for hardware, _ in some]
                 found[place] = np.mean(
                     [error for away, (_, error) in zip(apart, some, strict=True) if away == min(apart)]

@@ -14,6 +14,7 @@ from tensorwise.errors import InputError
 from tensorwise.ids import content_id, file_id
 from tensorwise.space.config import Config
 from tensorwise.tasks.staged import StagedTask
+from tensorwise.tasks.task import space_name
 
 if TYPE_CHECKING:
     from tensorwise.tasks.gpu import TaskGpu
@@ -107,7 +108,7 @@ class StagedJob:
         self, task: StagedTask, gpu: "TaskGpu", config: Config, found: Measurement, more: Mapping[str, object]
     ) -> Record:
         about = {**gpu.provenance, "tvm": task.tvm, "job": self.id, "networks": list(task.networks), **more}
-        return Record.of(found, task.task, gpu, f"tvm-{task.tvm}-cuda", config, about)
+        return Record.of(found, task.task, gpu, space_name(task.tvm, "cuda"), config, about)
 
 
 @lru_cache(1)  # a process holds it as long as it lives

@@ -22,7 +22,7 @@ from tensorwise.errors import InputError
 from tensorwise.ids import content_id
 from tensorwise.space.config import Config
 from tensorwise.tasks.cutting import tasks_of
-from tensorwise.tasks.task import Task, loop_tree
+from tensorwise.tasks.task import Task, loop_tree, space_name
 
 BATCH: Final = 8
 """Programs between two signs of life: compiling one takes about half a second."""
@@ -142,7 +142,7 @@ class TaskJob:
         self, task: Task, device: Any, config: Config, found: Measurement, more: Mapping[str, object]
     ) -> Record:
         about = {**device.provenance, "job": self.id, "networks": list(self.networks), **more}
-        return Record.of(found, task, device, f"tvm-{about['tvm']}-cpu", config, about)
+        return Record.of(found, task, device, space_name(about["tvm"], "cpu"), config, about)
 
 
 @lru_cache(1)  # the jobs of a task follow each other

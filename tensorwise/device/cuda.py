@@ -1,7 +1,6 @@
 """The real GPU: candidates are compiled, verified and timed with events in a worker process, which they may end."""
 
 import contextlib
-import importlib.util
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, final
@@ -13,7 +12,7 @@ from tensorwise.device.libraries.cusparse import CusparseKernel
 from tensorwise.device.rounds import RoundTable
 from tensorwise.device.timing import measuring_slot
 from tensorwise.device.worker import CHECK_S
-from tensorwise.errors import MeasurementError, MissingExtraError
+from tensorwise.errors import MeasurementError
 from tensorwise.ids import content_id
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload
@@ -21,6 +20,7 @@ from tensorwise.space.config import Config
 from tensorwise.space.cuda import CudaSpace, cuda_space
 from tensorwise.tensor.primitives import PACKING
 from tensorwise.toolchain.cubin import Resources
+from tensorwise.toolchain.gpu import check_cupy
 from tensorwise.toolchain.routines import Routines
 from tensorwise.toolchain.threads import available_threads
 from tensorwise.version import __version__
@@ -59,8 +59,7 @@ class CudaDevice(Device):
             MissingExtraError: CuPy is not installed.
             MeasurementError: there is no GPU that can be used; the message says what CUDA said.
         """
-        if importlib.util.find_spec("cupy") is None:
-            raise MissingExtraError("CuPy", "cuda", "measuring on a GPU")
+        check_cupy("measuring on a GPU")
         self.number, self.seed = number, seed
         self._worker: WorkerProcess | None = None
         self._loaded: Workload | None = None

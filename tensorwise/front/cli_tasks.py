@@ -125,9 +125,9 @@ def collect(
     run_jobs(jobs, store, budget_s, json, slots=WORKERS)
 
 
-@tasks_app.command("stage")
+@tasks_app.command()
 @command
-def stage_(
+def stage(
     gpu: Annotated[
         str, typer.Argument(metavar="GPU", help="One that is described: A100, H100, H200, T4, V100, ...")
     ],
@@ -230,13 +230,13 @@ def measure_network(
     if staged is not None:
         from tensorwise.tasks.cutting import TaskGraph
         from tensorwise.tasks.gpu import TaskGpu
-        from tensorwise.tasks.staged import programs_of
+        from tensorwise.tasks.staged import staged_programs
 
         gpu = TaskGpu()
         for given in network:
             graph = TaskGraph.load(folder / "networks" / f"{given}-b{batch}.json")
             records = _fastest(graph, gpu.name, folder, store)
-            parts = programs_of(staged, gpu.name, {task: one.config for task, one in records.items()})
+            parts = staged_programs(staged, gpu.name, {task: one.config for task, one in records.items()})
             _show_network(
                 graph, gpu.name, gpu.network([parts[node.task] for node in graph.nodes]), records, json
             )

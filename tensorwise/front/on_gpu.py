@@ -8,6 +8,7 @@ import numpy as np
 
 from tensorwise.device.gpus import gpu_named
 from tensorwise.program.launched import BoundLaunched, LaunchedKernel
+from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload
 from tensorwise.space.cuda import cuda_space
 from tensorwise.space.readings import operand
@@ -59,11 +60,16 @@ class OnGpu:
             work = self._graph.workload(
                 text, [shape for shape, _ in operands], [dtype for _, dtype in operands]
             )
-            found = self._kernels[key] = LaunchedKernel(self._default(work), self._gpu).bind(work)
-            self._gpu.synchronize()  # calls may be on another stream than what was uploaded
+            found = self._kernels[key] = self._there(self._default(work), work)
         return found
 
-    def _default(self, work: Workload) -> Any:
+    def _there(self, program: Program, work: Workload) -> BoundLaunched:
+        """A program that has all that it reads: calls may be on another stream than what was uploaded."""
+        bound = LaunchedKernel(program, self._gpu).bind(work)
+        self._gpu.synchronize()
+        return bound
+
+    def _default(self, work: Workload) -> Program:
         space = cuda_space(work.assignment, operand(work).tensor, gpu_named(self._gpu.name))
         return space.program(work, space.default(work))
 
@@ -83,8 +89,7 @@ class OnGpu:
             work = self._kernels[key].workload
             result = tune_gpu(work, budget_s=budget_s, **given)
             if result.program is not None:
-                self._kernels[key] = LaunchedKernel(result.program, self._gpu).bind(work)
-                self._gpu.synchronize()
+                self._kernels[key] = self._there(result.program, work)
             self._tuned.add(key)
             found.append(result)
         return found

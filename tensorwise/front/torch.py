@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from tensorwise.errors import InputError, MeasurementError, MissingExtraError
+from tensorwise.errors import InputError, MissingExtraError
 from tensorwise.front import gnn, spelling
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.tuning.result import TuneResult
@@ -236,8 +236,6 @@ def _on_gpu(graph: gnn.Graph, text: str, operands: Sequence[Tensor]) -> Tensor:
         for (_, by_columns), operand in zip(bound.dense, operands, strict=True)
     ]
     stream = torch.cuda.current_stream(number).cuda_stream
-    if bound.at is None:
-        raise MeasurementError("this GPU takes no addresses")
     addresses = {name: one.data_ptr() for (name, _), one in zip(bound.dense, kept)}
     addresses["out"] = out.data_ptr()
     bound.at(addresses, stream)

@@ -254,24 +254,33 @@ class LookingModel(CostModel["Workload"], abc.ABC):
             )
         if self.net_name == "statistics":
             numbers = np.append(numbers, featurizer(self._order).features(workload.entries))
-        found = []
-        for member in range(self.members):
-            own = standardised(numbers, self._part(member, "numbers."))
-            if self.net_name in BLIND:
-                try:
-                    found.append(look(self._part(member, "net."), own).astype(np.float32))
-                except (KeyError, ValueError) as error:
-                    raise InputError(f"the model's weights do not fit its network: {error}") from error
-            else:
-                found.append(self._look_with_torch(workload, own, member))
-        return np.concatenate(found)
+        each = [standardised(numbers, self._part(member, "numbers.")) for member in range(self.members)]
+        if self.net_name not in BLIND:
+            return self._look_with_torch(workload, each)
+        try:
+            seen = [look(self._part(member, "net."), own) for member, own in enumerate(each)]
+        except (KeyError, ValueError) as error:
+            raise InputError(f"the model's weights do not fit its network: {error}") from error
+        return np.concatenate(seen).astype(np.float32)
 
-    def _look_with_torch(self, workload: "Workload", numbers: np.ndarray, member: int) -> np.ndarray:
+    def _look_with_torch(self, workload: "Workload", numbers: Sequence[np.ndarray]) -> np.ndarray:
+        """The embeddings of all members, which see the same pattern: it is prepared once."""
+        from tensorwise.model.torch_extra import torch
+
+        nets = [self._net(member, len(own)) for member, own in enumerate(numbers)]
+        with torch.no_grad():
+            prepared = nets[0].prepare([workload.entries], self._torch_device)
+            about = [torch.from_numpy(own[None]).to(self._torch_device) for own in numbers]
+            seen = [net(prepared, own)[0].cpu().numpy() for net, own in zip(nets, about, strict=True)]
+        return np.concatenate(seen)
+
+    def _net(self, member: int, numbers: int) -> Any:
+        """A member's network for torch, made when it is first asked for."""
         from tensorwise.model.nets import new_net
         from tensorwise.model.torch_extra import torch
 
         if member not in self._nets:
-            net = new_net(self.net_name, self._order, len(numbers), 0)
+            net = new_net(self.net_name, self._order, numbers, 0)
             try:
                 net.load_state_dict(
                     {name: torch.from_numpy(array) for name, array in self._part(member, "net.").items()}
@@ -279,12 +288,7 @@ class LookingModel(CostModel["Workload"], abc.ABC):
             except RuntimeError as error:
                 raise InputError(f"the model's weights do not fit its network: {error}") from error
             self._nets[member] = net.to(self._torch_device)
-        with torch.no_grad():
-            about = torch.from_numpy(numbers[None]).to(self._torch_device)
-            net = self._nets[member]
-            prepared = net.prepare([workload.entries], self._torch_device)
-            embedded: np.ndarray = net(prepared, about)[0].cpu().numpy()
-        return embedded
+        return self._nets[member]
 
     # -- files -----------------------------------------------------------------------------------------
 
@@ -339,5 +343,5 @@ def prefix(member: int) -> str:
     return f"member{member}." if member else ""
 
 
-def _stripped(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+def _stripped(arrays: Mapping[str, np.ndarray], begin: str) -> dict[str, np.ndarray]:
+    return {name.removeprefix(begin): array for name, array in arrays.items() if name.startswith(begin)}

@@ -21,7 +21,7 @@ from tensorwise.features.hardware import HARDWARE
 SPREAD: Final = 0.5
 """Records whose middle half of samples is spread over more than this share of their time are left out."""
 
-Program: TypeAlias = tuple[str, str, str]
+ProgramKey: TypeAlias = tuple[str, str, str]
 """Task, kind of device, and schedule: one of a CPU may be called like one of a GPU."""
 
 
@@ -53,7 +53,7 @@ class Measured:
     again: tuple[float, ...]
 
     @property
-    def program(self) -> Program:
+    def key(self) -> ProgramKey:
         """What is the same on every device where the same program runs."""
         return self.task, self.hardware.kind, self.config
 
@@ -222,10 +222,10 @@ class Programs:
         """
         from tensorwise.model.metrics import spearman
 
-        times: Mapping[str, dict[Program, float]] = {one: {}, other: {}}
+        times: Mapping[str, dict[ProgramKey, float]] = {one: {}, other: {}}
         for row in self.rows:
             if row.device in times:
-                times[row.device][row.program] = math.log(row.seconds)
+                times[row.device][row.key] = math.log(row.seconds)
         both = sorted(times[one].keys() & times[other].keys())
         if len(both) < 3:
             return float("nan")

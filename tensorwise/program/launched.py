@@ -17,7 +17,7 @@ from tensorwise.program.packed import PackedOperands, arranged, packed_parts
 from tensorwise.program.program import PlanKey, Program
 from tensorwise.program.workload import Workload
 from tensorwise.toolchain.cubin import Resources
-from tensorwise.toolchain.gpu import NARROW, SYMBOL, Gpu, Held, source
+from tensorwise.toolchain.gpu import NARROW, SYMBOL, Gpu, Held, Launcher, source
 
 
 @final
@@ -192,19 +192,16 @@ class BoundLaunched(BoundKernel):
         return held["out"].reshape(self.output_shape)
 
     @cached_property
-    def at(self) -> "Callable[[Mapping[str, int], int], None] | None":
-        """What computes from addresses in the GPU's memory, by name, into that of ``out``, on a stream; None: nothing does.
+    def at(self) -> Launcher:
+        """What computes from addresses in the GPU's memory, by name, into that of ``out``, on a stream.
 
         Operands lie as for `compute`. It takes a few microseconds, a call on arrays some hundred.
-        Elements of ``unreached`` are left to the caller.
+        Elements of ``unreached`` are left to the caller. Raises MeasurementError where the GPU takes no addresses.
         """
-        found = [
+        launchers = [
             self.gpu.launcher(one.function, one.grid, one.block, (*one.buffers, *one.sizes))
             for one in self._launches
         ]
-        launchers = [one for one in found if one is not None]
-        if len(launchers) < len(found):
-            return None
         size = self._elements * self._dtype.itemsize if self._first.program.accumulate else 0
 
         def at(addresses: Mapping[str, int], stream: int) -> None:

@@ -12,7 +12,7 @@ from tensorwise.program.schedule import WARP
 from tensorwise.space.config import Config
 from tensorwise.space.cuda import Gpu
 from tensorwise.tasks.cpu import target_of
-from tensorwise.tasks.task import Task
+from tensorwise.tasks.task import Task, space_name
 from tensorwise.tasks.tvm_extra import meta_schedule, s_tir, tvm
 
 CORES: Final = 2
@@ -21,7 +21,6 @@ all devices, so that they run the same programs."""
 TRIES: Final = {"cpu": 4, "cuda": 200}
 """Draws for each schedule that is wanted: some are refused, and small tasks have few different ones. Of what is drawn for
 GPUs nine in ten, of some tasks all, want too many threads of a block, or too few, or too much of its memory."""
-
 BLOCK: Final = 256
 """Threads of a block where nothing is chosen."""
 
@@ -43,7 +42,7 @@ class Schedules:
     def __init__(self, task: Task, gpu: Gpu | None = None) -> None:
         self.task, self._gpu = task, gpu
         kind = "cpu" if gpu is None else "cuda"
-        self.name, self._tries = f"tvm-{tvm.__version__}-{kind}", TRIES[kind]
+        self.name, self._tries = space_name(tvm.__version__, kind), TRIES[kind]
         rules = {} if gpu is None else dict.fromkeys(("sch_rules", "postprocs", "mutator_probs"), "cuda")
         self._context = meta_schedule.TuneContext(
             mod=task.module,
@@ -82,9 +81,9 @@ class Schedules:
         Raises:
             InputError: the config does not belong to the task.
         """
-        if self._gpu and config["design"] == len(self._designs):
-            return self._plain().mod
         try:
+            if self._gpu and config["design"] == len(self._designs):
+                return self._plain().mod
             design = self._designs[int(config["design"])]  # type: ignore[arg-type]
             chosen = {design.insts[number]: value for number, value in json.loads(str(config["decisions"]))}
         except (KeyError, IndexError, TypeError, ValueError) as error:

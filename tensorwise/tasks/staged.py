@@ -137,7 +137,7 @@ class StagedTask:
         return found
 
 
-def programs_of(
+def staged_programs(
     folder: Path, gpu: str, configs: Mapping[str, Config]
 ) -> dict[str, tuple[StagedTask, StagedProgram]]:
     """Return the staged program of each config of ``configs``, by task id.

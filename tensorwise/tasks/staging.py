@@ -1,7 +1,7 @@
 """Schedules of tasks compiled for a GPU that need not be here: TVM writes CUDA C++, NVRTC makes machine code of it."""
 
 import ast
-import importlib.util
+import contextlib
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from tensorwise.codegen.tvmscript import constant
-from tensorwise.errors import CompilerError, InputError, MissingExtraError, TensorwiseError
+from tensorwise.errors import CompilerError, InputError, TensorwiseError
 from tensorwise.space.config import Config
 from tensorwise.space.cuda import Gpu
 from tensorwise.tasks.cutting import Found
@@ -22,7 +22,7 @@ from tensorwise.tasks.schedules import Schedules, gpu_target
 from tensorwise.tasks.staged import Launch, StagedProgram, StagedTask
 from tensorwise.tasks.task import Task, loop_tree, operands
 from tensorwise.tasks.tvm_extra import tvm
-from tensorwise.toolchain.gpu import compiled
+from tensorwise.toolchain.gpu import check_cupy, compiled
 from tensorwise.toolchain.threads import available_threads
 
 _BEGIN: Final = re.compile(r'^(__forceinline__ |__device__ |static |extern "C")', re.MULTILINE)
@@ -56,45 +56,36 @@ def staged(
     Raises:
         MissingExtraError: CuPy, which brings NVRTC, is not installed.
     """
-    drawn = list(Schedules(task, gpu).sample(samples, rng))
-
-    def made(one: tuple[Config, Any]) -> StagedProgram | None:
-        try:
-            return _program(*one, gpu)
-        except (
-            CompilerError,
-            InputError,
-            RuntimeError,
-            ValueError,
-            TypeError,
-        ):  # TVM's are of the last kinds
-            return None
-
-    programs = tuple(one for one in map(made, drawn) if one is not None)
+    programs = []
+    for config, module in Schedules(task, gpu).sample(samples, rng):
+        with contextlib.suppress(
+            CompilerError, InputError, RuntimeError, ValueError, TypeError
+        ):  # TVM's: the last three
+            programs.append(_program(config, module, gpu))
     return StagedTask(
         Task(task.name, task.id, "", task.facts), tuple(networks), gpu.name, gpu.arch, tuple(operands(task.module)),
-        str(tvm.__version__), programs,
+        str(tvm.__version__), tuple(programs),
     )  # fmt: skip
 
 
-def stage(path: Path, into: Path, networks: Sequence[str], gpu: Gpu, samples: int, seed: int) -> int:
+def stage(found: Found, into: Path, gpu: Gpu, samples: int, seed: int) -> int:
     """Write a task's programs into a folder, unless they are there; return how many there are.
 
     Args:
-        path: of the task's file; into: the folder.
-        networks, gpu, samples: see `staged`; seed: of what is drawn.
+        found: the task's file; into: the folder.
+        gpu, samples: see `staged`; seed: of what is drawn.
 
     Raises:
         InputError: the task cannot be read.
         MissingExtraError: CuPy is not installed.
     """
-    target = into / f"{path.stem}-{gpu.name}-{samples}-{seed}.json"
+    target = into / f"{found.path.stem}-{gpu.name}-{samples}-{seed}.json"
     if target.exists():
         return len(StagedTask.load(target).programs)
-    task = Task.load(path)
-    found = staged(task, networks, gpu, samples, np.random.default_rng([int(task.id, 16), seed]))
-    found.save(target)
-    return len(found.programs)
+    task = Task.load(found.path)
+    made = staged(task, found.networks, gpu, samples, np.random.default_rng([int(task.id, 16), seed]))
+    made.save(target)
+    return len(made.programs)
 
 
 def stage_all(tasks: Iterable[Found], into: Path, gpu: Gpu, samples: int, seed: int) -> Iterator[int]:
@@ -109,8 +100,7 @@ def stage_all(tasks: Iterable[Found], into: Path, gpu: Gpu, samples: int, seed: 
         CompilerError: a process that compiled is gone.
         MissingExtraError: CuPy is not installed.
     """
-    if importlib.util.find_spec("cupy") is None:
-        raise MissingExtraError("CuPy", "cuda", "compiling for a GPU")
+    check_cupy("compiling for a GPU")
     # TVM must not be forked, and draws schedules under Python's lock.
     pool = ProcessPoolExecutor(available_threads(), get_context("spawn"))
     try:
@@ -128,7 +118,7 @@ def stage_all(tasks: Iterable[Found], into: Path, gpu: Gpu, samples: int, seed: 
 def _stage(task: Found, into: Path, gpu: Gpu, samples: int, seed: int) -> int | str:
     """`stage`, or what is wrong: errors do not travel between processes."""
     try:
-        return stage(task.path, into, task.networks, gpu, samples, seed)
+        return stage(task, into, gpu, samples, seed)
     except (TensorwiseError, OSError) as error:
         return f"{task.path}: {error}"
 

@@ -114,6 +114,11 @@ def operands(module: Any) -> list[tuple[tuple[int, ...], str]]:
     return [(tuple(int(extent) for extent in info.shape), str(info.dtype)) for info in infos]
 
 
+def space_name(release: str, kind: str) -> str:
+    """Return the name, for Records, of the schedules that a release of TVM has for ``cpu`` or ``cuda``."""
+    return f"tvm-{release}-{kind}"
+
+
 def drawn(shape: tuple[int, ...], elem: str, rng: np.random.Generator) -> np.ndarray:
     """An operand: floats from 0 to 1; of integers, which may be indices, 0 and 1, which every table has."""
     if "float" in elem:

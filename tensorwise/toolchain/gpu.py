@@ -6,6 +6,7 @@ CuPy is looked for when a GPU is, not before: the extra ``cuda`` brings it. Text
 import abc
 import contextlib
 import ctypes
+import importlib.util
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -97,17 +98,19 @@ class Gpu(abc.ABC):
 
     def launcher(
         self, function: Function, grid: tuple[int, int], block: tuple[int, int], arguments: Sequence[Any]
-    ) -> "Launcher | None":
-        """Return what launches a kernel where its arrays are addresses, in a few microseconds; None: only `launch` does.
+    ) -> Launcher:
+        """Return what launches a kernel where its arrays are addresses, in a few microseconds.
 
         Args:
             arguments: arrays that are held, NumPy scalars, and names of arrays whose addresses each launch is given.
+
+        Raises MeasurementError where there are only arrays.
         """
-        return None
+        raise MeasurementError(f"{self.name} takes no addresses")
 
     def clear(self, address: int, size: int, stream: int) -> None:
-        """Zero ``size`` bytes at an address, on a stream; only where there are launchers."""
-        raise NotImplementedError
+        """Zero ``size`` bytes at an address, on a stream. Raises as ``launcher``."""
+        raise MeasurementError(f"{self.name} takes no addresses")
 
     @abc.abstractmethod
     def fill(self, held: Held, places: Held | None = None) -> None:
@@ -132,6 +135,12 @@ class Gpu(abc.ABC):
 def source(text: str, integer: str) -> str:
     """Return a whole CUDA C++ file: the prelude and a printed text, whose indices are of type ``integer``."""
     return f"#define TW_INT {integer}\n{PRELUDE}\n{text.replace('TW_SYMBOL', SYMBOL)}"
+
+
+def check_cupy(purpose: str) -> None:
+    """Raise MissingExtraError, which says what for, where CuPy is not installed; importing it takes a second."""
+    if importlib.util.find_spec("cupy") is None:
+        raise MissingExtraError("CuPy", "cuda", purpose)
 
 
 @cache
@@ -228,7 +237,7 @@ class _CupyGpu(Gpu):
 
     def launcher(
         self, function: Function, grid: tuple[int, int], block: tuple[int, int], arguments: Sequence[Any]
-    ) -> Launcher | None:
+    ) -> Launcher:
         kernel, launch = function.kernel.ptr, self._cupy.cuda.driver.launchKernel
         grid, block = (int(grid[0]), int(grid[1])), (int(block[0]), int(block[1]))
         # A slot of eight bytes for each argument: a smaller one is at its beginning.

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from tensorwise.model.program_net import least
-from tensorwise.model.programs import Measured, Program, Programs
+from tensorwise.model.programs import Measured, ProgramKey, Programs
 
 Predict = Callable[[Programs], np.ndarray]
 """Programs -> (n,) seconds."""
@@ -100,15 +100,15 @@ def scaled(measured: Programs) -> Predict:
 
     A program that no known device ran is scaled by the roofline.
     """
-    times: dict[Program, list[Measured]] = {}
+    times: dict[ProgramKey, list[Measured]] = {}
     for row in measured:
-        times.setdefault(row.program, []).append(row)
+        times.setdefault(row.key, []).append(row)
     otherwise = roofline(measured)
 
     def predict(programs: Programs) -> np.ndarray:
         found = otherwise(programs)
         for place, row in enumerate(programs):
-            if some := times.get(row.program):
+            if some := times.get(row.key):
                 near = min(some, key=lambda one: abs(np.log(one.hardware.flops / row.hardware.flops)))
                 found[place] = near.seconds * bound(row) / bound(near)
         return found

@@ -241,12 +241,9 @@ class Experiment:
         tuned = fine_tuned(model, seen, measured, foreign, settings)
         found = tuned.model.of(judged)
         beside: dict[str, Any] = {}
-        elsewhere = {row.program for row in source}  # a GPU's programs run nowhere else
-        if (
-            not unknown
-            and count == self.values["cross"]["tasks"][-1]
-            and elsewhere.intersection(row.program for row in measured)
-        ):
+        last = not unknown and count == self.values["cross"]["tasks"][-1]
+        # A GPU's programs run nowhere else.
+        if last and {row.key for row in measured} & {row.key for row in source}:
             known = Elsewhere.fitted(tuned, model, source, measured)
             said = known.latencies(judged)
             beside["elsewhere"] = self._judged_on(

@@ -26,7 +26,7 @@ from tensorwise.front.networks import unscheduled  # noqa: E402
 from tensorwise.space.config import Config  # noqa: E402
 from tensorwise.tasks import staging  # noqa: E402
 from tensorwise.tasks.cpu import TvmCpu, codes_of, in_children, use_threads  # noqa: E402
-from tensorwise.tasks.cutting import TaskGraph, cut, lowered, of_onnx, of_torch, tasks_of  # noqa: E402
+from tensorwise.tasks.cutting import Found, TaskGraph, cut, lowered, of_onnx, of_torch, tasks_of  # noqa: E402
 from tensorwise.tasks.schedules import Schedules  # noqa: E402
 from tensorwise.tasks.searching import found_in, search_schedules  # noqa: E402
 from tensorwise.tasks.staged import Launch, StagedTask  # noqa: E402
@@ -145,7 +145,8 @@ def test_programs_for_a_gpu_are_compiled_without_one(
     monkeypatch.setattr(staging, "compiled", compiled)
     gpu, task = gpu_called("A100"), named(small[1], "conv2d")
     path = task.save(tmp_path)
-    assert staging.stage(path, tmp_path / "staged", ["small-b1"], gpu, 3, 0) == 3
+    where = Found(task.name, path, ("small-b1",))
+    assert staging.stage(where, tmp_path / "staged", gpu, 3, 0) == 3
     (file,) = (tmp_path / "staged").iterdir()
     found = StagedTask.load(file)
     assert (found.gpu, found.arch, found.operands) == ("A100", "sm_80", tuple(operands(task.module)))
@@ -167,7 +168,7 @@ def test_programs_for_a_gpu_are_compiled_without_one(
         ]
         # Each product once, or more where blocks overlap; what threads load together is no product.
         assert 16 * 16 * 8 * 27 <= sum(products) <= 2 * 16 * 16 * 8 * 28
-    assert staging.stage(path, tmp_path / "staged", ["small-b1"], gpu, 3, 0) == 3
+    assert staging.stage(where, tmp_path / "staged", gpu, 3, 0) == 3
     assert len(texts) == 3  # what is there stays
 
 

@@ -43,14 +43,15 @@ class Keeping:
     ) -> None:
         """Write both files into ``directory`` (made if absent).
 
-        The description is written last and names the arrays' checksum: an interrupted save is noticed.
+        The description is written last and names the arrays' checksum: an interrupted save is noticed. What `halved`
+        returned takes half the space.
 
         Raises:
             InputError: the directory cannot be written.
         """
         from safetensors.numpy import save  # only what is saved or loaded needs it
 
-        data = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+        data = save({name: np.ascontiguousarray(_shortest(array)) for name, array in arrays.items()})
         described = {**description, "sha256": hashlib.sha256(data).hexdigest()}
         folder = Path(directory)
         try:
@@ -103,7 +104,8 @@ class Keeping:
             directory: that ``save`` wrote into.
             kind: that the description must name.
             version: that it must name.
-            make: may raise InputError, KeyError, TypeError and ValueError for what it cannot use.
+            make: may raise InputError, KeyError, TypeError and ValueError for what it cannot use. Of floats it is given
+                float32 and float64.
 
         Raises:
             InputError: a file is missing, damaged, or of another kind or version.
@@ -124,7 +126,11 @@ class Keeping:
                 raise InputError(
                     f"{path} is damaged or belongs to another {self.what}; save the {self.what} again"
                 )
-            return make(described, load(data))
+            arrays = load(data)
+            return make(described, {
+                name: array.astype(np.float32) if array.dtype == np.float16 else array
+                for name, array in arrays.items()
+            })  # fmt: skip
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
         except (SafetensorError, KeyError, TypeError, ValueError) as error:
@@ -133,3 +139,21 @@ class Keeping:
             raise InputError(
                 f"the {self.what} in {folder} is damaged: {error!r}; save the {self.what} again"
             ) from error
+
+
+def halved(array: np.ndarray) -> np.ndarray:
+    """Return the nearest numbers of eleven bits as float32, which is more than weights are known to.
+
+    One that is too large for a float16 leaves all as they are.
+    """
+    return (array.astype(np.float16) if _fits(array) else array).astype(np.float32)
+
+
+def _shortest(array: np.ndarray) -> np.ndarray:
+    """The same numbers as float16 where that holds them."""
+    short = array.dtype == np.float32 and _fits(array) and np.array_equal(array, halved(array))
+    return array.astype(np.float16) if short else array
+
+
+def _fits(array: np.ndarray) -> bool:
+    return bool(np.abs(array).max(initial=0) <= np.finfo(np.float16).max)

@@ -11,9 +11,12 @@ from typing import ClassVar, Final, NamedTuple, Self, final
 import numpy as np
 
 from tensorwise.features.featurizer import Featurizer, Field
+from tensorwise.program.loads import Loads, even
 from tensorwise.program.program import Program
+from tensorwise.program.schedule import Parallel
 from tensorwise.program.work import Bounded, Bounds
 from tensorwise.program.workload import Workload
+from tensorwise.tensor.orders import Places
 
 INSIDE: Final = 3
 """Innermost loops that are described, of those that run more than once."""
@@ -60,6 +63,11 @@ _FIELDS: Final = (
     Field("parallel.starts", _A_TERM, "how often the threads are sent for; once without."),
     Field("parallel.tasks", _A_TERM, "what is handed to threads, in all; one task without."),
     Field(
+        "parallel.share",
+        "log2(x / half)",
+        "what the busier of two threads takes, counted in entries and rows; all without.",
+    ),
+    Field(
         "parallel.atomic",
         _A_TERM,
         "how often a value of the output is added to by several threads at once; once without.",
@@ -71,16 +79,18 @@ _FIELDS: Final = (
 
 
 class Nest(NamedTuple):
-    """A program on a workload, and what is known of its loops; of a hybrid, of the rest."""
+    """A program on a workload, and what is known of its loops and of the pattern; of a hybrid, of the rest."""
 
     program: Program
     workload: Workload
     bounds: Bounds
+    loads: Loads
 
     @classmethod
     def of(cls, program: Program, workload: Workload) -> Self:
         """Bound what its loops do."""
-        return cls(program, workload, Bounds.of(program.parts[0], workload))
+        loads = Loads(workload.entries, Places(workload.entries))
+        return cls(program, workload, Bounds.of(program.parts[0], workload), loads)
 
 
 @final
@@ -91,14 +101,14 @@ class ProgramNest(Featurizer[Nest]):
     """
 
     name: ClassVar[str] = "program-nest"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     @property
     def fields(self) -> tuple[Field, ...]:
         return _FIELDS
 
     def features(self, described: Nest) -> np.ndarray:
-        program, workload, bounds = described
+        program, workload, bounds, loads = described
         rest = program.parts[0]
         loops = bounds.loops
         (name,) = rest.formats
@@ -125,7 +135,7 @@ class ProgramNest(Featurizer[Nest]):
         numbers.append(sum(indices[-1:] == (mode,) for indices in dense.tensors))
         numbers.append(sum(mode in indices[:-1] for indices in dense.tensors))
         numbers += _tiled(rest, loops, inner, terms)
-        numbers += _parallel(rest, loops, terms, reached[0], dense.values(output))
+        numbers += _parallel(rest, loops, terms, reached[0], dense.values(output), loads)
         return np.array(numbers, np.float32)
 
 
@@ -190,21 +200,42 @@ def _tiled(program: Program, loops: Sequence[Bounded], inner: Bounded, terms: fl
 
 
 def _parallel(
-    program: Program, loops: Sequence[Bounded], terms: float, reached: float, values: float
+    program: Program, loops: Sequence[Bounded], terms: float, reached: float, values: float, loads: Loads
 ) -> list[float]:
     parallel = program.schedule.parallel
     loop = next((loop for loop in loops if parallel is not None and loop.axis.name == parallel.loop), None)
     if parallel is None or loop is None:
-        return [0.0, -terms, -terms, -terms, -terms]
+        return [0.0, -terms, -terms, 1.0, -terms, -terms]
     summed = loop.axis.mode not in program.assignment.kept
     tasks = 2 * parallel.chunk if parallel.policy != "dynamic" else max(1, -(-loop.extent // parallel.chunk))
     return [
         _log2(loop.extent),
         _log2(loop.starts) - terms,
         _log2(loop.starts * tasks) - terms,
+        math.log2(_share(program, parallel, loop, loop is loops[0], tasks, loads)),
         (reached if summed and parallel.reduction == "atomic" else 0.0) - terms,
         (_log2(loop.starts) + values if summed and parallel.reduction == "private" else 0.0) - terms,
     ]
+
+
+def _share(
+    program: Program, parallel: Parallel, loop: Bounded, outermost: bool, tasks: int, loads: Loads
+) -> float:
+    """What the busier of two threads takes over half; of loops inside others as if all iterations took the same."""
+    if parallel.policy == "merge-path":
+        return 1.0
+    (format,) = program.formats.values()
+    axis = loop.axis
+    if not outermost or axis.mode not in format.modes or axis.part not in ("whole", "outer"):
+        return even(tasks)
+    coordinates = program.schedule.splits[axis.mode] if axis.part == "outer" else 1
+    dynamic = parallel.policy == "dynamic"
+    return loads.share(
+        format.modes.index(axis.mode),
+        format.orders.get(axis.mode, ""),
+        coordinates * parallel.chunk if dynamic else coordinates,
+        0 if dynamic else tasks,
+    )
 
 
 def _log2(number: float) -> float:

@@ -19,7 +19,7 @@ from tensorwise.errors import InputError
 from tensorwise.features.ast import LEAVES, CompactAst
 from tensorwise.features.code import CODE
 from tensorwise.features.hardware import HARDWARE
-from tensorwise.keeping import Keeping
+from tensorwise.keeping import Keeping, halved
 from tensorwise.model.labels import Kind, Labels
 from tensorwise.model.program_net import (
     Shape,
@@ -259,7 +259,7 @@ class LatencyModel:
             ],
         }, {
             **self.scales,
-            **{f"{k}.{name}": _short(array) for k, of in enumerate(self.members) for name, array in of.items()},
+            **{f"{k}.{name}": halved(array) for k, of in enumerate(self.members) for name, array in of.items()},
         })  # fmt: skip
 
     @classmethod
@@ -290,9 +290,7 @@ class LatencyModel:
             "device.knots": (shape.bins + 1, shape.device),
         }
         scales = {name: arrays[name] for name in sizes}
-        members = tuple(
-            {name: arrays[f"{k}.{name}"].astype(np.float32) for name in wanted} for k in range(count)
-        )
+        members = tuple({name: arrays[f"{k}.{name}"] for name in wanted} for k in range(count))
         for name, array in scales.items():
             if array.shape != sizes[name]:
                 raise InputError(f"{name} of the model has shape {array.shape}")
@@ -549,12 +547,6 @@ def _levelled(
     unbounded = replace(model, members=(member,), ends=(-math.inf, math.inf))
     off = np.log(measured.seconds / unbounded.of(measured).seconds)
     return {**member, name: member[name] + np.float32(np.median(off))}
-
-
-def _short(weights: np.ndarray) -> np.ndarray:
-    """Weights as float16, unless one of them is too large for that."""
-    fits = np.abs(weights).max(initial=0) <= np.finfo(np.float16).max
-    return weights.astype(np.float16 if fits else np.float32)
 
 
 def _ends(programs: Programs) -> tuple[float, float]:

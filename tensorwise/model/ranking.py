@@ -219,8 +219,9 @@ class RankingModel(LookingModel):
 def counted(workload: "Workload", configs: Sequence[Config]) -> np.ndarray:
     """Return what the loops of configs of the CPU's space do on a workload: float32, (n, fields of `ProgramNest`)."""
     space, nest = cpu_space_of(workload), ProgramNest()
+    loads = space.loads(workload)
     found = [
-        nest.features(Nest(space.program(workload, config), workload, space.counted(workload, config)))
+        nest.features(Nest(space.program(workload, config), workload, space.counted(workload, config), loads))
         for config in configs
     ]
     return np.array(found, np.float32).reshape(len(configs), len(nest.fields))

@@ -18,6 +18,7 @@ import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
+from tensorwise.keeping import halved
 from tensorwise.model.averaged import Averaged
 from tensorwise.model.checkpoints import array_of, reading_checkpoint, restore, write_checkpoint
 from tensorwise.model.metrics import spearman
@@ -129,7 +130,7 @@ class Trainer:
     def run(self) -> dict[str, np.ndarray]:
         """Train until it is done and return all that a model needs, by name.
 
-        The best weights (the last ones without validation), and the numbers' mean and deviation.
+        The best weights (the last ones without validation), which are `halved`, and the numbers' mean and deviation.
         """
         written = time.monotonic()
         while not self._done:
@@ -146,7 +147,8 @@ class Trainer:
             if self._checkpoint is not None:
                 self._write()
                 written = time.monotonic()
-        return self._best | {f"numbers.{key}": array for key, array in self.numbers.items()}
+        weights = {name: halved(array) for name, array in self._best.items()}
+        return weights | {f"numbers.{key}": array for key, array in self.numbers.items()}
 
     @property
     def _done(self) -> bool:

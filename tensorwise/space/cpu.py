@@ -7,10 +7,11 @@ rows or dense groups of columns apart, in ``apart.py``. Here a config, as ``read
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Final, final
+from typing import Final, NamedTuple, final
 from weakref import WeakKeyDictionary
 
 from tensorwise.program.einsum import Assignment
+from tensorwise.program.loads import Loads
 from tensorwise.program.program import Apart, Program
 from tensorwise.program.schedule import (
     Bound,
@@ -46,12 +47,21 @@ from tensorwise.space.storing import storing
 from tensorwise.space.strips import Mapper
 from tensorwise.space.strips import cpu as cpu_mapper
 from tensorwise.space.structures import dense_columns, long_rows
+from tensorwise.tensor.orders import Places
 from tensorwise.tensor.positions import Positions
 
 MOST_STEPS_A_TERM: Final = 16
 """Iterations of discordant search that are tried for each term; more have never paid ..."""
 FREE_STEPS: Final = 2**20
 """... beyond these, which take milliseconds: small operands may be searched in any order."""
+
+
+class _Counted(NamedTuple):
+    """What counts in a pattern, and what loops do by it."""
+
+    positions: Positions
+    loads: Loads
+    loops: dict[tuple[Value, ...], Bounds]
 
 
 @final
@@ -118,14 +128,24 @@ class CpuSpace(Space[Program]):
 
     def counted(self, workload: Workload, config: Mapping[str, Value]) -> Bounds:
         """Return what loops do, as ``bounds``, where positions were counted in the pattern: no bounds, but closer."""
-        if workload not in self._counts:
-            self._counts[workload] = Positions(workload.entries), {}
-        positions, known = self._counts[workload]
+        positions, _, known = self._counted(workload)
         choices = tuple([config[name] for name in self._nesting])
         if choices not in known:
             nest = self._nested(workload, config)[0]
             known[choices] = Bounds.of(nest, workload, lambda _, format, levels: positions.of(format, levels))
         return known[choices]
+
+    def loads(self, workload: Workload) -> Loads:
+        """Return what counts how evenly loops over the pattern are shared."""
+        return self._counted(workload).loads
+
+    def _counted(self, workload: Workload) -> "_Counted":
+        if workload not in self._counts:
+            places = Places(workload.entries)
+            self._counts[workload] = _Counted(
+                Positions(workload.entries, places), Loads(workload.entries, places), {}
+            )
+        return self._counts[workload]
 
     def _nested(self, workload: Workload, config: Mapping[str, Value]) -> tuple[Program, Bounds]:
         """The program without what says how its loops run and what is set apart, and what is known of it."""
@@ -153,8 +173,8 @@ class CpuSpace(Space[Program]):
         return WeakKeyDictionary()
 
     @cached_property
-    def _counts(self) -> "WeakKeyDictionary[Workload, tuple[Positions, dict[tuple[Value, ...], Bounds]]]":
-        """What was counted so far, and what loops do by these counts."""
+    def _counts(self) -> "WeakKeyDictionary[Workload, _Counted]":
+        """What was counted so far."""
         return WeakKeyDictionary()
 
     @cached_property

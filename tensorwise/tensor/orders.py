@@ -6,7 +6,7 @@ find gathered operands in the cache. Only the storage is permuted: results come 
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 LINE: Final = 16
 """Neighbouring columns that count as one when rows are compared: floats in a cache line."""
 HASHES: Final = 4
+ORDERED: Final = 2**18
+"""Most entries of which any order is computed to count something; of more, coordinates count where they stand, ..."""
+CHEAP: Final = "length"
+"""... but for this order, which decides how full slices are."""
 _PRIME: Final = 2**31 - 1
 
 
@@ -48,6 +52,33 @@ def split_name(order: str) -> tuple[str, int]:
             f"{order!r} is no order of a mode; there are {', '.join(ORDERS)}, and windows as in length4096"
         )
     return name, int(window or 0)
+
+
+@final
+class Places:
+    """Where the coordinates of a pattern's modes are stored, as far as that is cheap to know; each order is computed once.
+
+    Args:
+        entries: the pattern.
+    """
+
+    def __init__(self, entries: Entries) -> None:
+        self._entries = entries
+        self._known: dict[tuple[int, str], np.ndarray] = {}
+
+    def of(self, mode: int, order: str) -> np.ndarray | None:
+        """Return the place of each coordinate of ``mode``, (size,) int64; None where each stands in its own.
+
+        Raises FormatError as `permutation` does.
+        """
+        if not order or (split_name(order)[0] != CHEAP and self._entries.nnz > ORDERED):
+            return None
+        if (mode, order) not in self._known:
+            stored = permutation(self._entries, mode, order)
+            places = np.empty_like(stored)
+            places[stored] = np.arange(len(stored))
+            self._known[mode, order] = places
+        return self._known[mode, order]
 
 
 def by_length(entries: Entries, mode: int, window: int) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.levels import Level
-from tensorwise.tensor.orders import permutation, split_name
+from tensorwise.tensor.orders import Places
 from tensorwise.tensor.remap import Axis, diagonal
 
 MOST: Final = 2**16
@@ -21,10 +21,6 @@ SAMPLE: Final = 2**12
 """... and of these about as many for one count, in units, such as blocks of rows, each of which is seen whole."""
 PIECES: Final = 16
 """Fewest bands or units of a sample."""
-ORDERED: Final = 2**18
-"""Most entries of which any order is computed; of more, rows and columns count where they stand, ..."""
-CHEAP: Final = "length"
-"""... but for this order, which decides how full slices are."""
 _HASH: Final = np.uint64(0x9E3779B97F4A7C15)
 
 _Unit = tuple[str, int, str]
@@ -40,14 +36,14 @@ class Positions:
 
     Args:
         entries: the pattern.
+        places: where its coordinates are stored.
     """
 
-    def __init__(self, entries: Entries) -> None:
-        self._entries = entries
+    def __init__(self, entries: Entries, places: Places) -> None:
+        self._entries, self._places = entries, places
         self._coordinates = _bands(entries)
         self._counts: dict[tuple[_Unit, ...], int] = {}
         self._samples: dict[tuple[_Unit, ...], np.ndarray] = {}
-        self._places: dict[tuple[int, str], np.ndarray | None] = {}
 
     def of(self, format: Format, levels: int) -> int:
         """Return about how many positions the first levels of a format hold; the last of these is not full.
@@ -120,26 +116,15 @@ class Positions:
         """Where the coordinates of a mode are stored, by the order of the mode: int64."""
         place = format.modes.index(mode)
         coordinates = self._coordinates[place] if rows is None else self._coordinates[place][rows]
-        moved = self._moved(place, format.orders.get(mode, ""))
+        moved = self._places.of(place, format.orders.get(mode, ""))
         return coordinates if moved is None else moved[coordinates]
-
-    def _moved(self, mode: int, order: str) -> np.ndarray | None:
-        """Where each coordinate of a mode is stored; None where it stands."""
-        if not order or (split_name(order)[0] != CHEAP and self._entries.nnz > ORDERED):
-            return None
-        if (mode, order) not in self._places:
-            stored = permutation(self._entries, mode, order)
-            places = np.empty_like(stored)
-            places[stored] = np.arange(len(stored))
-            self._places[mode, order] = places
-        return self._places[mode, order]
 
     def _slots(self, format: Format, slots: Axis, levels: list[Level]) -> int:
         """The slots below all parents: of each as many as its longest row has entries. Exactly: rows are few."""
         (other,) = (mode for mode in format.modes if mode != slots.mode)  # slots are of matrices only
         place = format.modes.index(other)
         lengths = np.bincount(self._entries.coordinates[place], minlength=self._entries.shape[place])
-        moved = self._moved(place, format.orders.get(other, ""))
+        moved = self._places.of(place, format.orders.get(other, ""))
         places = np.arange(len(lengths)) if moved is None else moved
         parents = np.zeros(len(lengths), np.int64)
         for level in levels:

@@ -23,9 +23,10 @@ from tensorwise.errors import InputError, TensorwiseError
 from tensorwise.features.ast import LEAVES, CompactAst
 from tensorwise.features.footprint import FIELDS, Footprints
 from tensorwise.features.matrix import MatrixPattern
-from tensorwise.features.nest import Nest, ProgramNest
+from tensorwise.features.nest import ProgramNest
 from tensorwise.ids import content_id
 from tensorwise.model.programs import SPREAD, Measured, Programs
+from tensorwise.model.ranking import counted
 from tensorwise.model.reader import Reader
 from tensorwise.model.samples import Times, shape_numbers
 from tensorwise.model.table import Table
@@ -127,7 +128,7 @@ def _read(work: Workload, records: list[Record]) -> Arrays:
         order.append(ast.order)
         counts.append(len(ast.leaves))
         footprint = footprints.of(mapper.strips(work, record.config), dense)
-        nest = NEST.features(Nest.of(program, work))
+        nest = counted(work, [record.config])[0]
         operands.append(np.concatenate([nest, np.log2(1 + footprint), pattern]))
     width = len(NEST.fields) + len(FIELDS) + len(pattern)
     return {

@@ -58,6 +58,33 @@ def test_rows_of_compressed_columns() -> None:
     assert (found["parallel.atomic"], found["parallel.private"]) == (log2(1 / TERMS), log2(1 / TERMS))
 
 
+def test_the_busier_thread_has_more_where_rows_or_tasks_are_uneven() -> None:
+    rows = np.concatenate(
+        [np.zeros(COLUMNS, int), np.arange(1, 1 + COLUMNS)]
+    )  # a full one, and as many single entries
+    work = workload(
+        "spmm",
+        entries_from(
+            ((ROWS, COLUMNS), [rows, np.tile(np.arange(COLUMNS), 2)], np.ones(2 * COLUMNS, np.float32))
+        ),
+        n=N,
+    )
+
+    def share(schedule: str, format: str = "(i,k) -> U(i) C(k)") -> float:
+        return numbers(format, schedule, work)["parallel.share"]
+
+    everything = ROWS + 2 * COLUMNS  # a row costs as much as an entry
+    assert share("reorder(i,k,j)") == 1
+    assert share("reorder(i,k,j) parallel(i,dynamic,64)") == 1
+    # the first half of the rows has all entries but one
+    assert share("reorder(i,k,j) parallel(i,dynamic,32)") == log2(2 * (64 + 31) / everything)
+    assert share("split(i,32) reorder(i1,i0,k,j) parallel(i1,dynamic,1)") == log2(2 * (64 + 31) / everything)
+    assert share("reorder(i,k,j) parallel(i,dynamic,1)") == 0
+    assert share("reorder(i,k,j) parallel(i,balanced,1)") == log2(2 * 65 / everything)
+    assert share("reorder(i,k,j) parallel(i,merge-path,1)") == 0
+    assert share("split(j,8) reorder(i,j1,k,j0) parallel(j1,dynamic,1)") == 0
+
+
 def test_a_sum_inside_jumps_through_an_operand() -> None:
     found = numbers("(i,k) -> U(i) C(k)", "reorder(i,j,k)")
     assert (found["inner.stored"], found["inner.along"], found["inner.across"]) == (1, 0, 1)

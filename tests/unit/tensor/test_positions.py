@@ -11,6 +11,7 @@ from tensorwise.space.cpu import cpu_space_of
 from tensorwise.tensor import positions as module
 from tensorwise.tensor.entries import Entries, entries_from
 from tensorwise.tensor.format import Format
+from tensorwise.tensor.orders import Places
 from tensorwise.tensor.pack import pack
 from tensorwise.tensor.positions import Positions
 
@@ -31,7 +32,7 @@ def test_a_small_pattern_is_counted_exactly(seed: int, shape: tuple[int, ...]) -
     rng = np.random.default_rng(seed)
     entries = entries_from((rng.random(shape) < rng.choice([0.02, 0.1, 0.4])).astype(np.float32))
     work = workload("spmv" if len(shape) == 2 else "ttv", entries)
-    space, positions = cpu_space_of(work), Positions(entries)
+    space, positions = cpu_space_of(work), Positions(entries, Places(entries))
     for _ in range(6):
         config = space.sample(work, rng)
         (format,) = space.program(work, config).parts[0].formats.values()
@@ -67,14 +68,14 @@ def test_a_large_one_is_sampled(text: str, monkeypatch: pytest.MonkeyPatch) -> N
     for most, sample in ((2**40, 2**40), (2**40, 2**12), (2**15, 2**12)):
         monkeypatch.setattr(module, "MOST", most)
         monkeypatch.setattr(module, "SAMPLE", sample)
-        found = stored(entries, format, Positions(entries))
+        found = stored(entries, format, Positions(entries, Places(entries)))
         exact = sample > entries.nnz
         assert found == held if exact else 0.85 * held < found < 1.18 * held, (most, sample)
 
 
 def test_what_holds_each_entry_once_holds_all_of_them() -> None:
     entries = entries_from(np.eye(5, dtype=np.float32))
-    assert Positions(entries).of(Format.parse("(i,k) -> U(i) C(k)"), 2) == 5
+    assert Positions(entries, Places(entries)).of(Format.parse("(i,k) -> U(i) C(k)"), 2) == 5
     empty = entries_from(np.zeros((3, 3), np.float32))
-    assert Positions(empty).of(Format.parse("(i,k) -> U(i) C(k)"), 2) == 0
-    assert Positions(empty).of(Format.parse("(i,k) -> P(k#) U(i) S(k)"), 1) == 0
+    assert Positions(empty, Places(empty)).of(Format.parse("(i,k) -> U(i) C(k)"), 2) == 0
+    assert Positions(empty, Places(empty)).of(Format.parse("(i,k) -> P(k#) U(i) S(k)"), 1) == 0

@@ -9,8 +9,8 @@ from tensorwise.program.packed import ROW_COST
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.orders import Places
 
-THREADS: Final = 2
-"""Of which shares are counted: as many as the records were made with that models learn from."""
+MOST_COORDINATES: Final = 2**26
+"""Of a mode that are counted one by one; if there are more, nearly all are empty, and all count as equal."""
 COUNTED: Final = 4096
 """Last tasks that are handed out one by one; those before them are even enough, but for the largest."""
 
@@ -30,7 +30,7 @@ class Loads:
         self._shares: dict[tuple[int, str, int, int], float] = {}
 
     def share(self, mode: int, order: str, coordinates: int, parts: int = 0) -> float:
-        """Return what the thread that takes longest takes over an even share, 1 to THREADS.
+        """Return what the busier of two threads takes over half of all, 1 to 2.
 
         Args:
             mode: whose coordinates are handed out in the order in which they are stored, to whoever is free.
@@ -38,6 +38,8 @@ class Loads:
             coordinates: of a task.
             parts: of about equal cost that such tasks are put together to; 0: each is on its own.
         """
+        if (size := self._entries.shape[mode]) > MOST_COORDINATES:
+            return even(parts or -(-size // coordinates))
         key = mode, order, coordinates, parts
         if key not in self._shares:
             ends = self._costs(mode, order)

@@ -59,6 +59,13 @@ def test_a_pattern_without_entries(shape: tuple[int, int]) -> None:
     assert loads(empty).share(0, "length", 2, 4) >= 1
 
 
+def test_coordinates_beyond_counting_are_as_good_as_even() -> None:
+    wide = entries_from(((2**33, 5), [np.array([0, 1, 2**32]), np.arange(3)], np.ones(3, np.float32)))
+    found = loads(wide)
+    assert (found.share(0, "", 32), found.share(0, "length", 2**33), found.share(0, "", 1, 4)) == (1, 2, 1)
+    assert found.share(1, "", 1) == handed_out([2, 2, 2, 1, 1])
+
+
 def test_many_tasks_are_about_as_uneven_as_counted() -> None:
     tasks = np.random.default_rng(0).integers(1, 100, 3 * COUNTED)
     assert uneven(tasks) == pytest.approx(handed_out(tasks.tolist()), rel=1e-3)

@@ -13,7 +13,7 @@ from tensorwise.features.nest import Nest, ProgramNest
 from tensorwise.model.looking import LookingModel, prefix
 from tensorwise.model.model import check_learned
 from tensorwise.model.samples import Epoch, Group, Loss, Training, groups_of, moments, standardised
-from tensorwise.model.scoring import EMBEDDING, seen_last
+from tensorwise.model.scoring import EMBEDDING, score, seen_last
 from tensorwise.model.table import Encoded, Form, Table
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space_of
@@ -152,13 +152,13 @@ class RankingModel(LookingModel):
     def score(self, pattern: np.ndarray, configs: np.ndarray) -> np.ndarray:
         """Return scores as far as they can be known without the workload itself, lower is better: float64, (n,).
 
-        That is less than ``predict`` knows, which sees loops, and takes microseconds: walks go by it.
+        That is less than ``predict`` knows, which sees loops, and takes microseconds, in float32: walks go by it.
 
         Args:
             pattern: what `embed_pattern` returned.
             configs: what `embed_configs` returned, or some rows of it.
         """
-        mean: np.ndarray = self._scores(pattern, configs).mean(axis=0)
+        mean: np.ndarray = self._predicted(score, pattern, configs, short=True).mean(axis=0, dtype=np.float64)
         return mean
 
     def seen_last(self, workload: "Workload", configs: Encoded) -> np.ndarray:

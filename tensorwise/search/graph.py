@@ -22,8 +22,8 @@ KIND, VERSION = "configs", 1
 
 NEIGHBOURS: Final = 16
 """Nearest configs that each config is linked to."""
-ENTRIES: Final = 64
-"""Configs where a walk may begin."""
+ENTRIES: Final = 192
+"""Configs where a walk may begin. With 64 walks over 20,000 configs missed the cheapest on 3 of 27 matrices."""
 
 
 @final

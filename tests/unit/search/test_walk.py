@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tensorwise.device.null import smooth_cost
 from tensorwise.errors import InputError
-from tensorwise.search.graph import ConfigGraph
+from tensorwise.search.graph import ENTRIES, ConfigGraph
 from tensorwise.search.pool import Pool
 from tensorwise.search.walk import GraphWalk, Walk
 from tensorwise.space.config import Config
@@ -31,9 +31,10 @@ def of_links(n: int, ends: list[tuple[int, int]], entry_points: list[int]) -> Co
     return ConfigGraph(numbered(n), np.zeros((n, 1), np.float32), starts, links, np.array(entry_points))
 
 
-def cloud(n: int, dimensions: int, seed: int) -> ConfigGraph:
+def cloud(n: int, dimensions: int, seed: int, entries: int = ENTRIES) -> ConfigGraph:
     rng = np.random.default_rng(seed)
-    return ConfigGraph.build(numbered(n), rng.standard_normal((n, dimensions)).astype(np.float32))
+    points = rng.standard_normal((n, dimensions)).astype(np.float32)
+    return ConfigGraph.build(numbered(n), points, entries=entries)
 
 
 def by_table(costs: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
@@ -43,7 +44,7 @@ def by_table(costs: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
 @pytest.mark.parametrize("seed", range(5))
 def test_of_smooth_costs_it_finds_nearly_all_of_the_best_few(seed: int) -> None:
     """A quadratic, and a network of the kind that models end in."""
-    graph = cloud(2000, 6, seed)
+    graph = cloud(2000, 6, seed, entries=64)  # few, so that it is the walk that finds them
     rng = np.random.default_rng(seed)
     hidden = np.maximum(graph.embeddings @ rng.standard_normal((6, 24)) + rng.standard_normal(24), 0)
     for costs in (
@@ -55,7 +56,7 @@ def test_of_smooth_costs_it_finds_nearly_all_of_the_best_few(seed: int) -> None:
         best = np.argsort(costs)
         assert len(set(found.tolist()) & set(best[:10].tolist())) >= 9
         assert found[0] in best[:2]
-        assert walk.evaluated <= 700
+        assert walk.evaluated <= 600
 
 
 def test_each_row_is_scored_once_and_a_hop_is_one_call() -> None:

@@ -3,8 +3,8 @@
     python experiments/records/recount.py RECORDS... --folder networks [--kept counts.jsonl]
 
 The files are replaced, when nothing is left to count; nothing is timed. It needs the extra tvm, in the release that records
-were made with, and folders of `tensorwise tasks cut` with their tasks. What is counted is kept: after Ctrl-C or a kill the
-same command goes on, and several may run side by side with --part.
+were made with, the extra cuda for programs of GPUs, and folders of `tensorwise tasks cut` with their tasks. What is counted
+is kept: after Ctrl-C or a kill the same command goes on, and several may run side by side with --part.
 """
 
 import argparse
@@ -21,15 +21,18 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.corpus import resumable
 from tensorwise.data.parquet import read_records, write_records
 from tensorwise.data.record import Record
+from tensorwise.device.gpus import gpu_named
 from tensorwise.space.config import Config
-from tensorwise.tasks.cpu import codes_of
+from tensorwise.space.cuda import Gpu
+from tensorwise.tasks.cpu import ISAS, codes_of
 from tensorwise.tasks.schedules import Schedules
+from tensorwise.tasks.staging import codes_on
 from tensorwise.tasks.task import Task
 
 TOGETHER = 8
 """Programs that are compiled before their counts are kept."""
 Program = tuple[str, str, str]
-"""A task, an instruction set, and a config as text."""
+"""A task, an instruction set or a GPU, and a config as text."""
 
 
 def main() -> None:
@@ -82,7 +85,8 @@ def _counted(record: Record) -> bool:
 
 
 def _program(record: Record) -> Program:
-    return record.workload_id, str(record.provenance["isa"]), record.config.text
+    about = record.provenance
+    return record.workload_id, str(about.get("isa", about["device"])), record.config.text
 
 
 def _kept(files: Iterator[Path]) -> Iterator[tuple[Program, dict[str, float]]]:
@@ -94,22 +98,24 @@ def _kept(files: Iterator[Path]) -> Iterator[tuple[Program, dict[str, float]]]:
 
 
 def _counts(programs: list[Program], folders: list[Path]) -> Iterator[tuple[Program, dict[str, float]]]:
-    for (task, isa), of in groupby(programs, lambda one: one[:2]):
-        schedules, each = schedules_of(task, tuple(folders)), list(of)
+    for (task, made_for), of in groupby(programs, lambda one: one[:2]):
+        gpu = None if made_for in ISAS else gpu_named(made_for)
+        schedules, each = schedules_of(task, tuple(folders), gpu), list(of)
         for first in range(0, len(each), TOGETHER):
             batch = each[first : first + TOGETHER]
             modules = [schedules.module(Config.parse(config)) for _, _, config in batch]
-            for program, code in zip(batch, codes_of(modules, isa), strict=True):
+            codes = codes_of(modules, made_for) if gpu is None else codes_on(modules, gpu)
+            for program, code in zip(batch, codes, strict=True):
                 if code is None:
                     raise SystemExit(f"TVM no longer compiles a program of {task}; it has another release")
                 yield program, code.to_json()
 
 
 @lru_cache(1)  # the instruction sets of a task follow each other
-def schedules_of(task: str, folders: tuple[Path, ...]) -> Schedules:
+def schedules_of(task: str, folders: tuple[Path, ...], gpu: Gpu | None = None) -> Schedules:
     """Return the schedules of the task with this id, from the first folder that has it."""
     path = next(found for folder in folders if (found := folder / "tasks" / f"{task}.json").exists())
-    return Schedules(Task.load(path))
+    return Schedules(Task.load(path), gpu)
 
 
 if __name__ == "__main__":

@@ -1,23 +1,30 @@
 """What a compiler made of a program: how many instructions of which kind run, and what limits them.
 
 A schedule says what loops there are; whether LLVM makes vectors of them, fetches lanes one by one, or spills registers, only
-the compiled code says. Programs are compiled for this, not run: any x86 processor's instruction set will do anywhere.
+the compiled code says. Programs are compiled for this, not run: any x86 processor's instruction set will do anywhere, and
+so will any GPU's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self, final
 
+from tensorwise.codegen import gpu_code
+from tensorwise.codegen.gpu_code import Launched
 from tensorwise.codegen.llvm import runs
+from tensorwise.codegen.warps import SECTOR
 from tensorwise.codegen.x86 import KINDS, LIMITS, REACHES, WIDTHS, blocks, cost
 from tensorwise.errors import InputError
 
+SHARED: Final = ("memory.loaded", "memory.stored", "all.flops", "all.instructions", "all.cycles")
+"""What is counted of all programs; the other numbers are of those for CPUs, or begin with ``gpu.``."""
 NAMES: Final = (
     *(f"{kind}.{width}" for kind in ("arithmetic", "load", "store") for width in WIDTHS),
     *(f"kind.{kind}" for kind in KINDS if kind != "arithmetic"),
     *(f"memory.{reach}" for reach in REACHES if reach not in ("load", "store")),
     "memory.blocked", "memory.loaded", "memory.stored", "all.flops", "all.instructions", "all.cycles",
     *(f"cycles.{limit}" for limit in LIMITS), "hot.cycles", "hot.runs", "hot.length", "hot.others",
+    *(f"gpu.{name}" for name in gpu_code.NAMES),
 )  # fmt: skip
 """All numbers of a MachineCode."""
 HOT: Final = 0.01
@@ -33,7 +40,8 @@ class MachineCode:
         numbers: of all blocks, as often as they run: instructions by kind, and by bytes or way into memory (gathers by
             lanes, ``blocked`` as in `Waited`); flops and bytes; ``cycles`` of one call on one core, see `Cost`, and those
             of blocks that one of LIMITS decides. Of the block with most cycles these, how often it runs, and its
-            instructions; ``others``: instructions of all blocks that take a hundredth of the cycles and more.
+            instructions; ``others``: instructions of all blocks that take a hundredth of the cycles and more. In code for
+            a GPU instructions are those of warps, ``cycles`` those that all of an imagined GPU takes, see `gpu_code`.
     """
 
     numbers: Mapping[str, float]
@@ -74,6 +82,28 @@ class MachineCode:
                 size for cycles, _, size in taken if cycles >= HOT * found["all.cycles"]
             )
         return cls(found)
+
+    @classmethod
+    def on_gpu(
+        cls, ptx: str, launches: Sequence[Launched], registers: int, frame_bytes: int, multiprocessors: int
+    ) -> Self:
+        """Return what is in kernels for a GPU; see `gpu_code.counts`.
+
+        Raises:
+            InputError: a kernel that is launched is not among them.
+        """
+        counted = gpu_code.counts(ptx, launches, registers, frame_bytes, multiprocessors)
+        found = dict.fromkeys(NAMES, 0.0) | {f"gpu.{name}": counted[name] for name in gpu_code.NAMES}
+        for name in ("flops", "instructions", "cycles"):
+            found[f"all.{name}"] = counted[name]
+        for name in ("loaded", "stored"):
+            found[f"memory.{name}"] = SECTOR * counted[name]
+        return cls(found)
+
+    @property
+    def for_gpu(self) -> bool:
+        """Whether it is a GPU's code."""
+        return self.numbers["gpu.whole.launches"] > 0
 
     @classmethod
     def within(cls, about: Mapping[str, Any]) -> Self | None:

@@ -85,7 +85,8 @@ class StagedJob:
         """Time the programs.
 
         Each record's provenance has ``job``, ``networks``, ``hardware`` (what the device is made of), ``tree``, the text of
-        the program's loop tree, and what a thread takes, ``registers`` and ``frame_bytes``.
+        the program's loop tree, ``code``, the numbers of its `MachineCode`, and what a thread takes, ``registers`` and
+        ``frame_bytes``.
 
         Raises:
             InputError: the file cannot be read.
@@ -94,7 +95,7 @@ class StagedJob:
         task, gpu = StagedTask.load(self.staged), _gpu()
         records = []
         for program, found in zip(task.programs, gpu.time(task, task.programs), strict=True):
-            more = {**program_json(program.tree, None), "hardware": gpu.hardware.to_json()}
+            more = {**program_json(program.tree, program.counted), "hardware": gpu.hardware.to_json()}
             records.append(self._record(task, gpu, program.config, found, more))
             beat()
         return records

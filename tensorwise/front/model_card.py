@@ -285,7 +285,9 @@ def page(card: Mapping[str, Any]) -> str:
         "",
         *(f"- {part}: {', '.join(families) or 'none'}" for part, families in split.items()),
         "",
-        "Training families set the weights, validation families chose the best epoch, test families did neither.",
+        "Training families set the weights, validation families chose the best epoch, test families did neither."
+        if split.get("validation")
+        else "Training families set the weights, test families did not.",
         "",
         "## How well it ranks",
         "",

@@ -23,6 +23,7 @@ from tensorwise.tasks.architectures import ARCHITECTURES
 from tensorwise.tasks.cpu import full_name, hardware_here, isa_of
 from tensorwise.tasks.cutting import TaskGraph, cut
 from tensorwise.tasks.task import Task, loop_tree, read_json
+from tensorwise.toolchain.gpu import has_cupy
 from tensorwise.toolchain.places import cache_dir
 from tensorwise.writing import replacing
 
@@ -131,7 +132,7 @@ def programs_of(
     Args:
         isa: an instruction set that they are compiled for, a name of ``tasks.cpu.ISAS``, so that it is known what code they
             are; None: they are not.
-        gpu: that they are for; None: CPUs.
+        gpu: that they are for, and compiled for where CuPy is installed, which brings a compiler; None: CPUs.
 
     Raises:
         InputError: a task cannot be read.
@@ -139,8 +140,10 @@ def programs_of(
     """
     found = {}
     tasks = sorted(graph.multiplicity)
+    machine = gpu.name if gpu else isa
+    compiled = has_cupy() if gpu else isa is not None
+    target = (f"-{machine}" if machine else "") + (f"-{CODE.version}" if compiled else "")
     for place, task in enumerate(tasks):
-        target = f"-{gpu.name}" if gpu else f"-{isa}-{CODE.version}" if isa else ""
         path = folder / "programs" / f"{task}-{samples}{target}.json"
         programs = _kept(path) or _drawn(folder, task, samples, isa, gpu, path)
         found[task] = [CompactAst.of(LoopTree.from_text(text), compiled=code) for text, code in programs]
@@ -252,12 +255,17 @@ def _drawn(
 ) -> list[tuple[str, MachineCode | None]]:
     from tensorwise.tasks.cpu import codes_of
     from tensorwise.tasks.schedules import Schedules
+    from tensorwise.tasks.staging import codes_on
 
     schedules = Schedules(Task.load(folder / "tasks" / f"{task}.json"), gpu)
     rng = np.random.default_rng([int(task, 16), 1])
     modules = [module for _, module in schedules.sample(samples, rng)]
     trees = [loop_tree(module).text for module in modules]
-    codes = codes_of(modules, isa) if isa else [None] * len(modules)
+    codes: list[MachineCode | None] = [None] * len(modules)
+    if gpu and has_cupy():
+        codes = codes_on(modules, gpu)
+    elif isa:
+        codes = codes_of(modules, isa)
     path.parent.mkdir(parents=True, exist_ok=True)
     programs = list(zip(trees, codes, strict=True))
     with replacing(path) as file:

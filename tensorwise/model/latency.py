@@ -19,7 +19,7 @@ from tensorwise.errors import InputError
 from tensorwise.features.ast import LEAVES, CompactAst
 from tensorwise.features.code import CODE
 from tensorwise.features.hardware import HARDWARE
-from tensorwise.keeping import Keeping, halved
+from tensorwise.keeping import Keeping
 from tensorwise.model.labels import Kind, Labels
 from tensorwise.model.program_net import (
     Shape,
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from tensorwise.model.latency_training import LatencyTraining
 
 LATENCY: Final = Keeping("latency")
-VERSION: Final = 6
+UNCOMPILED: Final = "uncompiled"
+"""Programs of any kind of device, without their code."""
+VERSION: Final = 7
 COVERED: Final = 0.9
 """Share of programs whose time lies within their interval."""
 LEAST: Final = 20
@@ -121,6 +123,13 @@ class Interval:
     level: float = 1.0
 
 
+def sort_of(program: CompactAst, hardware: Hardware) -> str:
+    """Return what tells programs apart that a model knows more or less about: the kind of device, and whether it was asked
+    what a compiler makes of them.
+    """
+    return f"{hardware.kind} compiled" if program.compiled else hardware.kind
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class LatencyModel:
@@ -131,7 +140,8 @@ class LatencyModel:
         ends: least and most log seconds of an answer: a little beyond those that were learned from.
         members: weights of each network; their mean is the answer, and where they disagree less is known.
         devices: those trained on, by name.
-        compiled, uncompiled: how far off answers are, of programs of which compiled code is known and of others.
+        intervals: how far off answers are, of programs for each kind of device of which compiled code is known, and of
+            others: by what `sort_of` calls them, UNCOMPILED of all others. Where there is none nothing is known.
         card: what people should know: data, split, errors. JSON-able.
     """
 
@@ -141,8 +151,7 @@ class LatencyModel:
     ends: tuple[float, float]
     members: tuple[Mapping[str, np.ndarray], ...]
     devices: Mapping[str, Hardware]
-    compiled: Interval = Interval()
-    uncompiled: Interval = Interval()
+    intervals: Mapping[str, Interval] = field(default_factory=dict)
     card: Mapping[str, Any] = field(default_factory=dict)
 
     def hardware(self, name: str) -> Hardware:
@@ -174,10 +183,11 @@ class LatencyModel:
         if not self.reads_code:
             programs = [one.uncompiled() for one in programs]
         logs, apart = self._read(programs, each)
-        compiled = np.array([one.compiled for one in programs], bool)
-        floor = np.where(compiled, self.compiled.floor, self.uncompiled.floor)
-        within = np.where(compiled, self.compiled.times, self.uncompiled.times) * (apart + floor)
-        whole = self.compiled if compiled.all() else self.uncompiled
+        sorts = [sort_of(one, device) for one, device in zip(programs, each, strict=True)]
+        known = {sort: self.intervals.get(sort, self.intervals.get(UNCOMPILED, Interval())) for sort in sorts}
+        floor = np.array([known[sort].floor for sort in sorts])
+        within = np.array([known[sort].times for sort in sorts]) * (apart + floor)
+        whole = max(known.values(), key=lambda one: one.times, default=Interval())
         return Latencies(
             np.exp(logs), np.exp(logs - within), np.exp(logs + within), whole.shared, whole.level
         )
@@ -224,12 +234,15 @@ class LatencyModel:
         """
         if len(programs) < LEAST:
             raise InputError(f"intervals need at least {LEAST} programs, got {len(programs)}")
-        compiled = programs.where(programs.compiled)
-        without = self._interval(programs.uncompiled(), unseen)
+        bare = programs.uncompiled()
+        sorts = np.array([sort_of(row.ast, row.hardware) for row in (*programs, *bare)])
+        every = Programs((*programs, *bare))
+        found = {UNCOMPILED: bare} | {str(sort): every.where(sorts == sort) for sort in np.unique(sorts)}
         return replace(
             self,
-            uncompiled=without,
-            compiled=self._interval(compiled, unseen) if len(compiled) >= LEAST else without,
+            intervals={
+                sort: self._interval(some, unseen) for sort, some in found.items() if len(some) >= LEAST
+            },
         )
 
     def _interval(self, programs: Programs, unseen: Callable[[Programs], np.ndarray] | None) -> Interval:
@@ -244,22 +257,18 @@ class LatencyModel:
         return Interval(floor, times, shared, math.exp(middle))
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """Write the model into ``directory`` as JSON and safetensors; raise InputError where that cannot be.
-
-        Weights of networks are kept to eleven bits, which is far more than they are known to.
-        """
+        """Write the model into ``directory`` as JSON and safetensors; raise InputError where that cannot be."""
         LATENCY.save(directory, {
             "kind": "latency", "version": VERSION, "features": [LEAVES.id, HARDWARE.id, CODE.id],
             "shape": self.shape.to_json(), "labels": self.labels.to_json(), "ends": list(self.ends),
             "members": len(self.members), "card": dict(self.card),
             "devices": [one.to_json() for one in self.devices.values()],
-            "intervals": [
-                None if math.isnan(one.times) else [one.floor, one.times, one.shared, one.level]
-                for one in (self.compiled, self.uncompiled)
-            ],
+            "intervals": {
+                sort: [one.floor, one.times, one.shared, one.level] for sort, one in self.intervals.items()
+            },
         }, {
             **self.scales,
-            **{f"{k}.{name}": halved(array) for k, of in enumerate(self.members) for name, array in of.items()},
+            **{f"{k}.{name}": array for k, of in enumerate(self.members) for name, array in of.items()},
         })  # fmt: skip
 
     @classmethod
@@ -300,10 +309,10 @@ class LatencyModel:
                     raise InputError(f"weights {name} of the model are malformed")
         devices = [Hardware.from_json(one) for one in about["devices"]]
         low, high = map(float, about["ends"])
-        compiled, uncompiled = (Interval(*map(float, one or ())) for one in about["intervals"])
+        intervals = {sort: Interval(*map(float, one)) for sort, one in dict(about["intervals"]).items()}
         return cls(
             shape, Labels.from_json(about["labels"]), scales, (low, high), members, {one.name: one for one in devices},
-            compiled, uncompiled, dict(about["card"]),
+            intervals, dict(about["card"]),
         )  # fmt: skip
 
 

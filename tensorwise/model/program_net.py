@@ -24,7 +24,7 @@ _FLOAT: Final = [place for name, place in _LEAF.items() if name.startswith("oper
 _TOUCHED, _EXECUTIONS = _LEAF["memory.touched"], _LEAF["loops.executions"]
 _DEALT: Final = [_LEAF[name] for name in ("parallel.product", "gpu.block")]
 _FLOPS, _BANDWIDTH = _DEVICE["flops"], _DEVICE["bandwidth"]
-_CLOCK, _CORES = _DEVICE["clock_hz"], _DEVICE["cores"]
+_CLOCK, _CORES, _GPU = _DEVICE["clock_hz"], _DEVICE["cores"], _DEVICE["kind.gpu"]
 _CYCLES: Final = [field.name for field in CODE.fields].index("all.cycles") - len(CODE.fields)
 """Where in a row of a device the cycles of compiled code are: the code's numbers end it."""
 CLOCK_HZ: Final = 3e9
@@ -195,7 +195,8 @@ def least(leaves: np.ndarray, devices: np.ndarray) -> np.ndarray:
 
     Operations and bytes one after the other, and ten billion executions a second: a scale, not a bound. A rate that is not
     known is left out. Where a compiler was asked, leaves share the cycles of the code that it made instead. Of the device's
-    cores a leaf has those that its parallel loops can keep busy: in their last round some may have nothing to do.
+    cores a leaf has those that its parallel loops can keep busy: in their last round some may have nothing to do. Cycles of
+    code for a GPU are those of all of it, and its blocks are dealt out already.
 
     Args:
         leaves: (n, leaves, fields), devices: (n, fields), not standardised.
@@ -209,10 +210,11 @@ def least(leaves: np.ndarray, devices: np.ndarray) -> np.ndarray:
     cycles, clock, cores = rates[:, _CYCLES], 1e6 * rates[:, _CLOCK], np.maximum(rates[:, _CORES], 1)
     clock = np.where(clock > 0, clock, CLOCK_HZ)
     asked = cycles > 0
+    cores = np.where(asked & (devices[:, _GPU] > 0), 1, cores)
     whole = np.log(np.where(asked, cycles, 1) / (clock * cores) / UNIT_S)
     found += np.where(asked, whole - _added(found, np), 0.0)[:, None]
     dealt, each = np.maximum(counts[..., _DEALT], 1).prod(-1), cores[:, None]
-    found += np.log(np.ceil(dealt / each - 1e-3) * each / dealt)
+    found += np.log(np.ceil(dealt / each - 1e-3) * each / dealt)  # nothing where there is one core
     return found.astype(np.float32)
 
 

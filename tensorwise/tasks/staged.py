@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, final
 
+from tensorwise.codegen.machine_code import MachineCode
 from tensorwise.errors import InputError
 from tensorwise.space.config import Config
 from tensorwise.tasks.task import Task, read_json
@@ -44,7 +45,7 @@ class StagedProgram:
     Attributes:
         config: of the schedule; tree: text of the program's loop tree.
         launches: one after the other; scratch: bytes of each buffer that is neither operand nor result.
-        code: a cubin.
+        code: a cubin; counted: what is in it.
     """
 
     config: Config
@@ -52,6 +53,7 @@ class StagedProgram:
     launches: tuple[Launch, ...]
     scratch: tuple[int, ...]
     code: bytes = field(repr=False)
+    counted: MachineCode = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object."""
@@ -63,6 +65,7 @@ class StagedProgram:
             "launches": launches,
             "scratch": self.scratch,
             "code": code,
+            "counted": self.counted.to_json(),
         }
 
     @classmethod
@@ -77,7 +80,8 @@ class StagedProgram:
         except zlib.error as error:
             raise ValueError(f"damaged code: {error}") from error
         scratch = tuple(map(int, data["scratch"]))
-        return cls(Config.parse(data["config"]), str(data["tree"]), tuple(launches), scratch, code)
+        counted = MachineCode.from_json(data["counted"])
+        return cls(Config.parse(data["config"]), str(data["tree"]), tuple(launches), scratch, code, counted)
 
 
 @final

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tensorwise.codegen.machine_code import MachineCode
 from tensorwise.codegen.tvmscript import constant
 from tensorwise.errors import CompilerError, InputError, TensorwiseError
 from tensorwise.space.config import Config
@@ -22,7 +23,8 @@ from tensorwise.tasks.schedules import Schedules, gpu_target
 from tensorwise.tasks.staged import Launch, StagedProgram, StagedTask
 from tensorwise.tasks.task import Task, loop_tree, operands
 from tensorwise.tasks.tvm_extra import tvm
-from tensorwise.toolchain.gpu import check_cupy, compiled
+from tensorwise.toolchain.cubin import resources
+from tensorwise.toolchain.gpu import assembled, check_cupy
 from tensorwise.toolchain.threads import available_threads
 
 _BEGIN: Final = re.compile(r'^(__forceinline__ |__device__ |static |extern "C")', re.MULTILINE)
@@ -42,6 +44,8 @@ typedef unsigned int uint32_t;
 typedef long long int64_t;
 typedef unsigned long long uint64_t;
 """
+_REFUSED: Final = (CompilerError, InputError, RuntimeError, ValueError, TypeError)
+"""Errors of programs that cannot be compiled; the last three are TVM's."""
 _TAGS: Final = ("blockIdx.x", "blockIdx.y", "threadIdx.x", "threadIdx.y")
 """What a launch can be given; with more dimensions, or memory that it asks for, a program is left out."""
 
@@ -58,9 +62,7 @@ def staged(
     """
     programs = []
     for config, module in Schedules(task, gpu).sample(samples, rng):
-        with contextlib.suppress(
-            CompilerError, InputError, RuntimeError, ValueError, TypeError
-        ):  # TVM's: the last three
+        with contextlib.suppress(*_REFUSED):
             programs.append(_program(config, module, gpu))
     return StagedTask(
         Task(task.name, task.id, "", task.facts), tuple(networks), gpu.name, gpu.arch, tuple(operands(task.module)),
@@ -123,6 +125,22 @@ def _stage(task: Found, into: Path, gpu: Gpu, samples: int, seed: int) -> int | 
         return f"{task.path}: {error}"
 
 
+def codes_on(modules: Sequence[Any], gpu: Gpu) -> list[MachineCode | None]:
+    """Return what NVRTC makes of scheduled modules for a GPU, which need not be here.
+
+    Of what cannot be compiled, or takes more than launches here have, it is None.
+
+    Raises:
+        MissingExtraError: CuPy, which brings NVRTC, is not installed.
+    """
+    found: list[MachineCode | None] = []
+    for module in modules:
+        found.append(None)
+        with contextlib.suppress(*_REFUSED):
+            found[-1] = _program(Config({}), module, gpu).counted
+    return found
+
+
 def _program(config: Config, module: Any, gpu: Gpu) -> StagedProgram:
     from tvm.tirx.build import split_host_device_mods
 
@@ -138,8 +156,9 @@ def _program(config: Config, module: Any, gpu: Gpu) -> StagedProgram:
         raise InputError("TVM wrote a text without a kernel")
     names = [one.name for one in module["main"].params]
     launches, scratch = read_launches(host.script(show_meta=False), names)
-    path = compiled(_PRELUDE + text[begin.start() :], gpu.arch, "c++17")
-    return StagedProgram(config, tree, launches, scratch, path.read_bytes())
+    code, ptx = assembled(_PRELUDE + text[begin.start() :], gpu.arch, "c++17")
+    counted = MachineCode.on_gpu(ptx, launches, *resources(code), gpu.multiprocessors)
+    return StagedProgram(config, tree, launches, scratch, code, counted)
 
 
 def read_launches(text: str, names: Sequence[str]) -> tuple[tuple[Launch, ...], tuple[int, ...]]:

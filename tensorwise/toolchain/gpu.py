@@ -139,8 +139,13 @@ def source(text: str, integer: str) -> str:
 
 def check_cupy(purpose: str) -> None:
     """Raise MissingExtraError, which says what for, where CuPy is not installed; importing it takes a second."""
-    if importlib.util.find_spec("cupy") is None:
+    if not has_cupy():
         raise MissingExtraError("CuPy", "cuda", purpose)
+
+
+def has_cupy() -> bool:
+    """Return whether CuPy is installed."""
+    return importlib.util.find_spec("cupy") is not None
 
 
 @cache
@@ -309,25 +314,43 @@ def compiled(text: str, arch: str, standard: str = "c++14") -> Path:
         MissingExtraError: CuPy, which brings NVRTC, is not installed.
         CompilerError: NVRTC refused the text; the message has the first lines of what it said.
     """
-    try:
-        from cupy.cuda import nvrtc
-    except ImportError:
-        raise MissingExtraError("CuPy", "cuda", "compiling for a GPU") from None
-    options = (f"-arch={arch}", f"-std={standard}")
-    key = content_id([text, *options, repr(nvrtc.getVersion())])
+    options = _options(arch, standard)
+    key = content_id([text, *options, repr(_nvrtc().getVersion())])
     path = cache_dir() / "cuda" / f"{key}.cubin"
     if path.is_file():
         return path
-    program = nvrtc.createProgram(text, f"tw_{key}.cu", (), ())
+    code, _ = assembled(text, arch, standard)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with replacing(path) as file:
+        file.write(code)
+    return path
+
+
+def assembled(text: str, arch: str, standard: str = "c++14") -> tuple[bytes, str]:
+    """Return a text's machine code for GPUs such as ``sm_90``, and the PTX that it is made of, from NVRTC.
+
+    Raises: as `compiled`.
+    """
+    nvrtc = _nvrtc()
+    program = nvrtc.createProgram(text, "kernel.cu", (), ())
     try:
-        nvrtc.compileProgram(program, options)
-        code = nvrtc.getCUBIN(program)
+        nvrtc.compileProgram(program, _options(arch, standard))
+        code, ptx = nvrtc.getCUBIN(program), nvrtc.getPTX(program)
     except nvrtc.NVRTCError as error:
         said = nvrtc.getProgramLog(program).strip().splitlines()[:20]
         raise CompilerError("\n".join([f"NVRTC refused a kernel: {error}", *said])) from error
     finally:
         nvrtc.destroyProgram(program)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with replacing(path) as file:
-        file.write(code)
-    return path
+    return code, ptx if isinstance(ptx, str) else ptx.decode()
+
+
+def _options(arch: str, standard: str) -> tuple[str, ...]:
+    return f"-arch={arch}", f"-std={standard}"
+
+
+def _nvrtc() -> Any:
+    try:
+        from cupy.cuda import nvrtc
+    except ImportError:
+        raise MissingExtraError("CuPy", "cuda", "compiling for a GPU") from None
+    return nvrtc

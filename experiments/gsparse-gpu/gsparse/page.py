@@ -73,11 +73,12 @@ def page(held: Mapping[str, Any]) -> str:
         (k.split("|")[2], run) for k, run in runs.items() if k.startswith("training|") and "pearson" in run
     ]
     rows = [[op, str(run["records"]), _two(run["pearson_seen"]), _two(run["pearson"])] for op, run in trained]
-    parts.append(
-        card("Cost model", table(["operation", "records", "Pearson, seen", "Pearson, other graphs"], rows))
-    )
-    searched = table(["operation", "best of three", "genetic alone"], _searches(runs))
-    parts.append(card("Search", paragraphs([SEARCHED]) + searched))
+    if rows:
+        names = ["operation", "records", "Pearson, seen", "Pearson, other graphs"]
+        parts.append(card("Cost model", table(names, rows)))
+    if searches := _searches(runs):
+        searched = table(["operation", "best of three", "genetic alone"], searches)
+        parts.append(card("Search", paragraphs([SEARCHED]) + searched))
     if subspaces := _subspaces(runs):
         names = ["operation", "graphs", "by the model", "drawn", "the model's first", "default"]
         parts.append(card("Subspaces", paragraphs([SUBSPACES]) + table(names, subspaces)))

@@ -296,9 +296,9 @@ def test_the_user_s_model_goes_before_the_one_that_comes_along(
     assert both[1].seconds == by_itself[1]
 
 
-def test_the_model_that_comes_along_knows_cpus_and_a_gpu() -> None:
+def test_the_model_that_comes_along_knows_cpus_and_gpus() -> None:
     model = LatencyModel.load(COMES_ALONG)
-    assert {name for name, one in model.devices.items() if one.kind == "gpu"} == {"H200"}
+    assert {name for name, one in model.devices.items() if one.kind == "gpu"} == {"H100", "H200"}
     programs = [CompactAst.of(tree(extents)) for extents in ([64], [4096], [1 << 20])]
     for device in model.devices.values():
         found = model.latencies(programs, device)
@@ -307,7 +307,7 @@ def test_the_model_that_comes_along_knows_cpus_and_a_gpu() -> None:
         assert (found.seconds < found.high).all()
         assert (found.high < 10).all()
         # Nobody compiled them, and the first is shorter than all that was measured: little is sure, but something.
-        assert (found.high < 100 * found.seconds).all()
+        assert (found.high < 150 * found.seconds).all()
         assert found.low[0] > 1e-9
         assert (np.diff(found.seconds) > 0).all()
 

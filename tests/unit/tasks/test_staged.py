@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tensorwise.codegen.machine_code import MachineCode
 from tensorwise.data.staged_job import StagedJob, staged_plan
 from tensorwise.data.store import Store
 from tensorwise.errors import InputError, MeasurementError
@@ -79,10 +80,12 @@ def endless(x: np.ndarray, out: np.ndarray) -> None:
 KERNELS = {"doubled": doubled, "added": added, "wrong": wrong, "endless": endless}
 
 
+COUNTED = MachineCode.from_json({"all.cycles": 100.0, "gpu.load": 3.0, "gpu.whole.launches": 1.0})
+
+
 def program(design: int, *launches: Launch, scratch: tuple[int, ...] = ()) -> StagedProgram:
-    return StagedProgram(
-        Config({"design": design, "decisions": "[]"}), "[]", launches, scratch, bytes(range(256))
-    )
+    config = Config({"design": design, "decisions": "[]"})
+    return StagedProgram(config, "[]", launches, scratch, bytes(range(256)), COUNTED)
 
 
 RIGHT = program(

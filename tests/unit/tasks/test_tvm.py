@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ from tensorwise.data.store import Store  # noqa: E402
 from tensorwise.data.task_job import task_plan  # noqa: E402
 from tensorwise.device.gpus import gpu_called  # noqa: E402
 from tensorwise.errors import InputError  # noqa: E402
-from tensorwise.front.networks import unscheduled  # noqa: E402
+from tensorwise.front.networks import programs_of, unscheduled  # noqa: E402
 from tensorwise.space.config import Config  # noqa: E402
 from tensorwise.tasks import staging  # noqa: E402
 from tensorwise.tasks.cpu import TvmCpu, codes_of, in_children, use_threads  # noqa: E402
@@ -33,7 +34,7 @@ from tensorwise.tasks.staged import Launch, StagedTask  # noqa: E402
 from tensorwise.tasks.task import Task, loop_tree, operands  # noqa: E402
 from tensorwise.tasks.tvm_extra import tvm  # noqa: E402
 from tensorwise.tasks.whole import compiled, inputs_of, measured_network, scheduled  # noqa: E402
-from tensorwise.toolchain.cubin import resources  # noqa: E402
+from tensorwise.toolchain.cubin import Resources, resources  # noqa: E402
 from tensorwise.toolchain.processor import describe_processor  # noqa: E402
 
 
@@ -137,12 +138,14 @@ def test_programs_for_a_gpu_are_compiled_without_one(
 ) -> None:
     texts = list[str]()
 
-    def compiled(text: str, arch: str, standard: str) -> Path:
+    def assembled(text: str, arch: str, standard: str) -> tuple[bytes, str]:
         assert (arch, standard) == ("sm_80", "c++17")
         texts.append(text)
-        return Path(__file__)
+        names = re.findall(r"__global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(", text)
+        return b"code", "".join(f".visible .entry {name}()\n{{\n\tret;\n}}\n" for name in names)
 
-    monkeypatch.setattr(staging, "compiled", compiled)
+    monkeypatch.setattr(staging, "assembled", assembled)
+    monkeypatch.setattr(staging, "resources", lambda code: Resources(32, 0))
     gpu, task = gpu_called("A100"), named(small[1], "conv2d")
     path = task.save(tmp_path)
     where = Found(task.name, path, ("small-b1",))
@@ -154,6 +157,8 @@ def test_programs_for_a_gpu_are_compiled_without_one(
     assert schedules.name.endswith("cuda")
     for program, text in zip(found.programs, texts, strict=True):
         assert "#include" not in text
+        assert program.counted.numbers["gpu.whole.blocks"] in {np.prod(one.grid) for one in program.launches}
+        assert program.counted.numbers["gpu.branch"] > 0  # each warp ends
         for launch in program.launches:
             assert f" {launch.kernel}(" in text
             assert launch.block[0] * launch.block[1] <= 1024
@@ -186,11 +191,30 @@ def test_tasks_are_staged_side_by_side(small: tuple[TaskGraph, dict[str, Task]],
     assert {one.networks for one in staged} == {("small-b1",)}
     for one in staged:
         for program in one.programs:
-            assert resources(program.code).registers > 0
+            assert resources(program.code).registers == program.counted.numbers["gpu.whole.registers"] > 0
+            if one.task.facts["flops"] > 10**5:
+                ratio = program.counted.numbers["all.flops"] / one.task.facts["flops"]
+                assert 0.8 < ratio < 1.5, one.task.name
     found[0].path.write_text("no task")
     (tmp_path / "staged" / f"{found[0].path.stem}-H100-1-0.json").unlink()
     with pytest.raises(InputError, match="holds no task"):
         list(staging.stage_all(found, tmp_path / "staged", gpu, 1, 0))
+
+
+def test_programs_for_a_gpu_are_counted_where_there_is_a_compiler(
+    small: tuple[TaskGraph, dict[str, Task]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("cupy.cuda.nvrtc")
+    graph, tasks = small
+    for task in tasks.values():
+        task.save(tmp_path / "tasks")
+    counted = programs_of(graph, tmp_path, 1, gpu=gpu_called("A100"))
+    assert all(one.compiled for programs in counted.values() for one in programs)
+    monkeypatch.setattr("tensorwise.front.networks.has_cupy", lambda: False)
+    bare = programs_of(graph, tmp_path, 1, gpu=gpu_called("A100"))
+    assert not any(one.compiled for programs in bare.values() for one in programs)
+    for task in tasks:
+        np.testing.assert_array_equal(counted[task][0].leaves, bare[task][0].leaves)
 
 
 def test_where_no_draw_fits_a_gpu_each_element_has_a_thread(

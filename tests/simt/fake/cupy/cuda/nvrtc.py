@@ -38,6 +38,10 @@ def getCUBIN(program):
     return program["code"]
 
 
+def getPTX(program):
+    return ""
+
+
 def getProgramLog(program):
     return program["log"]
 

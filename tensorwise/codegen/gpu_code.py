@@ -56,7 +56,7 @@ class Launched(Protocol):
 def counts(
     text: str, launches: Sequence[Launched], registers: int, frame_bytes: int, multiprocessors: int
 ) -> dict[str, float]:
-    """Return what a program does on a GPU: NAMES, ``cycles``, ``instructions``, ``flops``, bytes ``loaded`` and ``stored``.
+    """Return what a program does on a GPU: NAMES, ``cycles``, ``instructions`` of warps, and ``flops``.
 
     Args:
         text: its kernels, as PTX.

@@ -341,24 +341,20 @@ def _alone(block: list[Instruction]) -> tuple[float, float]:
     """Cycles that a warp takes for a block if nothing else runs: in order, an instruction waits for what it reads, and the
     next block for all results; and where only values wait for each other, from one iteration to the next.
     """
+    waits = [(one.reads, one.results, kind_of(one)) for one in block]
     ready: dict[str, float] = {}
     now = 0.0
-    for one in block:
-        begins = max([now, *(ready.get(name, 0.0) for name in one.reads)])
-        kind = kind_of(one)
+    for reads, results, kind in waits:
+        begins = max([now, *(ready.get(name, 0.0) for name in reads)])
         now = begins + (LATENCY["barrier"] if kind == "barrier" else 1)
-        for name in one.results:
-            ready[name] = begins + LATENCY.get(kind, USUAL)
+        ready |= dict.fromkeys(results, begins + LATENCY.get(kind, USUAL))
     alone = max([now, *ready.values()])
-    ends = [0.0, 0.0]
-    known: dict[str, float] = {}
+    ready, ends = {}, list[float]()
     for _ in range(2):
-        for one in block:
-            kind = kind_of(one)
-            begins = max([0.0, *(known.get(name, 0.0) for name in one.reads)])
-            for name in one.results:
-                known[name] = begins + LATENCY.get(kind, USUAL)
-        ends.append(max([0.0, *known.values()]))
-    barriers = sum(kind_of(one) == "barrier" for one in block)
-    path = ends[-2] if barriers else ends[-1] - ends[-2]
+        for reads, results, kind in waits:
+            begins = max((ready.get(name, 0.0) for name in reads), default=0.0)
+            ready |= dict.fromkeys(results, begins + LATENCY.get(kind, USUAL))
+        ends.append(max(ready.values(), default=0.0))
+    barriers = sum(kind == "barrier" for _, _, kind in waits)
+    path = ends[0] if barriers else ends[1] - ends[0]
     return alone, max(len(block), path + LATENCY["barrier"] * barriers)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from tensorwise.data.record import Record
     from tensorwise.device.device import Measurement
+    from tensorwise.device.hardware import Kind
     from tensorwise.model.latency import LatencyModel
     from tensorwise.tasks.cutting import TaskGraph
 
@@ -194,7 +195,7 @@ def replay_network(
     device = full_name(device)
     graph = TaskGraph.load(folder / "networks" / f"{network}-b{batch}.json")
     fastest = {task: record.seconds for task, record in _fastest(graph, device, folder, store).items()}
-    events = replay(steps(graph, device, fastest), {device: engines})
+    events = replay(steps(graph, device, fastest, _kind(device)), {device: engines})
     seconds = lasts(events)
     if trace is not None:
         trace.write_text(chrome_trace(events), encoding="utf-8")
@@ -237,9 +238,7 @@ def measure_network(
             graph = TaskGraph.load(folder / "networks" / f"{given}-b{batch}.json")
             records = _fastest(graph, gpu.name, folder, store)
             parts = staged_programs(staged, gpu.name, {task: one.config for task, one in records.items()})
-            _show_network(
-                graph, gpu.name, gpu.network([parts[node.task] for node in graph.nodes]), records, json
-            )
+            _show_network(graph, gpu.name, gpu.network(graph, parts), records, json)
         return
     from tensorwise.front.networks import lowered_network, network_graph
     from tensorwise.tasks.cpu import TvmCpu
@@ -265,7 +264,7 @@ def _show_network(
     from tensorwise.units import time_text
 
     times = {task: one.seconds for task, one in records.items()}
-    replayed = lasts(replay(steps(graph, device, times), {device: 1}))
+    replayed = lasts(replay(steps(graph, device, times, _kind(device)), {device: 1}))
     if json:
         emit(
             {
@@ -452,6 +451,13 @@ def _save(model: "LatencyModel", folder: Path) -> None:
 
     model.save(folder)
     (folder / README).write_text(latency_page(model), encoding="utf-8")
+
+
+def _kind(device: str) -> "Kind":
+    """Of a device that records are of: one that is described, or a setting of a CPU."""
+    from tensorwise.device.hardware import described
+
+    return described()[device].kind if device in described() else "cpu"
 
 
 def _fastest(graph: "TaskGraph", device: str, folder: Path, store: Path | None) -> dict[str, "Record"]:

@@ -5,7 +5,7 @@ weights fit into the second cache that is how they are found, too.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, final
 
@@ -19,6 +19,7 @@ from tensorwise.device.timing import measuring_slot
 from tensorwise.errors import InputError, MeasurementError
 from tensorwise.ids import content_id
 from tensorwise.space.config import Config
+from tensorwise.tasks.cutting import TaskGraph
 from tensorwise.tasks.staged import StagedProgram, StagedTask
 from tensorwise.tasks.task import agreeing, drawn
 from tensorwise.toolchain.cubin import resources
@@ -100,16 +101,30 @@ class TaskGpu(Device[StagedTask]):
                 found.append(one)
         return found
 
-    def network(self, parts: Sequence[tuple[StagedTask, StagedProgram]]) -> Measurement:
-        """Time programs of several tasks, those of a network, one after the other, launched at once.
+    def network(self, graph: TaskGraph, parts: Mapping[str, tuple[StagedTask, StagedProgram]]) -> Measurement:
+        """Time a network's programs, one after the other, launched at once; each reads what those before it leave.
 
-        Each has operands of its own: weights are not shared, and what one leaves is not what the next one reads.
+        Weights of each run are its own, as in a network. What a run reads of another is found by its size: of results that
+        only choose elements (integers) it has drawn ones instead, which are in range.
+
+        Args:
+            graph: the network.
+            parts: task -> what runs it.
         """
         with measuring_slot():
-            calls, begin = [], 0
-            for task, program in parts:
-                calls.append(self.call(task, program, self.operands(task, begin)))
+            calls, results, begin = [], list[Held](), 0
+            for node in graph.nodes:
+                task, program = parts[node.task]
+                given = self.operands(task, begin)
                 begin += sum(_room(shape) for shape, _ in task.operands)
+                own = list(range(len(given) - 1))
+                for result in (results[before] for before in node.after):
+                    place = next((k for k in own if _alike(given[k], result)), None)
+                    if place is not None and result.dtype.kind == "f":
+                        own.remove(place)
+                        given[place] = result
+                results.append(given[-1])
+                calls.append(self.call(task, program, given))
 
             def whole() -> None:
                 for call in calls:
@@ -156,3 +171,8 @@ class TaskGpu(Device[StagedTask]):
 def _room(shape: tuple[int, ...]) -> int:
     """Elements from the beginning of an operand to that of the next one."""
     return -(-math.prod(shape) // APART) * APART
+
+
+def _alike(operand: Held, result: Held) -> bool:
+    """Whether an operand may be another program's result; shapes are TVM's business."""
+    return bool(operand.dtype == result.dtype and operand.size == result.size)

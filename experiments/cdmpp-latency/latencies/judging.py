@@ -7,6 +7,7 @@ import numpy as np
 
 from tensorwise.model import latency
 from tensorwise.model.programs import Programs, network_name
+from tensorwise.plan.predicted import IN_A_NETWORK
 from tensorwise.tasks.cpu import machine_of
 
 DOTS: Final = 400
@@ -66,6 +67,7 @@ def whole(
 
     Replayed are the measured times of the programs, predicted the predicted ones; by ``network device``.
     """
+    kinds = {row.device: row.hardware.kind for row in held}
     said = {
         (row.task, row.device, row.config): float(seconds)
         for row, seconds in zip(held, predicted, strict=True)
@@ -74,7 +76,8 @@ def whole(
     for one in networks:
         keys = [(task, one["device"], config) for task, config in one["configs"].items()]
         if one["seconds"] is not None and all(key in said for key in keys):
-            total = sum(one["runs"][key[0]] * said[key] for key in keys)
+            alone = sum(one["runs"][key[0]] * said[key] for key in keys)
+            total = IN_A_NETWORK[kinds[one["device"]]] * alone
             found[f"{one['network']} {one['device']}"] = {
                 "measured": one["seconds"], "replayed": one["replayed"], "predicted": total,
             }  # fmt: skip

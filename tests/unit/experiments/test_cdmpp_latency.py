@@ -1,5 +1,6 @@
 """The experiment on latencies: all its steps on made-up programs, and what it concludes."""
 
+import dataclasses
 import json
 import math
 import runpy
@@ -22,6 +23,7 @@ from latencies import baselines, judging, lstm, searches
 
 from tensorwise.codegen.loop_tree import LoopTree
 from tensorwise.model.latency_training import LatencyTraining
+from tensorwise.plan.predicted import IN_A_NETWORK
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 EXPERIMENT = Path(__file__).parents[3] / "experiments" / "cdmpp-latency"
@@ -166,6 +168,10 @@ def test_whole_networks_are_judged_if_all_their_programs_are_held_out() -> None:
     assert name == f"net2 {about['device']}"
     assert math.isclose(one["predicted"], 2 * sum(row.seconds for row in some.values()))
     assert judging.off(found, "replayed") == 0.25
+    gpu = dataclasses.replace(HELD.rows[0].hardware, kind="gpu")
+    there = Programs(tuple(dataclasses.replace(row, hardware=gpu) for row in HELD))
+    (more,) = judging.whole([about], there, HELD.seconds).values()
+    assert more["predicted"] == pytest.approx(IN_A_NETWORK["gpu"] * one["predicted"])
 
 
 def run_of(error: float, **more: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from tensorwise.data.store import Store
 from tensorwise.errors import InputError, MeasurementError
 from tensorwise.space.config import Config
 from tensorwise.tasks import gpu as gpus
+from tensorwise.tasks.cutting import Node, TaskGraph
 from tensorwise.tasks.gpu import TaskGpu
 from tensorwise.tasks.staged import Launch, StagedProgram, StagedTask
 from tensorwise.tasks.task import Task
@@ -152,6 +153,45 @@ def test_results_are_compared_and_calls_timed(task: StagedTask, device: TaskGpu)
     assert (right.registers, right.frame_bytes) == (40, 8)
     assert off.status == "wrong"
     assert (large.status, large.note) == ("memory", "too much of it")
+
+
+def test_programs_of_a_network_read_what_others_leave(
+    device: TaskGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = list[tuple[str, list[np.ndarray]]]()
+
+    def first(x: np.ndarray, out: np.ndarray) -> None:
+        read.append(("first", [x]))
+        out[:] = x + 1
+
+    def second(index: np.ndarray, weight: np.ndarray, x: np.ndarray, y: np.ndarray, out: np.ndarray) -> None:
+        read.append(("second", [index, weight, x, y]))
+        out[:] = x + y
+
+    def places(x: np.ndarray, out: np.ndarray) -> None:
+        out[:] = 10**6
+
+    monkeypatch.setattr(device, "_gpu", ArrayGpu({"first": first, "second": second, "places": places}))
+
+    def made(name: str, *operands: tuple[tuple[int, ...], str]) -> tuple[StagedTask, StagedProgram]:
+        one = program(0, Launch(name, (1, 1), (32, 1), tuple(range(len(operands)))))
+        return StagedTask(Task(name, name, "", {}), (), "H200", "sm_90", operands, "0.1", (one,)), one
+
+    row, square = ((10,), "float32"), ((2, 5), "float32")
+    parts = {
+        "first": made("first", row, row),
+        "places": made("places", row, ((2,), "int64")),
+        "second": made("second", ((2,), "int64"), ((3,), "float32"), square, square, square),
+    }
+    nodes = [Node("first", "", (), 40), Node("first", "", (0,), 40), Node("places", "", (1,), 16)]
+    graph = TaskGraph("net", 1, (*nodes, Node("second", "", (2, 0, 1), 40)))
+    assert device.network(graph, parts).ok
+    (_, [drawn]), (_, [again]), (_, [index, weight, x, y]) = read[-3:]
+    np.testing.assert_array_equal(again, drawn + 1)
+    np.testing.assert_array_equal(x, drawn + 1)
+    np.testing.assert_array_equal(y, drawn + 2)
+    assert index.max() < 10**6  # not what the network computes, which may be beyond what it chooses from
+    assert not np.shares_memory(weight, drawn)
 
 
 def test_configs_that_are_not_staged_are_refused(task: StagedTask, device: TaskGpu) -> None:

@@ -52,6 +52,8 @@ class Search:
         for trial in study.get_trials(states=[optuna.trial.TrialState.RUNNING]):  # cut off
             study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
             study.enqueue_trial(trial.params)
+        if not study.get_trials() and (first := self.values[method].get("first")):
+            study.enqueue_trial(self._choices(method, first))
         while len(trials_of(study)) < self.values["trials"] and time.monotonic() < self.ends:
             trial = study.ask()
             given = {part: self._drawn(trial, method, part) for part in ("sizes", "training")}
@@ -90,9 +92,21 @@ class Search:
                 found[name] = values[trial.suggest_categorical(key, list(range(len(values))))]
         return found
 
+    def _choices(self, method: str, given: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """What a trial would have drawn to have these settings; ``chosen`` the other way round."""
+        return {
+            f"{part}.{name}": value
+            if isinstance(values := self.values[method][part][name], dict)
+            else values.index(value)
+            for part, some in given.items()
+            for name, value in some.items()
+        }
+
     @cached_property
     def _known(self) -> Programs:
-        return self.programs.without(self.values["held_out"])[0]
+        known = self.programs.without(self.values["held_out"])[0]
+        rng = np.random.default_rng(self.values["seed"])
+        return known.where(rng.random(len(known)) < self.values["share"])
 
     @cached_property
     def _split(self) -> tuple[Programs, Programs]:
@@ -145,7 +159,7 @@ def trials_of(study: "optuna.Study") -> list[dict[str, Any]]:
 
 def chosen(trial: Mapping[str, Any], ranges: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return what a trial chose, by part, as ``values.toml`` has it."""
-    found: dict[str, dict[str, Any]] = {part: {} for part in ranges}
+    found: dict[str, dict[str, Any]] = {part: {} for part in ("sizes", "training")}
     for key, value in trial["choices"].items():
         part, name = key.split(".")
         values = ranges[part][name]

@@ -278,6 +278,7 @@ def test_searches_are_summed_over_the_runs_of_each_task() -> None:
 HYPER = """
 held_out = ["net2"]
 validation = 0.3
+share = 0.9
 seed = 0
 epochs = 2
 trials = 2
@@ -289,6 +290,9 @@ decoder = [[16], [32, 16]]
 joining = ["counts", "sum"]
 [cdmpp.training]
 learning_rate = { low = 1e-3, high = 1e-2 }
+[trees.first]
+sizes = { max_iter = 20 }
+training = { learning_rate = 0.125 }
 [trees.sizes]
 max_iter = [5, 20]
 [trees.training]
@@ -330,6 +334,7 @@ def test_sizes_are_searched_and_a_trial_that_was_cut_off_begins_again(
     again = runs["cdmpp"]["trials"][0]
     assert again["choices"].items() >= drawn.params.items()
     assert hyper.chosen(again, values["cdmpp"])["sizes"]["decoder"] in ([16], [32, 16])
+    assert hyper.chosen(runs["trees"]["trials"][0], values["trees"]) == values["trees"]["first"]
     assert run() == runs
     text = out.with_suffix(".html").read_text()
     assert text.count("<svg") == 1
@@ -341,6 +346,9 @@ def test_the_ranges_of_the_search_are_settings_of_each_method() -> None:
     assert values["held_out"] == VALUES["held_out"]
     for name, given in values["cdmpp"]["sizes"].items():
         assert VALUES["sizes"].get(name, "counts") in given
+    first = values["cdmpp"]["first"]
+    assert first["sizes"] == {**VALUES["sizes"], "joining": "sum"}
+    assert first["training"].items() <= VALUES["training"].items()
     for method in ("cdmpp", "lstm"):
         LatencyTraining(**{name: given["high"] if isinstance(given, dict) else given[0]
                            for name, given in values[method]["training"].items()})  # fmt: skip

@@ -13,16 +13,17 @@ from typing import Any, Final, final
 import numpy as np
 
 from tensorwise.codegen.loop_tree import LoopTree
+from tensorwise.codegen.machine_code import MachineCode
 from tensorwise.device.device import Measurement
 from tensorwise.errors import InputError
-from tensorwise.tasks.cpu import TvmCpu, target_of
+from tensorwise.tasks.cpu import TvmCpu, codes_of, target_of
 from tensorwise.tasks.task import Task, loop_tree
 from tensorwise.tasks.tvm_extra import derived_object, meta_schedule
 
 BATCH: Final = 16
 """Programs that are measured before a cost model learns from them."""
-Guide = Callable[[Sequence[LoopTree]], np.ndarray]
-"""Says what programs take, in seconds."""
+Guide = Callable[[Sequence[LoopTree], Sequence[MachineCode | None]], np.ndarray]
+"""Says what programs take, in seconds; it is told what a compiler made of them, where one did."""
 GUIDES: Final = "xgb", "random"
 """Cost models of TVM: boosted trees, which learn from what is measured, and none."""
 
@@ -57,6 +58,7 @@ def search_schedules(
     batch: int = BATCH,
     population: int = 512,
     generations: int = 4,
+    compiled: int = 0,
     seed: int = 0,
 ) -> Search:
     """Let TVM search for a schedule; its database of what was tried is all that is left in ``folder``.
@@ -70,6 +72,8 @@ def search_schedules(
             they take, such as a LatencyModel, which learns nothing from the trials.
         batch: programs that are measured at a time.
         population, generations: of the genetic search between two batches.
+        compiled: of each generation so many that a function puts first are compiled, and it is asked again: what a
+            compiler made of them tells more than their loops do.
 
     Raises:
         InputError: an unknown guide, or no trials.
@@ -80,7 +84,7 @@ def search_schedules(
         )
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    model = guide if isinstance(guide, str) else _Guided(guide)
+    model = guide if isinstance(guide, str) else _Guided(guide, device.isa, compiled)
     built: dict[str, Any] = {}
     done: list[Measurement] = []
 
@@ -140,9 +144,10 @@ def found_in(folder: Path) -> Callable[[Task, TvmCpu], Any]:
 class _Guided(meta_schedule.cost_model.PyCostModel):
     """Scores programs by what a guide says that they take: how many times faster they are than the first ones' best."""
 
-    def __init__(self, guide: Guide) -> None:
+    def __init__(self, guide: Guide, isa: str, compiled: int) -> None:
         super().__init__()
-        self._guide = guide
+        self._guide, self._isa, self._compiled = guide, isa, compiled
+        self._codes: dict[str, MachineCode | None] = {}
         self._unit = 0.0
         self.spent_s = 0.0
 
@@ -154,11 +159,25 @@ class _Guided(meta_schedule.cost_model.PyCostModel):
                 trees[place] = loop_tree(one.sch.mod)
         scores = np.zeros(len(candidates))
         if trees:
-            seconds = self._guide(list(trees.values()))
+            seconds = self._seconds(list(trees.values()), [candidates[place].sch.mod for place in trees])
             self._unit = self._unit or float(seconds.min())
             scores[list(trees)] = self._unit / seconds
         self.spent_s += time.perf_counter() - start
         return scores
+
+    def _seconds(self, trees: list[LoopTree], modules: list[Any]) -> np.ndarray:
+        """What the guide says; those that were worth compiling are before all others."""
+        seconds = np.array(self._guide(trees, [None] * len(trees)))
+        first, rest = np.split(np.argsort(seconds), [self._compiled])
+        if not len(first):
+            return seconds
+        texts = {int(place): trees[place].text for place in first}
+        new = {text: modules[place] for place, text in texts.items() if text not in self._codes}
+        self._codes |= zip(new, codes_of(list(new.values()), self._isa), strict=True)
+        again = self._guide([trees[place] for place in texts], [self._codes[text] for text in texts.values()])
+        seconds[rest] *= again.max() / seconds[first].max()
+        seconds[first] = again
+        return seconds
 
     def update(self, context: Any, candidates: Sequence[Any], results: Sequence[Any]) -> None:
         """What is measured changes nothing."""

@@ -10,6 +10,7 @@ import numpy as np
 from benchmarks.pages import card, document, paragraphs, table
 from latencies.draw import curves
 from tensorwise.codegen.loop_tree import LoopTree
+from tensorwise.codegen.machine_code import MachineCode
 from tensorwise.errors import InputError
 from tensorwise.features.ast import CompactAst
 from tensorwise.front.svg import element
@@ -21,7 +22,8 @@ GUIDES: Final = {"cdmpp": "our model", "xgb": "TVM's model", "random": "at rando
 """Guide of a search -> what it is called on the page."""
 METHOD: Final = """Each task of the network is searched by TVM's meta-schedule with the same number of trials and the same
 genetic search; what differs is who says which programs are worth measuring. Our model has learned before, from tasks of
-other networks, and learns nothing meanwhile; TVM's learns from the trials. In the end the best programs of all searches are
+other networks, and learns nothing meanwhile; of each generation it has some compiled, and reads their code. TVM's learns
+from the trials. In the end the best programs of all searches are
 timed together, in the same rounds, and the network takes the sum over its tasks."""
 
 
@@ -50,14 +52,20 @@ def steps(
     return found
 
 
-def _reading(model: LatencyModel, device: Any) -> Callable[[Sequence[LoopTree]], np.ndarray]:
-    return lambda trees: model.latencies([CompactAst.of(tree) for tree in trees], device.hardware).seconds
+def _reading(
+    model: LatencyModel, device: Any
+) -> Callable[[Sequence[LoopTree], Sequence[MachineCode | None]], np.ndarray]:
+    def said(trees: Sequence[LoopTree], codes: Sequence[MachineCode | None]) -> np.ndarray:
+        asts = [CompactAst.of(tree, compiled=code) for tree, code in zip(trees, codes, strict=True)]
+        return model.latencies(asts, device.hardware).seconds
+
+    return said
 
 
 def _searched(task: Task, device: Any, folder: Path, guide: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     from tensorwise.tasks.searching import search_schedules
 
-    settings = {key: values[key] for key in ("batch", "population", "generations", "seed")}
+    settings = {key: values[key] for key in ("batch", "population", "generations", "compiled", "seed")}
     found = search_schedules(task, device, folder, values["trials"], guide, **settings)
     if not np.isfinite(found.curve[-1:]).any():
         raise InputError(f"no program of {task.name} ran")

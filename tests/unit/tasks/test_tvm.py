@@ -1,6 +1,7 @@
 """What needs TVM: a small network cut, scheduled, measured and collected."""
 
 import ctypes
+import itertools
 import json
 import re
 from collections import Counter
@@ -440,8 +441,9 @@ def test_a_search_asks_its_guide_and_leaves_its_best_program(
     task, device = named(small[1], "conv2d"), TvmCpu("sse", 1)
     seen: list[LoopTree] = []
 
-    def guide(trees: Sequence[LoopTree]) -> np.ndarray:
+    def guide(trees: Sequence[LoopTree], codes: Sequence[MachineCode | None]) -> np.ndarray:
         seen.extend(trees)
+        assert not any(codes)  # unless it is asked for
         return np.array([sum(1 for _ in tree.leaves()) for tree in trees], float)
 
     settings: dict[str, Any] = {"batch": 3, "population": 8, "generations": 1}
@@ -458,3 +460,25 @@ def test_a_search_asks_its_guide_and_leaves_its_best_program(
         search_schedules(task, device, tmp_path / "found", 6, "ours")
     with pytest.raises(InputError, match="nothing was searched yet"):
         found_in(tmp_path / "nowhere")
+
+
+def test_a_search_compiles_what_its_guide_puts_first(
+    small: tuple[TaskGraph, dict[str, Task]], tmp_path: Path
+) -> None:
+    asked: list[tuple[list[str], list[MachineCode | None]]] = []
+
+    def guide(trees: Sequence[LoopTree], codes: Sequence[MachineCode | None]) -> np.ndarray:
+        asked.append(([tree.text for tree in trees], list(codes)))
+        return np.array([float(len(tree.text)) if code is None else 1 / len(tree.text)
+                         for tree, code in zip(trees, codes, strict=True)])  # fmt: skip
+
+    task, device = named(small[1], "conv2d"), TvmCpu("sse", 1)
+    settings: dict[str, Any] = {"batch": 3, "population": 8, "generations": 1, "compiled": 2}
+    found = search_schedules(task, device, tmp_path / "found", 6, guide, **settings)
+    assert found.trials
+    for (all_trees, none), (some, codes) in itertools.pairwise(asked):
+        if len(some) <= 2 < len(all_trees):
+            assert not any(none)
+            assert all(codes)
+            assert sorted(map(len, some)) == sorted(map(len, all_trees))[:2]
+    assert any(all(codes) for _, codes in asked)

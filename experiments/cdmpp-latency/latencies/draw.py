@@ -54,8 +54,9 @@ def curves(
     text: Callable[[float], str],
 ) -> str:
     """Draw a line for each name, from 0 both ways; ``text`` writes what stands beside the grid."""
-    w, h, left, bottom = 460.0, 280.0, 50.0, 238.0
+    w, h, left, bottom = 460.0, 302.0, 50.0, 238.0
     points = [point for line in lines.values() for point in line]
+    key = left
     across = Scale(0, max((x for x, _ in points), default=1), left, w - 12)
     up = Scale(0.0, 1.1 * max((y for _, y in points), default=1.0), bottom, 18.0)
     parts = [gridline(up, tick, left, w - 12, text(tick)) for tick in up.ticks()]
@@ -70,8 +71,9 @@ def curves(
         )
         if len(line) < 20:
             parts += [element("circle", cx=across(x), cy=up(y), r=3, fill=colour) for x, y in line]
-        if line:
-            parts.append(label(across(line[-1][0]) - 6, up(line[-1][1]) - 8 - 13 * place, name, anchor="end"))
+        parts.append(element("path", d=f"M{key:.1f} {h - 10}h16", stroke=colour, stroke_width=2))
+        parts.append(label(key + 22, h - 6, name))
+        key += 44 + 6.5 * len(name)
     parts.append(label(left, 11, title, limit=60))
-    parts.append(label(w - 12, h - 6, beneath, anchor="end"))
+    parts.append(label(w - 12, bottom + 36, beneath, anchor="end"))
     return drawing(w, h, "".join(parts), f"{title} over {beneath}")

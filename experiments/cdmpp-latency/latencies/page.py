@@ -32,7 +32,8 @@ def page(results: Mapping[str, Any], expected: Mapping[str, Any], values: Mappin
     parts = [element("h1", "What will it take on that device?"), paragraphs([METHOD, *results["summary"]])]
     if "data" in runs:
         parts.append(card("Data", _data(runs["data"])))
-    parts.append(card("Networks held out", _models(runs, expected)))
+    if any(key.startswith("model|") for key in runs):
+        parts.append(card("Networks held out", _models(runs, expected)))
     ours = best(runs, "model|cdmpp")
     if ours is not None and ours.get("whole"):
         parts.append(card("Whole networks, compiled and run", _whole(ours["whole"])))
@@ -131,11 +132,14 @@ def _machines(runs: Mapping[str, Any], expected: Mapping[str, Any], values: Mapp
         on it alone; or what other machines took is seen again in half of all steps, and CMD draws embeddings towards each
         other, as in the paper. Known elsewhere: by how much the model, before it was tuned, is off on the same
         program on other machines, the tuned one is put right, as far as the measured tasks say that machines are off
-        alike.""",
-        f"These rank programs unlike all others, and count as devices: {', '.join(foreign)}."
-        if foreign
-        else "No machine ranks programs unlike all others: these are similar processors, and none counts as another device.",
+        alike."""
     ]
+    if foreign:
+        said.append(f"These rank programs unlike all others, and count as devices: {', '.join(foreign)}.")
+    elif "data" in runs:
+        said.append(
+            "No machine ranks programs unlike all others: these are similar processors, and none counts as another device."
+        )
     last = counts[-1]
     rows, networks, plots = [], [], ""
     for machine in machines(runs):

@@ -457,7 +457,8 @@ def _kind(device: str) -> "Kind":
     """Of a device that records are of: one that is described, or a setting of a CPU."""
     from tensorwise.device.hardware import described
 
-    return described()[device].kind if device in described() else "cpu"
+    known = described().get(device)
+    return known.kind if known else "cpu"
 
 
 def _fastest(graph: "TaskGraph", device: str, folder: Path, store: Path | None) -> dict[str, "Record"]:

@@ -23,8 +23,8 @@ GUIDES: Final = {"cdmpp": "our model", "xgb": "TVM's model", "random": "at rando
 METHOD: Final = """Each task of the network is searched by TVM's meta-schedule with the same number of trials and the same
 genetic search; what differs is who says which programs are worth measuring. Our model has learned before, from tasks of
 other networks, and learns nothing meanwhile; of each generation it has some compiled, and reads their code. TVM's learns
-from the trials. In the end the best programs of all searches are
-timed together, in the same rounds, and the network takes the sum over its tasks."""
+from the trials. In the end the best programs of all searches are timed together, in the same rounds, and the network takes
+the sum over its tasks."""
 
 
 def steps(

@@ -21,6 +21,8 @@ _INFIX: Final = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "/",
     "bitand": "&", "shl": "<<", "shr": ">>", "lt": "<", "le": "<=", "eq": "==", "ne": "!=", "and": "&", "or": "|",
 }  # fmt: skip
+LANE_OPERATORS: Final = ("lt", "le", "nle", "eq", "ne", "and", "or", "select")
+"""Operators on vectors of integers that are printed as one operator: masks, and what they choose. Others go lane by lane."""
 
 
 def print_c(kernel: ir.Kernel) -> str:
@@ -34,10 +36,12 @@ class Printer:
     Attributes:
         integer: type of indices.
         types: element type -> type in memory.
+        gathered: element types of indices for which the prelude has ``tw_gather``; for others lanes are listed.
     """
 
     integer = "int64_t"
     types = C_TYPES
+    gathered: tuple[str, ...] = ("i32", "i64", "u16")
 
     def __init__(self, kernel: ir.Kernel) -> None:
         self.kernel = kernel
@@ -252,15 +256,26 @@ class Printer:
             case ir.Const(value=value, type=type):
                 return self.list_of(vector, [self.literal(float(value), type.elem)] * type.lanes)
             case ir.Splat(value=inner) if not expr.type.is_float:
-                return self.repeated(vector, self.scalar(inner))
+                return self.integers(inner, expr.type)
             case ir.Splat(value=inner, lanes=lanes):
                 return f"tw_splat_{inner.type.elem}x{lanes}({self.scalar(inner)})"
+            case ir.Op(name="narrow", args=(inner,), type=type):
+                return self.integers(inner, type)
+            case ir.Ramp() | ir.Load() if not expr.type.is_float:
+                return self.integers(expr, expr.type)
+            case ir.Op(name=name) if not expr.type.is_float and name not in LANE_OPERATORS:
+                return self.integers(expr, expr.type)
             case ir.Load(buffer=buffer, index=index):
                 half, lanes = buffer.elem in ir.HALVES, index.type.lanes
                 kept = f"tw_u16x{lanes}" if half else vector
                 if isinstance(index, ir.Ramp):
                     bits = f"*(const {kept}u *)&{buffer.name}[{self.scalar(index.base)}]"
-                elif isinstance(index, ir.Load) and isinstance(index.index, ir.Ramp) and not half:
+                elif (
+                    isinstance(index, ir.Load)
+                    and isinstance(index.index, ir.Ramp)
+                    and index.buffer.elem in self.gathered
+                    and not half
+                ):
                     where = f"&{index.buffer.name}[{self.scalar(index.index.base)}]"
                     name = f"tw_gather_{buffer.elem}x{lanes}_{index.buffer.elem}"
                     bits = f"{name}({buffer.name}, {where})"
@@ -268,19 +283,6 @@ class Printer:
                     parts = [f"{buffer.name}[{self.scalar(index, lane)}]" for lane in range(lanes)]
                     bits = self.list_of(kept, parts)
                 return f"tw_widen_{buffer.elem}x{lanes}({bits})" if half else bits
-            case ir.Op(name="narrow", args=(inner,), type=type):
-                cast = f"({self.types[type.elem]})"
-                if inner.type.lanes == 1:
-                    return self.repeated(vector, f"{cast}{self.scalar(inner)}")
-                if (
-                    isinstance(inner, ir.Load)
-                    and isinstance(inner.index, ir.Ramp)
-                    and inner.buffer.elem == type.elem
-                ):
-                    return f"*(const {vector}u *)&{inner.buffer.name}[{self.scalar(inner.index.base)}]"
-                return self.list_of(
-                    vector, [f"{cast}{self.scalar(inner, lane)}" for lane in range(type.lanes)]
-                )
             case ir.Op(name="select", args=(condition, chosen, other), type=type) if (
                 condition.type.lanes == 1
             ):
@@ -293,6 +295,22 @@ class Printer:
                 values = ", ".join(map(self.value, vectors))
                 return f"tw_folds_{operator}_{kind.elem}x{kind.lanes}({values})"
         raise TypeError(f"no vector form of {expr}")
+
+    def integers(self, expr: ir.Expr, type: ir.Type) -> str:
+        """C text of a vector of integers, each lane converted to the lanes' width by itself.
+
+        Memory holds integers of other widths than those that are computed with. Only neighbours of the same width are
+        loaded as a vector.
+        """
+        vector, cast = self.type(type), f"({self.types[type.elem]})"
+        if expr.type.lanes == 1:
+            return self.repeated(vector, f"{cast}{self.scalar(expr)}")
+        match expr:
+            case ir.Var(type=own) if own == type:
+                return expr.name
+            case ir.Load(buffer=buffer, index=ir.Ramp(base=base)) if buffer.elem == type.elem:
+                return f"*(const {vector}u *)&{buffer.name}[{self.scalar(base)}]"
+        return self.list_of(vector, [f"{cast}{self.scalar(expr, lane)}" for lane in range(type.lanes)])
 
     def repeated(self, vector: str, part: str) -> str:
         """Text of a vector with the same integer in all lanes."""

@@ -109,6 +109,7 @@ class _CudaPrinter(Printer):
 
     integer = "tw_int"
     types = CUDA_TYPES
+    gathered = ()
 
     def __init__(self, kernel: ir.Kernel, body: ir.Block, number: int) -> None:
         super().__init__(kernel)

@@ -117,6 +117,48 @@ def test_operators_in_all_widths(elem: str, lanes: int) -> None:
     assert not np.signbit(magnitudes[~np.isnan(magnitudes)]).any()  # also of -0
 
 
+@pytest.mark.parametrize("lanes", [2, 8])
+@pytest.mark.parametrize("elem", ["f32", "f64"])
+def test_integers_of_every_width_in_lanes(elem: str, lanes: int) -> None:
+    """What is compared, chosen and gathered by: buffers of all integer types, read as neighbours and otherwise."""
+    kinds, beside = {"i32": "i4", "i64": "i8", "u16": "u2", "u32": "u4"}, Type(ir.beside(elem), lanes)
+    length = 3 * lanes
+    rng = np.random.default_rng(lanes)
+    x, y = Buffer("x", elem), Buffer("y", elem)
+    buffers = {kind: Buffer(kind, kind) for kind in kinds}
+    ramp = Ramp(AT, lanes)
+    places = [ramp, ir.binary("mul", ramp, Const(2)), *(Load(b, ramp) for b in buffers.values())]
+    numbers = [
+        changed
+        for buffer in buffers.values()
+        for place in places
+        for read in [Load(buffer, place)]
+        for changed in (read, ir.compute("max", read - 1, ramp))
+    ]
+    out, chosen = Buffer("out", beside.elem, writable=True), Buffer("chosen", elem, writable=True)
+    body: list[ir.Stmt] = []
+    for number, value in enumerate(numbers):
+        at = ir.binary("add", ramp, N * number)
+        same = ir.compare("lt", value, ramp + 3, beside.elem)
+        body.append(Store(out, at, ir.narrow(value, beside)))
+        body.append(Store(chosen, at, ir.select(same, Load(x, places[number % len(places)]), Load(y, ramp))))
+    kernel = ir.Kernel(
+        (out, chosen, x, y, *buffers.values()), (N,), (For(AT, Const(0), N, lanes, tuple(body)),)
+    )
+    float_kind = {"f32": "f4", "f64": "f8"}[elem]
+    arrays = {
+        "out": np.zeros(length * len(numbers), kinds[beside.elem]),
+        "chosen": np.zeros(length * len(numbers), float_kind),
+        "x": rng.random(2 * length).astype(float_kind),
+        "y": rng.random(length).astype(float_kind),
+        **{name: rng.integers(0, length, 2 * length).astype(kind) for name, kind in kinds.items()},
+    }
+    text = both(kernel, arrays, {"n": length}, threads=1)
+    if beside.elem == "i64":
+        assert "(const tw_i64x" in text
+        assert "*)&i32[" not in text
+
+
 @pytest.mark.parametrize("operator", ["add", "mul", "min", "max"])
 @pytest.mark.parametrize("lanes", [2, 8, 16])
 def test_folds(operator: str, lanes: int) -> None:

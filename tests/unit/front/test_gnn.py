@@ -293,3 +293,31 @@ def test_arguments_among_infinities_and_nans(reduce: str, width: int, seed: int)
         for low, high in itertools.pairwise(pointers)
     ]
     np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("ordered", [True, False])
+def test_numbers_of_edges_are_compared_in_lanes(dtype: type, ordered: bool) -> None:
+    """Numbers of edges are stored as 32-bit integers, and compared in lanes as wide as the values are."""
+    sources, destinations = np.array([3, 1, 2, 5, 4, 3, 0, 1, 4, 2]), np.array([1, 0, 0, 0, 0, 0, 0, 1, 0, 0])
+    if ordered:
+        order = np.lexsort((sources, destinations))
+        sources, destinations = sources[order], destinations[order]
+    graph = gnn.Graph(sources, destinations, (2, 6), threads=1)
+    values = np.arange(1, 7).astype(dtype)
+    integers = np.int64 if dtype == np.float64 else np.int32
+    for edge, (source, destination) in enumerate(zip(sources, destinations)):
+        wanted = np.zeros(2)
+        wanted[destination] = values[source]
+        text = "C[i] += L[k] * (1 if a[i] == A else 0) for A[i,k]"
+        got = graph.einsum(text, L=values, a=np.array([edge, edge], integers))
+        np.testing.assert_array_equal(got, wanted, err_msg=f"edge {edge}, by destination")
+        text = "C[i] += L[k] * (1 if a[k] == A else 0) for A[i,k]"
+        got = graph.einsum(text, L=values, a=np.full(6, edge, integers))
+        np.testing.assert_array_equal(got, wanted, err_msg=f"edge {edge}, by source")
+        text = "C[i] += L[k] * (1 if a[k] == k else 0) for A[i,k]"
+        got = graph.einsum(text, L=values, a=np.where(np.arange(6) == source, source, -1).astype(integers))
+        wanted = np.bincount(
+            destinations[sources == source], minlength=2, weights=values[sources[sources == source]]
+        )
+        np.testing.assert_array_equal(got, wanted, err_msg=f"source {source}")

@@ -88,3 +88,36 @@ def test_an_image_counts(name: str) -> None:
     np.testing.assert_allclose(image(entries, 16)[:10, :10], np.log1p(np.eye(10)), rtol=1e-6)
     np.testing.assert_allclose(np.expm1(image(entries, 4)).sum(), 10, rtol=1e-6)
     assert image(entries, 4).shape == (4, 4)
+
+
+FAR = {"waco": (100, 3000), "resnet": (24, 34), "cognate": (8, 34)}
+"""Two distances of two entries, further apart than the same kernels reach without strides or pooling."""
+
+
+@pytest.mark.parametrize("order", [2, 3])
+def test_strides_and_pooling_bring_distant_entries_together(name: str, order: int) -> None:
+    """Two entries meet in a layer that depends on their distance; without strides each would be alone in all layers."""
+    if name not in FAR:
+        pytest.skip("its kernels do not follow entries")
+    net = new_net(name, order, 4, seed=0)
+    shape = (5000,) * order
+    pairs = [entries_from((shape, [np.array([0, far])] * order, None)) for far in FAR[name]]
+    with torch.no_grad():
+        near, distant = net.pool(net.prepare(pairs))
+    assert (near - distant).abs().max() > 1e-3 * near.abs().max() > 0
+
+
+def test_wacos_embedding_pools_every_layer(name: str) -> None:
+    """Each layer has its own part of what is pooled, which the layers after it do not change (WACO, figure 4-4)."""
+    if name != "waco":
+        pytest.skip("pools its last layer only")
+    net, one = new_net(name, 2, 4, seed=0), pattern((300, 200), 400)
+    layers = list(net.layers)  # type: ignore[arg-type]
+    with torch.no_grad():
+        prepared = net.prepare([one])
+        before = net.pool(prepared).view(len(layers), -1)
+        layers[7].weight *= 2
+        after = net.pool(prepared).view(len(layers), -1)
+    changed = [not torch.equal(was, now) for was, now in zip(before, after, strict=True)]
+    assert changed == [False] * 7 + [True] * (len(layers) - 7)
+    assert (before.abs().sum(dim=1) > 0).all()

@@ -32,6 +32,26 @@ def test_children_take_their_choices_from_their_parents() -> None:
         assert all(any(child[name] == parent[name] for parent in first) for name in child)
 
 
+def test_a_fifth_of_the_children_mutate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless told otherwise a child mutates with the published probability of 20 %."""
+    strategy = Genetic(WIDE, W, np.random.default_rng(0))
+    parents = strategy.ask(16)
+    mutated = []
+    mutate = type(WIDE).mutate
+
+    def spy(self: Any, config: Any, *rest: Any, **more: Any) -> Any:
+        mutated.append(config)
+        return mutate(self, config, *rest, **more)
+
+    monkeypatch.setattr(type(WIDE), "mutate", spy)
+    monkeypatch.setattr(strategy, "_claim", lambda config: True)  # no child is replaced for being known
+    fitness = np.full(16, 1 / 16)
+    children = [strategy._child(parents, fitness) for _ in range(1000)]
+    assert 150 < len(mutated) < 250
+    foreign = [one for one in children if any(all(one[n] != p[n] for p in parents) for n in one)]  # type: ignore[union-attr]
+    assert len(foreign) > 5
+
+
 def test_without_progress_the_population_is_drawn_afresh() -> None:
     strategy = Genetic(WIDE, W, np.random.default_rng(0))
     best = strategy.ask(1)

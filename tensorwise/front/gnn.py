@@ -68,6 +68,8 @@ if TYPE_CHECKING:
 _DEFAULTS: Final[dict[tuple[object, ...], Program]] = {}
 MOST_DEFAULTS: Final = 1024
 """Default programs that are kept."""
+MOST_KERNELS: Final = 256
+"""Kernels that a graph keeps, one for each assignment and feature size: what was made first is made again when needed."""
 CACHE_LINE_BYTES: Final = 64
 _BY_COLUMNS: Final = Format.parse("(i,k) -> U(k) C(i)")
 
@@ -189,7 +191,12 @@ class Graph:
         key = (text, *((operand.shape, operand.dtype) for operand in operands))
         bound = self._kernels.get(key)
         if bound is None:
-            bound = self._kernels[key] = self._bound(text, operands)
+            bound = self._bound(text, operands)
+            while len(self._kernels) >= MOST_KERNELS:
+                oldest = next(iter(self._kernels))
+                self._kernels.pop(oldest, None)
+                self._tuned.discard(oldest)
+            self._kernels[key] = bound
         out = _empty(bound.workload.output_shape, bound.workload.output_dtype)
         if out.size:
             bound.run(operands, out)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from tensorwise.tuning.gpu import GpuResult, tune_gpu
 
 if TYPE_CHECKING:
     from tensorwise.front.gnn import Graph
+
+MOST_KERNELS: Final = 64
+"""Programs that a graph keeps on a GPU: each holds its pattern there."""
 
 
 @final
@@ -60,7 +63,12 @@ class OnGpu:
             work = self._graph.workload(
                 text, [shape for shape, _ in operands], [dtype for _, dtype in operands]
             )
-            found = self._kernels[key] = self._there(self._default(work), work)
+            found = self._there(self._default(work), work)
+            while len(self._kernels) >= MOST_KERNELS:
+                oldest = next(iter(self._kernels))
+                self._kernels.pop(oldest, None)
+                self._tuned.discard(oldest)
+            self._kernels[key] = found
         return found
 
     def _there(self, program: Program, work: Workload) -> BoundLaunched:

@@ -28,19 +28,31 @@ def setting_apart() -> Param:
         doc="Entries kept in a second format, whose results are added: rows above 8 or 64 times the mean length, cut "
         "into blocks of columns, so that they neither pad nor hold up the others; or columns that most of 8 rows "
         "share, as dense pieces (ASpT)",
-        narrow=lambda earlier, w: Later("none", lambda: Listed(worth(w))) if w.entries.order == 2 else None,
+        narrow=lambda earlier, w: _later(w) if w.entries.order == 2 else None,
     )  # fmt: skip
 
 
-def worth(workload: Workload) -> tuple[str, ...]:
-    """Return which of ``APART`` apply to a workload: results are sums, and enough entries are set apart, but not all."""
-    entries = workload.entries
+def _later(workload: Workload) -> Later:
+    """Which of ``APART`` apply: results are sums, and enough entries are set apart, but not all.
+
+    It is remembered with the workload, so it must not hold it: neither would ever be freed.
+    """
+    able, entries = _able(workload), workload.entries
+    return Later("none", lambda: Listed(_shared_out(entries) if able else ("none",)))
+
+
+def _able(workload: Workload) -> bool:
+    """Whether anything can be set apart at all."""
     if workload.assignment.output.tensor in workload.halves or not workload.valued:
         return (
-            "none",
-        )  # a pattern is a graph's: new ones come all the time, and counting takes more than a call
-    if entries.order != 2 or workload.assignment.monoid.name != "sum" or not entries.nnz:
-        return ("none",)
+            False  # a pattern is a graph's: new ones come all the time, and counting takes more than a call
+        )
+    entries = workload.entries
+    return entries.order == 2 and workload.assignment.monoid.name == "sum" and bool(entries.nnz)
+
+
+def _shared_out(entries: Entries) -> tuple[str, ...]:
+    """Which of ``APART`` set enough of the entries apart."""
     if entries not in _SHARES:  # asked for every config, counted once
         _SHARES[entries] = {kind: float(rule(kind, entries).apart(entries).mean()) for kind in APART[1:]}
     shares = _SHARES[entries]

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
@@ -53,6 +54,9 @@ class Operator:
         self._kernel, self._bound = kernel, bound
         self._others: OrderedDict[tuple[int, ...], tuple[Workload, BoundKernel]] = OrderedDict()
         self._transposed: Operator | None = None
+        self._original: weakref.ref[Operator] | None = (
+            None  # whose T this is; were it held, neither would be freed at once
+        )
         self._lock = threading.Lock()
         self._fast = bound.fast_call() if isinstance(bound, BoundProgram) else None
         # Asked once: a small kernel runs in the time that these answers take.
@@ -274,13 +278,15 @@ class Operator:
             InputError: this is no product with a matrix; or no copy is wanted, but what is stored cannot serve.
         """
         self._as_matrix("the transpose")
+        if copy is None and self._original is not None and (original := self._original()) is not None:
+            return original
         with self._lock:
             if self._transposed is None or copy is not None:
                 work = self._related(TRANSPOSED[self.workload.op], self.workload.sizes.get("j"))
                 work.check_memory(work.assignment.output.tensor)
                 kernel, bound = transposed(self._bound, default_kernel(work), work, self.threads, copy)
                 self._transposed = Operator(bound, work, self.threads, kernel)
-                self._transposed._transposed = self
+                self._transposed._original = weakref.ref(self)
             return self._transposed
 
     def _related(self, op: str, n: int | None) -> Workload:

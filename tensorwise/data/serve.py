@@ -8,7 +8,6 @@ It ends when stdin does, and when nobody reads its answers any more.
 import itertools
 import json
 import os
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ from tensorwise.data.executors import AnyJob
 from tensorwise.data.job import Job
 from tensorwise.data.staged_job import StagedJob
 from tensorwise.data.task_job import TaskJob
+from tensorwise.device.worker import requests, user_of
 from tensorwise.errors import TensorwiseError
 
 
@@ -24,7 +24,7 @@ def main() -> None:
     # Results travel on the real stdout; whatever a library prints must not get between them.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    for line in sys.stdin:
+    for line in requests(user_of()):
         count = itertools.count(1)
         try:
             data = json.loads(line)

@@ -348,19 +348,20 @@ class WorkerProcess:
         environment["TENSORWISE_NUM_THREADS"] = str(threads)
         with unbound():
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", module],
+                [sys.executable, "-P", "-m", module, str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL if not os.environ.get("TENSORWISE_DEBUG") else None,
                 env=environment,
             )
         self.buffer = b""
+        self._owner = os.getpid()
         self._loading: Path | None = None  # the folder with what it was told to load, until it has
 
     @property
     def gone(self) -> bool:
-        """Whether the process has ended."""
-        return self.process.poll() is not None
+        """Whether the process has ended, or is another one's: that of the process which forked this one."""
+        return os.getpid() != self._owner or self.process.poll() is not None
 
     def load(self, workload: Workload, seed: int, libraries: Sequence[str] = ()) -> None:
         """Tell it to load a workload, whose operands it draws by ``seed``, and ``libraries``; ``wait`` for it.
@@ -449,15 +450,18 @@ class WorkerProcess:
             self.buffer += data
 
     def close(self) -> None:
-        """Kill the process; its children die with it."""
-        with contextlib.suppress(OSError):
-            self.process.kill()
+        """Kill the process; its children die with it. A forked child lets go of its parent's."""
+        mine = os.getpid() == self._owner
+        if mine:
+            with contextlib.suppress(OSError):
+                self.process.kill()
         for pipe in (self.process.stdin, self.process.stdout):
             with contextlib.suppress(OSError):
                 if pipe is not None:
                     pipe.close()
-        self.process.wait()
-        self._unload()
+        if mine:
+            self.process.wait()
+            self._unload()
 
 
 def described(kernel: Program | str) -> dict[str, Any]:

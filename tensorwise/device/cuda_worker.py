@@ -14,7 +14,6 @@ import contextlib
 import json
 import os
 import statistics
-import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -25,7 +24,7 @@ from tensorwise.device.device import Measurement
 from tensorwise.device.libraries.cusparse import BoundCusparse, CusparseKernel
 from tensorwise.device.rounds import RoundTable
 from tensorwise.device.verify import poison
-from tensorwise.device.worker import GIVE_UP, Bench
+from tensorwise.device.worker import GIVE_UP, Bench, requests, user_of
 from tensorwise.errors import FormatError, MeasurementError, ScheduleError, TensorwiseError
 from tensorwise.program.launched import BoundLaunched, LaunchedKernel, brought
 from tensorwise.program.program import program_for
@@ -54,7 +53,7 @@ def main() -> None:
     def send(message: Json) -> None:
         answers.write(json.dumps(message) + "\n")
 
-    for line in sys.stdin:
+    for line in requests(user_of()):
         request = json.loads(line)
         try:
             if "gpu" in request:

@@ -13,7 +13,6 @@ import functools
 import gc
 import os
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ import numpy as np
 from tensorwise.device.host import cpu_time, foreign_load, host
 from tensorwise.device.rounds import MIN_ROUNDS, Ratio, RoundTable, median_of
 from tensorwise.errors import InputError
+from tensorwise.toolchain import forks
 from tensorwise.toolchain.places import cache_dir
 from tensorwise.toolchain.threads import available_threads
 
@@ -275,12 +275,22 @@ class _Held:
     """What this process holds: one lock, counted for nested use."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock = forks.lock()
         self.depth = 0
         self.slot = Slot(True, 0.0, "")
 
 
 _HELD = _Held()
+
+
+def _forget() -> None:
+    """In a child that another thread forked, nobody is left who holds the slot."""
+    if not _HELD.lock._is_owned():
+        _HELD.depth = 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 @contextlib.contextmanager
@@ -355,7 +365,8 @@ def _file_lock(what: str, how: int, timeout_s: float) -> Iterator[str]:
         yield "no lock file can be made in the cache directory or the temporary directory"
         return
     try:
-        yield _lock(descriptor, how, timeout_s)
+        with forks.opened(descriptor):
+            yield _lock(descriptor, how, timeout_s)
     finally:
         # a forked child shares the lock: closing its copy leaves the parent's in place
         if os.getpid() == owner:

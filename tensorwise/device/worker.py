@@ -151,8 +151,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     bench: Bench | None = None
-    user = os.getppid()
-    for line in sys.stdin:
+    user = user_of()
+    for line in requests(user):
         request = json.loads(line)
         try:
             if "load" in request:
@@ -168,6 +168,24 @@ def main() -> None:
             answers.write('{"done": true}\n')
         except (TensorwiseError, MemoryError, OSError) as error:
             answers.write(json.dumps({"error": f"{type(error).__name__}: {error}"}) + "\n")
+
+
+def user_of() -> int:
+    """The process that this one works for, as it says: when it is gone before we look, our parent is another."""
+    return int(sys.argv[1]) if len(sys.argv) > 1 else os.getppid()
+
+
+def requests(user: int) -> Iterator[bytes]:
+    """Yield the lines of stdin, until it ends or who asks is gone: a child that it forked may hold the pipe open."""
+    buffer, source = b"", sys.stdin.fileno()
+    while os.getppid() == user:
+        if not select.select([source], [], [], _TICK_S)[0]:
+            continue
+        data = os.read(source, 1 << 16)
+        if not data:
+            return
+        *lines, buffer = (buffer + data).split(b"\n")
+        yield from lines
 
 
 # -- the parent's side: fork, watch, resume -------------------------------------------------------------

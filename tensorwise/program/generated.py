@@ -4,8 +4,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from threading import Lock
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from tensorwise.program.program import PlanKey, Program, kernel_text
 from tensorwise.program.workload import Workload
 from tensorwise.tensor.fibertree import Tensor
 from tensorwise.toolchain.cache import default_cache
+from tensorwise.toolchain.forks import lock
 from tensorwise.toolchain.runtime import driver_address
 
 
@@ -127,7 +127,7 @@ class BoundProgram(BoundKernel):
             packed, self.conversion_s = packed_parts(program, workload, threads)
         self._parts = packed
         self.compile_s = 0.0
-        self._lock = Lock()
+        self._lock = lock()
         self._masked: list[_Call] | None = None
         self._free: list[_Frame] = []  # one a thread that has called
         # Asked once: a small kernel runs in the time that these answers take.
@@ -294,11 +294,11 @@ class BoundProgram(BoundKernel):
         return quick
 
 
-def _one_at_a_time(function: Callable[..., int], lock: "Lock") -> Callable[..., int]:
+def _one_at_a_time(function: Callable[..., int], turn: Any) -> Callable[..., int]:
     """Calls of a kernel with a workspace share it, and write to it."""
 
     def alone(*arguments: object) -> int:
-        with lock:
+        with turn:
             return function(*arguments)
 
     return alone

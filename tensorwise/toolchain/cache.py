@@ -19,6 +19,7 @@ from typing import Any, Literal, overload
 from tensorwise.errors import CompilerError, InputError
 from tensorwise.ids import content_id
 from tensorwise.toolchain.compiler import Compiler, CompilerTimeoutError, find_compiler
+from tensorwise.toolchain.forks import LOADING
 from tensorwise.toolchain.places import cache_dir
 from tensorwise.toolchain.shelf import Shelf
 from tensorwise.toolchain.threads import available_threads
@@ -198,7 +199,8 @@ class KernelCache:
                 continue
             library = None
             try:
-                library = ctypes.CDLL(str(path))
+                with LOADING:
+                    library = ctypes.CDLL(str(path))
                 function = library[f"tw_{key}"]
             except (OSError, AttributeError) as error:
                 shelf.discard(path, str(error))

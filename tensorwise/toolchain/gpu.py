@@ -7,7 +7,6 @@ import abc
 import contextlib
 import ctypes
 import importlib.util
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ import numpy as np
 
 from tensorwise.errors import CompilerError, InputError, MeasurementError, MissingExtraError
 from tensorwise.ids import content_id
+from tensorwise.toolchain import forks
 from tensorwise.toolchain.cubin import Resources, resources
 from tensorwise.toolchain.places import cache_dir
 from tensorwise.toolchain.threads import available_threads
@@ -254,7 +254,7 @@ class _CupyGpu(Gpu):
                 slots[place] = int(given) if isinstance(given, np.generic) else given.data.ptr
         begin = ctypes.addressof(slots)
         pointers = (ctypes.c_void_p * len(arguments))(*(begin + 8 * k for k in range(len(arguments))))
-        table, held, lock = ctypes.addressof(pointers), (slots, pointers, arguments), threading.Lock()
+        table, held, lock = ctypes.addressof(pointers), (slots, pointers, arguments), forks.lock()
 
         def launched(addresses: Mapping[str, int], stream: int) -> None:
             with lock:  # CUDA copies the arguments before it returns, but Python's lock is not held meanwhile

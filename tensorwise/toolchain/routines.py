@@ -14,6 +14,7 @@ from typing import Final, final
 from tensorwise.errors import CompilerError
 from tensorwise.toolchain.cache import default_cache
 from tensorwise.toolchain.compiler import find_compiler
+from tensorwise.toolchain.forks import LOADING
 
 _log = logging.getLogger(__name__)
 POINTER, SIZE, INT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
@@ -59,7 +60,9 @@ class Routines:
         """
         if self._found:
             return
-        library = ctypes.CDLL(str(default_cache().library(self._sources, HEADERS)))
+        path = default_cache().library(self._sources, HEADERS)
+        with LOADING:
+            library = ctypes.CDLL(str(path))
         found: dict[str, Callable[..., int]] = {}
         for name, (result, arguments) in self._signatures.items():
             function = library[f"{self._prefix}{name}"]

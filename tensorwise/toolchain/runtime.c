@@ -59,7 +59,6 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 #ifdef __linux__
 static cpu_set_t cpus; /* where this process may run: an OpenMP runtime binds the main thread (OMP_PROC_BIND), which
                         * would hand its one processor on to all threads that it starts */
-__attribute__((constructor)) static void look_around(void) { sched_getaffinity(0, sizeof cpus, &cpus); }
 #endif
 
 static inline void relax(void)
@@ -223,6 +222,14 @@ static void prepare(void)
         spin_ns = us < 0 ? 0 : us > 1000000 ? 1000000000 : us * 1000;
         spin_is_given = 1;
     }
+}
+
+/* As the library is loaded: a fork must find its handler before any thread can be in a call. */
+__attribute__((constructor)) static void look_around(void)
+{
+#ifdef __linux__
+    sched_getaffinity(0, sizeof cpus, &cpus);
+#endif
     pthread_atfork(NULL, NULL, forget_workers);
 }
 

@@ -20,6 +20,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from tensorwise.toolchain.forks import opened
+
 _log = logging.getLogger(__name__)
 
 _MARK = b"tensorwise-so-1\n"
@@ -158,16 +160,19 @@ class Shelf:
         self._prepare()
         deadline_s = time.monotonic() + timeout_s
         held: list[int] = []
+        shared = contextlib.ExitStack()
         try:
             got = True
             for bucket in sorted({key[:2] for key in keys}):
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
                 held.append(os.open(self.root / "locks" / bucket, flags, 0o600))
+                shared.enter_context(opened(held[-1]))
                 got = got and _lock(held[-1], deadline_s)
                 if not got:
                     break
             yield got
         finally:
+            shared.close()
             for number in held:
                 # By hand, since a child forked meanwhile would keep the lock with its copy.
                 with contextlib.suppress(OSError):

@@ -1,7 +1,6 @@
 """The Operator: what tuning returns - a kernel bound to a packed operand, callable like the matrix it replaces."""
 
 import os
-import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.cpu import cpu_space_of
 from tensorwise.tensor.fibertree import Tensor
+from tensorwise.toolchain.forks import lock
 from tensorwise.tuning.result import TuneResult
 from tensorwise.tuning.saving import read, save
 from tensorwise.tuning.transposed import over, transposed
@@ -57,7 +57,7 @@ class Operator:
         self._original: weakref.ref[Operator] | None = (
             None  # whose T this is; were it held, neither would be freed at once
         )
-        self._lock = threading.Lock()
+        self._lock = lock()
         self._fast = bound.fast_call() if isinstance(bound, BoundProgram) else None
         # Asked once: a small kernel runs in the time that these answers take.
         self._shapes = tuple(workload.shape(name) for name in workload.dense)

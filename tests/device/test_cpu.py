@@ -375,6 +375,49 @@ def test_the_worker_does_not_outlive_its_user(tmp_path: Path) -> None:
         assert eventually(lambda pid=pid: not Path(f"/proc/{pid}").exists() or _is_zombie(pid))  # type: ignore[misc]
 
 
+def test_a_forked_child_leaves_its_parent_s_worker_alone(device: CpuDevice, work: Workload) -> None:
+    assert [one.status for one in device.measure_kernels(work, ["scipy"])] == ["ok"]
+    worker = worker_of(device)
+    child = os.fork()
+    if child == 0:
+        try:
+            assert [one.status for one in device.measure_kernels(work, ["scipy"])] == ["ok"]
+            assert worker_of(device) != worker
+            device.close()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert [one.status for one in device.measure_kernels(work, ["scipy"])] == ["ok"]
+    assert worker_of(device) == worker
+
+
+def test_a_forked_child_keeps_no_worker_alive(tmp_path: Path) -> None:
+    """It has the pipe that the worker listens to."""
+    script = tmp_path / "user.py"
+    script.write_text(
+        "import os, time\n"
+        "from tensorwise.device.cpu import WorkerProcess\n"
+        "worker = WorkerProcess(1)\n"
+        "child = os.fork()\n"
+        "if child == 0: time.sleep(600)\n"
+        "print(worker.process.pid, child, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])}
+    with subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=environment
+    ) as user:
+        assert user.stdout is not None
+        worker, child = map(int, user.stdout.readline().split())
+        try:
+            user.kill()
+            user.wait()
+            assert eventually(lambda: not Path(f"/proc/{worker}").exists() or _is_zombie(worker))
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
 def _is_zombie(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"

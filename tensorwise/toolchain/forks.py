@@ -1,0 +1,76 @@
+"""What a forked child must not inherit: locks that threads held which the child does not have.
+
+A thread that was in a kernel when another one forked does not exist in the child: a lock that it held would never be given
+back there. Every lock of this package that somebody may wait for while calling it is made by `lock`, and is free in a child.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from typing import Any, Final
+from weakref import WeakSet
+
+_LOCKS: Final[WeakSet[Any]] = WeakSet()
+_FILES: Final[dict[int, int]] = {}
+
+LOADING: Final = threading.RLock()
+"""Held while a library is loaded, so that no fork begins then: nobody frees the loader's own lock in a child."""
+
+
+def lock() -> Any:
+    """Return a new ``threading.RLock`` that a forked child has free, unless the thread that forks holds it.
+
+    It is reentrant, since a signal's handler may call what it has interrupted.
+    """
+    made = threading.RLock()
+    _LOCKS.add(made)
+    return made
+
+
+@contextmanager
+def opened(descriptor: int) -> Iterator[None]:
+    """Close the copy of ``descriptor`` that a child gets which another thread forks inside: a lock of a file that is in use
+    would outlive this process with it.
+    """
+    _FILES[descriptor] = threading.get_ident()
+    try:
+        yield
+    finally:
+        _FILES.pop(descriptor, None)
+
+
+def _free_all() -> None:
+    for descriptor, owner in list(_FILES.items()):
+        if owner != threading.get_ident():
+            del _FILES[descriptor]
+            with suppress(OSError):
+                os.close(descriptor)
+    for one in _LOCKS:
+        if not one._is_owned():
+            one._at_fork_reinit()
+    if sys.version_info < (3, 12):  # there a cached property has a lock, one for all objects of the class
+        for name, module in list(sys.modules.items()):
+            if name.startswith("tensorwise."):
+                _free_properties(vars(module))
+
+
+def _free_properties(names: dict[str, Any]) -> None:
+    for found in list(names.values()):
+        if isinstance(found, type) and found.__module__.startswith("tensorwise."):
+            for one in vars(found).values():
+                if isinstance(one, cached_property) and not one.lock._is_owned():  # type: ignore[attr-defined]
+                    one.lock._at_fork_reinit()  # type: ignore[attr-defined]
+
+
+def _loading_in_child() -> None:
+    LOADING._at_fork_reinit()  # type: ignore[attr-defined]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=LOADING.acquire, after_in_parent=LOADING.release, after_in_child=_loading_in_child
+    )
+    os.register_at_fork(after_in_child=_free_all)

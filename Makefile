@@ -2,6 +2,7 @@
 #   make demo    tune real matrices, write demo-report.html
 #   make test    every test and doctest
 #   make check   lint, types, layers, tests
+#   make test-extras   the tests with all optional packages: torch, PyG, TVM, NVRTC, Ray, Dask, ... (gigabytes)
 #   make docs    the documentation, into site/
 #   make clean   remove what the others made
 # Another environment: make test VENV=/tmp/venv.   Another Python: make test PYTHON=python3.12
@@ -20,7 +21,7 @@ FIND_PYTHON = for p in $(PYTHON) python3 python python3.14 python3.13 python3.12
 	echo "no Python 3.11 or newer with the venv module was found; install one (Debian: python3-venv) or run: make PYTHON=/path/to/python" >&2; exit 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types layers docs clean
+.PHONY: help demo test test-extras check lint types layers docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -29,6 +30,9 @@ demo: $(STAMPS)/demo
 	$(BIN)/python examples/demo.py --report demo-report.html
 
 test: $(STAMPS)/dev $(STAMPS)/demo
+	$(BIN)/python -m pytest $(ARGS)
+
+test-extras: $(STAMPS)/dev $(STAMPS)/extras
 	$(BIN)/python -m pytest $(ARGS)
 
 check: lint types layers test
@@ -56,7 +60,7 @@ $(STAMPS)/venv:
 	@python=$$($(FIND_PYTHON)) && echo "making $(VENV) with $$python" && $$python -m venv $(VENV)
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/demo $(STAMPS)/dev $(STAMPS)/docs: $(STAMPS)/%: pyproject.toml | $(STAMPS)/venv
+$(STAMPS)/demo $(STAMPS)/dev $(STAMPS)/docs $(STAMPS)/extras: $(STAMPS)/%: pyproject.toml | $(STAMPS)/venv
 	@echo "installing into $(VENV): tensorwise[$*], the first time this may take some minutes"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
 	@touch $@

@@ -1,7 +1,7 @@
 """Do tests notice when the code is wrong? ``python -m tests.mutation`` returns the share of mutants that a test kills.
 
-Tests run once under coverage, to tell which of them execute which line; a mutant meets the quickest of those that execute its
-line. Every verdict is written down as it is found, and a run that was interrupted is continued by the same command.
+Tests run once under coverage, to tell which of them execute which line; a mutant meets the quickest of those that execute
+its line. Every verdict is written down as it is found, and a run that was interrupted is continued by the same command.
 """
 
 import argparse
@@ -43,6 +43,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="draws the sample")
     parser.add_argument("--packages", nargs="*", default=PACKAGES, help="packages whose files are mutated")
     parser.add_argument("--folder", type=Path, default=ROOT / ".mutation", help="where progress is kept")
+    parser.add_argument(
+        "--floor", type=float, default=0.0, help="least share killed; below it the exit status is 1"
+    )
     parser.add_argument("--again", action="store_true", help="judge only what survived before, anew")
     options = parser.parse_args()
     options.folder.mkdir(exist_ok=True)
@@ -62,7 +65,8 @@ def main() -> None:
             f"{place}/{len(drawn)} {verdict}: {mutant.path}:{mutant.line} {mutant.old!r} -> {mutant.new!r}",
             flush=True,
         )
-    report(drawn, verdicts)
+    if report(drawn, verdicts) < options.floor:
+        raise SystemExit(f"fewer than {options.floor:.0%} of the mutants are killed")
 
 
 def draw(packages: Iterable[str], count: int, seed: int) -> list[Mutant]:
@@ -166,17 +170,19 @@ def judge(mutant: Mutant, tests: Sequence[str]) -> str:
     return "survived" if status == 0 else "killed"
 
 
-def report(drawn: Sequence[Mutant], verdicts: dict[str, str]) -> None:
-    """Print the survivors and the score by package."""
+def report(drawn: Sequence[Mutant], verdicts: dict[str, str]) -> float:
+    """Print the survivors and the score by package; return the share of all that is killed."""
     for one in drawn:
         if verdicts[one.id] != "killed":
             print(f"{verdicts[one.id]}: {one.path}:{one.line}  {one.old!r} -> {one.new!r}")
     for name in (*PACKAGES, ""):
         counts = Counter(verdicts[one.id] for one in drawn if one.path.startswith(f"tensorwise/{name}"))
         if total := counts.total():
-            share = f"{counts['killed'] / total:.1%}"
-            print(f"{name or 'all'}: {counts['killed']} of {total} killed ({share}), {counts['survived']} survived, "
-                  f"{counts['unreached']} unreached")  # fmt: skip
+            f"{counts['killed'] / total:.1%}"
+            done = f"{counts['killed']} of {total} killed ({counts['killed'] / total:.1%})"
+            rest = f"{counts['survived']} survived, {counts['unreached']} unreached"
+            print(f"{name or 'all'}: {done}, {rest}")
+    return sum(verdicts[one.id] == "killed" for one in drawn) / max(1, len(drawn))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,9 @@ from tests.unit.device import cases
 
 CASES = dict(cases.workloads(np.random.default_rng(31)))
 KERNELS = [
-    pytest.param(cls, marks=[] if cls.installed() else pytest.mark.skip, id=cls.name)
+    pytest.param(
+        cls, marks=pytest.mark.skipif(not cls.installed(), reason=f"{cls.name} is not installed"), id=cls.name
+    )
     for cls in (PlainCKernel, FixedCsr, NumbaKernel, PydataSparseKernel)
 ]
 

@@ -15,12 +15,17 @@ from tensorwise.program.workload import Workload, workload
 from tests.unit.device import cases
 
 CASES = dict(cases.workloads(np.random.default_rng(7)))
-NAMES = [pytest.param(n, marks=[] if cls.installed() else pytest.mark.skip) for n, cls in LIBRARY.items()]
-ABLE = [
-    (name, case)
+MISSING = {
+    name: pytest.mark.skip(reason=f"{name} is not installed")
+    for name, cls in LIBRARY.items()
+    if not cls.installed()
+}
+NAMES = [pytest.param(name, marks=MISSING.get(name, ())) for name in LIBRARY]
+ABLE = [pytest.param(name, "", marks=mark) for name, mark in MISSING.items()] + [
+    pytest.param(name, case)
     for name, cls in LIBRARY.items()
     for case, work in CASES.items()
-    if cls.installed() and cls().why_not(work) is None
+    if name not in MISSING and cls().why_not(work) is None
 ]
 
 

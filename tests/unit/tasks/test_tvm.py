@@ -179,7 +179,7 @@ def test_programs_for_a_gpu_are_compiled_without_one(
 
 
 def test_tasks_are_staged_side_by_side(small: tuple[TaskGraph, dict[str, Task]], tmp_path: Path) -> None:
-    pytest.importorskip("cupy.cuda.nvrtc")
+    pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
     graph, tasks = small
     graph.save(tmp_path / "networks")
     for task in tasks.values():
@@ -205,7 +205,7 @@ def test_tasks_are_staged_side_by_side(small: tuple[TaskGraph, dict[str, Task]],
 def test_programs_for_a_gpu_are_counted_where_there_is_a_compiler(
     small: tuple[TaskGraph, dict[str, Task]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("cupy.cuda.nvrtc")
+    pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
     graph, tasks = small
     for task in tasks.values():
         task.save(tmp_path / "tasks")

@@ -20,7 +20,7 @@ def content_id(parts: Iterable[str | bytes | np.ndarray], length: int = 32) -> s
             digest.update(f"{part.dtype.str}{part.shape}".encode())
             data: bytes | memoryview = np.ascontiguousarray(part).reshape(-1).view(np.uint8).data
         else:
-            data = part.encode() if isinstance(part, str) else part
+            data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
         digest.update(f"{len(data)}:".encode())
         digest.update(data)
     return digest.hexdigest()

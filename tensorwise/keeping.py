@@ -11,6 +11,7 @@ from typing import Final, TypeVar, final
 import numpy as np
 
 from tensorwise.errors import InputError
+from tensorwise.reading import parse_json, reading
 from tensorwise.writing import replacing
 
 MOST_DESCRIPTION_BYTES: Final = 64 * 2**20
@@ -79,16 +80,12 @@ class Keeping:
             raise InputError(
                 f"there is no {self.what} in {Path(directory)}: {error.strerror or error}"
             ) from error
-        try:
+        with reading(f"{path} does not describe a {self.what}", f"save the {self.what} again"):
             if len(text) > MOST_DESCRIPTION_BYTES:
                 raise ValueError("too long")
-            described = json.loads(text)
-            if not isinstance(described, dict) or not isinstance(described["kind"], str):
+            described = parse_json(text, f"{path} does not describe a {self.what}")
+            if not isinstance(described, dict) or not isinstance(described.get("kind"), str):
                 raise TypeError("no object with a kind")
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise InputError(
-                f"{path} does not describe a {self.what}: {error}; save the {self.what} again"
-            ) from error
         return described
 
     def load(
@@ -104,7 +101,7 @@ class Keeping:
             directory: that ``save`` wrote into.
             kind: that the description must name.
             version: that it must name.
-            make: may raise InputError, KeyError, TypeError and ValueError for what it cannot use. Of floats it is given
+            make: may raise whatever `reading` turns into an InputError for what it cannot use. Of floats it is given
                 float32 and float64.
 
         Raises:
@@ -126,19 +123,17 @@ class Keeping:
                 raise InputError(
                     f"{path} is damaged or belongs to another {self.what}; save the {self.what} again"
                 )
-            arrays = load(data)
-            return make(described, {
-                name: array.astype(np.float32) if array.dtype == np.float16 else array
-                for name, array in arrays.items()
-            })  # fmt: skip
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
-        except (SafetensorError, KeyError, TypeError, ValueError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(
-                f"the {self.what} in {folder} is damaged: {error!r}; save the {self.what} again"
-            ) from error
+        damaged = f"the {self.what} in {folder} is damaged", f"save the {self.what} again"
+        try:
+            with reading(*damaged):
+                return make(described, {
+                    name: array.astype(np.float32) if array.dtype == np.float16 else array
+                    for name, array in load(data).items()
+                })  # fmt: skip
+        except SafetensorError as error:
+            raise InputError(f"{damaged[0]}: {error}; {damaged[1]}") from error
 
 
 def halved(array: np.ndarray) -> np.ndarray:

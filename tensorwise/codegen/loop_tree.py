@@ -19,6 +19,7 @@ from itertools import compress
 from typing import Any, Final, Literal, TypeAlias, final, get_args
 
 from tensorwise.errors import InputError
+from tensorwise.reading import parse_json, reading, shown
 
 Kind = Literal["serial", "parallel", "vectorized", "unrolled", "block", "thread", "virtual", "condition"]
 Mode = Literal["read", "write", "update"]
@@ -206,15 +207,12 @@ class LoopTree:
         Raises:
             InputError: it is something else.
         """
-        try:
-            nodes = json.loads(text)
+        what = f"malformed loop tree {shown(text)}"
+        with reading(what):
+            nodes = parse_json(text, what)
             if not isinstance(nodes, list):
                 raise TypeError("no list of nodes")
             return cls(tuple(_node(data, 0) for data in nodes))
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(f"malformed loop tree {text[:80]!r}: {error!r}") from error
 
 
 def _beside(access: Access, kept: Sequence[bool]) -> Access:

@@ -129,7 +129,7 @@ class MachineCode:
             raise InputError(f"malformed counts of machine code: {str(data)[:120]}")
         try:
             return cls({name: float(data.get(name, 0.0)) for name in NAMES})
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise InputError(f"malformed counts of machine code: {str(data)[:120]}") from None
 
 

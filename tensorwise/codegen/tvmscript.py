@@ -6,18 +6,25 @@ moves is measured at random iterations.
 """
 
 import ast
+import math
+import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from tensorwise.codegen.loop_tree import Access, Kind, Leaf, Loop, LoopTree, Mode, Node, merged, movement
 from tensorwise.errors import InputError
+from tensorwise.reading import reading
 
 SAMPLES: Final = 64
 """Iterations at which an access is looked at: only those of fused loops differ."""
+LONGEST: Final = 4 * 2**20
+"""Characters of a text that is read: a program of TVM has some ten thousand."""
+MOST_ELEMENTS: Final = 2**62
+"""Elements of a buffer; a place in it must fit into int64."""
 
 _KINDS: Final[dict[str, Kind]] = {
     "range": "serial",
@@ -38,13 +45,18 @@ _OPERATORS: Final[dict[type[ast.AST], str]] = {
 _CALLS: Final = {
     "max": "compare", "min": "compare", "truncdiv": "div", "truncmod": "div", "floordiv": "div", "floormod": "div",
 }  # fmt: skip
-_ARITHMETIC: Final = (
-    ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Constant, ast.Name, ast.Subscript, ast.Tuple, ast.Call,
-    ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context,
-)  # fmt: skip
 _FREE: Final = re.compile(r"Cast|likely|reinterpret|(u?int|float|bfloat|bool)[0-9_a-z]*")
 """Casts and literals: they are not counted."""
-_VALUES: Final[dict[str, Any]] = {
+_COMPUTED: Final[dict[type[ast.AST], Callable[..., Any]]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.RShift: operator.rshift, ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.USub: operator.neg, ast.UAdd: operator.pos,
+    ast.Invert: operator.invert, ast.Not: lambda value: value == 0, ast.And: operator.and_, ast.Or: operator.or_,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}  # fmt: skip
+"""What is computed of arrays at an operator; powers and left shifts, whose numbers have no bounds, are refused."""
+_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "max": np.maximum, "min": np.minimum, "floordiv": np.floor_divide, "floormod": np.mod, "truncdiv": np.floor_divide,
     "truncmod": np.mod, "Select": np.where, "if_then_else": np.where, "shift_right": np.right_shift,
     "shift_left": np.left_shift, "bitwise_and": np.bitwise_and,
@@ -60,18 +72,24 @@ def read_tvmscript(text: str, rng: np.random.Generator) -> LoopTree:
     Raises:
         InputError: it has no function, an extent is not constant, or something in it is not known here.
     """
-    try:
-        functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
-    except (SyntaxError, ValueError, RecursionError) as error:
-        raise InputError(f"this is no TVMScript: {error}") from error
-    if len(functions) != 1:
-        raise InputError(f"expected one function, got {len(functions)}")
-    (function,) = functions
-    scope = _Scope()
-    for argument in function.args.args:
-        if isinstance(argument.annotation, ast.Call) and _called(argument.annotation) in _BUFFERS:
-            scope = scope.with_buffer(argument.arg, argument.annotation)
-    return LoopTree(_Reader(rng).block(function.body, scope))
+    if len(text) > LONGEST:
+        raise InputError(f"a text of {len(text)} characters is no program of TVM; at most {LONGEST} are read")
+    with (
+        reading("this is no TVMScript that can be read", "print the function with script() of TVM"),
+        np.errstate(all="ignore"),
+    ):
+        try:
+            functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise InputError(f"this is no TVMScript: {error}") from error
+        if len(functions) != 1:
+            raise InputError(f"expected one function, got {len(functions)}")
+        (function,) = functions
+        scope = _Scope()
+        for argument in function.args.args:
+            if isinstance(argument.annotation, ast.Call) and _called(argument.annotation) in _BUFFERS:
+                scope = scope.with_buffer(argument.arg, argument.annotation)
+        return LoopTree(_Reader(rng).block(function.body, scope))
 
 
 @dataclass(frozen=True)
@@ -104,6 +122,8 @@ class _Scope:
         elem = call.args[1] if len(call.args) > 1 else named.get("dtype")
         kind = elem.value if isinstance(elem, ast.Constant) else "float32"
         buffer = _Buffer(tuple(constant(extent) for extent in shape.elts), str(kind))
+        if min(buffer.shape, default=0) < 0 or math.prod(buffer.shape) > MOST_ELEMENTS:
+            raise InputError(f"buffer {name!r} has an impossible shape: {buffer.shape}")
         return replace(self, buffers={**self.buffers, name: buffer})
 
     def bind(self, name: str, value: ast.expr) -> "_Scope":
@@ -113,8 +133,8 @@ class _Scope:
 class _Reader:
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
-        self.code: dict[ast.expr, Any] = {}
-        """Indices, compiled: each is asked for some dozen times."""
+        self.computed: dict[ast.expr, _Computed] = {}
+        """How indices are computed: each is asked for some dozen times."""
 
     def block(self, body: Sequence[ast.stmt], scope: _Scope) -> tuple[Node, ...]:
         nodes: list[Node] = []
@@ -257,7 +277,7 @@ class _Reader:
         onward: Sequence[tuple[dict[str, Any], dict[str, Any]]],
     ) -> Access:
         buffer = scope.buffers[name]
-        widths = [int(np.prod(buffer.shape[k + 1 :])) for k in range(len(buffer.shape))]
+        widths = [math.prod(buffer.shape[k + 1 :]) for k in range(len(buffer.shape))]
 
         def place(values: dict[str, Any]) -> np.ndarray:
             parts = [
@@ -271,29 +291,25 @@ class _Reader:
             for before, after in onward
         ]
         strides, moves = zip(*steps, strict=True) if steps else ((), ())
-        return Access(name, mode, buffer.item_bytes, float(np.prod(buffer.shape)), strides, moves)
+        return Access(name, mode, buffer.item_bytes, float(math.prod(buffer.shape)), strides, moves)
 
     def points(self, scope: _Scope) -> dict[str, np.ndarray]:
         return {name: self.rng.integers(0, max(extent, 1), SAMPLES) for name, extent in scope.loops}
 
     def values(self, scope: _Scope, points: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """Numbers of all names; that of a buffer gives some element of it, always the same at a place."""
-        values: dict[str, Any] = {**{name: _Contents() for name in scope.buffers}, **points, "T": _T()}
+        values: dict[str, Any] = {**{name: _Contents() for name in scope.buffers}, **points}
         for name, expr in scope.bound:
             values[name] = self.value(expr, values)
         return values
 
     def value(self, expr: ast.expr, values: dict[str, Any]) -> Any:
         """Evaluate an index or a condition at all iterations that are looked at."""
-        if expr not in self.code:
-            _refuse(expr)
-            plain = ast.parse(ast.unparse(expr), mode="eval")
-            self.code[expr] = compile(
-                ast.fix_missing_locations(_Vectorised().visit(plain)), "<index>", "eval"
-            )
+        if expr not in self.computed:
+            self.computed[expr] = _computed(expr)
         try:
-            return eval(self.code[expr], {"__builtins__": {}}, values)
-        except (NameError, TypeError, AttributeError, ValueError, ZeroDivisionError) as error:
+            return self.computed[expr](values)
+        except (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
             raise InputError(f"{ast.unparse(expr)[:80]} cannot be computed: {error}") from error
 
 
@@ -306,17 +322,6 @@ def _unrolled(kind: Kind, extent: int, nodes: tuple[Node, ...], most: int) -> Ki
     return "unrolled" if kind == "serial" and 1 < extent * steps(nodes) <= most else kind
 
 
-class _T:
-    """What ``T`` stands for in an expression: casts and literals are the numbers themselves."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name in _VALUES:
-            return _VALUES[name]
-        if name == "Cast":
-            return lambda _, value: value
-        return lambda value, *_: value
-
-
 class _Contents:
     """Integers in memory that indices are computed from: any will do that are spread widely, and stay the same."""
 
@@ -325,36 +330,60 @@ class _Contents:
         return sum((np.asarray(part, np.int64) + 1) * 2_654_435_761 for part in parts) % 32_749
 
 
-class _Vectorised(ast.NodeTransformer):
-    """``and``, ``or`` and ``not`` of arrays."""
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
-        self.generic_visit(node)
-        operator = ast.BitAnd() if isinstance(node.op, ast.And) else ast.BitOr()
-        first, *others = node.values
-        for other in others:
-            first = ast.BinOp(first, operator, other)
-        return first
-
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
-        self.generic_visit(node)
-        if isinstance(node.op, ast.Not):
-            return ast.Compare(node.operand, [ast.Eq()], [ast.Constant(0)])
-        return node
+_Computed: TypeAlias = Callable[[Mapping[str, Any]], Any]
+"""(numbers of all names) -> numbers of an expression: a scalar, or (SAMPLES,)."""
 
 
-def _refuse(expr: ast.expr) -> None:
-    """Refuse what is no arithmetic: the text may come from a file."""
-    for node in ast.walk(expr):
-        match node:
-            case ast.Attribute(value=ast.Name(id="T"), attr=name):
-                fine = not name.startswith("_")
-            case ast.Pow() | ast.LShift():  # numbers without bounds
-                fine = False
-            case _:
-                fine = isinstance(node, _ARITHMETIC)
-        if not fine:
-            raise InputError(f"{ast.unparse(expr)[:80]} is no arithmetic")
+def _computed(expr: ast.expr) -> _Computed:
+    """Return how an index or a condition is computed; nothing in the text is ever run.
+
+    Raises:
+        InputError: it is no arithmetic: the text may come from a file.
+    """
+    match expr:
+        case ast.Name(id=name):
+            return lambda values: values[name]
+        case ast.Constant(value=bool() | int() as value) if -(2**63) <= value < 2**63:
+            number = np.int64(value)
+            return lambda values: number
+        case ast.Constant(value=float() | str() as other):
+            return lambda values: other
+        case ast.Tuple(elts=elements):
+            parts = [_computed(element) for element in elements]
+            return lambda values: tuple(part(values) for part in parts)
+        case ast.UnaryOp(op=op, operand=inner) if type(op) in _COMPUTED:
+            unary, of = _COMPUTED[type(op)], _computed(inner)
+            return lambda values: unary(of(values))
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _COMPUTED:
+            return _joined(_COMPUTED[type(op)], left, right)
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPUTED:
+            return _joined(_COMPUTED[type(op)], left, right)
+        case ast.BoolOp(op=op, values=[left, right]):
+            return _joined(_COMPUTED[type(op)], left, right)
+        case ast.BoolOp(op=op, values=[left, *others]):
+            return _joined(_COMPUTED[type(op)], left, ast.BoolOp(op, others))
+        case ast.Subscript(value=ast.Name(id=name), slice=place):
+            at = _computed(place)
+            return lambda values: _element(values[name], at(values))
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="T"), attr=name), args=arguments, keywords=[]):
+            given = [_computed(argument) for argument in arguments if not _text(argument)]
+            if name in _FUNCTIONS:
+                function = _FUNCTIONS[name]
+                return lambda values: function(*(one(values) for one in given))
+            if given:  # casts and literals are the numbers themselves
+                return given[0]
+    raise InputError(f"{ast.unparse(expr)[:80]} is no arithmetic")
+
+
+def _joined(function: Callable[..., Any], left: ast.expr, right: ast.expr) -> _Computed:
+    first, second = _computed(left), _computed(right)
+    return lambda values: function(first(values), second(values))
+
+
+def _element(buffer: Any, place: Any) -> Any:
+    if not isinstance(buffer, _Contents):
+        raise TypeError("no buffer")
+    return buffer[place]
 
 
 def _count(expr: ast.expr, scope: _Scope, operations: dict[str, float]) -> list[ast.Subscript]:
@@ -432,8 +461,8 @@ def _called(call: ast.Call) -> str:
 def constant(expr: ast.expr) -> int:
     """Return an integer that TVM has printed: ``T.int64(8)``; InputError for what is none."""
     match expr:
-        case ast.Constant(value=int(value)):
-            return value
+        case ast.Constant(value=int(value)) if abs(value) < 2**63:
+            return int(value)
         case ast.Call(args=[inner]):
             return constant(inner)
         case ast.UnaryOp(op=ast.USub(), operand=inner):

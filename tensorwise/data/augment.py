@@ -87,7 +87,9 @@ class Augmentation:
         Raises:
             InputError: the text is no augmentation.
         """
-        if not re.fullmatch(r"\d+(x\d+)+-\d+(x\d+)+-\d+(-\d+)?", text, re.ASCII) or len(text) > 200:
+        number = r"\d{1,18}"
+        pattern = rf"{number}(x{number})+-{number}(x{number})+-{number}(-{number})?"
+        if len(text) > 200 or not re.fullmatch(pattern, text, re.ASCII):
             raise InputError(
                 f"{text[:80]!r} is no augmentation; expected block, shape and seed, such as 4x2-1000x800-7"
             )

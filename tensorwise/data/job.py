@@ -6,6 +6,7 @@ what is left wherever a collection goes on.
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,11 +28,16 @@ from tensorwise.ids import content_id
 from tensorwise.program.einsum import Einsum
 from tensorwise.program.ops import NAMED, mttkrp
 from tensorwise.program.workload import Workload, workload
+from tensorwise.reading import made, shown
 from tensorwise.space.cpu import cpu_space_of
 from tensorwise.space.space import Space
 
+MOST_THREADS: Final = 4096
+"""Most threads of a call that a job may ask for."""
 MOST_TERMS: Final = 30_000_000
 """Most multiplications of a workload (nnz times n): above it a sample takes a quarter of a second and more."""
+
+_HEXADECIMAL: Final = re.compile("[0-9a-f]{1,64}")  # a digest
 
 
 @final
@@ -72,10 +78,15 @@ class Job:
     def __post_init__(self) -> None:
         if self.device not in DEVICES:
             raise InputError(f"unknown device {self.device!r}; known: {', '.join(DEVICES)}")
-        if self.samples < 1 or self.threads < 1 or not self.sample_s > 0:
+        if self.samples < 1 or not 1 <= self.threads <= MOST_THREADS or not self.sample_s > 0:
             raise InputError(
-                "samples, threads and seconds a sample must be positive, "
+                f"samples, threads (up to {MOST_THREADS}) and seconds a sample must be positive, "
                 f"got {self.samples}, {self.threads}, {self.sample_s}"
+            )
+        if min(self.seed, self.variant, self.mode) < 0 or not _HEXADECIMAL.fullmatch(self.digest):
+            raise InputError(
+                "seed, variant and mode must not be negative, and the digest hexadecimal, "
+                f"got {self.seed}, {self.variant}, {self.mode}, {shown(self.digest)}"
             )
 
     @cached_property
@@ -109,21 +120,7 @@ class Job:
         Raises:
             InputError: a field is missing, unknown or has the wrong type.
         """
-        fields = {field.name: field.type for field in dataclasses.fields(cls)}
-        kinds: dict[Any, tuple[type, ...]] = {
-            str: (str,),
-            int: (int,),
-            float: (int, float),
-            int | None: (int, type(None)),
-            tuple[str, ...]: (list,),
-        }
-        if data.keys() != fields.keys() or not all(
-            isinstance(data[name], kinds[kind]) for name, kind in fields.items()
-        ):
-            raise InputError(
-                f"malformed job {str(dict(data))[:120]}; expected the fields {', '.join(fields)}"
-            )
-        return cls(**{**data, "named": tuple(map(str, data["named"]))})
+        return made(cls, data, "job")
 
     def open(self) -> Device:
         """Return the device; nothing is started yet."""

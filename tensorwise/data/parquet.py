@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from tensorwise.data.record import Record
 from tensorwise.errors import InputError, MissingExtraError
+from tensorwise.reading import WRONG_DATA, parse_json, reason
 from tensorwise.space.config import Config
 from tensorwise.writing import replacing
 
@@ -71,9 +72,9 @@ def read_records(path: str | os.PathLike[str]) -> Iterator[Record]:
                 for row in batch.to_pylist():
                     number += 1
                     yield _record(row)
-    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
+    except (OSError, pa.ArrowException, *WRONG_DATA) as error:
         where = f", record {number}" if number else ""
-        raise InputError(f"{path}{where}: no records can be read from it ({error})") from error
+        raise InputError(f"{path}{where}: no records can be read from it ({reason(error)})") from error
 
 
 def _arrow() -> tuple[Any, Any]:
@@ -114,10 +115,10 @@ def _record(row: Mapping[str, Any]) -> Record:
     for name, value in row.items():
         part, _, key = name.partition(".")
         if key and value is not None:
-            parts[part][key] = json.loads(value) if isinstance(value, str) else value
+            parts[part][key] = parse_json(value, name) if isinstance(value, str) else value
     return Record(
         **{name: row[name] for name in _PLAIN},
-        workload=json.loads(row["workload"]),
+        workload=parse_json(row["workload"], "workload"),
         config=Config(parts["config"]),
         seconds=math.inf if row["seconds"] is None else row["seconds"],
         provenance=parts["provenance"],

@@ -12,6 +12,7 @@ from tensorwise.device.device import Device, Measurement, Status
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
 from tensorwise.program.call import Call
+from tensorwise.reading import parse_json, reason, shown
 from tensorwise.space.config import Config
 from tensorwise.tasks.task import Task
 
@@ -167,7 +168,7 @@ class Record:
                 else (str,)
             )
             if not isinstance(value, wanted) or isinstance(value, bool):
-                raise InputError(f"{name} of a record must be {wanted[0].__name__}, got {value!r}")
+                raise InputError(f"{name} of a record must be {wanted[0].__name__}, got {shown(value)}")
         if _row_id(row[1:]) != named["id"]:
             raise InputError(f"record {named['id']} does not have the content that its id stands for")
         seconds = named["seconds"]
@@ -194,14 +195,9 @@ class Record:
         Raises:
             InputError: as ``from_row``.
         """
-        try:
-            data = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise InputError(
-                f"a record must be one JSON object a line, got {line[:80]!r}: {error}"
-            ) from error
+        data = parse_json(line, "a record must be one JSON object a line")
         if not isinstance(data, dict):
-            raise InputError(f"a record must be one JSON object a line, got {line[:80]!r}")
+            raise InputError(f"a record must be one JSON object a line, got {shown(line)}")
         if missing := [name for name in COLUMNS if name not in data]:
             raise InputError(f"record lacks {', '.join(missing)}")
         return cls.from_row([data[name] for name in COLUMNS])
@@ -232,15 +228,14 @@ def _row_id(values: Sequence[object]) -> str:
 def _dump(name: str, data: Mapping[str, object]) -> str:
     try:
         return json.dumps(dict(data), sort_keys=True, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} of a record must be JSON-able, got {str(data)[:120]}: {error}") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"{name} of a record must be JSON-able, got {shown(data)}: {reason(error)}"
+        ) from error
 
 
 def _load(name: str, text: str) -> dict[str, object]:
-    try:
-        data = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise InputError(f"{name} of a record must be a JSON object, got {text[:80]!r}: {error}") from error
+    data = parse_json(text, f"{name} of a record must be a JSON object")
     if not isinstance(data, dict):
-        raise InputError(f"{name} of a record must be a JSON object, got {text[:80]!r}")
+        raise InputError(f"{name} of a record must be a JSON object, got {shown(text)}")
     return data

@@ -12,6 +12,7 @@ from tensorwise.data.task_job import UNDRAWN
 from tensorwise.device.device import Measurement, Status
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id, file_id
+from tensorwise.reading import made
 from tensorwise.space.config import Config
 from tensorwise.tasks.staged import StagedTask
 from tensorwise.tasks.task import space_name
@@ -73,9 +74,7 @@ class StagedJob:
         Raises:
             InputError: a field is missing or unknown.
         """
-        if data.keys() != {"staged", "content", "device", "threads"}:
-            raise InputError(f"malformed job {str(dict(data))[:120]}")
-        return cls(str(data["staged"]), str(data["content"]), str(data["device"]), int(data["threads"]))
+        return made(cls, data, "job")
 
     def open(self) -> "TaskGpu":
         """Return the GPU of this machine."""

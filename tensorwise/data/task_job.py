@@ -20,6 +20,7 @@ from tensorwise.device.device import Device, Measurement, Status
 from tensorwise.device.timing import preparing
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
+from tensorwise.reading import made
 from tensorwise.space.config import Config
 from tensorwise.tasks.cutting import tasks_of
 from tensorwise.tasks.task import Task, loop_tree, space_name
@@ -81,9 +82,13 @@ class TaskJob:
         Raises:
             InputError: a field is missing or unknown.
         """
-        if data.keys() != {field.name for field in dataclasses.fields(cls)}:
-            raise InputError(f"malformed job {str(dict(data))[:120]}")
-        return cls(**{**data, "networks": tuple(data["networks"]), "threads": tuple(data["threads"])})
+        job = made(cls, data, "job")
+        if not job.threads or min(job.threads) < 1 or job.samples < 1 or job.seed < 0 or not job.limit_s > 0:
+            raise InputError(
+                f"job {job.label}: threads, samples and seconds must be positive, and the seed not negative, "
+                f"got {job.threads}, {job.samples}, {job.limit_s} and {job.seed}"
+            )
+        return job
 
     def open(self) -> Device[Any]:
         """Return the device of the first number of threads: what has its records is done."""

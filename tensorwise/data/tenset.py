@@ -17,6 +17,7 @@ from tensorwise.data.record import Record
 from tensorwise.device.device import Measurement, Status
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
+from tensorwise.reading import WRONG_DATA, parse_json, reason
 from tensorwise.space.config import Config
 
 SPACE: Final = "ansor"
@@ -54,9 +55,11 @@ def tenset_records(path: str | os.PathLike[str], device: str) -> Iterator[Record
             for number, line in enumerate(lines, 1):
                 if line.strip() and not line.startswith("#"):
                     try:
-                        yield _record(json.loads(line), device)
-                    except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
-                        raise InputError(f"{path}, line {number}: no record of TenSet: {error!r}") from error
+                        yield _record(parse_json(line, "no JSON"), device)
+                    except (*WRONG_DATA, OSError) as error:  # a date that the system has not is an OSError
+                        raise InputError(
+                            f"{path}, line {number}: no record of TenSet: {reason(error)}"
+                        ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"records cannot be read from {path}: {error}") from error
 
@@ -64,7 +67,7 @@ def tenset_records(path: str | os.PathLike[str], device: str) -> Iterator[Record
 def _record(line: Any, device: str) -> Record:
     (task, (_, steps)), (costs, error, took_s, when) = line["i"], line["r"][:4]
     key, target = str(task[0]), str(task[1])
-    name, *arguments = json.loads(key)
+    name, *arguments = parse_json(key, "the key of a task")
     if int(error):
         measured = Measurement.failed(*ERRORS.get(int(error), ("crash", f"Ansor's error {error}")))
     else:

@@ -10,6 +10,7 @@ from typing import Generic, Literal, Self, TypeVar, final, get_args
 import numpy as np
 
 from tensorwise.errors import InputError
+from tensorwise.reading import WRONG_DATA, reason, shown
 from tensorwise.space.config import Config
 
 Work = TypeVar("Work", contravariant=True)
@@ -131,8 +132,8 @@ class Measurement:
                 int(data.get("registers", 0)),  # type: ignore[call-overload]
                 int(data.get("frame_bytes", 0)),  # type: ignore[call-overload]
             )
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"malformed measurement {str(data)[:120]}: {error!r}") from error
+        except WRONG_DATA as error:
+            raise InputError(f"malformed measurement {shown(data)}: {reason(error)}") from error
 
 
 class Device(abc.ABC, Generic[Work]):

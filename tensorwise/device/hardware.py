@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, Self, final, get_args
 from tensorwise.device.host import host
 from tensorwise.device.roofline import roofline
 from tensorwise.errors import InputError
+from tensorwise.reading import made
 
 FOLDER: Final = Path(__file__).parent / "machines" / "devices"
 Kind = Literal["cpu", "gpu", "accelerator"]
@@ -67,16 +68,7 @@ class Hardware:
         Raises:
             InputError: a field is missing, unknown, or no number.
         """
-        known = {one.name: one.type for one in fields(cls)}
-        if odd := sorted(data.keys() ^ known.keys()):
-            raise InputError(f"a device's description: {', '.join(odd)}: missing, or unknown")
-        try:
-            given: dict[str, Any] = {
-                name: (of if of in (int, float) else str)(data[name]) for name, of in known.items()
-            }
-            return cls(**given)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"malformed description of a device: {error}") from error
+        return made(cls, data, "a device's description")
 
 
 @cache

@@ -32,9 +32,10 @@ from typing import Final, final
 import numpy as np
 
 from tensorwise.device.host import cpu_time, foreign_load, host
-from tensorwise.errors import CompilerError
+from tensorwise.errors import CompilerError, TensorwiseError
 from tensorwise.ids import content_id
 from tensorwise.program.workload import Workload
+from tensorwise.reading import WRONG_DATA, read_json
 from tensorwise.toolchain.cache import default_cache
 from tensorwise.toolchain.places import cache_dir
 from tensorwise.toolchain.processor import vector_bytes
@@ -194,7 +195,7 @@ def _age_s(path: Path) -> float:
 def _read(path: Path, threads: int) -> Roofline | None:
     """Read remembered figures; whatever is not exactly that is a miss."""
     try:
-        stored = json.loads(path.read_text())
+        stored = read_json(path, "holds no figures of a machine")
         found = Roofline(
             threads,
             {level: float(stored["bandwidth"][level]) for level in LEVELS},
@@ -202,7 +203,7 @@ def _read(path: Path, threads: int) -> Roofline | None:
             {size: float(stored["vectors"][size]) for size in _widths()},
             bool(stored["provisional"]),
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (TensorwiseError, *WRONG_DATA):
         return None
     rates = [*found.bandwidth.values(), *found.flops.values(), *found.vectors.values()]
     return found if all(math.isfinite(rate) and rate > 0 for rate in rates) else None

@@ -8,6 +8,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from tensorwise.errors import InputError
+from tensorwise.reading import WRONG_DATA, reason
 
 MIN_ROUNDS: Final = 3
 """Fewer rounds than this say little; a table that has fewer tells so."""
@@ -165,8 +166,10 @@ class RoundTable:
             )
             disturbed = tuple(bool(flag) for flag in stored["disturbed"])
             table = cls(names, rows, disturbed, str(stored["cache"]), float(stored["elapsed_s"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"a table of rounds cannot be read: {type(error).__name__} {error}") from None
+        except WRONG_DATA as error:
+            raise InputError(
+                f"a table of rounds cannot be read: {type(error).__name__} {reason(error)}"
+            ) from None
         times = [s for row in table.seconds for s in row.values()]
         if len(disturbed) != len(rows) or not all(0 < s < math.inf for s in times):
             raise InputError("a table of rounds needs one flag a round, and positive, finite seconds")

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Final, final
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from tensorwise.device.device import Device, Measurement
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
 from tensorwise.program.workload import Workload
+from tensorwise.reading import WRONG_DATA, made, printable, reading, reason
 from tensorwise.space.config import Config
 from tensorwise.space.spade import LANES, SpadeSpace, TileProgram, spade_space
 from tensorwise.space.strips import Processors
@@ -153,22 +154,12 @@ class Machine:
         path = MACHINES / f"{name}.toml" if name in SPADES else Path(name)
         try:
             given = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (OSError, tomllib.TOMLDecodeError) as error:
+        except (OSError, *WRONG_DATA) as error:
             raise InputError(
-                f"{path}: is no machine file ({error}); known names: {', '.join(SPADES)}"
+                f"{printable(str(path))}: is no machine file ({reason(error)}); known names: {', '.join(SPADES)}"
             ) from error
-        known = {one.name: one for one in fields(cls)}
-        if odd := sorted(given.keys() ^ known.keys()):
-            raise InputError(f"{path}: {', '.join(odd)}: missing, or no field of a machine")
-        read: dict[str, Any] = {
-            key: tuple(value)
-            if isinstance(value, list)
-            else float(value)
-            if known[key].type is float
-            else value
-            for key, value in given.items()
-        }
-        return cls(**read)
+        with reading(f"{path}: a machine with impossible numbers"):
+            return made(cls, given, f"{path}: machine")
 
     @cached_property
     def id(self) -> str:

@@ -18,11 +18,12 @@ from tensorwise.ids import file_id
 from tensorwise.model.finding import PACKAGED
 from tensorwise.model.latency import LATENCY, LatencyModel
 from tensorwise.plan.predicted import NetworkLatency, predicted
+from tensorwise.reading import WRONG_DATA, read_json
 from tensorwise.space.cuda import Gpu
 from tensorwise.tasks.architectures import ARCHITECTURES
 from tensorwise.tasks.cpu import full_name, hardware_here, isa_of
 from tensorwise.tasks.cutting import TaskGraph, cut
-from tensorwise.tasks.task import Task, loop_tree, read_json
+from tensorwise.tasks.task import Task, loop_tree
 from tensorwise.toolchain.gpu import has_cupy
 from tensorwise.toolchain.places import cache_dir
 from tensorwise.writing import replacing
@@ -245,8 +246,8 @@ def prices(given: Sequence[str]) -> Mapping[str, float]:
 def _kept(path: Path) -> list[tuple[str, MachineCode | None]]:
     """Trees, as text, and code of the programs in a file; none where it is absent or something else."""
     try:
-        return [(str(one["tree"]), MachineCode.within(one)) for one in read_json(path)]
-    except (OSError, ValueError, TypeError, KeyError, InputError):
+        return [(str(one["tree"]), MachineCode.within(one)) for one in read_json(path, "holds no programs")]
+    except (InputError, *WRONG_DATA):
         return []
 
 

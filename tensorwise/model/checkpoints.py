@@ -10,6 +10,7 @@ import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.model.torch_extra import torch
+from tensorwise.reading import WRONG_DATA, parse_json
 from tensorwise.writing import replacing
 
 _MOMENTS: Final = ("step", "exp_avg", "exp_avg_sq")
@@ -59,7 +60,7 @@ def reading_checkpoint(
 
     try:
         with safe_open(path, framework="numpy") as file:
-            state = json.loads((file.metadata() or {})["training"])
+            state = parse_json((file.metadata() or {})["training"], f"{path}: no checkpoint")
             arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  (no mapping)
         if state["fingerprint"] != fingerprint:
             raise InputError(
@@ -67,7 +68,7 @@ def reading_checkpoint(
                 "remove it, or name another file"
             )
         yield state, arrays
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (OSError, SafetensorError, RuntimeError, *WRONG_DATA) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path} is no checkpoint, or damaged: {error}; remove it to start anew") from error

@@ -11,6 +11,7 @@ import numpy as np
 from tensorwise.errors import InputError
 from tensorwise.features.nest import ProgramNest
 from tensorwise.ids import content_id
+from tensorwise.reading import shown
 from tensorwise.space.config import Value
 from tensorwise.space.param import ListedParam, Param
 from tensorwise.space.params import Choice, Permutation
@@ -190,7 +191,7 @@ class Table:
             InputError: it is malformed (or KeyError, TypeError).
         """
         if not isinstance(rows, list):
-            raise InputError(f"a table is a list of rows, got {rows!r:.80}")
+            raise InputError(f"a table is a list of rows, got {shown(rows)}")
         params: list[Param] = []
         for row in rows:
             if "values" in row:

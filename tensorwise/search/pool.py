@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Self, final, overload
 import numpy as np
 
 from tensorwise.errors import InputError
+from tensorwise.reading import shown
 from tensorwise.search.genetic import Genetic
 from tensorwise.space.config import Config, Value, as_value
 from tensorwise.space.space import Space
@@ -137,7 +138,7 @@ class Pool(Sequence[Config]):
             InputError: values or choices are malformed.
         """
         if not isinstance(values, dict) or not all(isinstance(listed, list) for listed in values.values()):
-            raise InputError(f"the values of a pool must be lists by name, got {values!r:.80}")
+            raise InputError(f"the values of a pool must be lists by name, got {shown(values)}")
         return cls(
             {name: tuple(as_value(name, one) for one in listed) for name, listed in values.items()}, choices
         )

@@ -10,6 +10,7 @@ import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
+from tensorwise.reading import parse_json, shown
 
 Value = str | int | bool | tuple[str, ...] | None
 """What a Param may choose; None says that it does not apply (inactive)."""
@@ -33,7 +34,7 @@ def as_value(name: str, given: object) -> Value:
         return tuple(str(item) for item in given)
     raise InputError(
         f"value of {name!r} must be a str, int, bool, a tuple of str or None, "
-        f"got {type(given).__name__} {given!r}"
+        f"got {type(given).__name__} {shown(given)}"
     )
 
 
@@ -71,12 +72,9 @@ class Config(Mapping[str, Value]):
         Raises:
             InputError: the text is no JSON object of values.
         """
-        try:
-            choices = json.loads(text)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise InputError(f"config must be a JSON object, got {text[:80]!r}: {error}") from error
+        choices = parse_json(text, "config must be a JSON object")
         if not isinstance(choices, dict):
-            raise InputError(f"config must be a JSON object of names and values, got {text[:80]!r}")
+            raise InputError(f"config must be a JSON object of names and values, got {shown(text)}")
         return cls(choices)
 
     @cached_property

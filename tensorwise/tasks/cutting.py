@@ -11,7 +11,8 @@ from typing import Any, Self, final
 import numpy as np
 
 from tensorwise.errors import InputError
-from tensorwise.tasks.task import Task, read_json
+from tensorwise.reading import made, read_json
+from tensorwise.tasks.task import MOST_BYTES, Task
 from tensorwise.writing import replacing
 
 
@@ -68,17 +69,11 @@ class TaskGraph:
         Raises:
             InputError: the file cannot be read, or is something else.
         """
-        try:
-            data = read_json(path)
-            nodes = [
-                Node(str(n["task"]), str(n["name"]), tuple(map(int, n["after"])), int(n["result_bytes"]))
-                for n in data["nodes"]
-            ]
-            if any(not 0 <= before < place for place, node in enumerate(nodes) for before in node.after):
-                raise ValueError("a node reads one that is not before it")
-            return cls(str(data["name"]), int(data["batch"]), tuple(nodes), str(data.get("source", "")))
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise InputError(f"{os.fspath(path)} holds no task graph: {error}") from error
+        what = f"{os.fspath(path)} holds no task graph"
+        found = made(cls, read_json(path, "holds no task graph", MOST_BYTES), what)
+        if any(not 0 <= before < place for place, node in enumerate(found.nodes) for before in node.after):
+            raise InputError(f"{what}: a node reads one that is not before it; cut the network again")
+        return found
 
 
 @final

@@ -15,8 +15,9 @@ from typing import Any, Self, final
 
 from tensorwise.codegen.machine_code import MachineCode
 from tensorwise.errors import InputError
+from tensorwise.reading import read_json, reading
 from tensorwise.space.config import Config
-from tensorwise.tasks.task import Task, read_json
+from tensorwise.tasks.task import MOST_BYTES, Task
 from tensorwise.writing import replacing
 
 
@@ -75,10 +76,7 @@ class StagedProgram:
         for kernel, grid, block, arguments in data["launches"]:
             (across, down), (wide, high) = map(int, grid), map(int, block)
             launches.append(Launch(str(kernel), (across, down), (wide, high), tuple(map(int, arguments))))
-        try:
-            code = zlib.decompress(base64.b64decode(data["code"], validate=True))
-        except zlib.error as error:
-            raise ValueError(f"damaged code: {error}") from error
+        code = _unpacked(base64.b64decode(data["code"], validate=True))
         scratch = tuple(map(int, data["scratch"]))
         counted = MachineCode.from_json(data["counted"])
         return cls(Config.parse(data["config"]), str(data["tree"]), tuple(launches), scratch, code, counted)
@@ -123,8 +121,8 @@ class StagedTask:
         Raises:
             InputError: the file cannot be read, or is something else.
         """
-        try:
-            data = read_json(path)
+        data = read_json(path, "holds no staged programs", MOST_BYTES)
+        with reading(f"{os.fspath(path)} holds no staged programs", "stage the task again"):
             task = Task(str(data["name"]), str(data["task"]), "", dict(data["facts"]))
             operands = tuple((tuple(map(int, shape)), str(elem)) for shape, elem in data["operands"])
             programs = tuple(StagedProgram.from_json(one) for one in data["programs"])
@@ -136,9 +134,19 @@ class StagedTask:
                 buffers = len(operands) + len(one.scratch)
                 if any(not 0 <= place < buffers for launch in one.launches for place in launch.arguments):
                     raise ValueError("a launch has an argument that is no buffer")
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise InputError(f"{os.fspath(path)} holds no staged programs: {error}") from error
         return found
+
+
+def _unpacked(data: bytes) -> bytes:
+    """Decompress code, of which ours is some ten kilobytes; ValueError for what is damaged or expands to far more."""
+    stream = zlib.decompressobj()
+    try:
+        code = stream.decompress(data, MOST_BYTES)
+    except zlib.error as error:
+        raise ValueError(f"damaged code: {error}") from error
+    if not stream.eof:
+        raise ValueError(f"code is cut off, or longer than {MOST_BYTES} bytes")
+    return code
 
 
 def staged_programs(

@@ -16,6 +16,7 @@ import numpy as np
 from tensorwise.codegen.machine_code import MachineCode
 from tensorwise.codegen.tvmscript import constant
 from tensorwise.errors import CompilerError, InputError, TensorwiseError
+from tensorwise.reading import reading
 from tensorwise.space.config import Config
 from tensorwise.space.cuda import Gpu
 from tensorwise.tasks.cutting import Found
@@ -170,6 +171,11 @@ def read_launches(text: str, names: Sequence[str]) -> tuple[tuple[Launch, ...], 
     Raises:
         InputError: something else happens in it than launches, one after the other.
     """
+    with reading("the host function is not understood"):
+        return _read_launches(text, names)
+
+
+def _read_launches(text: str, names: Sequence[str]) -> tuple[tuple[Launch, ...], tuple[int, ...]]:
     places = {name: place for place, name in enumerate(names)}
     launches: list[Launch] = []
     scratch: list[int] = []

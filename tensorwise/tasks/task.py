@@ -14,8 +14,8 @@ import numpy as np
 
 from tensorwise.codegen.loop_tree import LoopTree
 from tensorwise.codegen.tvmscript import read_tvmscript
-from tensorwise.errors import InputError
 from tensorwise.ids import content_id
+from tensorwise.reading import conform, read_json, reading
 from tensorwise.writing import replacing
 
 RELATIVE = 1e-3
@@ -92,18 +92,11 @@ class Task:
         Raises:
             InputError: the file cannot be read, or is something else.
         """
-        try:
-            data = read_json(path)
-            return cls(str(data["name"]), str(data["id"]), str(data["tir"]), dict(data["facts"]))
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise InputError(f"{os.fspath(path)} holds no task: {error}") from error
-
-
-def read_json(path: str | os.PathLike[str]) -> Any:
-    """Return what a JSON file holds; raise ValueError for one that is too long, or OSError."""
-    if os.path.getsize(path) > MOST_BYTES:
-        raise ValueError("too long")
-    return json.loads(Path(path).read_bytes())
+        what = f"{os.fspath(path)} holds no task"
+        data = read_json(path, "holds no task", MOST_BYTES)
+        with reading(what, "cut the network again"):
+            name, own, text = (conform(data[key], str, f"{what}: {key}") for key in ("name", "id", "tir"))
+            return cls(name, own, text, conform(data["facts"], dict, f"{what}: facts"))
 
 
 def operands(module: Any) -> list[tuple[tuple[int, ...], str]]:

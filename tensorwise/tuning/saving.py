@@ -16,13 +16,14 @@ import numpy as np
 
 from tensorwise.device.host import host
 from tensorwise.device.library import LIBRARY
-from tensorwise.errors import CompilerError, InputError, MissingExtraError
+from tensorwise.errors import CompilerError, InputError, MissingExtraError, TensorwiseError
 from tensorwise.ids import content_id
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.kernel import Kernel
 from tensorwise.program.program import program_for
 from tensorwise.program.work import check_work
 from tensorwise.program.workload import Workload, einsum_workload
+from tensorwise.reading import WRONG_DATA, parse_json, reading, reason
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.tensor.entries import Entries, entries_from
 from tensorwise.toolchain.compiler import find_compiler
@@ -81,9 +82,10 @@ def read(path: str | os.PathLike[str], matrix: Any, check_machine: bool) -> tupl
         wrote = {key: str(description["machine"][key]) for key in ("host_id", "host")}
         if not 1 <= threads <= MOST_THREADS:
             raise ValueError(f"{threads} threads")
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
-        what = str(error) if isinstance(error, InputError) else repr(error)
-        raise InputError(f"{path}: no usable operator: {what}; save it again") from error
+    except (TensorwiseError, *WRONG_DATA) as error:
+        if isinstance(error, MissingExtraError | CompilerError):
+            raise
+        raise InputError(f"{path}: no usable operator: {reason(error)}; save it again") from error
     if check_machine and wrote["host_id"] != host().id:
         raise InputError(
             f"{path}: tuned on another machine ({wrote['host'][:80]}; this is {host().cpu}); tune again "
@@ -146,11 +148,9 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         raise InputError(f"{path}: a safetensors file, but no operator that Operator.save wrote")
     if metadata.get("checksum") != _checksum(metadata[KEY], arrays):
         raise InputError(f"{path}: damaged (its checksum is wrong); save the operator again")
-    try:
-        description = json.loads(metadata[KEY])
+    with reading(f"{path}: its description cannot be read", "save the operator again"):
+        description = parse_json(metadata[KEY], f"{path}: its description cannot be read")
         schema = description["schema"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError(f"{path}: its description cannot be read ({_short(error)})") from error
     if type(schema) is not int or not 1 <= schema <= SCHEMA:
         raise InputError(
             f"{path}: layout {str(schema)[:20]!r} is not known to this version, which reads up to {SCHEMA}; "

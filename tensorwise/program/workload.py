@@ -265,9 +265,14 @@ class Workload:
             if operand.dtype != dtype:
                 like = " as the sparse operand is" if dtype == self.entries.dtype else ""
                 home = "ml_dtypes" if dtype.name == "bfloat16" else "numpy"
+                advice = f"convert it with .astype({home}.{dtype})"
+                if operand.dtype.kind == "c":
+                    advice = "give .real and .imag in two calls"
+                other = (
+                    f" or tune the matrix in {operand.dtype}" if like and operand.dtype.name in ELEMS else ""
+                )
                 raise InputError(
-                    f"operand {name} must be {dtype}{like}, got {operand.dtype}; "
-                    f"convert it with .astype({home}.{dtype}) or tune the matrix in {operand.dtype}"
+                    f"operand {name} must be {dtype}{like}, got {operand.dtype}; {advice}{other}"
                 )
 
     def check_memory(self, *tensors: str) -> None:

@@ -89,11 +89,20 @@ def from_scipy(obj: Any, dtype: np.dtype | None) -> Entries:
 
 
 def from_blocks(
-    shape: tuple[int, ...], pointers: Any, indices: Any, blocks: Any, dtype: np.dtype | None, source: str
+    shape: tuple[int, ...],
+    pointers: Any,
+    indices: Any,
+    blocks: Any,
+    dtype: np.dtype | None,
+    source: str,
+    by_column: bool = False,
 ) -> Entries:
     data = as_array(blocks, f"{source}: values")
     if data.ndim != 3 or 0 in data.shape[1:]:
         raise InputError(f"{source}: blocks have shape {data.shape}; expected (count, height, width)")
+    if by_column:  # the rows of blocks of the transpose
+        turned = from_blocks(shape[::-1], pointers, indices, data.transpose(0, 2, 1), dtype, source)
+        return from_coordinates(shape, turned.coordinates[::-1], turned.values, dtype, source)
     count, height, width = data.shape
     if shape[0] % height or shape[1] % width:
         raise InputError(f"{source}: blocks of {height}x{width} do not divide shape {shape[0]}x{shape[1]}")
@@ -154,21 +163,28 @@ def from_torch(tensor: Any, dtype: np.dtype | None, torch: Any) -> Entries:
         if tensor.layout == torch.sparse_coo:
             if tensor.dense_dim():
                 raise InputError(
-                    f"{source}: {tensor.dense_dim()} dense dimensions; expected none, only sparse ones"
+                    f"{source}: {tensor.dense_dim()} dense dimensions; expected none, only sparse ones; convert with "
+                    ".to_dense().to_sparse()"
                 )
             # The underscored ones work on tensors that are not coalesced, and run nothing.
             indices, values = plain(tensor._indices()), plain(tensor._values())
             return from_coordinates(checked_shape(shape, source), tuple(indices), values, dtype, source)
-        if tensor.layout in (torch.sparse_csr, torch.sparse_csc):
-            if len(shape) != 2 or tensor.values().dim() != 1:
+        by_column = tensor.layout in (torch.sparse_csc, torch.sparse_bsc)
+        blocks = tensor.layout in (torch.sparse_bsr, torch.sparse_bsc)
+        if by_column or blocks or tensor.layout == torch.sparse_csr:
+            if len(shape) != 2 or tensor.values().dim() != (3 if blocks else 1):
                 raise InputError(
-                    f"{source}: batches and dense dimensions are not supported; expected order 2"
+                    f"{source}: batches and dense dimensions are not supported; expected order 2, "
+                    "convert with .to_dense().to_sparse()"
                 )
-            by_column = tensor.layout == torch.sparse_csc
             pointers = tensor.ccol_indices() if by_column else tensor.crow_indices()
             indices = tensor.row_indices() if by_column else tensor.col_indices()
             arrays = plain(pointers), plain(indices), plain(tensor.values())
+            if blocks:
+                return from_blocks(checked_shape(shape, source), *arrays, dtype, source, by_column)
             return from_compressed(checked_shape(shape, source), *arrays, dtype, source, by_column)
-    except (RuntimeError, TypeError) as error:
+    except (RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"{source}: cannot be read ({error})") from error
-    raise InputError(f"{source}: this layout is not supported; convert with .to_sparse_csr() or .to_sparse()")
+    raise InputError(f"{source}: this layout is not supported; convert with .to_dense()")

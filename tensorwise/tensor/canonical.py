@@ -103,7 +103,7 @@ def checked_integers(obj: Any, name: str) -> np.ndarray:
             where = int(wrong[0]) if wrong.size else 0
             first = f" (entry {where}: {array[where]})"
         raise InputError(
-            f"{name}: dtype {array.dtype}{first}; expected integers, convert with .astype(numpy.int64)"
+            f"{name}: dtype {array.dtype}{first}; expected integers, convert with numpy.asarray(..., numpy.int64)"
         )
     return array
 

@@ -2,6 +2,7 @@
 headers claim."""
 
 import math
+import os
 import zipfile
 from typing import IO, Any
 
@@ -12,6 +13,11 @@ from tensorwise.tensor.adapters import from_blocks, from_diagonals
 from tensorwise.tensor.canonical import checked_shape
 from tensorwise.tensor.entries import Entries, from_compressed, from_coordinates
 from tensorwise.tensor.memory import available_bytes
+
+FREE_BYTES = 64 * 2**20
+"""A file may expand to so many bytes whatever its size, and beyond them to ``MOST_EXPANSION`` times its size."""
+MOST_EXPANSION = 100
+"""Matrices of ones expand 10 to 50 times; deflate's limit is 1032 times."""
 
 
 def read_npz(path: str, dtype: np.dtype | None) -> Entries:
@@ -65,7 +71,8 @@ class _Arrays:
 
     def __init__(self, path: str, archive: zipfile.ZipFile) -> None:
         self._path, self._archive = path, archive
-        self._left = available_bytes() // 4  # the arrays are copied, sorted and copied again
+        self._memory = available_bytes() // 4  # the arrays are copied, sorted and copied again
+        self._expansion = max(FREE_BYTES, MOST_EXPANSION * os.path.getsize(path))
 
     def __contains__(self, name: str) -> bool:
         return f"{name}.npy" in self._archive.NameToInfo
@@ -76,11 +83,18 @@ class _Arrays:
                 f"{self._path}: no array {name!r} inside; expected what scipy.sparse.save_npz writes"
             )
         info = self._archive.getinfo(f"{name}.npy")
-        if info.file_size > self._left:
+        if info.file_size > self._memory:
             raise InputError(
                 f"{self._path}: array {name!r} of {info.file_size} bytes is too large for the memory left"
             )
-        self._left -= info.file_size
+        if info.file_size > self._expansion:
+            raise InputError(
+                f"{self._path}: array {name!r} expands to {info.file_size} bytes, more than a file of this size may "
+                f"({FREE_BYTES >> 20} MiB, or {MOST_EXPANSION} times its size); if you trust it, load it with "
+                "scipy.sparse.load_npz and give the matrix"
+            )
+        self._memory -= info.file_size
+        self._expansion -= info.file_size
         with self._archive.open(info) as member:
             version = np.lib.format.read_magic(member)
             if version == (1, 0):

@@ -1,9 +1,10 @@
 """Tables of numbers in text files: read in blocks, parsed by NumPy, every line checked.
 
 Two parsers give the same numbers. The fast one works on whole blocks and accepts only what it is certain
-of (plain digits, decimal numbers, the same number of tokens on every line); whatever else a block holds
-(comments, blank lines, ``nan``, ``1.0D+03``, mistakes) goes to the slow one, line by line, which also
-names the line that is wrong. Nothing is ever allocated from a number that a file claims.
+of (plain digits, decimal numbers, the same number of tokens on every line that has any); whatever else a
+block holds (``nan``, ``1.0D+03``, mistakes) goes to the slow one, line by line, which also names the line
+that is wrong. Nothing is ever allocated from a number that a file claims, and a compressed file is read
+only as far as files of numbers expand.
 """
 
 import gzip
@@ -24,13 +25,22 @@ from tensorwise.tensor.memory import available_bytes
 BLOCK_BYTES = 4 * 2**20
 #: A longer line is no table of numbers; the bound keeps a file without line ends from being read whole.
 LONGEST_LINE_BYTES = 2**20
-#: Deflate cannot do better than this (1032 to 1).
-_BEST_COMPRESSION = 1040
+#: A compressed file may expand to so many bytes whatever its size, and beyond them to ``MOST_EXPANSION`` times
+#: its size. Files of numbers expand 3 to 20 times; what expands 1000 times (deflate's limit is 1032) repeats
+#: one line, and is made to exhaust memory and time.
+FREE_BYTES = 16 * 2**20
+MOST_EXPANSION = 100
 #: Whole numbers of up to this many digits fit into int64.
 _SAFE_DIGITS = 18
-_FORTRAN = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)[dD][+-]?\d+")
+_FORTRAN = re.compile(rb"[+-]?(?:\d+(?:\.\d*)?|\.\d+)[dD][+-]?\d+")
 _DECIMAL_BYTES = np.zeros(256, np.bool_)
 _DECIMAL_BYTES[list(b"0123456789+-.eE")] = True
+
+
+EXPANDED = (
+    f"the most that a compressed file of its size may ({FREE_BYTES >> 20} MiB, or {MOST_EXPANSION} times its size); "
+    "if you trust it, decompress it first (gunzip)"
+)
 
 
 @final
@@ -55,12 +65,14 @@ class TextFile:
                 raise
             raise InputError(f"{path}: cannot be opened ({_reason(error)})") from error
         self._stream: IO[bytes] | gzip.GzipFile = self._raw
+        self.compressed = self._raw.read(2) == b"\x1f\x8b"
         self.most_bytes = status.st_size  # upper bound of the text's length
-        if self._raw.read(2) == b"\x1f\x8b":
+        if self.compressed:
             self._stream = gzip.GzipFile(fileobj=self._raw, mode="rb")
-            self.most_bytes *= _BEST_COMPRESSION
+            self.most_bytes = max(FREE_BYTES, MOST_EXPANSION * status.st_size)
         self._raw.seek(0)
         self._limit = available_bytes()
+        self.separator = b""  # another one than blanks: a byte that is read as a blank
 
     def __enter__(self) -> "TextFile":
         return self
@@ -117,9 +129,18 @@ class TextFile:
             self.refuse(f"cannot be read on; the file is damaged or cut off ({_reason(error)})", self.line)
         self._ended = not more
         self._taken += len(more)
+        if self.compressed and self._taken > self.most_bytes:
+            self.refuse(f"expands to more than {self.most_bytes} bytes, {EXPANDED}")
         if self._taken > self._limit:
             self.refuse(f"holds more text than this machine has memory available ({_gib(self._limit)})")
+        if self.separator:
+            more = more.replace(self.separator, b" ")
         self._buffer, self._at = rest + more, 0
+
+    def separated_by(self, separator: bytes) -> None:
+        """Read a byte, such as a comma, as a blank from here on."""
+        self.separator = separator
+        self._buffer = self._buffer[: self._at] + self._buffer[self._at :].replace(separator, b" ")
 
     def _refuse_long_line(self) -> NoReturn:
         self.refuse(f"longer than {LONGEST_LINE_BYTES} bytes; expected a few numbers a line", self.line)
@@ -193,7 +214,7 @@ def read_table(text: TextFile, layout: Layout) -> tuple[list[np.ndarray], np.nda
 class _Rows:
     indices: np.ndarray  # (n, indices) int64, 1-based
     values: np.ndarray | None  # (n,) float64
-    lines: Sequence[int]  # number of each row's line
+    lines: Sequence[int] | np.ndarray  # number of each row's line
 
 
 def _refuse_impossible_count(text: TextFile, layout: Layout) -> None:
@@ -201,10 +222,9 @@ def _refuse_impossible_count(text: TextFile, layout: Layout) -> None:
     if layout.count is None:
         return
     if layout.count * 2 * layout.columns > text.most_bytes + 1:
-        text.refuse(
-            f"declares {layout.count} entries, but its size allows at most "
-            f"{text.most_bytes // (2 * layout.columns)}"
-        )
+        most = text.most_bytes // (2 * layout.columns)
+        why = f": it would expand to more than {text.most_bytes} bytes, {EXPANDED}" if text.compressed else ""
+        text.refuse(f"declares {layout.count} entries, but its size allows at most {most}{why}")
     if layout.count * layout.entry_bytes > (limit := available_bytes()):
         text.refuse(f"declares {layout.count} entries, too many for the {_gib(limit)} of memory available")
 
@@ -226,22 +246,41 @@ def _check_range(text: TextFile, layout: Layout, rows: _Rows) -> None:
             text.refuse(f"{where} is larger than the declared size {size}", rows.lines[at])
 
 
+def _without_comments(block: bytes, comment: bytes) -> bytes:
+    """The block with blanks in place of comments; every byte stays where it is."""
+    if comment not in block:
+        return block
+    data = np.frombuffer(block, np.uint8)
+    places = np.arange(len(data), dtype=np.int32)
+    begin, end = (
+        np.maximum.accumulate(np.where(data == byte, places, np.int32(-1))) for byte in (comment[0], 10)
+    )
+    return np.where(begin > end, np.uint8(32), data).tobytes()
+
+
 def _parse_fast(block: bytes, layout: Layout, first_line: int) -> _Rows | None:
-    """Rows of a block without any peculiarity; None when there is one."""
+    """Rows of a block without any peculiarity but blank lines and comments; None when there is one."""
+    block = _without_comments(block, layout.comment)
     data = np.frombuffer(block, np.uint8)
     ink = (data != 32) & ((data - 9) >= 5)  # unsigned: no blank, tab or line end
     edges = np.flatnonzero(ink[1:] != ink[:-1]) + 1
     if ink[0]:
         edges = np.concatenate(([0], edges))
     line_ends = np.flatnonzero(data == 10)  # the block's last byte is one, so the edges come in pairs
-    count = len(line_ends)
-    if len(edges) != 2 * count * layout.columns:
+    count, rest = divmod(len(edges), 2 * layout.columns)
+    if rest:
         return None
     starts = edges[0::2].reshape(count, layout.columns)
     ends = edges[1::2].reshape(count, layout.columns)
+    lines: Sequence[int] = range(first_line, first_line + count)
+    if count != len(line_ends):  # some are blank
+        inked = np.searchsorted(line_ends, starts[:, 0])
+        lines, line_ends = first_line + inked, line_ends[inked]
+    if count == 0:
+        values = np.empty(0) if layout.valued else None
+        return _Rows(np.empty((0, layout.indices), np.int64), values, lines)
     if (starts[1:, 0] < line_ends[:-1]).any() or (ends[:, -1] > line_ends).any():
         return None
-    lines = range(first_line, first_line + count)
     digit = (data - 48) < 10
     if np.count_nonzero(digit) == np.count_nonzero(ink):
         if int((ends - starts).max()) > _SAFE_DIGITS:
@@ -291,7 +330,8 @@ def _parse_slowly(block: bytes, layout: Layout, text: TextFile) -> _Rows:
         row = []
         for token in tokens[: layout.indices]:
             if not token.isdigit() or len(token) > _SAFE_DIGITS:
-                text.refuse(f"{quoted(token)} is no index; expected a whole number from 1", number)
+                hint = "; numbers are separated by blanks, not by commas" if b"," in token else ""
+                text.refuse(f"{quoted(token)} is no index; expected a whole number from 1{hint}", number)
             row.append(int(token))
         indices.append(row)
         if layout.valued:
@@ -309,7 +349,8 @@ def _number(token: bytes, text: TextFile, line: int) -> float:
             token = token.lower().replace(b"d", b"e")
         return float(token)
     except ValueError:
-        text.refuse(f"{quoted(token)} is no number", line)
+        hint = "; numbers are separated by blanks, and a decimal point is a point" if b"," in token else ""
+        text.refuse(f"{quoted(token)} is no number{hint}", line)
 
 
 def quoted(token: bytes) -> str:

@@ -599,7 +599,6 @@ def test_torch_tensors() -> None:
         torch.ones((2, 2), dtype=torch.complex64).to_sparse(),
         torch.ones((2, 2), dtype=torch.complex64).conj(),
         torch.ones((2, 3, 3)).to_sparse_csr(),
-        torch.ones((4, 4)).to_sparse_bsr((2, 2)),
         torch.ones(3),
         torch.ones((2, 2), device="meta"),
     ]

@@ -54,7 +54,7 @@ def test_a_file_that_expands_too_far_is_read_no_further(
             taken = self._taken
 
     monkeypatch.setattr(text.TextFile, "_fill", counted)
-    with pytest.raises(InputError, match="expands to more than .* decompress it first"):
+    with pytest.raises(InputError, match=r"expands to more than .* decompress it first"):
         read(path)
     assert taken <= max(2**20, 10 * path.stat().st_size) + 2**18
 
@@ -67,7 +67,7 @@ def test_a_header_that_promises_more_than_may_be_expanded_is_refused_at_once(
     tmp_path: Path, head: bytes
 ) -> None:
     path = _gz(tmp_path / "a.mtx.gz", head, b"1 1 1\n", 2**20)
-    with pytest.raises(InputError, match="declares .* but its size allows at most .* decompress it first"):
+    with pytest.raises(InputError, match=r"declares .* but its size allows at most .* decompress it first"):
         read(path)
 
 
@@ -92,7 +92,7 @@ def test_an_npz_that_expands_too_far_is_refused_and_the_advice_works(
     path = tmp_path / "a.npz"
     sp.save_npz(path, matrix)
     assert npz.MOST_EXPANSION * path.stat().st_size < 400 * 400 * 8, "it must be one that expands far"
-    with pytest.raises(InputError, match="scipy.sparse.load_npz and give the matrix"):
+    with pytest.raises(InputError, match=r"scipy\.sparse\.load_npz and give the matrix"):
         read(path)
     assert entries_from(sp.load_npz(path)).nnz == 160_000
 

@@ -20,6 +20,7 @@ from typing import final
 
 from tensorwise.data.record import COLUMNS
 from tensorwise.errors import StoreError
+from tensorwise.toolchain.places import private_dir
 
 SCHEMA = 1
 """Version of the tables. A higher one in a file was written by a newer Tensorwise."""
@@ -108,7 +109,9 @@ class Database:
         if self.closed:
             raise StoreError(f"the store {self.path} has been closed; open it again with Store(path)")
         if self._connection is None:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_dir(self.path.parent)
+            with contextlib.suppress(FileExistsError):  # SQLite would let everybody read it
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             connection = sqlite3.connect(
                 self.path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
             )

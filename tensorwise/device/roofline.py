@@ -37,7 +37,7 @@ from tensorwise.ids import content_id
 from tensorwise.program.workload import Workload
 from tensorwise.reading import WRONG_DATA, read_json
 from tensorwise.toolchain.cache import default_cache
-from tensorwise.toolchain.places import cache_dir
+from tensorwise.toolchain.places import cache_dir, distrusted, private_dir
 from tensorwise.toolchain.processor import vector_bytes
 from tensorwise.writing import replacing
 
@@ -195,6 +195,8 @@ def _age_s(path: Path) -> float:
 def _read(path: Path, threads: int) -> Roofline | None:
     """Read remembered figures; whatever is not exactly that is a miss."""
     try:
+        if distrusted(path, path.parent):
+            return None
         stored = read_json(path, "holds no figures of a machine")
         found = Roofline(
             threads,
@@ -203,7 +205,7 @@ def _read(path: Path, threads: int) -> Roofline | None:
             {size: float(stored["vectors"][size]) for size in _widths()},
             bool(stored["provisional"]),
         )
-    except (TensorwiseError, *WRONG_DATA):
+    except (OSError, TensorwiseError, *WRONG_DATA):
         return None
     rates = [*found.bandwidth.values(), *found.flops.values(), *found.vectors.values()]
     return found if all(math.isfinite(rate) and rate > 0 for rate in rates) else None
@@ -213,10 +215,8 @@ def _write(path: Path, found: Roofline) -> None:
     """Remember figures; a place that cannot be written to costs another measurement, nothing more."""
     facts = {"bandwidth": dict(found.bandwidth), "flops": dict(found.flops), "vectors": dict(found.vectors)}
     text = json.dumps({**facts, "provisional": found.provisional})
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with replacing(path) as file:
-            file.write(text.encode())
+    with contextlib.suppress(OSError), replacing(private_dir(path.parent) / path.name) as file:
+        file.write(text.encode())
 
 
 def _measure(threads: int) -> Roofline:

@@ -26,7 +26,7 @@ from tensorwise.device.host import cpu_time, foreign_load, host
 from tensorwise.device.rounds import MIN_ROUNDS, Ratio, RoundTable, median_of
 from tensorwise.errors import InputError
 from tensorwise.toolchain import forks
-from tensorwise.toolchain.places import cache_dir
+from tensorwise.toolchain.places import cache_dir, private_dir
 from tensorwise.toolchain.threads import available_threads
 
 __all__ = [
@@ -355,8 +355,8 @@ def _file_lock(what: str, how: int, timeout_s: float) -> Iterator[str]:
     descriptor = -1
     owner = os.getpid()
     with contextlib.suppress(OSError):
-        cache_dir().mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(cache_dir() / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        path = private_dir(cache_dir()) / name
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     if descriptor < 0:
         with contextlib.suppress(OSError):
             place = Path(tempfile.gettempdir()) / f"tensorwise-{os.getuid()}-{name}"

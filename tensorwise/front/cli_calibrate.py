@@ -51,6 +51,7 @@ def calibrate(
     from tensorwise.data.workloads import Workloads
     from tensorwise.model.calibration import calibrate as fit
     from tensorwise.model.finding import calibrated_for
+    from tensorwise.toolchain.places import private_dir
     from tensorwise.toolchain.threads import available_threads
 
     if not budget > 0:
@@ -65,7 +66,7 @@ def calibrate(
     records = [one for one in _measured(jobs, store, budget) if one.workload["einsum"] == einsum]
     result = fit(old, records, Workloads(found).of)
     facts = _facts(records, result)
-    place = (out or calibrated_for(op, einsum, count)) if result.better else None
+    place = (out or private_dir(calibrated_for(op, einsum, count))) if result.better else None
     if place is not None:
         _save(result, old, facts, folder, place, count)
     if json:

@@ -331,8 +331,9 @@ def train_model(
     from tensorwise.model.latency_training import LatencyTraining
     from tensorwise.model.program_net import PAPER
     from tensorwise.model.programs import Programs
+    from tensorwise.toolchain.places import private_dir
 
-    folder = out or latency_model_folder()
+    folder = out or private_dir(latency_model_folder())
     every = list(records_of(records or [default_path()]))
     programs, held = Programs.of(every), None
     if device:
@@ -410,8 +411,9 @@ def adapt_model(
     from tensorwise.front.networks import COMES_ALONG, latency_model, latency_model_folder, unscheduled
     from tensorwise.model.latency_training import LatencyTraining
     from tensorwise.model.programs import Programs
+    from tensorwise.toolchain.places import private_dir
 
-    old, place = latency_model(model or COMES_ALONG), out or latency_model_folder()
+    old, place = latency_model(model or COMES_ALONG), out or private_dir(latency_model_folder())
     settings = LatencyTraining(**TRAINING, seed=seed)
     every = task_plan(folder, isa or ["avx2"], threads or [1], samples=samples, seed=seed, own=True)
     with progress_bar("reading tasks") as bar:

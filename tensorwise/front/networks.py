@@ -1,6 +1,7 @@
 """Neural networks as a user names them: cut into tasks, scheduled, and predicted. What TVM made is kept in a folder."""
 
 import json
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -25,8 +26,10 @@ from tensorwise.tasks.cpu import full_name, hardware_here, isa_of
 from tensorwise.tasks.cutting import TaskGraph, cut
 from tensorwise.tasks.task import Task, loop_tree
 from tensorwise.toolchain.gpu import has_cupy
-from tensorwise.toolchain.places import cache_dir
+from tensorwise.toolchain.places import cache_dir, distrusted
 from tensorwise.writing import replacing
+
+_log = logging.getLogger(__name__)
 
 COMES_ALONG: Final = PACKAGED / "latency"
 """The latency model that comes with Tensorwise."""
@@ -53,6 +56,9 @@ def latency_model(folder: Path | None = None, device: str | None = None) -> Late
     first = None
     for where in places:
         if (where / LATENCY.files[0]).exists():
+            if where == latency_model_folder() and (fault := distrusted(where / LATENCY.files[0])):
+                _log.warning("the latency model in %s is not used: %s", where, fault)
+                continue
             found = LatencyModel.load(where)
             if device is None or device in found.devices:
                 return found

@@ -4,6 +4,7 @@ Each has a folder named ``OP`` or ``OP-ANYTHING``. A calibrated model is preferr
 opened by ``import tensorwise``.
 """
 
+import logging
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +14,9 @@ from tensorwise.device.host import host
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
 from tensorwise.model.model import DESCRIPTION, describe
-from tensorwise.toolchain.places import cache_dir
+from tensorwise.toolchain.places import cache_dir, distrusted
+
+_log = logging.getLogger(__name__)
 
 PACKAGED: Final = Path(__file__).with_name("shipped")
 """The models that come with Tensorwise."""
@@ -33,13 +36,29 @@ def calibrated_for(op: str, einsum: str, threads: int) -> Path:
 
 
 def roots() -> tuple[Path, ...]:
-    """Return the folders that hold models, the preferred one first."""
+    """Return the folders that hold models, the preferred one first.
+
+    Calibrated models that another user may have put there are left out, with a warning.
+    """
+    try:
+        if fault := distrusted(calibrated()):
+            _log.warning("models calibrated on this machine are not used: %s", fault)
+            return (PACKAGED,)
+    except OSError:  # there are none
+        return (PACKAGED,)
     return calibrated(), PACKAGED
 
 
 def shipped() -> list[Path]:
     """Return the folders of all models that are here, calibrated ones first."""
-    return [path.parent for root in roots() for path in sorted(root.glob(f"*/{DESCRIPTION}"))]
+    return [
+        path.parent for root in roots() for path in sorted(root.glob(f"*/{DESCRIPTION}")) if _ours(root, path)
+    ]
+
+
+def _ours(root: Path, path: Path) -> bool:
+    """Whether a model's file is part of the package, or this user's alone."""
+    return root == PACKAGED or distrusted(path) is None
 
 
 def shipped_for(op: str, einsum: str, threads: int) -> list[Path]:

@@ -272,7 +272,7 @@ def _parse_fast(block: bytes, layout: Layout, first_line: int) -> _Rows | None:
         return None
     starts = edges[0::2].reshape(count, layout.columns)
     ends = edges[1::2].reshape(count, layout.columns)
-    lines: Sequence[int] = range(first_line, first_line + count)
+    lines: Sequence[int] | np.ndarray = range(first_line, first_line + count)
     if count != len(line_ends):  # some are blank
         inked = np.searchsorted(line_ends, starts[:, 0])
         lines, line_ends = first_line + inked, line_ends[inked]

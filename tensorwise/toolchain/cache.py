@@ -72,14 +72,21 @@ class KernelCache:
     Args:
         root: where entries lie; made with mode 0700. If it cannot be used, kernels are compiled into a
             temporary directory of this process, with one warning.
+        top: from where on folders must be this user's alone; default: ``root``.
         compiler: ``find_compiler()`` when first needed, unless given.
         cap_bytes: above it, the kernels not used for longest are removed.
     """
 
-    def __init__(self, root: Path, compiler: Compiler | None = None, cap_bytes: int = _CAP_BYTES) -> None:
+    def __init__(
+        self,
+        root: Path,
+        compiler: Compiler | None = None,
+        cap_bytes: int = _CAP_BYTES,
+        top: Path | None = None,
+    ) -> None:
         self.failures: dict[str, str] = {}
         """Key to message of what failed to compile; it is not tried again in this process."""
-        self._shelf = Shelf(root)
+        self._shelf = Shelf(root, top)
         self._private: dict[int, Shelf] = {}  # by process: a forked child leaves its parent's alone
         self._compiler = compiler
         self._cap_bytes = cap_bytes
@@ -351,4 +358,4 @@ def default_cache() -> KernelCache:
 
 @cache
 def _cache_at(root: Path, cap_bytes: int) -> KernelCache:
-    return KernelCache(root, cap_bytes=cap_bytes)
+    return KernelCache(root, cap_bytes=cap_bytes, top=root.parent)

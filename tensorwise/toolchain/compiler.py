@@ -19,7 +19,7 @@ from pathlib import Path
 from tensorwise.errors import CompilerError
 from tensorwise.ids import content_id
 from tensorwise.toolchain.child import run_bounded
-from tensorwise.toolchain.places import cache_dir
+from tensorwise.toolchain.places import cache_dir, private_dir
 from tensorwise.toolchain.processor import cpu_id, narrowing
 
 _log = logging.getLogger(__name__)
@@ -202,5 +202,5 @@ def _prove(compiler: Compiler) -> None:
     except OSError as error:
         raise CompilerError(f"cannot write a file to try it on: {error}") from error
     with contextlib.suppress(OSError):
-        stamp.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        stamp.touch()
+        private_dir(stamp.parent)
+        stamp.touch(0o600)

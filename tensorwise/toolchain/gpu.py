@@ -7,6 +7,8 @@ import abc
 import contextlib
 import ctypes
 import importlib.util
+import logging
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,9 +23,11 @@ from tensorwise.errors import CompilerError, InputError, MeasurementError, Missi
 from tensorwise.ids import content_id
 from tensorwise.toolchain import forks
 from tensorwise.toolchain.cubin import Resources, resources
-from tensorwise.toolchain.places import cache_dir
+from tensorwise.toolchain.places import cache_dir, distrusted, private_dir
 from tensorwise.toolchain.threads import available_threads
 from tensorwise.writing import replacing
+
+_log = logging.getLogger(__name__)
 
 PRELUDE: Final = (Path(__file__).parent / "prelude.cuh").read_text()
 SYMBOL: Final = "tw_kernel"
@@ -317,11 +321,16 @@ def compiled(text: str, arch: str, standard: str = "c++14") -> Path:
     options = _options(arch, standard)
     key = content_id([text, *options, repr(_nvrtc().getVersion())])
     path = cache_dir() / "cuda" / f"{key}.cubin"
-    if path.is_file():
-        return path
+    fault = None
+    with contextlib.suppress(FileNotFoundError):
+        fault = distrusted(path)
+        if fault is None:
+            return path
     code, _ = assembled(text, arch, standard)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with replacing(path) as file:
+    if fault is not None:
+        _log.warning("compiled code for GPUs is not kept: %s", fault)
+        path = Path(tempfile.mkdtemp(prefix="tensorwise-cuda-")) / path.name
+    with replacing(private_dir(path.parent) / path.name) as file:
         file.write(code)
     return path
 

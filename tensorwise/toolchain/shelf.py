@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tensorwise.toolchain.forks import opened
+from tensorwise.toolchain.places import distrusted, foreign, private_dir
 
 _log = logging.getLogger(__name__)
 
@@ -43,10 +44,16 @@ def is_whole(sealed: bytes) -> bool:
 
 
 class Shelf:
-    """The entries under ``root``, a directory of this user alone (made with mode 0700 when first needed)."""
+    """The entries under ``root``, a directory of this user alone (made with mode 0700 when first needed).
 
-    def __init__(self, root: Path) -> None:
+    Args:
+        root: of the entries.
+        top: from where on folders must be this user's alone; default: ``root``.
+    """
+
+    def __init__(self, root: Path, top: Path | None = None) -> None:
         self.root = root
+        self._top = root if top is None else top
         self._verified: set[tuple[int, ...]] = set()
 
     def path(self, key: str) -> Path:
@@ -57,13 +64,10 @@ class Shelf:
         """Return the path of a whole and trusted entry, or None. A bad one is removed, with a log line."""
         path = self.path(key)
         try:
-            if _foreign(self.root.stat()):  # its owner could swap the file after we looked
+            if distrusted(self.root, self._top):  # its owner could swap the file after we looked
                 return None
-        except OSError:
-            return None
-        try:
             fault = self.fault(path)
-        except FileNotFoundError:
+        except OSError:
             return None
         if fault:
             self.discard(path, fault)
@@ -73,6 +77,8 @@ class Shelf:
     def fault(self, path: Path) -> str | None:
         """Return why an entry cannot be trusted, or None; raises FileNotFoundError without one."""
         try:
+            if fault := distrusted(path.parent, self._top):
+                return fault if path.exists() else None
             with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
                 return self._fault(file)
         except FileNotFoundError:
@@ -84,7 +90,7 @@ class Shelf:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             return "it is not a regular file"
-        if fault := _foreign(status):
+        if fault := foreign(status):
             return fault
         known = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         if known not in self._verified:
@@ -114,7 +120,7 @@ class Shelf:
         try:
             for key in keys:
                 target = self.path(key)
-                target.parent.mkdir(mode=0o700, exist_ok=True)
+                self._refuse_foreign(private_dir(target.parent))
                 name = first.with_name(f"{first.name}-{key}")
                 try:
                     os.link(first, name)
@@ -128,11 +134,12 @@ class Shelf:
                 first.unlink()
 
     def _prepare(self) -> None:
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in ("tmp", "locks"):
-            (self.root / name).mkdir(mode=0o700, exist_ok=True)
-        if fault := _foreign(self.root.stat()):
-            raise PermissionError(errno.EPERM, fault, str(self.root))
+            self._refuse_foreign(private_dir(self.root / name))
+
+    def _refuse_foreign(self, folder: Path) -> None:
+        if fault := distrusted(folder, self._top):
+            raise PermissionError(errno.EPERM, fault)
 
     def _write(self, data: bytes) -> Path:
         number, name = tempfile.mkstemp(dir=self.root / "tmp")
@@ -229,14 +236,6 @@ class Shelf:
     def remove(self) -> None:
         """Remove the whole directory; for private ones."""
         shutil.rmtree(self.root, ignore_errors=True)
-
-
-def _foreign(status: os.stat_result) -> str | None:
-    if status.st_uid != os.geteuid():
-        return f"it belongs to user {status.st_uid}, not to user {os.geteuid()}"
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"others may write to it (mode {stat.S_IMODE(status.st_mode):o})"
-    return None
 
 
 def _lock(number: int, deadline_s: float) -> bool:

@@ -78,7 +78,8 @@ class Shelf:
         """Return why an entry cannot be trusted, or None; raises FileNotFoundError without one."""
         try:
             if fault := distrusted(path.parent, self._top):
-                return fault if path.exists() else None
+                path.lstat()
+                return fault
             with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
                 return self._fault(file)
         except FileNotFoundError:

@@ -425,9 +425,13 @@ def _choice(condition: Expression, node: ast.IfExp, text: str) -> Call:
 
 
 def _accesses(expression: Expression) -> Iterator[Access]:
+    """Accesses in the order in which they are written."""
     match expression:
         case Access():
             yield expression
+        case Call(operator="where", arguments=(condition, chosen, other)):
+            for argument in (chosen, condition, other):
+                yield from _accesses(argument)
         case Call(arguments=arguments):
             for argument in arguments:
                 yield from _accesses(argument)

@@ -141,15 +141,15 @@ class BoundProgram(BoundKernel):
 
     def _call(self, packed: PackedOperands, key: PlanKey) -> _Call:
         """Compile a plan of one part and lay out its arguments."""
-        text, buffer_names, size_names = kernel_text(key)
+        text, buffers, size_names = kernel_text(key)
         (loaded,) = default_cache().get([text])
         self.compile_s += loaded.compile_s
         bounds = packed.bounds()
         keep = [] if bounds is None else [bounds]
         pointers = [driver_address(), 0 if bounds is None else bounds.ctypes.data]
         places: dict[str, int] = {}
-        for name in buffer_names:
-            array = packed.array(name)
+        for name, elem in buffers.items():
+            array = packed.array(name, elem)
             if array is None:
                 places[name] = len(pointers)
             else:
@@ -162,7 +162,7 @@ class BoundProgram(BoundKernel):
         self.bytes_held = sum(packed.bytes_held for packed in self._parts)
         return _Call(
             loaded.function
-            if set(WORKSPACES).isdisjoint(buffer_names)
+            if set(WORKSPACES).isdisjoint(buffers)
             else _one_at_a_time(loaded.function, self._lock),
             (ctypes.c_void_p * len(pointers))(*pointers),
             (ctypes.c_int64 * len(sizes))(*sizes),

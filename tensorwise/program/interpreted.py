@@ -76,7 +76,7 @@ def _operands(
     given = dict(zip(packed.workload.dense, operands, strict=True))
     buffers: dict[str, np.ndarray] = {}
     for buffer in kernel.buffers:
-        array = packed.array(buffer.name)
+        array = packed.array(buffer.name, buffer.elem)
         if buffer.name == "out":
             array = out.reshape(-1)
         elif array is None:

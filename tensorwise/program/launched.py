@@ -133,7 +133,7 @@ class BoundLaunched(BoundKernel):
         sizes = {name: packed.size(name) for name in size_names}
         arrays: dict[str, np.ndarray] = {}
         for buffer in buffers:
-            array = packed.array(buffer.name) if buffer.name != "out" else None
+            array = packed.array(buffer.name, buffer.elem) if buffer.name != "out" else None
             if array is not None:
                 arrays[buffer.name] = array
         uploaded = {name: self.gpu.upload(array) for name, array in arrays.items()}

@@ -12,7 +12,7 @@ import numpy as np
 
 from tensorwise.errors import FormatError, MeasurementError, ScheduleError
 from tensorwise.program.plan import Plan
-from tensorwise.program.program import Program
+from tensorwise.program.program import Program, element_type
 from tensorwise.program.workload import Workload
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.fibertree import Tensor
@@ -48,8 +48,11 @@ class PackedOperands:
         threads: int,
         tensors: dict[str, Tensor] | None = None,
         part: Part | None = None,
+        wide: bool | None = None,
     ) -> None:
         """Pack, unless ``tensors`` are packed already; ``part`` is what a hybrid's part stores of the operand.
+
+        ``wide`` says whether numbers of entries take 64 bits (default: where there are 2**31 of them).
 
         Raises:
             FormatError: a format would store far more than the entries.
@@ -79,6 +82,9 @@ class PackedOperands:
             name: pack(entries, program.formats[name], values=name in workload.valued)
             for name, entries in self._entries.items()
         }
+        largest = max((entries.nnz for entries in workload.sparse.values()), default=0)
+        self._number = np.dtype(np.int64 if (largest >= 2**31 if wide is None else wide) else np.int32)
+        """dtype of source maps, and of the places of entries by their numbers."""
         self.unreached = _unreached(workload)
         self._made: dict[str, np.ndarray] = {}
         self._levels = {
@@ -89,19 +95,29 @@ class PackedOperands:
 
     def plan(self, program: Program, masked: bool | None) -> Plan:
         """Return the plan of ``program`` (this one, or its masked form) for these operands."""
-        wide = any(entries.nnz >= 2**31 for entries in self.workload.sparse.values())
         return program.plan(
             self.workload.elem,
             tensors=self.tensors,
             masked=masked,
             sizes=self.workload.sizes,
-            source_elem="i64" if wide else "i32",
+            source_elem=f"i{8 * self._number.itemsize}",
             halves=self.workload.halves,
             renumbered=self.workload.renumbered if self.part is None else frozenset(self.tensors),
         )
 
-    def array(self, name: str) -> np.ndarray | None:
-        """Return the array behind a kernel's buffer; None for dense operands and the output."""
+    def array(self, name: str, elem: str | None = None) -> np.ndarray | None:
+        """Return the array behind a kernel's buffer; None for dense operands and the output.
+
+        Raises ScheduleError where the kernel reads other elements than ``elem``: it would read beyond the array.
+        """
+        array = self._array(name)
+        if array is not None and elem not in (None, element_type(array.dtype)):
+            raise ScheduleError(
+                f"{self.program.name}: the kernel reads {name} as {elem}, but it is kept as {array.dtype}"
+            )
+        return array
+
+    def _array(self, name: str) -> np.ndarray | None:
         if name in self._made:
             return self._made[name]
         operand, _, kind = name.rpartition("_")
@@ -118,9 +134,9 @@ class PackedOperands:
         elif operand in self.tensors and kind == "values":
             made = self.tensors[operand].values
         elif operand in self.tensors and kind == "source":
-            made = self._source(operand)
+            made = self._source(operand).astype(self._number, copy=False)
         elif operand in self.tensors and kind == "place":
-            made = self._places(operand)
+            made = self._places(operand).astype(self._number, copy=False)
         elif kind == "visited":
             made = self._visited(operand)
         elif kind == "order":
@@ -305,7 +321,7 @@ def _unreached(workload: Workload) -> Any:
         )
     if reached.all():
         return None
-    if reached.size == reached.shape[0]:  # whole rows, as in most graphs
+    if reached.size == reached.shape[0] == workload.output_shape[0]:  # whole rows, as in most graphs
         return np.flatnonzero(~reached)
     return np.broadcast_to(~reached, workload.output_shape)
 

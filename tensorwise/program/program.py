@@ -25,6 +25,7 @@ from tensorwise.program.schedule import (
     Tile,
 )
 from tensorwise.program.workload import Workload
+from tensorwise.tensor.elements import ELEMS
 from tensorwise.tensor.fibertree import Tensor
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.partition import Partition
@@ -200,7 +201,7 @@ class Program:
             name: (
                 *(
                     tuple(
-                        _elem(
+                        element_type(
                             tensors[name].arrays[place][array].dtype
                             if tensors
                             else level.dtypes.get(array, INDEX)
@@ -209,7 +210,10 @@ class Program:
                     )
                     for place, level in enumerate(format.levels)
                 ),
-                *((_elem(tensors[name].permutations[m].dtype if tensors else INDEX),) for m in format.orders),
+                *(
+                    (element_type(tensors[name].permutations[m].dtype if tensors else INDEX),)
+                    for m in format.orders
+                ),
             )
             for name, format in self.formats.items()
         }
@@ -249,8 +253,9 @@ class Program:
         )
 
 
-def _elem(dtype: np.dtype) -> str:
-    return f"{dtype.kind}{8 * dtype.itemsize}"
+def element_type(dtype: np.dtype) -> str:
+    """Return the loop IR's name of what arrays of ``dtype`` hold: ``i32`` for int32."""
+    return ELEMS.get(dtype.name, f"{dtype.kind}{8 * dtype.itemsize}")
 
 
 def program_for(
@@ -323,8 +328,8 @@ def fitted(schedule: Schedule, assignment: Assignment, formats: Mapping[str, For
 
 
 @lru_cache(maxsize=4096)
-def kernel_text(key: "PlanKey") -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """Return C text, buffer names and size names of a plan (lowering and printing are remembered).
+def kernel_text(key: "PlanKey") -> tuple[str, dict[str, str], tuple[str, ...]]:
+    """Return C text, the element types of buffers by name, and size names of a plan (lowering and printing are remembered).
 
     Raises ScheduleError for a program of a GPU, which has no C.
     """
@@ -333,7 +338,7 @@ def kernel_text(key: "PlanKey") -> tuple[str, tuple[str, ...], tuple[str, ...]]:
             f"{key.plan.schedule} deals a loop to the blocks of a GPU; `tensorwise.program.launched` runs it there"
         )
     kernel = lower(key.plan)
-    return print_c(kernel), tuple(b.name for b in kernel.buffers), tuple(s.name for s in kernel.sizes)
+    return print_c(kernel), {b.name: b.elem for b in kernel.buffers}, tuple(s.name for s in kernel.sizes)
 
 
 class PlanKey:

@@ -102,7 +102,7 @@ class CpuSpace(Space[Program]):
         if config["factor"]:
             directives.append(Factor(axes[str(summed_apart(config, workload))].name))
         if config["prefetch"]:
-            directives.append(Prefetch(prefetched(config, workload), number(config["prefetch"])))
+            directives.append(Prefetch(str(prefetched(config, workload)), number(config["prefetch"])))
         apart = None if config["apart"] in (None, "none") else self._apart(workload, str(config["apart"]))[1]
         return replace(nest, schedule=Schedule(tuple(directives)), apart=apart)
 

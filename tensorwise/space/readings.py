@@ -5,12 +5,13 @@ the loop i1 only.
 """
 
 import math
+from collections.abc import Set
 from typing import Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from tensorwise.program.einsum import Access
+from tensorwise.program.einsum import Access, Assignment, Call, Expression, Index
 from tensorwise.program.lower import MAX_STRIPS
 from tensorwise.program.schedule import CONSTANT_SPLIT
 from tensorwise.program.workload import Workload
@@ -202,22 +203,31 @@ def summed_apart(config: Earlier, workload: Workload) -> str | None:
             break
         first = place
     inside = order[first:]
-    stays = [
-        access for access in assignment.accesses
-        if (
-            set(inside).isdisjoint(stored_loops(config)) if access == sparse else index not in assignment.spread(access)
-        )
-    ]  # fmt: skip
-    kept = any(loop[:-1] in assignment.kept for loop in inside)
-    if not stays or len(stays) == len(assignment.accesses) or kept or config["parallel"] in inside:
-        return None
     own = stored_loops(config)
-    below = [loop for loop in own if loop in inside]
+    tile = str(config["tile"])  # lanes run inside all loops
+    below = [loop for loop in own if loop in inside or loop == tile]
+    changing = {index, *({tile[:-1]} & set(assignment.reduced)), *((sparse.tensor,) if below else ())}
+    inner = [factor for factor in assignment.factors if _changes(factor, assignment, changing)]
+    kept = any(loop[:-1] in assignment.kept for loop in inside)
+    if not inner or len(inner) == len(assignment.factors) or kept or config["parallel"] in inside:
+        return None
     if not below:
         return order[first]
     above = own[max(0, len(own) - len(below) - 1) :]
     known = config["layout"] == "coordinates" and config["levels_follow_loops"] and len(above) > len(below)
     return order[first] if known and all(compressed(config, loop) for loop in above) else None
+
+
+def _changes(factor: Expression, assignment: Assignment, changing: Set[str]) -> bool:
+    """Whether a factor reads a tensor or an index that changes: ``changing`` names indices, and sparse operands."""
+    match factor:
+        case Access(tensor=name):
+            return name in changing or not changing.isdisjoint((*factor.indices, *assignment.spread(factor)))
+        case Index(name=name):
+            return name in changing
+        case Call(arguments=arguments):
+            return any(_changes(argument, assignment, changing) for argument in arguments)
+    return False
 
 
 # -- the tile and the size of the code -----------------------------------------------------------------
@@ -253,11 +263,17 @@ def strips(config: Earlier) -> int:
     return copies + 4
 
 
-def prefetched(config: Earlier, workload: Workload) -> str:
-    """Return the dense operand whose rows the innermost stored loop reaches."""
+def prefetched(config: Earlier, workload: Workload) -> str | None:
+    """Return the dense operand whose rows the innermost stored loop reaches out of order, None where there is none.
+
+    Rows for each entry, as of E[A,h], come in order.
+    """
     index, sparse = innermost_stored(config)[:-1], operand(workload).tensor
     return next(
-        access.tensor
-        for access in workload.assignment.accesses
-        if access.tensor != sparse and index in access.indices
+        (
+            access.tensor
+            for access in workload.assignment.accesses
+            if sparse not in (access.tensor, access.indices[0]) and index in access.indices
+        ),
+        None,
     )

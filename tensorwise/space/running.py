@@ -234,8 +234,9 @@ def _runs_in_lanes(loop: str, earlier: Earlier, w: Workload) -> bool:
         innermost = layout == "coordinates" and loop == own[-1] == strings(earlier["order"])[-1]
         return innermost and loop[:-1] in assignment.reduced
     dense_below = all(earlier[f"kind_{below}"] == "U" for below in own[own.index(loop) :])
-    # A masked program cannot run in lanes.
-    return dense_below and not w.keeps_pattern and assignment.annihilated_by(sparse.tensor)
+    # A masked program cannot run in lanes: padding has no value that is sure to vanish, or no number.
+    vanishes = assignment.annihilated_by(sparse.tensor) and sparse.tensor not in assignment.counted
+    return dense_below and vanishes and not w.keeps_pattern
 
 
 def _default_tile(earlier: Earlier, w: Workload) -> Value:
@@ -320,12 +321,10 @@ def _default_unroll(earlier: Earlier, w: Workload) -> Value:
 
 def _prefetch_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
     """It applies where the innermost stored loop jumps about in a dense operand."""
-    loop, sparse = innermost_stored(earlier), operand(w).tensor
+    loop = innermost_stored(earlier)
     whole = loop[-1] == "1" and split(earlier, loop[:-1]) == 1
     jumps = earlier["layout"] == "coordinates" and compressed(earlier, loop)
-    dense = [access for access in w.assignment.accesses if access.tensor != sparse]
-    reached = any(loop[:-1] in access.indices for access in dense)
-    return PREFETCHES if whole and jumps and reached else None
+    return PREFETCHES if whole and jumps and prefetched(earlier, w) else None
 
 
 def _default_prefetch(earlier: Earlier, w: Workload) -> Value:
@@ -337,6 +336,6 @@ def _default_prefetch(earlier: Earlier, w: Workload) -> Value:
         summed = earlier["bound"] and _tiled(earlier) in w.assignment.reduced
         long = summed and tile_extent(earlier, w) * w.dtype.itemsize >= PREFETCHED_ROW_BYTES
         return 4 if long else 0
-    access = w.assignment.access(prefetched(earlier, w))
-    extent = math.prod(w.sizes[index] for index in access.indices)
+    access = w.assignment.access(str(prefetched(earlier, w)))
+    extent = math.prod(w.shape(access.tensor))
     return 8 if extent * w.dtype_of(access.tensor).itemsize > PREFETCHED_BYTES else 0

@@ -13,8 +13,8 @@ static void TW_SYMBOL_body1(void *context_, int64_t lo_, int64_t hi_, int64_t th
 {
     const TW_SYMBOL_body1_context *const given_ = (const TW_SYMBOL_body1_context *)context_;
     float *restrict const out = (float *)given_->buffers[2];
-    const int32_t *restrict const P_values = (const int32_t *)given_->buffers[3];
-    const float *restrict const D_values = (const float *)given_->buffers[4];
+    const float *restrict const D_values = (const float *)given_->buffers[3];
+    const int32_t *restrict const P_values = (const int32_t *)given_->buffers[4];
     const int32_t *restrict const A1_pos = (const int32_t *)given_->buffers[5];
     const int32_t *restrict const A1_crd = (const int32_t *)given_->buffers[6];
     const int64_t N_j = given_->sizes[4];
@@ -36,8 +36,8 @@ static void TW_SYMBOL_body1(void *context_, int64_t lo_, int64_t hi_, int64_t th
 int TW_SYMBOL(void *const *buffers, const int64_t *sizes)
 {
     float *restrict const out = (float *)buffers[2];
-    const int32_t *restrict const P_values = (const int32_t *)buffers[3];
-    const float *restrict const D_values = (const float *)buffers[4];
+    const float *restrict const D_values = (const float *)buffers[3];
+    const int32_t *restrict const P_values = (const int32_t *)buffers[4];
     const int32_t *restrict const A1_pos = (const int32_t *)buffers[5];
     const int32_t *restrict const A1_crd = (const int32_t *)buffers[6];
     const int64_t N_k = sizes[3];

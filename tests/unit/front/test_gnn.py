@@ -321,3 +321,13 @@ def test_numbers_of_edges_are_compared_in_lanes(dtype: type, ordered: bool) -> N
             destinations[sources == source], minlength=2, weights=values[sources[sources == source]]
         )
         np.testing.assert_array_equal(got, wanted, err_msg=f"source {source}")
+
+
+def test_factors_that_are_sums_have_a_default_program() -> None:
+    """A factor changes in a loop if any of its terms does."""
+    rng = np.random.default_rng(0)
+    sources, destinations = rng.integers(0, 6, 17), rng.integers(0, 5, 17)
+    graph = gnn.Graph(sources, destinations, (5, 6), threads=1)
+    D, L, R = (rng.standard_normal(n).astype(np.float32) for n in ((5, 3), (6, 3), 17))
+    got = graph.einsum("C[A] += D[i,f] * (L[k,f] + R[A]) for A[i,k]", D=D, L=L, R=R)
+    np.testing.assert_allclose(got, (D[destinations] * (L[sources] + R[:, None])).sum(1), atol=1e-5)

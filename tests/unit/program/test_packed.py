@@ -1,5 +1,7 @@
 """What a kernel is handed: balanced parts, masks of unreached outputs, arrays by name, and refusals."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from tensorwise.errors import ScheduleError
 from tensorwise.program.einsum import Einsum
-from tensorwise.program.generated import GeneratedKernel
+from tensorwise.program.generated import BoundProgram, GeneratedKernel
 from tensorwise.program.packed import ROW_COST, PackedOperands, arranged, balanced_parts
 from tensorwise.program.program import Program, program_for
 from tensorwise.program.schedule import Schedule
@@ -84,6 +86,43 @@ def test_outputs_that_no_entry_reaches(text: str, unreached: list[object] | None
     else:
         assert packed.unreached is not None
         assert packed.unreached.tolist() == unreached
+
+
+@pytest.mark.parametrize(
+    "text", ["C[j,i] max= A[i,k] * B[k,j]", "C[j,k] prod= A[i,k] + B[i,j]", "C[j] min= A[i,k] * B[k,j]"]
+)
+def test_no_entry_reaches_any_output_of_one_row(text: str) -> None:
+    """Rows of the output need not be rows of the operand, also where both have one element."""
+    work = einsum_workload(text, {"A": entries_from(((1, 1), ([], []), np.ones(0, np.float32)))}, {"j": 4})
+    out = np.full(work.output_shape, np.nan, np.float32)
+    operands = work.operands(np.random.default_rng(0))
+    GeneratedKernel(program_for(work, "U(i) C(k)", "")).bind(work, 1).run(operands, out)
+    assert not out.any()
+
+
+def test_arrays_hold_what_the_kernel_reads() -> None:
+    work = workload("spmv", matrix([2, 0, 1]))
+    packed = PackedOperands(program_for(work, "U(i) C(k)", ""), work, 1)
+    assert packed.array("A1_crd", "i32") is packed.array("A1_crd")
+    with pytest.raises(ScheduleError, match="reads A1_crd as i64, but it is kept as int32"):
+        packed.array("A1_crd", "i64")
+
+
+def test_numbers_of_entries_are_as_wide_as_the_kernel_reads_them() -> None:
+    """Whatever the width in which they are given."""
+    entries = matrix([2, 0, 2])
+    numbered = replace(entries, numbers=np.array([2, 0, 3, 1]))
+    assert numbered.numbers.dtype == np.int64
+    text = "G[k] += D[i] if P[i] == A else 0 for A[i,k]"
+    work = einsum_workload(text, {"A": numbered}, {})
+    operands = [np.array([5, 7, 11], np.float32), np.array([0, -1, 3], np.int32)]
+    for schedule in ("", "locate(A)"):
+        for wide in (False, True):
+            program = program_for(work, "U(i) C(k)", schedule)
+            packed = PackedOperands(program, work, 1, wide=wide)
+            out = np.full(8, np.nan, np.float32)
+            BoundProgram(program, work, 1, [packed]).run(operands, out)
+            assert out.tolist() == [11.0, 5.0, *[0.0] * 6]
 
 
 def test_nothing_is_reached_where_a_dense_reduction_is_empty() -> None:

@@ -9,6 +9,7 @@ import pytest
 from tensorwise.codegen import ir
 from tensorwise.errors import InputError
 from tensorwise.program.accumulate import MAX_COPIES
+from tensorwise.program.einsum import Einsum
 from tensorwise.program.lower import lower
 from tensorwise.program.ops import mttkrp
 from tensorwise.program.work import work_bound
@@ -25,6 +26,11 @@ EINSUMS = {
     "mean": "C[i,j] mean= A[i,k] * B[k,j]",
     "scale": "C[i,j] = B[i] * A[i,j] * D[j]",
     "transposed": "C[k,j] += A[i,k] * B[i,j]",
+    "factors of sums": "C[A] += D[i,j] * (L[k,j] + R[A]) for A[i,k]",
+    "lanes inside the factor": "C[i,j] += A[i,k] * (B[k,i,j] * min(D[j,k,i] / E[k], F[h,k,j]))",
+    "lanes of a reduced index": "C[i,j] += abs(B[i] - D[k,h]) * E[j,f] for A[i,k]",
+    "numbered and multiplied": "C[j,k] += A[i,k] * B[A,j] * D[i,j]",
+    "rows of entries": "C[i,j] += A[i,k] * B[A,k,j]",
 }
 
 
@@ -57,10 +63,12 @@ def works() -> dict[str, Workload]:
         "long": workload("spmv", entries_from(((10**6, 10**6), ([5], [7]), np.ones(1)))),
     }
     square = entries((50, 40), 300)
-    return found | {
-        name: einsum_workload(t, {"A": square}, {"j": 16} if ",j]" in t and "A[i,j]" not in t else {})
-        for name, t in EINSUMS.items()
-    }
+    free = {"j": 16, "h": 3, "f": 5}
+    for name, text in EINSUMS.items():
+        indices = Einsum.parse(text).single.indices
+        given = {i: n for i, n in free.items() if i in indices and "A[i,j]" not in text}
+        found[name] = einsum_workload(text, {"A": square}, given)
+    return found
 
 
 NAMES = list(works())

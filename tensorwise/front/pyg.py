@@ -6,7 +6,7 @@
     class MyConv(Fused, MessagePassing): ...         the mix-in, for layers of your own
 
 Parameters, their names, what a layer takes, prints and returns stay what they are. A layer is replaced where its code proves
-what it computes (see `pyg_proof`). A call goes to our operators where its arguments are ones that they take. PyG computes the
+what it computes (see `pyg_proof`). A call goes to our operators where its arguments are ones that they take. PyG does the
 rest: layers with other messages, hooks, explanations, traces, transforms, odd tensors. A `Graph` may be given for an
 ``edge_index``; a graph of other edges is made once and found again by equal contents.
 """

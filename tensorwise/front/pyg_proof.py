@@ -215,8 +215,8 @@ def _other_propagate(kind: type, mixins: tuple[type, ...]) -> str | None:
 
 def _is_generated(method: Any) -> bool:
     """Whether PyG wrote it from its template, for a class of layers."""
-    name, module = method.__name__, getattr(method, "__module__", None)
-    made = getattr(sys.modules.get(module), "__dict__", {}) if isinstance(module, str) else {}
+    name, module = method.__name__, str(getattr(method, "__module__", None))
+    made = getattr(sys.modules.get(module), "__dict__", {})
     return made.get(name) is method and "CollectArgs" in made and module.endswith(f"_{name}")
 
 

@@ -426,6 +426,11 @@ def compare(name: str, left: Expr, right: Expr, elem: str = "") -> Expr:
     return Op(name, (narrow(left, kind), narrow(right, kind)), kind)
 
 
+def both(left: Expr, right: Expr) -> Expr:
+    """Whether two scalar conditions hold."""
+    return Op("and", (left, right), I64)
+
+
 def select(condition: Expr, chosen: Expr, other: Expr) -> Expr:
     """``chosen`` where the condition holds, in all lanes or in each."""
     lanes = max(condition.type.lanes, chosen.type.lanes, other.type.lanes)

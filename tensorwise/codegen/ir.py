@@ -339,6 +339,9 @@ class Kernel:
     body: Block
     notes: tuple[str, ...] = field(default=())
     scratch: tuple[tuple[Buffer, int], ...] = field(default=())
+    joined: Mapping["Expr", Expr] = field(default_factory=dict)
+    """Coordinates put together from two parts that stored entries have -> the extent, below which they lie: operands are
+    packed from such entries. Proofs start from this, and the interpreter checks it."""
 
 
 LEADING_BUFFERS: Final = 2

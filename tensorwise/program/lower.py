@@ -88,6 +88,7 @@ class _Lowering(Accumulation):
             (*before, *self.block, *after),
             (str(self.assignment),),
             self.scratch_used(),
+            self.joined,
         )
 
     def _even(self, var: Var, count: Expr, body: ir.Block) -> Stmt:
@@ -205,7 +206,8 @@ class _Lowering(Accumulation):
                     value = self.let(
                         loop.axis.name, level.coordinate(self.arrays[loop.leader][state.levels], value)
                     )
-                self.bind(inside, loop.axis, value, lambda inner: self.emit(inner, rest))
+                stored = loop.leader is not None
+                self.bind(inside, loop.axis, value, lambda inner: self.emit(inner, rest), stored=stored)
 
     def leader(self, env: Env, loop: Axis) -> str | None:
         """Return the operand whose next level is compressed and runs along ``loop``."""
@@ -247,7 +249,12 @@ class _Lowering(Accumulation):
                 self.block.append(Set(cursor, level.advance(cursor)))
             states = {**inner.states, name: State(state.levels + 1, position)}
             self.bind(
-                replace(inner, states=states), loop, coordinate, lambda e: self.emit(e, rest), guard=guard
+                replace(inner, states=states),
+                loop,
+                coordinate,
+                lambda e: self.emit(e, rest),
+                guard=guard,
+                stored=not guard,
             )
 
         var = self.fresh(f"{name.lower()}p")

@@ -149,6 +149,7 @@ class Nest(abc.ABC):
         self.elem = Type(plan.elem)
         self.block: list[Stmt] = []
         self.names: dict[str, int] = {}
+        self.joined: dict[Expr, Expr] = {}
         self.copies = 0
         self.initial: float | None = None
         bounds = self.schedule.bounds
@@ -340,9 +341,20 @@ class Nest(abc.ABC):
         return self.extent(axis)
 
     def bind(
-        self, env: Env, axis: Axis, value: Expr, then: Callable[[Env], None], guard: bool = False
+        self,
+        env: Env,
+        axis: Axis,
+        value: Expr,
+        then: Callable[[Env], None],
+        guard: bool = False,
+        stored: bool = False,
     ) -> None:
-        """Bind a coordinate, resolve what it makes known and go on with ``then``."""
+        """Bind a coordinate, resolve what it makes known and go on with ``then``.
+
+        Args:
+            guard: whether both parts of a split index may lead past its end, so that a condition is needed.
+            stored: whether both are parts of one entry's coordinate.
+        """
         if axis.part == "whole":
             self.place(env, axis.mode, value, then)
             return
@@ -351,7 +363,10 @@ class Nest(abc.ABC):
         if axis.part not in ("outer", "inner") or outer is None or inner is None:
             self.follow(env, then)
             return
-        whole = self.let(axis.mode, join(outer, inner, self.split(axis.mode)))
+        joined = join(outer, inner, self.split(axis.mode))
+        if stored:
+            self.joined[joined] = self.extents[axis.mode]
+        whole = self.let(axis.mode, joined)
         if guard and axis.mode not in self.plan.exact:
             with self.scope(lambda body: If(ir.compare("lt", whole, self.extents[axis.mode]), body)):
                 self.place(env, axis.mode, whole, then)

@@ -383,7 +383,7 @@ class _Proof:
         """Say which of two quotients by the same number is the larger, where what is divided tells."""
         for more, less, distance in ((other, quotient, apart), (quotient, other, -apart)):
             if distance.is_simple(1) and self.known.holds(distance):
-                self.known.assume(more - less)
+                self.known.order(more, less)
 
     def chosen(self, name: str, left: Poly, right: Poly) -> Poly:
         """Return the smaller, the larger, or either of two numbers."""

@@ -19,7 +19,8 @@ from typing import Final, final
 from tensorwise.codegen.polynomials import Poly
 
 MOST_STEPS: Final = 4000
-"""Bounds that are tried for one polynomial before the proof is given up: proofs take tens."""
+MOST_DEPTH: Final = 80
+"""Polynomials that are looked at, in all and one below the other, before a proof is given up: most take tens."""
 MOST_CONSEQUENCES: Final = 24
 MOST_TERMS: Final = 3
 """Inequalities derived from an assumption, and their length: what is of use says that extents are not 0."""
@@ -40,9 +41,14 @@ class _Known:
     assumed_low: list[Bound] = field(default_factory=list)
     assumed_high: list[Bound] = field(default_factory=list)
     """Bounds that hold until the end of a scope."""
+    late_low: list[Bound] = field(default_factory=list)
+    late_high: list[Bound] = field(default_factory=list)
+    """Such bounds that are tried when nothing else helps."""
     least: Cases = ()
     """It is one of these, where no single lower bound says as much."""
     most: Cases = ()
+    natural: bool = False
+    """Whether it is never negative, as far as its first bound tells."""
     pointer: Poly | None = None
     """Where it is ``pos[pointer]`` of ascending numbers that begin with 0."""
 
@@ -58,7 +64,7 @@ class Inequalities:
         self._failed: list[set[Poly]] = [set()]
         self._never = [False]
         """Of each scope, whether its assumptions contradict each other: it is never reached."""
-        self._steps = 0
+        self._steps = self._depth = 0
 
     def unknown(
         self,
@@ -71,7 +77,8 @@ class Inequalities:
     ) -> Poly:
         """Return a new unknown, not below ``low`` and not above ``high``."""
         one = Poly.constant(1)
-        known = _Known(text, least=least, most=most, pointer=pointer)
+        natural = low is not None and self._natural(low)
+        known = _Known(text, least=least, most=most, natural=natural, pointer=pointer)
         known.low.extend([(one, low)] if low is not None else [])
         known.high.extend([(one, high)] if high is not None else [])
         self._known.append(known)
@@ -82,6 +89,14 @@ class Inequalities:
         known = self._known[unknown.last]
         known.low.extend([(factor, low)] if low is not None else [])
         known.high.extend([(factor, high)] if high is not None else [])
+        known.natural |= low is not None and self._natural(low)
+
+    def _natural(self, poly: Poly) -> bool:
+        """Whether a polynomial is seen at once not to be negative."""
+        return all(
+            factor >= 0 and all(self._known[unknown].natural for unknown in monomial)
+            for monomial, factor in poly.terms.items()
+        )
 
     def text(self, poly: Poly) -> str:
         """Return a polynomial as text for people."""
@@ -136,6 +151,15 @@ class Inequalities:
                 self._add(known.assumed_high, (-factor, rest))
         self._failed[-1].clear()
 
+    def order(self, more: Poly, less: Poly) -> None:
+        """Take it as given, to the end of the scope, that one unknown is not below another; it is tried last."""
+        one = Poly.constant(1)
+        if more.last > less.last:
+            self._add(self._known[more.last].late_low, (one, less))
+        else:
+            self._add(self._known[less.last].late_high, (one, more))
+        self._failed[-1].clear()
+
     def _only(self, cases: Cases, factor: Poly, rest: Poly) -> Cases:
         """Return what follows from ``factor * unknown + rest`` where a single case of the unknown allows it."""
         able = [made for case in cases if not self.holds(-(made := factor * case + rest) - 1)]
@@ -161,10 +185,14 @@ class Inequalities:
             return True
         if poly in self._failed[-1]:
             return False
+        if self._natural(poly):
+            return True
         self._steps += 1
-        if self._steps > MOST_STEPS:
+        if self._steps > MOST_STEPS or self._depth > MOST_DEPTH:
             return False
+        self._depth += 1
         found = self._eliminated(poly)
+        self._depth -= 1
         (self._proved if found else self._failed)[-1].add(poly)
         return found
 
@@ -174,17 +202,12 @@ class Inequalities:
         factor, rest = poly.split(last)
         known = self._known[last]
         if self._holds(factor):
-            bounds, cases, assumed, sign = [*known.low, *known.assumed_low], known.least, known.assumed_low, 1
+            bounds, assumed, cases, sign = [*known.late_low, *known.low], known.assumed_low, known.least, 1
         elif self._holds(-factor):
-            bounds, cases, assumed, sign = (
-                [*known.high, *known.assumed_high],
-                known.most,
-                known.assumed_high,
-                -1,
-            )
+            bounds, assumed, cases, sign = [*known.late_high, *known.high], known.assumed_high, known.most, -1
         else:
             return False
-        for by, bound in reversed(bounds):
+        for by, bound in reversed([*bounds, *assumed]):
             if by.value == 1:
                 if self._holds(factor * bound + rest):
                     return True
@@ -212,7 +235,7 @@ class Inequalities:
         by, value = bound
         for monomial, number in factor.terms.items():
             whole = Poly({monomial: number}).divided(by)
-            if whole is None or not self._holds(whole):
+            if number < 0 or whole is None or not self._holds(whole):
                 continue
             once = Poly(dict.fromkeys(whole.terms, 1))
             for part in dict.fromkeys((whole, once)):

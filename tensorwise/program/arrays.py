@@ -84,7 +84,7 @@ class _Arrays:
         least |= {f"N_{index}": 0 for index in self.assignment.indices}
         least |= {f"s_{index}": 1 for index in self.splits}  # which may also count the positions of a level
         least |= {entries.name: 0 for entries in self.entries.values()}
-        least |= {f"multiple_{index}": 0 for index in self.plan.exact}
+        least |= {f"multiple_N_{index}": 0 for index in self.assignment.indices}
         least |= {PARTS.name: 1, COUNT.name: 0, CUT.name: 0}
         return Facts(arrays, least, self.equal, self.bits, self.idioms)
 
@@ -95,27 +95,28 @@ class _Arrays:
             first = self.assignment.access(access.tensor)
             for a, b in zip(first.indices, access.indices, strict=True):
                 self.same(equal, a, b)
+        multiples: dict[str, int] = {}
         for index in self.plan.exact:
-            extent = self.extents[index]
-            while isinstance(extent, Var) and extent.name in equal:
-                extent = equal[extent.name]
+            extent = self.given(equal, self.extents[index])
             if isinstance(extent, Var):
-                equal[extent.name] = Var(f"multiple_{index}") * self.splits[index]
+                multiples[extent.name] = math.lcm(multiples.get(extent.name, 1), self.schedule.splits[index])
+        equal |= {name: Var(f"multiple_{name}") * by for name, by in multiples.items()}
         return equal
 
     def same(self, equal: dict[str, Expr], a: str, b: str) -> None:
         """Note that two indices extend equally far."""
-        ends = []
-        for index in (a, b):
-            extent = self.extents.get(index, Const(0))
-            while isinstance(extent, Var) and extent.name in equal:
-                extent = equal[extent.name]
-            ends.append(extent)
-        one, other = ends
+        one, other = (self.given(equal, self.extents.get(index, Const(0))) for index in (a, b))
         if one != other and isinstance(other, Var):
             equal[other.name] = one
         elif one != other and isinstance(one, Var):
             equal[one.name] = other
+
+    @staticmethod
+    def given(equal: Mapping[str, Expr], extent: Expr) -> Expr:
+        """Return what an extent is equal to."""
+        while isinstance(extent, Var) and extent.name in equal:
+            extent = equal[extent.name]
+        return extent
 
     def extent(self, axis: Axis) -> Expr:
         """Return how many coordinates an axis has."""

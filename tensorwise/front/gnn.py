@@ -52,7 +52,7 @@ from tensorwise.tensor.canonical import (
     rows_of,
     stable_order,
 )
-from tensorwise.tensor.elements import value_dtype
+from tensorwise.tensor.elements import is_half, value_dtype
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.pack import source_map
@@ -140,7 +140,7 @@ class Graph:
         return made
 
     def _set(self, entries: Entries, threads: int | None) -> None:
-        self.entries, self.threads, self._threads_given = entries, threads or available_threads(), threads
+        self.entries, self.threads = entries, threads or available_threads()
         self.shape, self.edges = (entries.shape[0], entries.shape[1]), entries.nnz
         self._kernels: dict[tuple[object, ...], BoundProgram] = {}
         self._on_gpus: dict[int, OnGpu] = {}
@@ -152,17 +152,6 @@ class Graph:
         if len(given) != self.edges or not np.array_equal(np.sort(given), np.arange(self.edges)):
             raise InputError(f"numbers of {self.edges} edges are a permutation of 0 to {self.edges - 1}")
         self.entries = replace(self.entries, numbers=given.astype(coordinate_dtype((self.edges, 1))))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        entries = self.entries
-        edges = (
-            entries.row_pointers(),
-            entries.coordinates[1],
-            self.shape[1],
-            entries.numbers,
-            self._threads_given,
-        )
-        return _unpickled, edges
 
     def __repr__(self) -> str:
         return f"Graph({self.shape[1]} sources, {self.shape[0]} destinations, {self.edges} edges)"
@@ -310,12 +299,13 @@ class Graph:
             [operands[name] for name in names],
             [name == operand for name in names],
             self.evaluate,
-            lambda: (1 / np.maximum(self.in_degrees, 1)).astype(given.dtype),
+            lambda: (1 / np.maximum(self.in_degrees, 1)).astype(_full(given.dtype)),
+            lambda shape: np.ones(shape, given.dtype),
         )
         wanted = dict(zip(names, found)).get(operand)
         if wanted is None:
             raise InputError(f"'{text}' does not read the values of {operand!r}")
-        return wanted  # type: ignore[no-any-return]
+        return wanted.astype(operands[operand].dtype, copy=False)  # type: ignore[no-any-return]
 
 
 # -- operators -----------------------------------------------------------------------------------------
@@ -367,11 +357,12 @@ def gsddmm(
 
 
 def edge_softmax(graph: Graph, scores: np.ndarray) -> np.ndarray:
-    """Softmax of (edges, *features) over the edges that end in the same destination."""
+    """Softmax of (edges, *features) over the edges that end in the same destination; totals of halves are float32."""
     flat = scores.reshape(graph.edges, math.prod(scores.shape[1:]))
-    largest = graph.evaluate(SOFTMAX[0], [flat])
+    largest = graph.evaluate(SOFTMAX[0], [flat]).astype(_full(flat.dtype), copy=False)
     total = graph.evaluate(SOFTMAX[1], [flat, largest])
-    return graph.evaluate(SOFTMAX[2], [flat, largest, total]).reshape(scores.shape)
+    out = graph.evaluate(SOFTMAX[2], [flat, largest, total])
+    return out.astype(scores.dtype, copy=False).reshape(scores.shape)
 
 
 def attention(
@@ -393,22 +384,21 @@ def attention(
         (destinations, heads, features).
     """
     scores, sums, weighed, *_ = attention_texts(slope)
-    largest = graph.evaluate(scores, [sources, destinations])
+    full = destinations.astype(_full(destinations.dtype), copy=False)
+    largest = graph.evaluate(scores, [sources, full])
     nodes = sources, destinations, largest, graph.evaluate(sums, [sources, destinations, largest])
-    if not keeps_weights(graph.edges, sources.shape[1], values.dtype):
-        return graph.evaluate(weighed, [*nodes, values])
-    weights, weighed, *_ = weighed_texts(slope)
-    return graph.evaluate(weighed, [graph.evaluate(weights, nodes), values])
+    if keeps_weights(graph.edges, sources.shape[1], values.dtype):
+        weights, weighed, *_ = weighed_texts(slope)
+        out = graph.evaluate(weighed, [graph.evaluate(weights, nodes), values])
+    else:
+        out = graph.evaluate(weighed, [*nodes, values])
+    same = values.dtype == sources.dtype == destinations.dtype
+    return out.astype(values.dtype, copy=False) if same else out
 
 
-def _unpickled(
-    pointers: np.ndarray, sources: np.ndarray, columns: int, numbers: np.ndarray | None, threads: int | None
-) -> Graph:
-    """A graph from what was pickled of it, checked as any other; its kernels are compiled again."""
-    made = Graph.from_pointers(pointers, sources, columns, threads)
-    if numbers is not None:
-        made.renumber(numbers)
-    return made
+def _full(dtype: np.dtype) -> np.dtype:
+    """The dtype of totals and counts of values of ``dtype``: float32 for halves, which overflow or stop counting."""
+    return np.dtype(np.float32) if is_half(dtype) else dtype
 
 
 def _default_program(work: Workload) -> Program:

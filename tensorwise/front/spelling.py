@@ -11,7 +11,15 @@ from typing import Any, Final
 
 from tensorwise.errors import InputError
 from tensorwise.program.einsum import Access, Assignment, Call, Constant, Einsum, Index
-from tensorwise.program.gradient import ARGUMENTS, argument, gradients
+from tensorwise.program.gradient import (
+    ARGUMENTS,
+    argument,
+    batched,
+    gradients,
+    names_of,
+    tangent,
+    tangent_name,
+)
 
 REDUCTIONS: Final = {"sum": "+=", "mean": "mean=", "max": "max=", "min": "min="}
 """Reduction of messages -> how the language writes it."""
@@ -192,6 +200,9 @@ def parsed(text: str) -> Assignment:
     assignment = Einsum.parse(text).single
     if assignment.pattern is None or len(assignment.pattern.indices) != 2:
         raise InputError(f"'{text}' is not read for the edges of a graph; write '... for A[i,k]'")
+    if assignment.output.indices == assignment.pattern.indices:  # an element an edge, as it is stored
+        output = replace(assignment.output, indices=(assignment.pattern.tensor,))
+        return replace(assignment, output=output)
     return assignment
 
 
@@ -214,6 +225,21 @@ def derivatives(text: str, operand: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4096)
+def batched_text(text: str, has_batch: tuple[bool, ...]) -> str:
+    """The assignment for operands of which some have a batch, as their second dimension; the result has it there, too."""
+    names = [name for name, has in zip(operands_of(text), has_batch, strict=True) if has]
+    return str(batched(parsed(text), names))
+
+
+@lru_cache(maxsize=4096)
+def tangent_text(text: str, moved: tuple[bool, ...]) -> str | None:
+    """The assignment of the tangent where some operands have tangents; None where the result does not depend on them."""
+    names = [name for name, moves in zip(operands_of(text), moved, strict=True) if moves]
+    found = tangent(parsed(text), names)
+    return None if found is None else str(found)
+
+
+@lru_cache(maxsize=4096)
 def chosen(text: str) -> str:
     """The assignment of the edges that a maximum or minimum comes from."""
     return str(argument(parsed(text)))
@@ -232,7 +258,7 @@ def at_chosen(text: str) -> str:
     """The assignment of a maximum or minimum from the edges that ``chosen`` gives."""
     assignment = parsed(text)
     assert assignment.pattern is not None
-    holds = Access(f"a{assignment.output.tensor}", assignment.output.indices)
+    holds = Access(names_of(assignment).numbers, assignment.output.indices)
     names_it = Call("eq", (holds, Index(assignment.pattern.tensor)))
     taken = Call("where", (names_it, assignment.expression, Constant(0.0)))
     return str(replace(assignment, reduction="sum", expression=taken))
@@ -251,6 +277,8 @@ def extents(text: str, shape: Sequence[Any], shapes: Sequence[Sequence[Any]]) ->
 
 def features_of(operand: Any) -> tuple[int, ...] | None:
     """Extents of an operand's feature dimensions; of an array or a tensor."""
+    if operand is not None and not hasattr(operand, "shape"):
+        raise InputError(f"features are an array or a tensor, got {type(operand).__name__}")
     return None if operand is None else tuple(operand.shape[1:])
 
 
@@ -264,6 +292,7 @@ def backward(
     needed: Sequence[bool],
     evaluate: Callable[[str, Sequence[Any]], Any],
     shares: Callable[[], Any],
+    ones: Callable[[Sequence[Any]], Any],
     numbers: Any = None,
 ) -> list[Any]:
     """Return the gradient of each operand that needs one, None for the others; of arrays or tensors.
@@ -271,21 +300,18 @@ def backward(
     Args:
         text: the assignment, whose result has the gradient ``given``.
         evaluate: what evaluates an assignment on operands.
-        shares: gives (destinations,): one divided by the number of edges that end in each.
+        shares: gives (destinations,): one divided by the number of edges that end in each; not in halves, which do not
+            count so far.
+        ones: gives an array of ones of a shape.
         numbers: of the edges that a maximum or minimum comes from, if they are known (see `by_edges`).
     """
-    names, output = operands_of(text), parsed(text).output.tensor
-    known = {**dict(zip(names, operands)), f"d{output}": given}
-    if numbers is not None:
-        known[f"a{output}"] = numbers
-
-    def run(derived: str) -> Any:
-        for name in operands_of(derived):
-            if name not in known:  # a mean shares out, a maximum or minimum chooses
-                mean = parsed(text).reduction == "mean"
-                known[name] = shares() if mean else evaluate(chosen(text), operands)
-        return evaluate(derived, [known[name] for name in operands_of(derived)])
-
+    names, called = operands_of(text), names_of(parsed(text))
+    makes = {
+        called.shares: shares,
+        called.numbers: lambda: evaluate(chosen(text), operands) if numbers is None else numbers,
+    }
+    known = {**dict(zip(names, operands)), called.given: given}
+    run = _evaluator(text, operands, known, makes, evaluate, ones)
     found: list[Any] = []
     for name, need in zip(names, needed, strict=True):
         parts = [run(derived) for derived in derivatives(text, name)] if need else []
@@ -293,10 +319,60 @@ def backward(
     return found
 
 
+def forward(
+    text: str,
+    operands: Sequence[Any],
+    tangents: Sequence[Any],
+    evaluate: Callable[[str, Sequence[Any]], Any],
+    ones: Callable[[Sequence[Any]], Any],
+    numbers: Any = None,
+) -> Any:
+    """Return the tangent of the result, of arrays or tensors; None where it is 0.
+
+    Args:
+        tangents: one for each operand, or None; the others are as of `backward`.
+    """
+    names, assignment = operands_of(text), parsed(text)
+    derived = tangent_text(text, tuple(one is not None for one in tangents))
+    if derived is None:
+        return None
+    moved = {tangent_name(assignment, name): one for name, one in zip(names, tangents)}
+    makes = {
+        names_of(assignment).numbers: lambda: evaluate(chosen(text), operands) if numbers is None else numbers
+    }
+    return _evaluator(text, operands, {**dict(zip(names, operands)), **moved}, makes, evaluate, ones)(derived)
+
+
+def _evaluator(
+    text: str,
+    operands: Sequence[Any],
+    known: dict[str, Any],
+    makes: dict[str, Callable[[], Any]],
+    evaluate: Callable[[str, Sequence[Any]], Any],
+    ones: Callable[[Sequence[Any]], Any],
+) -> Callable[[str], Any]:
+    """What evaluates a derivative of ``text`` on what is known, and on what it makes when it is first read."""
+    name_of_ones = names_of(parsed(text)).ones
+
+    def run(derived: str) -> Any:
+        taken = []
+        for name in operands_of(derived):
+            if name == name_of_ones:
+                sizes = extents(text, (), [operand.shape for operand in operands])
+                taken.append(ones([sizes[index] for index in parsed(derived).access(name).indices]))
+                continue
+            if name not in known:
+                known[name] = makes[name]()
+            taken.append(known[name])
+        return evaluate(derived, taken)
+
+    return run
+
+
 def by_edges(
     text: str, operands: Sequence[Any], evaluate: Callable[[str, Sequence[Any]], Any]
 ) -> tuple[Any, Any]:
     """Return a maximum or minimum, and the numbers of the edges that it comes from, with which its gradient begins."""
     numbers, value = evaluate(chosen(text), operands), at_chosen(text)
-    known = {**dict(zip(operands_of(text), operands)), f"a{parsed(text).output.tensor}": numbers}
+    known = {**dict(zip(operands_of(text), operands)), names_of(parsed(text)).numbers: numbers}
     return evaluate(value, [known[name] for name in operands_of(value)]), numbers

@@ -8,6 +8,7 @@ compiled kernels.
 """
 
 import math
+import warnings
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,15 +25,15 @@ from tensorwise.tuning.result import TuneResult
 try:
     import torch
     from torch import Tensor
-    from torch.fx.experimental.proxy_tensor import get_proxy_mode
+
+    from tensorwise.front import torch_attention as attending
+    from tensorwise.front import torch_derivatives as derivatives
 except ImportError as error:
     raise MissingExtraError("torch", "torch", "graph operators on torch tensors") from error
 
 _GRAPHS: Final[WeakValueDictionary[tuple[int, ...], gnn.Graph]] = WeakValueDictionary()
-"""Graphs by the addresses of their tensors. An address is a guess: contents are compared before a graph is used."""
-_REBUILT: Final[OrderedDict[tuple[int, ...], gnn.Graph]] = OrderedDict()
-_ATTENTION: Final = spelling.attention_texts(spelling.SLOPE)
-_WEIGHED: Final = spelling.weighed_texts(spelling.SLOPE)
+"""Graphs by the addresses of their tensors, which stay where they are while somebody holds the graph."""
+_REBUILT: Final[OrderedDict[tuple[int, ...], tuple[gnn.Graph, tuple[Tensor, ...]]]] = OrderedDict()
 _DTYPES: Final[dict[torch.dtype, np.dtype]] = {
     torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64), torch.int32: np.dtype(np.int32),
     torch.int64: np.dtype(np.int64),
@@ -40,15 +41,12 @@ _DTYPES: Final[dict[torch.dtype, np.dtype]] = {
 """What GPUs take: numbers, and where maxima were."""
 _TENSORS: Final = {array: tensor for tensor, array in _DTYPES.items()}
 MOST_REBUILT: Final = 8
-"""Graphs made anew from their tensors, as in a program that was exported, which are kept."""
+"""Graphs made anew from their tensors, as in a program that was exported, which are kept with these tensors."""
 
 
 @final
 class Graph:
-    """A directed graph, which never changes. Features may be on a GPU (extra ``cuda``).
-
-    Its tensors, on the CPU, are copies for operators in compiled and traced code. Who writes to them changes what such code
-    computes, and not this graph. A graph can be pickled: its edges are, and its kernels are compiled again.
+    """A directed graph; its tensors, on the CPU, are what the operators take. Features may be on a GPU (extra ``cuda``).
 
     Attributes:
         pointers: (destinations + 1,) where the edges of each destination begin.
@@ -86,11 +84,8 @@ class Graph:
     def _set(self, graph: gnn.Graph) -> None:
         entries = graph.entries
         self.graph, self.columns = graph, graph.shape[1]
-        self.pointers, self.sources = (
-            torch.tensor(entries.row_pointers()),
-            torch.tensor(entries.coordinates[1]),
-        )
-        self.numbers = None if entries.numbers is None else torch.tensor(entries.numbers)
+        self.pointers, self.sources = _shared(entries.row_pointers()), _shared(entries.coordinates[1])
+        self.numbers = None if entries.numbers is None else _shared(entries.numbers)
         _GRAPHS[_key(self.pointers, self.sources, self.columns)] = graph
 
     def einsum(self, text: str, *operands: Tensor) -> Tensor:
@@ -99,19 +94,32 @@ class Graph:
         Args:
             operands: the dense operands in order of appearance; float32, float64, bfloat16 or float16.
         """
-        # Without torch's dispatcher, which takes as long as a small kernel, where nobody else listens.
+        made: Tensor
         if torch.compiler.is_compiling() or _observed() or not all(map(_plain, operands)):
-            made: Tensor = graph_einsum(
-                self.pointers, self.sources, self.numbers, self.columns, text, list(operands)
-            )
-            return made
-        if torch.is_grad_enabled() and any(operand.requires_grad for operand in operands):
-            made = _Recorded.apply(self, text, *operands)
-            return made
-        return self.evaluate(text, operands)
+            made = self._dispatched(text, operands)
+        elif _differentiated(text, operands):
+            made = derivatives.Recorded.apply(self, text, *operands)
+        else:
+            made = self._computed(text, operands)
+        return made
+
+    def _dispatched(self, text: str, operands: Sequence[Tensor]) -> Tensor:
+        """By way of torch's dispatcher, which takes as long as a small kernel."""
+        strange = [operand for operand in operands if not isinstance(operand, Tensor)]
+        if strange:
+            raise InputError(f"operands are tensors of torch, got {type(strange[0]).__name__}")
+        made: Tensor = graph_einsum(
+            self.pointers, self.sources, self.numbers, self.columns, text, list(operands)
+        )
+        return made
 
     def evaluate(self, text: str, operands: Sequence[Tensor]) -> Tensor:
-        """``einsum`` without gradients, seen by no mode or tracer."""
+        """``einsum`` without derivatives; the dispatcher is left out where no mode or tracer is to see the operator."""
+        if _observed() or not all(map(_plain, operands)):
+            return self._dispatched(text, operands)
+        return self._computed(text, operands)
+
+    def _computed(self, text: str, operands: Sequence[Tensor]) -> Tensor:
         if operands and operands[0].is_cuda:
             return _on_gpu(self.graph, text, operands)
         return _tensor(self.graph.evaluate(text, [_array(operand) for operand in operands]))
@@ -125,16 +133,6 @@ class Graph:
 
     def __repr__(self) -> str:
         return repr(self.graph)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _graph_around, (self.graph,)
-
-
-def _graph_around(graph: gnn.Graph) -> Graph:
-    """The graph of torch's that consists of another one, as unpickling makes it."""
-    made = Graph.__new__(Graph)
-    made._set(graph)
-    return made
 
 
 @final
@@ -260,8 +258,8 @@ def _on_gpu(graph: gnn.Graph, text: str, operands: Sequence[Tensor]) -> Tensor:
     return out
 
 
-torch.library.impl("tensorwise::graph_einsum", "cpu", _evaluate)
-torch.library.impl("tensorwise::graph_einsum", "cuda", _evaluate_on_gpu)
+torch.library.impl("tensorwise::graph_einsum", "cpu", derivatives.untraced(_evaluate))
+torch.library.impl("tensorwise::graph_einsum", "cuda", derivatives.untraced(_evaluate_on_gpu))
 
 
 @torch.library.register_fake("tensorwise::graph_einsum")  # type: ignore[untyped-decorator]
@@ -300,50 +298,22 @@ class _Tensors:
 
     def einsum(self, text: str, *operands: Tensor) -> Tensor:
         """Run the operator, by way of torch's dispatcher."""
-        return self.evaluate(text, operands)
-
-    def evaluate(self, text: str, operands: Sequence[Tensor]) -> Tensor:
-        """The same."""
         made: Tensor = graph_einsum(
             self.pointers, self.sources, self.numbers, self.columns, text, list(operands)
         )
         return made
 
-
-class _Recorded(torch.autograd.Function):
-    """The operator with its gradient, which is the same operator with other texts."""
-
-    @staticmethod
-    def forward(ctx: Any, graph: Graph | _Tensors, text: str, *operands: Tensor) -> Tensor:
-        ctx.graph, ctx.text, chosen = graph, text, None
-        if spelling.chooses(text):
-            out, chosen = spelling.by_edges(text, operands, graph.evaluate)
-        else:
-            out = graph.evaluate(text, operands)
-        ctx.save_for_backward(chosen, *operands)
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
-        graph, (chosen, *operands) = ctx.graph, ctx.saved_tensors
-
-        def evaluate(text: str, taken: Sequence[Tensor]) -> Tensor:
-            made: Tensor = graph.einsum(text, *taken)
-            return made
-
-        def shares() -> Tensor:
-            degrees: Tensor = graph.pointers[1:] - graph.pointers[:-1]
-            return degrees.clamp(min=1).to(given).reciprocal()
-
-        found = spelling.backward(
-            ctx.text, given, operands, ctx.needs_input_grad[2:], evaluate, shares, chosen
-        )
-        gradients = (g if g is None else g.to(operand.dtype) for g, operand in zip(found, operands))
-        return None, None, *gradients
+    def evaluate(self, text: str, operands: Sequence[Tensor]) -> Tensor:
+        """The same without derivatives; an outer transform takes its own."""
+        given = self.pointers, self.sources, self.numbers, self.columns, text, list(operands)
+        with derivatives.below():
+            made: Tensor = graph_einsum(*given)
+        return made
 
 
 # Registered without ``torch.library.register_autograd``, which looks through lists of tensors for 150 microseconds.
 @torch.library.impl("tensorwise::graph_einsum", "Autograd")  # type: ignore[untyped-decorator]
+@derivatives.untraced
 def _recorded(
     pointers: Tensor,
     sources: Tensor,
@@ -352,12 +322,27 @@ def _recorded(
     text: str,
     operands: Sequence[Tensor],
 ) -> Tensor:
-    if torch.is_grad_enabled() and any(operand.requires_grad for operand in operands):
-        made: Tensor = _Recorded.apply(_Tensors(pointers, sources, numbers, columns), text, *operands)
-        return made
-    with torch._C._AutoDispatchBelowAutograd():
-        made = graph_einsum(pointers, sources, numbers, columns, text, operands)
-        return made
+    graph = _Tensors(pointers, sources, numbers, columns)
+    if _differentiated(text, operands):
+        return derivatives.recorded(graph, text, operands)
+    return graph.evaluate(text, operands)
+
+
+@torch.library.register_vmap("tensorwise::graph_einsum")  # type: ignore[untyped-decorator]
+def _batched(
+    info: Any,
+    dims: Sequence[Any],
+    pointers: Tensor,
+    sources: Tensor,
+    numbers: Tensor | None,
+    columns: int,
+    text: str,
+    operands: Sequence[Tensor],
+) -> tuple[Tensor, int]:
+    if any(dim is not None for dim in dims[:4]):
+        raise InputError("vmap goes over features; a graph is the same for the whole batch")
+    widened, moved = derivatives.batched(text, operands, dims[5])
+    return graph_einsum(pointers, sources, numbers, columns, widened, moved), 1
 
 
 graph_einsum: Final = torch.ops.tensorwise.graph_einsum.default
@@ -368,11 +353,19 @@ def _plain(operand: Tensor) -> bool:
     return type(operand) in (Tensor, torch.nn.Parameter) and (operand.is_cpu or operand.is_cuda)
 
 
+def _differentiated(text: str, operands: Sequence[Tensor]) -> bool:
+    """Whether derivatives of the result may be asked for; numbers of edges have none."""
+    wanted = derivatives.has_tangents() or (
+        torch.is_grad_enabled() and any(operand.requires_grad for operand in operands)
+    )
+    return wanted and spelling.parsed(text).argument is None
+
+
 def _observed() -> bool:
     """Whether operators are to be seen: by modes, transforms, a tracer or a profiler."""
     return bool(
         torch._C._len_torch_dispatch_stack()
-        or torch._C._functorch.peek_interpreter_stack() is not None
+        or derivatives.transformed()
         or torch._C._get_tracing_state() is not None
         or torch.autograd._profiler_enabled()
     )
@@ -407,28 +400,12 @@ def gsddmm(
 
 
 def edge_softmax(graph: Graph, scores: Tensor) -> Tensor:
-    """Softmax of (edges, *features) over the edges that end in the same destination, with gradients."""
-    made: Tensor = _Softmax.apply(graph, scores.reshape(scores.shape[0], math.prod(scores.shape[1:])))
-    return made.reshape(scores.shape)
+    """Softmax of (edges, *features) over the edges that end in the same destination, with gradients.
 
-
-class _Softmax(torch.autograd.Function):
-    """By the gradient of its own, which needs the result only and makes nothing else that has a row an edge."""
-
-    @staticmethod
-    def forward(ctx: Any, graph: Graph, scores: Tensor) -> Tensor:
-        largest = graph.einsum(spelling.SOFTMAX[0], scores)
-        total = graph.einsum(spelling.SOFTMAX[1], scores, largest)
-        out = graph.einsum(spelling.SOFTMAX[2], scores, largest, total)
-        ctx.graph = graph
-        ctx.save_for_backward(out)
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, given: Tensor) -> tuple[None, Tensor]:
-        (out,) = ctx.saved_tensors
-        mean = ctx.graph.einsum("T[i,f] += C[A,f] * D[A,f] for A[i,k]", out, given)
-        return None, ctx.graph.einsum("S[A,f] = C[A,f] * (D[A,f] - T[i,f]) for A[i,k]", out, given, mean)
+    Totals of halves are float32.
+    """
+    flat = scores.reshape(scores.shape[0], math.prod(scores.shape[1:]))
+    return attending.softmax(graph, flat).reshape(scores.shape)
 
 
 def attention(
@@ -437,76 +414,9 @@ def attention(
     """The inside of a GAT layer, with gradients; arguments as of `gnn.attention`, but tensors.
 
     The weights of edges, one a head, are kept for the gradients while they take at most 16 MiB; in larger graphs neither
-    forward nor backward has anything with a row an edge.
+    forward nor backward has anything with a row an edge. Totals of halves are float32.
     """
-    made: Tensor = _Attention.apply(graph, slope, values, sources, destinations)
-    return made
-
-
-class _Attention(torch.autograd.Function):
-    """By gradients of its own: the total of a destination enters them through the result, which is known."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, graph: Graph, slope: float, values: Tensor, sources: Tensor, destinations: Tensor
-    ) -> Tensor:
-        scores, sums, weighed, *_ = _attention_texts(slope)
-        largest = graph.einsum(scores, sources, destinations)
-        nodes = sources, destinations, largest, graph.einsum(sums, sources, destinations, largest)
-        weights = None
-        if spelling.keeps_weights(graph.sources.shape[0], sources.shape[1], values.dtype):
-            text, weighed, *_ = _weighed_texts(slope)
-            weights = graph.einsum(text, *nodes)
-            out = graph.einsum(weighed, weights, values)
-        else:
-            out = graph.einsum(weighed, *nodes, values)
-        ctx.graph, ctx.slope = graph, slope
-        ctx.save_for_backward(values, *nodes, out, weights)
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
-        values, sources, destinations, largest, total, out, weights = ctx.saved_tensors
-        _, sums, _, *texts = _attention_texts(ctx.slope)
-        nodes = sources, destinations, largest
-        taken = (given * out).sum(-1)  # before there are gradients: what it takes is free again by then
-        width = out.shape[-1]
-        shares = taken.new_full((width,), 1 / max(1, width))
-        if weights is not None and not torch.is_grad_enabled():
-            _, _, of_values, of_scores, *texts = _weighed_texts(ctx.slope)
-            _, _, needs_values, *needs = ctx.needs_input_grad
-            dot = (weights, sources, destinations, given, values, shares, taken)
-            turned = ctx.graph.einsum(of_scores, *dot) if any(needs) else None
-            return (
-                None,
-                None,
-                ctx.graph.einsum(of_values, weights, given) if needs_values else None,
-                *(
-                    ctx.graph.einsum(text, turned) if needed else None
-                    for text, needed in zip(texts, needs, strict=True)
-                ),
-            )
-        if torch.is_grad_enabled():  # of gradients of gradients it is a part
-            total = ctx.graph.einsum(sums, *nodes)
-        scores = total, given, values, shares, taken
-        operands = (total, given), scores, scores
-        return (
-            None,
-            None,
-            *(
-                ctx.graph.einsum(text, *nodes, *more) if needed else None
-                for text, more, needed in zip(texts, operands, ctx.needs_input_grad[2:], strict=True)
-            ),
-        )
-
-
-def _attention_texts(slope: float) -> tuple[str, ...]:
-    # A number that the compiler takes for a variable can be compared, but not written into a text.
-    return _ATTENTION if slope == spelling.SLOPE else spelling.attention_texts(slope)
-
-
-def _weighed_texts(slope: float) -> tuple[str, ...]:
-    return _WEIGHED if slope == spelling.SLOPE else spelling.weighed_texts(slope)
+    return attending.attention(graph, slope, values, sources, destinations)
 
 
 def _run(
@@ -518,6 +428,10 @@ def _run(
     lhs_target: str,
     rhs_target: str,
 ) -> Tensor:
+    if any(
+        operand is not None and operand.is_nested for operand in (lhs, rhs) if isinstance(operand, Tensor)
+    ):
+        raise InputError("features are one dense tensor, got a nested one; join its parts with torch.cat")
     # Dynamo traces what a cache holds, and warns of the cache.
     spell = spelling.spell.__wrapped__ if torch.compiler.is_compiling() else spelling.spell
     spelled = spell(
@@ -535,54 +449,56 @@ def _key(pointers: Tensor, sources: Tensor, columns: int) -> tuple[int, ...]:
 
 
 def _graph(pointers: Tensor, sources: Tensor, numbers: Tensor | None, columns: int) -> gnn.Graph:
-    """The graph that consists of these tensors, as they are now; it is made where nobody holds it."""
+    """The graph that consists of these tensors; it is made where nobody holds it."""
     key = _key(pointers, sources, columns)
-    arrays = pointers.numpy(), sources.numpy(), None if numbers is None else numbers.numpy()
-    for known in (_GRAPHS.get(key), _REBUILT.get(key)):
-        if known is not None and _consists_of(known, *arrays):
-            return known
-    made = gnn.Graph.from_pointers(*arrays[:2], columns)
-    if arrays[2] is not None:
-        made.renumber(arrays[2])
-    _REBUILT[key] = made
-    if len(_REBUILT) > MOST_REBUILT:
-        _REBUILT.popitem(last=False)
-    return made
-
-
-def _consists_of(
-    graph: gnn.Graph, pointers: np.ndarray, sources: np.ndarray, numbers: np.ndarray | None
-) -> bool:
-    """Whether a graph has these contents: an address says nothing of what was written there since."""
-    entries = graph.entries
-    return (
-        np.array_equal(entries.row_pointers(), pointers)
-        and np.array_equal(entries.coordinates[1], sources)
-        and (
-            entries.numbers is numbers
-            if entries.numbers is None or numbers is None
-            else np.array_equal(entries.numbers, numbers)
-        )
-    )
+    known = _GRAPHS.get(key)
+    if known is not None:
+        return known
+    kept = _REBUILT.get(key)
+    if kept is None:
+        made = gnn.Graph.from_pointers(pointers.numpy(), sources.numpy(), columns)
+        if numbers is not None:
+            made.renumber(numbers.numpy())
+        held = (pointers, sources) if numbers is None else (pointers, sources, numbers)
+        kept = _REBUILT[key] = made, held
+        if len(_REBUILT) > MOST_REBUILT:
+            _REBUILT.popitem(last=False)
+    return kept[0]
 
 
 def _integers(given: Any) -> Any:
-    if not isinstance(given, Tensor):
-        return given
-    if torch._C._get_tracing_state() is not None or get_proxy_mode() is not None:
+    try:
+        return given.detach().cpu().numpy() if isinstance(given, Tensor) else given
+    except (RuntimeError, TypeError) as error:  # on the meta device, fake, of a batch or a trace
         raise InputError(
-            "a trace would take these edges for all others: make the graph before it is traced, and give the Graph"
-        )
-    return given.detach().cpu().numpy()
+            f"a graph is made of the numbers of its edges, which this tensor does not have here ({error}); make the graph "
+            "outside of torch.func transforms and tracers, from tensors with data"
+        ) from error
+
+
+def _shared(array: np.ndarray) -> Tensor:
+    """A tensor of the same memory, which nobody writes to."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch cannot mark it as read-only
+        return torch.from_numpy(array)
 
 
 def _array(operand: Tensor) -> np.ndarray:
-    """An operand as NumPy sees it, where it lies."""
-    plain = operand.detach()
-    if plain.dtype is torch.bfloat16:
-        bits: np.ndarray = plain.view(torch.uint16).numpy()
-        return bits.view(value_dtype("bfloat16"))
-    array: np.ndarray = plain.numpy()
+    """An operand as NumPy sees it, where it lies; a view that negates or conjugates is computed first."""
+    try:
+        plain = operand.detach().resolve_conj().resolve_neg()
+        if plain.dtype is torch.bfloat16:
+            bits: np.ndarray = plain.view(torch.uint16).numpy()
+            return bits.view(value_dtype("bfloat16"))
+        array: np.ndarray = plain.numpy()
+    except (
+        RuntimeError,
+        TypeError,
+    ) as error:  # no numbers in memory: quantized, sparse, a batch of is_grads_batched
+        raise InputError(
+            "graph operators take dense tensors of float32, float64, bfloat16 or float16, and batches through "
+            f"torch.func.vmap; got one that NumPy cannot read: {error}"
+        ) from error
     return array
 
 

@@ -1,4 +1,4 @@
-"""Gradients: what an assignment's output says about an operand is again an assignment, over the same entries.
+"""Derivatives of an assignment, which are assignments over the same entries: gradients and tangents.
 
 With D the gradient of the output C, each place where an operand X is read gives (reverse mode, one step)::
 
@@ -8,9 +8,16 @@ With D the gradient of the output C, each place where an operand X is read gives
 
 so that g-SpMM and g-SDDMM have g-SpMM and g-SDDMM as gradients, and these have gradients in turn. A maximum or minimum
 belongs to one entry, whose number the assignment of :func:`argument` gives; a mean shares out among the entries of a
-row, by the reciprocals of their numbers.
+row, by the reciprocals of their numbers. With T the tangent of an operand, forward mode gives::
+
+    C[i,j] += B[k,j] * E[A,j] for A[i,k]      tC: C[i,j] += tB[k,j] * E[A,j] + tE[A,j] * B[k,j] for A[i,k]
+
+A derivative may read none of the tensors that have an index: the gradient of ``E`` in ``B[k,j] + E[A]`` adds up over j, and
+the gradient of that is the same for each j. Then it is multiplied by ones that have the index.
 """
 
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tensorwise.errors import InputError
@@ -28,20 +35,46 @@ def argument(assignment: Assignment) -> Assignment:
     return Assignment(output, ARGUMENTS[str(assignment.reduction)], assignment.expression, assignment.pattern)
 
 
+@dataclass(frozen=True)
+class Names:
+    """What the derivatives of an assignment call their additional operands; no operand of the assignment has such a name.
+
+    Attributes:
+        given: the gradient of the output.
+        numbers: the numbers that the assignment of :func:`argument` gives, for a maximum or minimum.
+        shares: the reciprocal number of entries of each row, for the gradient of a mean.
+        ones: 1 for each coordinate of the indices that nothing else has.
+    """
+
+    given: str
+    numbers: str
+    shares: str
+    ones: str
+
+
+def names_of(assignment: Assignment) -> Names:
+    """Return the names of the additional operands: dC, aC, nC and oC for an output C, unless an operand is called so."""
+    output = assignment.output.tensor
+    return Names(*(_unused(assignment, letter + output) for letter in "dano"))
+
+
+def tangent_name(assignment: Assignment, operand: str) -> str:
+    """Return what :func:`tangent` calls the tangent of ``operand``."""
+    return _unused(assignment, f"t{operand}")
+
+
 def gradients(assignment: Assignment, operand: str) -> list[Assignment]:
     """Return the gradients of ``operand``, one for each way in which it is accessed; they add up.
 
-    For an output C they read, besides the operands, ``dC``: its gradient; ``aC``: the numbers that the assignment of
-    :func:`argument` gives, for a maximum or minimum; ``nC``: the reciprocal number of entries of each row, for a mean.
+    Besides the operands they read what :func:`names_of` names.
 
     Raises:
         InputError: the reduction has none (prod, argmax), or chooses terms other than the entries of a pattern; or
-            an operand counts several times, and nothing that is multiplied with it says how often.
+            without a pattern, an index is left that nothing has.
     """
-    given = Access(f"d{assignment.output.tensor}", assignment.output.indices)
-    reduction = assignment.reduction or "sum"
-    upstream: Expression = given
-    numbers: str | None = None
+    names = names_of(assignment)
+    upstream: Expression = Access(names.given, assignment.output.indices)
+    reduction = _differentiable(assignment)
     if reduction == "mean":
         pattern = assignment.pattern
         rows = () if pattern is None else tuple(i for i in pattern.indices if i in assignment.kept)
@@ -49,31 +82,98 @@ def gradients(assignment: Assignment, operand: str) -> list[Assignment]:
             raise InputError(
                 f"'{assignment}' has no gradient here: a mean is taken over rows of entries, 'for A[i,k]'"
             )
-        upstream = Call("mul", (given, Access(f"n{assignment.output.tensor}", rows)))
-    elif reduction in ARGUMENTS:
-        if assignment.pattern is None or not set(assignment.reduced) <= set(assignment.pattern.indices):
-            raise InputError(
-                f"'{assignment}' has no gradient here: a {reduction} chooses among entries, 'for A[i,k]'"
-            )
-        numbers = f"a{assignment.output.tensor}"
-    elif reduction != "sum":
-        raise InputError(f"'{assignment}': {reduction} has no gradient; sum, mean, max and min do")
+        upstream = Call("mul", (upstream, Access(names.shares, rows)))
     made = []
     for access in dict.fromkeys(access for access in assignment.accesses if access.tensor == operand):
         part = _derivative(assignment.expression, access)
         part = _ZERO if part is None else _times(upstream, part)
-        if numbers is not None and assignment.pattern is not None:
-            chosen = Access(numbers, assignment.output.indices)
-            part = Call("where", (Call("eq", (chosen, Index(assignment.pattern.tensor))), part, _ZERO))
-        derived = Assignment(Access(f"d{operand}", access.indices), "sum", part, assignment.pattern)
-        lost = [index for index in assignment.indices if index not in derived.indices]
-        if lost and part != _ZERO:
-            raise InputError(
-                f"'{assignment}' has no gradient of {access} here: it counts once for each {', '.join(lost)}, which nothing "
-                f"that it is multiplied with says; multiply it with ones, O[{','.join(lost)}]"
-            )
-        made.append(derived)
+        output = Access(_unused(assignment, f"d{operand}"), access.indices)
+        made.append(_derived(assignment, output, "sum", part))
     return made
+
+
+def tangent(assignment: Assignment, operands: Collection[str]) -> Assignment | None:
+    """Return the tangent of the output where ``operands`` have tangents (see `tangent_name`); None: it is 0.
+
+    Besides the operands it reads ``numbers`` and ``ones`` of :func:`names_of`.
+
+    Raises:
+        InputError: as :func:`gradients`; the mean of anything has a tangent.
+    """
+    reduction = _differentiable(assignment)
+    total: Expression | None = None
+    for access in dict.fromkeys(access for access in assignment.accesses if access.tensor in operands):
+        part = _derivative(assignment.expression, access)
+        moved = Access(tangent_name(assignment, access.tensor), access.indices)
+        total = _sum(total, part and _times(moved, part))
+    if total is None:
+        return None
+    return _derived(assignment, assignment.output, "sum" if reduction in ARGUMENTS else reduction, total)
+
+
+def batched(assignment: Assignment, operands: Collection[str]) -> Assignment:
+    """Return the assignment for ``operands`` with one more index, their second, which the output then has as well."""
+    used = {index for access in (assignment.output, *assignment.accesses) for index in access.indices}
+    used |= set(
+        () if assignment.pattern is None else (assignment.pattern.tensor, *assignment.pattern.indices)
+    )
+    letters = "bcdefghjlmnopqrstuvwxyz"
+    fresh = next(name for name in (*letters, *(a + b for a in letters for b in letters)) if name not in used)
+
+    def widened(access: Access) -> Access:
+        return Access(access.tensor, (*access.indices[:1], fresh, *access.indices[1:]))
+
+    def rewritten(expression: Expression) -> Expression:
+        match expression:
+            case Access(tensor=name):
+                return widened(expression) if name in operands else expression
+            case Call(operator=operator, arguments=arguments):
+                return Call(operator, tuple(map(rewritten, arguments)))
+        return expression
+
+    output, expression = widened(assignment.output), rewritten(assignment.expression)
+    return replace(assignment, output=output, expression=expression)
+
+
+def _differentiable(assignment: Assignment) -> str | None:
+    """Return the reduction; InputError where it has no derivative."""
+    reduction = assignment.reduction
+    if reduction in ARGUMENTS:
+        if assignment.pattern is None or not set(assignment.reduced) <= set(assignment.pattern.indices):
+            raise InputError(
+                f"'{assignment}' has no gradient here: a {reduction} chooses among entries, 'for A[i,k]'"
+            )
+    elif reduction not in (None, "sum", "mean"):
+        raise InputError(f"'{assignment}': {reduction} has no gradient; sum, mean, max and min do")
+    return reduction
+
+
+def _derived(assignment: Assignment, output: Access, reduction: str | None, term: Expression) -> Assignment:
+    """A derivative with the given terms: of the chosen entries where the assignment chooses, and for every index."""
+    names, pattern = names_of(assignment), assignment.pattern
+    bare = Assignment(output, reduction, term, pattern)
+    read = {index for access in bare._all for index in bare.spread(access)}
+    if assignment.reduction in ARGUMENTS:
+        read.update(assignment.output.indices)
+    lost = tuple(index for index in assignment.indices if index not in read)
+    if lost and pattern is None:
+        raise InputError(
+            f"'{assignment}' has no gradient of {output} here: it counts once for each {', '.join(lost)}, which nothing "
+            f"that it is multiplied with says; multiply it with ones, O[{','.join(lost)}]"
+        )
+    if lost:
+        term = _times(Access(names.ones, lost), term)
+    if assignment.reduction in ARGUMENTS and pattern is not None:
+        chosen = Access(names.numbers, assignment.output.indices)
+        term = Call("where", (Call("eq", (chosen, Index(pattern.tensor))), term, _ZERO))
+    return Assignment(output, reduction, term, pattern)
+
+
+def _unused(assignment: Assignment, name: str) -> str:
+    """``name``, with as many underscores behind it as it takes to be no tensor of the assignment."""
+    while name in (assignment.output.tensor, *assignment.operands):
+        name += "_"
+    return name
 
 
 def _derivative(expression: Expression, access: Access) -> Expression | None:

@@ -6,7 +6,7 @@ import pytest
 from tensorwise.errors import InputError
 from tensorwise.front import gnn, spelling
 from tensorwise.program.einsum import Einsum
-from tensorwise.program.gradient import argument, gradients
+from tensorwise.program.gradient import argument, batched, gradients, tangent
 
 EXTENTS = {"i": 6, "k": 8, "A": 20, "f": 4, "g": 3, "h": 2}
 
@@ -27,6 +27,10 @@ def texts(einsum: str, operand: str) -> list[str]:
         ("C[A] = Q[i] - K[k] for A[i,k]", "K", "dK[k] += -(dC[A]) for A[i,k]"),
         ("C[A] = Q[i] / K[k] for A[i,k]", "Q", "dQ[i] += dC[A] * (1 / K[k]) for A[i,k]"),
         ("C[A] = exp(Q[i]) for A[i,k]", "Q", "dQ[i] += dC[A] * exp(Q[i]) for A[i,k]"),
+        ("C[i] += X[k,f] - B[k] for A[i,k]", "B", "dB[k] += -(oC[f] * dC[i]) for A[i,k]"),
+        ("dX[i] += D[i,f] for A[i,k]", "D", "dD[i,f] += odX[f] * ddX[i] for A[i,k]"),
+        ("C[A,f] = X[k,f] if B[k,f] < 0 else 0 for A[i,k]", "B", "dB[k,f] += oC[f] * 0 for A[i,k]"),
+        ("C[i] += B[k] * dC[i] * dB[k] for A[i,k]", "B", "dB_[k] += dC_[i] * (dC[i] * dB[k]) for A[i,k]"),
     ],
 )
 def test_what_gradients_are(einsum: str, operand: str, expected: str) -> None:
@@ -42,6 +46,27 @@ def test_an_operand_read_in_two_ways_has_two() -> None:
     assert texts("C[A] = B[i] for A[i,k]", "X") == []
 
 
+@pytest.mark.parametrize(
+    ("einsum", "operands", "expected"),
+    [
+        ("C[i,j] += B[k,j] * E[A] for A[i,k]", "BE", "C[i,j] += tB[k,j] * E[A] + tE[A] * B[k,j] for A[i,k]"),
+        ("C[i,j] mean= B[k,j] + E[A] for A[i,k]", "E", "C[i,j] mean= oC[j] * tE[A] for A[i,k]"),
+        ("C[i,j] max= B[k,j] for A[i,k]", "B", "C[i,j] += (tB[k,j] if aC[i,j] == A else 0) for A[i,k]"),
+        ("C[A] = B[k] if E[A] < 0 else 0 for A[i,k]", "E", None),
+        ("C[A] = B[i] * tB[k] * tB_[k] for A[i,k]", "B", "C[A] = tB__[i] * (tB[k] * tB_[k]) for A[i,k]"),
+    ],
+)  # fmt: skip
+def test_what_tangents_are(einsum: str, operands: str, expected: str | None) -> None:
+    found = tangent(Einsum.parse(einsum).single, operands)
+    assert found is None if expected is None else str(found) == expected
+
+
+def test_a_batch_is_an_index_more() -> None:
+    single = Einsum.parse("C[i,b] += B[k,b] * E[A] for A[i,k]").single
+    assert str(batched(single, "E")) == "C[i,c,b] += B[k,b] * E[A,c] for A[i,k]"
+    assert str(batched(single, "B")) == "C[i,c,b] += B[k,c,b] * E[A] for A[i,k]"
+
+
 def test_which_entry_a_maximum_comes_from() -> None:
     chosen = argument(Einsum.parse("C[i,j] min= B[k,j] for A[i,k]").single)
     assert str(chosen) == "aC[i,j] argmin= B[k,j] for A[i,k]"
@@ -54,7 +79,7 @@ def test_which_entry_a_maximum_comes_from() -> None:
         ("C[i] argmax= B[k] for A[i,k]", "argmax has no gradient"),
         ("C[i] max= A[i,k] * B[k]", "a max chooses among entries"),
         ("C[i] mean= A[i,k] * B[k]", "a mean is taken over rows of entries"),
-        ("C[i] += X[k,f] - B[k] for A[i,k]", "it counts once for each f"),
+        ("C[i] += A[i,k] * X[f] + B[k]", "it counts once for each k, f"),
     ],
 )
 def test_what_has_none(einsum: str, message: str) -> None:

@@ -29,6 +29,10 @@ class MeasurementError(TensorwiseError):
     """A kernel crashed, hung, gave wrong numbers or an impossible time."""
 
 
+class OutOfTimeError(TensorwiseError):
+    """The budget of wall time was spent before something was done."""
+
+
 class StoreError(TensorwiseError):
     """The store of records cannot be read or written."""
 

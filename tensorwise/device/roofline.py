@@ -32,11 +32,12 @@ from typing import Final, final
 import numpy as np
 
 from tensorwise.device.host import cpu_time, foreign_load, host
-from tensorwise.errors import CompilerError, TensorwiseError
+from tensorwise.errors import CompilerError, OutOfTimeError, TensorwiseError
 from tensorwise.ids import content_id
 from tensorwise.program.workload import Workload
 from tensorwise.reading import WRONG_DATA, read_json
 from tensorwise.toolchain.cache import default_cache
+from tensorwise.toolchain.deadline import is_over, uninterrupted
 from tensorwise.toolchain.places import cache_dir, distrusted, private_dir
 from tensorwise.toolchain.processor import vector_bytes
 from tensorwise.writing import replacing
@@ -142,7 +143,7 @@ def _roofline_at(threads: int, directory: Path) -> Roofline:
     if known is not None and not (known.provisional and _age_s(path) > _PROVISIONAL_S):
         return known
     before = cpu_time()
-    found = _measure(threads)
+    found = uninterrupted(functools.partial(_measure, threads))
     if foreign_load(before) >= 0.1:
         # Beside other processes many threads are cut short, one is not: better too high than too low.
         others = [] if known is None else [(1, known)]
@@ -172,7 +173,8 @@ def doubted(threads: int) -> None:
 @functools.cache
 def _doubted_at(threads: int, directory: Path) -> None:
     known = _roofline_at(threads, directory)
-    _write(_path(threads, directory), _raised(_measure(threads), [(1, known)]))
+    found = uninterrupted(functools.partial(_measure, threads))
+    _write(_path(threads, directory), _raised(found, [(1, known)]))
     _roofline_at.cache_clear()
 
 
@@ -220,6 +222,7 @@ def _write(path: Path, found: Roofline) -> None:
 
 
 def _measure(threads: int) -> Roofline:
+    """Measure, in a thread that Ctrl-C cannot unwind: others run in its buffers. Raises OutOfTimeError when time is up."""
     flops_of = {name: (name, _widths()[-1], True) for name in _REALS}
     vectors_of = {size: ("float32", size, _VECTORS[size]) for size in _widths()}
     # what is compiled together takes one start of the compiler
@@ -288,7 +291,8 @@ def share_of_peak(threads: int) -> float:
         CompilerError: no C compiler works here.
     """
     best = _BEST.get(threads, roofline(threads).flops["float32"])
-    flops = _arithmetic("float32", _widths()[-1], True, threads).now(_GLANCE_S, best)
+    probe = _arithmetic("float32", _widths()[-1], True, threads)
+    flops = uninterrupted(functools.partial(probe.now, _GLANCE_S, best))
     _BEST[threads] = max(flops, best)
     return flops / _BEST[threads]
 
@@ -336,7 +340,11 @@ def _rate(function: _Probe, buffers: Sequence[np.ndarray]) -> float:
 
 
 def _fastest_s(function: _Probe, buffers: Sequence[np.ndarray], passes: int, repeats: int) -> float:
-    """Seconds from the first thread's begin to the last one's end, the least of some runs."""
+    """Seconds from the first thread's begin to the last one's end, the least of some runs.
+
+    Raises:
+        OutOfTimeError: no time is left for another run.
+    """
     sinks = [_aligned(64) for _ in buffers]
     arguments = [_arguments(b, s, passes) for b, s in zip(buffers, sinks, strict=True)]
     every = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
@@ -344,22 +352,33 @@ def _fastest_s(function: _Probe, buffers: Sequence[np.ndarray], passes: int, rep
     pinned = len(every) == len(buffers) > 1
 
     def run() -> float:
+        if is_over():
+            raise OutOfTimeError("no time is left to measure what this machine can do at best")
         spans = [(0.0, 0.0)] * len(buffers)
         start = threading.Barrier(len(buffers))
 
         def one(place: int) -> None:
             if pinned:
                 os.sched_setaffinity(0, {every[place]})
-            start.wait()
+            with contextlib.suppress(threading.BrokenBarrierError):
+                start.wait()
             begin = time.perf_counter()
             function(*arguments[place])
             spans[place] = (begin, time.perf_counter())
 
         workers = [threading.Thread(target=one, args=(place,)) for place in range(len(buffers))]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
+        try:
+            for worker in workers:
+                worker.start()
+        except (
+            RuntimeError
+        ) as error:  # the system grants no more threads: those that wait for the others must not
+            start.abort()
+            raise OutOfTimeError(f"{len(buffers)} threads cannot be started: {error}") from error
+        finally:
+            for worker in workers:
+                if worker.ident is not None:
+                    worker.join()
         return max(end for _, end in spans) - min(begin for begin, _ in spans)
 
     return min(run() for _ in range(repeats))
@@ -368,11 +387,11 @@ def _fastest_s(function: _Probe, buffers: Sequence[np.ndarray], passes: int, rep
 def roofline_bound_s(workload: Workload, threads: int) -> float:
     """Return the seconds that no run of ``workload`` on ``threads`` threads can beat (see the module).
 
-    It is 0 where no compiler works, since nothing is known then.
+    It is 0 where no compiler works, or no time is left to measure peaks, since nothing is known then.
     """
     try:
         peak = roofline(threads)
-    except CompilerError:
+    except (CompilerError, OutOfTimeError):
         return 0.0
     bound = 2 * workload.terms / peak.flops[workload.dtype.name]
     left = _least_bytes(workload)

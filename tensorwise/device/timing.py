@@ -24,8 +24,9 @@ import numpy as np
 
 from tensorwise.device.host import cpu_time, foreign_load, host
 from tensorwise.device.rounds import MIN_ROUNDS, Ratio, RoundTable, median_of
-from tensorwise.errors import InputError
+from tensorwise.errors import InputError, OutOfTimeError
 from tensorwise.toolchain import forks
+from tensorwise.toolchain.deadline import is_over, left_s, waiting
 from tensorwise.toolchain.places import cache_dir, private_dir
 from tensorwise.toolchain.threads import available_threads
 
@@ -300,9 +301,17 @@ def measuring_slot(timeout_s: float = 60.0) -> Iterator[Slot]:
     It is a lock of the operating system on a file of the cache directory, freed when its holder ends
     in whatever way. After ``timeout_s`` the caller goes on nevertheless, and the slot says so. It may
     be taken again inside itself, and by a process forked inside; threads wait for each other.
+
+    Raises:
+        OutOfTimeError: the time that the caller may take (see `deadline`) was over before.
     """
     start = time.monotonic()
-    if not _HELD.lock.acquire(timeout=max(0.0, timeout_s)):
+    given_s, timeout_s = timeout_s, left_s(timeout_s)
+    with waiting():
+        got = _HELD.lock.acquire(timeout=max(0.0, timeout_s))
+    if not got:
+        if timeout_s < given_s:
+            raise OutOfTimeError(f"another thread of this process kept timing for {timeout_s:.3g} s")
         yield Slot(False, time.monotonic() - start, "another thread of this process kept timing")
         return
     try:
@@ -310,6 +319,8 @@ def measuring_slot(timeout_s: float = 60.0) -> Iterator[Slot]:
             yield _HELD.slot
             return
         with _machine_lock(fcntl.LOCK_EX, max(0.0, timeout_s - (time.monotonic() - start))) as note:
+            if note and timeout_s < given_s and is_over():
+                raise OutOfTimeError(note)
             _HELD.depth, _HELD.slot = 1, Slot(not note, time.monotonic() - start, note)
             try:
                 yield _HELD.slot
@@ -326,12 +337,18 @@ def preparing(timeout_s: float = 60.0) -> Iterator[None]:
     Any number of processes may prepare at once, as compiling what they time next; threads of one take turns. Nothing may be
     timed inside. Where another process keeps timing, the caller goes on after ``timeout_s`` nevertheless.
     """
-    with _HELD.lock:
+    deadline = time.monotonic() + timeout_s
+    if not _HELD.lock.acquire(timeout=timeout_s):
+        yield
+        return
+    try:
         if _HELD.depth:  # what is prepared between two timings of a slot is its holder's affair
             yield
             return
-        with _machine_lock(fcntl.LOCK_SH, timeout_s):
+        with _machine_lock(fcntl.LOCK_SH, max(0.0, deadline - time.monotonic())):
             yield
+    finally:
+        _HELD.lock.release()
 
 
 @contextlib.contextmanager
@@ -366,7 +383,9 @@ def _file_lock(what: str, how: int, timeout_s: float) -> Iterator[str]:
         return
     try:
         with forks.opened(descriptor):
-            yield _lock(descriptor, how, timeout_s)
+            with waiting():
+                note = _lock(descriptor, how, timeout_s)
+            yield note
     finally:
         # a forked child shares the lock: closing its copy leaves the parent's in place
         if os.getpid() == owner:
@@ -383,7 +402,7 @@ def _lock(descriptor: int, how: int, timeout_s: float) -> str:
             return ""
         except BlockingIOError:
             if time.monotonic() >= deadline:
-                return f"another Tensorwise process kept timing for {timeout_s:.0f} s"
+                return f"another Tensorwise process kept timing for {timeout_s:.3g} s"
             time.sleep(0.02)
         except OSError as error:
             return f"the lock file cannot be locked: {error}"

@@ -5,8 +5,10 @@ import atexit
 import contextlib
 import ctypes
 import logging
+import math
 import os
 import re
+import shlex
 import tempfile
 import threading
 import time
@@ -18,7 +20,8 @@ from typing import Any, Literal, overload
 
 from tensorwise.errors import CompilerError, InputError
 from tensorwise.ids import content_id
-from tensorwise.toolchain.compiler import Compiler, CompilerTimeoutError, find_compiler
+from tensorwise.toolchain.compiler import HUNG_S, PROOF_S, Compiler, CompilerTimeoutError, find_compiler
+from tensorwise.toolchain.deadline import carried, is_over, left_s, within
 from tensorwise.toolchain.forks import LOADING
 from tensorwise.toolchain.places import cache_dir
 from tensorwise.toolchain.shelf import Shelf
@@ -32,6 +35,9 @@ _BUNDLE = 32  # kernels a file: 21 ms a kernel, alone 53
 _SMALLEST_SHARE = 4  # fewer kernels a file are not worth another compiler process
 _LOCK_TIMEOUT_S = 60.0
 _COMPILE_TIMEOUT_S = 60.0
+"""A compiler may take this long for a file, ..."""
+_ALL_TIMEOUT_S = 300.0
+"""... and this long for all that is asked for at once, where no budget says less."""
 
 _Recipe = Callable[[Sequence[str], Path], list[Path]]
 """Writes what must be compiled for some keys into a directory and returns the C files."""
@@ -95,6 +101,10 @@ class KernelCache:
         self._loaded: dict[str, LoadedKernel] = {}
         self._passing: set[str] = set()  # failures that may not come back, as of a full disk
         self._warned = False
+        self._mute: tuple[float, str] = (
+            -math.inf,
+            "",
+        )  # when the compiler did not answer, and what is said of it
 
     @property
     def compiler(self) -> Compiler:
@@ -133,7 +143,8 @@ class KernelCache:
         def write(names: Sequence[str], directory: Path) -> list[Path]:
             return [_write_bundle({name: by_key[name] for name in names}, directory)]
 
-        self._obtain(list(by_key), write)
+        with within(_ALL_TIMEOUT_S):
+            self._obtain(list(by_key), write)
         result: list[LoadedKernel | None] = []
         for text in texts:
             kernel = self._texts.get(text) or self._loaded.get(keys[text])
@@ -166,7 +177,8 @@ class KernelCache:
             marker.write_text(f"int tw_{key}(void) {{ return 0; }}\n")
             return [*sources, marker]
 
-        self._obtain([key], write)
+        with within(_ALL_TIMEOUT_S):
+            self._obtain([key], write)
         if key not in self._loaded:
             raise CompilerError(self.failures[key])
         return self._loaded[key].path
@@ -182,8 +194,9 @@ class KernelCache:
 
     def _obtain_locked(self, keys: Sequence[str], recipe: _Recipe) -> None:
         try:
-            with self._shelf.locked(keys, _LOCK_TIMEOUT_S) as held:
-                if not held:
+            limit_s = left_s(_LOCK_TIMEOUT_S)
+            with self._shelf.locked(keys, limit_s) as held:
+                if not held and limit_s == _LOCK_TIMEOUT_S:
                     self._warn(f"its locks were not free within {_LOCK_TIMEOUT_S:g} s")
                 self._build(self._missing(keys), recipe, held)  # others may have built some meanwhile
                 return
@@ -233,7 +246,8 @@ class KernelCache:
             with ThreadPoolExecutor(min(cores, count), "tensorwise-compile") as pool:
                 try:
                     for done in [
-                        pool.submit(self._compile, bundle, recipe, shared, stop) for bundle in bundles
+                        pool.submit(carried(self._compile), bundle, recipe, shared, stop)
+                        for bundle in bundles
                     ]:
                         done.result()
                 finally:  # on an interrupt nobody waits for the other compilers
@@ -246,6 +260,9 @@ class KernelCache:
         """Compile one file of ``keys``; of a file that fails find the culprits, so that only they fail."""
         if stop.is_set():
             return
+        if time.monotonic() - self._mute[0] < HUNG_S:
+            self._fail(keys, self._mute[1])
+            return
         start_s = time.perf_counter()
         try:
             with tempfile.TemporaryDirectory(prefix="tensorwise-", ignore_cleanup_errors=True) as directory:
@@ -256,6 +273,9 @@ class KernelCache:
             message = f"cannot write to the temporary directory {tempfile.gettempdir()}: {error}; set TMPDIR"
             self._fail(keys, message)
         except CompilerError as error:
+            if isinstance(error, CompilerTimeoutError) and (over := self._why_over(error)):
+                self._fail(keys, over)
+                return
             if len(keys) == 1:
                 if not stop.is_set():
                     self.failures[keys[0]] = str(error)
@@ -266,6 +286,17 @@ class KernelCache:
                 self._compile(keys[first : first + size], recipe, shared, stop)
         else:
             self._keep(library, keys, (time.perf_counter() - start_s) / len(keys), shared)
+
+    def _why_over(self, error: CompilerTimeoutError) -> str | None:
+        """Why nothing else need be compiled, if it is so: no time is left, or the compiler hangs whatever it is given."""
+        if is_over() or self.compiler.answers():
+            return str(error) if is_over() else None
+        why = (
+            f"{shlex.join(self.compiler.command)} hangs: it was killed after {_COMPILE_TIMEOUT_S:g} s, and did not compile "
+            f"a small file within {PROOF_S:g} s either; TENSORWISE_CC names another compiler"
+        )
+        self._mute = time.monotonic(), why
+        return why
 
     def _keep(self, library: bytes, keys: Sequence[str], compile_s: float, shared: bool) -> None:
         """Publish and load; in a private directory if the shared one cannot be written or loaded from."""

@@ -9,49 +9,64 @@ import subprocess
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
+from tensorwise.toolchain import deadline
 from tensorwise.toolchain.threads import unbound
 
 _NICENESS = 10
 
 
 def run_bounded(
-    command: Sequence[str], scratch: Path, timeout_s: float, stop: threading.Event | None = None
+    command: Sequence[str],
+    scratch: Path,
+    timeout_s: float,
+    stop: threading.Event | None = None,
+    *,
+    wanted: str = "stderr",
 ) -> tuple[int | None, str]:
     """Run ``command`` in directory ``scratch``, in a process group of its own and of low priority.
 
     The group never outlives the call; temporary files that the program makes lie in ``scratch``.
 
+    Args:
+        wanted: what is returned of its output, ``stderr`` or ``stdout``.
+
     Returns:
-        The exit status and the first 16 KiB of stderr. The status is None when the group was killed,
-        because ``timeout_s`` had passed or another thread had set ``stop``.
+        The exit status and the first 16 KiB of its output. The status is None when the group was killed,
+        because ``timeout_s`` had passed, or what is left (`deadline`), or another thread had set ``stop``.
 
     Raises:
         OSError: the program cannot be started, or ``scratch`` cannot be written.
     """
-    log = scratch / "stderr"
-    with log.open("wb") as stderr:  # not a pipe, which could fill up or stay open in a grandchild
+    return deadline.uninterrupted(partial(_run, command, scratch, timeout_s, stop, wanted))
+
+
+def _run(
+    command: Sequence[str], scratch: Path, timeout_s: float, stop: threading.Event | None, wanted: str
+) -> tuple[int | None, str]:
+    log = scratch / "said"
+    with log.open("wb") as said:  # not a pipe, which could fill up or stay open in a grandchild
         with unbound():
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=stderr,
+                stdout=said if wanted == "stdout" else subprocess.DEVNULL,
+                stderr=said if wanted == "stderr" else subprocess.DEVNULL,
                 cwd=scratch,
                 env={**os.environ, "TMPDIR": str(scratch), "LC_ALL": "C"},
                 start_new_session=True,
             )
         try:
             _restrain(process.pid, timeout_s)
-            status = _wait(process, timeout_s, stop)
-        finally:
-            if process.returncode is None:
-                with contextlib.suppress(OSError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-    with log.open("rb") as said:
-        return status, said.read(1 << 14).decode(errors="replace")
+            ended = _wait(process, timeout_s, stop)
+        finally:  # what it may have left running ends too: nobody else has the number of its group until we take its status
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    with log.open("rb") as written:
+        return process.returncode if ended else None, written.read(1 << 14).decode(errors="replace")
 
 
 def _restrain(pid: int, timeout_s: float) -> None:
@@ -63,8 +78,8 @@ def _restrain(pid: int, timeout_s: float) -> None:
         resource.prlimit(pid, resource.RLIMIT_CPU, (limit, limit))
 
 
-def _wait(process: subprocess.Popen[bytes], timeout_s: float, stop: threading.Event | None) -> int | None:
-    """Return the exit status, or None when time ran out or ``stop`` was set.
+def _wait(process: subprocess.Popen[bytes], timeout_s: float, stop: threading.Event | None) -> bool:
+    """Return whether it ended, before time ran out or ``stop`` was set; its status is still to be taken.
 
     ``Popen.wait(timeout)`` polls with pauses of up to 50 ms, as long as a whole compilation takes.
     """
@@ -72,18 +87,24 @@ def _wait(process: subprocess.Popen[bytes], timeout_s: float, stop: threading.Ev
     poll = select.poll()
     pause_s = 0.002
     try:
-        ended = os.pidfd_open(process.pid)
-        poll.register(ended, select.POLLIN)
+        watched = os.pidfd_open(process.pid)
+        poll.register(watched, select.POLLIN)
         pause_s = 0.1
     except (AttributeError, OSError):
-        ended = -1
+        watched = -1
     try:
-        while process.poll() is None:
-            left_s = deadline_s - time.monotonic()
+        while not _has_ended(process):
+            left_s = min(deadline_s - time.monotonic(), deadline.left_s())
             if left_s <= 0 or (stop is not None and stop.is_set()):
-                return None
+                return False
             poll.poll(1000 * min(left_s, pause_s))
-        return process.returncode
+        return True
     finally:
-        if ended >= 0:
-            os.close(ended)
+        if watched >= 0:
+            os.close(watched)
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    if not hasattr(os, "waitid"):
+        return process.poll() is not None
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None

@@ -3,22 +3,25 @@
 import contextlib
 import importlib.util
 import logging
+import math
 import os
 import platform
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Final
 
 from tensorwise.errors import CompilerError
 from tensorwise.ids import content_id
 from tensorwise.toolchain.child import run_bounded
+from tensorwise.toolchain.deadline import is_over, left_s
 from tensorwise.toolchain.places import cache_dir, private_dir
 from tensorwise.toolchain.processor import cpu_id, narrowing
 
@@ -33,11 +36,23 @@ _FLAGS = tuple(
     )
 )
 _STDERR_LINES = 20
+_LIBRARIES = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+"""What shared objects begin with on Linux and macOS."""
 _ADVICE = (
     "install gcc or clang (Debian, Ubuntu: apt install gcc; Fedora: dnf install gcc; "
     "macOS: xcode-select --install), or: pip install 'tensorwise[zig]'; "
     "TENSORWISE_CC names a compiler that is elsewhere"
 )
+
+
+VERSION_S: Final = 10.0
+"""A compiler may take this long to say its version, ..."""
+PROOF_S: Final = 30.0
+"""... and this long to compile a small file. Where less time is left, it is half of that: others want to run as well."""
+HUNG_S: Final = 60.0
+"""One that did not answer is not asked again for so long."""
+_HUNG: Final[dict[tuple[str, ...], tuple[float, float, str]]] = {}
+"""Command -> when it did not answer, how long it was waited for, and what is said of it."""
 
 
 class CompilerTimeoutError(CompilerError):
@@ -81,9 +96,12 @@ class Compiler:
         When another thread sets ``stop``, the compilation is abandoned.
 
         Raises:
-            CompilerTimeoutError: it took more than ``timeout_s``; the whole process group was killed.
+            CompilerTimeoutError: it took more than ``timeout_s``, or than is left; the whole process group was killed.
             CompilerError: the compiler refused; the message has the first lines of what it said.
         """
+        names = ", ".join(source.name for source in sources)
+        if is_over():
+            raise CompilerTimeoutError(f"no time is left to compile {names}")
         paths = [str(source.absolute()) for source in sources]
         command = [*self.command, *self.flags, *paths, "-o", str(out.absolute()), "-lm"]
         try:
@@ -91,9 +109,10 @@ class Compiler:
                 status, said = run_bounded(command, Path(scratch), timeout_s, stop)
         except OSError as error:
             raise CompilerError(f"cannot run {shlex.join(self.command)}: {error}") from error
-        names = ", ".join(source.name for source in sources)
         if status is None and stop is not None and stop.is_set():
             raise CompilerError(f"the compilation of {names} was abandoned")
+        if status is None and is_over():
+            raise CompilerTimeoutError(f"{self.kind} was killed on {names}: the time for it is over")
         if status is None:
             raise CompilerTimeoutError(
                 f"{self.kind} was killed on {names} after {timeout_s:g} s; "
@@ -101,6 +120,16 @@ class Compiler:
             )
         if status != 0 or not out.is_file():
             raise CompilerError(f"{self.kind} refused {names} (exit status {status}):\n{_first_lines(said)}")
+
+    def answers(self) -> bool:
+        """Whether it compiles a small file within `PROOF_S`; else it hangs, whatever it is given."""
+        try:
+            _try(self)
+        except CompilerTimeoutError:
+            return False
+        except CompilerError:
+            pass
+        return True
 
 
 def _first_lines(said: str) -> str:
@@ -129,8 +158,9 @@ def _find(own: str, common: str, path: str) -> Compiler:
     tried: list[str] = []
     for command in _candidates(own, common):
         try:
-            compiler = _describe(command)
-            _prove(compiler)
+            with _not_hung((path, *command)):
+                compiler = _describe(command)
+                _prove(compiler)
             return compiler
         except CompilerError as error:
             tried.append(f"  {shlex.join(command)}: {error}")
@@ -162,14 +192,18 @@ def _describe(command: tuple[str, ...]) -> Compiler:
         raise CompilerError("not found")
     command = (program, *command[1:])
     try:
-        answer = subprocess.run(
-            [*command, "--version"], capture_output=True, stdin=subprocess.DEVNULL, timeout=30, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        with tempfile.TemporaryDirectory(prefix="tensorwise-cc-", ignore_cleanup_errors=True) as scratch:
+            asked = [*command, "--version"]
+            status, said = run_bounded(
+                asked, Path(scratch), _share_of_what_is_left(VERSION_S), wanted="stdout"
+            )
+    except OSError as error:
         raise CompilerError(f"--version failed: {error}") from error
-    said = answer.stdout.decode(errors="replace").strip()
-    if answer.returncode != 0 or not said:
-        raise CompilerError(f"--version failed with exit status {answer.returncode}")
+    if status is None:
+        raise CompilerTimeoutError("it did not answer --version in time, and was killed")
+    said = said.strip()
+    if status != 0 or not said:
+        raise CompilerError(f"--version failed with exit status {status}")
     zig = Path(program).name.startswith("zig") or "ziglang" in command
     kind = "zig" if zig else "clang" if "clang" in said else "gcc"
     return Compiler(command, kind, said.splitlines()[0].strip(), _flags(kind), cpu_id())
@@ -192,15 +226,41 @@ def _prove(compiler: Compiler) -> None:
     stamp = cache_dir() / "compilers" / compiler.id
     if os.access(stamp, os.F_OK):
         return
-    try:
-        with tempfile.TemporaryDirectory(prefix="tensorwise-cc-", ignore_cleanup_errors=True) as scratch:
-            source = Path(scratch) / "probe.c"
-            source.write_text(
-                "#include <stdint.h>\n#include <pthread.h>\nint64_t tw_probe(void) { return 42; }\n"
-            )
-            compiler.compile([source], Path(scratch) / "probe.so")
-    except OSError as error:
-        raise CompilerError(f"cannot write a file to try it on: {error}") from error
+    _try(compiler)
     with contextlib.suppress(OSError):
         private_dir(stamp.parent)
         stamp.touch(0o600)
+
+
+def _try(compiler: Compiler) -> None:
+    """Compile a small file, and load what comes out; raises CompilerError when that fails."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="tensorwise-cc-", ignore_cleanup_errors=True) as scratch:
+            source, out = Path(scratch) / "probe.c", Path(scratch) / "probe.so"
+            source.write_text(
+                "#include <stdint.h>\n#include <pthread.h>\nint64_t tw_probe(void) { return 42; }\n"
+            )
+            compiler.compile([source], out, _share_of_what_is_left(PROOF_S))
+            if not out.read_bytes().startswith(_LIBRARIES):
+                raise CompilerError("what it wrote is no library")
+    except OSError as error:
+        raise CompilerError(f"cannot write a file to try it on: {error}") from error
+
+
+def _share_of_what_is_left(most_s: float) -> float:
+    left = left_s()
+    return most_s if math.isinf(left) else min(most_s, left / 2)
+
+
+@contextlib.contextmanager
+def _not_hung(command: tuple[str, ...]) -> Iterator[None]:
+    """Refuse a command that hung a moment ago, unless it may take much longer now; remember it when it hangs inside."""
+    may_s, (when, waited_s, why) = _share_of_what_is_left(VERSION_S), _HUNG.get(command, (-math.inf, 0.0, ""))
+    if time.monotonic() - when < HUNG_S and may_s < 2 * waited_s:
+        raise CompilerTimeoutError(why)
+    try:
+        yield
+    except CompilerTimeoutError as error:
+        _HUNG[command] = time.monotonic(), may_s, str(error)
+        raise
+    _HUNG.pop(command, None)

@@ -5,6 +5,7 @@ The parallel driver, the packing primitives and the counting in patterns take se
 
 import ctypes
 import logging
+import math
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -14,6 +15,7 @@ from typing import Final, final
 from tensorwise.errors import CompilerError
 from tensorwise.toolchain.cache import default_cache
 from tensorwise.toolchain.compiler import find_compiler
+from tensorwise.toolchain.deadline import carried, within
 from tensorwise.toolchain.forks import LOADING
 
 _log = logging.getLogger(__name__)
@@ -96,5 +98,9 @@ def load_all(*libraries: Routines) -> None:
         CompilerError: no compiler works here.
     """
     find_compiler()  # once, and not by each thread
-    with ThreadPoolExecutor(len(libraries), "tensorwise-load") as pool:
-        list(pool.map(Routines.load, libraries))
+    with (
+        ThreadPoolExecutor(len(libraries), "tensorwise-load") as pool,
+        within(math.inf),
+    ):  # over when interrupted
+        for loaded in [pool.submit(carried(library.load)) for library in libraries]:
+            loaded.result()

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from tensorwise.toolchain.deadline import waiting
 from tensorwise.toolchain.forks import opened
 from tensorwise.toolchain.places import distrusted, foreign, private_dir
 
@@ -175,7 +176,8 @@ class Shelf:
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
                 held.append(os.open(self.root / "locks" / bucket, flags, 0o600))
                 shared.enter_context(opened(held[-1]))
-                got = got and _lock(held[-1], deadline_s)
+                with waiting():
+                    got = got and _lock(held[-1], deadline_s)
                 if not got:
                     break
             yield got

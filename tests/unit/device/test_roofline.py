@@ -4,8 +4,10 @@ import json
 import multiprocessing
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -28,9 +30,10 @@ from tensorwise.device.roofline import (
     roofline_bound_s,
     share_of_peak,
 )
-from tensorwise.errors import CompilerError
+from tensorwise.errors import CompilerError, OutOfTimeError
 from tensorwise.program.workload import workload
 from tensorwise.toolchain.cache import default_cache
+from tensorwise.toolchain.deadline import within
 from tensorwise.toolchain.processor import describe_processor
 from tests.unit.device import cases
 
@@ -299,3 +302,36 @@ def test_forked_children_read_the_same_figures(monkeypatch: pytest.MonkeyPatch) 
     rates = dict(roofline(1).bandwidth)
     with multiprocessing.get_context("fork").Pool(1) as pool:
         assert dict(pool.apply(roofline, (1,)).bandwidth) == rates
+
+
+def test_an_interrupt_leaves_no_thread_in_freed_buffers() -> None:
+    """Threads that go on in them crash the process or change what others have there, or wait for each other for ever."""
+    roofline(2)  # compiled
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def measure_on() -> None:
+        while True:
+            module.uninterrupted(lambda: module._measure(2))
+
+    before, threads = signal.signal(signal.SIGALRM, interrupt), threading.active_count()
+    try:
+        for step in range(12):
+            signal.setitimer(signal.ITIMER_REAL, 0.001 + 0.003 * step)
+            with pytest.raises(KeyboardInterrupt):
+                measure_on()
+            assert threading.active_count() == threads
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_without_time_nothing_is_measured_and_no_bound_is_known(tmp_path: Path) -> None:
+    work = workload("spmv", cases.matrix("random", np.random.default_rng(2)))
+    with within(0.0):
+        with pytest.raises((OutOfTimeError, CompilerError)):
+            roofline(1)
+        assert roofline_bound_s(work, 1) == 0.0
+    assert not list(tmp_path.glob("roofline*"))
+    assert roofline(1).flops["float32"] > 0

@@ -4,15 +4,19 @@ import os
 import shlex
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tensorwise.errors import CompilerError, InputError
 from tensorwise.toolchain import cache as module
+from tensorwise.toolchain import compiler as compiler_module
 from tensorwise.toolchain.cache import KernelCache, default_cache
 from tensorwise.toolchain.compiler import Compiler, CompilerTimeoutError
+from tensorwise.toolchain.deadline import counting_waits, within
 from tensorwise.toolchain.shelf import Shelf
+from tensorwise.toolchain.threads import available_threads
 from tests.unit.toolchain.kernels import BROKEN, call, returning
 
 
@@ -355,3 +359,65 @@ def test_default_cache_follows_the_environment(own_cache_dir: Path, monkeypatch:
 
 def test_timeout_is_a_compiler_error() -> None:
     assert issubclass(CompilerTimeoutError, CompilerError)
+
+
+HANGING = """#!/bin/sh
+case "$*" in *--version*) echo "gcc hanging 1"; exit 0;; esac
+echo run >> {runs}
+[ -e {well} ] && exec {real} "$@"
+sleep 600
+"""
+
+
+def hanging(tmp_path: Path, real: Compiler) -> Compiler:
+    path = tmp_path / "cc"
+    runs, well = tmp_path / "runs", tmp_path / "well"
+    path.write_text(HANGING.format(runs=runs, well=well, real=shlex.join(real.command)))
+    path.chmod(0o755)
+    return replace(real, command=(str(path),))
+
+
+def test_a_compiler_that_hangs_is_given_up_once(
+    tmp_path: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not once for each kernel of a file, which would be hours."""
+    monkeypatch.setattr(module, "_COMPILE_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(compiler_module, "PROOF_S", 0.3)
+    cache = KernelCache(tmp_path / "kernels", hanging(tmp_path, compiler))
+    texts = [returning(number) for number in range(20)]
+    with pytest.raises(CompilerError, match=r"hangs[^\0]*TENSORWISE_CC"):
+        cache.get(texts)
+    asked = len((tmp_path / "runs").read_text().splitlines())
+    assert asked <= 2 * available_threads() + 2
+    assert cache.get([returning(21)], on_error="none") == [None]
+    assert len((tmp_path / "runs").read_text().splitlines()) == asked
+    # it may answer again later
+    monkeypatch.setattr(module, "HUNG_S", 0.0)
+    monkeypatch.setattr(module, "_COMPILE_TIMEOUT_S", 60.0)
+    (tmp_path / "well").touch()
+    assert run(cache, texts[:2]) == [0, 1]
+
+
+def test_what_no_time_was_left_for_is_compiled_later(
+    tmp_path: Path, compiler: Compiler, cache: KernelCache
+) -> None:
+    with within(0.0):
+        with pytest.raises(CompilerError, match="no time is left"):
+            cache.get([returning(1)])
+        with pytest.raises(CompilerError, match="no time is left"):
+            cache.library([Path(module.__file__).with_name("runtime.c")])
+    assert run(cache, [returning(1)]) == [1]
+    with within(0.0):
+        assert run(cache, [returning(1)]) == [1]
+
+
+def test_locks_of_others_are_waited_for_no_longer_than_there_is_time(
+    cache: KernelCache, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = returning(1)
+    with Shelf(cache.info().root).locked([cache.key(text)], 1), counting_waits() as waited:
+        with within(0.2), pytest.raises(CompilerError, match=r"no time is left|time for it is over"):
+            cache.get([text])
+        assert waited.seconds > 0
+    assert not caplog.records
+    assert run(cache, [text]) == [1]

@@ -13,6 +13,7 @@ from tensorwise.errors import CompilerError, InputError
 from tensorwise.toolchain import compiler as module
 from tensorwise.toolchain import processor
 from tensorwise.toolchain.compiler import Compiler, CompilerTimeoutError, find_compiler
+from tensorwise.toolchain.deadline import within
 from tensorwise.toolchain.processor import WIDTHS, cpu_id, describe_processor, narrowing, vector_bytes
 
 
@@ -247,3 +248,60 @@ def test_narrow_vectors_have_kernels_of_their_own(
 
 def test_scripts_are_executable(tmp_path: Path) -> None:
     assert script(tmp_path / "cc", "").stat().st_mode & stat.S_IXUSR
+
+
+def test_what_a_compiler_leaves_running_ends_with_it(tmp_path: Path) -> None:
+    leaving = fake(tmp_path / "cc", f"(sleep 1.5; touch {tmp_path}/survived) & exit 1")
+    with pytest.raises(CompilerError, match="refused"):
+        leaving.compile([source(tmp_path)], tmp_path / "out.so")
+    time.sleep(1.7)
+    assert not (tmp_path / "survived").exists()
+
+
+def test_nothing_is_compiled_longer_than_there_is_time(tmp_path: Path) -> None:
+    hanging = fake(tmp_path / "cc", f"echo run >> {tmp_path}/runs; sleep 600")
+    with within(0.3), pytest.raises(CompilerTimeoutError, match="time for it is over"):
+        hanging.compile([source(tmp_path)], tmp_path / "out.so")
+    with within(0.0), pytest.raises(CompilerTimeoutError, match="no time is left"):
+        hanging.compile([source(tmp_path)], tmp_path / "out.so")
+    assert (tmp_path / "runs").read_text() == "run\n"
+
+
+MUTE = "#!/bin/sh\necho asked >> {runs}\n(sleep 1.5; touch {survived}) &\nsleep 600\n"
+
+
+def test_one_that_does_not_say_its_version_is_not_asked_again_and_again(
+    tmp_path: Path, own_cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "VERSION_S", 0.3)
+    runs, survived = tmp_path / "runs", tmp_path / "survived"
+    (tmp_path / "cc").write_text(MUTE.format(runs=runs, survived=survived))
+    (tmp_path / "cc").chmod(0o755)
+    monkeypatch.setenv("TENSORWISE_CC", str(tmp_path / "cc"))
+    for _ in range(3):
+        with pytest.raises(
+            CompilerError, match=r"did not answer --version[^\0]*TENSORWISE_CC|TENSORWISE_CC[^\0]*--version"
+        ):
+            find_compiler()
+    assert runs.read_text() == "asked\n"
+    time.sleep(1.6)
+    assert not survived.exists()
+
+
+def test_one_that_had_too_little_time_is_asked_again(
+    compiler: Compiler, tmp_path: Path, own_cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = script(tmp_path / "cc", f'sleep 0.3; exec {shlex.join(compiler.command)} "$@"')
+    monkeypatch.setenv("TENSORWISE_CC", str(slow))
+    with within(0.2), pytest.raises(CompilerError):
+        find_compiler()
+    assert find_compiler().version == "gcc (fake) 1.0"
+
+
+def test_one_whose_libraries_are_none_is_not_used(
+    tmp_path: Path, own_cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rubbish = 'while [ $# -gt 0 ]; do [ "$1" = -o ] && echo rubbish > "$2"; shift; done'
+    monkeypatch.setenv("TENSORWISE_CC", str(script(tmp_path / "cc", rubbish)))
+    with pytest.raises(CompilerError, match="no library"):
+        find_compiler()

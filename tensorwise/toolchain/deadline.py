@@ -1,0 +1,136 @@
+"""Until when work may go on, and how long it waited for others meanwhile.
+
+A budget of wall time binds everything that is done for it: compilers, locks, other processes. They ask here how long they
+may take, so that nobody has to hand the time through. It belongs to the thread; `carried` takes it along into others.
+"""
+
+import contextlib
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass, field
+from typing import Final, TypeVar, final
+
+T = TypeVar("T")
+
+
+@final
+@dataclass(eq=False)
+class _Limit:
+    """The end of some work, on the clock of ``time.monotonic``; ``outer`` is that of the work it is a part of."""
+
+    until_s: float
+    outer: "_Limit | None"
+
+    def left_s(self) -> float:
+        mine = self.until_s - time.monotonic()
+        return mine if self.outer is None else min(mine, self.outer.left_s())
+
+
+@final
+@dataclass(eq=False)
+class Waited:
+    """Seconds that the thread which made it has waited for others."""
+
+    seconds: float = 0.0
+    thread: int = field(default_factory=threading.get_ident)
+
+
+STARTING_S: Final = 0.2
+"""A thread that has not begun by then was interrupted before it was started."""
+_LIMIT: Final[ContextVar[_Limit | None]] = ContextVar("tensorwise_limit", default=None)
+_WAITED: Final[ContextVar[Waited | None]] = ContextVar("tensorwise_waited", default=None)
+
+
+@contextlib.contextmanager
+def within(seconds: float, *, afresh: bool = False) -> Iterator[None]:
+    """Give what is done inside ``seconds`` from now on, and no more than there are left; ``afresh``: whatever is left.
+
+    When it is left by an exception, as by Ctrl-C, time is up for threads that go on.
+    """
+    limit = _Limit(time.monotonic() + seconds, None if afresh else _LIMIT.get())
+    token = _LIMIT.set(limit)
+    try:
+        yield
+    except BaseException:
+        limit.until_s = -math.inf
+        raise
+    finally:
+        _LIMIT.reset(token)
+
+
+def left_s(most_s: float = math.inf) -> float:
+    """Return the seconds that are left here, at least 0 and at most ``most_s``."""
+    limit = _LIMIT.get()
+    return most_s if limit is None else max(0.0, min(most_s, limit.left_s()))
+
+
+def is_over() -> bool:
+    """Whether no time is left."""
+    return left_s() <= 0
+
+
+def carried(work: Callable[..., T]) -> Callable[..., T]:
+    """Return ``work`` for another thread, with what is left here."""
+    context = copy_context()
+    return lambda *given: context.copy().run(work, *given)
+
+
+@contextlib.contextmanager
+def counting_waits() -> Iterator[Waited]:
+    """Count what this thread waits for others inside."""
+    waited = Waited()
+    token = _WAITED.set(waited)
+    try:
+        yield waited
+    finally:
+        _WAITED.reset(token)
+
+
+@contextlib.contextmanager
+def waiting() -> Iterator[None]:
+    """What is done inside is waiting for others."""
+    begin = time.monotonic()
+    try:
+        yield
+    finally:
+        waited = _WAITED.get()
+        if waited is not None and waited.thread == threading.get_ident():
+            waited.seconds += time.monotonic() - begin
+
+
+def uninterrupted(work: Callable[[], T]) -> T:
+    """Return what ``work`` returns, from a thread of its own, which Ctrl-C cannot unwind: it reaches the main thread alone.
+
+    For work that others go on with for a moment when it is left: processes that it has started, buffers that threads use.
+    When the caller is interrupted, time is up for the work, which must look at `left_s`, and its end is waited for.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    found: list[T] = []
+    failed: list[BaseException] = []
+    ended = threading.Event()
+
+    def run() -> None:
+        try:
+            found.append(work())
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            ended.set()
+
+    thread: threading.Thread | None = None
+    try:
+        with within(math.inf):
+            thread = threading.Thread(target=carried(run), name="tensorwise-uninterrupted")
+            thread.start()
+            thread.join()
+    except BaseException:
+        if thread is not None and not ended.wait(STARTING_S) and thread.ident is not None:
+            ended.wait()
+        raise
+    if failed:
+        raise failed[0]
+    return found[0]

@@ -40,8 +40,8 @@ from tensorwise.toolchain.routines import POINTER, SIZE, Routines
 MACHINES: Final = Path(__file__).parent / "machines" / "spade"
 SPADES: Final = ("spade", "spade-small")
 """Machines that come with the package."""
-PROTOCOL: Final = "1"
-"""Changes whenever a machine file means other seconds than before."""
+PROTOCOL: Final = "2"
+"""Changes whenever a machine file means other seconds than before. 2: ``reorder`` breaks ties by index (decision NNNN)."""
 COUNTERS: Final = (
     "cycles", "entries", "operations", "register_hits", "l1_hits", "l2_hits", "last_hits", "buffer_hits", "victim_hits",
     "row_reads", "sparse_lines", "read_lines", "written_lines", "tiles", "barriers",

@@ -12,7 +12,7 @@ BLOCK: Final = 1024
 def nearest(points: np.ndarray, k: int) -> np.ndarray:
     """Return the nearest other points of each point: int64, (n, min(k, n - 1)), nearest first.
 
-    Exact up to rounding: all distances are computed, by matrix products.
+    Exact up to rounding: all distances are computed, by matrix products. Of points at one distance the first are taken.
 
     Args:
         points: float32, (n, dimensions).
@@ -22,9 +22,11 @@ def nearest(points: np.ndarray, k: int) -> np.ndarray:
     found = np.empty((len(points), k), np.int64)
     for rows, away in _distances(points) if k else ():
         away[np.arange(len(rows)), rows] = np.inf
-        some = np.argpartition(away, k - 1, axis=1)[:, :k]
-        order = np.argsort(np.take_along_axis(away, some, axis=1), axis=1, kind="stable")
-        found[rows] = np.take_along_axis(some, order, axis=1)
+        last = np.partition(away, k - 1, axis=1)[:, k - 1]  # a value; `argpartition` would choose among equals by host
+        which, others = np.nonzero(away <= last[:, None])
+        order = np.lexsort((away[which, others], which))
+        starts = np.searchsorted(which, np.arange(len(rows)))
+        found[rows] = others[order][starts[:, None] + np.arange(k)]
     return found
 
 

@@ -168,7 +168,7 @@ class _Guided(meta_schedule.cost_model.PyCostModel):
     def _seconds(self, trees: list[LoopTree], modules: list[Any]) -> np.ndarray:
         """What the guide says; those that were worth compiling are before all others."""
         seconds = np.array(self._guide(trees, [None] * len(trees)))
-        first, rest = np.split(np.argsort(seconds), [self._compiled])
+        first, rest = np.split(np.argsort(seconds, kind="stable"), [self._compiled])
         if not len(first):
             return seconds
         texts = {int(place): trees[place].text for place in first}

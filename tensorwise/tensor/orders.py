@@ -6,15 +6,14 @@ find gathered operands in the cache. Only the storage is permuted: results come 
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, final
+from pathlib import Path
+from typing import Final, final
 
 import numpy as np
 
 from tensorwise.errors import FormatError
 from tensorwise.tensor.entries import Entries
-
-if TYPE_CHECKING:
-    from scipy.sparse import coo_array
+from tensorwise.toolchain.routines import POINTER, SIZE, Routines
 
 LINE: Final = 16
 """Neighbouring columns that count as one when rows are compared: floats in a cache line."""
@@ -24,6 +23,12 @@ ORDERED: Final = 2**18
 CHEAP: Final = "length"
 """... but for this order, which decides how full slices are."""
 _PRIME: Final = 2**31 - 1
+ORDERING: Final = Routines(
+    "order rows and columns",
+    "tw_order_",
+    {"reverse_cuthill_mckee": (SIZE, (*(SIZE,) * 3, *(POINTER,) * 3))},
+    Path(__file__).with_suffix(".c"),
+)
 
 
 def permutation(entries: Entries, mode: int, order: str) -> np.ndarray:
@@ -103,23 +108,58 @@ def by_degree(entries: Entries, mode: int, window: int) -> np.ndarray:
 
 
 def reverse_cuthill_mckee(entries: Entries, mode: int, window: int) -> np.ndarray:
-    """Reverse Cuthill-McKee (1969) on the graph whose vertices are rows and columns, rows kept.
+    """Reverse Cuthill-McKee (1969) on the graph whose vertices are rows and columns, those of ``mode`` kept.
 
-    For a matrix with a symmetric pattern this is close to the order of its own graph.
+    The graph of a symmetric pattern has a vertex for each row. A search begins at the vertex of the lowest degree, ties are
+    broken by index, and vertices without entries come last: the order depends on the pattern alone. (SciPy's breaks ties by an
+    unstable sort, whose result depends on the instructions of the processor.)
     """
-    from scipy.sparse import block_array
-    from scipy.sparse.csgraph import reverse_cuthill_mckee as order_of
-
-    if not entries.nnz:  # SciPy refuses a graph without vertices
-        return np.arange(entries.shape[mode])
-    matrix = _pattern(entries)
     rows, columns = entries.shape
-    if rows == columns and (abs(matrix - matrix.T)).nnz == 0:
-        return np.asarray(order_of(matrix.tocsr(), symmetric_mode=True), np.int64)
-    graph = block_array([[None, matrix], [matrix.T, None]], format="csr")
-    order = np.asarray(order_of(graph, symmetric_mode=True), np.int64)
-    kept = order[order < rows] if mode == 0 else order[order >= rows] - rows
-    return kept
+    if not entries.nnz:
+        return np.arange(entries.shape[mode])
+    if max(rows + columns, entries.nnz) < 2**31 and ORDERING.works:
+        vertices, order = _compiled(entries)
+    else:
+        vertices, order = reverse_cuthill_mckee_plain(entries)
+    if vertices == rows:
+        return order
+    return order[order < rows] if mode == 0 else order[order >= rows] - rows
+
+
+def _compiled(entries: Entries) -> tuple[int, np.ndarray]:
+    rows, columns = entries.shape
+    row, column = (np.ascontiguousarray(array, np.int32) for array in entries.coordinates)
+    order = np.empty(rows + columns, np.int32)
+    addresses = (array.ctypes.data for array in (row, column, order))
+    vertices = ORDERING("reverse_cuthill_mckee", rows, columns, entries.nnz, *addresses)
+    return vertices, order[:vertices].astype(np.int64)
+
+
+def reverse_cuthill_mckee_plain(entries: Entries) -> tuple[int, np.ndarray]:
+    """Do what ``orders.c`` does in NumPy, level by level: return the number of vertices and their order."""
+    rows, columns = entries.shape
+    here, there = (array.astype(np.int64) for array in entries.coordinates)
+    turned = np.lexsort((here, there))
+    symmetric = rows == columns and np.array_equal(here, there[turned]) and np.array_equal(there, here[turned])
+    if not symmetric:
+        here, there = np.concatenate([here, there + rows]), np.concatenate([there + rows, here])
+    here, there = here[here != there], there[here != there]
+    vertices = rows if symmetric else rows + columns
+    degree = np.bincount(here, minlength=vertices)
+    neighbours = there[np.lexsort((there, degree[there], here))]
+    starts = np.concatenate([[0], np.cumsum(degree)])
+    seen, levels = np.zeros(vertices, bool), list[np.ndarray]()
+    for root in np.argsort(degree, kind="stable"):
+        level = np.array([root])[~seen[[root]]]
+        while len(level):
+            seen[level] = True
+            levels.append(level)
+            counts = degree[level]
+            places = np.repeat(starts[level] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+            reached = neighbours[places]
+            reached = reached[~seen[reached]]
+            level = reached[np.sort(np.unique(reached, return_index=True)[1])]
+    return vertices, np.concatenate(levels)[::-1]
 
 
 def by_similarity(entries: Entries, mode: int, window: int) -> np.ndarray:
@@ -132,13 +172,6 @@ def by_similarity(entries: Entries, mode: int, window: int) -> np.ndarray:
         a, b = rng.integers(1, _PRIME, 2)
         np.minimum.at(signature, here, (a * (other % _PRIME) + b) % _PRIME)
     return np.lexsort(signatures[::-1])
-
-
-def _pattern(entries: Entries) -> "coo_array":
-    from scipy.sparse import coo_array
-
-    rows, columns = entries.coordinates
-    return coo_array((np.ones(entries.nnz, np.int8), (rows, columns)), entries.shape)
 
 
 ORDERS: Final[Mapping[str, Callable[[Entries, int, int], np.ndarray]]] = MappingProxyType(

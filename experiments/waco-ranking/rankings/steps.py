@@ -236,7 +236,7 @@ class Steps:
             quality(costs[0], predicted, exact[0]),
             quality(costs[0], again, exact[0]),
         )
-        places = [np.argsort(np.argsort(one, kind="stable")).tolist() for one in (costs[0], predicted)]
+        places = [np.argsort(np.argsort(one, kind="stable"), kind="stable").tolist() for one in (costs[0], predicted)]
         return {
             "op": op, "model": name, "matrix": item.name, "family": item.family, **finite(figures([found])),
             "places": places, "predict_s": short(seconds),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.corpus import Item, items
+from benchmarks.splits import splits
 from tensorwise.errors import InputError
 from tensorwise.model.model import describe
 
@@ -54,8 +55,10 @@ def matrices(
 ) -> list[Item]:
     """Return matrices, or tensors of order 3, of families that were not learned from, smallest first.
 
+    A family is an origin (``experiments/splits.toml``): of a graph that was learned from no tensor is taken.
+
     Args:
-        learned: families; where there are none, ``held_out`` of ``sizes`` says which are taken.
+        learned: groups of the corpus's manifest; where there are none, the families of the part ``test`` are taken.
         n: extent of the dense-only index.
         sizes: ``least`` nonzeros, ``most_terms`` (nonzeros times n), and how many are taken ``per_family``, of all sizes.
         only: names; those and no others are taken, of whatever family and size.
@@ -63,10 +66,13 @@ def matrices(
     order = 3 if op == "mttkrp" else 2
     known = [item for item in items(order) if item.order == order]
     if only:
+        splits().refuse(only)
         return [item for item in known if item.name in only]
     families: defaultdict[str, list[Item]] = defaultdict(list)
+    met, tested = splits().met(learned), splits().patterns["test"]
     for item in known:
-        new = item.family not in learned if learned else item.family in sizes["held_out"]
+        family = splits().family(item.name, item.family)
+        new = not met & {family, item.family} if learned else family in tested
         if new and sizes["least"] <= item.nonzeros <= sizes["most_terms"] // (n or 1):
             families[item.family].append(item)
     found = [item for some in families.values() for item in spread(some, sizes["per_family"])]

@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from latencies.hyper import METHODS, Search, best_of, chosen, page
 
 from benchmarks.corpus import Results, resumable
+from benchmarks.splits import with_networks
 from tensorwise.data.reading import records_of
 from tensorwise.model.programs import Programs
 from tensorwise.toolchain.places import cache_dir
@@ -55,7 +56,7 @@ def main() -> None:
     methods = options.methods.split(",")
     if odd := set(methods) - set(METHODS):
         parser.error(f"unknown methods {', '.join(sorted(odd))}; known: {', '.join(METHODS)}")
-    values = tomllib.loads(options.values.read_text())
+    values = with_networks(tomllib.loads(options.values.read_text()))
     results = Results(options.out, __doc__ or "", values)
     search = Search(
         Programs.of(records_of(options.records)),

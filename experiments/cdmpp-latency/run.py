@@ -20,6 +20,7 @@ from latencies.page import page
 from latencies.steps import Experiment
 
 from benchmarks.corpus import Results, resumable
+from benchmarks.splits import with_networks
 from tensorwise.data.reading import records_of
 from tensorwise.model.programs import Programs
 from tensorwise.toolchain.places import cache_dir
@@ -53,7 +54,7 @@ def main() -> None:
     option("--out", type=Path, default=HERE / "results.json")
     options = parser.parse_args()
     ends = time.monotonic() + 60 * options.minutes
-    values = tomllib.loads(options.values.read_text())
+    values = with_networks(tomllib.loads(options.values.read_text()))
     expected = json.loads((HERE / "expected.json").read_text())
     results = Results(options.out, __doc__ or "", values, options.fresh)
     if not options.page:

@@ -22,7 +22,9 @@ def nearest(points: np.ndarray, k: int) -> np.ndarray:
     found = np.empty((len(points), k), np.int64)
     for rows, away in _distances(points) if k else ():
         away[np.arange(len(rows)), rows] = np.inf
-        last = np.partition(away, k - 1, axis=1)[:, k - 1]  # a value; `argpartition` would choose among equals by host
+        last = np.partition(away, k - 1, axis=1)[
+            :, k - 1
+        ]  # a value; `argpartition` would choose among equals by host
         which, others = np.nonzero(away <= last[:, None])
         order = np.lexsort((away[which, others], which))
         starts = np.searchsorted(which, np.arange(len(rows)))

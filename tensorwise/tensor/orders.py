@@ -5,8 +5,8 @@ find gathered operands in the cache. Only the storage is permuted: results come 
 """
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, final
 
 import numpy as np
@@ -111,8 +111,8 @@ def reverse_cuthill_mckee(entries: Entries, mode: int, window: int) -> np.ndarra
     """Reverse Cuthill-McKee (1969) on the graph whose vertices are rows and columns, those of ``mode`` kept.
 
     The graph of a symmetric pattern has a vertex for each row. A search begins at the vertex of the lowest degree, ties are
-    broken by index, and vertices without entries come last: the order depends on the pattern alone. (SciPy's breaks ties by an
-    unstable sort, whose result depends on the instructions of the processor.)
+    broken by index, and vertices without entries come last: the order depends on the pattern alone. (SciPy's breaks ties
+    by an unstable sort, whose result depends on the instructions of the processor.)
     """
     rows, columns = entries.shape
     if not entries.nnz:
@@ -140,7 +140,9 @@ def reverse_cuthill_mckee_plain(entries: Entries) -> tuple[int, np.ndarray]:
     rows, columns = entries.shape
     here, there = (array.astype(np.int64) for array in entries.coordinates)
     turned = np.lexsort((here, there))
-    symmetric = rows == columns and np.array_equal(here, there[turned]) and np.array_equal(there, here[turned])
+    symmetric = (
+        rows == columns and np.array_equal(here, there[turned]) and np.array_equal(there, here[turned])
+    )
     if not symmetric:
         here, there = np.concatenate([here, there + rows]), np.concatenate([there + rows, here])
     here, there = here[here != there], there[here != there]

@@ -62,7 +62,10 @@ def facts() -> Iterator[tuple[str, object]]:
                 yield f"order {order}, {name}, mode {mode}", permutation(entries, mode, order)
         for text in FORMATS:
             packed = pack(entries, Format.parse(text))
-            yield f"packed {text}, {name}", [a for level in packed.arrays for a in level.values()] + [packed.values]
+            yield (
+                f"packed {text}, {name}",
+                [a for level in packed.arrays for a in level.values()] + [packed.values],
+            )
         yield f"features of {name}", MatrixPattern().features(entries)
         if entries.shape[0] == entries.shape[1]:
             yield f"graph features of {name}", GraphPattern().features(entries)
@@ -74,7 +77,9 @@ def facts() -> Iterator[tuple[str, object]]:
         yield f"configs of {name}", [str(config) for config in configs]
         nests = [Nest.of(space.program(work, config), work) for config in configs[:8]]
         yield f"program features of {name}", [ProgramNest().features(nest) for nest in nests]
-        drawn = [Augmentation.draw(entries.shape, entries.nnz, rng, 10**5, fibres=n % 2 == 1) for n in range(8)]
+        drawn = [
+            Augmentation.draw(entries.shape, entries.nnz, rng, 10**5, fibres=n % 2 == 1) for n in range(8)
+        ]
         yield f"augmentations of {name}", [str(one) for one in drawn]
         made = [one.apply(entries) for one in drawn]
         yield f"augmented {name}", [one.pattern_id for one in made]
@@ -83,7 +88,10 @@ def facts() -> Iterator[tuple[str, object]]:
     points = np.concatenate([points, -points])  # around zero: all distances are exact, and many are equal
     yield "links", list(linked(points, 6))
     yield "far apart", far_apart(points, 12)
-    yield "families", sorted(split_families([f"f{n % 17}" for n in range(90)], np.random.default_rng(1)).items())
+    yield (
+        "families",
+        sorted(split_families([f"f{n % 17}" for n in range(90)], np.random.default_rng(1)).items()),
+    )
 
 
 def _on_spade(name: str, op: str, entries: Entries) -> Iterator[tuple[str, object]]:
@@ -104,7 +112,9 @@ def digest(fact: object) -> str:
     """Return a digest of bytes: of arrays, numbers or texts, or a list of them."""
     state = hashlib.sha256()
     for one in fact if isinstance(fact, list) else [fact]:
-        state.update(one.tobytes() + str(one.dtype).encode() if isinstance(one, np.ndarray) else repr(one).encode())
+        state.update(
+            one.tobytes() + str(one.dtype).encode() if isinstance(one, np.ndarray) else repr(one).encode()
+        )
         state.update(b"|")
     return state.hexdigest()[:16]
 

@@ -17,14 +17,25 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PLAIN = {"PYTHONHASHSEED": "1", "OPENBLAS_CORETYPE": "Prescott", "OPENBLAS_NUM_THREADS": "1"}
-UNSTABLE = {"argpartition", "reverse_cuthill_mckee", "maximum_bipartite_matching", "min_weight_full_bipartite_matching"}
+UNSTABLE = {
+    "argpartition",
+    "reverse_cuthill_mckee",
+    "maximum_bipartite_matching",
+    "min_weight_full_bipartite_matching",
+}
 """Functions of NumPy and SciPy that choose among equals as the processor's sort does."""
 
 
 def facts(changed: Mapping[str, str]) -> dict[str, str]:
     command = [sys.executable, "-W", "ignore", "-m", "tests.contract.everywhere"]
-    where = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]), **changed}
-    found = subprocess.run(command, cwd=ROOT, env=where, capture_output=True, text=True, timeout=300, check=False)
+    where = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        **changed,
+    }
+    found = subprocess.run(
+        command, cwd=ROOT, env=where, capture_output=True, text=True, timeout=300, check=False
+    )
     assert found.returncode == 0, found.stderr
     result: dict[str, str] = json.loads(found.stdout)
     return result
@@ -74,7 +85,9 @@ def test_sorts_of_places_are_stable() -> None:
     ],
 )  # fmt: skip
 def test_the_search_for_unstable_sorts_finds_them(text: str, wanted: bool) -> None:
-    assert is_unstable(next(node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))) == wanted
+    assert (
+        is_unstable(next(node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))) == wanted
+    )
 
 
 def test_imports_bring_no_unstable_sort() -> None:

@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from benchmarks.corpus import UnfinishedError
+from benchmarks.splits import family_of
 from tensorwise.data.record import Record
 from tensorwise.data.workloads import Workloads
 from tensorwise.device.hardware import Hardware
@@ -150,7 +151,7 @@ def _rows(records: list[Record], arrays: Arrays, hardware: Hardware) -> Iterable
             ast = CompactAst(arrays["leaves"][part], arrays["order"][part], next(operands))
             terms = float(record.workload["nnz"]) * float(2 ** ast.operands[-1] - 1)  # type: ignore[arg-type]
             yield Measured(
-                record.workload_id, frozenset({str(record.provenance["family"])}), hardware.name, hardware, "", ast,
+                record.workload_id, frozenset({family_of(record)}), hardware.name, hardware, "", ast,
                 record.config.text, 2 * terms, 4 * terms, record.seconds, (record.seconds,),
             )  # fmt: skip
 

@@ -79,8 +79,12 @@ class Experiment:
 
     def _split(self) -> tuple[Programs, Programs, Programs, Programs]:
         """What a first network learns from, what chooses, what calibrates, and what is held out."""
-        known, held = self.programs.without(self.values["held_out"])
+        known, held = self.programs.without(self.values["held_out"])[0], self._held()
         return (*parts(known, self.values["validation"], self.values["seed"]), held)
+
+    def _held(self) -> Programs:
+        """The programs that figures are of; of other networks of their families nothing is learned, either."""
+        return self.programs.without(self.values["judged"])[1]
 
     def _data(self) -> Found:
         programs = self.programs
@@ -112,7 +116,7 @@ class Experiment:
             off = np.abs(predict(chosen) / chosen.seconds - 1)
             more["validation"] = float(off.mean()) if len(chosen) else None
         return {
-            **errors(held, predicted, self.values["held_out"], self.values["seed"]),
+            **errors(held, predicted, self.values["judged"], self.values["seed"]),
             "dots": dotted(held, predicted, self.values["seed"]), "whole": whole(self.networks, held, predicted), **more,
         }  # fmt: skip
 
@@ -149,7 +153,7 @@ class Experiment:
         return model
 
     def _network(self, name: str, variant: Mapping[str, Any]) -> Found | None:
-        known, held = self.programs.without(self.values["held_out"])
+        known, held = self.programs.without(self.values["held_out"])[0], self._held()
         if not variant.get("code", True):
             known = known.uncompiled()  # a model that has learned from no code looks at none
         if (model := self._trained(name, known, variant)) is None:
@@ -185,7 +189,8 @@ class Experiment:
         """
         inside = [machine_of(row.device) == machine for row in self.programs]
         source = self.programs.where([not one for one in inside])
-        offered, judged = self.programs.where(inside).without(self.values["held_out"])
+        there = self.programs.where(inside)
+        offered, judged = there.without(self.values["held_out"])[0], there.without(self.values["judged"])[1]
         if unknown:
             tasks = set(judged.tasks)
             source = source.where([row.task not in tasks for row in source])

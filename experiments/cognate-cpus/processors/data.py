@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.splits import family_of
 from tensorwise.data.corpus import Pattern
 from tensorwise.data.reading import records_of
 from tensorwise.data.record import Record
@@ -110,4 +111,4 @@ def _groups(reader: RankingModel, records: list[Record], cache: Path) -> list[Gr
     except InputError:
         return []
     nests = np.load(path, allow_pickle=False)
-    return [replace(group, configs=replace(group.configs, nests=nests))]
+    return [replace(group, family=family_of(records[0]), configs=replace(group.configs, nests=nests))]

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.splits import splits
 from processors.data import Machines
 from processors.judging import Row, rows
-from tensorwise.data.corpus import split_families
 from tensorwise.model import RankingModel
 from tensorwise.model.calibration import fitted, sample
 from tensorwise.model.samples import Group, Training
@@ -42,13 +42,10 @@ class Steps:
 
     @functools.cached_property
     def part_of(self) -> Mapping[str, str]:
-        """Family -> ``learn`` or ``test``: the same for all machines."""
-        seen = {
-            group.workload_id: group.family for of_one in self.machines.groups.values() for group in of_one
-        }
-        share = self.values["test"]
-        rng = np.random.default_rng(self.values["seed"])
-        return split_families(seen.values(), rng, {"learn": 1 - share, "test": share})
+        """Family -> ``learn`` or ``test``: the same for all machines; as ``splits.toml`` has it."""
+        seen = {group.family for of_one in self.machines.groups.values() for group in of_one}
+        tested = splits().patterns["test"]
+        return {family: "test" if family in tested else "learn" for family in sorted(seen)}
 
     def groups(self, name: str, part: str) -> list[Group]:
         """Return a machine's groups of a part."""

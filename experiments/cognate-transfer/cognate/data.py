@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.corpus import UnfinishedError
+from benchmarks.splits import family_of, splits
 from tensorwise.data.augment import Augmentation
 from tensorwise.data.corpus import Pattern, read_pattern
 from tensorwise.data.record import Record, describe
@@ -80,7 +81,7 @@ def targets(
                 seconds > 0,
                 seconds[default],
             )
-        group = _kept(kept, row["workload_id"], row["family"])
+        group = _kept(kept, row["workload_id"], splits().family(row["pattern"], row["family"]))
         groups[row["pattern"]] = _with_statistics(group, read, cache, left)
     return groups
 
@@ -122,7 +123,7 @@ def sources(
             _keep(kept, group.configs, group.numbers, group.seconds, group.exact, group.default_s)
         if reads is not None:
             reads[workload_id] = functools.partial(workloads.of, some[0])
-        group = _kept(kept, workload_id, str(some[0].provenance["family"]))
+        group = _kept(kept, workload_id, family_of(some[0]))
         groups.append(_with_statistics(group, functools.partial(workloads.of, some[0]), cache, left))
     return groups
 

@@ -8,6 +8,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from benchmarks.splits import splits
 from cognate.data import target_workload
 from tensorwise.data.corpus import Pattern
 from tensorwise.device.spade import SpadeDevice
@@ -29,8 +30,9 @@ def simulated(job: Job, machine: str, files: Mapping[str, Pattern], n: int) -> R
     device, work = SpadeDevice(machine), target_workload(op, files, pattern, n)
     seconds = [one.seconds for one in device.measure(work, list(device.space.enumerate(work)))]
     rows, columns = work.entries.shape
+    family = splits().family(pattern, files[pattern.partition("~")[0]].family)
     return {
-        "pattern": pattern, "family": files[pattern.partition("~")[0]].family, "op": op, "workload_id": work.id,
+        "pattern": pattern, "family": family, "op": op, "workload_id": work.id,
         "rows": rows, "columns": columns, "nnz": work.entries.nnz, "seconds": seconds,
     }  # fmt: skip
 

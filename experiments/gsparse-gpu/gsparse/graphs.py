@@ -8,6 +8,7 @@ from typing import final
 
 import numpy as np
 
+from benchmarks.splits import splits
 from tensorwise.data.corpus import MANIFEST, patterns, read_pattern
 from tensorwise.tensor.entries import Entries, entries_from
 
@@ -58,7 +59,9 @@ def graphs(
         entries = pattern.nnz or pattern.path.stat().st_size // 8
         wanted = not listed or pattern.family in families
         if wanted and pattern.order == 2 and least <= entries <= largest:
-            found[pattern.name] = Graph(entries, pattern.family, partial(read_pattern, pattern.path))
+            found[pattern.name] = Graph(
+                entries, splits().family(pattern.name, pattern.family), partial(read_pattern, pattern.path)
+            )
     return found
 
 

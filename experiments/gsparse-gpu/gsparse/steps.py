@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.splits import splits
 from gsparse import sage
 from gsparse.graphs import Graphs
 from gsparse.peers import PEERS, installed
@@ -80,7 +81,7 @@ class Steps:
         names = list(self.graphs)
         places = np.linspace(0, len(names) - 1, min(len(names), self.settings["learned"]))
         learned = [names[int(place)] for place in places.round()]
-        unseen = [name for name in learned if self.graphs[name].family in self.settings["held_out"]]
+        unseen = [name for name in learned if self.graphs[name].family in splits().patterns["test"]]
         if not unseen:  # graphs that are drawn are of no family: every other one
             unseen = learned[1::2]
         return learned, unseen

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.corpus import root
+from benchmarks.splits import splits
 from tensorwise.data.corpus import read_pattern
 from tensorwise.errors import InputError
 
@@ -117,7 +118,7 @@ def real_graphs(most_entries: int | None = None) -> dict[str, tuple[str, str]]:
         return {}
     square = [row for row in rows if len(set(row["dims"].split("x"))) == 1]
     return {
-        row["name"]: (row["file"], row["group"])
+        row["name"]: (row["file"], splits().family(row["name"], row["group"]))
         for row in square
         if most_entries is None or int(row["nnz"]) <= most_entries
     }

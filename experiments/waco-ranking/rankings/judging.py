@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+from benchmarks.splits import splits
 from tensorwise.front.model_card import COLUMNS
 
 Run = Mapping[str, Any]
@@ -16,7 +17,10 @@ WACOS: Final = "waco"
 
 
 def rankings(runs: Mapping[str, Run]) -> dict[str, dict[str, list[Run]]]:
-    """Return what is known of each matrix: operation -> model, in the order in which they were given -> a row a matrix."""
+    """Return what is known of each matrix: operation -> model, in the order in which they were given -> a row a matrix.
+
+    Matrices of origins that a model may have learned from are left out, whatever group of the corpus they are listed in.
+    """
     found: dict[str, dict[str, list[Run]]] = {}
     for key, run in runs.items():
         if key.startswith("history ") and "error" not in run:
@@ -26,7 +30,20 @@ def rankings(runs: Mapping[str, Run]) -> dict[str, dict[str, list[Run]]]:
             found.setdefault(run["op"], {}).setdefault(run["model"], []).append(run)
         elif key.startswith("records ") and "error" not in run:
             found.setdefault(run["op"], {}).setdefault(key.removeprefix("records "), []).extend(run["jobs"])
-    return {op: {name: some for name, some in models.items() if some} for op, models in found.items()}
+    return {
+        op: {
+            name: kept
+            for name, some in models.items()
+            if (kept := _foreign(some, runs.get(f"history {name}", {})))
+        }
+        for op, models in found.items()
+    }
+
+
+def _foreign(rows: list[Run], history: Run) -> list[Run]:
+    """The rows of matrices that a model with this history has learned nothing of."""
+    met = splits().met(history.get("families", ()))
+    return [row for row in rows if not met & {row["family"], splits().family(row["matrix"], row["family"])}]
 
 
 def means(rows: list[Run]) -> dict[str, float]:

@@ -12,6 +12,7 @@ import numpy as np
 from benchmarks.corpus import Item, entries_of, root
 from benchmarks.held_out import Learned, learned_of, matrices
 from benchmarks.kernels.measure import short
+from benchmarks.splits import family_of, splits
 from tensorwise.data.corpus import patterns
 from tensorwise.data.reading import records_of
 from tensorwise.data.workloads import Workloads
@@ -128,14 +129,14 @@ class Steps:
     def judged(self, name: str) -> dict[str, Any]:
         """Judge a model by records of families that no model has learned from: random configs, and the default's repeats."""
         learned = self.models[name]
-        seen = self.seen(learned.op)
+        seen = splits().met(self.seen(learned.op))
         workloads = Workloads(patterns([root()]))
         chosen = [
             record
             for record in records_of(self.records)
             if (record.op, record.provenance.get("threads")) == (learned.op, self.settings.threads)
             and learned.einsum in ("", record.workload["einsum"])
-            and record.provenance.get("family") not in seen
+            and family_of(record) not in seen
             and record.provenance.get("drawn") in ("random", "default")
             and workloads.has(record)
         ]
@@ -236,7 +237,10 @@ class Steps:
             quality(costs[0], predicted, exact[0]),
             quality(costs[0], again, exact[0]),
         )
-        places = [np.argsort(np.argsort(one, kind="stable"), kind="stable").tolist() for one in (costs[0], predicted)]
+        places = [
+            np.argsort(np.argsort(one, kind="stable"), kind="stable").tolist()
+            for one in (costs[0], predicted)
+        ]
         return {
             "op": op, "model": name, "matrix": item.name, "family": item.family, **finite(figures([found])),
             "places": places, "predict_s": short(seconds),

@@ -343,7 +343,7 @@ def test_sizes_are_searched_and_a_trial_that_was_cut_off_begins_again(
 
 def test_the_ranges_of_the_search_are_settings_of_each_method() -> None:
     values = tomllib.loads((EXPERIMENT / "hyper.toml").read_text())
-    assert values["held_out"] == VALUES["held_out"]
+    assert "held_out" not in {*values, *VALUES}  # both are told by splits.toml
     for name, given in values["cdmpp"]["sizes"].items():
         assert VALUES["sizes"].get(name, "counts") in given
     first = values["cdmpp"]["first"]

@@ -248,7 +248,7 @@ def item(name: str, family: str, nonzeros: int, path: Path = Path(), order: int 
 
 def test_matrices_of_learned_families_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     known = [item(f"{family}{size}", family, 10_000 + size) for family in "ab" for size in range(9)]
-    known += [item("small", "b", 9), item("large", "b", 10**9), item("c", "qp", 20_000)]
+    known += [item("small", "b", 9), item("large", "b", 10**9), item("c", "sdp", 20_000)]
     monkeypatch.setattr(held_out, "items", lambda order: known)
     sizes = VALUES["matrices"] | {"per_family": 3}
     chosen = matrices("spmv", {"a"}, None, sizes)
@@ -257,6 +257,21 @@ def test_matrices_of_learned_families_are_left_out(monkeypatch: pytest.MonkeyPat
     assert [one.name for one in matrices("spmv", {"a"}, None, sizes, ["a3", "small"])] == ["a3", "small"]
     assert matrices("spmm", {"a"}, 10**6, sizes) == []
     assert len(spread(known, 50)) == len(known)
+
+
+def test_no_tensor_is_taken_whose_graph_was_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that has learned from no tensor may have learned from tensors made of a test tensor's graph."""
+    names = ("kg_WN18", "deb_pkg_rel_pkg", "mnist_t10k", "icews14s_sot")
+    known = [item(name, "tensor", 50_000 + place, order=3) for place, name in enumerate(names)]
+    monkeypatch.setattr(held_out, "items", lambda order: known)
+
+    def chosen(learned: set[str]) -> list[str]:
+        return [one.name for one in matrices("mttkrp", learned, None, VALUES["matrices"])]
+
+    assert chosen({"fem"}) == list(names)
+    assert chosen({"fem", "knowledge-graph"}) == list(names[1:])
+    assert chosen({"fem", "knowledge-graph", "knn", "dependency"}) == ["icews14s_sot"]
+    assert chosen({"tensor"}) == []
 
 
 def test_kernels_compiled_for_a_price_are_thrown_away(

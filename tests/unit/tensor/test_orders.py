@@ -22,7 +22,11 @@ def textbook(entries: Entries) -> tuple[list[int], list[int]]:
     dense = entries.to_scipy().toarray() != 0
     rows, columns = entries.shape
     alone = rows == columns and (dense == dense.T).all()
-    links = dense if alone else np.block([[np.zeros((rows, rows)), dense], [dense.T, np.zeros((columns, columns))]])
+    links = (
+        dense
+        if alone
+        else np.block([[np.zeros((rows, rows)), dense], [dense.T, np.zeros((columns, columns))]])
+    )
     near = [[v for v in np.flatnonzero(links[u]).tolist() if v != u] for u in range(len(links))]
     by_degree = sorted(range(len(near)), key=lambda v: (len(near[v]), v))
     found: dict[int, None] = {}

@@ -86,7 +86,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS / "call_overhead.json")
     options = parser.parse_args()
     settings = {"rounds": options.rounds, "rows": options.rows, "threads": options.threads}
-    results = Results(options.out, __doc__ or "", settings, options.fresh)
+    results = Results(options.out, __doc__ or "", settings, options.fresh, inputs=[Path(__file__)])
     for case in results.left(CASES):
         found = measure(case, options)
         results.add(case, found)

@@ -145,7 +145,7 @@ def main() -> None:
             wanted[f"{item.name} {op}"] = item, op
     wanted |= {f"{item.name} mttkrp": (item, "mttkrp") for item in tensors}
     settings = {"budget_s": options.budget, "trials": options.trials, "threads": options.threads}
-    results = Results(options.out, __doc__ or "", settings, options.fresh)
+    results = Results(options.out, __doc__ or "", settings, options.fresh, inputs=[Path(__file__)])
     if not options.no_warm and wanted.keys() - results.runs.keys():
         subprocess.run([*COMMAND, "cache", "warm"], check=True)
     for key in results.left(wanted):

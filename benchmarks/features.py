@@ -14,6 +14,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,7 @@ def main() -> None:
         __doc__ or "",
         {"rounds": args.rounds, "least": args.least},
         args.fresh,
+        inputs=[Path(__file__)],
     )
     for name in results.left(wanted):
         run = measure(wanted[name], args.rounds)

@@ -41,7 +41,6 @@ from torch.nn import functional
 from tensorwise.device.timing import interleave
 from tensorwise.front import torch as tw
 from tensorwise.front.svg import element
-from tensorwise.writing import replacing
 
 FAMILIES, LEAST = ("citation", "co-purchase", "social", "web", "internet"), 10_000
 TARGET, FLOOR, SHARE = 2.0, 0.95, 0.02
@@ -360,7 +359,7 @@ def main() -> None:
         "tune_s": options.tune,
         **({"device": torch.cuda.get_device_name()} if options.device == "cuda" else {}),
     }
-    results = Results(options.out, __doc__ or "", settings, options.fresh)
+    results = Results(options.out, __doc__ or "", settings, options.fresh, inputs=[Path(__file__)])
     for key in results.left(wanted):
         name, features, operator = key.split(" ")
         run = measure(
@@ -374,8 +373,7 @@ def main() -> None:
         print(told + (f"; differ: {run['wrong']}" if run["wrong"] else ""), flush=True)
     lines, holds = summary(results.runs)
     results.write(lines, holds)
-    with replacing(options.out.with_suffix(".html")) as file:
-        file.write(page(json.loads(options.out.read_text())).encode())
+    results.draw(page(json.loads(options.out.read_text())))
     print("\n".join(lines), f"\nthe claim {'holds' if holds else 'does not hold'}")
 
 

@@ -83,7 +83,7 @@ def main() -> None:
     warnings.filterwarnings("ignore", "Sparse", UserWarning)  # that CSR is new to torch
     torch.set_num_threads(options.threads)
     settings = {"threads": options.threads, "budget_s": options.budget, "tune_s": options.tune}
-    results = Results(options.out, __doc__ or "", settings, options.fresh)
+    results = Results(options.out, __doc__ or "", settings, options.fresh, inputs=[Path(__file__)])
     for key in results.left(f"{model} {graph}" for model in MODELS for graph in ("cora", "citeseer")):
         model, graph = key.split(" ")
         run = measure(model, graph, options.budget, options.tune)

@@ -169,7 +169,7 @@ def main() -> None:
         print(json.dumps(measured(*options.only, options)))
         return
     settings = {name: getattr(options, name) for name in ("nodes", "edges", "features", "threads")}
-    results = Results(options.out, __doc__ or "", settings, options.fresh)
+    results = Results(options.out, __doc__ or "", settings, options.fresh, inputs=[Path(__file__)])
     sizes = [f"--{name}={value}" for name, value in settings.items()]
     for key in results.left(
         f"{operator} {way}" for operator in OPERATORS for way in ("tensorwise", "scatter")

@@ -125,7 +125,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS / "select_overhead.json")
     options = parser.parse_args()
     settings = {"rounds": options.rounds, "inputs": options.inputs}
-    results = Results(options.out, __doc__ or "", settings, options.fresh)
+    results = Results(options.out, __doc__ or "", settings, options.fresh, inputs=[Path(__file__)])
     for case in results.left(PARTS):
         results.add(case, PARTS[case](options))
     lines, holds = [], True

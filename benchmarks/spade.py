@@ -14,6 +14,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,11 @@ def main() -> None:
     largest = {item.family: item for item in items(2, least=args.least)}
     wanted = {item.name: item for item in sorted(largest.values(), key=lambda item: item.nonzeros)}
     results = Results(
-        RESULTS / "spade.json", __doc__ or "", {"rounds": args.rounds, "least": args.least}, args.fresh
+        RESULTS / "spade.json",
+        __doc__ or "",
+        {"rounds": args.rounds, "least": args.least},
+        args.fresh,
+        inputs=[Path(__file__)],
     )
     for name in results.left(wanted):
         run = measure(wanted[name], args.rounds)

@@ -89,7 +89,7 @@ def main() -> None:
     options = parser.parse_args()
     matrices = {item.name: item for item in items(2, options.core, LEAST)[: options.limit]}
     settings = {"columns": COLUMNS, "budget_s": options.budget, "rounds": options.rounds}
-    results = Results(options.out, __doc__ or "", settings, options.fresh)
+    results = Results(options.out, __doc__ or "", settings, options.fresh, inputs=[Path(__file__)])
     for threads in map(int, options.threads.split(",")):
         with CpuDevice(threads) as device:
             for key in results.left(f"{name} {threads}-threads" for name in matrices):

@@ -12,7 +12,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.corpus import RESULTS
+from benchmarks.corpus import RESULTS, drawn_of
 from benchmarks.kernels.draw import Point, curve_key, roofline_plot, sorted_curves
 from benchmarks.kernels.targets import (
     BEST_BASELINE,
@@ -234,7 +234,8 @@ def main() -> None:
     options = parser.parse_args()
     if not options.results.exists():
         raise SystemExit(f"{options.results} does not exist; make it with: python benchmarks/kernels/run.py")
-    options.out.write_text(page(json.loads(options.results.read_text())), encoding="utf-8")
+    text = page(json.loads(options.results.read_text()))
+    options.out.write_text(drawn_of(text, options.results), encoding="utf-8")
     print(f"wrote {options.out}")
 
 

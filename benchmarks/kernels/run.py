@@ -123,6 +123,7 @@ def main() -> None:
         __doc__ or "",
         {**asdict(settings), "baselines": baselines, "compiler": find_compiler().version},
         options.fresh,
+        inputs=[Path(__file__).with_name("measure.py")],
     )
     runs = {run.key: run for run in wanted_runs(options)}
     if not runs:

@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from latencies.hyper import METHODS, Search, best_of, chosen, page
 
 from benchmarks.corpus import Results, resumable
+from benchmarks.splits import PATH as SPLITS
 from benchmarks.splits import with_networks
 from tensorwise.data.reading import records_of
 from tensorwise.model.programs import Programs
@@ -57,7 +58,8 @@ def main() -> None:
     if odd := set(methods) - set(METHODS):
         parser.error(f"unknown methods {', '.join(sorted(odd))}; known: {', '.join(METHODS)}")
     values = with_networks(tomllib.loads(options.values.read_text()))
-    results = Results(options.out, __doc__ or "", values)
+    inputs = [*options.records, SPLITS, HERE / "latencies" / "hyper.py"]
+    results = Results(options.out, __doc__ or "", values, inputs=inputs)
     search = Search(
         Programs.of(records_of(options.records)),
         values,
@@ -65,6 +67,7 @@ def main() -> None:
         time.monotonic() + 60 * options.minutes,
     )
     for method in methods:
+        results.refuse_elsewhere()
         results.add(method, {"trials": search.run(method, lambda text: print(text, flush=True))})
     told = []
     for method, run in results.runs.items():
@@ -74,8 +77,7 @@ def main() -> None:
             told.append(f"{method}: {best['error']:.1%} after {len(run['trials'])} trials, with {own}")
     complete = all(len(results.runs.get(m, {}).get("trials", ())) >= values["trials"] for m in METHODS)
     results.write(told, None)
-    target = options.out.with_suffix(".html")
-    target.write_text(page(json.loads(options.out.read_text())), encoding="utf-8")
+    target = results.draw(page(json.loads(options.out.read_text())))
     print(*told, f"wrote {target}", "" if complete else "the same command goes on from here", sep="\n")
 
 

@@ -20,6 +20,7 @@ from latencies.page import page
 from latencies.steps import Experiment
 
 from benchmarks.corpus import Results, resumable
+from benchmarks.splits import PATH as SPLITS
 from benchmarks.splits import with_networks
 from tensorwise.data.reading import records_of
 from tensorwise.model.programs import Programs
@@ -56,7 +57,8 @@ def main() -> None:
     ends = time.monotonic() + 60 * options.minutes
     values = with_networks(tomllib.loads(options.values.read_text()))
     expected = json.loads((HERE / "expected.json").read_text())
-    results = Results(options.out, __doc__ or "", values, options.fresh)
+    inputs = [*options.records, *options.networks, SPLITS, HERE / "latencies" / "steps.py"]
+    results = Results(options.out, __doc__ or "", values, options.fresh, inputs=inputs, drawing=options.page)
     if not options.page:
         lines = [line for path in options.networks for line in path.read_text().splitlines()]
         networks = [json.loads(line) for line in lines if line.strip()]
@@ -70,9 +72,7 @@ def main() -> None:
             results.add(key, found)
             print(f"{found['mape']:.1%}" if "mape" in found else "done", flush=True)
     results.write(*judge(results.runs, expected))
-    target = options.out.with_suffix(".html")
-    target.write_text(page(json.loads(options.out.read_text()), expected, values), encoding="utf-8")
-    print(f"wrote {target}")
+    print(f"wrote {results.draw(page(json.loads(options.out.read_text()), expected, results.settings))}")
 
 
 if __name__ == "__main__":

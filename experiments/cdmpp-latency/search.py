@@ -47,13 +47,13 @@ def main() -> None:
     settings = {
         **values, "network": graph.name, "inputs": options.batch, "isa": options.isa, "threads": options.threads,
     }  # fmt: skip
-    results = Results(options.out, __doc__ or "", settings, options.fresh)
+    inputs = [HERE / "latencies" / "searches.py"]
+    results = Results(options.out, __doc__ or "", settings, options.fresh, inputs=inputs)
     model, device = latency_model(options.model), TvmCpu(options.isa, options.threads)
     results.work(steps(graph, options.folder, model, device, values, options.cache))
     told, holds = summary(results.runs, graph.multiplicity)
     results.write(told, holds)
-    target = options.out.with_suffix(".html")
-    target.write_text(page(json.loads(options.out.read_text()), graph.multiplicity), encoding="utf-8")
+    target = results.draw(page(json.loads(options.out.read_text()), graph.multiplicity))
     print(*told, f"wrote {target}", sep="\n")
 
 

@@ -20,6 +20,7 @@ from latencies.patterned import chosen, programs_of
 from latencies.sparse_steps import judge, page, steps
 
 from benchmarks.corpus import Results, UnfinishedError, resumable
+from benchmarks.splits import PATH as SPLITS
 from tensorwise.data.corpus import patterns
 from tensorwise.data.reading import records_of
 from tensorwise.data.workloads import Workloads
@@ -62,7 +63,13 @@ def main() -> None:
     ends = time.monotonic() + 60 * options.minutes
     values = tomllib.loads((HERE / "sparse.toml").read_text())
     expected = json.loads((HERE / "expected.json").read_text())["sparse"]
-    results = Results(options.out, __doc__ or "", values, options.fresh)
+    inputs = [
+        *options.records,
+        SPLITS,
+        HERE / "latencies" / "sparse_steps.py",
+        HERE / "latencies" / "patterned.py",
+    ]
+    results = Results(options.out, __doc__ or "", values, options.fresh, inputs=inputs, drawing=options.page)
     known = list(records_of(options.records)) if not options.page else []
     works, hardware = Workloads(patterns([options.corpus])), Hardware.from_json(values["hardware"])
     for op in () if options.page else options.ops.split(","):
@@ -83,9 +90,7 @@ def main() -> None:
             results.add(key, found)
             print(f"{found['mape']:.1%}", flush=True)
     results.write(*judge(results.runs, expected))
-    target = options.out.with_suffix(".html")
-    target.write_text(page(json.loads(options.out.read_text()), expected), encoding="utf-8")
-    print(f"wrote {target}")
+    print(f"wrote {results.draw(page(json.loads(options.out.read_text()), expected))}")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from processors.page import page
 from processors.steps import Steps
 
 from benchmarks.corpus import Results, resumable
+from benchmarks.splits import PATH as SPLITS
 from tensorwise.data.corpus import patterns
 from tensorwise.ids import content_id
 from tensorwise.toolchain.places import cache_dir
@@ -46,7 +47,15 @@ def main() -> None:
     torch.set_num_threads(1)  # networks this small only wait for each other
     files = {name: (RECORDS / file, threads) for name, (file, threads) in values["machines"].items()}
     about = {name: content_id([path.read_bytes()], 16) for name, (path, _) in files.items()}
-    results = Results(options.out, __doc__ or "", values | {"records": about}, options.fresh)
+    inputs = [*(path for path, _ in files.values()), SPLITS, HERE / "processors"]
+    results = Results(
+        options.out,
+        __doc__ or "",
+        values | {"records": about},
+        options.fresh,
+        inputs=inputs,
+        drawing=options.page,
+    )
     known, left = patterns([options.corpus]), options.steps
     for op in () if options.page else options.ops.split(","):
         steps = Steps(op, machine_groups(files, op, known, options.cache), values)
@@ -55,9 +64,7 @@ def main() -> None:
         left = None if left is None else left - len(todo)
         results.work(todo)
     results.write(*judge(results.runs, expected))
-    target = options.out.with_suffix(".html")
-    target.write_text(page(json.loads(options.out.read_text()), expected), encoding="utf-8")
-    print(f"wrote {target}")
+    print(f"wrote {results.draw(page(json.loads(options.out.read_text()), expected))}")
 
 
 if __name__ == "__main__":

@@ -34,7 +34,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE / "results.json")
     options = parser.parse_args()
     budget, seeds = expected["budget"], range(expected["seeds"])
-    results = Results(options.out, __doc__ or "", {"budget": budget, "seeds": len(seeds)}, options.fresh)
+    inputs = [*sorted(options.folder.glob("*_*.json.gz")), HERE / "recorded"]
+    results = Results(
+        options.out, __doc__ or "", {"budget": budget, "seeds": len(seeds)}, options.fresh, inputs=inputs
+    )
     runs = results.runs
     kernels = sorted({path.name.split("_")[0] for path in options.folder.glob("*_*.json.gz")})
     for kernel in kernels:
@@ -74,7 +77,7 @@ def main() -> None:
     known = {key: run["times"] for key, run in runs.items()}
     lines, holds = judge(known, expected)
     results.write(lines, holds)
-    options.out.with_suffix(".html").write_text(page(known, expected), encoding="utf-8")
+    results.draw(page(known, expected))
     print(*lines, sep="\n")
 
 

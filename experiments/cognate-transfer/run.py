@@ -26,6 +26,7 @@ from cognate.page import page
 from cognate.steps import Steps
 
 from benchmarks.corpus import Results, UnfinishedError, resumable
+from benchmarks.splits import PATH as SPLITS
 from tensorwise.data.corpus import patterns
 from tensorwise.data.reading import records_of
 from tensorwise.device.spade import SpadeDevice
@@ -33,6 +34,7 @@ from tensorwise.program.workload import Workload
 from tensorwise.toolchain.places import cache_dir
 
 HERE = Path(__file__).parent
+RECORDS = HERE.parent / "records" / "cpu.parquet"
 
 
 def main() -> None:
@@ -57,8 +59,10 @@ def main() -> None:
     out = options.out or HERE / ("results.json" if usual else f"results-{options.machine}.json")
     torch.set_num_threads(1)  # networks this small only wait for each other
     device, known = SpadeDevice(values["machine"]), patterns([options.corpus])
-    results = Results(out, __doc__ or "", values | {"machine_id": device.id}, options.fresh)
-    records = [] if options.page else list(records_of([HERE.parent / "records" / "cpu.parquet"]))
+    inputs = [HERE / f"{device.name}.parquet", RECORDS, SPLITS, HERE / "cognate"]
+    settings = values | {"machine_id": device.id}
+    results = Results(out, __doc__ or "", settings, options.fresh, inputs=inputs, drawing=options.page)
+    records = [] if options.page else list(records_of([RECORDS]))
     for op in () if options.page else options.ops.split(","):
         ends = time.monotonic() + options.seconds
         left = lambda ends=ends: time.monotonic() < ends  # noqa: E731
@@ -73,9 +77,7 @@ def main() -> None:
         todo = {key: steps[key] for key in steps if re.search(options.only, key) and key not in results.runs}
         results.work(dict(itertools.islice(todo.items(), options.steps)))
     results.write(*judge(results.runs, expected, values["few"]))
-    target_page = out.with_suffix(".html")
-    target_page.write_text(page(json.loads(out.read_text()), expected), encoding="utf-8")
-    print(f"wrote {target_page}")
+    print(f"wrote {results.draw(page(json.loads(out.read_text()), expected))}")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
 from graphs import MODELS, Data, Training
 
-from benchmarks.corpus import write_json
+from benchmarks.corpus import continued, digests, machine, same_machine, write_json
 
 HERE = Path(__file__).parent
 
@@ -73,20 +73,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="nothing is begun after so long")
+    parser.add_argument("--fresh", action="store_true", help="forget what the result file holds")
     parser.add_argument("--out", type=Path, default=HERE / "results.json")
     options = parser.parse_args()
-    kept = json.loads(options.out.read_text()) if options.out.exists() else {}
-    runs, start = kept["runs"] if kept.get("values") == values else {}, time.monotonic()
+    inputs = digests([HERE / "values.toml", *(options.folder / f"{graph}.npz" for graph in values["graphs"])])
+    kept = continued(options.out, inputs, options.fresh)
+    runs, start = kept.get("runs", {}), time.monotonic()
     for seed in range(values["seeds"]):
         for model in values["models"]:
             for graph in values["graphs"]:
                 key = f"{model} {graph} {seed}"
                 if key in runs or time.monotonic() - start > options.seconds:
                     continue
+                if runs:
+                    same_machine(options.out, kept)
                 data = Data(options.folder / f"{graph}.npz", MODELS[model].loops)
                 runs[key] = trained(MODELS[model], data, seed, values)
                 told = summary(runs, values, expected)
-                write_json(options.out, {"values": values, "summary": told, "runs": runs})
+                about = {"values": values, "machine": machine(), "inputs": inputs}
+                write_json(options.out, {**about, "summary": told, "runs": runs})
                 print(key, json.dumps(told[f"{model} {graph}"]), flush=True)
 
 

@@ -18,6 +18,7 @@ from gsparse.page import page
 from gsparse.steps import STAGES, Steps
 
 from benchmarks.corpus import Results, resumable
+from benchmarks.splits import PATH as SPLITS
 from tensorwise.errors import TensorwiseError
 
 HERE = Path(__file__).parent
@@ -40,7 +41,10 @@ def main() -> None:
     options = parser.parse_args()
     values = tomllib.loads(options.values.read_text()) if options.values else values
     recorded = {**values["settings"], "graphs": options.graphs.name if options.graphs else "drawn"}
-    results = Results(options.out, __doc__ or "", recorded, options.fresh)
+    inputs = [options.values or HERE / "values.toml", SPLITS, HERE / "gsparse"]
+    results = Results(
+        options.out, __doc__ or "", recorded, options.fresh, inputs=inputs, drawing=options.page
+    )
     if not options.page:
         work(
             Steps(
@@ -51,8 +55,7 @@ def main() -> None:
             options,
             results,
         )
-    options.out.with_suffix(".html").write_text(page({"runs": results.runs}), encoding="utf-8")
-    print(f"wrote {options.out.with_suffix('.html')}")
+    print(f"wrote {results.draw(page({'runs': results.runs}))}")
 
 
 def work(steps: Steps, options: argparse.Namespace, results: Results) -> None:

@@ -6,7 +6,6 @@ Nothing is timed: all figures follow from the files in FOLDER.
 """
 
 import argparse
-import json
 import sys
 import tomllib
 from pathlib import Path
@@ -18,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from recordings.ginkgo import Transfers, records
 
+from benchmarks.corpus import digests, machine, write_json
 from tensorwise.model.cases import Cases, config_name
 from tensorwise.model.choosing import cross_validated
 
@@ -62,7 +62,8 @@ def main() -> None:
             f"{name}: {told['inputs']} matrices, PoIS {100 * told['pois']:.2f} %, penalty {100 * told['ppp']:.2f} %, "
             f"{told['speedup']:.2f} times as fast as always {told['constant']}", flush=True,
         )  # fmt: skip
-    options.out.write_text(json.dumps({**values, "results": results}, indent=1) + "\n", encoding="utf-8")
+    inputs = digests([HERE / "values.toml", HERE / "recordings", *sorted(options.folder.glob("**/*.json"))])
+    write_json(options.out, {**values, "machine": machine(), "inputs": inputs, "results": results})
 
 
 if __name__ == "__main__":

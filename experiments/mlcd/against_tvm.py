@@ -23,7 +23,7 @@ os.environ.pop("OPENBLAS_L2_SIZE", None)
 
 from selections import compiler
 from selections.measuring import known
-from selections.page import page
+from selections.page import drawn, page
 from selections.rivals import chooser, shapes, summary
 
 from benchmarks.corpus import Results, resumable
@@ -50,7 +50,8 @@ def main() -> None:
     given = ranges["tvm"] | ({"trials": options.trials} if options.trials else {})
     path = options.out / ("tvm" + "-full" * options.full)
     wanted = shapes(given)[: options.count]
-    results = Results(path.with_suffix(".json"), __doc__ or "", given)
+    inputs = [options.records, HERE / "selections" / "compiler.py"]
+    results = Results(path.with_suffix(".json"), __doc__ or "", given, inputs=inputs)
     on = compiler.device()
     function = chooser(ranges, Cases.of(chain(*known(options.records.with_suffix("")))), wanted)
     folder = {shape: path / "x".join(map(str, shape)) for shape in wanted}
@@ -68,7 +69,7 @@ def main() -> None:
     told, holds = summary(results.runs, expected)
     results.write(told, holds)
     target = options.out / "results.html"
-    target.write_text(page(options.out, expected), encoding="utf-8")
+    target.write_text(drawn(page(options.out, expected), options.out), encoding="utf-8")
     print(*told, f"wrote {target}", sep="\n")
 
 

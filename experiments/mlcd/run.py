@@ -25,7 +25,7 @@ os.environ.pop("OPENBLAS_L2_SIZE", None)
 
 from selections import stages
 from selections.gemm import scipy_sgemm
-from selections.page import page
+from selections.page import drawn, page
 from selections.table import BENCHMARKS
 from selections.threads import place_others
 
@@ -80,7 +80,7 @@ def main() -> None:
                 budget_s=budget_s, libraries=options.libraries, judge=options.judge,
             )  # fmt: skip
         print(told, flush=True)
-        target.write_text(page(options.out, expected), encoding="utf-8")
+        target.write_text(drawn(page(options.out, expected), options.out), encoding="utf-8")
     print(f"wrote {target}")
 
 

@@ -20,7 +20,7 @@ from sensitivities.graphs import GRAPHS
 from sensitivities.runs import bypassing, planned, simulate
 from sensitivities.table import lines
 
-from benchmarks.corpus import write_json
+from benchmarks.corpus import continued, digests, write_json
 from tensorwise.device.spade import SPADES, Machine
 
 HERE = Path(__file__).parent
@@ -34,10 +34,13 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=float("inf"), help="nothing is begun after so long")
     parser.add_argument("--only", default="", help="these graphs only")
+    parser.add_argument("--fresh", action="store_true", help="forget what the result file holds")
     parser.add_argument("--out", type=Path, default=HERE / "results.json")
     options = parser.parse_args()
     machines = {name: Machine.load(name).id for name in SPADES}
-    kept: dict[str, Any] = json.loads(options.out.read_text()) if options.out.exists() else {}
+    inputs = digests([HERE / "values.toml", HERE / "sensitivities"])
+    about = {"machines": machines, "inputs": inputs}
+    kept = continued(options.out, inputs, options.fresh)
     results = kept["runs"] if kept.get("machines") == machines else {}
     start = time.monotonic()
 
@@ -57,7 +60,7 @@ def main() -> None:
                 entries = GRAPHS[run.graph]()
             results[run.name] = simulate(run, entries, values)
             print(f"{run.name}: {1e3 * results[run.name]['seconds']:.3f} ms", flush=True)
-            write_json(options.out, {"machines": machines, "runs": results})
+            write_json(options.out, {**about, "runs": results})
         return not options.only
 
     if done(planned(values)) and done([past for _, past in bypassing(values, results)]):
@@ -67,7 +70,7 @@ def main() -> None:
                 f"{'holds' if line.holds else 'NO':5} {line.what}: published {line.published}, ours {line.ours} ({line.off})"
             )
         table = [asdict(line) for line in found]
-        write_json(options.out, {"machines": machines, "table": table, "runs": results})
+        write_json(options.out, {**about, "table": table, "runs": results})
 
 
 if __name__ == "__main__":

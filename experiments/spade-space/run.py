@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from sweeps.gains import measured, summary
 
-from benchmarks.corpus import write_json
+from benchmarks.corpus import continued, digests, write_json
 from tensorwise.data.corpus import patterns
 from tensorwise.device.spade import SPADES, SpadeDevice
 
@@ -33,10 +33,12 @@ def main() -> None:
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--machine", choices=SPADES, help="this one only")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="nothing is begun after so long")
+    parser.add_argument("--fresh", action="store_true", help="forget what the result file holds")
     parser.add_argument("--out", type=Path, default=HERE / "results.json")
     options = parser.parse_args()
     paths, start = {one.name: one.path for one in patterns([options.corpus])}, time.monotonic()
-    kept = json.loads(options.out.read_text()) if options.out.exists() else {}
+    inputs = digests([HERE / "values.toml", HERE / "sweeps"])
+    kept = continued(options.out, inputs, options.fresh) | {"inputs": inputs}
     for machine in [options.machine] if options.machine else SPADES:
         device = SpadeDevice(machine)
         runs = kept[machine]["runs"] if kept.get(machine, {}).get("machine_id") == device.id else {}

@@ -19,7 +19,7 @@ from motivation.page import page
 from motivation.steps import Settings, Steps
 
 from benchmarks.baselines.fixed_csr import FixedCsr
-from benchmarks.corpus import Results, items, resumable
+from benchmarks.corpus import Results, drawn_of, items, resumable
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.toolchain.threads import available_threads
@@ -50,7 +50,7 @@ def main() -> None:
         raise SystemExit(f"{options.out} does not exist; make it without --page")
     held, expected = json.loads(options.out.read_text()), json.loads((HERE / "expected.json").read_text())
     target = options.out.with_suffix(".html")
-    target.write_text(page(held, values, expected), encoding="utf-8")
+    target.write_text(drawn_of(page(held, values, expected), options.out), encoding="utf-8")
     print(f"wrote {target}")
 
 
@@ -62,7 +62,8 @@ def measure(options: argparse.Namespace, values: dict) -> None:
     seeds = tuple(values["settings"]["seeds"][: options.seeds])
     settings = Settings(**{**values["settings"], **chosen, "seeds": seeds})
     recorded = {**asdict(settings), "seeds": list(seeds), "compiler": find_compiler().version}
-    results = Results(options.out, __doc__ or "", recorded, options.fresh)
+    inputs = [HERE / "values.toml", HERE / "motivation"]
+    results = Results(options.out, __doc__ or "", recorded, options.fresh, inputs=inputs)
     only = options.matrices.split(",") if options.matrices else None
     corpus = {item.name: item for item in items(2) if only is None or item.name in only}
     with CpuDevice(settings.threads, seed=seeds[0]) as device:

@@ -20,6 +20,7 @@ from rankings.steps import Settings, Steps, named
 
 from benchmarks.corpus import Results, resumable
 from benchmarks.held_out import spread
+from benchmarks.splits import PATH as SPLITS
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.toolchain.threads import available_threads
@@ -52,7 +53,15 @@ def main() -> None:
     given = values["settings"] | {"configs": options.configs, "threads": options.threads}
     settings, models = Settings(**given), named(options.models)
     about = {"models": {name: one.id for name, one in models.items()}, "compiler": find_compiler().version}
-    results = Results(options.out, __doc__ or "", asdict(settings) | about, options.fresh)
+    inputs = [HERE / "values.toml", *options.records, SPLITS, HERE / "rankings"]
+    results = Results(
+        options.out,
+        __doc__ or "",
+        asdict(settings) | about,
+        options.fresh,
+        inputs=inputs,
+        drawing=options.page,
+    )
     if not options.page:
         only = options.matrices.split(",") if options.matrices else ()
         with CpuDevice(settings.threads, seed=settings.seed) as device:
@@ -61,9 +70,7 @@ def main() -> None:
             some = {op: spread(chosen[op], options.limit) for op in options.ops.split(",") if op in chosen}
             results.work(steps.planned(some, results.runs))
     results.write(*judge(results.runs, expected))
-    target = options.out.with_suffix(".html")
-    target.write_text(page(json.loads(options.out.read_text()), expected), encoding="utf-8")
-    print(f"wrote {target}")
+    print(f"wrote {results.draw(page(json.loads(options.out.read_text()), expected))}")
 
 
 if __name__ == "__main__":

@@ -46,13 +46,14 @@ def main() -> None:
     settings = replace(given, configs=options.configs, evaluations=options.evaluations)
     about = {"model": str(describe(options.model)["sha256"])[:16], "op": options.op, "n": options.n}
     recorded = {**asdict(settings), "seeds": list(settings.seeds), **about}
-    results = Results(options.out, __doc__ or "", recorded, options.fresh)
+    inputs = [HERE / "values.toml", HERE / "searches"]
+    results = Results(
+        options.out, __doc__ or "", recorded, options.fresh, inputs=inputs, drawing=options.page
+    )
     if not options.page:
         search(options, settings, values["matrices"]["drawn_for"], results)
     results.write(*judge(results.runs, expected))
-    target = options.out.with_suffix(".html")
-    target.write_text(page(json.loads(options.out.read_text()), expected), encoding="utf-8")
-    print(f"wrote {target}")
+    print(f"wrote {results.draw(page(json.loads(options.out.read_text()), expected))}")
 
 
 def search(options: argparse.Namespace, settings: Settings, drawn_for: list, results: Results) -> None:

@@ -43,7 +43,15 @@ def main() -> None:
     options = parser.parse_args()
     settings, places = Settings(**{**values["settings"], "trials": options.trials}), two_settings()
     about = {"compared": [place.name for place in places], "compiler": find_compiler().version}
-    results = Results(options.out, __doc__ or "", asdict(settings) | about, options.fresh)
+    inputs = [HERE / "values.toml", HERE / "transfers"]
+    results = Results(
+        options.out,
+        __doc__ or "",
+        asdict(settings) | about,
+        options.fresh,
+        inputs=inputs,
+        drawing=options.page,
+    )
     if not options.page:
         if not FixedCsr.installed():
             raise SystemExit("Fixed CSR is compiled with gcc: install gcc")
@@ -55,9 +63,7 @@ def main() -> None:
             steps = Steps(benches, settings)
             results.work(steps.planned(chosen, options.ops.split(","), results.runs))
     results.write(*judge(results.runs, expected))
-    target = options.out.with_suffix(".html")
-    target.write_text(page(json.loads(options.out.read_text()), expected), encoding="utf-8")
-    print(f"wrote {target}")
+    print(f"wrote {results.draw(page(json.loads(options.out.read_text()), expected))}")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from tuners.steps import Steps, models_in
 
 from benchmarks.corpus import Results, resumable
 from benchmarks.held_out import matrices, spread
+from benchmarks.splits import PATH as SPLITS
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.toolchain.threads import available_threads
@@ -50,13 +51,20 @@ def main() -> None:
     given = values["settings"] | {"trials": options.trials, "threads": options.threads}
     settings, models, kernels = Settings(**given), models_in(options.models), kernel_runs()
     about = {"models": {op: one.id for op, one in models.items()}, "compiler": find_compiler().version}
-    results = Results(options.out, __doc__ or "", asdict(settings) | about, options.fresh)
+    inputs = [HERE / "values.toml", *options.records, SPLITS, HERE / "tuners"]
+    results = Results(
+        options.out,
+        __doc__ or "",
+        asdict(settings) | about,
+        options.fresh,
+        inputs=inputs,
+        drawing=options.page,
+    )
     if not options.page:
         measure(options, settings, values["matrices"], models, results)
     results.write(*judge(results.runs, kernels, settings, expected))
-    held, target = json.loads(options.out.read_text()), options.out.with_suffix(".html")
-    target.write_text(page(held, kernels, settings, values["applications"], expected), encoding="utf-8")
-    print(f"wrote {target}")
+    held = json.loads(options.out.read_text())
+    print(f"wrote {results.draw(page(held, kernels, settings, values['applications'], expected))}")
 
 
 def measure(options: Any, settings: Settings, sizes: Any, models: Any, results: Results) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.corpus import drawn_of
 from benchmarks.pages import card, document, paragraphs, table
 from selections.draw import bars, histogram, learning
 from selections.rivals import SPARSE, compared, figures
@@ -13,6 +14,12 @@ from tensorwise.front.draw_regions import draw_regions, most_asked
 from tensorwise.front.svg import element
 from tensorwise.model.choosing import TreeModel
 from tensorwise.units import time_text
+
+
+def drawn(text: str, folder: Path) -> str:
+    """Return the page with a line that says of which results of a folder it is."""
+    return drawn_of(text, *sorted(folder.glob("*.json")))
+
 
 METHOD: Final = """Inputs are drawn from the generators of the paper's section IV-B, all versions are timed on each in
 interleaved rounds and must agree, and a decision tree learns which is the fastest. All inputs of one cell of a generator

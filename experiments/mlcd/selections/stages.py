@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from benchmarks.corpus import machine, write_json
+from benchmarks.corpus import digests, machine, same_machine, write_json
 from selections.gpu import links
 from selections.judging import judged, repeated
 from selections.measuring import known, measure, take_up, twice
@@ -57,6 +57,7 @@ def benchmark(
     before = json.loads(held.read_text()) if held.exists() else {}
     took_s = before.get("described_s")
     if not judge:
+        same_machine(held, before)
         end = time.monotonic() + budget_s
         met = measure(
             name, path, ranges, values["settings"], samples=samples, budget_s=budget_s, libraries=libraries
@@ -79,12 +80,20 @@ def benchmark(
     model.fit_cases(cases)
     model.save(path)
     about = {
-        "benchmark": name, "full": full, "measured": len(cases), "described_s": took_s, "machine": machine(),
+        "benchmark": name, "full": full, "measured": len(cases), "described_s": took_s,
+        "machine": before.get("machine", machine()) if judge else machine(), "inputs": _inputs(path),
         **judged(cases, values["settings"], values["initial"][name]),
         "again": repeated(*times) if times[1] else None,
     }  # fmt: skip
     write_json(held, about)
     return f"{name}: judged by {len(cases)} inputs"
+
+
+def _inputs(path: Path) -> dict[str, str]:
+    """Digests of the records that a judgement follows from."""
+    return digests(
+        one for one in (path.with_suffix(".parquet"), twice(path).with_suffix(".parquet")) if one.exists()
+    )
 
 
 def networks(path: Path, values: Mapping[str, Any], *, full: bool, budget_s: float, judge: bool) -> str:
@@ -94,7 +103,9 @@ def networks(path: Path, values: Mapping[str, Any], *, full: bool, budget_s: flo
     """
     given, held = values["full" if full else "scaled"]["gnn"], path.with_suffix(".json")
     every = drawn(given, NETWORKS, values["settings"]["seed"])
+    before = json.loads(held.read_text()) if held.exists() else {}
     if not judge:
+        same_machine(held, before)
         kernels = [kernel for some in every.values() for kernel in some]
         end, count = time.monotonic() + budget_s, len({kernel.key for kernel in kernels})
         for where in (path, twice(path)):
@@ -114,14 +125,14 @@ def networks(path: Path, values: Mapping[str, Any], *, full: bool, budget_s: flo
     }
     if not whole:
         return "gnn: no network has all of its kernels measured yet"
-    before = json.loads(held.read_text()) if held.exists() else {}
     ways = (links() if measured.has_gpu else None) or [
         Link(*ends, **before.get("links", {}).get(ends[0], values["link"]))
         for ends in (("cpu", "gpu"), ("gpu", "cpu"))
     ]
     report = {
         "gnn": judged_networks(whole, measured, ways, swept(given)), "measured gpu": measured.has_gpu,
-        "networks": len(whole), "of": len(every), "machine": machine(),
+        "networks": len(whole), "of": len(every),
+        "machine": before.get("machine", machine()) if judge else machine(), "inputs": _inputs(path),
         "links": {way.source: {"latency_s": way.latency_s, "bytes_per_s": way.bytes_per_s} for way in ways},
     }  # fmt: skip
     write_json(held, report)

@@ -21,6 +21,10 @@ class ScheduleError(InputError):
     """A schedule does not fit its einsum and formats, or its work is out of all proportion."""
 
 
+class UnprovenError(ScheduleError):
+    """Generated code is not certain to stay inside its arrays; report the format and the schedule."""
+
+
 class CompilerError(TensorwiseError):
     """The C compiler is missing, refused a kernel or ran out of time."""
 

@@ -63,7 +63,7 @@ def interpret(
         IndexError: an access lies outside its buffer.
     """
     names = {**sizes, ir.THREADS.name: IMAGINARY_THREADS, ir.THREAD.name: 0}
-    machine = _Machine(buffers, names, rng, bounds, kernel.scratch)
+    machine = _Machine(buffers, names, rng, bounds, kernel)
     with np.errstate(all="ignore"):
         machine.block(kernel.body)()
     return machine.flag
@@ -76,12 +76,13 @@ class _Machine:
         names: dict[str, Any],
         rng: np.random.Generator,
         bounds: np.ndarray | None,
-        scratch: tuple[tuple[ir.Buffer, int], ...],
+        kernel: ir.Kernel,
     ) -> None:
         self.names, self.rng, self.bounds = names, rng, bounds
-        kept = {b.name: np.zeros(length, _KEPT[b.elem]) for b, length in scratch}
+        kept = {b.name: np.zeros(length, _KEPT[b.elem]) for b, length in kernel.scratch}
         self.buffers: dict[str, np.ndarray] = {**buffers, **kept}
         self.own = frozenset(kept)
+        self.joined = kernel.joined
         self.flag = False
         self.touched: dict[tuple[str, int], tuple[str, int]] | None = None  # None: not in a parallel loop
         self.touched_own: dict[tuple[str, int], tuple[str, int]] = {}
@@ -353,6 +354,8 @@ class _Machine:
                 return self.load(expr)
             case ir.Op(name=name, args=(left, right)):
                 apply, a, b = OPERATORS[name], self.value(left), self.value(right)
+                if name == "add" and expr in self.joined:
+                    return self.below(self.value(self.joined[expr]), lambda: apply(a(), b()))
                 return lambda: apply(a(), b())
             case ir.Op(name="narrow", args=(inner,), type=type) if type.lanes > 1:  # a scalar is repeated
                 a = self.value(inner)
@@ -375,6 +378,18 @@ class _Machine:
                 values = [self.value(vector) for vector in vectors]
                 return lambda: np.array([_folded(name, value()) for value in values])
         raise TypeError(expr)
+
+    @staticmethod
+    def below(extent: Value, value: Value) -> Value:
+        """Return what evaluates a coordinate that a kernel says lies below its extent, and checks that."""
+
+        def run() -> Any:
+            found = value()
+            if np.max(found) >= extent():
+                raise IndexError(f"a coordinate put together is {found}, of {extent()}")
+            return found
+
+        return run
 
     def load(self, expr: ir.Load) -> Value:
         buffer, array, place = expr.buffer, self.buffers[expr.buffer.name], self.value(expr.index)

@@ -339,6 +339,9 @@ class Kernel:
     body: Block
     notes: tuple[str, ...] = field(default=())
     scratch: tuple[tuple[Buffer, int], ...] = field(default=())
+    joined: Mapping["Expr", Expr] = field(default_factory=dict)
+    """Coordinates put together from two parts that stored entries have -> the extent, below which they lie: operands are
+    packed from such entries. Proofs start from this, and the interpreter checks it."""
 
 
 LEADING_BUFFERS: Final = 2
@@ -424,6 +427,11 @@ def compare(name: str, left: Expr, right: Expr, elem: str = "") -> Expr:
         return Op(name, (widen(left, lanes), widen(right, lanes)), kind)
     kind = Type(elem or left.type.elem, lanes)
     return Op(name, (narrow(left, kind), narrow(right, kind)), kind)
+
+
+def both(left: Expr, right: Expr) -> Expr:
+    """Whether two scalar conditions hold."""
+    return Op("and", (left, right), I64)
 
 
 def select(condition: Expr, chosen: Expr, other: Expr) -> Expr:

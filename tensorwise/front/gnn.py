@@ -140,7 +140,7 @@ class Graph:
         return made
 
     def _set(self, entries: Entries, threads: int | None) -> None:
-        self.entries, self.threads = entries, threads or available_threads()
+        self.entries, self.threads, self._threads_given = entries, threads or available_threads(), threads
         self.shape, self.edges = (entries.shape[0], entries.shape[1]), entries.nnz
         self._kernels: dict[tuple[object, ...], BoundProgram] = {}
         self._on_gpus: dict[int, OnGpu] = {}
@@ -152,6 +152,17 @@ class Graph:
         if len(given) != self.edges or not np.array_equal(np.sort(given), np.arange(self.edges)):
             raise InputError(f"numbers of {self.edges} edges are a permutation of 0 to {self.edges - 1}")
         self.entries = replace(self.entries, numbers=given.astype(coordinate_dtype((self.edges, 1))))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        entries = self.entries
+        edges = (
+            entries.row_pointers(),
+            entries.coordinates[1],
+            self.shape[1],
+            entries.numbers,
+            self._threads_given,
+        )
+        return _unpickled, edges
 
     def __repr__(self) -> str:
         return f"Graph({self.shape[1]} sources, {self.shape[0]} destinations, {self.edges} edges)"
@@ -399,6 +410,16 @@ def attention(
 def _full(dtype: np.dtype) -> np.dtype:
     """The dtype of totals and counts of values of ``dtype``: float32 for halves, which overflow or stop counting."""
     return np.dtype(np.float32) if is_half(dtype) else dtype
+
+
+def _unpickled(
+    pointers: np.ndarray, sources: np.ndarray, columns: int, numbers: np.ndarray | None, threads: int | None
+) -> Graph:
+    """A graph from what was pickled of it, checked as any other; its kernels are compiled again."""
+    made = Graph.from_pointers(pointers, sources, columns, threads)
+    if numbers is not None:
+        made.renumber(numbers)
+    return made
 
 
 def _default_program(work: Workload) -> Program:

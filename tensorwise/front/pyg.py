@@ -1,125 +1,44 @@
 """Layers of PyG that compute with our graph operators: nothing has features for each edge.
 
     model = fuse(model)                              each layer that can be, in place: GCNConv, SAGEConv, GATConv, ...
+    print(fusion_report(model).text())               which layers those are, and why the others stay PyG's
     GCNConv = fused(torch_geometric.nn.GCNConv)      a class of such layers
     class MyConv(Fused, MessagePassing): ...         the mix-in, for layers of your own
 
-Parameters, their names and what a layer returns stay what they are; so does what it takes: an ``edge_index``, an
-``EdgeIndex``, sparse tensors of torch, a ``SparseTensor``, and a `Graph` as it is. A graph is made once and found again: by
-identity, or by equal contents, since layers that add self-loops make their edges anew for each call. Where a layer is
-explained, hooked, or given what our operators do not take, PyG computes.
+Parameters, their names, what a layer takes, prints and returns stay what they are. A layer is replaced where its code proves
+what it computes (see `pyg_proof`). A call goes to our operators where its arguments are ones that they take. PyG does the
+rest: layers with other messages, hooks, explanations, traces, transforms, odd tensors. A `Graph` may be given for an
+``edge_index``; a graph of other edges is made once and found again by equal contents.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
-from inspect import signature
-from typing import Any, Final, TypeVar, final
+import copyreg
+import warnings
+from functools import cache, wraps
+from threading import local
+from typing import Any, ClassVar, Final, TypeVar
 
 from tensorwise.errors import InputError, MissingExtraError
-from tensorwise.front.torch import Edges, Graph, attention, edge_softmax, gsddmm, gspmm
+from tensorwise.front.torch import Graph, attention, edge_softmax, gsddmm, gspmm
 
 try:
     import torch
+    import torch_geometric.nn
     from torch import Tensor
     from torch.nn import functional
-    from torch_geometric.nn import GATConv, MessagePassing
+    from torch_geometric.nn import MessagePassing
 except ImportError as error:
     raise MissingExtraError("torch_geometric", "pyg", "layers of PyG") from error
 
+from tensorwise.front.pyg_graphs import MOST_SEEN, graph_of, graphs
+from tensorwise.front.pyg_proof import Proof, observer, prove, reduction
+from tensorwise.front.pyg_report import FusionReport, LayerReport, count_left_call, left_calls
+
+__all__ = ["MOST_SEEN", "Fused", "FusionReport", "fuse", "fused", "fusion_report", "graph_of", "graphs"]
+
 Model = TypeVar("Model", bound=torch.nn.Module)
-MOST_SEEN: Final = 16
-"""Graphs of PyG's edges that are kept, with these edges."""
-_REDUCTIONS: Final = {"add": "sum", "sum": "sum", "mean": "mean", "max": "max", "min": "min"}
-"""PyG's ``aggr`` -> ours."""
 _DTYPES: Final = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-_HOOKS: Final = tuple(
-    f"_{method}_forward_{when}hooks"
-    for method in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
-    for when in ("pre_", "")
-)
-
-
-@final
-@dataclass(frozen=True)
-class _Seen:
-    """A graph, and the tensors that it was made of as they were then."""
-
-    tensors: tuple[Tensor, ...]
-    versions: tuple[int, ...]
-    rest: tuple[object, ...]
-    graph: Graph
-
-    def means(self, tensors: Sequence[Tensor], rest: tuple[object, ...]) -> bool:
-        """Whether ``tensors`` hold the same; nobody may have written to them since."""
-        return (
-            self.rest == rest
-            and len(self.tensors) == len(tensors)
-            and all(a.shape == b.shape and a.dtype == b.dtype for a, b in zip(self.tensors, tensors))
-            and self.versions == tuple(map(_version, self.tensors))
-            and all(_same(a, b) or torch.equal(a, b) for a, b in zip(self.tensors, tensors))
-        )
-
-
-_SEEN: Final[list[_Seen]] = []
-
-
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def graph_of(edges: Any, shape: tuple[int, int], flow: str = "source_to_target") -> Graph:
-    """Return the graph of PyG's edges, made when they are first met; the last `MOST_SEEN` are kept.
-
-    Args:
-        edges: what `Graph.of` takes.
-        shape: number of destinations and of sources, for a list of edges.
-        flow: ``target_to_source`` turns edges of a list round.
-
-    Raises:
-        InputError: nodes lie outside the shape, or ``edges`` is nothing of the kind.
-    """
-    if isinstance(edges, Graph):
-        return edges
-    given = Edges.of(edges, shape)
-    turned = given.layout == "list" and flow == "target_to_source"
-    if not all(isinstance(tensor, Tensor) for tensor in given.tensors):
-        return given.graph(turned)
-    rest = (given.layout, given.shape, turned)
-    for place, seen in enumerate(_SEEN):
-        if seen.means(given.tensors, rest):
-            _SEEN.insert(0, _SEEN.pop(place))
-            return seen.graph
-    graph = given.graph(turned)
-    _SEEN.insert(0, _Seen(given.tensors, tuple(map(_version, given.tensors)), rest, graph))
-    del _SEEN[MOST_SEEN:]
-    return graph
-
-
-def graphs() -> list[Graph]:
-    """Return the graphs that layers have met and that are kept, the last one first: to tune them (see `Graph.tune`)."""
-    return [seen.graph for seen in _SEEN]
-
-
-def _plain(cls: type) -> bool:
-    """Whether a class says what its messages are: as `Fused`, or in ``message_and_aggregate``.
-
-    PyG's layers that have one promise that their message is the source's features, weighed if they take ``edge_weight``.
-    """
-    methods = ("message", "aggregate", "update", "message_and_aggregate")
-    homes = [next((base for base in cls.__mro__ if name in vars(base)), object) for name in methods]
-    message, aggregate, update, both = homes
-    if (issubclass(both, Fused) and both is not Fused) or not issubclass(cls, MessagePassing):
-        return True
-    if aggregate is not MessagePassing or update is not MessagePassing:
-        return False
-    return message is MessagePassing or (
-        message.__module__.startswith("torch_geometric.nn.")
-        and "message_and_aggregate" in vars(message)
-        and set(signature(vars(message)["message"]).parameters) <= {"self", "x_j", "edge_weight"}
-    )
-
-
-def _attends(cls: type) -> bool:
-    methods = ("forward", "message", "aggregate", "update", "edge_update")
-    return issubclass(cls, GATConv) and all(getattr(cls, name) is getattr(GATConv, name) for name in methods)
+_CALL: Final = local()
+"""Whether the attention layer that is running was asked for its weights: one flag a thread."""
 
 
 class Fused:
@@ -128,84 +47,198 @@ class Fused:
     Messages are the sources' features ``x``, multiplied by ``edge_weight`` where ``propagate`` is given one, and reduced
     by the layer's ``aggr``. A layer with other messages defines ``message_and_aggregate(self, graph, ...)``: it is called
     with a `Graph` and with what ``propagate`` was given, and says with the functions of `tensorwise.front.torch` what the
-    layer's ``message`` and ``aggregate`` say edge by edge.
+    layer's ``message`` and ``aggregate`` say edge by edge. Such a layer has no other way to compute: where steps of
+    ``propagate`` are hooked, explained or traced without a `Graph`, it raises `InputError`.
 
     Raises:
         InputError: where a class is made that has other messages and does not say what they are.
     """
 
-    def __init_subclass__(cls, **given: Any) -> None:
+    _kind: ClassVar[Any] = None
+    """The class of PyG's that a class made by `fused` replaces; None: the class is its own."""
+    _proof: ClassVar[Proof | str] = "the class is a mix-in"
+    _own: ClassVar[bool] = False
+    """Whether the class defines ``message_and_aggregate(self, graph, ...)``."""
+    _weight: ClassVar[str] = "edge_weight"
+    """What ``propagate`` names the weights of messages."""
+
+    def __init_subclass__(cls: Any, **given: Any) -> None:
         super().__init_subclass__(**given)
-        if not _plain(cls):
+        if not issubclass(cls, MessagePassing):
+            return
+        home = next(base for base in cls.__mro__ if "message_and_aggregate" in vars(base))
+        cls._own = issubclass(home, Fused)
+        if cls._kind is None and cls.message is MessagePassing.message:
+            cls.message = message
+        cls._proof = prove(vars(cls).get("_kind") or cls, mixins=(Fused,))
+        if isinstance(cls._proof, str) and not cls._own:
             raise InputError(
-                f"messages of {cls.__name__} are not the sources' features or these times edge_weight; define "
-                "message_and_aggregate(self, graph, ...) with the functions of tensorwise.front.torch"
+                f"messages of {cls.__name__} are not the sources' features or these times edge_weight "
+                f"({cls._proof}); define message_and_aggregate(self, graph, ...) with the functions of "
+                "tensorwise.front.torch"
             )
-        for name in ("propagate", "edge_updater"):  # else PyG writes its own into a layer's class
-            if name not in vars(cls) and hasattr(cls, name):
-                setattr(cls, name, getattr(cls, name))
 
     def propagate(self: Any, edge_index: Any, size: Any = None, **given: Any) -> Tensor:
         """Reduce what reaches each destination; see `MessagePassing.propagate`."""
-        graph = self._graph(edge_index, size, given.get("x"))
-        if graph is None:
+        if self._own:
+            return self._by_own_means(edge_index, size, given)
+        if torch.compiler.is_compiling():
+            if isinstance(edge_index, Graph):
+                return self._computed(edge_index, edge_index, given)
             made: Tensor = super().propagate(edge_index, size=size, **given)  # type: ignore[misc]
             return made
-        if (
-            type(self).message_and_aggregate is Fused.message_and_aggregate
-            and given.get("edge_weight") is None
-        ):
-            given["edge_weight"] = self._values(edge_index)
-        out = self.message_and_aggregate(graph, **given)
-        made = self.update(out, **{name: given[name] for name in self.inspector.get_param_names("update")})
+        graph = self._graph(edge_index, size, given.get("x"), given.get(self._weight))
+        if isinstance(graph, Graph):
+            return self._computed(graph, edge_index, given)
+        count_left_call(self, graph)
+        if isinstance(edge_index, Graph):
+            raise InputError(
+                f"{type(self).__name__} takes a Graph only where our operators compute, but {graph}"
+            )
+        return self._by_pyg(edge_index, size, given)
+
+    def _by_pyg(self: Any, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor:
+        made: Tensor
+        if self._kind is None and (self.explain or self.decomposed_layers != 1):
+            made = MessagePassing.propagate(self, edge_index, size=size, **given)
+        else:
+            made = super().propagate(edge_index, size=size, **given)  # type: ignore[misc]
         return made
 
-    def message_and_aggregate(self: Any, graph: Graph, x: Any, edge_weight: Any = None) -> Tensor:
-        """Return (destinations, features): the sources' features, weighed and reduced."""
-        # ``edge_weight`` is a tensor or None, which PyG, reading annotations, does not know how to write.
-        reduce, features = _REDUCTIONS[self.aggr], self._sources(x)
-        if edge_weight is None:
+    def _by_own_means(self: Any, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor:
+        """``message_and_aggregate(graph, ...)`` of a layer that says its messages with our functions."""
+        graph = edge_index
+        if not isinstance(graph, Graph):
+            if not torch.compiler.is_compiling() and (problem := observer(self)):
+                raise InputError(
+                    f"{type(self).__name__} says its messages in message_and_aggregate(self, graph, ...) only, "
+                    f"so that nobody else can compute them, but {problem}; if it is traced, give it a Graph"
+                )
+            shape = _shape(self, edge_index, size, given.get("x"))
+            if isinstance(shape, str):
+                raise InputError(f"{type(self).__name__}: {shape}; give propagate x= or size=")
+            graph = graph_of(edge_index, shape, self.flow)
+        out = self.message_and_aggregate(graph, **given)
+        made: Tensor = self.update(
+            out, **{name: given[name] for name in self.inspector.get_param_names("update")}
+        )
+        return made
+
+    def _computed(self: Any, graph: Graph, edges: Any, given: dict[str, Any]) -> Tensor:
+        """The reduced messages, by our operators."""
+        x = given["x"]
+        features, reduce = x if isinstance(x, Tensor) else x[0], reduction(self)
+        if reduce is None:
+            raise InputError(f"{type(self).__name__}: no operator of ours reduces by {self.aggr_module}")
+        weights = self._weights(edges, given.get("edge_weight"))
+        if weights is None:
             return gspmm(graph, "copy_lhs", reduce, features)
-        dtype = torch.promote_types(features.dtype, edge_weight.dtype)
-        weights = edge_weight.view(-1, *(1,) * (features.dim() - 1))
-        return gspmm(graph, "mul", reduce, features.to(dtype), weights.to(dtype))
+        dtype = torch.promote_types(features.dtype, weights.dtype)
+        return gspmm(graph, "mul", reduce, features.to(dtype), weights.view(-1, 1).to(dtype))
 
-    def _sources(self: Any, x: Any) -> Tensor:
-        """The sources' part of what a layer has for nodes: one tensor for all, or a pair."""
-        found: Tensor = x if isinstance(x, Tensor) else x[self.flow == "target_to_source"]
-        return found
+    def _weights(self: Any, edges: Any, given: Tensor | None) -> Tensor | None:
+        """What messages are multiplied with: the values of a sparse matrix, or what was given."""
+        if isinstance(edges, Tensor) and edges.layout != torch.strided:
+            multiplied = self.fuse and self._proof.multiplies
+            return edges.values() if multiplied or self._proof.weighs != "never" else None
+        return None if self._proof.weighs == "never" else given
 
-    def _values(self: Any, edges: Any) -> Tensor | None:
-        """The values of a sparse tensor, which PyG takes for weights; of a ``SparseTensor`` where they are asked for."""
-        if hasattr(edges, "sparse_sizes"):
-            weighs = "edge_weight" in self.inspector.get_param_names("message")
-            return edges.storage.value() if weighs else None
-        layout = getattr(edges, "layout", torch.strided)
-        if layout == torch.strided:
-            return None
-        return edges._values() if layout == torch.sparse_coo else edges.values()
-
-    def _graph(self: Any, edges: Any, size: Any, x: Any) -> Graph | None:
-        """The graph of a layer's edges; None where PyG is to compute."""
-        if self.explain or self.aggr not in _REDUCTIONS or any(getattr(self, name) for name in _HOOKS):
-            return None
-        pair = x if isinstance(x, tuple | list) else (x, x)
-        known = [part for part in pair if part is not None]
-        if not known or not all(_taken(part, self.node_dim) for part in known):
-            return None
+    def _graph(self: Any, edges: Any, size: Any, x: Any, weights: Any) -> Graph | str:
+        """The graph of a call, or why PyG is to compute."""
+        if problem := self._proof.objection(self) or observer(self):
+            return problem
+        if reduction(self) is None:
+            return f"messages are aggregated by {self.aggr_module}"
+        pair = x if isinstance(x, tuple | list) else (x,)
+        if len(pair) not in (1, 2) or not isinstance(pair[0], Tensor):
+            return "there are no features of sources"
+        if (
+            self.flow != "source_to_target"
+            and len(pair) == 2
+            and pair[0] is not pair[1]
+            and not isinstance(edges, Graph)
+        ):
+            return "a pair of features flows from targets to sources"
+        if problem := self._untaken(edges, pair[0], weights):
+            return problem  # type: ignore[no-any-return]
         if isinstance(edges, Graph):
             return edges
-        sizes = self._check_input(edges, size)
-        rows = [
-            len(part) if extent is None and part is not None else extent for extent, part in zip(sizes, pair)
-        ]
-        rows = [rows[1 - place] if extent is None else extent for place, extent in enumerate(rows)]
-        turned = self.flow == "target_to_source"
-        return graph_of(edges, (rows[not turned], rows[turned]), self.flow)  # type: ignore[no-any-return]
+        shape = _shape(self, edges, size, x)
+        if isinstance(shape, str):
+            return shape
+        try:
+            return graph_of(edges, shape, self.flow)  # type: ignore[no-any-return]
+        except InputError as error:  # PyG says in its own words what is wrong
+            return str(error)
+
+    def _untaken(self: Any, edges: Any, features: Tensor, weights: Any) -> str | None:
+        """Why our operators do not take features, weights or edges."""
+        if problem := _odd_features(features, isinstance(edges, Graph)):
+            return problem
+        if features.dim() != 2 or self.node_dim not in (0, -2):
+            return f"features have {features.dim()} dimensions, with nodes in dimension {self.node_dim}"
+        if isinstance(edges, Graph):
+            return self._odd_weights(weights, features, edges.graph.edges)  # type: ignore[no-any-return]
+        if problem := _odd_edges(edges):
+            return problem
+        if edges.layout == torch.strided:
+            return self._odd_weights(weights, features, edges.shape[1])  # type: ignore[no-any-return]
+        if weights is not None:
+            return "a sparse matrix comes with an edge_weight"
+        if torch.is_autocast_enabled("cpu"):
+            return "a sparse matrix is multiplied under autocast"
+        multiplied = self.fuse and self._proof.multiplies
+        if edges.layout == torch.sparse_csc and not multiplied:
+            return "a CSC matrix is taken for a list of edges"
+        if edges.values().dim() != 1 or (
+            edges.dtype != features.dtype and self._weights(edges, None) is not None
+        ):
+            return (
+                f"a sparse matrix has values of shape {tuple(edges.values().shape)} and dtype {edges.dtype}"
+            )
+        return None
+
+    def _odd_weights(self: Any, weights: Any, features: Tensor, edges: int) -> str | None:
+        weighs = self._proof.weighs
+        if weighs == "never" or (weights is None and weighs == "given"):
+            return None
+        if type(weights) not in (Tensor, torch.nn.Parameter) or weights.numel() != edges:
+            return "edge_weight is no tensor of a number for each edge"
+        if weights.device != features.device or weights.layout != torch.strided or weights.is_neg():
+            return "edge_weight lies elsewhere than features"
+        if torch.promote_types(weights.dtype, features.dtype) not in _DTYPES:
+            return f"edge_weight has the dtype {weights.dtype}"
+        return None
+
+    # -- what PyG and torch do with a layer as a whole ----------------------------------------------------
+
+    def _set_jittable_templates(self: Any, raise_on_error: bool = False) -> None:
+        # PyG writes its propagate into the class: into the class that was replaced, of which it is.
+        if self._kind is None:
+            self.fuse = False  # a message_and_aggregate of ours takes a Graph, no matrix
+        else:
+            self._kind._set_jittable_templates(_as_pygs(self), raise_on_error)
+
+    def __reduce_ex__(self: Any, protocol: Any) -> Any:
+        reduced: Any = super().__reduce_ex__(max(2, int(protocol)))
+        made, given, *rest = reduced
+        if type(self) is vars(type(self)).get("_made") and made is copyreg.__newobj__:  # type: ignore[attr-defined]
+            return _new, (self._kind,), *rest
+        return made, given, *rest
+
+    def __prepare_scriptable__(self: Any) -> Any:
+        """Return the layer as PyG's own, which TorchScript compiles."""
+        if type(self) is not vars(type(self)).get("_made"):
+            return self
+        plain = _as_pygs(self)
+        object.__setattr__(plain, "__dict__", {**self.__dict__, "_modules": dict(self._modules)})
+        return plain
 
 
 class _Attention(Fused):
     """`GATConv`: weights of edges are made where they are dropped or asked for; else not even these."""
+
+    _weight: ClassVar[str] = "alpha"
 
     def forward(
         self: Any,
@@ -215,78 +248,232 @@ class _Attention(Fused):
         size: Any = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
-        self._asked = bool(return_attention_weights)
-        return super().forward(x, edge_index, edge_attr, size, return_attention_weights)  # type: ignore[misc]
+        if return_attention_weights is None or torch.compiler.is_compiling():
+            return super().forward(x, edge_index, edge_attr, size, return_attention_weights)  # type: ignore[misc]
+        before, _CALL.asked = getattr(_CALL, "asked", False), True
+        try:
+            return super().forward(x, edge_index, edge_attr, size, return_attention_weights)  # type: ignore[misc]
+        finally:
+            _CALL.asked = before
 
     def edge_updater(
         self: Any, edge_index: Any, size: Any = None, *, alpha: Any, edge_attr: Tensor | None = None
     ) -> Any:
         """Return the weights of edges (edges, heads), or ``alpha`` where nobody needs them."""
-        graph = self._graph(edge_index, size, alpha)
-        if edge_attr is not None or alpha[1] is None or graph is None:
+        compiled = torch.compiler.is_compiling()
+        if compiled and isinstance(edge_index, Graph):
+            graph: Graph | str = edge_index
+        elif compiled or getattr(_CALL, "asked", False) or edge_attr is not None or alpha[1] is None:
+            graph = "weights of edges are asked for, or have parts that are edges' own"
+        else:
+            graph = self._graph(edge_index, size, alpha, None)
+        if not isinstance(graph, Graph):
             return super().edge_updater(edge_index, size=size, alpha=alpha, edge_attr=edge_attr)  # type: ignore[misc]
         dropped = self.training and self.dropout > 0
-        if not (self._asked or dropped) and self.negative_slope <= 1 and _REDUCTIONS[self.aggr] == "sum":
+        if not dropped and self._slope_is_plain() and reduction(self) == "sum":
             return alpha
-        scores = functional.leaky_relu(gsddmm(graph, "add", *self._turned(alpha)), self.negative_slope)
+        scores = functional.leaky_relu(gsddmm(graph, "add", *alpha), self.negative_slope)
         return functional.dropout(edge_softmax(graph, scores), self.dropout, self.training)
 
-    def message_and_aggregate(self: Any, graph: Graph, x: Any, alpha: Any) -> Tensor:  # type: ignore[override]
-        """Return (destinations, heads, features)."""
-        if isinstance(alpha, Tensor):
-            return gspmm(graph, "mul", _REDUCTIONS[self.aggr], self._sources(x), alpha.unsqueeze(-1))
-        sources, destinations = self._turned(alpha)
-        return attention(graph, self._sources(x), sources, destinations, self.negative_slope)
+    def _slope_is_plain(self: Any) -> bool:
+        return isinstance(self.negative_slope, float | int) and self.negative_slope <= 1
 
-    def _turned(self: Any, pair: Any) -> Any:
-        """Sources' and destinations' part, in this order."""
-        return pair[::-1] if self.flow == "target_to_source" else pair
+    def _by_pyg(self: Any, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor:
+        if not isinstance(given["alpha"], Tensor):  # weights that were not made are made now
+            weights = super().edge_updater(edge_index, size=size, alpha=given["alpha"], edge_attr=None)  # type: ignore[misc]
+            given = {**given, "alpha": weights}
+        return super()._by_pyg(edge_index, size, given)
+
+    def _computed(self: Any, graph: Graph, edges: Any, given: dict[str, Any]) -> Tensor:
+        """Return (destinations, heads, features)."""
+        features, alpha = given["x"][0], given["alpha"]
+        if isinstance(alpha, Tensor):
+            reduce, dtype = reduction(self), torch.promote_types(features.dtype, alpha.dtype)
+            assert reduce is not None
+            return gspmm(graph, "mul", reduce, features.to(dtype), alpha.unsqueeze(-1).to(dtype))
+        sources, destinations = alpha
+        out = attention(graph, features, sources, destinations, self.negative_slope)
+        # The gradient reads the result, which a program may change in place where the layer adds nothing to it.
+        exposed = self.concat and self.bias is None and getattr(self, "res", None) is None
+        return out.clone() if exposed and out.requires_grad else out
+
+    def _untaken(self: Any, edges: Any, features: Tensor, weights: Any) -> str | None:
+        if problem := _odd_features(features, isinstance(edges, Graph)):
+            return problem
+        if isinstance(weights, Tensor):
+            count = edges.graph.edges if isinstance(edges, Graph) else None
+            if type(weights) is not Tensor or weights.shape[1:] != features.shape[1:2]:
+                return "weights of attention are no tensor of (edges, heads)"
+            if count is not None and weights.shape[0] != count:
+                return f"there are {weights.shape[0]} weights of attention for {count} edges"
+        elif weights is not None and any(part is None or part.dtype != features.dtype for part in weights):
+            return "attention has scores of another dtype than features"
+        if isinstance(edges, Graph):
+            return None
+        if problem := _odd_edges(edges):
+            return problem
+        return "a sparse matrix is taken for a list of edges" if edges.layout != torch.strided else None
+
+
+def _as_pygs(layer: Any) -> Any:
+    """The layer as one of the class that was replaced: the same attributes, not a copy."""
+    plain = layer._kind.__new__(layer._kind)
+    object.__setattr__(plain, "__dict__", layer.__dict__)
+    return plain
+
+
+def _new(kind: Any) -> Any:
+    """A layer of the class that replaces ``kind``, without attributes, as unpickling begins."""
+    made = fused(kind)
+    return made.__new__(made)
 
 
 @cache
-def fused(kind: type) -> type:
-    """Return the class of layers as ``kind``, a class of PyG's, that compute with our operators.
+def fused(kind: Any) -> Any:
+    """Return the class of layers as ``kind``, a class of PyG's or derived from one, that compute with our operators.
+
+    Those of ``torch_geometric.nn`` are attributes of this module too, under the names that they have there.
 
     Raises:
-        InputError: its messages are others than those of `Fused`, nor is it `GATConv`.
+        InputError: it is not proved what its messages are, or they are others than those of `Fused` and `GATConv`.
     """
-    base = _Attention if _attends(kind) else Fused
-    return type(
-        f"Fused{kind.__name__}", (base, kind), {"__module__": kind.__module__, "__doc__": kind.__doc__}
-    )
+    proof = prove(kind, mixins=(Fused,))
+    if isinstance(proof, str):
+        raise InputError(f"messages of {kind.__name__} are not known: {proof}")
+
+    @wraps(kind.__init__)
+    def make(self: Any, *args: Any, **given: Any) -> None:
+        if type(self) is not made:  # a class that is derived from this one
+            kind.__init__(self, *args, **given)
+            return
+        self.__class__ = kind  # PyG reads a class's source, and writes methods for it
+        try:
+            kind.__init__(self, *args, **given)
+        finally:
+            self.__class__ = made
+
+    base = _Attention if proof.weighs == "attention" else Fused
+    public = getattr(torch_geometric.nn, kind.__name__, None) is kind
+    named = {"__module__": __name__ if public else kind.__module__, "__doc__": kind.__doc__}
+    if not public:
+        named["__qualname__"] = kind.__qualname__
+    made: Any = type(kind.__name__, (base, kind), {**named, "__init__": make, "_kind": kind})
+    made._made = made
+    return made
+
+
+def __getattr__(name: str) -> Any:
+    kind = getattr(torch_geometric.nn, name, None) if not name.startswith("_") else None
+    if (
+        isinstance(kind, type)
+        and issubclass(kind, MessagePassing)
+        and not isinstance(prove(kind, (Fused,)), str)
+    ):
+        return fused(kind)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def fuse(model: Model) -> Model:
     """Let the layers of a model of PyG's compute with our operators, and return the model.
 
-    Layers with other messages than those of `Fused` and `GATConv` stay as they are. Parameters stay where they are; so do an
-    optimiser that has them, and names in a ``state_dict``.
+    Layers stay PyG's where it is not proved that our operators compute the same; `fusion_report` says which, and why. A
+    warning says where all of them stay. Parameters stay where they are; so do an optimiser that has them, and names in a
+    ``state_dict``.
 
     Raises:
-        InputError: there is no layer that can be changed.
+        InputError: the model has no layer of PyG's.
     """
     layers = [layer for layer in model.modules() if isinstance(layer, MessagePassing)]
+    if not layers:
+        raise InputError(
+            f"expected a model with layers of PyG's, such as GCNConv; {type(model).__name__} has none"
+        )
     for layer in layers:
-        if not isinstance(layer, Fused) and (_attends(type(layer)) or _plain(type(layer))):
+        if not isinstance(layer, Fused) and _unfused_reason(layer) is None:
             kind: Any = type(layer)
             layer.__class__ = fused(kind)
     if not any(isinstance(layer, Fused) for layer in layers):
-        names = ", ".join(sorted({type(layer).__name__ for layer in layers})) or "none of PyG's"
-        raise InputError(
-            f"no layer can be changed; expected such as GCNConv, SAGEConv or GATConv, got {names}"
-        )
+        warnings.warn(f"no layer can be changed:\n{fusion_report(model).text()}", stacklevel=2)
     return model
 
 
-def _taken(part: Tensor, node_dim: int) -> bool:
-    """Whether our operators take features: a row a node, in main memory."""
-    rows = node_dim if node_dim >= 0 else part.dim() + node_dim
-    return bool(rows == 0 and part.device.type == "cpu" and part.dtype in _DTYPES)
+def fusion_report(model: torch.nn.Module) -> FusionReport:
+    """Say of each message-passing layer of a model whether it computes with our operators, and if not, why.
+
+    Of fused layers the report counts the calls in this process that were left to PyG, by reason.
+    """
+    reports = []
+    for name, layer in model.named_modules():
+        if isinstance(layer, Fused):
+            reports.append(LayerReport(name, type(layer).__name__, True, left=left_calls(layer)))
+        elif isinstance(layer, MessagePassing):
+            reason = _unfused_reason(layer) or "fuse was not called"
+            reports.append(LayerReport(name, type(layer).__name__, False, reason))
+    return FusionReport(tuple(reports))
 
 
-def _version(tensor: Tensor) -> int:
-    return 0 if tensor.is_inference() else tensor._version
+def _unfused_reason(layer: Any) -> str | None:
+    """Why a layer of PyG's is not to be changed."""
+    proof = prove(type(layer), mixins=(Fused,))
+    if isinstance(proof, str):
+        return proof
+    if problem := proof.objection(layer):
+        return problem
+    return None if reduction(layer) else f"messages are aggregated by {layer.aggr_module}"
 
 
-def _same(a: Tensor, b: Tensor) -> bool:
-    return bool(a.data_ptr() == b.data_ptr() and a.stride() == b.stride())
+def message(self: Any, x_j: Any, edge_weight: Any = None) -> Tensor:
+    """What `Fused` says of messages, edge by edge."""
+    return x_j if edge_weight is None else edge_weight.view(-1, 1) * x_j
+
+
+def _shape(layer: Any, edges: Any, size: Any, x: Any) -> tuple[int, int] | str:
+    """Number of destinations and of sources of a call, as PyG finds them; or what is wrong with them."""
+    try:
+        sizes = list(layer._check_input(edges, size))
+    except ValueError as error:
+        return str(error)
+    receives, sends = (1, 0) if layer.flow == "source_to_target" else (0, 1)
+    parts = {sends: x} if not isinstance(x, tuple | list) else dict(enumerate(x))
+    for place, part in parts.items():
+        if isinstance(part, Tensor):
+            if sizes[place] not in (None, part.shape[0]):
+                return f"size says {sizes[place]} nodes where there are features of {part.shape[0]}"
+            sizes[place] = part.shape[0]
+    known = next((extent for extent in (sizes[sends], sizes[receives]) if extent is not None), None)
+    if known is None:
+        return "the number of nodes is not known"
+    found = [known if extent is None else extent for extent in sizes]
+    return int(found[receives]), int(found[sends])
+
+
+def _odd_features(part: Tensor, anywhere: bool) -> str | None:
+    """Why our operators do not take features; ``anywhere``: be they on a GPU."""
+    if type(part) not in (Tensor, torch.nn.Parameter):
+        return f"features are a {type(part).__name__}"
+    if not (part.is_cpu or (anywhere and part.is_cuda)):
+        return f"features are on {part.device}"
+    if part.layout != torch.strided or part.dtype not in _DTYPES or part.is_neg():
+        return f"features have the layout {part.layout} and the dtype {part.dtype}"
+    return None
+
+
+def _odd_edges(edges: Any) -> str | None:
+    """Why our operators do not take edges, which are no `Graph`."""
+    if not isinstance(edges, Tensor):
+        return f"edges are a {type(edges).__name__}"
+    if type(edges) is not Tensor and not isinstance(edges, torch_geometric.EdgeIndex):
+        return f"edges are a {type(edges).__name__}"
+    if not edges.is_cpu:
+        return f"edges are on {edges.device}"
+    if edges.layout == torch.strided:
+        if edges.dim() != 2 or edges.shape[0] != 2 or edges.dtype not in (torch.int32, torch.int64):
+            return f"edges have shape {tuple(edges.shape)} and dtype {edges.dtype}"
+        return None
+    if edges.layout not in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc) or edges.dim() != 2:
+        return f"edges have the layout {edges.layout} and {edges.dim()} dimensions"
+    return (
+        "a COO matrix is not coalesced"
+        if edges.layout == torch.sparse_coo and not edges.is_coalesced()
+        else None
+    )

@@ -8,7 +8,6 @@ compiled kernels.
 """
 
 import math
-import warnings
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from tensorwise.tuning.result import TuneResult
 try:
     import torch
     from torch import Tensor
+    from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
     from tensorwise.front import torch_attention as attending
     from tensorwise.front import torch_derivatives as derivatives
@@ -32,8 +32,8 @@ except ImportError as error:
     raise MissingExtraError("torch", "torch", "graph operators on torch tensors") from error
 
 _GRAPHS: Final[WeakValueDictionary[tuple[int, ...], gnn.Graph]] = WeakValueDictionary()
-"""Graphs by the addresses of their tensors, which stay where they are while somebody holds the graph."""
-_REBUILT: Final[OrderedDict[tuple[int, ...], tuple[gnn.Graph, tuple[Tensor, ...]]]] = OrderedDict()
+"""Graphs by the addresses of their tensors. An address is a guess: contents are compared before a graph is used."""
+_REBUILT: Final[OrderedDict[tuple[int, ...], gnn.Graph]] = OrderedDict()
 _DTYPES: Final[dict[torch.dtype, np.dtype]] = {
     torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64), torch.int32: np.dtype(np.int32),
     torch.int64: np.dtype(np.int64),
@@ -41,12 +41,15 @@ _DTYPES: Final[dict[torch.dtype, np.dtype]] = {
 """What GPUs take: numbers, and where maxima were."""
 _TENSORS: Final = {array: tensor for tensor, array in _DTYPES.items()}
 MOST_REBUILT: Final = 8
-"""Graphs made anew from their tensors, as in a program that was exported, which are kept with these tensors."""
+"""Graphs made anew from their tensors, as in a program that was exported, which are kept."""
 
 
 @final
 class Graph:
-    """A directed graph; its tensors, on the CPU, are what the operators take. Features may be on a GPU (extra ``cuda``).
+    """A directed graph, which never changes. Features may be on a GPU (extra ``cuda``).
+
+    Its tensors, on the CPU, are copies for operators in compiled and traced code. Who writes to them changes what such code
+    computes, and not this graph. A graph can be pickled: its edges are, and its kernels are compiled again.
 
     Attributes:
         pointers: (destinations + 1,) where the edges of each destination begin.
@@ -84,8 +87,11 @@ class Graph:
     def _set(self, graph: gnn.Graph) -> None:
         entries = graph.entries
         self.graph, self.columns = graph, graph.shape[1]
-        self.pointers, self.sources = _shared(entries.row_pointers()), _shared(entries.coordinates[1])
-        self.numbers = None if entries.numbers is None else _shared(entries.numbers)
+        self.pointers, self.sources = (
+            torch.tensor(entries.row_pointers()),
+            torch.tensor(entries.coordinates[1]),
+        )
+        self.numbers = None if entries.numbers is None else torch.tensor(entries.numbers)
         _GRAPHS[_key(self.pointers, self.sources, self.columns)] = graph
 
     def einsum(self, text: str, *operands: Tensor) -> Tensor:
@@ -133,6 +139,16 @@ class Graph:
 
     def __repr__(self) -> str:
         return repr(self.graph)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _graph_around, (self.graph,)
+
+
+def _graph_around(graph: gnn.Graph) -> Graph:
+    """The graph of torch's that consists of another one, as unpickling makes it."""
+    made = Graph.__new__(Graph)
+    made._set(graph)
+    return made
 
 
 @final
@@ -449,38 +465,51 @@ def _key(pointers: Tensor, sources: Tensor, columns: int) -> tuple[int, ...]:
 
 
 def _graph(pointers: Tensor, sources: Tensor, numbers: Tensor | None, columns: int) -> gnn.Graph:
-    """The graph that consists of these tensors; it is made where nobody holds it."""
+    """The graph that consists of these tensors, as they are now; it is made where nobody holds it."""
     key = _key(pointers, sources, columns)
-    known = _GRAPHS.get(key)
-    if known is not None:
-        return known
-    kept = _REBUILT.get(key)
-    if kept is None:
-        made = gnn.Graph.from_pointers(pointers.numpy(), sources.numpy(), columns)
-        if numbers is not None:
-            made.renumber(numbers.numpy())
-        held = (pointers, sources) if numbers is None else (pointers, sources, numbers)
-        kept = _REBUILT[key] = made, held
-        if len(_REBUILT) > MOST_REBUILT:
-            _REBUILT.popitem(last=False)
-    return kept[0]
+    arrays = pointers.numpy(), sources.numpy(), None if numbers is None else numbers.numpy()
+    for known in (_GRAPHS.get(key), _REBUILT.get(key)):
+        if known is not None and _consists_of(known, *arrays):
+            return known
+    made = gnn.Graph.from_pointers(*arrays[:2], columns)
+    if arrays[2] is not None:
+        made.renumber(arrays[2])
+    _REBUILT[key] = made
+    if len(_REBUILT) > MOST_REBUILT:
+        _REBUILT.popitem(last=False)
+    return made
+
+
+def _consists_of(
+    graph: gnn.Graph, pointers: np.ndarray, sources: np.ndarray, numbers: np.ndarray | None
+) -> bool:
+    """Whether a graph has these contents: an address says nothing of what was written there since."""
+    entries = graph.entries
+    return (
+        np.array_equal(entries.row_pointers(), pointers)
+        and np.array_equal(entries.coordinates[1], sources)
+        and (
+            entries.numbers is numbers
+            if entries.numbers is None or numbers is None
+            else np.array_equal(entries.numbers, numbers)
+        )
+    )
 
 
 def _integers(given: Any) -> Any:
+    if not isinstance(given, Tensor):
+        return given
+    if torch._C._get_tracing_state() is not None or get_proxy_mode() is not None:
+        raise InputError(
+            "a trace would take these edges for all others: make the graph before it is traced, and give the Graph"
+        )
     try:
-        return given.detach().cpu().numpy() if isinstance(given, Tensor) else given
-    except (RuntimeError, TypeError) as error:  # on the meta device, fake, of a batch or a trace
+        return given.detach().cpu().numpy()
+    except (RuntimeError, TypeError) as error:  # on the meta device, fake, of a batch
         raise InputError(
             f"a graph is made of the numbers of its edges, which this tensor does not have here ({error}); make the graph "
             "outside of torch.func transforms and tracers, from tensors with data"
         ) from error
-
-
-def _shared(array: np.ndarray) -> Tensor:
-    """A tensor of the same memory, which nobody writes to."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch cannot mark it as read-only
-        return torch.from_numpy(array)
 
 
 def _array(operand: Tensor) -> np.ndarray:

@@ -11,6 +11,7 @@ import numpy as np
 from tensorwise.codegen import ir
 from tensorwise.codegen.cuda import Launch, print_cuda
 from tensorwise.errors import ScheduleError
+from tensorwise.program.arrays import check_bounds
 from tensorwise.program.kernel import BoundKernel, Kernel
 from tensorwise.program.lower import lower
 from tensorwise.program.packed import PackedOperands, arranged, packed_parts
@@ -91,8 +92,12 @@ def _most(gpu: Gpu, texts: Sequence[str]) -> Resources | None:
 
 @lru_cache(maxsize=4096)
 def cuda_text(key: PlanKey) -> tuple[str, tuple[Launch, ...], tuple[ir.Buffer, ...], tuple[str, ...]]:
-    """Return CUDA C++ text, launches, buffers and names of sizes of a plan."""
+    """Return CUDA C++ text, launches, buffers and names of sizes of a plan.
+
+    Raises UnprovenError for a program that is not certain to stay inside its arrays.
+    """
     kernel = lower(key.plan)
+    check_bounds(key.plan, kernel)
     return *print_cuda(kernel), kernel.buffers, tuple(size.name for size in kernel.sizes)
 
 

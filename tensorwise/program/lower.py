@@ -17,6 +17,7 @@ its caller runs the masked program again when one appears.
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
 from typing import Final, final
 
 from tensorwise.codegen import ir
@@ -87,6 +88,7 @@ class _Lowering(Accumulation):
             (*before, *self.block, *after),
             (str(self.assignment),),
             self.scratch_used(),
+            self.joined,
         )
 
     def _even(self, var: Var, count: Expr, body: ir.Block) -> Stmt:
@@ -139,23 +141,57 @@ class _Lowering(Accumulation):
             )
 
     def lanes(self, env: Env, loop: Lanes, rest: tuple[Loop, ...]) -> None:
-        """Emit the vectors of a strip."""
-        diagonal = next((axis for axis in self.diagonals if axis.along == loop.axis.mode), None)
-        number = env.coordinates.get(diagonal.name) if diagonal else None
-        if diagonal is None or number is None or loop.lanes == 1:
+        """Emit the vectors of a strip.
+
+        Lanes along a diagonal may leave the matrix. One condition covers the whole strip, because all strips but the
+        first and last few of a diagonal are inside. ``apart`` is the distance between the coordinates of two lanes::
+
+            lanes over i   ->  first = k(i),             inside: 0 <= first and first + lanes <= N_k
+            lanes over i1  ->  first = k(i1 * s + i0),   inside: 0 <= first and first + (lanes - 1) * s + 1 <= N_k
+        """
+        mode, numbers = loop.axis.mode, env.coordinates
+        diagonals = self.diagonals_in_lanes(loop)
+        if not diagonals:
             self.vectors(env, loop, rest)
             return
-        # One question for the whole strip: all but the first and last few blocks of a diagonal are inside.
-        along = loop.base
+        along, apart = loop.base, ir.as_expr(1)
         if loop.axis.part == "inner":
-            along = join(env.coordinates[f"{loop.axis.mode}1"], along, self.split(loop.axis.mode))
-        first = self.let("first", off_diagonal(number, along, self.extents[loop.axis.mode]))
-        inside = self.let("inside", self.inside(diagonal, first, loop.vectors * loop.lanes))
-        reached = ir.compare("lt", Const(0), self.extents[diagonal.mode])
-        partly = ir.Op("and", (ir.compare("eq", inside, Const(0)), reached), ir.I64)
-        for cond, whole in ((inside, True), (partly, False)):
+            along = join(numbers[f"{mode}1"], along, self.split(mode))
+        elif loop.axis.part == "outer":
+            along, apart = join(along, numbers[f"{mode}0"], self.split(mode)), self.split(mode)
+        # A strip along a compressed level counts positions, whose coordinates may be any.
+        asked = [a for a in diagonals if loop.leader is None and a.along == mode and a.name in numbers]
+        width = (loop.vectors * loop.lanes - 1) * apart + 1
+        conditions: list[Expr] = []
+        for axis in asked:
+            first = self.let("first", off_diagonal(numbers[axis.name], along, self.extents[mode]))
+            conditions.append(self.inside(axis, first, width))
+        # Lanes outside read some element that is there, so that there has to be one.
+        reached = [ir.compare("lt", Const(0), self.extents[axis.mode]) for axis in diagonals]
+        if not asked:
+            with self.scope(lambda body: If(reduce(ir.both, reached), body)):
+                self.vectors(env, loop, rest)
+            return
+        inside = self.let("inside", reduce(ir.both, conditions))
+        partly = reduce(ir.both, [ir.compare("eq", inside, Const(0)), *reached])
+        others = [cond for axis, cond in zip(diagonals, reached, strict=True) if axis not in asked]
+        wholly = reduce(ir.both, [inside, *others])
+        for cond, known in ((wholly, frozenset(axis.name for axis in asked)), (partly, frozenset[str]())):
             with self.scope(lambda body, cond=cond: If(cond, body)):  # type: ignore[misc]
-                self.vectors(replace(env, inside=whole), loop, rest)
+                self.vectors(replace(env, inside=known), loop, rest)
+
+    def diagonals_in_lanes(self, loop: Lanes) -> list[Axis]:
+        """Return the diagonals whose coordinates are vectors because lanes run over ``loop``."""
+        if loop.lanes == 1:
+            return []
+        vectors, found = {loop.axis.mode}, list[Axis]()
+        for _ in self.assignment.indices:  # a vector of coordinates may lead to others
+            for format in self.plan.formats.values():
+                if vectors & set(format.modes):
+                    vectors |= {axis.mode for axis in format.followed}
+            found = [axis for axis in self.diagonals if axis.along in vectors or axis == loop.axis]
+            vectors |= {axis.mode for axis in found}
+        return found
 
     def vectors(self, env: Env, loop: Lanes, rest: tuple[Loop, ...]) -> None:
         """Emit each vector of a strip with the lanes bound."""
@@ -170,7 +206,8 @@ class _Lowering(Accumulation):
                     value = self.let(
                         loop.axis.name, level.coordinate(self.arrays[loop.leader][state.levels], value)
                     )
-                self.bind(inside, loop.axis, value, lambda inner: self.emit(inner, rest))
+                stored = loop.leader is not None
+                self.bind(inside, loop.axis, value, lambda inner: self.emit(inner, rest), stored=stored)
 
     def leader(self, env: Env, loop: Axis) -> str | None:
         """Return the operand whose next level is compressed and runs along ``loop``."""
@@ -212,7 +249,12 @@ class _Lowering(Accumulation):
                 self.block.append(Set(cursor, level.advance(cursor)))
             states = {**inner.states, name: State(state.levels + 1, position)}
             self.bind(
-                replace(inner, states=states), loop, coordinate, lambda e: self.emit(e, rest), guard=guard
+                replace(inner, states=states),
+                loop,
+                coordinate,
+                lambda e: self.emit(e, rest),
+                guard=guard,
+                stored=not guard,
             )
 
         var = self.fresh(f"{name.lower()}p")
@@ -313,9 +355,7 @@ class _Lowering(Accumulation):
                 self.emit(env, two)
                 return end
             more = ir.compare("lt", start + tile.lanes, end)
-            fits = self.let(
-                "fits", ir.Op("and", (more, ir.compare("lt", end, start + 2 * tile.lanes)), ir.I64)
-            )
+            fits = self.let("fits", ir.both(more, ir.compare("lt", end, start + 2 * tile.lanes)))
             with self.scope(lambda body: If(fits, body)):
                 self.emit(env, two)
             return self.let("rest", ir.select(fits, end, start))

@@ -100,8 +100,8 @@ class Env:
     skips_output: bool = False
     reduced_outside: bool = False
     shared_output: bool = False
-    inside: bool = False
-    """Lanes along a diagonal are known to stay inside the matrix."""
+    inside: frozenset[str] = frozenset()
+    """Diagonals along which lanes are known to stay inside the matrix, by name."""
     piece: Piece | None = None
     """Where threads share outer iterations; None: each is one thread's alone."""
     staged: tuple[Expr, Mapping[Buffer, Buffer]] | None = None
@@ -149,6 +149,7 @@ class Nest(abc.ABC):
         self.elem = Type(plan.elem)
         self.block: list[Stmt] = []
         self.names: dict[str, int] = {}
+        self.joined: dict[Expr, Expr] = {}
         self.copies = 0
         self.initial: float | None = None
         bounds = self.schedule.bounds
@@ -340,9 +341,20 @@ class Nest(abc.ABC):
         return self.extent(axis)
 
     def bind(
-        self, env: Env, axis: Axis, value: Expr, then: Callable[[Env], None], guard: bool = False
+        self,
+        env: Env,
+        axis: Axis,
+        value: Expr,
+        then: Callable[[Env], None],
+        guard: bool = False,
+        stored: bool = False,
     ) -> None:
-        """Bind a coordinate, resolve what it makes known and go on with ``then``."""
+        """Bind a coordinate, resolve what it makes known and go on with ``then``.
+
+        Args:
+            guard: whether both parts of a split index may lead past its end, so that a condition is needed.
+            stored: whether both are parts of one entry's coordinate.
+        """
         if axis.part == "whole":
             self.place(env, axis.mode, value, then)
             return
@@ -351,7 +363,10 @@ class Nest(abc.ABC):
         if axis.part not in ("outer", "inner") or outer is None or inner is None:
             self.follow(env, then)
             return
-        whole = self.let(axis.mode, join(outer, inner, self.split(axis.mode)))
+        joined = join(outer, inner, self.split(axis.mode))
+        if stored:
+            self.joined[joined] = self.extents[axis.mode]
+        whole = self.let(axis.mode, joined)
         if guard and axis.mode not in self.plan.exact:
             with self.scope(lambda body: If(ir.compare("lt", whole, self.extents[axis.mode]), body)):
                 self.place(env, axis.mode, whole, then)
@@ -365,10 +380,10 @@ class Nest(abc.ABC):
             bound = {f"{mode}'": place, mode: self.let(mode, self.permutations[mode][1][place])}
         self.follow(replace(env, coordinates={**env.coordinates, **bound}), then)
 
-    def inside(self, axis: Axis, first: Expr, width: int) -> Expr:
+    def inside(self, axis: Axis, first: Expr, width: Expr | int) -> Expr:
         """Whether ``width`` coordinates from ``first`` on, reached along a diagonal, are coordinates of the mode."""
         ends = ir.compare("le", first + width, self.extents[axis.mode])
-        return ir.Op("and", (ir.compare("le", Const(0), first), ends), ir.I64)
+        return ir.both(ir.compare("le", Const(0), first), ends)
 
     def follow(self, env: Env, then: Callable[[Env], None]) -> None:
         """Bind what a diagonal and the index along it determine, resolve levels and go on with ``then``."""
@@ -380,7 +395,7 @@ class Nest(abc.ABC):
             if whole.type.lanes == 1:
                 with self.scope(lambda body, whole=whole, axis=axis: If(self.inside(axis, whole, 1), body)):  # type: ignore[misc]
                     self.place(env, axis.mode, whole, then)
-            elif env.inside:
+            elif axis.name in env.inside:
                 self.place(env, axis.mode, whole, then)
             else:
                 # Lanes that leave the matrix hold padding: they may read any element that is there.
@@ -490,7 +505,7 @@ class Nest(abc.ABC):
     @staticmethod
     def between(lo: Expr, value: Expr, hi: Expr) -> Expr:
         """Whether ``lo`` <= ``value`` < ``hi``."""
-        return ir.Op("and", (ir.compare("le", lo, value), ir.compare("lt", value, hi)), ir.I64)
+        return ir.both(ir.compare("le", lo, value), ir.compare("lt", value, hi))
 
     def stored_value(self, name: str, position: Expr) -> Expr:
         """Value of an operand at a position; any where only its pattern is read."""

@@ -11,6 +11,7 @@ from tensorwise.codegen.c import print_c
 from tensorwise.codegen.cuda import print_cuda
 from tensorwise.codegen.loops import printed
 from tensorwise.errors import ScheduleError
+from tensorwise.program.arrays import check_bounds
 from tensorwise.program.einsum import Assignment
 from tensorwise.program.lower import lower
 from tensorwise.program.plan import Plan
@@ -331,13 +332,16 @@ def fitted(schedule: Schedule, assignment: Assignment, formats: Mapping[str, For
 def kernel_text(key: "PlanKey") -> tuple[str, dict[str, str], tuple[str, ...]]:
     """Return C text, the element types of buffers by name, and size names of a plan (lowering and printing are remembered).
 
-    Raises ScheduleError for a program of a GPU, which has no C.
+    Raises:
+        ScheduleError: it is a program of a GPU, which has no C.
+        UnprovenError: the program is not certain to stay inside its arrays.
     """
     if key.plan.schedule.dealt is not None:
         raise ScheduleError(
             f"{key.plan.schedule} deals a loop to the blocks of a GPU; `tensorwise.program.launched` runs it there"
         )
     kernel = lower(key.plan)
+    check_bounds(key.plan, kernel)
     return print_c(kernel), {b.name: b.elem for b in kernel.buffers}, tuple(s.name for s in kernel.sizes)
 
 

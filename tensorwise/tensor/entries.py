@@ -91,6 +91,20 @@ class Entries:
         ends = np.flatnonzero(np.diff(self.coordinates[0], append=-1))
         return int(np.diff(ends, prepend=-1).max(initial=0))
 
+    def check(self) -> None:
+        """Raise InputError unless the arrays are what the class says: generated code trusts what is packed from them.
+
+        Entries made by hand are compared once; arrays are read-only from then on.
+        """
+        if "_is_checked" in self.__dict__:
+            return
+        problem = _problem(self)
+        if problem:
+            raise InputError(
+                f"these Entries of shape {self.shape} were made by hand and {problem}; use entries_from"
+            )
+        self.__dict__["_is_checked"] = True
+
     def row_pointers(self) -> np.ndarray:
         """Row pointers (rows + 1,) of a matrix, made on demand when `pointers` is None.
 
@@ -128,7 +142,11 @@ class Entries:
 
     def _sharing_pattern(self, values: np.ndarray) -> "Entries":
         other = replace(self, values=values)
-        for name in ("pattern_id", "_made_pointers"):  # cached, and they do not depend on the values
+        for name in (
+            "pattern_id",
+            "_made_pointers",
+            "_is_checked",
+        ):  # cached, and they do not depend on the values
             if name in self.__dict__:
                 other.__dict__[name] = self.__dict__[name]
         return other
@@ -157,6 +175,31 @@ class Entries:
 
     def __repr__(self) -> str:
         return f"Entries({'x'.join(map(str, self.shape))}, {self.nnz} stored, {self.dtype})"
+
+
+def _problem(entries: Entries) -> str:
+    """Return what is wrong with entries, or nothing."""
+    shape, coordinates, nnz = entries.shape, entries.coordinates, len(entries.values)
+    if len(shape) != len(coordinates) or len(shape) < 2:
+        return f"have {len(coordinates)} arrays of coordinates"
+    order = np.zeros(max(nnz - 1, 0), dtype=bool)  # whether an entry is known to come behind the one before
+    tied = np.ones(max(nnz - 1, 0), dtype=bool)
+    for mode, (size, array) in enumerate(zip(shape, coordinates, strict=True)):
+        if array.dtype not in (np.int32, np.int64) or array.shape != (nnz,):
+            return f"have coordinates of {array.dtype} {array.shape} in mode {mode} for {nnz} values"
+        if nnz and (int(array.min()) < 0 or int(array.max()) >= size):
+            return f"have coordinates from {array.min()} to {array.max()} in mode {mode}"
+        order |= tied & (array[1:] > array[:-1])
+        tied &= array[1:] == array[:-1]
+    if not order.all():
+        return f"are not in order, or repeated, at entry {int(np.argmin(order)) + 1}"
+    if entries.pointers is not None:
+        right = len(shape) == 2 and np.array_equal(entries.pointers, pointers_of(coordinates[0], shape[0]))
+        if not right:
+            return "have row pointers that do not go with their rows"
+    if entries.numbers is not None and not np.array_equal(np.sort(entries.numbers), np.arange(nnz)):
+        return "have numbers that do not number them"
+    return ""
 
 
 def entries_from(obj: Any, dtype: Any = None) -> Entries:
@@ -190,6 +233,7 @@ def entries_from(obj: Any, dtype: Any = None) -> Entries:
     """
     target = checked_dtype(dtype)
     if isinstance(obj, Entries):
+        obj.check()
         return obj if target is None else obj.astype(target)
     if isinstance(obj, str | os.PathLike):
         from tensorwise.tensor.files import read

@@ -617,3 +617,31 @@ def test_corrupted_torch_tensors() -> None:
     tensor = torch.sparse_coo_tensor([[0], [-5]], [1.0], (2, 2), check_invariants=False)
     with pytest.raises(InputError, match="column -5"):
         entries_from(tensor)
+
+
+def test_entries_made_by_hand_are_compared_once() -> None:
+    rows, columns, values = (
+        np.array([0, 0, 2], np.int32),
+        np.array([1, 3, 0], np.int32),
+        np.ones(3, np.float32),
+    )
+    right = Entries((3, 4), (rows, columns), values)
+    assert entries_from(right) is right
+    wrong = {
+        "coordinates from 0 to 3 in mode 1": Entries((3, 3), (rows, columns), values),
+        "coordinates from -1 to 3 in mode 1": Entries((3, 4), (rows, np.array([1, 3, -1], np.int32)), values),
+        "have 1 arrays of coordinates": Entries((3, 4), (rows,), values),
+        "coordinates of int32 .2,. in mode 1 for 3 values": Entries((3, 4), (rows, columns[:2]), values),
+        "coordinates of float64": Entries((3, 4), (rows, columns.astype(float)), values),
+        "not in order, or repeated, at entry 1": Entries(
+            (3, 4), (rows, np.array([1, 1, 0], np.int32)), values
+        ),
+        "not in order, or repeated, at entry 2": Entries(
+            (3, 4), (np.array([0, 2, 0], np.int32), columns), values
+        ),
+        "row pointers": Entries((3, 4), (rows, columns), values, np.array([0, 2, 2, 9], np.int32)),
+        "have numbers": Entries((3, 4), (rows, columns), values, None, np.array([0, 1, 3], np.int32)),
+    }
+    for message, entries in wrong.items():
+        with pytest.raises(InputError, match=message):
+            entries_from(entries)

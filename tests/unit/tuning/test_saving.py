@@ -206,6 +206,24 @@ def test_a_malicious_description_is_refused(what: str, tmp_path: Path) -> None:
         tw.load(path)
 
 
+def test_arrays_that_lead_out_of_the_operand_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "o.tw"
+    operator("spmm").save(path)
+    with safe_open(path, framework="numpy") as file:
+        text = file.metadata()["tensorwise"]
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    columns = arrays["A.1"]
+    for changed in (
+        columns + np.int32(columns.max() + 1),
+        columns - np.int32(1 + columns.max()),
+        columns[:-1],
+    ):
+        wrong = {**arrays, "A.1": np.ascontiguousarray(changed)}
+        save_file(wrong, path, metadata={"tensorwise": text, "checksum": _checksum(text, wrong)})
+        with pytest.raises(InputError, match=r"o\.tw"):
+            tw.load(path)
+
+
 def test_a_place_that_cannot_be_written_to(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be written"):
         operator().save(tmp_path / "no" / "o.tw")

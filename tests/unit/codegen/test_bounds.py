@@ -1,0 +1,184 @@
+"""Proofs that kernels stay inside their arrays: what is proved, what is refused, and that the first is right."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tensorwise.codegen import ir
+from tensorwise.codegen.bounds import Array, Facts, prove_bounds
+from tensorwise.codegen.inequalities import Inequalities
+from tensorwise.codegen.ir import Buffer, Const, Expr, For, If, Let, Ramp, Store, Var
+from tensorwise.codegen.polynomials import Poly
+from tensorwise.errors import UnprovenError
+
+# ruff: noqa: E741 - a loop is called I
+X, OUT, CRD, POS = (
+    Buffer("x", "f32"),
+    Buffer("out", "f32", writable=True),
+    Buffer("crd", "i32"),
+    Buffer("pos", "i32"),
+)
+N, M, I, J, P, S = (Var(name) for name in "nmijps")
+ARRAYS = {
+    "x": Array(N), "out": Array(N * M), "crd": Array(M, ((Const(0), N - 1),)),
+    "pos": Array(N + 1, ((Const(0), M),), ascending=True),
+}  # fmt: skip
+ZERO = Const(0.0, ir.Type("f32"))
+
+
+def proves(*body: ir.Stmt, sizes: tuple[Var, ...] = (N, M), least: int = 0) -> bool:
+    facts = Facts(ARRAYS, {size.name: least for size in sizes})
+    try:
+        prove_bounds(ir.Kernel((OUT, X, CRD, POS), sizes, body), facts)
+    except UnprovenError:
+        return False
+    return True
+
+
+def loop(var: Var, lo: Expr | int, hi: Expr | int, *body: ir.Stmt, step: int = 1) -> For:
+    return For(var, ir.as_expr(lo), ir.as_expr(hi), step, body)
+
+
+def write(index: Expr) -> Store:
+    return Store(OUT, index, ir.widen(ZERO, index.type.lanes))
+
+
+def test_loops_and_products() -> None:
+    assert proves(loop(I, 0, N, loop(J, 0, M, write(I * M + J))))
+    assert not proves(loop(I, 0, N, loop(J, 0, M, write(I * M + J + 1))))
+    assert not proves(loop(I, 0, N, loop(J, 0, M, write(J * M + I))))
+    assert not proves(loop(I, -1, N, loop(J, 0, M, write(I * M + J))))
+    assert not proves(loop(I, 0, N + 1, loop(J, 0, M, write(I * M + J))))
+    assert not proves(write(Const(0))), "there may be no element"
+    assert proves(write(Const(0)), least=1)
+
+
+def test_strips_of_vectors_and_what_is_left() -> None:
+    size = N * M
+    stop = Var("stop")
+    body = (
+        Let(stop, (size // 4) * 4),
+        loop(I, 0, stop, write(Ramp(I, 4)), step=4),
+        loop(J, stop, size, write(J)),
+    )
+    assert proves(*body)
+    assert not proves(body[0], replace(body[1], step=2))
+    assert not proves(body[0], loop(I, 0, stop, write(Ramp(I, 8)), step=4))
+    assert proves(loop(I, 0, size, If(ir.compare("le", I + 4, size), (write(Ramp(I, 4)),)), step=3))
+    assert not proves(loop(I, 0, size, If(ir.compare("le", I + 3, size), (write(Ramp(I, 4)),)), step=3))
+
+
+def test_stored_positions_and_coordinates() -> None:
+    read = Let(Var("v", ir.Type("f32")), X[CRD[P]])
+    assert proves(loop(I, 0, N, loop(P, POS[I], POS[I + 1], read)))
+    assert not proves(loop(I, 0, N + 1, loop(P, POS[I], POS[I + 1], read)))
+    assert not proves(loop(I, 0, N, loop(P, POS[I], POS[I + 1] + 1, read)))
+    assert not proves(loop(I, 0, N, loop(P, POS[I], POS[I + 1], Let(Var("v", ir.Type("f32")), X[P]))))
+    # pos[0] is 0, so that a larger pointer is not the first.
+    before = Let(Var("v", ir.Type("f32")), X[I - 1])
+    assert proves(loop(I, 0, N + 1, If(ir.compare("lt", Const(0), POS[I]), (before,))))
+    assert not proves(loop(I, 0, N + 1, If(ir.compare("le", Const(0), POS[I]), (before,))))
+    # Positions cut in four: with a count that may not be negative.
+    main = (POS[I + 1] - POS[I]) // 4 * 4 + POS[I]
+    assert proves(loop(I, 0, N, loop(P, POS[I], main, Let(Var("v", ir.Type("f32")), X[CRD[P + 3]]), step=4)))
+
+
+def test_split_indices() -> None:
+    outer, inner = Var("outer"), Var("inner")
+    whole = (N + (S - 1)) // S
+    inside = loop(inner, 0, ir.smaller(S, N - outer * S), Let(Var("v", ir.Type("f32")), X[outer * S + inner]))
+    facts = Facts(ARRAYS, {"n": 0, "m": 0, "s": 1})
+    prove_bounds(ir.Kernel((X,), (N, M, S), (loop(outer, 0, whole, inside),)), facts)
+    for wrong in (
+        loop(outer, 0, whole, replace(inside, hi=S)),
+        loop(outer, 0, whole, replace(inside, hi=ir.smaller(S, N - outer))),
+    ):
+        with pytest.raises(UnprovenError, match=r"x\[.*\] exists: it may be too large"):
+            prove_bounds(ir.Kernel((X,), (N, M, S), (wrong,)), facts)
+
+
+def test_values_that_come_from_elsewhere_are_any() -> None:
+    given_ = Buffer("given", "i64")
+    arrays = {**ARRAYS, "given": Array(N)}
+
+    def accepted(*body: ir.Stmt) -> bool:
+        try:
+            prove_bounds(ir.Kernel((X, given_), (N, M), body), Facts(arrays, {"n": 0, "m": 0}))
+        except UnprovenError:
+            return False
+        return True
+
+    read = Let(Var("v", ir.Type("f32")), X[P])
+    inside = ir.both(ir.compare("le", Const(0), P), ir.compare("lt", P, N))
+    assert not accepted(loop(I, 0, N, Let(P, given_[I]), read))
+    assert accepted(loop(I, 0, N, Let(P, given_[I]), If(inside, (read,))))
+    assert not accepted(loop(I, 0, N, Let(P, given_[I]), If(inside, ()), read)), (
+        "the condition holds inside only"
+    )
+    assert not accepted(Store(Buffer("unknown", "f32", True), Const(0), ZERO))
+    register = Var("register")
+    assert not accepted(ir.Reg(register, Const(0)), loop(I, 0, N, Let(Var("v", ir.Type("f32")), X[register])))
+
+
+def test_a_message_names_the_access() -> None:
+    with pytest.raises(
+        UnprovenError, match=r"out\[\(\(i \* m\) \+ 1\)\] exists: it may be too large \(m \* i \+ 1"
+    ):
+        prove_bounds(
+            ir.Kernel((OUT,), (N, M), (loop(I, 0, N, write(I * M + 1)),)), Facts(ARRAYS, {"n": 0, "m": 0})
+        )
+
+
+@given(
+    st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3), st.integers(-6, 6)), max_size=3),
+    st.tuples(st.integers(-3, 3), st.integers(-3, 3), st.integers(-1, 1), st.integers(-8, 8)),
+    st.tuples(st.integers(-2, 2), st.integers(0, 4)),
+)
+def test_what_holds_does_for_all_integers(
+    assumed: list[tuple[int, int, int]], asked: tuple[int, int, int, int], start: tuple[int, int]
+) -> None:
+    low, extent = start
+    known = Inequalities()
+    a = known.unknown("a", Poly.constant(low), Poly.constant(low + extent))
+    b = known.unknown("b", a - 2, 3 * a + 5)
+    for left, right, constant in assumed:
+        known.assume(left * a + right * b + constant)
+    if not known.holds(asked[0] * a + asked[1] * b + asked[2] * a * b + asked[3]):
+        return
+    for x, y in _integers(low, extent):
+        if all(left * x + right * y + constant >= 0 for left, right, constant in assumed):
+            assert asked[0] * x + asked[1] * y + asked[2] * x * y + asked[3] >= 0
+
+
+def _integers(low: int, extent: int) -> Iterator[tuple[int, int]]:
+    for x in range(low, low + extent + 1):
+        for y in range(x - 2, 3 * x + 6):
+            yield x, y
+
+
+@given(st.lists(st.tuples(st.lists(st.integers(0, 2), max_size=3), st.integers(-5, 5)), max_size=4))
+def test_polynomials_are_rings(terms: list[tuple[list[int], int]]) -> None:
+    value = np.array([3, -2, 5])
+    made = Poly({})
+    for unknowns, factor in terms:
+        product = Poly.constant(factor)
+        for unknown in unknowns:
+            product = product * Poly.unknown(unknown)
+        made = made + product
+
+    def at(poly: Poly) -> int:
+        return sum(factor * int(np.prod(value[list(m)], initial=1)) for m, factor in poly.terms.items())
+
+    plain = sum(factor * int(np.prod(value[unknowns], initial=1)) for unknowns, factor in terms)
+    assert at(made) == plain
+    for unknown in range(3):
+        factor, rest = made.split(unknown)
+        assert at(factor) * value[unknown] + at(rest) == plain
+    quotient, rest = made.parted(2 * Poly.unknown(1))
+    assert 2 * at(quotient) * value[1] + at(rest) == plain
+    assert (made - made).value == 0
+    assert 1 - made == -(made - 1)

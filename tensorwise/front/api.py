@@ -198,12 +198,26 @@ class Cascade:
             values[step.workload.assignment.output.tensor] = result
         return result
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _cascade, (str(self.einsum), self.steps)
+
+    def __copy__(self) -> "Cascade":
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Cascade":
+        return self
+
     def source(self) -> str:
         """Return the C texts of all steps."""
         return "\n".join(step.source() for step in self.steps)
 
     def __repr__(self) -> str:
         return f"<Cascade {self.einsum}>"
+
+
+def _cascade(einsum: str, steps: Sequence[Operator]) -> Cascade:
+    """Return the cascade that ``pickle`` holds."""
+    return Cascade(Einsum.parse(einsum), steps)
 
 
 def _sort_operands(

@@ -245,7 +245,8 @@ def run(
             raise InputError(
                 f"{out}: unknown kind of file; expected .npy, or .mtx or .npz for a sparse result"
             )
-    operator = load(path, None if matrix is None else _entries(matrix, None), check_machine=not any_machine)
+    fresh = None if matrix is None else _entries(matrix, None)
+    operator = load(path, fresh, check_machine=not any_machine, rounding=True)
     work = operator.workload
     given = [_array(file) for file in operands or []] or work.operands(np.random.default_rng(seed))
     for place, (name, array) in enumerate(zip(work.dense, given)):

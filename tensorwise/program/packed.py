@@ -85,6 +85,8 @@ class PackedOperands:
         largest = max((entries.nnz for entries in workload.sparse.values()), default=0)
         self._number = np.dtype(np.int64 if (largest >= 2**31 if wide is None else wide) else np.int32)
         """dtype of source maps, and of the places of entries by their numbers."""
+        for tensor in self.tensors.values():
+            tensor.freeze()  # kernels, transposed operators and files would not learn of other values
         self.unreached = _unreached(workload)
         self._made: dict[str, np.ndarray] = {}
         self._levels = {

@@ -257,7 +257,7 @@ class Workload:
                 f"{self.op} takes {len(self.dense)} operands ({', '.join(self.dense)}), got {len(operands)}"
             )
         for name, operand in zip(self.dense, operands, strict=True):
-            if not isinstance(operand, np.ndarray):
+            if not isinstance(operand, np.ndarray) or isinstance(operand, np.ma.MaskedArray):
                 raise InputError(f"operand {name} must be a NumPy array, got {type(operand).__name__}")
             if operand.shape != self.shape(name):
                 raise InputError(f"operand {name} must have shape {self.shape(name)}, got {operand.shape}")

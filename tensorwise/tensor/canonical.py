@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tensorwise.errors import InputError
-from tensorwise.tensor.elements import is_half, value_dtype
+from tensorwise.tensor.elements import is_half, limits, value_dtype
 from tensorwise.tensor.primitives import index_dtype
 
 #: More modes than this is a mistake (a text file read with the wrong separator), not a tensor.
@@ -57,8 +57,12 @@ def checked_dtype(dtype: Any) -> np.dtype | None:
 def checked_values(values: Any, dtype: np.dtype | None, source: str, copy: bool = True) -> np.ndarray:
     """Return ``values`` as a contiguous array of a dtype of values (a fresh one with ``copy``).
 
-    Without ``dtype``: float32, float16 and bfloat16 stay, bool and integers of up to 16 bits become float32
-    (exactly), everything else becomes float64.
+    Without ``dtype``: float32, float16 and bfloat16 stay, bool and integers of up to 16 bits become float32,
+    everything else becomes float64. With ``dtype`` floating-point numbers are rounded.
+
+    Raises:
+        InputError: a number would be lost: complex numbers, integers that are not representable, finite numbers
+            that would become infinite, and, without ``dtype``, numbers that float64 rounds.
     """
     array = as_array(values, f"{source}: values")
     if array.dtype.kind == "c":
@@ -71,12 +75,59 @@ def checked_values(values: Any, dtype: np.dtype | None, source: str, copy: bool 
     if dtype is None and is_half(array.dtype):
         dtype = value_dtype(array.dtype)
     elif dtype is None:
-        wide = np.result_type(array.dtype, np.float32)
-        dtype = np.dtype(np.float32 if wide == np.float32 else np.float64)
+        dtype = np.dtype(np.float32 if np.result_type(array.dtype, np.float32) == np.float32 else np.float64)
+        if array.dtype.itemsize > 8 and not _is_float64(array):
+            raise InputError(
+                f"{source}: values are {array.dtype}, and float64 would round them; "
+                "convert them with .astype(numpy.float64), or ask for it with dtype='float64'"
+            )
     with np.errstate(over="ignore", invalid="ignore"):
         if copy:
-            return np.array(array, dtype=dtype, order="C")
-        return np.ascontiguousarray(array, dtype=dtype)
+            converted = np.array(array, dtype=dtype, order="C")
+        else:
+            converted = np.ascontiguousarray(array, dtype=dtype)
+        lost = _first_lost(array, converted)
+    if lost is not None:
+        wider = "; use a wider dtype" if dtype != np.float64 else ""
+        raise InputError(
+            f"{source}: the value {array.ravel()[lost]} of entry {lost} is {array.dtype}, and {dtype} would make "
+            f"{converted.ravel()[lost]} of it{wider}"
+        )
+    return converted
+
+
+def _is_float64(array: np.ndarray) -> bool:
+    """Whether float64 holds all values of more than 64 bits exactly."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(((array.astype(np.float64) == array) | np.isnan(array)).all())
+
+
+def _first_lost(given: np.ndarray, converted: np.ndarray) -> int | None:
+    """Position of the first value that a conversion to floating-point numbers loses, not merely rounds; None: none.
+
+    An integer is lost unless it is represented exactly, a finite number where it becomes infinite.
+    """
+    kind = limits(converted.dtype)
+    if given.dtype.kind in "iu":
+        digits = 1 - int(np.log2(kind.eps))  # of the significand, the leading one included
+        if given.dtype.itemsize * 8 - (given.dtype.kind == "i") <= digits or not given.size:
+            return None
+        if max(abs(int(given.min())), int(given.max())) <= 2**digits:
+            return None
+        size = given.astype(np.uint64)  # negative numbers wrap around, and their negative is the magnitude
+        size = np.where(given < 0, np.uint64(0) - size, size)
+        lowest = np.maximum(size & (np.uint64(0) - size), np.uint64(1))
+        lost = (size // lowest >= np.uint64(2) ** np.uint64(digits)) | np.isinf(converted)
+    elif given.dtype.kind == "f" and (
+        given.dtype.itemsize > converted.dtype.itemsize or is_half(converted.dtype)
+    ):
+        lost = np.isinf(converted)
+        if not lost.any():
+            return None
+        lost &= np.isfinite(given)
+    else:
+        return None
+    return int(np.argmax(lost)) if lost.any() else None
 
 
 def as_array(obj: Any, name: str) -> np.ndarray:
@@ -193,13 +244,16 @@ def is_strict(rows: np.ndarray, columns: np.ndarray) -> bool:
 
 
 def row_major(
-    shape: Sequence[int], coordinates: Sequence[np.ndarray], values: np.ndarray, logical: bool = False
+    shape: Sequence[int], coordinates: Sequence[np.ndarray], values: np.ndarray, given: np.dtype | None = None
 ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     """Sort valid coordinates row-major and sum duplicates; returns the arguments themselves when in order
     already.
 
-    Duplicates are summed in the order given, in float64, and rounded to the dtype of ``values``;
-    with ``logical`` (values of a boolean matrix) they are combined by "or".
+    Duplicates are summed in the order given, in float64, and rounded to the dtype of ``values``.
+
+    Args:
+        given: dtype in which the values came. Duplicates of a boolean matrix are combined by "or"; sums of
+            integers that are not representable raise InputError.
     """
     coords = tuple(coordinates)
     ordered, equal = _compare_neighbours(coords)
@@ -212,11 +266,24 @@ def row_major(
         return coords, values
     starts = np.concatenate(([0], np.flatnonzero(~equal) + 1))
     with np.errstate(over="ignore", invalid="ignore"):
-        if logical:
+        if given is not None and given.kind == "b":
             merged = np.maximum.reduceat(values, starts)
         else:
-            merged = np.add.reduceat(values.astype(np.float64), starts).astype(values.dtype)
+            sums = np.add.reduceat(values.astype(np.float64), starts)
+            merged = sums.astype(values.dtype)
+            if given is not None and given.kind in "iu" and _rounded(values, starts, sums, merged):
+                raise InputError(
+                    f"duplicates of {given} add up to integers that {values.dtype} does not represent; use a wider dtype, "
+                    "or add them up beforehand"
+                )
     return tuple(array[starts] for array in coords), merged
+
+
+def _rounded(values: np.ndarray, starts: np.ndarray, sums: np.ndarray, merged: np.ndarray) -> bool:
+    """Whether sums of integers may not be exact, on the way in float64 or in the dtype of ``merged``."""
+    several = np.diff(starts, append=len(values)) > 1
+    sizes = np.add.reduceat(np.abs(values.astype(np.float64)), starts)
+    return bool((several & (sizes >= 2**53)).any() or (merged.astype(np.float64) != sums).any())
 
 
 def _compare_neighbours(coords: Sequence[np.ndarray]) -> tuple[bool, np.ndarray]:

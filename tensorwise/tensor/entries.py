@@ -52,6 +52,8 @@ class Entries:
             makes them on demand.
         numbers: (nnz,) of `coordinate_dtype`: where a tensor with a row an entry has that of each entry; None: they are
             numbered as they stand. Neither values nor costs depend on it.
+        given: dtype of a matrix of booleans, integers or longdouble, whose values are kept exactly in another dtype; None:
+            that of ``values``.
     """
 
     shape: tuple[int, ...]
@@ -59,6 +61,7 @@ class Entries:
     values: np.ndarray
     pointers: np.ndarray | None = None
     numbers: np.ndarray | None = None
+    given: np.dtype | None = None
 
     def __post_init__(self) -> None:
         for array in (*self.coordinates, self.values, self.pointers, self.numbers):
@@ -131,22 +134,34 @@ class Entries:
         fresh = checked_values(values, None, "with_values")
         if fresh.shape != (self.nnz,):
             raise InputError(f"with_values: values have shape {fresh.shape}; expected ({self.nnz},)")
-        return self._sharing_pattern(fresh)
+        return self._sharing_pattern(fresh, _counted(values))
 
     def astype(self, dtype: Any) -> "Entries":
         """The same entries with values of another dtype (as in `entries_from`); itself when nothing changes."""
         target = checked_dtype(dtype)
-        if target is None or target == self.dtype:
+        if target is None or (target == self.dtype and self.given is None):
             return self
-        return self._sharing_pattern(checked_values(self.values, target, "astype"))
+        return self._sharing_pattern(
+            checked_values(self._integers(), target, "astype")
+        )  # integers are not rounded
 
-    def _sharing_pattern(self, values: np.ndarray) -> "Entries":
-        other = replace(self, values=values)
-        for name in (
-            "pattern_id",
-            "_made_pointers",
-            "_is_checked",
-        ):  # cached, and they do not depend on the values
+    def as_given(self) -> np.ndarray:
+        """Return the values (nnz,) in the dtype in which they were given."""
+        if self.given is None:
+            return self.values
+        if self.given.kind == "b":
+            return np.asarray(self.values != 0)
+        return self._integers().astype(self.given)  # sums of duplicates wrap around, as SciPy's do
+
+    def _integers(self) -> np.ndarray:
+        """The values, as integers where integers were given."""
+        if self.given is None or self.given.kind not in "iu":
+            return self.values
+        return self.values.astype(np.uint64 if self.given.kind == "u" else np.int64)
+
+    def _sharing_pattern(self, values: np.ndarray, given: np.dtype | None = None) -> "Entries":
+        other = replace(self, values=values, given=given)
+        for name in ("pattern_id", "_made_pointers", "_is_checked"):  # cached, and they do not depend on the values
             if name in self.__dict__:
                 other.__dict__[name] = self.__dict__[name]
         return other
@@ -219,16 +234,18 @@ def entries_from(obj: Any, dtype: Any = None) -> Entries:
             - a path (str or os.PathLike) of a file that `tensorwise.tensor.files.read` reads.
         dtype: float32, float64, float16 or bfloat16 for the values (bfloat16 needs ml_dtypes, the extra
             ``bfloat16``). By default float32, float16 and bfloat16 stay; bool and integers of up to 16 bits
-            become float32, which holds them exactly; all others (float64, int32, int64, ...) become
-            float64, in which integers beyond 2**53 are rounded. True becomes 1.
+            become float32, all others (float64, int32, int64, longdouble, ...) become float64, exactly. True becomes 1.
+            `Entries.given` keeps the dtype of booleans, integers and longdouble. With ``dtype`` numbers are rounded;
+            integers never are.
 
     Entries may come in any order. Duplicates are summed: in the order given, in float64, rounded to
     the dtype of the result (boolean duplicates are combined by "or"). NaN and Inf are kept.
 
     Raises:
-        InputError: complex or non-numeric values, indices outside the shape (the message names the entry),
-            pointers that fall or do not end at the number of indices, wrong lengths or dimensions,
-            unreadable files.
+        InputError: complex or non-numeric values, integers that are not representable (beyond 2**53 in float64), finite
+            values that ``dtype`` makes infinite, longdouble that float64 would round, without ``dtype``, indices outside
+            the shape (the message names the entry), pointers that fall or do not end at the number of indices,
+            wrong lengths or dimensions, unreadable files.
         MissingExtraError: bfloat16 was asked for, and ml_dtypes is not installed.
     """
     target = checked_dtype(dtype)
@@ -285,7 +302,7 @@ def from_coordinates(
         if outside is not None:
             refuse_entry(source, shape, outside, [other[outside] for other in raw], fresh[outside])
         checked.append(indices)
-    return sorted_entries(shape, checked, fresh, given.dtype.kind == "b")
+    return sorted_entries(shape, checked, fresh, given.dtype, _counted(given) if dtype is None else None)
 
 
 def from_compressed(
@@ -302,6 +319,7 @@ def from_compressed(
     line, other = ("column", "row") if by_column else ("row", "column")
     given = as_array(values, f"{source}: values")
     fresh = checked_values(given, dtype, source)
+    counted = _counted(given) if dtype is None else None
     inner = checked_integers(indices, f"{source}: {other} indices")
     if fresh.shape != inner.shape:
         raise InputError(
@@ -325,18 +343,33 @@ def from_compressed(
         fresh, by_column = by_rows.data.view(fresh.dtype), False
     outer = rows_of(starts, inner.dtype)
     if by_column:
-        return sorted_entries(shape, (inner, outer), fresh, given.dtype.kind == "b")
+        return sorted_entries(shape, (inner, outer), fresh, given.dtype, counted)
     if is_strict(outer, inner):
-        return Entries(shape, (outer, inner), fresh, starts)
-    return sorted_entries(shape, (outer, inner), fresh, given.dtype.kind == "b")
+        return Entries(shape, (outer, inner), fresh, starts, given=counted)
+    return sorted_entries(shape, (outer, inner), fresh, given.dtype, counted)
 
 
 def sorted_entries(
-    shape: tuple[int, ...], coordinates: Sequence[np.ndarray], values: np.ndarray, logical: bool = False
+    shape: tuple[int, ...],
+    coordinates: Sequence[np.ndarray],
+    values: np.ndarray,
+    source: np.dtype | None = None,
+    given: np.dtype | None = None,
 ) -> Entries:
-    """Entries of valid coordinate arrays of the right dtype, in any order; see `row_major` for duplicates."""
-    coords, merged = row_major(shape, coordinates, values, logical)
-    return Entries(shape, coords, merged, matrix_pointers(shape, coords[0]))
+    """Entries of valid coordinate arrays of the right dtype, in any order.
+
+    Args:
+        source: dtype in which the values came; see `row_major` for duplicates.
+        given: see `Entries`.
+    """
+    coords, merged = row_major(shape, coordinates, values, source)
+    return Entries(shape, coords, merged, matrix_pointers(shape, coords[0]), given=given)
+
+
+def _counted(values: Any) -> np.dtype | None:
+    """The dtype of booleans, integers and longdouble, in native byte order, None of others."""
+    dtype = np.asarray(values).dtype
+    return np.dtype(dtype.type) if dtype.kind in "biu" or (dtype.kind == "f" and dtype.itemsize > 8) else None
 
 
 def _from_tuple(obj: tuple[Any, ...], dtype: np.dtype | None) -> Entries:

@@ -100,6 +100,14 @@ class Tensor:
         tables = (*self.arrays, self.permutations)
         return self.values.nbytes + sum(array.nbytes for table in tables for array in table.values())
 
+    def freeze(self) -> None:
+        """Mark values and index arrays read-only: a kernel that is bound to them relies on what they hold."""
+        for array in (
+            self.values,
+            *(array for table in (*self.arrays, self.permutations) for array in table.values()),
+        ):
+            array.setflags(write=False)
+
     def __repr__(self) -> str:
         return f"Tensor({self._headline()})"
 

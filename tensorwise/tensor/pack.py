@@ -13,7 +13,7 @@ import numpy as np
 
 from tensorwise.errors import FormatError, InputError
 from tensorwise.tensor import primitives
-from tensorwise.tensor.canonical import coordinate_dtype, matrix_pointers
+from tensorwise.tensor.canonical import checked_values, coordinate_dtype, matrix_pointers
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.fibertree import Tensor
 from tensorwise.tensor.format import Format, row_major
@@ -77,9 +77,19 @@ def source_map(entries: Entries, format: Format) -> np.ndarray:
 def refill(tensor: Tensor, source: np.ndarray, values: np.ndarray) -> None:
     """Overwrite the values of ``tensor`` in place with ``values`` (nnz,), given in the order of the entries.
 
-    ``source`` is the tensor's ``source_map``. Raises InputError unless the lengths fit; ``values`` are
-    converted to the tensor's dtype.
+    ``source`` is the tensor's ``source_map``. Values are rounded to the tensor's dtype; what ``entries_from`` refuses is
+    refused (complex numbers, integers that would be rounded).
+
+    Raises:
+        InputError: the lengths do not fit; or the tensor belongs to an operator or a bound kernel, which is never
+            changed: its transpose, what it has stored for other operands, and files would keep the old values. Bind a
+            kernel, or load the operator, with the new values instead.
     """
+    if not tensor.values.flags.writeable:
+        raise InputError(
+            "refill: the tensor belongs to a bound kernel or an operator, whose values are fixed; make another one with "
+            "the new values: compile or bind again, or load a saved operator with load(path, matrix)"
+        )
     if source.shape != tensor.values.shape:
         raise InputError(
             f"refill: the source map has the shape {source.shape}, the tensor {len(tensor.values)} values; "
@@ -88,7 +98,7 @@ def refill(tensor: Tensor, source: np.ndarray, values: np.ndarray) -> None:
     largest = int(source.max(initial=0))
     if values.shape != (largest,) or int(source.min(initial=0)) < 0:
         raise InputError(f"refill: expected values of shape ({largest},), one an entry, got {values.shape}")
-    fresh = np.ascontiguousarray(values, tensor.values.dtype)
+    fresh = checked_values(values, tensor.values.dtype, "refill", copy=False)
     primitives.refill(tensor.values, np.ascontiguousarray(source), fresh)
 
 

@@ -22,7 +22,7 @@ from tensorwise.program.kernel import BoundKernel, Kernel
 from tensorwise.program.workload import Workload
 from tensorwise.space.portfolio import portfolio
 from tensorwise.toolchain.cache import default_cache
-from tensorwise.tuning.operator import Operator, default_kernel
+from tensorwise.tuning.operator import Operator, default_kernel, operator_of
 from tensorwise.tuning.result import HAD, Standing, TuneResult
 from tensorwise.tuning.searching import Search
 from tensorwise.tuning.worth import Prospect, cheapest, total_s, worth_s
@@ -237,7 +237,7 @@ class _Contest:
             if name != best:
                 bound.close()
         kernel, bound = self.bound[best]
-        operator = Operator(bound, self.work, self.threads, kernel)
+        operator = operator_of(bound, self.work, self.threads, kernel)
         generated = min(
             (standings[name] for name in standings if name != HAD), key=lambda s: s.seconds, default=None
         )

@@ -5,10 +5,11 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final, final
+from typing import Any, Final, NoReturn, final
 
 import numpy as np
 
+from tensorwise.device.libraries.contraction import Contraction, contraction
 from tensorwise.device.library import LIBRARY
 from tensorwise.errors import InputError, TensorwiseError
 from tensorwise.program.generated import BoundProgram, GeneratedKernel
@@ -16,10 +17,13 @@ from tensorwise.program.kernel import BoundKernel, Kernel
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.cpu import cpu_space_of
+from tensorwise.tensor.elements import is_float, is_half
+from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.fibertree import Tensor
 from tensorwise.toolchain.forks import lock
+from tensorwise.tuning.matrix import Matrix
 from tensorwise.tuning.result import TuneResult
-from tensorwise.tuning.saving import read, save
+from tensorwise.tuning.saving import described, parsed, read, save
 from tensorwise.tuning.transposed import over, transposed
 
 TRANSPOSED: Final = {"spmv": "spmv_t", "spmm": "spmm_t", "spmv_t": "spmv", "spmm_t": "spmm"}
@@ -30,20 +34,33 @@ MOST_WIDTHS: Final = 8
 """Widths of the dense operand besides the tuned one, whose call layouts are kept."""
 
 
-@final
+MATRIX_ONLY: Final = frozenset(
+    {"matvec", "rmatvec", "matmat", "rmatmat", "dot", "transpose", "adjoint", "T", "H", "trace", "diagonal"}
+)
+"""What an operator has only where it stands in for a matrix."""
+
+
+class NoMatrixError(InputError, AttributeError):
+    """The operator stands in for no matrix; for ``hasattr`` it lacks what was looked for."""
+
+
 class Operator:
     """A tuned operation on one sparse operand.
 
-    ``operator(B, ...)`` runs the operation on the dense operands. For SpMV and SpMM the operator also
-    stands in for the matrix, or for the transposed one: ``operator @ X``, ``matvec``, ``rmatvec``, ``matmat``,
-    ``rmatmat``, ``shape`` and ``dtype`` are what SciPy's ``cg``, ``gmres``, ``svds``, ``eigsh`` and ``lobpcg`` ask for.
+    ``operator(B, ...)`` runs the operation on the dense operands. For products with a matrix it is a `MatrixOperator`,
+    which stands in for the matrix as well.
+
+    An operator never changes: its arrays are read-only, ``copy`` and ``deepcopy`` return it. Pickled, it is the sparse
+    operand and the choice, as in a file of ``save``; whoever unpickles it packs and compiles again (or finds the
+    kernel in the cache). What comes out of pickle is validated, but unpickling what others wrote is never safe in
+    Python: use ``save`` and ``load`` for files from elsewhere.
 
     Attributes:
         workload: what is computed; the sparse operand's values are those given to ``tune``.
         kernel: name of the kernel: ``tensorwise`` for generated code, or a library's.
         program: format and schedule of generated code, None for a library.
         threads: threads of a call.
-        result: what the tuning measured, None for an operator compiled by hand or loaded.
+        result: what the tuning measured, None for an operator compiled by hand, loaded or unpickled.
     """
 
     def __init__(self, bound: BoundKernel, workload: Workload, threads: int, kernel: Kernel) -> None:
@@ -53,10 +70,6 @@ class Operator:
         self.result: TuneResult | None = None
         self._kernel, self._bound = kernel, bound
         self._others: OrderedDict[tuple[int, ...], tuple[Workload, BoundKernel]] = OrderedDict()
-        self._transposed: Operator | None = None
-        self._original: weakref.ref[Operator] | None = (
-            None  # whose T this is; were it held, neither would be freed at once
-        )
         self._lock = lock()
         self._fast = bound.fast_call() if isinstance(bound, BoundProgram) else None
         # Asked once: a small kernel runs in the time that these answers take.
@@ -90,8 +103,6 @@ class Operator:
                 return quick
         work, bound, expected = self.workload, self._bound, self._out
         if not self._as_tuned(operands):
-            if out is None and work.op in SEVERAL and np.ndim(operands[0] if operands else 0) == 2:
-                return self.matmat(self._own_dtype(operands[0]))  # SciPy's lobpcg calls what can be called
             work, bound = self._for(operands)
             work.check_operands(operands)
             expected = work.output_shape, work.output_dtype
@@ -108,17 +119,13 @@ class Operator:
             return work.entries.with_values(made).to_scipy()
         return made
 
-    def _own_dtype(self, operand: np.ndarray) -> np.ndarray:
-        (dtype,) = self._dtypes
-        if not isinstance(operand, np.ndarray) or operand.dtype != dtype:
-            got = operand.dtype if isinstance(operand, np.ndarray) else type(operand).__name__
-            raise InputError(f"operand must be a {dtype} array, got {got}; `operator @ X` converts")
-        return operand
-
     def _as_tuned(self, operands: tuple[np.ndarray, ...]) -> bool:
         """Whether the operands are of the tuned shapes and dtypes."""
         return len(operands) == len(self._shapes) and all(
-            isinstance(operand, np.ndarray) and operand.shape == shape and operand.dtype == dtype
+            isinstance(operand, np.ndarray)
+            and operand.shape == shape
+            and operand.dtype == dtype
+            and not isinstance(operand, np.ma.MaskedArray)
             for operand, shape, dtype in zip(operands, self._shapes, self._dtypes)
         )
 
@@ -173,13 +180,12 @@ class Operator:
         stored = self.workload.assignment.indices_of(self.workload.sparse)
         return tuple(i for i in self.workload.assignment.indices if i not in stored)
 
-    # -- standing in for the matrix -----------------------------------------------------------------------
+    # -- standing in for no matrix ---------------------------------------------------------------------------
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the matrix that it stands in for; of other operations, of the sparse operand."""
-        shape = self.workload.entries.shape
-        return shape[::-1] if self.workload.op.endswith("_t") else shape
+        return self.workload.entries.shape
 
     @property
     def dtype(self) -> np.dtype:
@@ -194,119 +200,33 @@ class Operator:
     __array_ufunc__ = None
     """NumPy leaves ``array @ operator`` to us."""
 
-    def __matmul__(self, other: np.ndarray) -> np.ndarray:
-        """Return ``A @ other`` for a vector or matrix; other dtypes are converted to the tuned one."""
-        other = self._converted(other)
-        return self.matvec(other) if other.ndim == 1 else self.matmat(other)
+    def __getattr__(self, name: str) -> Any:
+        if name in MATRIX_ONLY:
+            self._no_matrix(name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def __rmatmul__(self, other: np.ndarray) -> np.ndarray:
-        """Return ``other @ A`` for a vector or matrix."""
-        other = self._converted(other)
-        return self.rmatvec(other) if other.ndim == 1 else self.rmatmat(other.T).T
+    def __matmul__(self, other: Any) -> Any:
+        self._no_matrix("@")
 
-    def matvec(self, x: np.ndarray) -> np.ndarray:
-        """Return A x for x of shape (k,) or (k, 1)."""
-        self._as_matrix("matvec")
-        x = self._converted(x)
-        if x.shape not in ((self.shape[1],), (self.shape[1], 1)):
-            raise InputError(
-                f"matvec takes an array of shape ({self.shape[1]},) or ({self.shape[1]}, 1), got {x.shape}"
-            )
-        flat = x.reshape(-1)
-        if self.workload.op in SEVERAL:
-            made: np.ndarray = self(flat)
-        else:
-            made = self(flat.reshape(-1, 1))[:, 0]
-        return made if np.ndim(x) == 1 else made.reshape(-1, 1)
+    def __rmatmul__(self, other: Any) -> Any:
+        self._no_matrix("@")
 
-    def matmat(self, X: np.ndarray) -> np.ndarray:
-        """Return A X for X of shape (k, n).
+    def _no_matrix(self, what: str) -> NoReturn:
+        raise NoMatrixError(
+            f"{what} needs an operator for a product with a matrix ({', '.join(TRANSPOSED)}); this one computes "
+            f"{self.workload.op if self.workload.op != 'einsum' else self.workload.einsum}"
+        )
 
-        An operator for one vector takes the default kernel for n of them, and stores what that wants once for all n,
-        unless it is stored already.
-        """
-        self._as_matrix("matmat")
-        X = self._converted(X)
-        if X.ndim != 2 or X.shape[0] != self.shape[1]:
-            raise InputError(f"matmat takes an array of shape ({self.shape[1]}, n), got {X.shape}")
-        if X.shape[1] == 0:
-            return np.empty((self.shape[0], 0), self.dtype)
-        if self.workload.op not in SEVERAL:
-            return np.asarray(self(X))
-        with self._lock:
-            key = (X.shape[1],)
-            if key not in self._others:
-                other = self._related(SEVERAL[self.workload.op], X.shape[1])
-                kernel = default_kernel(other)
-                packed = (self._bound, *(bound for _, bound in self._others.values()))
-                alike = filter(None, (over(bound, kernel, other) for bound in packed))
-                self._others[key] = other, next(alike, None) or kernel.bind(other, self.threads)
-                if len(self._others) > MOST_WIDTHS:
-                    self._others.popitem(last=False)
-            other, bound = self._others[key]
-        out = np.empty(other.output_shape, other.output_dtype)
-        bound.run([X], out)
-        return out
+    # -- copying -----------------------------------------------------------------------------------------------
 
-    def rmatvec(self, x: np.ndarray) -> np.ndarray:
-        """Return A^T x; the first call makes ``T``."""
-        return self.T.matvec(x)
+    def __copy__(self) -> "Operator":
+        return self
 
-    def rmatmat(self, X: np.ndarray) -> np.ndarray:
-        """Return A^T X; the first call makes ``T``."""
-        return self.T.matmat(X)
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Operator":
+        return self
 
-    @property
-    def T(self) -> "Operator":  # noqa: N802 - as NumPy and SciPy call it
-        """The transposed operator, see ``transpose``."""
-        return self.transpose()
-
-    def transpose(self, copy: bool | None = None) -> "Operator":
-        """Return the transposed operator, and keep it for ``T``, ``rmatvec`` and ``rmatmat``.
-
-        It runs over what this one has stored, or over a copy stored for it in the default format. A copy takes the
-        time of a conversion and about the memory of a compressed matrix; ``bytes_held`` of the operator returned
-        tells, and counts what is shared as well.
-
-        Args:
-            copy: whether a copy is stored. None: where the matrix is small, where a few timed calls show that it is
-                faster, or where nothing else is possible. False: never, even if calls then take longer: it saves
-                memory, and conversion where there are few calls (but see ``matmat`` of operators for one vector).
-                True: unless the default format is stored already.
-
-        Raises:
-            InputError: this is no product with a matrix; or no copy is wanted, but what is stored cannot serve.
-        """
-        self._as_matrix("the transpose")
-        if copy is None and self._original is not None and (original := self._original()) is not None:
-            return original
-        with self._lock:
-            if self._transposed is None or copy is not None:
-                work = self._related(TRANSPOSED[self.workload.op], self.workload.sizes.get("j"))
-                work.check_memory(work.assignment.output.tensor)
-                kernel, bound = transposed(self._bound, default_kernel(work), work, self.threads, copy)
-                self._transposed = Operator(bound, work, self.threads, kernel)
-                self._transposed._original = weakref.ref(self)
-            return self._transposed
-
-    def _related(self, op: str, n: int | None) -> Workload:
-        """Another product with the same matrix."""
-        return workload(op, self.workload.entries, n=n, dtypes=self.workload.dtypes)
-
-    def _as_matrix(self, what: str) -> None:
-        if self.workload.op not in TRANSPOSED:
-            raise InputError(
-                f"{what} needs an operator for {', '.join(TRANSPOSED)}; this one computes {self.workload.op}"
-            )
-
-    def _converted(self, x: Any) -> np.ndarray:
-        if hasattr(x, "toarray"):
-            raise InputError(f"operands must be dense, got a sparse {type(x).__name__}; use .toarray()")
-        if np.iscomplexobj(x):
-            raise InputError(
-                "complex operands are not supported; apply the operator to real and imaginary parts"
-            )
-        return np.asarray(x, dtype=self._dtypes[0])
+    def __reduce__(self) -> tuple[Any, ...]:
+        return unpickled, described(self)
 
     # -- telling --------------------------------------------------------------------------------------------
 
@@ -347,7 +267,8 @@ class Operator:
 
     def __repr__(self) -> str:
         chosen = f"{self.format}; {self.schedule}" if self.program else f"kernel {self.kernel}"
-        return f"<Operator {self.workload.op} {self.shape} {self.workload.dtype_text}, {self.threads} threads: {chosen}>"
+        what = f"{type(self).__name__} {self.workload.op} {self.shape} {self.workload.dtype_text}"
+        return f"<{what}, {self.threads} threads: {chosen}>"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write operand and choice to one file, which :func:`load` reads.
@@ -358,7 +279,196 @@ class Operator:
         save(self, path)
 
 
-def load(path: str | os.PathLike[str], matrix: Any = None, *, check_machine: bool = True) -> Operator:
+@final
+class MatrixOperator(Operator, Matrix):  # type: ignore[override] # where SciPy has attributes there are properties
+    """A tuned product with a matrix, or with its transpose: a ``scipy.sparse.linalg.LinearOperator``.
+
+    ``operator @ x``, ``operator(x)``, ``matvec``, ``rmatvec``, ``matmat``, ``rmatmat``, ``T``, ``H``, ``shape`` and
+    ``dtype`` are what SciPy's ``cg``, ``gmres``, ``svds``, ``eigsh``, ``lobpcg`` and ``expm_multiply`` ask for; sums,
+    products and powers of operators are operators. Operands of other dtypes than the tuned one are computed with as NumPy
+    promotes them, see `Matrix`: a matrix tuned in float32 gives float64 where the operand is float64, by a float64 copy of
+    it and an untuned kernel. Tune in float64 (``dtype="float64"``) where that is what will be called.
+    """
+
+    def __init__(self, bound: BoundKernel, workload: Workload, threads: int, kernel: Kernel) -> None:
+        Operator.__init__(self, bound, workload, threads, kernel)
+        product = product_of(workload)
+        assert product is not None
+        self._product, self._column = product
+        self._transposed: MatrixOperator | None = None
+        self._original: weakref.ref[MatrixOperator] | None = (
+            None  # whose T this is; were it held, neither would be freed at once
+        )
+        self._wider: dict[np.dtype, MatrixOperator] = {}
+        self._plain: Any = None
+        self.is_long = _is_long(workload.entries)
+        if self.is_long:
+            self._fast = None
+
+    def __call__(self, *operands: Any, out: np.ndarray | None = None) -> Any:
+        """Return ``self @ operand``, or run the operation into ``out``.
+
+        Args:
+            operands: one: x (k,) or B (k, n), of any dtype of numbers; a layout that the kernel does not expect is copied.
+            out: C-contiguous array for the result, of the dtype that NumPy promotes matrix and operand to (a float);
+                overwritten. Then the operand has the number of dimensions that the operator was tuned for.
+
+        Raises:
+            InputError: wrong number, shape or dtype of operands.
+        """
+        if len(operands) != 1:
+            return Operator.__call__(self, *operands, out=out)
+        (operand,) = operands
+        if out is None:
+            quick = None if self._fast is None else self._fast(operand)
+            return self @ operand if quick is None else quick
+        if isinstance(operand, np.ndarray) and (operand.dtype != self.operand_dtype or self.is_long):
+            dtype = self.result_dtype(operand.dtype)
+            if not is_float(dtype):
+                raise InputError(f"a result of {dtype} is not computed into out; leave out= out")
+            return Operator.__call__(self._in(dtype), operand.astype(dtype), out=out)
+        return Operator.__call__(self, operand, out=out)
+
+    __matmul__ = Matrix.__matmul__
+    __rmatmul__ = Matrix.__rmatmul__
+
+    @property  # type: ignore[misc]
+    def shape(self) -> tuple[int, int]:
+        """Shape of the matrix that it stands in for."""
+        rows, columns = self.workload.entries.shape
+        return (columns, rows) if self._product.endswith("_t") else (rows, columns)
+
+    @property
+    def dtype(self) -> np.dtype:  # type: ignore[override]
+        """dtype of the matrix as it was given, integers included, or that which ``tune`` was asked for."""
+        return self.workload.entries.given or self.workload.value_dtype
+
+    @property
+    def operand_dtype(self) -> np.dtype:
+        """dtype of the operands that the tuned kernel takes; others are computed with as `Matrix` says."""
+        return self._dtypes[0]
+
+    def diagonal(self) -> np.ndarray:
+        """Return the main diagonal, in ``dtype``; zero where nothing is stored."""
+        entries = self.workload.entries
+        rows, columns = entries.coordinates
+        found = np.zeros(min(self.shape), self.dtype)
+        on = rows == columns
+        found[rows[on]] = entries.as_given()[on]
+        return found
+
+    def trace(self) -> Any:
+        """Return the sum of the main diagonal."""
+        return self.diagonal().sum()
+
+    def transpose(self, copy: bool | None = None) -> "MatrixOperator":  # type: ignore[override]
+        """Return the transposed operator, and keep it for ``T``, ``rmatvec`` and ``rmatmat``.
+
+        It runs over what this one has stored, or over a copy stored for it in the default format. A copy takes the
+        time of a conversion and about the memory of a compressed matrix; ``bytes_held`` of the operator returned
+        tells, and counts what is shared as well.
+
+        Args:
+            copy: whether a copy is stored. None: where the matrix is small, where a few timed calls show that it is
+                faster, or where nothing else is possible. False: never, even if calls then take longer: it saves
+                memory, and conversion where there are few calls (but see ``matmat`` of operators for one vector).
+                True: unless the default format is stored already.
+
+        Raises:
+            InputError: no copy is wanted, but what is stored cannot serve.
+        """
+        if copy is None and self._original is not None and (original := self._original()) is not None:
+            return original
+        with self._lock:
+            if self._transposed is None or copy is not None:
+                work = self._related(TRANSPOSED[self._product], self._width)
+                work.check_memory(work.assignment.output.tensor)
+                kernel, bound = transposed(self._bound, default_kernel(work), work, self.threads, copy)
+                self._transposed = MatrixOperator(bound, work, self.threads, kernel)
+                self._transposed._original = weakref.ref(self)
+            return self._transposed
+
+    @property
+    def bytes_held(self) -> int:
+        """Bytes of the packed operand and workspaces, and of copies in other dtypes."""
+        copies = sum(wide.bytes_held + wide.workload.entries.values.nbytes for wide in self._wider.values())
+        return self._bound.bytes_held + copies + (0 if self._plain is None else int(self._plain.data.nbytes))
+
+    @property
+    def _width(self) -> int | None:
+        """Columns of the operand that it was tuned for, None for a vector."""
+        return None if self._column is None else self.workload.sizes[self._column]
+
+    def _quick(self, x: Any) -> np.ndarray | None:
+        return None if self._fast is None else self._fast(x)
+
+    def _tuned(self, x: np.ndarray) -> np.ndarray:
+        """Return the product with x (k,) or (k, n), n > 0, of the tuned dtype."""
+        if x.ndim == 1 and self._column is not None:
+            return self._run(x.reshape(-1, 1)).reshape(-1)
+        if x.ndim == 2 and self._column is None:
+            return self._run(x[:, 0]).reshape(-1, 1) if x.shape[1] == 1 else self._several(x)
+        return self._run(x)
+
+    def _run(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(Operator.__call__(self, x))
+
+    def _several(self, X: np.ndarray) -> np.ndarray:
+        """Return the product with X (k, n) of an operator for a vector."""
+        with self._lock:
+            key = (X.shape[1],)
+            if key not in self._others:
+                other = self._related(SEVERAL[self._product], X.shape[1])
+                kernel = default_kernel(other)
+                packed = (self._bound, *(bound for _, bound in self._others.values()))
+                alike = filter(None, (over(bound, kernel, other) for bound in packed))
+                self._others[key] = other, next(alike, None) or kernel.bind(other, self.threads)
+                if len(self._others) > MOST_WIDTHS:
+                    self._others.popitem(last=False)
+            other, bound = self._others[key]
+        out = np.empty(other.output_shape, other.output_dtype)
+        bound.run([X], out)
+        return out
+
+    def _in(self, dtype: np.dtype) -> "MatrixOperator":
+        """Return the operator for operands of another dtype, and keep it; the transposed one has its transpose."""
+        if dtype == self.operand_dtype:
+            return self
+        with self._lock:
+            if dtype not in self._wider:
+                turned = self._transposed if self._original is None else self._original()
+                known = None if turned is None else turned._wider.get(dtype)
+                self._wider[dtype] = self._made_in(dtype) if known is None else known.transpose()
+            return self._wider[dtype]
+
+    def _made_in(self, dtype: np.dtype) -> "MatrixOperator":
+        entries = self.workload.entries
+        if dtype == np.float64 or not is_half(entries.dtype):
+            entries = entries.astype(dtype)
+        work = workload(self._product, entries, n=self._width, dtypes={"B": dtype})
+        kernel = default_kernel(work)
+        shared = over(self._bound, kernel, work) if entries is self.workload.entries else None
+        return MatrixOperator(shared or kernel.bind(work, self.threads), work, self.threads, kernel)
+
+    def _by_scipy(self, x: np.ndarray) -> np.ndarray:
+        """Return the product with x by SciPy, of the matrix in the dtype in which it was given."""
+        if self._plain is None:
+            entries = self.workload.entries
+            matrix = entries.to_scipy()
+            matrix.data = matrix.data if entries.given is None else entries.as_given()
+            self._plain = matrix
+        return np.asarray((self._plain.T if self._product.endswith("_t") else self._plain) @ x)
+
+    def _related(self, op: str, n: int | None) -> Workload:
+        """Another product with the same matrix."""
+        dtype = self.operand_dtype
+        dtypes = {} if dtype == self.workload.entries.dtype else {"B": dtype}
+        return workload(op, self.workload.entries, n=n, dtypes=dtypes)
+
+
+def load(
+    path: str | os.PathLike[str], matrix: Any = None, *, check_machine: bool = True, rounding: bool = False
+) -> Operator:
     """Read an operator that ``Operator.save`` wrote: pack its operand again and compile it through the cache.
 
     Args:
@@ -366,6 +476,7 @@ def load(path: str | os.PathLike[str], matrix: Any = None, *, check_machine: boo
         matrix: the sparse operand, of the same pattern, whose values are to be used in place of the
             stored ones; anything that ``tune`` takes.
         check_machine: refuse a file written on other hardware, where the choice may be a poor one.
+        rounding: round values of ``matrix`` to the dtype that was tuned; otherwise a matrix of a wider dtype is refused.
 
     Returns:
         The operator; ``result`` is None. It runs on the threads it was tuned for, or on as many as this
@@ -376,8 +487,13 @@ def load(path: str | os.PathLike[str], matrix: Any = None, *, check_machine: boo
         MissingExtraError: the chosen library is not installed here.
         CompilerError: the chosen kernel is generated code, and no compiler works here.
     """
-    kernel, work, threads = read(path, matrix, check_machine)
+    kernel, work, threads = read(path, matrix, check_machine, rounding)
     return bind(kernel, work, threads)
+
+
+def unpickled(description: str, arrays: Mapping[str, np.ndarray]) -> Operator:
+    """Return the operator that ``pickle`` holds, validated as that of a file is."""
+    return bind(*parsed(description, arrays))
 
 
 def bind(kernel: Kernel, work: Workload, threads: int) -> Operator:
@@ -387,7 +503,41 @@ def bind(kernel: Kernel, work: Workload, threads: int) -> Operator:
         InputError: the output would not fit into memory; and what ``Kernel.bind`` raises.
     """
     work.check_memory(work.assignment.output.tensor)
-    return Operator(kernel.bind(work, threads), work, threads, kernel)
+    if product_of(work) is None and any(_is_long(entries) for entries in work.sparse.values()):
+        raise InputError(
+            f"{work.op} of a longdouble operand would be computed in float64; ask for that with dtype='float64'"
+        )
+    return operator_of(kernel.bind(work, threads), work, threads, kernel)
+
+
+def _is_long(entries: Entries) -> bool:
+    return entries.given is not None and entries.given.kind == "f"
+
+
+def operator_of(bound: BoundKernel, work: Workload, threads: int, kernel: Kernel) -> Operator:
+    """Return the operator of a bound kernel: a `MatrixOperator` where it computes a product with a matrix."""
+    kind = Operator if product_of(work) is None else MatrixOperator
+    return kind(bound, work, threads, kernel)
+
+
+def product_of(work: Workload) -> tuple[str, str | None] | None:
+    """Recognise a product of a sparse matrix, or its transpose, and one vector or several, however it is spelled.
+
+    Returns:
+        The operation's name, such as ``spmm_t``, and the index of the columns, None for a vector; None for all else.
+    """
+    shape = contraction(work)
+    if not isinstance(shape, Contraction) or len(shape.sparse) != 2 or len(shape.factors) != 1:
+        return None
+    (factor,) = shape.factors
+    if shape.keeps_pattern or shape.summed or len(shape.rows) != 1 or len(shape.columns) > 1:
+        return None
+    if factor.axes != tuple(range(len(factor.axes))) or factor.free != shape.columns:
+        return None
+    if {*shape.rows, *factor.bound} != {*shape.sparse} or len(factor.bound) != 1:
+        return None
+    turned = "_t" if shape.rows == shape.sparse[1:] else ""
+    return ("spmm" if shape.columns else "spmv") + turned, next(iter(shape.columns), None)
 
 
 def default_kernel(work: Workload) -> Kernel:

@@ -39,6 +39,10 @@ SCHEMA: Final = 1
 KEY: Final = "tensorwise"
 """Name of the description in the safetensors header; beside it lies the ``checksum``."""
 MOST_THREADS: Final = 4096
+INTEGERS: Final = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)))
+"""dtypes of matrices whose values are kept as floating-point numbers, ..."""
+LONG: Final = "longdouble"
+"""... and another one, whose name in NumPy depends on the machine."""
 
 
 def save(operator: "Operator", path: str | os.PathLike[str]) -> None:
@@ -51,13 +55,7 @@ def save(operator: "Operator", path: str | os.PathLike[str]) -> None:
     """
     from safetensors.numpy import save as serialized  # only operators that are saved or loaded need it
 
-    work = operator.workload
-    arrays: dict[str, np.ndarray] = {}
-    for name, entries in work.sparse.items():
-        arrays[f"{name}.values"] = entries.values
-        for mode, coordinates in enumerate(entries.coordinates):
-            arrays[f"{name}.{mode}"] = np.ascontiguousarray(coordinates)
-    text = json.dumps(_description(operator), sort_keys=True, allow_nan=False)
+    text, arrays = described(operator)
     data = serialized(arrays, metadata={KEY: text, "checksum": _checksum(text, arrays)})
     try:
         with replacing(Path(path).expanduser()) as file:
@@ -66,7 +64,29 @@ def save(operator: "Operator", path: str | os.PathLike[str]) -> None:
         raise InputError(f"{path}: the operator cannot be written ({error.strerror or error})") from error
 
 
-def read(path: str | os.PathLike[str], matrix: Any, check_machine: bool) -> tuple[Kernel, Workload, int]:
+def described(operator: "Operator") -> tuple[str, dict[str, np.ndarray]]:
+    """Return what an operator is: how it is run, as JSON, and the entries of its sparse operands."""
+    arrays: dict[str, np.ndarray] = {}
+    for name, entries in operator.workload.sparse.items():
+        arrays[f"{name}.values"] = entries.values
+        for mode, coordinates in enumerate(entries.coordinates):
+            arrays[f"{name}.{mode}"] = np.ascontiguousarray(coordinates)
+    return json.dumps(_description(operator), sort_keys=True, allow_nan=False), arrays
+
+
+def parsed(text: str, arrays: Mapping[str, np.ndarray]) -> tuple[Kernel, Workload, int]:
+    """Validate what `described` returned: the kernel, the workload and the number of threads; nothing is run.
+
+    Raises:
+        InputError: it describes no operator.
+    """
+    kernel, work, threads, _ = _parsed(_loaded(text, "the operator"), arrays, "the operator")
+    return kernel, work, min(threads, available_threads())
+
+
+def read(
+    path: str | os.PathLike[str], matrix: Any, check_machine: bool, rounding: bool = False
+) -> tuple[Kernel, Workload, int]:
     """Read what ``save`` wrote: the kernel, the workload and the number of threads; nothing is run.
 
     See :func:`tensorwise.tuning.operator.load`.
@@ -75,6 +95,21 @@ def read(path: str | os.PathLike[str], matrix: Any, check_machine: bool) -> tupl
         InputError: the file is missing, damaged or no operator; it belongs to another machine or matrix.
     """
     description, arrays = _read(Path(path).expanduser())
+    kernel, work, threads, wrote = _parsed(description, arrays, str(path))
+    if check_machine and wrote["host_id"] != host().id:
+        raise InputError(
+            f"{path}: tuned on another machine ({wrote['host'][:80]}; this is {host().cpu}); tune again "
+            "here, or load it anyway with check_machine=False (--any-machine)"
+        )
+    if matrix is not None:
+        work = _with_matrix(work, matrix, str(path), rounding)
+    return kernel, work, min(threads, available_threads())
+
+
+def _parsed(
+    description: Mapping[str, Any], arrays: Mapping[str, np.ndarray], where: str
+) -> tuple[Kernel, Workload, int, dict[str, str]]:
+    """Return kernel, workload, threads, and the machine that wrote them."""
     try:
         work = _workload(description, arrays)
         kernel = _kernel(description, work)
@@ -85,15 +120,8 @@ def read(path: str | os.PathLike[str], matrix: Any, check_machine: bool) -> tupl
     except (TensorwiseError, *WRONG_DATA) as error:
         if isinstance(error, MissingExtraError | CompilerError):
             raise
-        raise InputError(f"{path}: no usable operator: {reason(error)}; save it again") from error
-    if check_machine and wrote["host_id"] != host().id:
-        raise InputError(
-            f"{path}: tuned on another machine ({wrote['host'][:80]}; this is {host().cpu}); tune again "
-            "here, or load it anyway with check_machine=False (--any-machine)"
-        )
-    if matrix is not None:
-        work = _with_matrix(work, matrix, str(path))
-    return kernel, work, min(threads, available_threads())
+        raise InputError(f"{where}: no usable operator: {reason(error)}; save it again") from error
+    return kernel, work, threads, wrote
 
 
 def _description(operator: "Operator") -> dict[str, Any]:
@@ -112,6 +140,11 @@ def _description(operator: "Operator") -> dict[str, Any]:
                 "shape": [int(extent) for extent in entries.shape],
                 "nnz": entries.nnz,
                 "dtype": str(entries.dtype),
+                "given": None
+                if entries.given is None
+                else LONG
+                if entries.given.kind == "f"
+                else entries.given.name,
                 "pattern_id": entries.pattern_id,
             }
             for name, entries in work.sparse.items()
@@ -148,15 +181,20 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         raise InputError(f"{path}: a safetensors file, but no operator that Operator.save wrote")
     if metadata.get("checksum") != _checksum(metadata[KEY], arrays):
         raise InputError(f"{path}: damaged (its checksum is wrong); save the operator again")
-    with reading(f"{path}: its description cannot be read", "save the operator again"):
-        description = parse_json(metadata[KEY], f"{path}: its description cannot be read")
+    return _loaded(metadata[KEY], str(path)), arrays
+
+
+def _loaded(text: str, where: str) -> dict[str, Any]:
+    """Return a description of a layout that this version reads."""
+    with reading(f"{where}: its description cannot be read", "save the operator again"):
+        description: dict[str, Any] = parse_json(text, f"{where}: its description cannot be read")
         schema = description["schema"]
     if type(schema) is not int or not 1 <= schema <= SCHEMA:
         raise InputError(
-            f"{path}: layout {str(schema)[:20]!r} is not known to this version, which reads up to {SCHEMA}; "
+            f"{where}: layout {str(schema)[:20]!r} is not known to this version, which reads up to {SCHEMA}; "
             "use a newer Tensorwise, or tune again"
         )
-    return description, arrays
+    return description
 
 
 def _workload(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Workload:
@@ -167,7 +205,7 @@ def _workload(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
         entries = entries_from((shape, coordinates, arrays[f"{name}.values"]), facts["dtype"])
         if entries.pattern_id != facts["pattern_id"]:
             raise InputError(f"the entries of {name} are not those that were saved")
-        sparse[name] = entries
+        sparse[name] = _as_given(entries, facts.get("given"))
     dtypes = {name: value_dtype(dtype) for name, dtype in description.get("dtypes", {}).items()}
     work = einsum_workload(description["einsum"], sparse, description["sizes"], dtypes)
     if work.op != description["op"]:
@@ -186,13 +224,35 @@ def _kernel(description: Mapping[str, Any], work: Workload) -> Kernel:
     return GeneratedKernel(program)
 
 
-def _with_matrix(work: Workload, matrix: Any, path: str) -> Workload:
+def _as_given(entries: Entries, given: str | None) -> Entries:
+    """Return entries whose matrix was of another dtype, if it was."""
+    if given is None:
+        return entries
+    if given == LONG:
+        return replace(entries, given=np.dtype(np.longdouble))
+    if given not in INTEGERS:
+        raise InputError(f"{given!r} is no dtype that a matrix is kept for")
+    low, high = (0, 1) if given == "bool" else (0, 2**64) if given.startswith("u") else (-(2**63), 2**63)
+    values = entries.values
+    if not ((values == np.trunc(values)) & (values >= low) & (values <= high)).all():
+        raise InputError(f"values are not of {given}")
+    return replace(entries, given=np.dtype(given))
+
+
+def _with_matrix(work: Workload, matrix: Any, path: str, rounding: bool) -> Workload:
     if len(work.sparse) != 1:
         raise InputError(
             f"{path}: the operator has {len(work.sparse)} sparse operands; load it without a matrix"
         )
     ((name, stored),) = work.sparse.items()
-    given = entries_from(matrix, stored.dtype)
+    given = entries_from(matrix)
+    if not rounding and not np.can_cast(given.dtype, stored.dtype):
+        raise InputError(
+            f"{path}: computes in {stored.dtype}, which would round the {given.dtype} values of the matrix given; allow it "
+            f"with rounding=True, or tune the matrix in {given.dtype}"
+        )
+    if given.dtype != stored.dtype:
+        given = given.astype(stored.dtype)
     if given.pattern_id != stored.pattern_id:
         raise InputError(
             f"{path}: tuned for another matrix ({stored!r} there, {given!r} given); tune this one, or load "

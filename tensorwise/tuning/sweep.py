@@ -16,7 +16,7 @@ from tensorwise.program.generated import BoundProgram, GeneratedKernel
 from tensorwise.program.workload import Workload
 from tensorwise.tensor.fibertree import Tensor
 from tensorwise.tuning.arrangement import Arrangement, Stored, Way
-from tensorwise.tuning.operator import Operator, bind
+from tensorwise.tuning.operator import Operator, bind, operator_of
 from tensorwise.units import time_text
 
 LISTED: Final = 0.05
@@ -193,7 +193,7 @@ def bind_all(
         if way.stored not in read:  # the first mode that reads a tensor bears its conversion
             made.conversion_s = packed.setdefault(way.stored, made).conversion_s
             read.add(way.stored)
-        return Operator(made, work, threads, kernel)
+        return operator_of(made, work, threads, kernel)
 
     operators: list[Operator] = []
     for work, way in zip(works, chosen.ways, strict=True):

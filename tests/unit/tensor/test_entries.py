@@ -148,8 +148,8 @@ def test_boolean_values_are_a_pattern() -> None:
         ("uint32", "float64"),
         ("int64", "float64"),
         ("uint64", "float64"),
-        ("float64", "float64"),
         ("longdouble", "float64"),
+        ("float64", "float64"),
         (">f4", "float32"),
         (">i8", "float64"),
     ],
@@ -162,6 +162,105 @@ def test_dtypes(given: str, expected: str) -> None:
         for asked in (np.float32, np.float64, "f4", float, np.float16, "bfloat16"):
             assert entries_from(obj, dtype=asked).dtype == np.dtype(asked)
     assert entries_from(dense).values.dtype.isnative
+
+
+@pytest.mark.parametrize("given", ["bool", "int8", "uint16", ">i4", "int64", "uint64"])
+def test_booleans_and_integers_are_told_and_come_back(given: str) -> None:
+    dense = np.array([[0, 1], [1, 1]]).astype(given)
+    native = np.dtype(given).newbyteorder("=")
+    plain = dense.astype(native)  # SciPy takes no other byte order
+    for obj in (
+        dense,
+        sp.csr_array(plain),
+        sp.coo_array(plain),
+        ((2, 2), ([0, 1], [1, 0]), np.ones(2, given)),
+    ):
+        entries = entries_from(obj)
+        assert entries.given == native
+        back = entries.as_given()
+        assert back.dtype == native
+        np.testing.assert_array_equal(back, np.ones(entries.nnz, native))
+        assert entries_from(obj, dtype="float32").given is None
+        assert entries.astype("float64").given is None
+        assert entries.with_values(np.ones(entries.nnz)).given is None
+    assert entries_from(dense.astype("float32")).given is None
+
+
+LOST = [
+    ("int64", None, [1, 2**53 + 1], "9007199254740993"),
+    ("int64", None, [-(2**53) - 1, 1], "-9007199254740993"),
+    ("uint64", None, [1, 2**64 - 1], "18446744073709551615"),
+    ("int64", "float64", [2**62 + 1, 1], "int64"),
+    ("int32", "float32", [1, 2**24 + 1], "16777217"),
+    ("int16", "float16", [1, 2049], "2049"),
+    ("uint16", "bfloat16", [1, 257], "257"),
+    ("int32", "float16", [1, 2**17], "inf"),
+    ("float64", "float32", [1, 1e39], "inf"),
+    ("float64", "float16", [65520, 1], "inf"),
+    ("float32", "bfloat16", [1, 3.4e38], "inf"),
+]
+"""dtype given, dtype asked for, values of which one is lost, what the message says."""
+
+
+@pytest.mark.parametrize(("given", "asked", "values", "told"), LOST)
+def test_numbers_are_not_lost(given: str, asked: str | None, values: list[Any], told: str) -> None:
+    value_dtype("bfloat16")
+    array = np.array(values, given)
+    for obj in (array[None, :], sp.csr_array(array[None, :]), ((1, 2), ([0, 0], [0, 1]), array)):
+        with pytest.raises(InputError, match=told):
+            entries_from(obj, dtype=asked)
+    if asked is not None and given not in ("int64", "uint64"):
+        with pytest.raises(InputError, match=told):
+            entries_from(array[None, :]).astype(asked)
+
+
+@pytest.mark.parametrize(
+    ("given", "asked", "values"),
+    [
+        ("int64", None, [2**53, -(2**53)]),
+        ("int64", None, [2**62, -(2**63)]),
+        ("uint64", None, [2**63, 3 * 2**60]),
+        ("int32", "float32", [2**24, 2**30 + 2**7]),
+        ("uint16", "bfloat16", [256, 65280]),
+        ("int32", "float16", [2048, 65504]),
+        ("float64", "float32", [np.inf, np.nan]),
+        ("float64", "float16", [65519, 1e-30]),
+    ],
+)
+def test_numbers_that_are_kept_or_rounded(given: str, asked: str | None, values: list[Any]) -> None:
+    value_dtype("bfloat16")
+    made = entries_from(np.array([values], given), dtype=asked).values.astype(np.float64)
+    if given != "float64":
+        assert [int(value) for value in made] == values
+    else:
+        assert not np.isinf(made[1])
+
+
+def test_longdouble_is_exact_or_asked_for() -> None:
+    wide = np.array([[np.longdouble(1) / 3, 0]])
+    if wide.dtype.itemsize == 8:
+        pytest.skip("longdouble is float64 here")
+    with pytest.raises(InputError, match="float64 would round"):
+        entries_from(wide)
+    assert entries_from(wide, dtype="float64").given is None
+    exact = entries_from(np.array([[0.1, np.nan, np.inf]], np.longdouble))
+    assert (exact.dtype, exact.given) == (np.float64, np.longdouble)
+    assert exact.as_given().dtype == np.longdouble
+
+
+def test_sums_of_duplicates_are_exact_or_refused() -> None:
+    rows, columns = np.zeros(2, int), np.zeros(2, int)
+    assert entries_from(((1, 1), (rows, columns), np.array([100, 100], np.int8))).values.tolist() == [200]
+    with pytest.raises(InputError, match="add up"):
+        entries_from(((1, 1), (rows, columns), np.array([2**53, 1])))
+    three = np.zeros(3, int)
+    with pytest.raises(InputError, match="add up"):
+        entries_from(((1, 1), (three, three), np.array([2**53, 1, -(2**53)])))
+    apart = entries_from(((1, 2), ([0, 0, 0], [0, 0, 1]), np.array([1, 2, 2**60])))
+    assert apart.values.tolist() == [3, 2**60]
+    many = np.zeros(521, int)
+    with pytest.raises(InputError, match="add up"):
+        entries_from(((1, 1), (many, many), np.full(521, 2**15 - 1, np.int16)))
 
 
 @pytest.mark.parametrize("dtype", ["int32", "complex64", "longdouble", "no dtype", object])

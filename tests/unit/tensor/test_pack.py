@@ -284,3 +284,39 @@ def test_unpack_needs_the_source_of_padded_formats() -> None:
 def test_wrong_order_is_refused() -> None:
     with pytest.raises(FormatError, match="stores a tensor of order 3"):
         pack(random_entries(np.random.default_rng(9), (4, 5), 3), csf(3))
+
+
+def test_refill_never_reaches_what_an_operator_reads() -> None:
+    """Its transpose, other widths, files and pickles would keep the old values."""
+    import scipy.sparse as sp
+
+    import tensorwise as tw
+
+    matrix = sp.random_array((20, 30), density=0.2, format="csr", rng=np.random.default_rng(0))
+    for text in ("(i,k) -> U(i) C(k)", "(i,k) -> U(i1) C(k1) U(i0:2) U(k0:2)", "(i,k) -> U(k) C(i)"):
+        op = tw.compile(
+            "C[i] += A[i,k] * B[k]", A=matrix, format=text, schedule="reorder(k,i)" if "U(k)" in text else ""
+        )
+        (tensor,) = op.tensors.values()
+        before = op @ np.ones(30)
+        with pytest.raises(InputError, match="belongs to a bound kernel"):
+            refill(tensor, source_map(op.workload.entries, Format.parse(text)), np.zeros(matrix.nnz))
+        for array in (tensor.values, *(array for table in tensor.arrays for array in table.values())):
+            with pytest.raises(ValueError, match="read-only"):
+                array[...] = 0
+        for array in (op.workload.entries.values, *op.workload.entries.coordinates):
+            with pytest.raises(ValueError, match="read-only"):
+                array[...] = 0
+        np.testing.assert_array_equal(op @ np.ones(30), before)
+
+
+def test_refill_rounds_but_loses_nothing() -> None:
+    entries = entries_from(((1, 2), ([0, 0], [0, 1]), np.ones(2, np.float32)))
+    tensor, source = pack(entries, csr()), source_map(entries, csr())
+    if not tensor.values.flags.writeable:
+        pytest.skip("values are the entries' own")
+    for lost in (np.array([1, 2**24 + 1]), np.array([1, 1e300]), np.array([1, 1j])):
+        with pytest.raises(InputError):
+            refill(tensor, source, lost)
+    refill(tensor, source, np.array([1, 0.1]))
+    assert tensor.values[1] == np.float32(0.1)

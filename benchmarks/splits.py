@@ -8,11 +8,11 @@ import datetime
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Self, final
 
+from tensorwise.data.origins import PARTS, Origins, SealedError
 from tensorwise.data.record import Record
 from tensorwise.errors import InputError
 from tensorwise.tasks.architectures import ARCHITECTURES
@@ -20,20 +20,6 @@ from tensorwise.tasks.architectures import ARCHITECTURES
 PATH: Final = Path(__file__).parents[1] / "experiments" / "splits.toml"
 LOG: Final = PATH.with_name("last-sets.log")
 """A line for each opening: date, set, what for."""
-PARTS: Final = ("train", "validation", "test")
-
-
-class SealedError(InputError):
-    """What belongs to a last set was about to be read without its being opened."""
-
-
-@final
-@dataclass(frozen=True)
-class Origin:
-    """A family that crosses groups of the corpus's manifest: shell patterns of its members' names, and all their groups."""
-
-    members: tuple[str, ...]
-    groups: tuple[str, ...]
 
 
 @final
@@ -42,67 +28,45 @@ class Splits:
     """The division.
 
     Attributes:
-        patterns: part -> families of patterns; networks: part -> families of networks.
+        origins: families of patterns, and the parts that they are in.
+        groups: family that crosses groups of the corpus's manifest -> all groups that hold one of its members.
+        networks: part -> families of networks.
         judged: networks of the test families that figures are of.
-        origins: the families that cross groups, by name.
         last: set -> its files, patterns and networks, as in the file.
     """
 
-    patterns: Mapping[str, tuple[str, ...]]
+    origins: Origins
+    groups: Mapping[str, tuple[str, ...]]
     networks: Mapping[str, tuple[str, ...]]
     judged: tuple[str, ...]
-    origins: Mapping[str, Origin]
     last: Mapping[str, Mapping[str, Any]]
 
     @classmethod
     def load(cls, path: Path = PATH) -> Self:
-        """Read a file.
-
-        Raises:
-            InputError: a family is in two parts.
-        """
+        """Read a file. Raises InputError as `Origins.load`."""
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-        kinds = [{part: tuple(data[kind][part]) for part in PARTS} for kind in ("patterns", "networks")]
-        for families in kinds:
-            every = [family for part in PARTS for family in families[part]]
-            if twice := sorted({family for family in every if every.count(family) > 1}):
-                raise InputError(f"{path}: {', '.join(twice)}: in two parts; a family is in one")
-        origins = {
-            name: Origin(tuple(one["members"]), tuple(one["groups"]))
-            for name, one in data["families"].items()
-        }
-        return cls(kinds[0], kinds[1], tuple(data["networks"]["judged"]), origins, data["last"])
+        groups = {name: tuple(one["groups"]) for name, one in data["families"].items()}
+        networks = {part: tuple(data["networks"][part]) for part in PARTS}
+        return cls(Origins.load(path), groups, networks, tuple(data["networks"]["judged"]), data["last"])
+
+    @property
+    def patterns(self) -> Mapping[str, tuple[str, ...]]:
+        """Part -> families of patterns."""
+        return self.origins.parts
 
     def family(self, name: str, group: str = "") -> str:
-        """Return the family of a pattern: of its original, where it was augmented or made from another.
-
-        Args:
-            name: of the pattern; behind ``~`` stands how it is augmented.
-            group: of the corpus's manifest: the family where no origin has the name.
-
-        Raises:
-            SealedError: the pattern is of a last set.
-        """
-        original = name.partition("~")[0]
-        self.refuse([original])
-        for family, origin in self.origins.items():
-            if any(fnmatchcase(original, member) for member in origin.members):
-                return family
-        return group
+        """Return the family of a pattern that a corpus lists in ``group``. Raises SealedError as `Origins.family`."""
+        return self.origins.family(name, group)
 
     def part(self, name: str, group: str = "") -> str:
         """Return the part of a pattern. Raises InputError where its family is in none, and as `family`."""
-        family = self.family(name, group)
-        for part in PARTS:
-            if family in self.patterns[part]:
-                return part
-        raise InputError(f"{name}: the family {family!r} is in no part of {PATH.name}; add it to one")
+        return self.origins.part(self.family(name, group))
 
     def met(self, groups: Collection[str]) -> frozenset[str]:
         """Return the families of which something may be in these groups of the manifest: what a model that says it has
         learned from them may have seen.
         """
-        crossing = {name for name, one in self.origins.items() if not set(groups).isdisjoint(one.groups)}
+        crossing = {name for name, some in self.groups.items() if not set(groups).isdisjoint(some)}
         return frozenset({*groups, *crossing})
 
     def networks_of(self, part: str) -> tuple[str, ...]:

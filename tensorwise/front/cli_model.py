@@ -101,6 +101,12 @@ def train(
         Path | None,
         typer.Option("--tested-as", help="A model: the families that it was tested on are kept for testing."),
     ] = None,
+    split: Annotated[
+        Path | None,
+        typer.Option(
+            "--split", help="A TOML file that divides families by origin, as experiments/splits.toml."
+        ),
+    ] = None,
     graph: Annotated[
         int, typer.Option("--graph", min=0, help="Configs in a graph that tuning walks; 0: it breeds them.")
     ] = 0,
@@ -115,6 +121,7 @@ def train(
     import numpy as np
 
     from tensorwise.data.corpus import patterns, split_families
+    from tensorwise.data.origins import Origins
     from tensorwise.data.workloads import Workloads
     from tensorwise.model import RankingModel, TransferModel
     from tensorwise.model.samples import Training
@@ -125,6 +132,10 @@ def train(
 
     if not 0 < test < 1:
         raise InputError(f"--test must be a share between 0 and 1, got {test}")
+    if split is not None and tested_as is not None:
+        raise typer.BadParameter(
+            "a split and a model both say what is tested; give one", param_hint="'--split'"
+        )
     if kind not in KINDS:
         raise typer.BadParameter(f"{kind!r} is not one of {', '.join(KINDS)}", param_hint="'--kind'")
     if graph and kind != "ranking":
@@ -133,9 +144,14 @@ def train(
         raise typer.BadParameter("only a ranking model has members", param_hint="'--members'")
     workloads = Workloads(patterns(sources))
     given = _read(records, workloads, op, threads or available_threads())
+    if split is not None:
+        given = (origins := Origins.load(split)).relabelled(given)
     einsum = str(given[0].workload["einsum"])
     firsts = {record.workload_id: record for record in given}
-    if tested_as is None:
+    if split is not None:
+        parts = {family: origins.part(family) for family in sorted(set(map(_family, firsts.values())))}
+        part_of = {family: "test" if part == "test" else "train" for family, part in parts.items()}
+    elif tested_as is None:
         part_of = split_families(
             map(_family, firsts.values()), np.random.default_rng(seed), {"train": 1 - test, "test": test}
         )

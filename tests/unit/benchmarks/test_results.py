@@ -1,5 +1,6 @@
 """Results say what they follow from, and only that continues them; pages say of which results they are."""
 
+import ast
 import json
 import re
 import tomllib
@@ -170,6 +171,32 @@ def test_digests_are_of_what_files_say(tmp_path: Path) -> None:
     assert digest_of(folder) == before
     (folder / "more.py").write_text("learned = 1\n")
     assert digest_of(folder) != before
+
+
+# -- what scripts do -----------------------------------------------------------------------------------------
+
+
+def scripts() -> list[tuple[Path, ast.Module]]:
+    paths = [*(ROOT / "benchmarks").rglob("*.py"), *(ROOT / "experiments").rglob("*.py")]
+    return [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in sorted(paths)]
+
+
+def calls(tree: ast.Module, name: str) -> list[dict[str, str]]:
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == name]
+    return [{word.arg or "": ast.unparse(word.value) for word in node.keywords} for node in found]
+
+
+def test_all_scripts_record_their_inputs_and_draw_without_writing() -> None:
+    made = {path: calls(tree, "Results") for path, tree in scripts()}
+    assert sum(map(len, made.values())) > 20
+    for path, tree in scripts():
+        assert all("inputs" in one for one in made[path]), path
+        text = path.read_text(encoding="utf-8")
+        if '"--page"' in text:
+            drawing = [one for one in made[path] if one.get("drawing") == "options.page"]
+            assert drawing or "if not options.page:\n        measure(" in text, path
+        if path.name not in ("corpus.py", "summary.py"):
+            assert "write_text(page(" not in text, f"{path}: use results.draw or drawn_of"
 
 
 # -- what is committed -------------------------------------------------------------------------------------

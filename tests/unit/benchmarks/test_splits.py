@@ -150,7 +150,7 @@ def test_last_sets_are_refused_until_they_are_opened_and_opened_once(tmp_path: P
     shared, log = splits(), tmp_path / "last-sets.log"
     name = next(iter(shared.last["first"]["made"]))
     for text in (name, f"{name}~1x1-5x5-0", "swiftformer-xs-b4"):
-        with pytest.raises(SealedError, match="last set 'first'"):
+        with pytest.raises(SealedError, match="set 'first'"):
             shared.refuse([text])
         shared.refuse([text], opened="first")
     with pytest.raises(SealedError):

@@ -120,6 +120,32 @@ def test_what_a_model_was_tested_on_can_stay_unseen(folder: Path, trained: dict[
         assert problem in run(*given, description.parent).stderr
 
 
+def test_families_are_divided_by_origin_where_a_split_says_so(folder: Path, tmp_path: Path) -> None:
+    """Patterns of two groups that are one origin are on one side, augmented ones too; a sealed one is refused."""
+    text = """
+patterns = { train = ["chem", "pictures", "web"], validation = [], test = ["shapes"] }
+families.shapes.members = ["fem*", "mesh0"]
+families.pictures.members = ["graph*", "mesh*"]
+"""
+    split, where = tmp_path / "split.toml", folder / "by-origin"
+    split.write_text(text)
+    given = [*training(folder, where), "--records", folder / "store.sqlite", "--epochs", 1, "--split", split]
+    out = run(*given)
+    assert out.exit_code == 0, out.output
+    card = load_model(where).card["split"]
+    assert card["test"] == ["shapes"]
+    assert {*card["training"], *card["validation"]} == {"chem", "pictures", "web"}
+    split.write_text(text + "[last.first]\nmade = { web1 = [] }\n")
+    assert "web1" in run(*given).stderr
+    split.write_text(text.replace('"web"', '"fem"'))
+    assert "'web' is in no part" in run(*given).stderr
+    split.write_text(text.replace('"web"', '"web", "shapes"'))
+    assert "shapes: in two parts" in run(*given).stderr
+    split.write_text("[patterns]")
+    assert "does not divide families" in run(*given).stderr
+    assert run(*given, "--tested-as", where).exit_code == 2
+
+
 def test_a_graph_is_made_for_it(folder: Path, store: Path, trained: dict[str, Any]) -> None:
     """From what the training left; trained again without one, it is gone."""
     from tensorwise.tuning.advice import Advisor

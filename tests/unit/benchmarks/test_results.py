@@ -189,7 +189,7 @@ def calls(tree: ast.Module, name: str) -> list[dict[str, str]]:
 def test_all_scripts_record_their_inputs_and_draw_without_writing() -> None:
     made = {path: calls(tree, "Results") for path, tree in scripts()}
     assert sum(map(len, made.values())) > 20
-    for path, tree in scripts():
+    for path, _ in scripts():
         assert all("inputs" in one for one in made[path]), path
         text = path.read_text(encoding="utf-8")
         if '"--page"' in text:

@@ -9,9 +9,10 @@ import numpy as np
 from tensorwise.data.store import Store
 from tensorwise.errors import InputError
 from tensorwise.model import CostModel
-from tensorwise.program.einsum import Einsum
+from tensorwise.program.einsum import Assignment, Einsum
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.program import program_for
+from tensorwise.program.schedule import Schedule
 from tensorwise.program.work import check_work
 from tensorwise.program.workload import einsum_workload
 from tensorwise.tensor.elements import value_dtype
@@ -93,7 +94,8 @@ def tune(
 
 
 def compile(
-    einsum: str,
+    einsum: str | None = None,
+    /,
     *,
     schedule: str | None = None,
     format: Format | str | None = None,
@@ -101,7 +103,8 @@ def compile(
     sizes: Mapping[str, int] | None = None,
     threads: int | None = None,
     dtype: Any = None,
-    **operands: Any,
+    operands: Mapping[str, Any] | None = None,
+    **named: Any,
 ) -> "Operator | Cascade":
     """Compile an einsum by hand.
 
@@ -117,7 +120,8 @@ def compile(
         threads: threads of a call (default: what this process may use).
         dtype: float32, float64, float16 or bfloat16, for all operands; default that of the sparse operand. A dict
             names the dtype of some; dense ones are otherwise as the first sparse one.
-        operands: at least one sparse operand by name: SciPy sparse, torch sparse, ``Entries``, the path of a
+        operands: the same as ``named``, for operands that are called like an argument: ``operands={"sizes": matrix}``.
+        named: at least one sparse operand by name: SciPy sparse, torch sparse, ``Entries``, the path of a
             file, ``(shape, coordinates, values)``, or a NumPy array that a format is given for. Dense
             operands may be given as arrays or shapes, which tell sizes only; values are those of a call.
 
@@ -135,8 +139,25 @@ def compile(
     >>> double(np.array([1.0, 2.0, 3.0]))
     array([2., 4., 6.])
     """
+    if einsum is None and isinstance(named.get("einsum"), str):
+        einsum = named.pop("einsum")
+    if not isinstance(einsum, str):
+        raise InputError(
+            f"compile takes an einsum first, such as 'C[i] += A[i,k] * B[k]', got {type(einsum).__name__}"
+        )
     parsed = Einsum.parse(einsum)
-    unknown = [name for name in operands if name not in parsed.operands]
+    arguments = {
+        "schedule": (schedule, str | Schedule), "format": (format, Format | str), "formats": (formats, Mapping),
+        "sizes": (sizes, Mapping), "threads": (threads, int), "dtype": (dtype, str | type | np.dtype | Mapping),
+        "operands": (operands, Mapping),
+    }  # fmt: skip
+    for name, (argument, kinds) in arguments.items():
+        _check_argument(parsed, name, argument, kinds)
+    twice = [name for name in operands or {} if name in named]
+    if twice:
+        raise InputError(f"operand {twice[0]} is given twice, by name and in operands")
+    named |= operands or {}
+    unknown = [name for name in named if name not in parsed.operands]
     if unknown:
         raise InputError(f"'{parsed}' has no operand {unknown[0]!r}; it has {', '.join(parsed.operands)}")
     indices = {index for assignment in parsed.assignments for index in assignment.indices}
@@ -150,7 +171,7 @@ def compile(
     if strange:
         raise InputError(f"a dtype is given for {strange[0]!r}; '{parsed}' has {', '.join(parsed.operands)}")
     dtypes = {name: value_dtype(kind) for name, kind in given.items() if kind is not None}
-    stored, known = _sort_operands(parsed, operands, format, dict(formats or {}), dtypes, dict(sizes or {}))
+    stored, known = _sort_operands(parsed, named, format, dict(formats or {}), dtypes, dict(sizes or {}))
     chosen = dict(formats or {})
     if format is not None:
         if next(iter(stored)) in chosen:
@@ -167,6 +188,27 @@ def compile(
         steps.append(_step(Einsum((assignment,)), stored, known, chosen, dtypes, schedule, count))
         dtypes[assignment.output.tensor] = steps[-1].workload.output_dtype  # what a later step reads
     return steps[0] if len(steps) == 1 else Cascade(parsed, steps)
+
+
+def _check_argument(einsum: Einsum, name: str, argument: Any, kinds: Any) -> None:
+    """Raise InputError unless an argument of ``compile`` is None or of these kinds; it may have been meant as an operand."""
+    strange = argument is not None and not isinstance(argument, kinds)
+    if name in ("formats", "sizes", "dtype") and isinstance(argument, Mapping):
+        strange = not all(isinstance(key, str) for key in argument)
+    if not strange:
+        return
+    expected = {"threads": "a positive integer", "dtype": "a dtype, or a mapping of names to dtypes"}.get(
+        name,
+        "a text"
+        if name == "schedule"
+        else "a format"
+        if name == "format"
+        else "a mapping with names as keys",
+    )
+    told = f"the argument {name} of compile is {expected}, got {type(argument).__name__}"
+    if name in einsum.operands:
+        told += f"; the operand {name} of '{einsum}' is given in operands={{{name!r}: ...}}"
+    raise InputError(told)
 
 
 @final
@@ -285,6 +327,20 @@ def _step(
     if schedule is None and not any(name in formats for name in sparse) and len(sparse) == 1:
         return bind(default_kernel(work), work, threads)
     chosen = {name: formats.get(name, csr() if e.order == 2 else csf(e.order)) for name, e in sparse.items()}
+    if schedule is None and not any(name in formats for name in sparse):
+        schedule = f"reorder({','.join(_order(assignment, list(sparse)))})"
     program = program_for(work, chosen, schedule or "")
     check_work(program, work)
     return bind(GeneratedKernel(program), work, threads)
+
+
+def _order(assignment: Assignment, sparse: Sequence[str]) -> list[str]:
+    """Return the indices in the order in which operands store them, as far as these agree; dense ones last."""
+    waiting = [list(assignment.access(name).indices) for name in sparse]
+    order: list[str] = []
+    while any(waiting):
+        heads = [indices[0] for indices in waiting if indices]
+        free = [i for i in heads if not any(i in indices[1:] for indices in waiting)]
+        order.append((free or heads)[0])
+        waiting = [[i for i in indices if i != order[-1]] for indices in waiting]
+    return [*order, *(index for index in assignment.indices if index not in order)]

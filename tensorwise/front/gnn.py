@@ -216,6 +216,7 @@ class Graph:
     def _bound(self, text: str, operands: Sequence[np.ndarray]) -> BoundProgram:
         work = self.workload(text, [np.shape(operand) for operand in operands], [o.dtype for o in operands])
         work.check_operands(operands)
+        work.check_memory(work.assignment.output.tensor)
         return BoundProgram(_default_program(work), work, self.threads if worth_sharing(work) else 1)
 
     def workload(self, text: str, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[Any]) -> Workload:
@@ -241,7 +242,9 @@ class Graph:
             raise InputError(f"'{text}' takes {', '.join(names)}, got {len(shapes)} operands")
         sizes = extents(text, self.shape, shapes)
         kinds = {name: value_dtype(dtype) for name, dtype in zip(names, dtypes) if name not in given.chosen}
-        return Workload("einsum", Einsum((assignment,)), {pattern.tensor: entries}, sizes, kinds)
+        work = Workload("einsum", Einsum((assignment,)), {pattern.tensor: entries}, sizes, kinds)
+        work.check_result()
+        return work
 
     def on_gpu(self, number: int = 0) -> "OnGpu":
         """Return this graph on a GPU: ``evaluate`` there takes and returns arrays in its memory, ``tune`` is for it.

@@ -10,13 +10,14 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from tensorwise.errors import FormatError, MeasurementError, ScheduleError
+from tensorwise.errors import FormatError, InputError, MeasurementError, ScheduleError
 from tensorwise.program.plan import Plan
 from tensorwise.program.program import Program, element_type
 from tensorwise.program.workload import Workload
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.fibertree import Tensor
 from tensorwise.tensor.format import Format
+from tensorwise.tensor.memory import available_bytes
 from tensorwise.tensor.orders import permutation
 from tensorwise.tensor.pack import pack, source_map
 from tensorwise.tensor.partition import Part
@@ -72,10 +73,6 @@ class PackedOperands:
                 raise ScheduleError(
                     f"bound({index},{size}): index {index} of this workload extends to {workload.sizes[index]}"
                 )
-        if workload.assignment.monoid.name in ("max", "min", "prod") and len(workload.sparse) > 1:
-            raise ScheduleError(
-                f"{workload.assignment.monoid.name} over several sparse operands is not supported"
-            )
         self.program, self.workload, self.threads, self.part = program, workload, threads, part
         self._entries = {name: part.entries if part else e for name, e in workload.sparse.items()}
         self.tensors: dict[str, Tensor] = tensors or {
@@ -126,6 +123,12 @@ class PackedOperands:
         made: np.ndarray | None = None
         if name in WORKSPACES:
             length = workspace_length(name, self.program, self.workload, self.threads)
+            needed, free = length * self.workload.dtype.itemsize, available_bytes()
+            if needed > free:
+                raise InputError(
+                    f"{self.program.name}: partial results of {self.threads} threads take {needed / 2**30:,.1f} GiB, but "
+                    f"{free / 2**30:,.1f} GiB of memory are free; share another loop, or reduce atomically"
+                )
             made = np.empty(length, self.workload.dtype)
         elif name == "pieces":
             made = self._pieces[0].reshape(-1)

@@ -13,6 +13,7 @@ from tensorwise.codegen.loops import printed
 from tensorwise.errors import ScheduleError
 from tensorwise.program.arrays import check_bounds
 from tensorwise.program.einsum import Assignment
+from tensorwise.program.joined import check_joined
 from tensorwise.program.lower import lower
 from tensorwise.program.plan import Plan
 from tensorwise.program.schedule import (
@@ -80,7 +81,11 @@ class Program:
     accumulate: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ScheduleError for a hybrid of several sparse operands, or of one whose entries are found by number."""
+        """Raise ScheduleError for a hybrid of several sparse operands, or of one whose entries are found by number.
+
+        InputError where terms count that not all of several sparse operands have an entry for.
+        """
+        check_joined(self.assignment, self.formats)
         if self.apart is not None and len(self.formats) > 1:
             raise ScheduleError(
                 f"a hybrid divides the only sparse operand, but {self.assignment} has {', '.join(self.formats)}"

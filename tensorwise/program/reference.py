@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tensorwise.program.einsum import Access, Assignment, Call, Constant, Expression, Index
+from tensorwise.program.joined import check_joined
 from tensorwise.program.ops import COMBINE
 from tensorwise.tensor.elements import is_float, is_half, limits
 from tensorwise.tensor.entries import Entries
@@ -103,7 +104,10 @@ def reference(
         keep_pattern: return one value per entry of the sparse operand (the output has its indices)
             instead of a dense array.
         chunk_terms: terms evaluated at a time, which bounds the memory used.
+
+    Raises InputError where terms count that not all of several sparse operands have an entry for.
     """
+    check_joined(assignment, sparse)
     factors = len(assignment.accesses)
     wide = any(dtype == np.float64 for dtype in _computed_with(assignment, sparse, dense))
     coordinates, values, entry = _join(assignment, sparse)

@@ -10,12 +10,16 @@ import numpy as np
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
 from tensorwise.program.einsum import Assignment, Einsum
+from tensorwise.program.joined import check_joined
 from tensorwise.program.ops import NAMED, mttkrp
 from tensorwise.program.reference import Reference, reference
 from tensorwise.tensor.elements import ELEMS, is_half
 from tensorwise.tensor.entries import Entries
-from tensorwise.tensor.memory import available_bytes
+from tensorwise.tensor.memory import RESULT_VARIABLE, available_bytes, largest_result_bytes
 
+MOST_GROWTH = 16
+"""Times the operands' bytes that a dense result may have whatever its size: so much the result of a product with a tall
+dense operand may have, and that of one with a row for each of many sources."""
 FOREIGN = 1 / 16
 """Share of drawn numbers of entries that are any: of no entry, or of one elsewhere."""
 
@@ -39,13 +43,19 @@ class Workload:
     dtypes: Mapping[str, np.dtype] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise InputError where dtypes do not go together, an index is no sparse operand or has too many coordinates, or
-        a tensor that is read twice cannot be the same tensor both times."""
+        """Raise InputError where dtypes do not go together, an index is no sparse operand or has too many coordinates, terms
+        count where a sparse operand has no entry, or a tensor that is read twice cannot be the same tensor both times."""
         strange = [name for name in self.assignment.numbered if name not in self.sparse]
         if strange:
             raise InputError(
                 f"'{self.assignment}' uses {strange[0]} as an index, so that it has to be a sparse operand"
             )
+        compared = [name for name in self.assignment.chosen if name in self.sparse]
+        if compared:
+            raise InputError(
+                f"'{self.assignment}' compares {compared[0]} with an index, so that it has to be a dense array of integers"
+            )
+        check_joined(self.assignment, self.sparse)
         output = self.assignment.output
         if output.indices[0] in self.sparse and not self.keeps_pattern:
             raise InputError(f"{output} has the entries of {output.indices[0]}; name that operand first")
@@ -276,10 +286,15 @@ class Workload:
                 )
 
     def check_memory(self, *tensors: str) -> None:
-        """Raise InputError unless dense arrays of ``tensors`` fit into the memory that is free now."""
-        needed = {name: math.prod(self._dense_shape(name)) * self._item_bytes(name) for name in tensors}
+        """Raise InputError unless dense arrays of ``tensors`` fit into the memory that is free now.
+
+        Where the output is among them, also where it is out of all proportion to the operands (see ``check_result``).
+        """
+        needed = {name: self._bytes(name) for name in tensors}
         total, free = sum(needed.values()), available_bytes()
         if total <= free:
+            if self.assignment.output.tensor in tensors:
+                self.check_result()
             return
         largest = max(needed, key=lambda tensor: needed[tensor])
         raise InputError(
@@ -287,6 +302,29 @@ class Workload:
             f"{self._dense_shape(largest)}, but {free / 2**30:,.1f} GiB of memory are free; choose a smaller n, or "
             "renumber the sparse operand's indices without those that have no entry"
         )
+
+    def check_result(self) -> None:
+        """Raise InputError where a large dense result comes from small operands: mostly a sparse one was expected.
+
+        What is large, the user may say: see ``largest_result_bytes``.
+        """
+        result = self._bytes(self.assignment.output.tensor)
+        if result <= (limit := largest_result_bytes()):
+            return
+        given = sum(e.nnz * (e.dtype.itemsize + 4) for e in self.sparse.values()) + sum(
+            map(self._bytes, self.dense)
+        )
+        if result <= MOST_GROWTH * given:
+            return
+        raise InputError(
+            f"'{self.assignment}' gives a dense array {self.assignment.output.tensor} of shape {self.output_shape}, "
+            f"{result / 2**30:,.1f} GiB, from operands of {given / 2**20:,.1f} MiB; more than {limit / 2**30:,.1f} GiB and "
+            f"{MOST_GROWTH} times the operands is refused. For a sparse result multiply the matrices with SciPy; if the "
+            f"dense one is meant, set the environment variable {RESULT_VARIABLE} to {result} or more"
+        )
+
+    def _bytes(self, tensor: str) -> int:
+        return math.prod(self._dense_shape(tensor)) * self._item_bytes(tensor)
 
     def _dense_shape(self, tensor: str) -> tuple[int, ...]:
         return self.output_shape if tensor == self.assignment.output.tensor else self.shape(tensor)

@@ -1,8 +1,28 @@
 """How much memory a new structure may take before the machine is in trouble."""
 
+import os
 from pathlib import Path
+from typing import Final
+
+from tensorwise.errors import InputError
 
 _UNLIMITED = 2**62
+RESULT_BYTES: Final = 2**30
+"""Dense results up to this size are computed from any operands: a laptop holds several of them."""
+RESULT_VARIABLE: Final = "TENSORWISE_RESULT_BYTES"
+"""Environment variable that holds another size."""
+
+
+def largest_result_bytes() -> int:
+    """Bytes of a dense result up to which nobody is asked whether it is meant: ``RESULT_BYTES``, or what the user says.
+
+    Raises:
+        InputError: ``TENSORWISE_RESULT_BYTES`` is not a whole number.
+    """
+    given = os.environ.get(RESULT_VARIABLE, "").strip() or str(RESULT_BYTES)
+    if not (given.isascii() and given.isdecimal()):
+        raise InputError(f"{RESULT_VARIABLE} is {given!r}; expected a number of bytes such as {RESULT_BYTES}")
+    return int(given[:19])
 
 
 def available_bytes() -> int:

@@ -11,6 +11,7 @@ import tensorwise as tw
 from tensorwise.errors import FormatError, InputError, ScheduleError
 from tensorwise.front.api import Cascade
 from tensorwise.front.benching import bench
+from tensorwise.front.gnn import Graph
 from tensorwise.front.reporting import report_data, write_report
 from tests.unit.front.test_report import check
 
@@ -175,3 +176,98 @@ def test_dense_arrays_that_do_not_fit_are_refused_at_every_door() -> None:
     ):
         with pytest.raises(InputError, match="GiB of memory are free"):
             use()
+
+
+def test_a_large_dense_result_of_small_operands_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it takes is told before anything is allocated, at every door; results in proportion are not asked for."""
+    monkeypatch.setattr("tensorwise.program.workload.available_bytes", lambda: 2**40)
+    nodes = 16390
+    a = sp.csr_array((np.ones(3, np.float32), ([0, 1, nodes - 1], [3, 4, 5])), shape=(nodes, nodes))
+    with pytest.raises(
+        InputError, match="multiply the matrices with SciPy; if the dense one is meant"
+    ) as error:
+        tw.compile("C[i,k] += A[i,j] * B[j,k]", A=a, B=a)
+    assert "of shape (16390, 16390), 1.0 GiB, from operands of 0.0 MiB" in str(error.value)
+    with pytest.raises(
+        InputError, match="set the environment variable TENSORWISE_RESULT_BYTES to 1074528400"
+    ):
+        tw.compile("C[k,i] += A[i,k] * B[i]", A=a, formats={"A": "(i,k) -> C(i) C(k)"})
+    graph = Graph([0, 1], [1, 2], (nodes, nodes))
+    with pytest.raises(InputError, match="gives a dense array C of shape"):
+        graph.einsum("C[k,i] = B[k] for A[i,k]", B=np.ones(nodes, np.float32))
+    small = sp.csr_array((np.ones(3, np.float32), ([0, 1, 2], [0, 1, 2])), shape=(40, 40))
+    monkeypatch.setenv("TENSORWISE_RESULT_BYTES", "1000")
+    with pytest.raises(InputError, match="gives a dense array"):
+        tw.compile("C[i,k] += A[i,j] * B[j,k]", A=small, B=small)
+    tw.compile("C[i,k] += A[i,j] * B[j,k]", A=small, B=(40, 5))  # as large as an operand
+    monkeypatch.setenv("TENSORWISE_RESULT_BYTES", "6400")
+    result = tw.compile("C[i,k] += A[i,j] * B[j,k]", A=small, B=small)()
+    np.testing.assert_array_equal(result, (small @ small).toarray())
+    monkeypatch.setenv("TENSORWISE_RESULT_BYTES", "much")
+    with pytest.raises(InputError, match="TENSORWISE_RESULT_BYTES is 'much'; expected a number of bytes"):
+        tw.compile("C[i,k] += A[i,j] * B[j,k]", A=small, B=small)
+
+
+def test_partial_results_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    a = sp.csr_array(np.eye(40, dtype=np.float32))
+    monkeypatch.setattr("tensorwise.program.packed.available_bytes", lambda: 1000)
+    with pytest.raises(InputError, match="partial results of 8 threads take"):
+        tw.compile(
+            "C[k] += A[i,k] * B[i]", A=a, schedule="parallel(i,dynamic,4,private)", threads=8,
+            format="(i,k) -> U(i) C(k)",
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", ["sizes", "threads", "format", "formats", "schedule", "dtype", "operands", "einsum"]
+)
+def test_operands_called_like_arguments(name: str) -> None:
+    a, x = sp.csr_array(np.arange(12, dtype=np.float32).reshape(3, 4)), np.ones(4, np.float32)
+    text = f"C[i] += {name}[i,k] * x[k]"
+    np.testing.assert_array_equal(tw.compile(text, operands={name: a}, x=x)(x), a @ x)
+    np.testing.assert_array_equal(tw.compile(f"C[i] += A[i,k] * {name}[k]", A=a)(x), a @ x)
+    if name == "einsum":
+        np.testing.assert_array_equal(tw.compile(text, einsum=a)(x), a @ x)
+        np.testing.assert_array_equal(tw.compile(einsum="C[i] += A[i,k] * x[k]", A=a)(x), a @ x)  # type: ignore[call-overload, unused-ignore]
+        return
+    told = f"the argument {name} of compile is .*; the operand {name} of .* is given in operands={{'{name}': ...}}"
+    with pytest.raises(InputError, match=told):
+        tw.compile(text, **{name: a})  # type: ignore[arg-type, unused-ignore]
+    with pytest.raises(InputError, match=f"the argument {name} of compile is [a-z ,]*, got csr_array$"):
+        tw.compile("C[i] += A[i,k] * x[k]", A=a, **{name: a})  # type: ignore[arg-type, unused-ignore]
+
+
+def test_operands_given_twice_or_without_an_einsum() -> None:
+    a = sp.csr_array(np.eye(3, dtype=np.float32))
+    with pytest.raises(InputError, match="operand A is given twice, by name and in operands"):
+        tw.compile("C[i] += A[i,k] * x[k]", A=a, operands={"A": a})
+    with pytest.raises(InputError, match=r"compile takes an einsum first, .*, got NoneType"):
+        tw.compile(A=a)
+    with pytest.raises(InputError, match=r"compile takes an einsum first, .*, got csr_array"):
+        tw.compile(a)  # type: ignore[arg-type, unused-ignore]
+
+
+@pytest.mark.parametrize(
+    ("text", "loops"),
+    [
+        ("C[i,k] += A[i,j] * B[j,k]", "i,j,k"),
+        ("C[i,j] += A[i,k] * B[j,k]", "i,j,k"),
+        ("C[i] += A[i,k] * B[k,i]", "i,k"),
+        ("C[i,j] += A[i,j] * B[j,k] * D[k,i]", "i,j,k"),
+    ],
+)
+def test_loops_over_several_sparse_operands_follow_what_is_stored(text: str, loops: str) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (sp.random_array((9, 9), density=0.3, rng=rng, format="csr") for _ in range(2))
+    d = rng.random((9, 9))
+    operator = tw.compile(text, A=a, B=b, operands={"D": d} if "D[" in text else {})
+    assert operator.schedule == f"reorder({loops})"
+    given = {"A": a.toarray(), "B": b.toarray(), "D": d}
+    output, _, expression = text.replace("[", " ").replace("]", " ").partition("+=")
+    names, indices = expression.split()[::3], expression.split()[1::3]
+    wanted = np.einsum(
+        ",".join(i.replace(",", "") for i in indices) + "->" + output.split()[1].replace(",", ""),
+        *(given[n] for n in names),
+    )
+    got = operator(*([d] if "D[" in text else []))
+    np.testing.assert_allclose(got.toarray() if sp.issparse(got) else got, wanted, atol=1e-12)

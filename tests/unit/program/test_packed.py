@@ -199,14 +199,6 @@ def test_a_remembered_kernel_does_not_hide_a_wrong_split() -> None:
         GeneratedKernel(program("C[i] += A[i,k] * B[k]", formats, "split(i,20)")).bind(SPMV, 1)
 
 
-def test_several_sparse_operands_reduce_by_sums_only() -> None:
-    a = matrix([2, 0, 1])
-    work = einsum_workload("C[i] max= A[i,k] * S[i,k]", {"A": a, "S": a}, {})
-    csr = {"A": "U(i) C(k)", "S": "U(i) C(k)"}
-    with pytest.raises(ScheduleError, match="max over several sparse operands is not supported"):
-        GeneratedKernel(program_for(work, csr, "")).bind(work, 1)
-
-
 def test_dense_operands_are_copied_only_where_they_must_be() -> None:
     by_rows, by_columns = np.ones((4, 6)), np.asfortranarray(np.ones((4, 6)))
     assert arranged(by_rows, False) is by_rows

@@ -11,7 +11,8 @@ Grammar (whitespace is free)::
     access = NAME '[' index (',' index)* ']'
 
 Only stored entries of sparse operands contribute: a sparse operand restricts the iteration to its
-entries, whatever operator it stands under. Output elements that no entry reaches are 0.
+entries, whatever operator it stands under. Output elements that no entry reaches are 0. With several sparse operands
+terms have to be summed, and to be 0 wherever one of the operands has no entry, as products are (see ``joined.py``).
 
 ``for A[i,k]`` names a sparse operand whose values are not read: the terms are there for its entries. And a sparse
 operand's name as the first index of a tensor is the number of the entry: ``E[A,h]`` has a row for each entry of A::

@@ -14,8 +14,8 @@ from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.program import program_for
 from tensorwise.program.schedule import Schedule
 from tensorwise.program.work import check_work
-from tensorwise.program.workload import einsum_workload
-from tensorwise.tensor.elements import value_dtype
+from tensorwise.program.workload import Workload, einsum_workload
+from tensorwise.tensor.elements import is_half, value_dtype
 from tensorwise.tensor.entries import Entries, entries_from
 from tensorwise.tensor.format import Format, csf, csr
 from tensorwise.toolchain.threads import available_threads
@@ -183,10 +183,18 @@ def compile(
             f"a format is given for {homeless[0]!r}, but the sparse operands are {', '.join(stored)}"
         )
     count = threads or available_threads()
-    steps = []
+    steps: list[Operator] = []
+    rounded = dict(dtypes)  # what each result would be by the operands' dtypes: what the last one is
     for assignment in parsed.assignments:
-        steps.append(_step(Einsum((assignment,)), stored, known, chosen, dtypes, schedule, count))
-        dtypes[assignment.output.tensor] = steps[-1].workload.output_dtype  # what a later step reads
+        output = assignment.output.tensor
+        natural = _work(assignment, stored, known, rounded).output_dtype
+        rounded[output] = natural
+        last = assignment is parsed.assignments[-1]
+        kept = np.dtype(np.float32) if is_half(natural) and not last else natural
+        if kept != _work(assignment, stored, known, dtypes).output_dtype:
+            dtypes[output] = kept
+        steps.append(_step(assignment, stored, known, chosen, dtypes, schedule, count))
+        dtypes[output] = kept  # what a later step reads
     return steps[0] if len(steps) == 1 else Cascade(parsed, steps)
 
 
@@ -213,7 +221,7 @@ def _check_argument(einsum: Einsum, name: str, argument: Any, kinds: Any) -> Non
 
 @final
 class Cascade:
-    """Several operators that run one after the other; their dense results go from one to the next.
+    """Several operators that run one after the other; their dense results go from one to the next, halves as float32.
 
     Attributes:
         einsum: the assignments.
@@ -306,8 +314,25 @@ def _sort_operands(
     return stored, sizes
 
 
+def _work(
+    assignment: Assignment,
+    stored: Mapping[str, Entries],
+    sizes: Mapping[str, int],
+    dtypes: Mapping[str, np.dtype],
+) -> Workload:
+    sparse = {name: stored[name] for name in assignment.operands if name in stored}
+    if not sparse:
+        raise InputError(
+            f"'{assignment}' has no sparse operand; compute this step with NumPy between two operators"
+        )
+    extents = {index: size for index, size in sizes.items() if index in assignment.indices}
+    named = (*assignment.operands, assignment.output.tensor)
+    kinds = {name: dtypes[name] for name in named if name in dtypes and name not in sparse}
+    return einsum_workload(str(assignment), sparse, extents, kinds)
+
+
 def _step(
-    einsum: Einsum,
+    assignment: Assignment,
     stored: Mapping[str, Entries],
     sizes: Mapping[str, int],
     formats: Mapping[str, Format | str],
@@ -315,15 +340,8 @@ def _step(
     schedule: str | None,
     threads: int,
 ) -> Operator:
-    assignment = einsum.single
-    sparse = {name: stored[name] for name in assignment.operands if name in stored}
-    if not sparse:
-        raise InputError(
-            f"'{assignment}' has no sparse operand; compute this step with NumPy between two operators"
-        )
-    extents = {index: size for index, size in sizes.items() if index in assignment.indices}
-    kinds = {name: dtypes[name] for name in assignment.operands if name in dtypes and name not in sparse}
-    work = einsum_workload(str(einsum), sparse, extents, kinds)
+    work = _work(assignment, stored, sizes, dtypes)
+    sparse = work.sparse
     if schedule is None and not any(name in formats for name in sparse) and len(sparse) == 1:
         return bind(default_kernel(work), work, threads)
     chosen = {name: formats.get(name, csr() if e.order == 2 else csf(e.order)) for name, e in sparse.items()}

@@ -33,7 +33,8 @@ class Workload:
         einsum: a single assignment.
         sparse: operand name -> its stored entries.
         sizes: index -> extent.
-        dtypes: dense operand -> its dtype, where it is not that of the first sparse operand.
+        dtypes: dense operand -> its dtype, where it is not that of the first sparse operand; the output -> its dtype, where
+            it is not the operands' (float32 of halves, or a half of others than it).
     """
 
     op: str
@@ -71,6 +72,8 @@ class Workload:
                 f"the operands are {_listed(self._dtypes)}: float64 goes with float64 only, while float32, float16 and "
                 "bfloat16 may be mixed; convert some of them"
             )
+        if (self.value_dtype == np.float64) != (self.dtype == np.float64):
+            raise InputError(f"{output} cannot be {self.value_dtype}: it is computed in {self.dtype}")
         for access in self.assignment.accesses:
             first = self.assignment.access(access.tensor)
             if access == first:
@@ -134,14 +137,19 @@ class Workload:
 
     @cached_property
     def value_dtype(self) -> np.dtype:
-        """dtype of the values that come out: the operands' where they share one, else float32."""
+        """dtype of the values that come out: as `dtypes` says, else the operands' where they share one, else float32."""
+        return self.dtypes.get(self.assignment.output.tensor, self._shared_dtype)
+
+    @cached_property
+    def _shared_dtype(self) -> np.dtype:
+        """The operands' dtype where they share one, else float32."""
         kinds = set(self._dtypes.values()) or {self.entries.dtype}
         return kinds.pop() if len(kinds) == 1 else np.dtype(np.float32)
 
     @property
     def dtype_text(self) -> str:
         """The dtype of all operands, or that of each: ``bfloat16`` or ``A bfloat16, B float32``."""
-        return _listed(self._dtypes) if len(set(self._dtypes.values())) > 1 else str(self.value_dtype)
+        return _listed(self._dtypes) if len(set(self._dtypes.values())) > 1 else str(self._shared_dtype)
 
     @cached_property
     def halves(self) -> dict[str, str]:
@@ -164,7 +172,9 @@ class Workload:
         """Content id: einsum, sizes, dtypes and sparsity patterns (values do not change the cost)."""
         patterns = [part for name, e in self.sparse.items() for part in (name, e.pattern_id)]
         sizes = ",".join(f"{index}={extent}" for index, extent in sorted(self.sizes.items()))
-        dtypes = self.value_dtype.str if len(set(self._dtypes.values())) == 1 else self.dtype_text
+        dtypes = self._shared_dtype.str if len(set(self._dtypes.values())) == 1 else self.dtype_text
+        if self.assignment.output.tensor in self.dtypes:
+            dtypes += f" -> {self.value_dtype}"
         return content_id([str(self.einsum), sizes, dtypes, *patterns])
 
     @property
@@ -444,7 +454,8 @@ def einsum_workload(
 
 
 def _known(einsum: Einsum, dtypes: Mapping[str, np.dtype]) -> dict[str, np.dtype]:
-    unknown = [name for name in dtypes if name not in einsum.operands]
+    outputs = [assignment.output.tensor for assignment in einsum.assignments]
+    unknown = [name for name in dtypes if name not in (*einsum.operands, *outputs)]
     if unknown:
         raise InputError(
             f"a dtype is given for {unknown[0]!r}, but '{einsum}' has the operands {', '.join(einsum.operands)}"

@@ -13,6 +13,7 @@ from tensorwise.front.api import Cascade
 from tensorwise.front.benching import bench
 from tensorwise.front.gnn import Graph
 from tensorwise.front.reporting import report_data, write_report
+from tensorwise.tensor.elements import value_dtype
 from tests.unit.front.test_report import check
 
 RNG = np.random.default_rng(0)
@@ -106,6 +107,26 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     with pytest.raises(error, match=match):
         tw.compile(SPMM, **arguments)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("format", [None, "(i,k) -> U(k) C(i)"])
+def test_a_cascade_keeps_its_totals_in_float32(dtype: str, format: str | None, tmp_path: Path) -> None:
+    """70,000 terms are more than float16 holds, and than bfloat16 counts; what comes out is a half all the same."""
+    half = value_dtype(dtype)
+    ones = sp.csr_array(np.ones((2, 70_000), np.float32))
+    text = "T[i] += A[i,k]; M[i] max= A[i,k] * x[k]; C[i] += A[i,k] * x[k] / T[i] * exp(M[i] - 1)"
+    op = tw.compile(text, A=ones, dtype=dtype, format=format)
+    assert isinstance(op, Cascade)
+    assert [step.workload.output_dtype for step in op.steps] == [np.float32, np.float32, half]
+    x = np.ones(70_000, half)
+    out = op(x)
+    assert out.dtype == half
+    assert np.all(abs(out.astype(float) - 1) < 0.01)
+    op.steps[0].save(tmp_path / "total.tw")
+    assert tw.load(tmp_path / "total.tw")().tolist() == [70_000.0, 70_000.0]
+    ids = {step.workload.id for step in op.steps}
+    assert tw.compile("T[i] += A[i,k]", A=ones, dtype=dtype, format=format).workload.id not in ids
 
 
 def test_cascade_with_a_step_without_sparse_operand() -> None:

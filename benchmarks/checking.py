@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
+from corpus import made_by
 
 from tensorwise.device.library import LIBRARY
 from tensorwise.device.rounds import Ratio
@@ -84,7 +85,7 @@ def main() -> None:
             results[f"{op} n={n}"] = {k: v if isinstance(v, str) else asdict(v) for k, v in found.items()}
     if given.out:
         given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text(json.dumps(results, indent=1) + "\n")
+        given.out.write_text(json.dumps(results | made_by(Path(__file__)), indent=1) + "\n")
 
 
 if __name__ == "__main__":

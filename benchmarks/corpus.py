@@ -254,6 +254,11 @@ def digests(paths: Iterable[Path]) -> dict[str, str]:
     return {name_of(path): digest_of(path) for path in paths}
 
 
+def made_by(script: Path) -> dict[str, Any]:
+    """Return what a file of results that a script writes whole has besides: the machine, and the digest of the script."""
+    return {"machine": machine(), "inputs": digests([script])}
+
+
 def name_of(path: Path) -> str:
     """Return how an input is called in results."""
     full = path.resolve()

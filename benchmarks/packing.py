@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import scipy
 import scipy.sparse as sp
+from corpus import made_by
 
 from tensorwise.tensor.entries import entries_from
 from tensorwise.tensor.format import Format
@@ -158,6 +159,7 @@ def main() -> None:
             "scipy": scipy.__version__,
         },
         "processor": processor(),
+        **made_by(Path(__file__)),
         "results": rows,
     }
     args.out.write_text(json.dumps(document, indent=1) + "\n")

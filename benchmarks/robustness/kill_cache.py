@@ -23,6 +23,9 @@ from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks.corpus import made_by
 from tensorwise.toolchain.cache import KernelCache
 from tensorwise.toolchain.compiler import Compiler, find_compiler
 from tensorwise.toolchain.shelf import Shelf
@@ -244,6 +247,7 @@ def main() -> int:
         "seed": given.seed,
         "elapsed_s": round(time.monotonic() - start_s, 1),
         "compiler": compiler.version,
+        **made_by(Path(__file__)),
     }
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text(json.dumps(result, indent=2) + "\n")

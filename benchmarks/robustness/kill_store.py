@@ -31,6 +31,9 @@ from typing import Any
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks.corpus import made_by
 from tensorwise.data.record import Record
 from tensorwise.data.sqlite import BUSY_S
 from tensorwise.data.store import Store
@@ -190,7 +193,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "results" / "kill_store.json")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tensorwise-kill-store-") as folder:
-        result = run(chosen.kills, Path(folder), chosen.seed)
+        result = run(chosen.kills, Path(folder), chosen.seed) | made_by(Path(__file__))
     text = json.dumps(result, indent=1)
     chosen.out.parent.mkdir(parents=True, exist_ok=True)
     chosen.out.write_text(text + "\n")

@@ -207,8 +207,9 @@ class _CudaPrinter(Printer):
         """Text of an operator on texts."""
         if name == "popcount":
             return f"(tw_int)__popcll((unsigned long long){arguments[0]})"
-        if name == "abs" and type.lanes == 1:
-            return f"fabs{'f' if type.elem == 'f32' else ''}({arguments[0]})"
+        if name == "abs":
+            function = "tw_absolute" if type.lanes > 1 else "fabsf" if type.elem == "f32" else "fabs"
+            return f"{function}({arguments[0]})"
         return super().operation(name, arguments, type)
 
     def literal(self, value: float | int, elem: str) -> str:

@@ -303,10 +303,15 @@ class Einsum:
                     raise InputError(
                         f"{access} repeats an index; take the diagonal before, and name each index once"
                     )
+                if access in assignment._all and access.tensor in access.indices:
+                    raise InputError(
+                        f"{access}: {access.tensor} names both an operand and an index; call one of them differently"
+                    )
                 late = [index for index in access.indices[1:] if index in assignment.operands]
                 if late:
                     raise InputError(
-                        f"{access}: the number of an entry of {late[0]} is the first index of a tensor; put it first"
+                        f"{access}: {late[0]} is an operand, and the number of one of its entries is the first index of a "
+                        "tensor; put it first, or call the index differently"
                     )
             output = assignment.output
             if output.tensor in assignment.operands or output.tensor in defined:

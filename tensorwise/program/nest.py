@@ -23,13 +23,20 @@ _ROOT = Const(0)
 _C_WORDS = (
     "auto break case char const continue default do double else enum extern float for goto if inline int long "
     "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile "
-    "while asm typeof linux unix NULL"
+    "while asm typeof linux unix NULL alignas alignof bool constexpr false nullptr thread_local true typeof_unqual "
+    "static_assert"
+)
+_CUDA_WORDS = (
+    "and and_eq bitand bitor catch char8_t class compl concept const_cast consteval constinit decltype delete "
+    "dynamic_cast explicit export friend mutable namespace new noexcept not not_eq operator or or_eq private protected "
+    "public reinterpret_cast requires static_cast template this throw try typeid typename using virtual wchar_t xor "
+    "xor_eq threadIdx blockIdx blockDim gridDim warpSize abs fabs fabsf exp expf max min atomicAdd atomicCAS"
 )
 _OWN_WORDS = (
     "buffers sizes lane thread threads parts out work cuts carries pieces cut e t merged raised_ flag_"
 )
-RESERVED: Final = frozenset(f"{_C_WORDS} {_OWN_WORDS}".split())
-"""What an index may be called, but no variable of a kernel: C's words and names that kernels use already."""
+RESERVED: Final = frozenset(f"{_C_WORDS} {_CUDA_WORDS} {_OWN_WORDS}".split())
+"""What an index may be called, but no variable of a kernel: words of C and CUDA C++, and names that kernels use already."""
 
 
 Keys: TypeAlias = tuple[tuple[object, ...], ...]
@@ -198,11 +205,24 @@ class Nest(abc.ABC):
         self.places = {
             name: Buffer(f"{name}_place", plan.source_elem) for name in self.named if name in plan.renumbered
         }
+        self.given = frozenset(self._given())
+        """Names of buffers and sizes, which no variable may have."""
         self.watch = plan.padded and not plan.masked
         parallel = self.schedule.parallel
         self.private = bool(
             parallel and parallel.reduction == "private" and self.meets(Axis.named(parallel.loop))  # type: ignore[arg-type]
         )
+
+    def _given(self) -> Iterator[str]:
+        for name, format in self.plan.formats.items():
+            for place, arrays in enumerate(self.arrays[name]):
+                yield f"n_{name}{place}"
+                yield from (buffer.name for buffer in arrays.values())
+            yield from (f"{name}_{mode}_order" for mode in format.orders)
+        for buffers in (self.values, self.sources, self.places, self.visited):
+            yield from (buffer.name for buffer in buffers.values())
+        for sizes in (self.extents, self.splits):
+            yield from (size.name for size in sizes.values() if isinstance(size, Var))
 
     @abc.abstractmethod
     def emit(self, env: Env, loops: tuple[Loop, ...]) -> None:
@@ -267,8 +287,10 @@ class Nest(abc.ABC):
         """Return a variable with a name of its own."""
         stem = re.sub(r"\W", "_", stem)
         number = self.names.get(stem, int(stem in RESERVED))
+        while (name := f"{stem}_{number}" if number else stem) in self.given:
+            number += 1
         self.names[stem] = number + 1
-        return Var(f"{stem}_{number}" if number else stem, type)
+        return Var(name, type)
 
     def let(self, stem: str, value: Expr) -> Expr:
         """Name a scalar value, unless it is a name or a number already."""

@@ -51,6 +51,17 @@ class Workload:
             raise InputError(
                 f"'{self.assignment}' uses {strange[0]} as an index, so that it has to be a sparse operand"
             )
+        numbered = [
+            name
+            for name in self.sparse
+            if self.assignment.access(name).indices[0] in self.assignment.operands
+        ]
+        if numbered:
+            access = self.assignment.access(numbered[0])
+            raise InputError(
+                f"{access} is sparse, and {access.indices[0]} an operand of '{self.assignment}': only dense tensors have a "
+                "row for each of its entries; call the index or the operand differently"
+            )
         compared = [name for name in self.assignment.chosen if name in self.sparse]
         if compared:
             raise InputError(

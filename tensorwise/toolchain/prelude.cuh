@@ -99,6 +99,16 @@ template <typename C, int N> TW_INLINE tw_vector<C, N> operator-(tw_vector<C, N>
     TW_LANES a[lane_] = -a[lane_];
     return a;
 }
+template <typename C, int N> TW_INLINE tw_vector<C, N> operator~(tw_vector<C, N> a)
+{
+    TW_LANES a[lane_] = ~a[lane_];
+    return a;
+}
+template <typename C, int N> TW_INLINE tw_vector<C, N> tw_absolute(tw_vector<C, N> a)
+{
+    TW_LANES a[lane_] = a[lane_] <= 0 ? 0 - a[lane_] : a[lane_]; /* also -0 becomes +0 */
+    return a;
+}
 template <typename V, typename C> TW_INLINE V tw_repeated(C x)
 {
     V all;

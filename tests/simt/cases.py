@@ -82,6 +82,17 @@ ALONG = (
 )
 """A row's entries side by side."""
 MESSAGES = ("L[k,j]", "R[A,j]", "L[k,j] + R[A]", "L[k,j] - R[A,j]", "L[k,j] * R[A]", "L[k,j] / R[i,j]")
+OPERATORS = (
+    "C[i,j] += abs(L[k,j]) - exp(-R[i,j]) for A[i,k]",
+    "C[i,j] argmax= L[k,j] - R[A,j] for A[i,k]",
+    "C[i,j] argmin= L[k,j] for A[i,k]",
+    "C[i,j] += L[k,j] if P[i,j] == A else 0 for A[i,k]",
+    "C[i,j] += L[k,j] if P[A,j] == j else R[i,j] for A[i,k]",
+    "C[i,j] += L[k,j] if P[i,j] == k else 1 for A[i,k]",
+    "C[i,j] max= L[k,j] if L[k,j] <= R[i,j] else -L[k,j] for A[i,k]",
+    "C[i,j] min= max(L[k,j], min(R[A,j], 0)) / 3 for A[i,k]",
+)
+"""Every operator, choice and argument, in vectors and in scalars."""
 REDUCTIONS = ("+=", "mean=", "max=", "min=", "argmax=")
 
 
@@ -125,6 +136,9 @@ def _cases() -> list[Case]:
     hybrid = f"{ROWS[0]}; reorder(i,j,k) parallel(i,pieces,3) bind(i,block,2) tile(j,1x4) bind(j,thread,4)"
     cases.append(Case(spmm, f"{CSR}; rows>4: {CSR}", hybrid, odd))
     cases.append(Case(spmm, "(i,k) -> C(i) C(k)", ROWS[0], odd))
+    for number, text in enumerate(OPERATORS):
+        cases.append(Case(text, CSR, VECTORS[number % 3], known))
+        cases.append(Case(text, CSR, ROWS[number % len(ROWS)], odd))
     cases.append(
         Case(
             "C[i,r] += A[i,k,l] * B[k,r] * D[l,r]",

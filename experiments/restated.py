@@ -19,6 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.splits import splits
 
 HERE = Path(__file__).parent
+SHIPPED = HERE.parent / "tensorwise" / "model" / "shipped"
+FIGURES = ("spearman", "near_spearman", "fastest_spearman")
 
 
 def main() -> None:
@@ -29,11 +31,34 @@ def main() -> None:
     print("Spearman over 100 random configs, within ten times the best, within the fastest quarter")
     for op in families:
         rows = [run for key, run in ranking.items() if key.startswith("rank ") and run["op"] == op]
-        told(op, rows, "matrix", families[op], ("spearman", "near_spearman", "fastest_spearman"), fmean)
+        told(op, rows, "matrix", families[op], FIGURES, fmean)
     print("Share of a long search's speed: best of ten, first named")
     for op in families:
         rows = [{**run, **run["share"]} for run in tuner.values() if run.get("op") == op and "share" in run]
         told(op, rows, "name", families[op], ("top10", "top1"), geometric)
+    print(
+        "Cards of the models that come along: Spearman, within ten times the best, within the fastest quarter"
+    )
+    for path in sorted(SHIPPED.glob("*/model.json")):
+        cards(json.loads(path.read_text())["card"])
+
+
+def cards(card: Mapping[str, Any]) -> None:
+    """Print what a card says of its test families, and of those of which no origin was learned from."""
+    learned = {*card["split"]["training"], *card["split"]["validation"]}
+    crossing = {
+        group for name, groups in splits().groups.items() if name in splits().met(learned) for group in groups
+    }
+    every = card["metrics"]["families"]
+    left = {name: one for name, one in every.items() if name not in crossing}
+    for what, some in (("all", every), ("left", left)):
+        jobs = sum(one["jobs"] for one in some.values())
+        values = [
+            sum(one["jobs"] * (one[key] or 0) for one in some.values()) / max(jobs, 1) for key in FIGURES
+        ]
+        print(
+            f"  {card['op']}: {what}, {jobs} jobs of {', '.join(some)}: {', '.join(f'{one:.3f}' for one in values)}"
+        )
 
 
 def told(

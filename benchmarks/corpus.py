@@ -3,7 +3,6 @@
 The corpus lies in ``../shared/corpus`` or where ``TENSORWISE_CORPUS`` says.
 """
 
-import ast
 import csv
 import functools
 import hashlib
@@ -11,12 +10,14 @@ import json
 import math
 import os
 import platform
+import re
 import time
+import tokenize
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tensorwise.errors import TensorwiseError
 from tensorwise.front.svg import element, escape
@@ -295,24 +296,39 @@ def toml_digest(text: str) -> str:
 
 
 def code_digest(files: Mapping[str, str]) -> str:
-    """Return a digest of what code does: of its syntax trees without docstrings."""
-    told = []
-    for name, text in sorted(files.items()):
-        tree = ast.parse(text)
-        for node in ast.walk(tree):
-            body = getattr(node, "body", None)
-            if isinstance(body, list):
-                node.body = [one for one in body if not _is_text(one)]  # type: ignore[attr-defined]
-        told.append(f"{name}\n{ast.dump(tree)}")
+    """Return a digest of what code says: of its statements and their indentation, without comments, docstrings and layout.
+
+    The same with every version of Python: syntax trees are printed differently by each.
+    """
+    told = [f"{name}\n{_statements(text)}" for name, text in sorted(files.items())]
     return bytes_digest("\n".join(told).encode())
 
 
-def _is_text(node: ast.stmt) -> bool:
-    return (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    )
+_TRAILING: Final = re.compile(r",(?=[)}\]])")
+
+
+def _statements(text: str) -> str:
+    lines, ends = text.splitlines(keepends=True), [0]
+    for line in lines:
+        ends.append(ends[-1] + len(line))
+    found, depth, begin, comments, kinds = list[str](), 0, -1, list[tuple[int, int]](), list[int]()
+    for token in tokenize.generate_tokens(iter(lines).__next__):
+        here, there = (ends[row - 1] + column for row, column in (token.start, token.end))
+        if token.type in (tokenize.INDENT, tokenize.DEDENT):
+            depth += 1 if token.type == tokenize.INDENT else -1
+        elif token.type == tokenize.COMMENT:
+            comments.append((here, there))
+        elif token.type == tokenize.NEWLINE:
+            if kinds != [tokenize.STRING]:  # no docstring
+                kept = "".join(
+                    text[at] for at in range(begin, here) if not any(a <= at < b for a, b in comments)
+                )
+                found.append(f"{depth} {_TRAILING.sub('', ''.join(kept.split()))}")
+            begin, kinds, comments = -1, [], []
+        elif token.type not in (tokenize.NL, tokenize.ENDMARKER):
+            begin = here if begin < 0 else begin
+            kinds.append(token.type)
+    return "\n".join(found)
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:

@@ -158,6 +158,12 @@ def test_digests_are_of_what_files_say(tmp_path: Path) -> None:
     )
     assert code_digest({"a.py": code.replace("+ 1", "+ 2")}) != code_digest({"a.py": code})
     assert code_digest({"b.py": code}) != code_digest({"a.py": code})
+    wrapped = code.replace("(x: int)", "(\n    x: int,\n)")
+    assert code_digest({"a.py": wrapped}) == code_digest({"a.py": code})
+    inside, outside = ("for i in x:\n    a()\n    b()\n", "for i in x:\n    a()\nb()\n")
+    assert code_digest({"a.py": inside}) != code_digest({"a.py": outside})
+    # with every version of Python the same
+    assert code_digest({"a.py": f"{code}y = f'{{x:3}} {{{{}}}}'\n"}) == "f1b076d0fb8e7ab5"
     assert (
         toml_digest("a = 1 # one\nb = 2")
         == toml_digest("b = 2\na = 1\n[last]\nx = 3")

@@ -207,38 +207,40 @@ class Inequalities:
             bounds, assumed, cases, sign = [*known.late_high, *known.high], known.assumed_high, known.most, -1
         else:
             return False
+        found: dict[Poly, None] = {}
         for by, bound in reversed([*bounds, *assumed]):
-            if by.value == 1:
-                if self._holds(factor * bound + rest):
-                    return True
-                continue
-            whole = factor.divided(by)
+            whole = factor if by.value == 1 else factor.divided(by)
             if whole is not None:
-                if self._holds(whole * bound + rest):
-                    return True
-            elif self._holds(factor * bound + by * rest + (by - 1)):
-                return True
+                found[whole * bound + rest] = None
+            else:
+                found[factor * bound + by * rest + (by - 1)] = None
+        # What cancels most is likeliest to lead to the end.
+        if any(self._holds(less) for less in sorted(found, key=lambda less: len(less.terms))):
+            return True
         if cases and all(self._holds(factor * case + rest) for case in cases):
             return True
-        return any(self._partly(poly, factor * sign, bound, sign) for bound in assumed)
+        return any(self._partly(poly, bound, sign) for bound in assumed)
 
-    def _partly(self, poly: Poly, factor: Poly, bound: Bound, sign: int) -> bool:
-        """Whether a bound helps in one of several products::
+    def _partly(self, poly: Poly, bound: Bound, sign: int) -> bool:
+        """Whether a bound helps in one of several products, where it cancels a term::
 
             0 <= i + j - n  and  0 <= j   |-   0 <= (i + j - n) * m + j
 
         Args:
             poly: what is to be proved.
-            factor: of its latest unknown, made positive by ``sign``.
-            bound: a lower bound of that unknown where ``sign`` is 1, an upper bound where it is -1.
+            bound: of its latest unknown: a lower bound where ``sign`` is 1, an upper bound where it is -1.
         """
         by, value = bound
-        for monomial, number in factor.terms.items():
-            whole = Poly({monomial: number}).divided(by)
-            if number < 0 or whole is None or not self._holds(whole):
-                continue
-            once = Poly(dict.fromkeys(whole.terms, 1))
-            for part in dict.fromkeys((whole, once)):
-                if self._holds(poly + (part * value - part * by * Poly.unknown(poly.last)) * sign):
+        for monomial, number in value.terms.items():
+            parts, _ = poly.parted(Poly({monomial: -number * sign})) if monomial else (Poly({}), poly)
+            for product, factor in parts.terms.items():
+                part = Poly({product: factor})
+                less = poly + (part * value - part * by * Poly.unknown(poly.last)) * sign
+                if (
+                    factor > 0
+                    and len(less.terms) <= len(poly.terms)
+                    and self._holds(part)
+                    and self._holds(less)
+                ):
                     return True
         return False

@@ -55,7 +55,7 @@ def _run(
                 stdout=said if wanted == "stdout" else subprocess.DEVNULL,
                 stderr=said if wanted == "stderr" else subprocess.DEVNULL,
                 cwd=scratch,
-                env={**os.environ, "TMPDIR": str(scratch), "LC_ALL": "C"},
+                env={**_own_environment(), "TMPDIR": str(scratch), "LC_ALL": "C"},
                 start_new_session=True,
             )
         try:
@@ -67,6 +67,11 @@ def _run(
             process.wait()
     with log.open("rb") as written:
         return process.returncode if ended else None, written.read(1 << 14).decode(errors="replace")
+
+
+def _own_environment() -> dict[str, str]:
+    """The environment without libraries that are put in front of this process's own, as those of sanitizers."""
+    return {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
 
 
 def _restrain(pid: int, timeout_s: float) -> None:

@@ -35,6 +35,9 @@ _FLAGS = tuple(
         "-fno-plt -fno-stack-protector -w"
     )
 )
+SANITIZE: Final = "TENSORWISE_SANITIZE"
+"""Environment variable: ``address``, ``undefined`` or both behind each other, with a comma. For tests only."""
+_SANITIZED = ("-O1", "-g1", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all")
 _STDERR_LINES = 20
 _LIBRARIES = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 """What shared objects begin with on Linux and macOS."""
@@ -142,15 +145,34 @@ def find_compiler() -> Compiler:
     """Return the compiler to use: ``TENSORWISE_CC``, ``CC``, gcc, clang, cc, or a pip-installed zig.
 
     It has compiled a small file on this machine. The answer is remembered while the variables stay
-    as they are. ``TENSORWISE_VECTOR_BYTES`` adds flags that keep vectors narrow.
+    as they are. ``TENSORWISE_VECTOR_BYTES`` adds flags that keep vectors narrow, ``TENSORWISE_SANITIZE`` checks
+    in the code itself.
 
     Raises:
-        CompilerError: none works; the message says what was tried and what to install.
+        CompilerError: none works; the message says what was tried and what to install. Or code is to be sanitized, and
+            the process runs without the library that this needs.
         InputError: ``TENSORWISE_VECTOR_BYTES`` is no width of vectors.
     """
     own, common, path = (os.environ.get(name, "") for name in ("TENSORWISE_CC", "CC", "PATH"))
-    found, narrow = _find(own.strip(), common.strip(), path), narrowing()
-    return replace(found, flags=(*found.flags, *narrow)) if narrow else found
+    found, more = _find(own.strip(), common.strip(), path), (*narrowing(), *_sanitizing())
+    if not more:
+        return found
+    kept = [flag for flag in found.flags if not (flag == "-Wl,-z,defs" and os.environ.get(SANITIZE))]
+    return replace(found, flags=(*kept, *more))
+
+
+def _sanitizing() -> tuple[str, ...]:
+    """Return the flags that ``TENSORWISE_SANITIZE`` asks for; raise CompilerError where the code could not be loaded."""
+    asked = os.environ.get(SANITIZE, "").strip()
+    if not asked:
+        return ()
+    if not set(asked.split(",")) <= {"address", "undefined"}:
+        raise CompilerError(f"{SANITIZE} is {asked!r}; expected address, undefined or address,undefined")
+    if "address" in asked and "asan" not in os.environ.get("LD_PRELOAD", ""):
+        raise CompilerError(
+            f"{SANITIZE} is {asked!r}, which needs a process started with LD_PRELOAD=$(gcc -print-file-name=libasan.so)"
+        )
+    return (*_SANITIZED, f"-fsanitize={asked}")
 
 
 @cache

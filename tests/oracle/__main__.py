@@ -6,9 +6,11 @@ import sys
 import tempfile
 import time
 
+from tensorwise.toolchain.compiler import SANITIZE
 from tensorwise.toolchain.threads import available_threads
 from tests.oracle.judge import Outcome, judge, prepare
 from tests.oracle.run import run
+from tests.oracle.sanitize import sanitized
 
 
 def main() -> None:
@@ -20,7 +22,16 @@ def main() -> None:
     )
     parser.add_argument("--jobs", type=int, default=available_threads(), help="processes")
     parser.add_argument("--only", type=int, help="print this seed's loops and C, and run it here")
+    parser.add_argument(
+        "--sanitize",
+        action="store_true",
+        help="run generated code under AddressSanitizer and UndefinedBehaviorSanitizer",
+    )
     options = parser.parse_args()
+    if options.sanitize and not os.environ.get(
+        SANITIZE
+    ):  # again, in a process with the sanitizers' libraries
+        os.execve(sys.executable, [sys.executable, "-m", "tests.oracle", *sys.argv[1:]], sanitized())
     with tempfile.TemporaryDirectory() as cache:  # kernels that nobody asks for again
         os.environ.setdefault("TENSORWISE_CACHE_DIR", cache)
         total = only(options.only) if options.only is not None else many(options)

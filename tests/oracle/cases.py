@@ -97,6 +97,41 @@ class Case:
         return f"seed {self.seed} {self.name} {shapes} sizes {dict(self.workload.sizes)}\n{self.program.name}"
 
 
+@dataclass(frozen=True)
+class Focus:
+    """What a directed draw has where that is possible; rare combinations come up in time only when asked for.
+
+    Attributes:
+        stored: how matrices are stored: ``list``, ``slots``, ``diagonal`` or ``levels``.
+        tiled: the part of an index that runs in lanes: ``whole``, ``outer`` or ``inner``.
+        kept: whether that index is the output's; None: either.
+        parallel: policy of the parallel loop.
+        unrolled: whether loops are unrolled wherever they can be.
+    """
+
+    stored: str = ""
+    tiled: str = ""
+    kept: bool | None = None
+    parallel: str = ""
+    unrolled: bool = False
+
+    @property
+    def splits(self) -> float:
+        """Share of indices that are split."""
+        return {"outer": 0.9, "inner": 0.9, "whole": 0.2}.get(self.tiled, 0.35)
+
+
+ANY = Focus()
+DIRECTED = 10**12
+"""Seeds from here on draw one of ``FOCI`` after the other; those below draw as they always have."""
+FOCI = tuple(
+    Focus(stored, tiled, kept, parallel, unrolled)
+    for unrolled in (False, True)
+    for parallel in ("", "dynamic", "balanced", "merge-path")
+    for kept in (True, False)
+    for tiled in ("outer", "inner", "whole")
+    for stored in ("diagonal", "levels", "slots", "list")
+)
 SPLITS = (1, 2, 3, 4, 8, 16, 17, 32)
 LONGEST_TEXT = 10_000
 MOST_POINTS = 12_000
@@ -117,7 +152,7 @@ def draw(seed: int) -> Case:
     operands = {}
     for operand in sparse:
         shape = tuple(sizes[i] for i in einsum.single.access(operand).indices)
-        operands[operand] = entries_from(_entries(rng, shape, dtypes[operand], special, features))
+        operands[operand] = entries_from(draw_entries(rng, shape, dtypes[operand], special, features))
     others = {operand: dtype for operand, dtype in dtypes.items() if operand not in sparse}
     for operand in einsum.single.counted:
         if rng.random() < 0.5:
@@ -129,14 +164,15 @@ def draw(seed: int) -> Case:
     dense = tuple(
         chosen[operand]
         if operand in einsum.single.chosen
-        else _dense(rng, workload.shape(operand), dtypes[operand], special, features)
+        else draw_dense(rng, workload.shape(operand), dtypes[operand], special, features)
         for operand in workload.dense
     )
-    program = _program(rng, workload)
+    focus = FOCI[seed % len(FOCI)] if seed >= DIRECTED else ANY
+    program = _program(rng, workload, focus)
     rounds = einsum.single.output.tensor in workload.halves  # parts of a hybrid add to one output
     summed = len(sparse) == 1 and einsum.single.monoid.name == "sum" and program.schedule.located is None
     if summed and not rounds and rng.random() < 0.3:
-        other = _walking(rng, workload)
+        other = _walking(rng, workload, focus)
         rule = _rule(rng, workload.entries)
         program = replace(program, apart=Apart(rule, other.formats[sparse[0]], other.schedule))
         sides = {bool(side) for side in rule.apart(workload.entries)}
@@ -153,10 +189,10 @@ def _einsum(rng: np.random.Generator) -> tuple[str, str, tuple[str, ...]]:
     return EINSUMS[int(rng.integers(len(EINSUMS)))]
 
 
-def _program(rng: np.random.Generator, workload: Workload) -> Program:
+def _program(rng: np.random.Generator, workload: Workload, focus: Focus) -> Program:
     """Formats and schedule; where only one entry counts, it is often found by its number."""
     if workload.assignment.named is None or rng.random() < 0.5:
-        return _walking(rng, workload)
+        return _walking(rng, workload, focus)
     (operand,) = workload.sparse
     *_, last = indices = workload.assignment.access(operand).indices
     formats = {operand: Format.parse("(i,k) -> U(i) C(k)").renamed(indices)}
@@ -166,16 +202,16 @@ def _program(rng: np.random.Generator, workload: Workload) -> Program:
     return program_for(workload, formats, Schedule((*fit, Locate(operand))))
 
 
-def _walking(rng: np.random.Generator, workload: Workload) -> Program:
+def _walking(rng: np.random.Generator, workload: Workload, focus: Focus) -> Program:
     """Formats and schedule, simple enough for a text that compiles quickly."""
     sizes = dict(workload.sizes)
-    splits = {index: int(rng.choice(SPLITS)) for index in sizes if rng.random() < 0.35}
+    splits = {index: int(rng.choice(SPLITS)) for index in sizes if rng.random() < focus.splits}
     formats = {
-        operand: _format(rng, workload.assignment.access(operand).indices, sizes, splits)
+        operand: _format(rng, workload.assignment.access(operand).indices, sizes, splits, focus)
         for operand in workload.sparse
     }
     _agree(formats, splits)
-    program = program_for(workload, formats, _schedule(rng, workload, formats, splits))
+    program = program_for(workload, formats, _schedule(rng, workload, formats, splits, focus))
     while not _short(program, workload):
         program = replace(program, schedule=_simpler(program.schedule))
     return program
@@ -244,7 +280,7 @@ def _extent(rng: np.random.Generator, most: int) -> int:
     return int(rng.integers(2, most))
 
 
-def _entries(
+def draw_entries(
     rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype, special: bool, features: set[str]
 ) -> tuple[tuple[int, ...], list[np.ndarray], np.ndarray]:
     """Coordinates in any order, perhaps repeated, and values."""
@@ -270,7 +306,7 @@ def _entries(
     return shape, list(np.unravel_index(flat, shape)) if total else [flat] * len(shape), values
 
 
-def _dense(
+def draw_dense(
     rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype, special: bool, features: set[str]
 ) -> np.ndarray:
     array = rng.standard_normal(shape).astype(dtype)
@@ -292,9 +328,15 @@ def _dense(
 
 
 def _format(
-    rng: np.random.Generator, modes: tuple[str, ...], sizes: dict[str, int], splits: dict[str, int]
+    rng: np.random.Generator,
+    modes: tuple[str, ...],
+    sizes: dict[str, int],
+    splits: dict[str, int],
+    focus: Focus = ANY,
 ) -> Format:
     kind = rng.random()
+    if focus.stored:
+        kind = {"list": 0.05, "slots": 0.2, "diagonal": 0.3, "levels": 0.9}[focus.stored]
     split = {mode: size for mode, size in splits.items() if mode in modes and rng.random() < 0.6}
     order = {}
     if rng.random() < 0.3:
@@ -360,7 +402,11 @@ def _stands(formats: dict[str, Format]) -> dict[str, Axis]:
 
 
 def _schedule(
-    rng: np.random.Generator, workload: Workload, formats: dict[str, Format], splits: dict[str, int]
+    rng: np.random.Generator,
+    workload: Workload,
+    formats: dict[str, Format],
+    splits: dict[str, int],
+    focus: Focus = ANY,
 ) -> Schedule:
     loops = _order(rng, workload, formats, splits)
     directives: list[Directive] = [Split(index, size) for index, size in splits.items()]
@@ -380,13 +426,16 @@ def _schedule(
         below = next(iter(formats.values())).levels[1:2]
         cuts = whole and bool(below) and {"pos", "crd"} <= set(below[0].arrays)
         policy = "dynamic"
-        if able and rng.random() < 0.6:
+        if able and focus.parallel:
+            policy = focus.parallel if cuts or focus.parallel != "merge-path" else "balanced"
+        elif able and rng.random() < 0.6:
             policy = "merge-path" if cuts and rng.random() < 0.6 else "balanced"
         reduction = str(rng.choice(["atomic", "private"]))
         directives.append(Parallel(axis.name, policy, int(rng.choice([1, 2, 7, 64])), reduction))
         taken.add(axis)
     tiled = [axis for axis in _tileable(workload, formats, splits, loops) if axis not in taken]
-    if tiled and rng.random() < 0.7:
+    tiled = _focused(tiled, focus, workload)
+    if tiled and rng.random() < (0.95 if focus.tiled else 0.7):
         axis = tiled[int(rng.integers(len(tiled)))]
         scalar = workload.assignment.argument and axis.mode in workload.assignment.reduced
         vectors, lanes = (
@@ -396,7 +445,7 @@ def _schedule(
         taken.add(axis)
     compressed = {level.axis for format in formats.values() for level in format.levels if not level.full}
     for axis in loops:
-        if axis in taken or rng.random() > 0.3:
+        if axis in taken or rng.random() > (0.9 if focus.unrolled else 0.3):
             continue
         constant = axis.part == "inner" and splits[axis.mode] <= CONSTANT_SPLIT
         if constant and axis not in compressed:
@@ -416,6 +465,14 @@ def _schedule(
     if summed and product and rng.random() < 0.4:
         directives.append(Factor(summed[-1 if rng.random() < 0.7 else 0].name))
     return Schedule(tuple(directives))
+
+
+def _focused(axes: list[Axis], focus: Focus, workload: Workload) -> list[Axis]:
+    """Return those of some axes that a focus asks for; all, where there are none."""
+    kept = workload.assignment.kept
+    parts = [axis for axis in axes if axis.part == focus.tiled]
+    both = [axis for axis in parts if focus.kept is None or (axis.mode in kept) == focus.kept]
+    return both or parts or axes
 
 
 def _order(

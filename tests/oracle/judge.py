@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tensorwise.errors import FormatError, ScheduleError
+from tensorwise.errors import FormatError, ScheduleError, UnprovenError
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.interpreted import InterpretedKernel
 from tensorwise.program.kernel import Kernel
@@ -60,6 +60,8 @@ def judge(seeds: Iterable[int], diary: Path | None = None) -> Outcome:
         outcome.coverage.drawn += 1
         try:
             prepared.append(prepare(draw(seed)))
+        except UnprovenError as error:  # what lowering makes is right, or it refuses with a reason
+            outcome.failures[seed] = f"not proved to stay inside its arrays: {error}"
         except (FormatError, ScheduleError) as error:
             outcome.coverage.refuse(error)
         except Exception:

@@ -1,12 +1,15 @@
 """Random programs: einsum x format x schedule x shape x values, some of them hybrids of two formats."""
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tensorwise.codegen.c import print_c
 from tensorwise.errors import ScheduleError
 from tensorwise.program.einsum import Einsum
-from tensorwise.program.program import Apart, PlanKey, Program, kernel_text, program_for
+from tensorwise.program.lower import lower
+from tensorwise.program.program import Apart, Program, program_for
 from tensorwise.program.schedule import (
     CONSTANT_SPLIT,
     Bound,
@@ -134,6 +137,8 @@ FOCI = tuple(
 )
 SPLITS = (1, 2, 3, 4, 8, 16, 17, 32)
 LONGEST_TEXT = 10_000
+MOST_COPIES = 64
+"""Of the innermost statement, in a directed draw."""
 MOST_POINTS = 12_000
 """Extents shrink until their product is below this: the interpreter takes microseconds a point."""
 
@@ -212,7 +217,7 @@ def _walking(rng: np.random.Generator, workload: Workload, focus: Focus) -> Prog
     }
     _agree(formats, splits)
     program = program_for(workload, formats, _schedule(rng, workload, formats, splits, focus))
-    while not _short(program, workload):
+    while not _short(program, workload, focus):
         program = replace(program, schedule=_simpler(program.schedule))
     return program
 
@@ -236,17 +241,28 @@ def _dtypes(rng: np.random.Generator, names: tuple[str, ...]) -> dict[str, np.dt
     return dict.fromkeys(names, kinds[int(rng.choice(4, p=(0.3, 0.2, 0.2, 0.3)))])
 
 
-def _short(program: Program, workload: Workload) -> bool:
+def _short(program: Program, workload: Workload, focus: Focus) -> bool:
     """Whether the C text compiles in a fraction of a second, or cannot be made simpler."""
     if not program.schedule.unrolls and (program.schedule.tile or Tile("", 1, 1)).lanes < 8:
         return True
+    if focus != ANY and _copies(program.schedule) > MOST_COPIES:
+        return False
     try:
         plan = program.plan(workload.elem, sizes=workload.sizes, halves=workload.halves)
-        return len(kernel_text(PlanKey(plan))[0]) < LONGEST_TEXT
+        return len(print_c(lower(plan))) < LONGEST_TEXT
     except ScheduleError as error:
         if "copies of the innermost statement" in str(error):
             return False
         raise
+
+
+def _copies(schedule: Schedule) -> int:
+    """About how often the innermost statement is repeated."""
+    tile = schedule.tile
+    strips = [tile.vectors + 3] if tile else []
+    return math.prod([*strips, *(factor + 1 for factor in schedule.unrolls.values() if factor)]) * math.prod(
+        schedule.splits[loop[:-1]] for loop, factor in schedule.unrolls.items() if not factor
+    )
 
 
 def _simpler(schedule: Schedule) -> Schedule:

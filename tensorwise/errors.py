@@ -33,7 +33,7 @@ class MeasurementError(TensorwiseError):
     """A kernel crashed, hung, gave wrong numbers or an impossible time."""
 
 
-class OutOfTimeError(TensorwiseError):
+class OutOfTimeError(MeasurementError):
     """The budget of wall time was spent before something was done."""
 
 

@@ -20,6 +20,7 @@ from typing import final
 
 from tensorwise.data.record import COLUMNS
 from tensorwise.errors import StoreError
+from tensorwise.toolchain.deadline import left_s, waiting
 from tensorwise.toolchain.places import private_dir
 
 SCHEMA = 1
@@ -81,7 +82,10 @@ class Database:
         """Run the block in one transaction: all of it is kept, or nothing."""
         with self._lock, self._explaining():
             connection = self._connect()
-            connection.execute("BEGIN IMMEDIATE")  # wait for the write lock here, where waiting is possible
+            with waiting():
+                connection.execute(
+                    "BEGIN IMMEDIATE"
+                )  # wait for the write lock here, where waiting is possible
             try:
                 yield connection
                 connection.execute("COMMIT")
@@ -113,7 +117,7 @@ class Database:
             with contextlib.suppress(FileExistsError):  # SQLite would let everybody read it
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             connection = sqlite3.connect(
-                self.path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+                self.path, timeout=left_s(BUSY_S), isolation_level=None, check_same_thread=False
             )
             try:
                 _prepare(connection, self.path)
@@ -121,6 +125,8 @@ class Database:
                 connection.close()
                 raise
             self._connection = connection
+        else:
+            self._connection.execute(f"PRAGMA busy_timeout = {int(1000 * left_s(BUSY_S))}")
         return self._connection
 
     @contextlib.contextmanager
@@ -176,7 +182,7 @@ def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
     """Readers do not wait for writers then. SQLite does not wait by itself while switching to it."""
-    deadline = time.monotonic() + BUSY_S
+    deadline = time.monotonic() + left_s(BUSY_S)
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
@@ -194,7 +200,7 @@ def explain(error: sqlite3.Error, path: Path) -> StoreError:
     """Return the StoreError that says what happened to the store at ``path`` and what to do."""
     if _is(error, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreError(
-            f"the store {path} is busy: another process has been writing to it for {BUSY_S:.0f} s ({error}); "
+            f"the store {path} is busy: another process kept writing to it for all the time that could be waited ({error}); "
             "end that process, or try again"
         )
     if _is(error, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):

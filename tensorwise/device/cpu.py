@@ -20,7 +20,7 @@ from tensorwise.device.library import available
 from tensorwise.device.roofline import doubted, plausible_s
 from tensorwise.device.timing import RoundTable, measuring_slot
 from tensorwise.device.worker import CHECK_S, FIRST_RUN_S, save_workload
-from tensorwise.errors import CompilerError, InputError, MeasurementError, ScheduleError
+from tensorwise.errors import CompilerError, InputError, MeasurementError, OutOfTimeError, ScheduleError
 from tensorwise.ids import content_id
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.program import Program
@@ -31,6 +31,7 @@ from tensorwise.space.cpu import CpuSpace, cpu_space_of
 from tensorwise.tensor.primitives import PACKING
 from tensorwise.toolchain.cache import default_cache
 from tensorwise.toolchain.compiler import find_compiler
+from tensorwise.toolchain.deadline import is_over, left_s, waiting, within
 from tensorwise.toolchain.routines import Routines, load_all
 from tensorwise.toolchain.runtime import DRIVER
 from tensorwise.toolchain.threads import available_threads, unbound
@@ -139,7 +140,8 @@ class CpuDevice(Device):
                 yielded, but at least one.
         """
         begin = time.perf_counter()
-        refused = self.compile(workload, kernels)
+        with within(left_s() / 2):  # the rest is for libraries, if a compiler hangs
+            refused = self.compile(workload, kernels)
         runnable = [place for place in range(len(kernels)) if place not in refused]
         answers: Iterator[Mapping[str, Any]] = iter(())
         least_s, doubtful = 0.0, dict[int, Measurement]()
@@ -176,7 +178,10 @@ class CpuDevice(Device):
 
     def _believed(self, workload: Workload, doubtful: Mapping[int, Measurement]) -> dict[int, Measurement]:
         """What seemed faster than this machine can be, judged by another look at what it can, while nothing else runs."""
-        with measuring_slot():
+        with (
+            contextlib.suppress(OutOfTimeError),
+            measuring_slot(),
+        ):  # without another look they are not believed
             doubted(self.threads)
         least_s = plausible_s(workload, self.threads)
         found = dict(doubtful)
@@ -295,6 +300,8 @@ class CpuDevice(Device):
         try:
             worker.wait()
         except MeasurementError:
+            if is_over():
+                raise
             # A library may end any process that imports it: its own measurement will say so.
             self._loaded = None
             worker = self._started(workload)
@@ -385,9 +392,10 @@ class WorkerProcess:
         if self._loading is None:
             return
         try:
-            for answer in self._answers(LOAD_S):
-                if "error" in answer:
-                    raise MeasurementError(f"the worker cannot load the workload: {answer['error']}")
+            with waiting():
+                for answer in self._answers(LOAD_S):
+                    if "error" in answer:
+                        raise MeasurementError(f"the worker cannot load the workload: {answer['error']}")
         finally:
             self._unload()
 
@@ -401,7 +409,7 @@ class WorkerProcess:
         """Yield the answers to a request, when what it loads is loaded.
 
         Raises:
-            MeasurementError: the worker died or was silent for ``silence_s``; it is ended.
+            MeasurementError: the worker died or was silent for ``silence_s``, or no time is left; it is ended.
         """
         self.wait()
         self._tell(request)
@@ -439,7 +447,9 @@ class WorkerProcess:
             while b"\n" in self.buffer:
                 line, _, self.buffer = self.buffer.partition(b"\n")
                 yield line
-            ready, _, _ = select.select([descriptor], [], [], silence_s)
+            ready, _, _ = select.select([descriptor], [], [], left_s(silence_s))
+            if not ready and is_over():
+                raise OutOfTimeError("the budget was spent before the measuring worker was done")
             data = os.read(descriptor, 1 << 16) if ready else b""
             if not data:
                 code = self.process.poll()

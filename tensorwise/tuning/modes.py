@@ -24,6 +24,7 @@ from tensorwise.space.config import Config
 from tensorwise.space.cpu import CpuSpace, cpu_space
 from tensorwise.tensor.entries import entries_from
 from tensorwise.tensor.memory import available_bytes
+from tensorwise.toolchain.deadline import within
 from tensorwise.tuning.arrangement import (
     Arrangement,
     Stored,
@@ -125,7 +126,7 @@ def tune_modes(
         )
     works[0].check_memory(*works[0].dense, works[0].assignment.output.tensor)
     budget = budget_of(budget_s, trials, MODE_S * entries.order)
-    with CpuDevice(threads, seed=seed) as device:
+    with within(budget - (time.perf_counter() - start)), CpuDevice(threads, seed=seed) as device:
         run = _Modes(
             works, device, start, budget, memory_bytes, trials, expected_calls, strategy, store, seed, progress, observe
         )  # fmt: skip

@@ -67,6 +67,8 @@ class TuneResult:
         tuning_s: wall seconds of the whole tuning, compilation included; compile_s: of compilation.
         verified: the winner's numbers were right, before and after timing.
         notes: what a reader should know: interruption, disturbed rounds, failures.
+        waited_s: of ``tuning_s``, what was spent waiting: for other processes that time or compile, and for the
+            measuring process to start.
     """
 
     workload: Workload
@@ -82,6 +84,7 @@ class TuneResult:
     verified: bool
     table: RoundTable | None
     notes: list[str] = field(default_factory=list)
+    waited_s: float = 0.0
 
     @property
     def candidates_measured(self) -> int:
@@ -131,6 +134,7 @@ class TuneResult:
             "conversion_s": self.best.conversion_s,
             "compile_s": self.compile_s,
             "tuning_s": self.tuning_s,
+            "waited_s": self.waited_s,
             "break_even_calls": None if math.isinf(calls) else int(calls),
             "bytes_held": self.best.bytes_held,
             "verified": self.verified,
@@ -164,8 +168,8 @@ class TuneResult:
         calls = self.break_even_calls
         lines.append(
             f"{len(self.trials)} candidates tried, {self.candidates_measured} measured; tuning {self.tuning_s:.1f} s "
-            f"(compiling {self.compile_s:.1f} s), conversion {time_text(self.best.conversion_s)}, "
-            f"{self.best.bytes_held / 1e6:.2f} MB held"
+            f"(compiling {self.compile_s:.1f} s, waiting {self.waited_s:.1f} s), "
+            f"conversion {time_text(self.best.conversion_s)}, {self.best.bytes_held / 1e6:.2f} MB held"
         )
         if self.baselines or self.trials:  # otherwise nothing was compared
             when = f"after {int(calls)} calls" if math.isfinite(calls) else "never"

@@ -5,6 +5,7 @@ what it says is worth measuring comes first. What takes seconds where nothing is
 process loads the operands and libraries while the compiled parts of this package are made and the model is asked.
 """
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +27,7 @@ from tensorwise.space.config import Config
 from tensorwise.space.cpu import CpuSpace
 from tensorwise.space.cuda import CudaSpace
 from tensorwise.space.portfolio import portfolio
+from tensorwise.toolchain.deadline import is_over, left_s, within
 from tensorwise.toolchain.routines import load_all
 from tensorwise.tuning.advice import SHIPPED, Advisor, shipped_advisors
 from tensorwise.tuning.forecast import Forecast
@@ -164,6 +166,10 @@ class Search(Generic[Where]):
         """Seconds that are left of the budget."""
         return self.budget_s - self.spent()
 
+    def _half(self) -> contextlib.AbstractContextManager[None]:
+        """What may hang gets half of the time that is left: libraries are to be compared all the same."""
+        return within(left_s() / 2)
+
     def say(self, what: str) -> None:
         """Report progress."""
         if self.progress is not None:
@@ -183,7 +189,8 @@ class Search(Generic[Where]):
         """Measure libraries, then candidates until the search's share of the budget is spent; ``starts`` first."""
         try:
             if libraries:
-                self.device.start(self.work)  # it loads while a model is asked
+                with self._half():
+                    self.device.start(self.work)  # it loads while a model is asked
             search = self._prepared(strategy, rng, starts)
             if libraries:
                 self._measure_libraries()
@@ -207,7 +214,8 @@ class Search(Generic[Where]):
         """Ask the model, and return what proposes candidates; None where nothing can be compiled."""
         self.say("predicting" if self.advisor else "preparing")
         try:
-            load_all(*self.device.routines, *([COUNTING] if self.advisor else []))
+            with self._half():
+                load_all(*self.device.routines, *([COUNTING] if self.advisor else []))
         except CompilerError as error:
             self.notes.append(f"nothing was generated, only libraries were compared: {error}")
             return None
@@ -220,7 +228,9 @@ class Search(Generic[Where]):
     def _measure_libraries(self) -> None:
         self.say("libraries")
         names = self.device.libraries(self.work)
-        for name, measurement in zip(names, self.device.measure_kernels(self.work, names), strict=True):
+        left = SEARCH_SHARE * self.budget_s - self.spent()
+        found = self.device.measure_kernels(self.work, names, None, left if math.isfinite(left) else None)
+        for name, measurement in zip(names, found, strict=False):  # fewer when the time is up
             self.libraries[name] = measurement
         if self.work.halves and any(measurement.ok for measurement in self.libraries.values()):
             self.notes.append(
@@ -316,6 +326,8 @@ class Search(Generic[Where]):
 
     def _search_is_over(self) -> bool:
         if self.most_trials is not None and self._ran >= self.most_trials:
+            return True
+        if is_over():
             return True
         # However large the operand, the default program gets its chance.
         if not self.trials:

@@ -26,6 +26,7 @@ from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload, workload
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.tensor.entries import entries_from
+from tensorwise.toolchain.deadline import counting_waits, is_over, left_s, within
 from tensorwise.tuning.advice import SHIPPED, Advisor
 from tensorwise.tuning.at_once import at_once
 from tensorwise.tuning.operator import Operator, bind, default_kernel
@@ -37,6 +38,8 @@ FINALISTS: Final = 4
 """Generated kernels that meet the libraries in the choosing rounds."""
 RUNS: Final = 8
 """Runs of a slow kernel in rounds: one before and one after to see that it is right, two in each of three rounds."""
+UNTUNED_S: Final = 60.0
+"""Where the budget is spent and no library computes it, the untuned kernel may take this long to compile all the same."""
 CLEARLY: Final = 1.0
 """A generated kernel is the answer when its time over the best library's is below this in the last rounds."""
 
@@ -67,7 +70,9 @@ def tune(
         op: ``spmv``, ``spmm``, ``spmv_t``, ``spmm_t`` (A transposed), ``sddmm``, ``mttkrp``, ``ttv`` or ``ttm``.
         n: extent of the dense-only index (columns of B, inner dimension of SDDMM, rank).
         mode: output mode of MTTKRP.
-        budget_s: wall seconds for all of it (default 30, unlimited when ``trials`` is given).
+        budget_s: wall seconds for all of it, waiting for other processes and starting our own included (default 30,
+            unlimited when ``trials`` is given). When they are spent, what is known by then decides, and where nothing is,
+            the operator is that of the untuned kernel. Reading and packing the operand is not cut short.
         trials: most candidates to try; those that are refused without being run are listed, but do not count.
         expected_calls: how often the operator will be called. Then what is spent once counts, too, conversion above all, and
             the search ends when another candidate is not worth measuring; where calls are few, there is none.
@@ -91,15 +96,15 @@ def tune(
         InputError: the operand, the operation, the model or an argument is not usable, or the dense operands and the
             output do not fit into memory.
     """
+    start = time.perf_counter()
     check_limits(budget_s, trials, expected_calls, strategy)
     advisor = advisor_of(model)
-    start = time.perf_counter()
     dtypes = dict(dtype) if isinstance(dtype, Mapping) else {"A": dtype}
     entries = entries_from(A, dtypes.pop("A", None))
     work = workload(op, entries, n=n, mode=mode, dtypes={name: value_dtype(d) for name, d in dtypes.items()})
     work.check_memory(*work.dense, work.assignment.output.tensor)
     budget = budget_of(budget_s, trials, BUDGET_S)
-    with CpuDevice(threads, seed=seed) as device:
+    with within(budget - (time.perf_counter() - start)), CpuDevice(threads, seed=seed) as device:
         return tune_workload(
             work, device, budget, trials=trials, expected_calls=expected_calls, strategy=strategy, model=advisor,
             store=store, seed=seed, progress=progress, observe=observe, start=start,
@@ -128,14 +133,19 @@ def tune_workload(
         budget_s: wall seconds from ``start`` on (``time.perf_counter``; default: now), perhaps infinite.
         model: as `advisor_of` returns it.
     """
-    begun = time.perf_counter() if start is None else start
-    search = Search(
-        work, device, begun, budget_s, trials, expected_calls, store, progress, observe, model=model
-    )
-    if (operator := at_once(search)) is not None:
+    now = time.perf_counter()
+    begun = now if start is None else start
+    with within(budget_s - (now - begun)), counting_waits() as waited:
+        search = Search(
+            work, device, begun, budget_s, trials, expected_calls, store, progress, observe, model=model
+        )
+        operator = at_once(search)
+        if operator is None:
+            search.run(strategy, np.random.default_rng(seed))
+            operator = _Decision(search).made()
+        if operator.result is not None:
+            operator.result.waited_s = waited.seconds
         return operator
-    search.run(strategy, np.random.default_rng(seed))
-    return _Decision(search).made()
 
 
 def advisor_of(model: CostModel | str | os.PathLike[str] | None) -> Advisor | str | None:
@@ -167,7 +177,7 @@ class _Decision:
         ranked = sorted(tried, key=lambda trial: self.search.cost(trial.measurement))
         winner = ranked[0] if ranked else None
         rounds = Rounds(None, {}, {})  # until some were run
-        if not self.search.interrupted and not self.search.worker_lost:
+        if not self.search.interrupted and not self.search.worker_lost and not is_over():
             try:
                 winner, rounds = self._rounds(ranked)
             except KeyboardInterrupt:
@@ -193,7 +203,7 @@ class _Decision:
         """Let the finalists of the search run against each other."""
         # The untuned kernel is always among them: an answer that it beats would be no answer.
         finalists = [*ranked[:FINALISTS], *(t for t in ranked[FINALISTS:] if t.config == self._default)]
-        share = max(0.3, 0.25 * self.search.left_s()) if math.isfinite(self.search.budget_s) else 3.0
+        share = self._share(0.25, 0.3) if math.isfinite(self.search.budget_s) else 3.0
         costs = accumulate(RUNS * trial.measurement.seconds for trial in finalists)
         finalists = [t for t, cost in zip(finalists, costs, strict=True) if cost < share] or finalists[:1]
         if len(finalists) < 2:
@@ -217,10 +227,14 @@ class _Decision:
 
         return finalists[int(min(standing, key=total))] if standing else None
 
+    def _share(self, share: float, least_s: float) -> float:
+        """Seconds of a share of what is left, or the least that rounds need if there are as many."""
+        return max(share * self.search.left_s(), min(least_s, share * left_s()))
+
     def _confirm(self, winner: Trial | None) -> Rounds:
         """Time the winner, the untuned kernel and the libraries in fresh rounds."""
         self.search.say("confirming rounds")
-        left = max(0.5, 0.9 * self.search.left_s()) if math.isfinite(self.search.budget_s) else 5.0
+        left = self._share(0.8, 0.5) if math.isfinite(self.search.budget_s) else 5.0
         wanted: dict[str, tuple[Program | str, float]] = {
             name: (name, measurement.seconds)
             for name, measurement in self.search.libraries.items()
@@ -254,7 +268,8 @@ class _Decision:
         kernel: Kernel
         if best is None:
             kernel = default_kernel(self.work)
-            self.notes.append("nothing could be measured; this is the default kernel")
+            why = ": the budget was spent" if is_over() else ""
+            self.notes.append(f"nothing could be measured{why}; this is the default kernel")
         elif best is generated and winner is not None:
             kernel = GeneratedKernel(winner.program)
         else:
@@ -332,5 +347,11 @@ class _Decision:
         try:
             return bind(kernel, self.work, self.device.threads)
         except (TensorwiseError, MemoryError) as error:
+            if LIBRARY["scipy"]().why_not(self.work) is not None:
+                if not is_over():
+                    raise
+                self.notes.append(f"the budget was exceeded, since nothing else computes it: {error}")
+                with within(UNTUNED_S, afresh=True):
+                    return bind(default_kernel(self.work), self.work, self.device.threads)
             self.notes.append(f"{kernel.name} cannot be bound here ({error}); this is SciPy")
             return bind(LIBRARY["scipy"](), self.work, self.device.threads)

@@ -136,7 +136,7 @@ def test_cascade_with_a_step_without_sparse_operand() -> None:
 
 def test_tune_writes_a_report(tmp_path: Path) -> None:
     path = tmp_path / "r.html"
-    op = tw.tune(A, "spmm", n=8, trials=4, budget_s=2, threads=1, store=False, report=path)
+    op = tw.tune(A, "spmm", n=8, trials=4, budget_s=60, threads=1, store=False, report=path)
     np.testing.assert_allclose(op(B), A @ B, rtol=1e-4)
     checked = check(path.read_text())
     for words in ("spmm", "scipy", "How it is stored", "How it runs", "Calls to break even"):
@@ -151,7 +151,7 @@ def test_tune_writes_a_report(tmp_path: Path) -> None:
 @pytest.mark.parametrize("trials", [0, 2])
 def test_report_of_every_kind_of_answer(op: str, shape: tuple[int, ...], trials: int, tmp_path: Path) -> None:
     dense = RNG.random(shape) * (RNG.random(shape) < 0.2)
-    made = tw.tune(dense, op, trials=trials, budget_s=2, threads=1, store=False)
+    made = tw.tune(dense, op, trials=trials, budget_s=60, threads=1, store=False)
     write_report(made, tmp_path / "r.html", "<b>a & b</b>")
     check((tmp_path / "r.html").read_text())
 

@@ -32,7 +32,7 @@ KEYS = {
     "verified",
 }
 KERNEL = {"name", "format", "schedule", "seconds"}
-TINY = ["--budget", "2", "--trials", "4", "--threads", "1"]
+TINY = ["--budget", "60", "--trials", "4", "--threads", "1"]
 
 
 @pytest.fixture(autouse=True)

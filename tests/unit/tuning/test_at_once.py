@@ -166,7 +166,7 @@ def test_an_empty_matrix(measured: list[int]) -> None:
 
 
 def test_many_calls_are_worth_a_search(matrix: sp.csr_array) -> None:
-    _, result = tuned(matrix, "spmv", calls=1e9)
+    _, result = tuned(matrix, "spmv", calls=1e9, budget_s=12.0)
     assert result.trials
     assert result.verified
 

@@ -1,5 +1,6 @@
 """MTTKRP in every mode: right numbers on shared and separate tensors, limits kept, nothing lost when things go wrong."""
 
+import contextlib
 import json
 import math
 import os
@@ -29,6 +30,12 @@ from tests.unit.tuning.test_tune import interrupt_at
 pytestmark = pytest.mark.usefixtures("_compiler")
 
 SHAPES = {3: (20, 15, 12), 4: (9, 8, 7, 6), 5: (5, 6, 4, 3, 4)}
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Budgets are small here so that little is tried; a busy machine must not cut even that short (see test_budget.py)."""
+    monkeypatch.setattr("tensorwise.tuning.modes.within", lambda seconds: contextlib.nullcontext())
 
 
 def quick(a: Any, n: int = 5, **options: Any) -> Sweep:

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from tensorwise.toolchain.threads import available_threads
+from tests.oracle.cases import DIRECTED
 from tests.oracle.run import complete, run
 
 EXAMPLES = int(os.environ.get("TENSORWISE_ORACLE", "3000"))
@@ -15,6 +16,7 @@ def test_random_programs_agree_with_the_reference(capsys: pytest.CaptureFixture[
     total = run(EXAMPLES, seed=0, jobs=available_threads())
     if EXAMPLES >= 3000:  # a few combinations have one chance in a thousand
         complete(total, seed=total.coverage.drawn)
+    total.merge(run(EXAMPLES // 6, seed=DIRECTED, jobs=available_threads()))  # rare combinations on purpose
     with capsys.disabled():
         print("\n" + total.coverage.table())
     problems = [

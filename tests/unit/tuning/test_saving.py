@@ -12,6 +12,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 import tensorwise as tw
+from tensorwise.device.guards import guarded
 from tensorwise.device.library import LIBRARY
 from tensorwise.errors import InputError
 from tensorwise.program.workload import workload
@@ -89,6 +90,25 @@ def test_by_hand_with_blocks(tmp_path: Path) -> None:
     after = tw.load(tmp_path / "o.tw")
     assert after.program == made.program
     same(made, after)
+
+
+def test_lanes_along_diagonals_from_a_file(tmp_path: Path) -> None:
+    rows, columns = 300, 200
+    stored = np.arange(columns), np.arange(columns), np.ones(columns, np.float32)
+    matrix = sp.csr_array((stored[2], (stored[0], stored[1])), shape=(rows, columns))
+    made = tw.compile(
+        "C[i,j] += A[i,k] * B[k,j]",
+        A=matrix,
+        B=(columns, 16),
+        format="(i,k) -> C(k-i) U(i)",
+        schedule="split(i,3) reorder(k-i,i0,i1,j) tile(i1,1x4)",
+        threads=1,
+    )
+    made.save(tmp_path / "o.tw")
+    loaded = tw.load(tmp_path / "o.tw")
+    (dense,) = guarded([np.random.default_rng(0).random((columns, 16), np.float32)])
+    (out,) = guarded([np.zeros((rows, 16), np.float32)])  # what goes past either ends this process
+    np.testing.assert_array_equal(loaded(dense, out=out), matrix @ dense)
 
 
 def test_special_values_and_empty_operands(tmp_path: Path) -> None:

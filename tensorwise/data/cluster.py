@@ -15,7 +15,7 @@ from concurrent import futures
 from concurrent.futures import Future
 from typing import Any, Final, Protocol
 
-from tensorwise.data.executors import SILENCE_S, Executor, LocalExecutor, WorkerLostError, outcome
+from tensorwise.data.executors import SILENCE_S, Executor, LocalExecutor, WorkerLostError, records_in
 from tensorwise.data.job import Job
 from tensorwise.data.record import Record
 from tensorwise.errors import MeasurementError, TensorwiseError
@@ -51,7 +51,7 @@ class ClusterExecutor(Executor[Job]):
     """
 
     losses: tuple[type[BaseException], ...]
-    """What a task raises when nodes were lost over it, and it is not tried again."""
+    """What a task raises when its node was lost; the job is submitted again by whoever collects."""
     how_to_join: str
     """The command that adds a node with a slot."""
 
@@ -107,12 +107,9 @@ class ClusterExecutor(Executor[Job]):
         if not future.set_running_or_notify_cancel():
             return
         try:
-            answer = task.result()
-            if "error" in answer:
-                raise MeasurementError(str(answer["error"]))
-            future.set_result([Record.from_json(text) for text in answer["records"]])
+            future.set_result(records_in(task.result()) or [])
         except self.losses as error:
-            future.set_exception(WorkerLostError("crash", f"its nodes were lost: {error}"))
+            future.set_exception(WorkerLostError("crash", f"its node was lost: {error}"))
         except TensorwiseError as error:
             future.set_exception(error)
         except BaseException as error:  # a future that never ends would stop everything
@@ -143,12 +140,14 @@ _RUNNING: Final[set[tuple[str, LocalExecutor]]] = set()
 
 
 def run(owner: str, job: Mapping[str, Any], silence_s: float, command: Sequence[str]) -> dict[str, object]:
-    """Run a job on this node; return ``{"records": [TEXT...]}``, or ``{"error": text}`` if it cannot be run."""
+    """Run a job on this node; return what ``serve.py`` answers: records, an error, or that the worker was lost."""
     executor = LocalExecutor(1, silence_s, command)
     _RUNNING.add((owner, executor))
     try:
         mine = Job.from_json(job)
-        return {"records": [record.to_json() for record in outcome(mine, executor.submit(mine))]}
+        return {"records": [record.to_json() for record in executor.submit(mine).result()]}
+    except WorkerLostError as error:
+        return {"lost": str(error)}
     except TensorwiseError as error:
         return {"error": str(error)}
     finally:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, final
 
 from tensorwise.data.dask import DaskExecutor
-from tensorwise.data.executors import AnyJob, Executor, LocalExecutor, explain, outcome
+from tensorwise.data.executors import TRIES, AnyJob, Executor, LocalExecutor, WorkerLostError, explain
 from tensorwise.data.ray import RayExecutor
 from tensorwise.data.record import Record
 from tensorwise.data.spool import SpoolExecutor
@@ -41,6 +41,8 @@ class Collected:
         planned: jobs in all; before: those that the store had when this run began.
         jobs: jobs finished in this run; records: their records; statuses: how those ended.
         failed: why jobs could not be run; they are tried again by the next run.
+        lost: jobs whose workers or nodes were lost each time; nothing is recorded, and the next run tries them again.
+        redone: how often a job was begun again after its worker or node was lost.
         seconds: since this run began.
         interrupted: whether it was ended by hand.
     """
@@ -51,19 +53,25 @@ class Collected:
     records: int = 0
     statuses: Counter[str] = field(default_factory=Counter)
     failed: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    redone: int = 0
     seconds: float = 0.0
     interrupted: bool = False
 
     @property
     def left(self) -> int:
-        """Jobs neither done nor failed."""
-        return self.planned - self.before - self.jobs - len(self.failed)
+        """Jobs neither done, nor failed, nor lost."""
+        return self.planned - self.before - self.ended
+
+    @property
+    def ended(self) -> int:
+        """Jobs of this run that are done, failed or lost."""
+        return self.jobs + len(self.failed) + len(self.lost)
 
     @property
     def left_s(self) -> float:
         """Seconds that what is left will take at the pace so far; infinite before the first job is done."""
-        ended = self.jobs + len(self.failed)
-        return self.left * self.seconds / ended if ended else math.inf
+        return self.left * self.seconds / self.ended if self.ended else math.inf
 
     @property
     def per_minute(self) -> float:
@@ -86,6 +94,8 @@ class Collected:
             "records": self.records,
             "statuses": dict(self.statuses.most_common()),
             "failed": self.failed,
+            "lost": self.lost,
+            "redone": self.redone,
             "seconds": self.seconds,
             "records_per_minute": self.per_minute,
             "left_s": self.left_s,
@@ -108,7 +118,8 @@ def collect(
 ) -> Collected:
     """Run the jobs that are left and append their records to ``store``.
 
-    Ctrl-C gives up what is under way and returns. The executor is shut down in the end.
+    Ctrl-C gives up what is under way and returns. The executor is shut down in the end. A job whose worker or node is lost
+    is begun again after all others, ``TRIES`` times in all; what is recorded was measured.
 
     Args:
         budget_s: no job is begun after so many seconds.
@@ -121,6 +132,7 @@ def collect(
     """
     start = time.monotonic()
     pending: dict[Future[list[Record]], J] = {}
+    tries: Counter[str] = Counter()
     clean = False
     try:
         with _alone(store):
@@ -137,7 +149,14 @@ def collect(
                     for future in ended:
                         job = pending.pop(future)
                         try:
-                            records = outcome(job, future)
+                            records = future.result()
+                        except WorkerLostError as error:
+                            tries[job.id] += error.tries
+                            if tries[job.id] < TRIES:
+                                found.redone += 1
+                                waiting.insert(0, job)
+                                continue
+                            found.lost.append(explain(job, error))
                         except TensorwiseError as error:
                             found.failed.append(explain(job, error))
                         else:

@@ -23,14 +23,17 @@ from tensorwise.data.record import Record
 from tensorwise.data.staged_job import StagedJob
 from tensorwise.data.task_job import TaskJob
 from tensorwise.device.device import Status
-from tensorwise.errors import MeasurementError, TensorwiseError
+from tensorwise.errors import InputError, MeasurementError, TensorwiseError
+from tensorwise.reading import parse_json, reading, shown
 from tensorwise.toolchain.threads import unbound
 
 SILENCE_S: Final = 900.0
 """A worker gives a sign of life after every measurement; one that is silent for longer hangs. Reading a large file and
 the reference of a large workload may take some minutes."""
-ATTEMPTS: Final = 2
-"""A worker may be lost by accident; with the same job twice it is the job."""
+START_S: Final = 60.0
+"""A worker that has just been started may be silent for so long: on a busy machine imports take many seconds."""
+TRIES: Final = 3
+"""A worker may be lost by accident, and a node be taken: so often a job is begun before it is given up as lost."""
 
 
 AnyJob: TypeAlias = Job | TaskJob | StagedJob
@@ -40,11 +43,15 @@ J = TypeVar("J", bound=AnyJob, contravariant=True)
 
 
 class WorkerLostError(MeasurementError):
-    """The worker of a job died (``crash``) or hung (``timeout``), ``ATTEMPTS`` times."""
+    """The worker or node of a job died (``crash``) or hung (``timeout``).
 
-    def __init__(self, status: Status, note: str) -> None:
+    That says nothing about the job or its configs: nothing is recorded, and the job is to be done again. ``tries`` is how
+    often it was begun: an executor whose workers begin jobs again by themselves says it.
+    """
+
+    def __init__(self, status: Status, note: str, tries: int = 1) -> None:
         super().__init__(note)
-        self.status = status
+        self.status, self.tries = status, tries
 
 
 class Executor(abc.ABC, Generic[J]):
@@ -60,25 +67,13 @@ class Executor(abc.ABC, Generic[J]):
     def submit(self, job: J) -> "Future[list[Record]]":
         """Return the future of the job's records.
 
-        Its exception is WorkerLostError when the job's workers died or hung, else a TensorwiseError that says why the
-        job cannot be run at all.
+        Its exception is WorkerLostError when the job's worker died or hung and the job should be submitted again, else a
+        TensorwiseError that says why the job cannot be run at all.
         """
 
     @abc.abstractmethod
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End. Without ``wait`` what is running is given up; ``cancel_futures`` drops what has not begun."""
-
-
-def outcome(job: AnyJob, future: "Future[list[Record]]") -> list[Record]:
-    """Return the records of a finished future; of a job whose workers were lost, the one record that says so.
-
-    Raises:
-        TensorwiseError: the job cannot be run.
-    """
-    try:
-        return future.result()
-    except WorkerLostError as error:
-        return [job.lost(error.status, str(error))]
 
 
 @final
@@ -101,6 +96,7 @@ class LocalExecutor(Executor[AnyJob]):
         self._queue: queue.SimpleQueue[tuple[AnyJob, Future[list[Record]]] | None] = queue.SimpleQueue()
         self._given_up = threading.Event()
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
+        self._spoke: set[int] = set()
         self._lock = threading.Lock()
         self._threads = [threading.Thread(target=self._serve, args=(k,), daemon=True) for k in range(slots)]
         for thread in self._threads:
@@ -141,16 +137,13 @@ class LocalExecutor(Executor[AnyJob]):
         self._end(slot)
 
     def _run(self, slot: int, job: AnyJob) -> list[Record]:
-        why = WorkerLostError("crash", "given up")
-        for _ in range(ATTEMPTS):
-            try:
-                return self._ask(self._worker(slot), job)
-            except WorkerLostError as error:
-                why = error
-                self._end(slot)
+        try:
+            return self._ask(self._worker(slot), job)
+        except WorkerLostError:
+            self._end(slot)
             if self._given_up.is_set():
-                raise MeasurementError("given up: the executor was shut down")
-        raise why
+                raise MeasurementError("given up: the executor was shut down") from None
+            raise
 
     def _ask(self, worker: subprocess.Popen[bytes], job: AnyJob) -> list[Record]:
         assert worker.stdin is not None
@@ -162,23 +155,26 @@ class LocalExecutor(Executor[AnyJob]):
             raise WorkerLostError("crash", f"the worker is gone: {error}") from error
         descriptor, pieces = worker.stdout.fileno(), [b""]
         while True:
-            ready, _, _ = select.select([descriptor], [], [], self._silence_s)
+            patience_s = self._silence_s if worker.pid in self._spoke else max(self._silence_s, START_S)
+            ready, _, _ = select.select([descriptor], [], [], patience_s)
             data = os.read(descriptor, 1 << 20) if ready else b""
             if not ready:
-                raise WorkerLostError("timeout", f"the worker gave no sign of life for {self._silence_s:g} s")
+                raise WorkerLostError("timeout", f"the worker gave no sign of life for {patience_s:g} s")
             if not data:
                 raise WorkerLostError("crash", f"the worker ended with status {worker.wait()}")
+            self._spoke.add(worker.pid)
             pieces.append(data)
             if b"\n" not in data:
                 continue
             *lines, rest = b"".join(pieces).split(b"\n")
             pieces = [rest]
             for line in lines:
-                answer: Mapping[str, Any] = json.loads(line)
-                if "error" in answer:
-                    raise MeasurementError(str(answer["error"]))
-                if "records" in answer:
-                    return [Record.from_json(text) for text in answer["records"]]
+                try:
+                    records = records_in(parse_json(line, "a worker's answer"))
+                except InputError as error:
+                    raise WorkerLostError("crash", f"the worker's answer cannot be read: {error}") from error
+                if records is not None:
+                    return records
 
     def _worker(self, slot: int) -> subprocess.Popen[bytes]:
         with self._lock:
@@ -204,12 +200,33 @@ class LocalExecutor(Executor[AnyJob]):
             worker = self._workers.pop(slot, None)
         if worker is None:
             return
+        self._spoke.discard(worker.pid)
         worker.kill()
         for pipe in (worker.stdin, worker.stdout):
             with contextlib.suppress(OSError):
                 if pipe is not None:
                     pipe.close()
         worker.wait()
+
+
+def records_in(answer: Any) -> list[Record] | None:
+    """Return the records in what a worker or a node answered (see ``serve.py``); None: it is a sign of life.
+
+    Raises:
+        WorkerLostError: the device was lost over the job.
+        MeasurementError: the job cannot be run.
+        InputError: it is no answer, or a record has not the content that its id stands for.
+    """
+    if not isinstance(answer, Mapping):
+        raise InputError(f"a worker's answer is a JSON object, got {shown(answer)}")
+    with reading("a worker's answer is malformed"):
+        if "lost" in answer:
+            raise WorkerLostError("crash", str(answer["lost"]))
+        if "error" in answer:
+            raise MeasurementError(str(answer["error"]))
+        if "records" not in answer:
+            return None
+        return [Record.from_json(text) for text in answer["records"]]
 
 
 def explain(job: AnyJob, error: TensorwiseError) -> str:

@@ -20,7 +20,7 @@ from tensorwise.data.corpus import Pattern, read_pattern
 from tensorwise.data.record import Record
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.cuda import CudaDevice
-from tensorwise.device.device import Device, Status
+from tensorwise.device.device import Device
 from tensorwise.device.null import NullDevice
 from tensorwise.device.spade import SPADES, SpadeDevice
 from tensorwise.errors import InputError
@@ -129,10 +129,6 @@ class Job:
     def measured(self, beat: measuring.Beat = lambda: None) -> list[Record]:
         """Measure the job: see ``measuring.measured``."""
         return measuring.measured(self, beat)
-
-    def lost(self, status: Status, note: str) -> Record:
-        """Return the record that says that the job's workers died or hung: see ``measuring.lost``."""
-        return measuring.lost(self, status, note)
 
     @staticmethod
     def space(work: Workload, device: Device) -> Space:

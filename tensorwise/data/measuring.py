@@ -18,7 +18,7 @@ import numpy as np
 
 from tensorwise.data.record import Record
 from tensorwise.device.cpu import CpuDevice
-from tensorwise.device.device import Device, Measurement, Status
+from tensorwise.device.device import Device, Measurement
 from tensorwise.device.rounds import MIN_ROUNDS
 from tensorwise.errors import InputError, MeasurementError, TensorwiseError
 from tensorwise.program.workload import Workload
@@ -72,7 +72,7 @@ def measured(job: "Job", beat: Beat = lambda: None) -> list[Record]:
 
     Raises:
         InputError: see ``Job.load``.
-        MeasurementError: the device is gone, and nothing was measured.
+        MeasurementError: the device is gone; what was measured before does not count, since a job is measured whole.
     """
     name, work = job.load()
     rng = np.random.default_rng([int(job.digest, 16), job.variant, job.seed, 1])
@@ -95,36 +95,32 @@ def measured(job: "Job", beat: Beat = lambda: None) -> list[Record]:
         if space.size_bound(work, limit=job.samples) <= job.samples:
             stages = (lambda: _every(space, work, anchor.config),)
         batch = 0
-        try:
-            # The first measurement of a fresh worker takes up to four times as long as those that follow: not an anchor.
-            for _ in answers(device, space, work, [anchor]):
-                beat()
-            for stage in stages:
-                drawn = stage()
-                _compile(device, space, work, drawn)
-                for begin in range(0, len(drawn), BATCH):
-                    some = [anchor, *drawn[begin : begin + BATCH]]
-                    found = []
-                    for answer in answers(device, space, work, some):
-                        found.append(answer)
-                        beat()
-                    ratios = _ratios(device, space, work, found)
+        # The first measurement of a fresh worker takes up to four times as long as those that follow: not an anchor.
+        for _ in answers(device, space, work, [anchor]):
+            beat()
+        for stage in stages:
+            drawn = stage()
+            _compile(device, space, work, drawn)
+            for begin in range(0, len(drawn), BATCH):
+                some = [anchor, *drawn[begin : begin + BATCH]]
+                found = []
+                for answer in answers(device, space, work, some):
+                    found.append(answer)
                     beat()
-                    for one, measurement in found:
-                        how = {
-                            **facts,
-                            "batch": batch,
-                            **one.how,
-                            **_price(measurement),
-                            **ratios.get(one.config, {}),
-                        }
-                        records.append(Record.of(measurement, work, device, space.name, one.config, how))
-                        if measurement.ok:
-                            cost[one.config] = measurement.seconds
-                    batch += 1
-        except MeasurementError:
-            if not records:
-                raise
+                ratios = _ratios(device, space, work, found)
+                beat()
+                for one, measurement in found:
+                    how = {
+                        **facts,
+                        "batch": batch,
+                        **one.how,
+                        **_price(measurement),
+                        **ratios.get(one.config, {}),
+                    }
+                    records.append(Record.of(measurement, work, device, space.name, one.config, how))
+                    if measurement.ok:
+                        cost[one.config] = measurement.seconds
+                batch += 1
     return records
 
 
@@ -157,20 +153,6 @@ def _ratios(
         for config in near
         if config.id in levels
     }
-
-
-def lost(job: "Job", status: Status, note: str) -> Record:
-    """Return the record of a job whose worker died or hung: the default config ended with ``status``.
-
-    Raises:
-        InputError: see ``Job.load``.
-    """
-    name, work = job.load()
-    with job.open() as device:
-        space = job.space(work, device)
-        facts = {**_facts(job, name, device), "drawn": "default", "lost": True}
-        failed = Measurement.failed(status, note)
-        return Record.of(failed, work, device, space.name, space.default(work), facts)
 
 
 def _facts(job: "Job", name: str, device: Device) -> dict[str, object]:
@@ -206,7 +188,12 @@ def answers(
             yield one, Measurement.failed("refused", str(error))
         else:
             sound.append(one)
-    yield from zip(sound, device.measure(work, [one.config for one in sound]), strict=False)
+    found = device.measure(work, [one.config for one in sound])
+    for one in sound:
+        measurement = next(found, None)
+        if measurement is None:
+            raise MeasurementError(f"the device {device.name} ended before all configs were measured")
+        yield one, measurement
 
 
 def initial(space: Space, work: Workload, rng: np.random.Generator, samples: int) -> list[Drawn]:

@@ -6,7 +6,6 @@ from concurrent import futures
 from typing import Any, Final, final
 
 from tensorwise.data.cluster import SLOT, ClusterExecutor, Task, run
-from tensorwise.data.executors import ATTEMPTS
 from tensorwise.errors import MeasurementError, MissingExtraError
 
 HERE: Final = "127.0.0.1"
@@ -53,7 +52,7 @@ class RayExecutor(ClusterExecutor):
                 f"ray was imported earlier, and would listen on more than {HERE}; before that, set "
                 "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0, or name the address of a cluster"
             )
-        self._run = ray.remote(num_cpus=0, resources={SLOT: 1}, max_retries=ATTEMPTS - 1)(run)
+        self._run = ray.remote(num_cpus=0, resources={SLOT: 1}, max_retries=0)(run)
 
     def _count(self) -> int:
         return int(self._ray.cluster_resources().get(SLOT, 0))

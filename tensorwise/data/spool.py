@@ -3,7 +3,8 @@
     jobs.jsonl            a job a line
     patterns/             the files that the jobs need
     results/WORKER.jsonl  one append-only file a worker: {"claim": JOB} before a job,
-                          {"job": JOB, "device": ID, "records": [...]} or {"job": JOB, "error": text} after it
+                          {"job": JOB, "device": ID, "records": [...]}, {"job": JOB, "error": text} where it cannot be
+                          run, or {"job": JOB, "lost": text} where its worker died or hung, after it
 
 No locks and no clocks: nobody but its worker writes to a file, a line is written at once and counts when it is whole,
 and a job's records are one line. Two workers that claim a job at the same moment may both measure it; gathering takes
@@ -16,23 +17,27 @@ import re
 import shutil
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, final
 
-from tensorwise.data.executors import Executor, explain, outcome
+from tensorwise.data.executors import TRIES, Executor, WorkerLostError, explain
 from tensorwise.data.job import Job
 from tensorwise.data.record import Record
 from tensorwise.data.store import Store
 from tensorwise.errors import InputError, MeasurementError, TensorwiseError
 from tensorwise.ids import content_id
+from tensorwise.reading import parse_json, read_bytes, reading, shown
 from tensorwise.writing import replacing
 
 LEASE_S: Final = 3600.0
 """A worker's claims are void when its file did not grow for so long, as seen by another: no job takes half of it."""
 _POLL_S: Final = 0.5
+_PATTERN: Final = re.compile(r"patterns/[^/\0]+")
+"""Where a spool keeps files: a plan from elsewhere names no other file of this machine."""
 
 
 @final
@@ -54,6 +59,10 @@ class Spool:
         """Job id -> workers that said they would run it."""
         self.done: dict[str, str | None] = {}
         """Job id -> None, or why it cannot be run."""
+        self.lost: dict[str, list[str]] = {}
+        """Job id -> what was said each time that its worker died or hung; it is still to be done."""
+        self.odd: list[str] = []
+        """Lines of ``jobs.jsonl`` that `jobs` could not read, and why; the others are done all the same."""
         self._planned: set[str] | None = None
         self._read: dict[str, int] = {}
         self._grew: dict[str, float] = {}
@@ -87,12 +96,21 @@ class Spool:
     def jobs(self) -> list[Job]:
         """Return the jobs in the order planned."""
         path, found = self.folder / "jobs.jsonl", {}
-        for line in path.read_text().splitlines() if path.exists() else ():
+        self.odd = []
+        lines = read_bytes(path, "is no plan of jobs").split(b"\n") if path.exists() else []
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
             try:
-                job = Job.from_json(json.loads(line))
-            except (json.JSONDecodeError, AttributeError):
-                continue  # of a plan that was interrupted; planning again adds it whole
-            found[job.id] = replace(job, path=str(self.folder / job.path))
+                job = Job.from_json(parse_json(line, "no job"))
+                if not _PATTERN.fullmatch(job.path):
+                    raise InputError(f"its file {shown(job.path)} is not one of the spool's patterns")
+            except (
+                InputError
+            ) as error:  # of a plan that was interrupted, perhaps: planning again adds it whole
+                self.odd.append(f"{path}, line {number}: left out: {error}")
+            else:
+                found[job.id] = replace(job, path=str(self.folder / job.path))
         return list(found.values())
 
     def append(self, worker: str, line: dict[str, Any]) -> None:
@@ -105,8 +123,15 @@ class Spool:
             self._grew[worker] = time.monotonic()
             if "claim" in line:
                 self.claims.setdefault(str(line["claim"]), set()).add(worker)
-            elif "error" in line or ("records" in line and self.results_of(line)):
-                self.done.setdefault(str(line["job"]), line.get("error"))
+                continue
+            job = str(line.get("job"))
+            if "lost" in line:
+                self.lost.setdefault(job, []).append(str(line["lost"]))
+                self.claims.get(job, set()).discard(worker)
+            elif "error" in line:
+                self.done.setdefault(job, str(line["error"]))
+            elif "records" in line and self.results_of(line):
+                self.done[job] = None
 
     def lines(self, read: dict[str, int] | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield (worker, line) of all whole lines, worker by worker; ``read`` remembers how far, in bytes."""
@@ -119,19 +144,20 @@ class Spool:
                         break  # being written, or never finished: its writer, if it returns, ends it
                     read[path.stem] = read.get(path.stem, 0) + len(text)
                     try:
-                        line = json.loads(text)
-                    except ValueError:
+                        line = parse_json(text, "no line of results") if text.strip() else {}
+                    except InputError:
                         line = None
-                    if isinstance(line, dict):
-                        yield path.stem, line
-                    elif text.strip():
+                    if not isinstance(line, dict):
                         self.damaged += 1
+                    elif line:
+                        yield path.stem, line
 
     def results_of(self, line: dict[str, Any]) -> list[Record]:
         """Return the records in a line; none, and one more damaged line, if one has not the content its id stands for."""
         try:
-            return [Record.from_json(str(text)) for text in line["records"]]
-        except (InputError, TypeError):
+            with reading("a line of results"):
+                return [Record.from_json(text) for text in line["records"]]
+        except InputError:
             self.damaged += 1
             return []
 
@@ -153,7 +179,8 @@ def work(
 ) -> int:
     """Run jobs of the spool until all of its share are done; return how many were run here.
 
-    Jobs that others have claimed are left to them, and waited for; those of a worker that shows no life are taken over.
+    Jobs that others have claimed are left to them, and waited for; those of a worker that shows no life are taken over, and
+    those whose worker process died or hung are begun again, ``TRIES`` times in all since this call began.
 
     Args:
         worker: a name that no other worker of this spool has; one that comes back goes on with its file.
@@ -173,10 +200,18 @@ def work(
     # Workers begin at different places, so that they rarely want the same job.
     start = int(content_id([worker]), 16) % max(len(mine), 1)
     mine, ran = mine[start:] + mine[:start], 0
+    spool.refresh()
+    before = {job: len(times) for job, times in spool.lost.items()}
+
+    def losses(job: Job) -> int:
+        return len(spool.lost.get(job.id, ())) - before.get(job.id, 0)
+
     while True:
         spool.refresh()
-        left = [job for job in mine if job.id not in spool.done]
-        free = next((job for job in left if not spool.rivals(job.id, worker, lease_s)), None)
+        left = [job for job in mine if job.id not in spool.done and losses(job) < TRIES]
+        free = next(
+            (job for job in sorted(left, key=losses) if not spool.rivals(job.id, worker, lease_s)), None
+        )
         if not left or time.monotonic() >= until:
             return ran
         if free is None:
@@ -194,7 +229,10 @@ def work(
 
 def _run(spool: Spool, worker: str, executor: Executor[Job], job: Job) -> str:
     try:
-        records = outcome(job, executor.submit(job))
+        records = executor.submit(job).result()
+    except WorkerLostError as error:
+        spool.append(worker, {"job": job.id, "lost": explain(job, error)})
+        return f"lost, to be done again: {explain(job, error)}"
     except TensorwiseError as error:
         spool.append(worker, {"job": job.id, "error": explain(job, error)})
         return explain(job, error)
@@ -242,6 +280,7 @@ class SpoolExecutor(Executor[Job]):
         self._ended = threading.Event()
         self._read: dict[str, int] = {}
         self._early: dict[str, list[Record] | MeasurementError] = {}
+        self._losses: Counter[str] = Counter()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
@@ -263,10 +302,15 @@ class SpoolExecutor(Executor[Job]):
     def _watch(self) -> None:
         while not self._ended.wait(_POLL_S / 5):
             for _, line in self._spool.lines(self._read):
-                if "error" in line:
-                    self._early.setdefault(str(line["job"]), MeasurementError(str(line["error"])))
+                job = str(line.get("job"))
+                if "lost" in line:
+                    self._losses[job] += 1
+                    if self._losses[job] >= TRIES:  # the workers have given it up
+                        self._early.setdefault(job, WorkerLostError("crash", str(line["lost"]), TRIES))
+                elif "error" in line:
+                    self._early.setdefault(job, MeasurementError(str(line["error"])))
                 elif "records" in line and (records := self._spool.results_of(line)):
-                    self._early.setdefault(str(line["job"]), records)
+                    self._early.setdefault(job, records)
             with self._lock:
                 known = self._early.keys() & self._waiting.keys()
                 ready = [(self._waiting.pop(job), self._early.pop(job)) for job in known]

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from tensorwise.codegen.machine_code import program_json
 from tensorwise.data.record import Record
-from tensorwise.data.task_job import UNDRAWN
-from tensorwise.device.device import Measurement, Status
+from tensorwise.device.device import Measurement
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id, file_id
 from tensorwise.reading import made
@@ -98,11 +97,6 @@ class StagedJob:
             records.append(self._record(task, gpu, program.config, found, more))
             beat()
         return records
-
-    def lost(self, status: Status, note: str) -> Record:
-        """Return the record that says that the job's workers died or hung."""
-        task = StagedTask.load(self.staged)
-        return self._record(task, _gpu(), UNDRAWN, Measurement.failed(status, note), {"lost": True})
 
     def _record(
         self, task: StagedTask, gpu: "TaskGpu", config: Config, found: Measurement, more: Mapping[str, object]

@@ -16,7 +16,7 @@ import numpy as np
 
 from tensorwise.codegen.machine_code import program_json
 from tensorwise.data.record import Record
-from tensorwise.device.device import Device, Measurement, Status
+from tensorwise.device.device import Device, Measurement
 from tensorwise.device.timing import preparing
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
@@ -136,12 +136,6 @@ class TaskJob:
         if int(self.id, 16) % AGAIN == 0:
             time(*first)
         return records
-
-    def lost(self, status: Status, note: str) -> Record:
-        """Return the record that says that the job's workers died or hung."""
-        with self.open() as device:
-            failed = Measurement.failed(status, note)
-            return self._record(Task.load(self.path), device, UNDRAWN, failed, {"lost": True})
 
     def _record(
         self, task: Task, device: Any, config: Config, found: Measurement, more: Mapping[str, object]

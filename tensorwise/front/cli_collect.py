@@ -231,11 +231,17 @@ def run_jobs(
         print(_summary(found, place))
     for problem in found.failed:
         warn(problem)
+    for problem in found.lost:
+        warn(f"lost, and not recorded: {problem}")
+    if found.lost:
+        warn(
+            f"{len(found.lost)} jobs were lost with their workers or nodes; the same command tries them again"
+        )
     if found.left:
         warn(f"{found.left} jobs are left; go on with: {shlex.join(['tensorwise', *sys.argv[1:]])}")
     if found.interrupted:
         raise typer.Exit(INTERRUPTED)
-    if found.failed:
+    if found.failed or found.lost:
         raise typer.Exit(FAILED)
 
 
@@ -257,8 +263,9 @@ def _summary(found: "Collected", place: Path) -> str:
         f"{status} {100 * count / total:.1f} %" for status, count in found.statuses.most_common()
     )
     before = f", {found.before} were done before" if found.before else ""
+    redone = f", {found.redone} begun again after a worker or node was lost" if found.redone else ""
     return (
-        f"{found.jobs} of {found.planned} jobs in {_duration(found.seconds)}{before}\n"
+        f"{found.jobs} of {found.planned} jobs in {_duration(found.seconds)}{before}{redone}\n"
         f"{found.records} records, {found.per_minute:.0f} a minute{': ' if shares else ''}{shares}\n"
         f"in {place}"
     )
@@ -325,10 +332,17 @@ def _work(
         clean = True
     finally:
         executor.shutdown(wait=clean, cancel_futures=True)
+    lost = [times[-1] for job, times in spool.lost.items() if job not in spool.done]
     if json:
-        emit({"event": "result", "jobs": ran, "worker": worker})
+        emit({"event": "result", "jobs": ran, "worker": worker, "lost": lost, "odd": spool.odd})
     else:
         print(f"{ran} jobs were run here; their results are in {Spool(folder).results / worker}.jsonl")
+    for problem in spool.odd:
+        warn(problem)
+    for problem in lost:
+        warn(f"lost, and not recorded: {problem}; the same command tries it again")
+    if lost:
+        raise typer.Exit(FAILED)
 
 
 def _gather(folder: Path, path: Path | None, json: bool) -> None:
@@ -342,14 +356,17 @@ def _gather(folder: Path, path: Path | None, json: bool) -> None:
         place = store.path
     planned = len(spool.jobs())
     failed = [why for why in spool.done.values() if why is not None]
+    lost = [times[-1] for job, times in spool.lost.items() if job not in spool.done]
     left = planned - len(spool.done)
     if json:
-        emit({"jobs": jobs, "records": new, "planned": planned, "left": left, "failed": failed,
-              "damaged": spool.damaged, "store": str(place)})  # fmt: skip
+        emit({"jobs": jobs, "records": new, "planned": planned, "left": left, "failed": failed, "lost": lost,
+              "damaged": spool.damaged, "odd": spool.odd, "store": str(place)})  # fmt: skip
     else:
         print(f"{jobs} jobs with {new} new records in {place}; {left} of {planned} are still to be done")
-    for problem in failed:
+    for problem in [*failed, *spool.odd]:
         warn(problem)
+    for problem in lost:
+        warn(f"lost, and not recorded: {problem}; a worker that is started again tries it again")
     if spool.damaged:
         warn(
             f"{spool.damaged} lines of results are not whole, as of workers killed while they wrote; left out"

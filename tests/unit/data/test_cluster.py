@@ -73,7 +73,7 @@ def test_a_lost_node_is_no_other_error(jobs: list[Job]) -> None:
 
     lost = Thread(task=raises(EOFError("gone"))).submit(jobs[1]).exception()
     assert isinstance(lost, WorkerLostError)
-    assert (lost.status, str(lost)) == ("crash", "its nodes were lost: gone")
+    assert (lost.status, str(lost)) == ("crash", "its node was lost: gone")
     other = Thread(task=raises(ModuleNotFoundError("tensorwise"))).submit(jobs[1]).exception()
     assert type(other) is MeasurementError
     assert "no node can run it: ModuleNotFoundError: tensorwise" in str(other)

@@ -6,7 +6,16 @@ escapes is a bug.
 
 
 class TensorwiseError(Exception):
-    """Base of all errors raised on purpose."""
+    """Base of all errors raised on purpose.
+
+    Messages quote foreign texts: halves of surrogate pairs, which no file or terminal takes, are written as escapes.
+    """
+
+    def __init__(self, *args: object) -> None:
+        whole = (
+            one.encode("utf-8", "backslashreplace").decode() if isinstance(one, str) else one for one in args
+        )
+        super().__init__(*whole)
 
 
 class InputError(TensorwiseError, ValueError):

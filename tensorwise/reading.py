@@ -24,6 +24,9 @@ DEEPEST: Final = 500
 """Lists and objects in each other: more would overflow the stack of whoever walks them."""
 MOST_BYTES: Final = 256 * 2**20
 """A longer JSON file is not read: ours are kilobytes, and the largest descriptions a few MiB."""
+MOST_PATH_BYTES: Final = 4095
+MOST_NAME_BYTES: Final = 255
+"""The longest path and name that Linux takes; a longer one makes ``Path.is_file`` raise OSError."""
 LONGEST_SHOWN: Final = 80
 """Characters of a wrong value that a message quotes."""
 
@@ -76,6 +79,28 @@ def reason(error: BaseException) -> str:
         return error.strerror
     text = " ".join(printable(str(error)).split())
     return text[:200] or type(error).__name__
+
+
+def user_path(path: str | os.PathLike[str]) -> Path:
+    """Return a path that a user gave, with the home directory in the place of ``~``.
+
+    Raises:
+        InputError: it is no path, or names a user who does not exist.
+    """
+    try:
+        found = Path(path).expanduser()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"{shown(path)} is no path ({reason(error)}); expected a string or os.PathLike"
+        ) from error
+    name = os.fsencode(found)
+    if b"\0" in name:
+        raise InputError(f"{shown(str(found))} is no path: it holds a zero byte")
+    if len(name) > MOST_PATH_BYTES or max(map(len, name.split(b"/"))) > MOST_NAME_BYTES:
+        raise InputError(
+            f"{shown(str(found))} is longer than a path may be: {MOST_PATH_BYTES} bytes, and {MOST_NAME_BYTES} a name"
+        )
+    return found
 
 
 def printable(text: str) -> str:

@@ -30,7 +30,7 @@ from tensorwise.data.record import Record
 from tensorwise.data.store import Store
 from tensorwise.errors import InputError, MeasurementError, TensorwiseError
 from tensorwise.ids import content_id
-from tensorwise.reading import parse_json, read_bytes, reading, shown
+from tensorwise.reading import parse_json, read_bytes, reading, shown, user_path
 from tensorwise.writing import replacing
 
 LEASE_S: Final = 3600.0
@@ -49,7 +49,7 @@ class Spool:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder).expanduser().absolute()
+        self.folder = user_path(folder).absolute()
         self.results = self.folder / "results"
         self.results.mkdir(parents=True, exist_ok=True)
         (self.folder / "patterns").mkdir(exist_ok=True)

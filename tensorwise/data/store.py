@@ -19,6 +19,7 @@ from tensorwise.data.record import COLUMNS, Record
 from tensorwise.data.sqlite import BUSY_S, INSERT, CorruptStoreError, Database
 from tensorwise.device.device import Status
 from tensorwise.errors import InputError, StoreError
+from tensorwise.reading import user_path
 from tensorwise.writing import replacing
 
 __all__ = ["CorruptStoreError", "Store", "default_path"]
@@ -30,7 +31,7 @@ PAGE = 1000
 def default_path() -> Path:
     """Return the store used when none is named: TENSORWISE_STORE, else a file in the user's data folder."""
     if named := os.environ.get("TENSORWISE_STORE"):
-        return Path(named).expanduser()
+        return user_path(named)
     import platformdirs  # not needed when a path is named
 
     return Path(platformdirs.user_data_dir("tensorwise")) / "records.sqlite"
@@ -56,7 +57,7 @@ class Store:
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
-        self.path = Path(os.path.abspath(Path(path).expanduser() if path is not None else default_path()))
+        self.path = Path(os.path.abspath(user_path(path) if path is not None else default_path()))
         self.moved_aside: Path | None = None
         self._database = Database(self.path)
 
@@ -70,7 +71,7 @@ class Store:
         """
         with contextlib.suppress(CorruptStoreError):
             return cls._checked(path)
-        damaged = Path(os.path.abspath(Path(path).expanduser() if path is not None else default_path()))
+        damaged = Path(os.path.abspath(user_path(path) if path is not None else default_path()))
         with exclusive(damaged.with_name(damaged.name + ".lock")):
             with contextlib.suppress(CorruptStoreError):
                 return cls._checked(path)  # another process was faster
@@ -232,7 +233,7 @@ class Store:
 
     def _other_file(self, path: str | os.PathLike[str]) -> Path:
         """Return ``path``, refusing the store's own files: opening them would drop SQLite's locks."""
-        other = Path(path).expanduser()
+        other = user_path(path)
         own = [Path(f"{self.path}{suffix}") for suffix in ("", "-wal", "-shm")]
         if any(mine.exists() and other.exists() and mine.samefile(other) for mine in own):
             raise InputError(f"{other} is the store itself; name a file of JSON lines")

@@ -396,8 +396,10 @@ def _array(path: Path) -> Any:
 
     try:
         array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        reason = getattr(error, "strerror", None) or error
+    except (
+        Exception
+    ) as error:  # NumPy reads the header as a piece of Python, by parsers that raise what they like
+        reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
         raise InputError(f"{path}: cannot be read as an .npy array ({reason})") from error
     if not isinstance(array, np.ndarray):
         raise InputError(f"{path}: holds several arrays; expected an .npy file with one")

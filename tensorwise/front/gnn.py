@@ -41,6 +41,7 @@ from tensorwise.program.generated import BoundProgram
 from tensorwise.program.program import Program
 from tensorwise.program.work import worth_sharing
 from tensorwise.program.workload import Workload
+from tensorwise.reading import shown
 from tensorwise.space.cpu import cpu_space
 from tensorwise.tensor.canonical import (
     checked_indices,
@@ -55,6 +56,7 @@ from tensorwise.tensor.canonical import (
 from tensorwise.tensor.elements import is_half, value_dtype
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.format import Format
+from tensorwise.tensor.memory import available_bytes
 from tensorwise.tensor.pack import source_map
 from tensorwise.toolchain.threads import available_threads
 from tensorwise.tuning.advice import SHIPPED
@@ -108,9 +110,9 @@ class Graph:
         if len(u) != len(v):
             raise InputError(f"a graph has as many sources as destinations, got {len(u)} and {len(v)}")
         if shape is None:
-            nodes = 1 + max(int(u.max(initial=-1)), int(v.max(initial=-1)))
+            nodes = 1 + max((int(ends.max()) for ends in (u, v) if len(ends)), default=-1)
             shape = nodes, nodes
-        rows, columns = checked_shape(shape, "shape of the graph")
+        rows, columns = _checked_nodes(shape)
         index = coordinate_dtype((rows, columns))
         u, v = _inside(u, columns, index, "source"), _inside(v, rows, index, "destination")
         self._set(_sorted(v, u, (rows, columns)), threads)
@@ -130,16 +132,18 @@ class Graph:
             InputError: pointers fall, or sources lie outside.
         """
         made = cls.__new__(cls)
-        rows = len(pointers) - 1
-        given = checked_integers(sources, "sources")
-        shape = checked_shape((rows, rows if columns is None else columns), "shape of the graph")
-        starts = checked_pointers(pointers, rows, len(given), "graph", "destination")
+        ends, given = checked_integers(pointers, "pointers"), checked_integers(sources, "sources")
+        rows = len(ends) - 1
+        shape = _checked_nodes((rows, rows if columns is None else columns))
+        starts = checked_pointers(ends, rows, len(given), "graph", "destination")
         index = coordinate_dtype(shape)
         inner = _inside(given, shape[1], index, "source")
         made._set(_entries(shape, rows_of(starts, index), inner, starts, None), threads)
         return made
 
     def _set(self, entries: Entries, threads: int | None) -> None:
+        if threads is not None and (type(threads) is not int or threads < 1):
+            raise InputError(f"threads must be a whole number from 1, got {shown(threads)}")
         self.entries, self.threads, self._threads_given = entries, threads or available_threads(), threads
         self.shape, self.edges = (entries.shape[0], entries.shape[1]), entries.nnz
         self._kernels: dict[tuple[object, ...], BoundProgram] = {}
@@ -453,6 +457,20 @@ def _inside(indices: np.ndarray, size: int, dtype: np.dtype, what: str) -> np.nd
     if outside is not None:
         raise InputError(f"graph: edge {outside} has the {what} {indices[outside]}, outside 0 to {size - 1}")
     return checked
+
+
+def _checked_nodes(shape: Any) -> tuple[int, int]:
+    """Numbers of destinations and sources, for whose pointers there is memory."""
+    sizes = checked_shape(shape, "shape of the graph")
+    if len(sizes) != 2:
+        raise InputError(f"shape of the graph: {len(sizes)} numbers; expected destinations and sources")
+    needed, free = 8 * sum(sizes), available_bytes()
+    if needed > free:
+        raise InputError(
+            f"pointers of {sizes[0]} destinations and {sizes[1]} sources take {needed / 2**30:,.1f} GiB, but "
+            f"{free / 2**30:,.1f} GiB of memory are free; number only nodes that have edges"
+        )
+    return sizes[0], sizes[1]
 
 
 def _sorted(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> Entries:

@@ -4,7 +4,6 @@ import contextlib
 import datetime
 import math
 import os
-from pathlib import Path
 
 import numpy as np
 import scipy
@@ -18,6 +17,7 @@ from tensorwise.front.report import render
 from tensorwise.front.report_data import Candidate, ReportData
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.program import Program
+from tensorwise.reading import user_path
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.tuning.operator import Operator
 from tensorwise.tuning.result import Standing, TuneResult
@@ -35,7 +35,7 @@ def write_report(operator: Operator, path: str | os.PathLike[str], name: str = "
     """
     page = render(report_data(operator, name))
     try:
-        with replacing(Path(path).expanduser()) as file:
+        with replacing(user_path(path)) as file:
             file.write(page.encode("utf-8", errors="replace"))
     except OSError as error:
         raise InputError(f"{path}: the report cannot be written ({error.strerror or error})") from error
@@ -43,7 +43,7 @@ def write_report(operator: Operator, path: str | os.PathLike[str], name: str = "
 
 def check_writable(path: str | os.PathLike[str]) -> None:
     """Raise InputError when no file can be made at ``path``: known before a search, not after it."""
-    target = Path(path).expanduser()
+    target = user_path(path)
     if target.is_dir():
         raise InputError(f"{path}: is a folder; name a file to write")
     if not target.parent.is_dir():

@@ -13,6 +13,7 @@ from tensorwise.program.einsum import Assignment, Einsum
 from tensorwise.program.joined import check_joined
 from tensorwise.program.ops import NAMED, mttkrp
 from tensorwise.program.reference import Reference, reference
+from tensorwise.reading import shown
 from tensorwise.tensor.elements import ELEMS, is_half
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.memory import RESULT_VARIABLE, available_bytes, largest_result_bytes
@@ -385,13 +386,13 @@ def workload(
             raise InputError(
                 f"mttkrp needs a tensor of order 3 to 5, got order {a.order} with shape {a.shape}"
             )
-        if not 0 <= mode < a.order:
-            raise InputError(f"mttkrp mode must lie in 0..{a.order - 1}, got {mode}")
+        if not isinstance(mode, int | np.integer) or not 0 <= mode < a.order:
+            raise InputError(f"mttkrp mode must lie in 0..{a.order - 1}, got {shown(mode)}")
         text = mttkrp(a.order, mode)
-    elif op in NAMED:
+    elif isinstance(op, str) and op in NAMED:
         text = NAMED[op]
     else:
-        raise InputError(f"unknown operation {op!r}; known: {', '.join([*NAMED, 'mttkrp'])}")
+        raise InputError(f"unknown operation {shown(op)}; known: {', '.join([*NAMED, 'mttkrp'])}")
     einsum = Einsum.parse(text)
     indices = einsum.single.access("A").indices
     if len(indices) != a.order:
@@ -450,9 +451,11 @@ def einsum_workload(
     for index, extent in sizes.items():
         if index not in assignment.indices:
             raise InputError(f"'{assignment}' has no index {index!r}; it has {', '.join(assignment.indices)}")
-        sound = isinstance(extent, int) and not isinstance(extent, bool) and 0 < extent < 2**62
-        if not sound and found.get(index) != extent:  # a stored operand may be empty
-            raise InputError(f"the size of index {index!r} must be a positive integer, got {extent!r}")
+        whole = isinstance(extent, int | np.integer) and not isinstance(extent, bool)
+        if not (
+            whole and (0 < extent < 2**62 or found.get(index) == extent)
+        ):  # a stored operand may be empty
+            raise InputError(f"the size of index {index!r} must be a positive integer, got {shown(extent)}")
     _agree(found, sizes, "sizes")
     missing = [index for index in assignment.indices if index not in found]
     if missing:

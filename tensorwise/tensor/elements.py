@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from tensorwise.errors import InputError, MissingExtraError
+from tensorwise.reading import shown
 
 ELEMS: Final = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
 """Name of a dtype -> element type in the loop IR."""
@@ -27,10 +28,10 @@ def value_dtype(dtype: Any) -> np.dtype:
         return _bfloat16()
     try:
         given = np.dtype(dtype)
-    except TypeError as error:
-        raise InputError(f"dtype {dtype!r} is not a NumPy dtype; expected {EXPECTED}") from error
+    except Exception as error:  # TypeError, and for texts and objects of others whatever NumPy's parsers meet
+        raise InputError(f"dtype {shown(dtype)} is not a NumPy dtype; expected {EXPECTED}") from error
     if given.name not in ELEMS:
-        raise InputError(f"dtype {given} is not supported for values; expected {EXPECTED}")
+        raise InputError(f"dtype {str(given)[:80]} is not supported for values; expected {EXPECTED}")
     result: np.dtype = np.dtype(given.type)
     return result
 

@@ -5,6 +5,8 @@ import os
 import stat
 from pathlib import Path
 
+from tensorwise.reading import user_path
+
 
 def cache_dir() -> Path:
     """Return the directory of everything cached: ``TENSORWISE_CACHE_DIR``, else the user's cache directory.
@@ -13,7 +15,7 @@ def cache_dir() -> Path:
     """
     given = os.environ.get("TENSORWISE_CACHE_DIR")
     if given:
-        return Path(given).expanduser().absolute()
+        return user_path(given).absolute()
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("tensorwise"))

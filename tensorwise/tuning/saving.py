@@ -23,7 +23,7 @@ from tensorwise.program.kernel import Kernel
 from tensorwise.program.program import program_for
 from tensorwise.program.work import check_work
 from tensorwise.program.workload import Workload, einsum_workload
-from tensorwise.reading import WRONG_DATA, parse_json, reading, reason
+from tensorwise.reading import WRONG_DATA, conform, parse_json, reading, reason, user_path
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.tensor.entries import Entries, entries_from
 from tensorwise.toolchain.compiler import find_compiler
@@ -58,7 +58,7 @@ def save(operator: "Operator", path: str | os.PathLike[str]) -> None:
     text, arrays = described(operator)
     data = serialized(arrays, metadata={KEY: text, "checksum": _checksum(text, arrays)})
     try:
-        with replacing(Path(path).expanduser()) as file:
+        with replacing(user_path(path)) as file:
             file.write(data)
     except OSError as error:
         raise InputError(f"{path}: the operator cannot be written ({error.strerror or error})") from error
@@ -94,7 +94,7 @@ def read(
     Raises:
         InputError: the file is missing, damaged or no operator; it belongs to another machine or matrix.
     """
-    description, arrays = _read(Path(path).expanduser())
+    description, arrays = _read(user_path(path))
     kernel, work, threads, wrote = _parsed(description, arrays, str(path))
     if check_machine and wrote["host_id"] != host().id:
         raise InputError(
@@ -113,7 +113,7 @@ def _parsed(
     try:
         work = _workload(description, arrays)
         kernel = _kernel(description, work)
-        threads = int(description["threads"])
+        threads = conform(description["threads"], int, "threads")
         wrote = {key: str(description["machine"][key]) for key in ("host_id", "host")}
         if not 1 <= threads <= MOST_THREADS:
             raise ValueError(f"{threads} threads")

@@ -1,0 +1,1 @@
+"""Fuzzing of all doors through which foreign bytes and objects enter: see ``benchmarks/robustness/fuzz.py``."""

@@ -34,7 +34,8 @@ from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.toolchain.deadline import is_over, left_s, waiting, within
 from tensorwise.toolchain.routines import Routines, load_all
 from tensorwise.toolchain.runtime import DRIVER
-from tensorwise.toolchain.threads import available_threads, unbound
+from tensorwise.toolchain.scratch import scratch_prefix
+from tensorwise.toolchain.threads import granted_threads, unbound
 from tensorwise.version import __version__
 
 PROTOCOL = "2"
@@ -84,7 +85,7 @@ class CpuDevice(Device):
         """Prepare; nothing is started yet.
 
         Args:
-            threads: threads of a kernel (default: what this process may use).
+            threads: threads of a kernel (default: what this process may use); no more than can run at once.
             cache: ``warm`` (operands as the last run left them) or ``cold`` (flushed before every run).
             seed: of the dense operands.
             first_run_s: a candidate that packs, or runs for the first time, for longer is killed.
@@ -97,7 +98,8 @@ class CpuDevice(Device):
             raise InputError(f"threads must be at least 1, got {threads}")
         if cache not in ("warm", "cold"):
             raise InputError(f"cache must be warm or cold, got {cache!r}")
-        self.threads = threads or available_threads()
+        self.threads = granted_threads(threads)
+        self.threads_asked = threads or self.threads
         self.cache, self.seed = cache, seed
         self.first_run_s, self.memory_bytes = first_run_s, memory_bytes
         try:
@@ -377,7 +379,7 @@ class WorkerProcess:
         """
         with contextlib.suppress(MeasurementError):  # what it was told to load before is not needed any more
             self.wait()
-        self._loading = folder = Path(tempfile.mkdtemp(prefix="tensorwise-"))
+        self._loading = folder = Path(tempfile.mkdtemp(prefix=scratch_prefix("operands")))
         try:
             save_workload(workload, folder)
         except OSError as error:

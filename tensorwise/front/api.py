@@ -18,7 +18,7 @@ from tensorwise.program.workload import Workload, einsum_workload
 from tensorwise.tensor.elements import is_half, value_dtype
 from tensorwise.tensor.entries import Entries, entries_from
 from tensorwise.tensor.format import Format, csf, csr
-from tensorwise.toolchain.threads import available_threads
+from tensorwise.toolchain.threads import granted_threads
 from tensorwise.tuning.operator import Operator, bind, default_kernel
 from tensorwise.tuning.searching import Observe, Progress
 from tensorwise.tuning.tune import tune as _tune
@@ -56,7 +56,7 @@ def tune(
         expected_calls: how often the operator will be called. Then what is spent once counts, too, conversion above all, and
             the search ends when another candidate is not worth measuring; where calls are few, there is none.
             With ``trials``, so many are tried all the same.
-        threads: threads of a call (default: what this process may use).
+        threads: threads of a call (default: what this process may use); no more than there are processors.
         strategy: a name of ``tensorwise.search.STRATEGIES``.
         model: what says which candidates are worth trying: ``shipped``, the one that was calibrated on this machine or came
             along, where there is one; ``none`` or None; a cost model, or the folder of one (see ``tensorwise train``).
@@ -117,7 +117,7 @@ def compile(
             ``(i,k) -> U(i) C(k); rows>64: (i,k) -> C(i) C(k)`` (then the schedule has two parts as well); formats: by name
             for several. A sparse operand without one is stored as CSR, or CSF from order 3.
         sizes: extents of indices that no operand tells.
-        threads: threads of a call (default: what this process may use).
+        threads: threads of a call (default: what this process may use); no more than there are processors.
         dtype: float32, float64, float16 or bfloat16, for all operands; default that of the sparse operand. A dict
             names the dtype of some; dense ones are otherwise as the first sparse one.
         operands: the same as ``named``, for operands that are called like an argument: ``operands={"sizes": matrix}``.
@@ -182,7 +182,7 @@ def compile(
         raise InputError(
             f"a format is given for {homeless[0]!r}, but the sparse operands are {', '.join(stored)}"
         )
-    count = threads or available_threads()
+    count = granted_threads(threads)
     steps: list[Operator] = []
     rounded = dict(dtypes)  # what each result would be by the operands' dtypes: what the last one is
     for assignment in parsed.assignments:

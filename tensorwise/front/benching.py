@@ -12,7 +12,7 @@ from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.cpu import cpu_space_of
 from tensorwise.tensor.entries import Entries
-from tensorwise.toolchain.threads import available_threads
+from tensorwise.toolchain.threads import granted_threads
 from tensorwise.units import time_text
 
 OURS = GeneratedKernel.name
@@ -108,7 +108,7 @@ def bench(
     work.check_memory(*work.dense, work.assignment.output.tensor)
     space = cpu_space_of(work)
     program = space.program(work, space.default(work))
-    count = threads or available_threads()
+    count = granted_threads(threads)
     kernels: dict[str, Program | str] = {OURS: program}
     kernels |= {kernel.name: kernel.name for kernel in available(work)}
     with CpuDevice(count, seed=seed) as device:

@@ -58,7 +58,7 @@ from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.memory import available_bytes
 from tensorwise.tensor.pack import source_map
-from tensorwise.toolchain.threads import available_threads
+from tensorwise.toolchain.threads import granted_threads
 from tensorwise.tuning.advice import SHIPPED
 from tensorwise.tuning.result import TuneResult
 from tensorwise.tuning.retuning import retuned
@@ -144,7 +144,7 @@ class Graph:
     def _set(self, entries: Entries, threads: int | None) -> None:
         if threads is not None and (type(threads) is not int or threads < 1):
             raise InputError(f"threads must be a whole number from 1, got {shown(threads)}")
-        self.entries, self.threads, self._threads_given = entries, threads or available_threads(), threads
+        self.entries, self.threads, self._threads_given = entries, granted_threads(threads), threads
         self.shape, self.edges = (entries.shape[0], entries.shape[1]), entries.nnz
         self._kernels: dict[tuple[object, ...], BoundProgram] = {}
         self._on_gpus: dict[int, OnGpu] = {}

@@ -24,6 +24,7 @@ from tensorwise.toolchain.compiler import HUNG_S, PROOF_S, Compiler, CompilerTim
 from tensorwise.toolchain.deadline import carried, is_over, left_s, within
 from tensorwise.toolchain.forks import LOADING
 from tensorwise.toolchain.places import cache_dir
+from tensorwise.toolchain.scratch import scratch_prefix
 from tensorwise.toolchain.shelf import Shelf
 from tensorwise.toolchain.threads import available_threads
 
@@ -265,7 +266,9 @@ class KernelCache:
             return
         start_s = time.perf_counter()
         try:
-            with tempfile.TemporaryDirectory(prefix="tensorwise-", ignore_cleanup_errors=True) as directory:
+            with tempfile.TemporaryDirectory(
+                prefix=scratch_prefix("compile"), ignore_cleanup_errors=True
+            ) as directory:
                 out = Path(directory) / "kernels.so"
                 self.compiler.compile(recipe(keys, Path(directory)), out, _COMPILE_TIMEOUT_S, stop)
                 library = out.read_bytes()
@@ -323,7 +326,7 @@ class KernelCache:
     def _private_shelf(self) -> Shelf:
         process = os.getpid()
         if process not in self._private:
-            shelf = self._private[process] = Shelf(Path(tempfile.mkdtemp(prefix="tensorwise-kernels-")))
+            shelf = self._private[process] = Shelf(Path(tempfile.mkdtemp(prefix=scratch_prefix("kernels"))))
             atexit.register(lambda: shelf.remove() if os.getpid() == process else None)
         return self._private[process]
 

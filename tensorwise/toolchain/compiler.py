@@ -24,6 +24,7 @@ from tensorwise.toolchain.child import run_bounded
 from tensorwise.toolchain.deadline import is_over, left_s
 from tensorwise.toolchain.places import cache_dir, private_dir
 from tensorwise.toolchain.processor import cpu_id, narrowing
+from tensorwise.toolchain.scratch import scratch_prefix
 
 _log = logging.getLogger(__name__)
 
@@ -108,7 +109,9 @@ class Compiler:
         paths = [str(source.absolute()) for source in sources]
         command = [*self.command, *self.flags, *paths, "-o", str(out.absolute()), "-lm"]
         try:
-            with tempfile.TemporaryDirectory(prefix="tensorwise-cc-", ignore_cleanup_errors=True) as scratch:
+            with tempfile.TemporaryDirectory(
+                prefix=scratch_prefix("cc"), ignore_cleanup_errors=True
+            ) as scratch:
                 status, said = run_bounded(command, Path(scratch), timeout_s, stop)
         except OSError as error:
             raise CompilerError(f"cannot run {shlex.join(self.command)}: {error}") from error
@@ -214,7 +217,7 @@ def _describe(command: tuple[str, ...]) -> Compiler:
         raise CompilerError("not found")
     command = (program, *command[1:])
     try:
-        with tempfile.TemporaryDirectory(prefix="tensorwise-cc-", ignore_cleanup_errors=True) as scratch:
+        with tempfile.TemporaryDirectory(prefix=scratch_prefix("cc"), ignore_cleanup_errors=True) as scratch:
             asked = [*command, "--version"]
             status, said = run_bounded(
                 asked, Path(scratch), _share_of_what_is_left(VERSION_S), wanted="stdout"
@@ -257,7 +260,7 @@ def _prove(compiler: Compiler) -> None:
 def _try(compiler: Compiler) -> None:
     """Compile a small file, and load what comes out; raises CompilerError when that fails."""
     try:
-        with tempfile.TemporaryDirectory(prefix="tensorwise-cc-", ignore_cleanup_errors=True) as scratch:
+        with tempfile.TemporaryDirectory(prefix=scratch_prefix("cc"), ignore_cleanup_errors=True) as scratch:
             source, out = Path(scratch) / "probe.c", Path(scratch) / "probe.so"
             source.write_text(
                 "#include <stdint.h>\n#include <pthread.h>\nint64_t tw_probe(void) { return 42; }\n"

@@ -24,6 +24,7 @@ from tensorwise.ids import content_id
 from tensorwise.toolchain import forks
 from tensorwise.toolchain.cubin import Resources, resources
 from tensorwise.toolchain.places import cache_dir, distrusted, private_dir
+from tensorwise.toolchain.scratch import scratch_prefix
 from tensorwise.toolchain.threads import available_threads
 from tensorwise.writing import replacing
 
@@ -329,7 +330,7 @@ def compiled(text: str, arch: str, standard: str = "c++14") -> Path:
     code, _ = assembled(text, arch, standard)
     if fault is not None:
         _log.warning("compiled code for GPUs is not kept: %s", fault)
-        path = Path(tempfile.mkdtemp(prefix="tensorwise-cuda-")) / path.name
+        path = Path(tempfile.mkdtemp(prefix=scratch_prefix("cuda"))) / path.name
     with replacing(private_dir(path.parent) / path.name) as file:
         file.write(code)
     return path

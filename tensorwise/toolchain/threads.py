@@ -1,6 +1,7 @@
 """How many threads a kernel may use: never more than the process was given."""
 
 import ctypes
+import logging
 import math
 import os
 import re
@@ -11,6 +12,8 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from tensorwise.errors import InputError
+
+_log = logging.getLogger(__name__)
 
 
 def _bound() -> bool:
@@ -74,6 +77,36 @@ def available_threads() -> int:
             )
         limits.append(int(own))
     return max(1, min(limits))
+
+
+def most_threads() -> int:
+    """Return how many threads can run at once here: the CPUs of this process, or its quota where that is less."""
+    quota = cpu_quota()
+    return max(1, min(_affinity(), _affinity() if quota is None else math.ceil(quota)))
+
+
+def granted_threads(asked: int | None) -> int:
+    """Return how many threads to use where ``asked`` are asked for; None: as many as this process may use.
+
+    There are no more than can run at once: threads of a call wait for each other, and one that waits for a processor holds
+    up all of them, a hundred times as long as the call takes. The log says so, once for each number.
+    """
+    if asked is None:
+        return available_threads()
+    most = most_threads()
+    if asked > most:
+        _say_too_many(asked, most)
+    return min(asked, most)
+
+
+def too_many(asked: int, granted: int) -> str:
+    """What is said of threads that were asked for and are not used."""
+    return f"{asked} threads were asked for; {granted} are used, as many as this process has processors"
+
+
+@cache
+def _say_too_many(asked: int, granted: int) -> None:
+    _log.warning("%s", too_many(asked, granted))
 
 
 def _affinity() -> int:

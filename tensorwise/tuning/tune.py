@@ -27,6 +27,7 @@ from tensorwise.program.workload import Workload, workload
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.tensor.entries import entries_from
 from tensorwise.toolchain.deadline import counting_waits, is_over, left_s, within
+from tensorwise.toolchain.threads import too_many
 from tensorwise.tuning.advice import SHIPPED, Advisor
 from tensorwise.tuning.at_once import at_once
 from tensorwise.tuning.operator import Operator, bind, default_kernel
@@ -77,7 +78,7 @@ def tune(
         expected_calls: how often the operator will be called. Then what is spent once counts, too, conversion above all, and
             the search ends when another candidate is not worth measuring; where calls are few, there is none.
             With ``trials``, so many are tried all the same.
-        threads: threads of a call (default: what this process may use).
+        threads: threads of a call (default: what this process may use); no more than there are processors.
         strategy: a name of ``tensorwise.search.STRATEGIES``.
         model: what says which candidates are worth trying: ``shipped``, the one that was calibrated on this machine or came
             along, where there is one; ``none`` or None; a cost model, or the folder of one (see ``tensorwise train``).
@@ -139,6 +140,8 @@ def tune_workload(
         search = Search(
             work, device, begun, budget_s, trials, expected_calls, store, progress, observe, model=model
         )
+        if device.threads < device.threads_asked:
+            search.notes.append(too_many(device.threads_asked, device.threads))
         operator = at_once(search)
         if operator is None:
             search.run(strategy, np.random.default_rng(seed))

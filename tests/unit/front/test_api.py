@@ -14,6 +14,7 @@ from tensorwise.front.benching import bench
 from tensorwise.front.gnn import Graph
 from tensorwise.front.reporting import report_data, write_report
 from tensorwise.tensor.elements import value_dtype
+from tensorwise.toolchain.threads import most_threads
 from tests.unit.front.test_report import check
 
 RNG = np.random.default_rng(0)
@@ -232,6 +233,7 @@ def test_a_large_dense_result_of_small_operands_is_asked_for(monkeypatch: pytest
 def test_partial_results_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     a = sp.csr_array(np.eye(40, dtype=np.float32))
     monkeypatch.setattr("tensorwise.program.packed.available_bytes", lambda: 1000)
+    monkeypatch.setattr("tensorwise.front.api.granted_threads", lambda asked: asked)
     with pytest.raises(InputError, match="partial results of 8 threads take"):
         tw.compile(
             "C[k] += A[i,k] * B[i]", A=a, schedule="parallel(i,dynamic,4,private)", threads=8,
@@ -292,3 +294,13 @@ def test_loops_over_several_sparse_operands_follow_what_is_stored(text: str, loo
     )
     got = operator(*([d] if "D[" in text else []))
     np.testing.assert_allclose(got.toarray() if sp.issparse(got) else got, wanted, atol=1e-12)
+
+
+def test_more_threads_than_processors_are_not_used() -> None:
+    """Threads that wait for a processor hold up all others: calls took a hundred times as long."""
+    a = sp.csr_array(np.eye(40, dtype=np.float32))
+    most = most_threads()
+    assert tw.compile("C[i] += A[i,k] * B[k]", A=a, threads=64 * most).threads == most
+    operator = tw.tune(a, "spmv", threads=64 * most, trials=1, store=False)
+    assert operator.threads == operator.result.threads == most  # type: ignore[union-attr]
+    assert f"{64 * most} threads were asked for; {most} are used" in operator.report()

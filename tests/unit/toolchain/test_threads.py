@@ -8,7 +8,7 @@ import pytest
 
 from tensorwise.errors import InputError
 from tensorwise.toolchain import threads
-from tensorwise.toolchain.threads import available_threads, cpu_quota
+from tensorwise.toolchain.threads import available_threads, cpu_quota, granted_threads
 
 
 @pytest.fixture(autouse=True)
@@ -181,3 +181,25 @@ CGROUPS = {
 def test_cgroups(name: str, tmp_path: Path) -> None:
     files, expected = CGROUPS[name]
     assert cpu_quota(write(tmp_path, files)) == expected
+
+
+def test_no_more_threads_than_can_run_at_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    threads._say_too_many.cache_clear()
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert granted_threads(None) == 2
+    assert [granted_threads(asked) for asked in (1, 2, 5, 8)] == [1, 2, 5, 8]  # what is asked for counts more
+    assert not caplog.records
+    assert [granted_threads(64), granted_threads(64), granted_threads(10**9)] == [8, 8, 8]
+    assert [r.getMessage().split(";")[0] for r in caplog.records] == [
+        "64 threads were asked for", "1000000000 threads were asked for",
+    ]  # fmt: skip
+    monkeypatch.setattr(threads, "cpu_quota", lambda: 1.5)
+    assert granted_threads(8) == 2
+
+
+@pytest.mark.parametrize("omp", ["64", "0", "-1", "abc", "2,3", "9" * 21, ""])
+def test_a_strange_omp_num_threads_is_no_error(omp: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", omp)
+    assert 1 <= available_threads() <= 8

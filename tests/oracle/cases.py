@@ -25,12 +25,14 @@ from tensorwise.program.schedule import (
     Unroll,
 )
 from tensorwise.program.workload import Workload
+from tensorwise.space.cpu import cpu_space_of
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.tensor.entries import Entries, entries_from
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.levels import LEVELS, Bitmask, Compressed, Level, Repeated, ShortSingle, Single, Slots
 from tensorwise.tensor.partition import Partition
 from tensorwise.tensor.remap import Axis
+from tests.oracle.einsums import draw_einsum
 
 EINSUMS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("spmv", "C[i] += A[i,k] * B[k]", ("A",)),
@@ -82,6 +84,19 @@ EINSUMS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("sparse-numbered", "C[i] += A[i,k] * S[i,k] * E[S]", ("A", "S")),
 )
 """Name, einsum and sparse operands."""
+EDGES: tuple[str, ...] = (
+    "C[i] += L[k] * (1 if P[i] == A else 0) for A[i,k]",
+    "C[i,j] += L[k,j] * (1 if P[k,j] == A else 0) for A[i,k]",
+    "C[i,j] max= L[k,j] if P[i,j] == A else E[A,j] for A[i,k]",
+    "C[k] += L[i] if P[i] == k else 0 for A[i,k]",
+    "C[k,i] += E[A] * (L[k] if P[A] == k else 2) for A[i,k]",
+    "C[A,j] = L[k,j] if P[i] == j else D[i] for A[i,k]",
+    "C[A] += D[i,f] * (L[k,f] + E[A]) for A[i,k]",
+    "C[i] argmax= L[k] if P[A] == A else E[A] for A[i,k]",
+    "C[i] += A[i,k] * (E[A] if P[k] == A else B[k])",
+    "C[i,r] += E[A,r] * (B[l,r] if P[l] == A else 1) for A[i,k,l]",
+)
+"""Numbers of entries and coordinates that are compared with, and computed beside: their cases are called ``edges``."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +109,8 @@ class Case:
     workload: Workload
     operands: tuple[np.ndarray, ...]
     features: frozenset[str]
+    wide: bool = False
+    """Whether indices take 64 bits."""
 
     def __str__(self) -> str:
         shapes = {name: entries.shape for name, entries in self.workload.sparse.items()}
@@ -145,8 +162,8 @@ MOST_POINTS = 12_000
 
 def draw(seed: int) -> Case:
     """Draw a case; raises FormatError or ScheduleError when the program drawn is refused."""
-    rng = np.random.default_rng(seed)
-    name, text, sparse = _einsum(rng)
+    rng, other = np.random.default_rng(seed), _other(seed)
+    name, text, sparse = _einsum(rng, other)
     einsum = Einsum.parse(text)
     sizes = _sizes(rng, einsum)
     special = bool(rng.random() < 0.25)
@@ -174,24 +191,43 @@ def draw(seed: int) -> Case:
     )
     focus = FOCI[seed % len(FOCI)] if seed >= DIRECTED else ANY
     program = _program(rng, workload, focus)
+    if len(sparse) == 1 and other.random() < 0.15:
+        space, by_default = cpu_space_of(workload), other.random() < 0.5
+        config = space.default(workload) if by_default else space.sample(workload, other)
+        features.add("default program" if by_default else "program of the space")
+        program = space.program(workload, config)
+    wide = bool(other.random() < 0.25)
+    features |= {name for name in ("edges", "random")} & {name}
+    features |= {"64-bit indices"} if wide else set()
     rounds = einsum.single.output.tensor in workload.halves  # parts of a hybrid add to one output
-    summed = len(sparse) == 1 and einsum.single.monoid.name == "sum" and program.schedule.located is None
+    whole = program.apart is None and program.schedule.located is None
+    summed = len(sparse) == 1 and einsum.single.monoid.name == "sum" and whole
     if summed and not rounds and rng.random() < 0.3:
-        other = _walking(rng, workload, focus)
+        second = _walking(rng, workload, focus)
         rule = _rule(rng, workload.entries)
-        program = replace(program, apart=Apart(rule, other.formats[sparse[0]], other.schedule))
+        program = replace(program, apart=Apart(rule, second.formats[sparse[0]], second.schedule))
         sides = {bool(side) for side in rule.apart(workload.entries)}
         features.add("hybrid" if len(sides) == 2 else "hybrid with an empty part")
-    return Case(name, seed, program, workload, dense, frozenset(features))
+    return Case(name, seed, program, workload, dense, frozenset(features), wide)
 
 
 def name_of(seed: int) -> str:
     """Return the name of the einsum that ``draw`` draws, thousands of times faster."""
-    return _einsum(np.random.default_rng(seed))[0]
+    return _einsum(np.random.default_rng(seed), _other(seed))[0]
 
 
-def _einsum(rng: np.random.Generator) -> tuple[str, str, tuple[str, ...]]:
-    return EINSUMS[int(rng.integers(len(EINSUMS)))]
+def _other(seed: int) -> np.random.Generator:
+    """Draws what was not drawn from the beginning, so that most seeds keep their cases."""
+    return np.random.default_rng([seed, 1])
+
+
+def _einsum(rng: np.random.Generator, other: np.random.Generator) -> tuple[str, str, tuple[str, ...]]:
+    known, kind = EINSUMS[int(rng.integers(len(EINSUMS)))], other.random()
+    if kind < 0.08:
+        return "edges", str(other.choice(EDGES)), ("A",)
+    if kind < 0.2:
+        return "random", *draw_einsum(other, several=bool(other.random() < 0.25))
+    return known
 
 
 def _program(rng: np.random.Generator, workload: Workload, focus: Focus) -> Program:

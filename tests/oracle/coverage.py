@@ -24,6 +24,7 @@ FEATURES = (
     "vectors held before a loop", "gathered by words",
     "lanes over stored levels", "lanes along a compressed level", "overlapping strips",
     "masked", "watched", "watched, then masked",
+    "edges", "random", "64-bit indices", "default program", "program of the space",
     "hybrid", "hybrid with an empty part", "hybrid in a kept pattern", "hybrid of watched and plain",
 )  # fmt: skip
 """What must come up in every run."""

@@ -9,16 +9,17 @@ from pathlib import Path
 import numpy as np
 
 from tensorwise.errors import FormatError, ScheduleError, UnprovenError
-from tensorwise.program.generated import GeneratedKernel
+from tensorwise.program.generated import BoundProgram, GeneratedKernel
 from tensorwise.program.interpreted import InterpretedKernel
-from tensorwise.program.kernel import Kernel
-from tensorwise.program.packed import packed_parts
+from tensorwise.program.kernel import BoundKernel, Kernel
+from tensorwise.program.packed import PackedOperands, packed_parts
 from tensorwise.program.plan import Plan
 from tensorwise.program.program import PlanKey, kernel_text
 from tensorwise.tensor.elements import is_float
 from tensorwise.toolchain.cache import default_cache
 from tests.oracle.cases import Case, draw
 from tests.oracle.coverage import Coverage
+from tests.oracle.widened import widened
 
 THREADS = 3
 FRAME = 64
@@ -81,7 +82,7 @@ def judge(seeds: Iterable[int], diary: Path | None = None) -> Outcome:
 
 def prepare(case: Case) -> Prepared:
     """Lower a case; raises FormatError or ScheduleError when its program is refused."""
-    parts, _ = packed_parts(case.program, case.workload, THREADS)
+    parts = _packed(case)
     plans = [packed.plan(packed.program, None) for packed in parts]
     texts = [kernel_text(PlanKey(plan))[0] for plan in plans]
     features = {feature for plan, text in zip(plans, texts, strict=True) for feature in _features(plan, text)}
@@ -109,7 +110,7 @@ def verdict(one: Prepared, features: set[str]) -> str | None:
     kernels: list[tuple[Kernel, int]] = [(interpreter, 1), (GeneratedKernel(case.program), 2)]
     for kernel, times in kernels:
         try:
-            bound = kernel.bind(case.workload, THREADS)
+            bound = _bound(kernel, case)
             for again in range(times):  # the second run meets what the first one left behind
                 out, frame = poisoned(case)
                 before = frame.copy()
@@ -129,6 +130,17 @@ def verdict(one: Prepared, features: set[str]) -> str | None:
         if getattr(bound, "_masked", None) is not None:
             features.add("watched, then masked")
     return None
+
+
+def _packed(case: Case) -> list[PackedOperands]:
+    parts, _ = packed_parts(case.program, case.workload, THREADS)
+    return [widened(part) for part in parts] if case.wide else parts
+
+
+def _bound(kernel: Kernel, case: Case) -> BoundKernel:
+    if case.wide and isinstance(kernel, GeneratedKernel):
+        return BoundProgram(case.program, case.workload, THREADS, _packed(case))
+    return kernel.bind(case.workload, THREADS)
 
 
 def poisoned(case: Case) -> tuple[np.ndarray, np.ndarray]:

@@ -14,9 +14,9 @@ from tensorwise.program.program import PlanKey, Program, kernel_text
 from tensorwise.program.workload import Workload, einsum_workload
 from tensorwise.space.cpu import cpu_space_of
 from tensorwise.tensor.entries import entries_from
-from tensorwise.tensor.fibertree import Tensor
 from tensorwise.toolchain.cache import default_cache
 from tests.oracle.einsums import draw_einsum
+from tests.oracle.widened import widened
 
 THREADS = 2
 DEFAULTS, SAMPLES = 110, 60
@@ -45,21 +45,6 @@ def drawn(seed: int) -> tuple[Workload, list[np.ndarray], np.random.Generator]:
         text, entries, {index: size for index, size in sizes.items() if index not in stored}
     )
     return work, work.operands(rng), rng
-
-
-def widened(packed: PackedOperands) -> PackedOperands:
-    """The same operands with 64-bit positions, coordinates, permutations and numbers of entries."""
-
-    def wide(tensor: Tensor) -> Tensor:
-        arrays = tuple(
-            {name: a.astype(np.int64) if a.dtype == np.int32 else a for name, a in level.items()}
-            for level in tensor.arrays
-        )
-        permutations = {mode: array.astype(np.int64) for mode, array in tensor.permutations.items()}
-        return replace(tensor, arrays=arrays, permutations=permutations)
-
-    tensors = {name: wide(tensor) for name, tensor in packed.tensors.items()}
-    return PackedOperands(packed.program, packed.workload, THREADS, tensors, packed.part, wide=True)
 
 
 Case = tuple[int, Workload, list[np.ndarray], Program, list[PackedOperands]]

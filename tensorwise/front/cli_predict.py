@@ -1,13 +1,39 @@
 """``tensorwise predict``: what a neural network takes on devices, without running it."""
 
+import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tensorwise.errors import InputError
 from tensorwise.front.cli_machine import Json
 from tensorwise.front.terminal import command, emit, progress_bar, warn
+
+if TYPE_CHECKING:
+    from tensorwise.plan.predicted import NetworkLatency
+
+
+def _finite(seconds: float) -> float | None:
+    """A number for JSON, which has neither infinity nor NaN."""
+    return seconds if math.isfinite(seconds) else None
+
+
+def _said(one: "NetworkLatency") -> str:
+    """The time with its interval, and what such intervals are worth."""
+    from tensorwise.units import time_text
+
+    said = time_text(one.seconds)
+    if one.left_out:
+        return f"at least {said}"
+    if math.isnan(one.low):
+        return f"{said}, without an interval: the model is not calibrated"
+    within = f"{said}, between {time_text(one.low)} and {time_text(one.high)}"
+    if one.doubts:
+        return f"{within} (not calibrated)"
+    if one.covers is None:
+        return f"{within} (how many networks such intervals hold was not judged)"
+    return f"{within} (such intervals held {100 * one.covers:.0f} % of held-out networks)"
 
 
 @command
@@ -39,14 +65,27 @@ def predict(
         Path | None, typer.Option("--trace", help="Write the timeline for chrome://tracing or Perfetto.")
     ] = None,
     picture: Annotated[Path | None, typer.Option("--picture", help="Write the timeline as SVG.")] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shape", help="INPUT=EXTENT,EXTENT,... of an ONNX file with open dimensions; may be repeated."
+        ),
+    ] = None,
+    partial: Annotated[
+        bool,
+        typer.Option("--partial", help="Leave out operators of which nothing is known, instead of refusing."),
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Say what a network takes on a device, with an interval, each task with the schedule predicted to be the fastest."""
+    """Say what a network takes on a device, with an interval, each task with the schedule predicted to be the fastest.
+
+    A line that ends in * is less sure than the others, which warnings explain.
+    """
     from tensorwise.front.draw_plan import draw_timeline
     from tensorwise.front.networks import device_hardware, latency_model, predict_latency, prices
     from tensorwise.plan import chrome_trace
     from tensorwise.tasks.cpu import full_name
-    from tensorwise.units import time_text
+    from tensorwise.tasks.shapes import read_shapes
 
     devices = [full_name(name) for name in (*([device] if device else []), *(others or []))]
     if not devices or compare != (len(devices) > 1):
@@ -58,31 +97,37 @@ def predict(
         raise InputError(f"{', '.join(odd)}: a price, but not among the devices {', '.join(devices)}")
     models = [latency_model(model, name) for name in devices]
     learned = {name for known, name in zip(models, devices, strict=True) if name in known.devices}
+    shapes = read_shapes(shape or ())
     for known, name in zip(models, devices, strict=True):
         device_hardware(known, name)  # before anything is cut
-        if name not in learned:
-            warn(f"the model has not learned from {name}: what it says of it is extrapolated")
     with progress_bar("scheduling") as bar:
         found = predict_latency(
             network, devices, batch=batch, folder=folder, model=models, samples=samples, engines=engines,
-            **({} if bar is None else {"progress": bar}),
+            shapes=shapes, partial=partial, **({} if bar is None else {"progress": bar}),
         )  # fmt: skip
     cost = {one.device: one.seconds / 3600 * an_hour[one.device] for one in found if one.device in an_hour}
     found.sort(key=lambda one: (cost.get(one.device, float("inf")), one.seconds))
     for one in found:
         facts: dict[str, Any] = {
             "network": one.network, "batch": one.batch, "device": one.device, "seconds": one.seconds,
-            "low_s": one.low, "high_s": one.high, "programs": len(one.events),
-            "trained_on_device": one.device in learned,
+            "low_s": _finite(one.low), "high_s": _finite(one.high), "programs": len(one.events),
+            "trained_on_device": one.device in learned, "covered": one.covers, "doubts": list(one.doubts),
+            "left_out": one.left_out,
         }  # fmt: skip
         if one.device in cost:
             facts["cost"] = cost[one.device]
         if json:
             emit(facts)
             continue
-        within = f", 90 % between {time_text(one.low)} and {time_text(one.high)}" if one.low > 0 else ""
         paid = f", {1e6 * cost[one.device]:.3g} a million runs" if one.device in cost else ""
-        print(f"{one.network} batch {one.batch} on {one.device}: {time_text(one.seconds)}{within}{paid}")
+        mark = " *" if one.doubts or one.left_out else ""
+        given = f" ({', '.join(shape)})" if shape else ""
+        print(f"{one.network} batch {one.batch}{given} on {one.device}: {_said(one)}{paid}{mark}")
+    for one in found:
+        if one.left_out:
+            warn(f"{one.device}: the time is without {one.left_out}, of which nothing is known")
+        if one.doubts:
+            warn(f"{one.device}: its interval is wider, and not calibrated: {'; '.join(one.doubts)}")
     if trace is not None:
         trace.write_text(chrome_trace(found[0].events), encoding="utf-8")
     if picture is not None:

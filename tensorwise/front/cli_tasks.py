@@ -42,17 +42,24 @@ def cut(
     ] = None,
     folder: Folder = Path("networks"),
     batch: Annotated[list[int] | None, typer.Option("--batch", min=1, help="Inputs at a time; 1.")] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shape", help="INPUT=EXTENT,EXTENT,... of an ONNX file with open dimensions; may be repeated."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Cut networks into tasks, with TVM. What is there already stays, so that the command may be ended at any time."""
     from tensorwise.front.networks import network_graph
     from tensorwise.tasks.architectures import ARCHITECTURES
+    from tensorwise.tasks.shapes import read_shapes
 
-    failed = 0
+    failed, shapes = 0, read_shapes(shape or ())
     for given in networks or list(ARCHITECTURES):
         for size in batch or [1]:
             try:
-                graph = network_graph(given, size, folder)
+                graph = network_graph(given, size, folder, shapes)
             except TensorwiseError as error:
                 failed += 1
                 warn(f"{given}: {error}")
@@ -62,7 +69,10 @@ def cut(
                 "batch": size,
                 "nodes": len(graph.nodes),
                 "tasks": len(graph.multiplicity),
+                "left_out": graph.left_out,
             }
+            if graph.left_out:
+                warn(f"{graph.name}: no tasks are made of {graph.left_out}")
             if json:
                 emit(facts)
             else:
@@ -202,8 +212,13 @@ def replay_network(
     if picture is not None:
         lanes = sorted({event.where for event in events})
         picture.write_text(draw_timeline(events, lanes), encoding="utf-8")
+    if graph.left_out:
+        warn(f"the time is without {graph.left_out}, of which no tasks are made")
     if json:
-        emit({"network": network, "batch": batch, "device": device, "seconds": seconds, "nodes": len(events)})
+        emit({
+            "network": network, "batch": batch, "device": device, "seconds": seconds, "nodes": len(events),
+            "left_out": graph.left_out,
+        })  # fmt: skip
     else:
         print(f"{network} batch {batch} on {device}: {time_text(seconds)}, {len(events)} nodes")
 
@@ -367,7 +382,7 @@ def train_model(
     ]
     card = {
         **model.card, "held_out": held_out or [], "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "version": __version__, "data": data_facts(read),
+        "version": __version__, "data": data_facts(read), "batches": programs.batches,
         "judged": None if held is None else judged(model, held),
     }  # fmt: skip
     model = replace(model, card=card)

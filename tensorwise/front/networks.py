@@ -12,10 +12,10 @@ from tensorwise.codegen.loop_tree import LoopTree
 from tensorwise.codegen.machine_code import MachineCode, program_json
 from tensorwise.device.gpus import gpu_named
 from tensorwise.device.hardware import Hardware
-from tensorwise.errors import InputError
+from tensorwise.errors import InputError, MissingExtraError
 from tensorwise.features.ast import CompactAst
 from tensorwise.features.code import CODE
-from tensorwise.ids import file_id
+from tensorwise.ids import content_id, file_id
 from tensorwise.model.finding import PACKAGED
 from tensorwise.model.latency import LATENCY, LatencyModel
 from tensorwise.plan.predicted import NetworkLatency, predicted
@@ -24,6 +24,7 @@ from tensorwise.space.cuda import Gpu
 from tensorwise.tasks.architectures import ARCHITECTURES
 from tensorwise.tasks.cpu import full_name, hardware_here, isa_of
 from tensorwise.tasks.cutting import TaskGraph, cut
+from tensorwise.tasks.shapes import Shapes
 from tensorwise.tasks.task import Task, loop_tree
 from tensorwise.toolchain.gpu import has_cupy
 from tensorwise.toolchain.places import cache_dir, distrusted
@@ -82,37 +83,51 @@ def device_hardware(model: LatencyModel, name: str) -> Hardware:
     return here or model.hardware(full)
 
 
-def network_graph(given: str, batch: int, folder: Path) -> TaskGraph:
+def network_graph(given: str, batch: int, folder: Path, shapes: Shapes | None = None) -> TaskGraph:
     """Return a network as tasks: from ``folder``, or cut now with TVM and kept there.
 
-    Of files of one name that differ the folder has the last one.
+    Of files of one name that differ, or are cut for other shapes, the folder has the last one. What an earlier release cut,
+    which did not look for operators without a task, is cut again where there is TVM.
 
     Args:
         given: name of an architecture, or an ONNX file; or what the folder has under another name.
+        shapes: of inputs of an ONNX file whose dimensions are open (see `tasks.shapes.input_shapes`).
 
     Raises:
         InputError: it is neither, or cannot be cut.
         MissingExtraError: it has to be cut, and there is no TVM.
     """
     is_file = given.endswith(".onnx")
+    if shapes and not is_file:
+        raise InputError(f"shapes are given for inputs of ONNX files; {given} has its own")
     name, source = (Path(given).stem, file_id(given)) if is_file else (given, "")
+    if shapes:
+        source = content_id([source, *(f"{one}={shape}" for one, shape in sorted(shapes.items()))])
     path = folder / "networks" / f"{name}-b{batch}.json"
-    if path.exists():
-        kept = TaskGraph.load(path)
-        if kept.source == source or not (is_file or given in ARCHITECTURES):
+    kept = TaskGraph.load(path) if path.exists() else None
+    known = is_file or given in ARCHITECTURES
+    if kept is not None and (kept.source == source or not known):
+        if kept.unlowered is not None or not known:
             return kept
-    graph, tasks = cut(name, batch, lowered_network(given, batch), source)
+        try:
+            module = lowered_network(given, batch, shapes)
+        except MissingExtraError:
+            return kept
+    else:
+        module = lowered_network(given, batch, shapes)
+    graph, tasks = cut(name, batch, module, source)
     for task in tasks.values():
         task.save(folder / "tasks")
     graph.save(folder / "networks")
     return graph
 
 
-def lowered_network(given: str, batch: int) -> Any:
+def lowered_network(given: str, batch: int, shapes: Shapes | None = None) -> Any:
     """Return a network as TVM's Relax, calls of functions of TIR with its weights as constants.
 
     Args:
         given: name of an architecture, or an ONNX file.
+        shapes: as of `network_graph`.
 
     Raises:
         InputError: it is neither, or TVM cannot take it.
@@ -122,7 +137,9 @@ def lowered_network(given: str, batch: int) -> Any:
     from tensorwise.tasks.cutting import lowered, of_onnx, of_torch
 
     return lowered(
-        of_onnx(given, batch) if given.endswith(".onnx") else of_torch(*architecture(given).build(batch))
+        of_onnx(given, batch, shapes)
+        if given.endswith(".onnx")
+        else of_torch(*architecture(given).build(batch))
     )
 
 
@@ -149,10 +166,19 @@ def programs_of(
     tasks = sorted(graph.multiplicity)
     machine = gpu.name if gpu else isa
     compiled = has_cupy() if gpu else isa is not None
-    target = (f"-{machine}" if machine else "") + (f"-{CODE.version}" if compiled else "")
+    uncounted = f"-{machine}" if machine else ""
+    target = uncounted + (f"-{CODE.version}" if compiled else "")
     for place, task in enumerate(tasks):
-        path = folder / "programs" / f"{task}-{samples}{target}.json"
-        programs = _kept(path) or _drawn(folder, task, samples, isa, gpu, path)
+        stem = folder / "programs" / f"{task}-{samples}"
+        path, bare = Path(f"{stem}{target}.json"), Path(f"{stem}{uncounted}.json")
+        programs = _kept(path)
+        if not programs or (compiled and not _all_counted(programs)):
+            try:
+                programs = _drawn(folder, task, samples, isa, gpu, path, bare)
+            except MissingExtraError:  # no TVM here: what an earlier run could not count is still a program
+                programs = programs or _kept(bare)
+                if not programs:
+                    raise
         found[task] = [CompactAst.of(LoopTree.from_text(text), compiled=code) for text, code in programs]
         progress(f"{place + 1} of {len(tasks)} tasks", (place + 1) / len(tasks))
     return found
@@ -186,6 +212,8 @@ def predict_latency(
     model: LatencyModel | Sequence[LatencyModel] | None = None,
     samples: int = SCHEDULES,
     engines: int = 1,
+    shapes: Shapes | None = None,
+    partial: bool = False,
     progress: Callable[[str, float], None] = lambda *_: None,
 ) -> list[NetworkLatency]:
     """Return what a network takes on each device, in their order.
@@ -198,9 +226,12 @@ def predict_latency(
         model: of all devices, or one of each; by default what `latency_model` returns of each.
         samples: programs of a task, of which the one that is predicted to be the fastest runs.
         engines: programs that a device runs at once.
+        shapes: of inputs of an ONNX file whose dimensions are open.
+        partial: predict what can be predicted of a network with operators that are no tasks: what they take is left out.
 
     Raises:
-        InputError: a name is unknown, there is no model, or the network cannot be cut.
+        InputError: a name is unknown, there is no model, or the network cannot be cut; or it has operators that are no
+            tasks, and ``partial`` is false.
         MissingExtraError: the network is not in the folder yet, and there is no TVM.
     """
     if isinstance(model, LatencyModel):
@@ -208,7 +239,12 @@ def predict_latency(
     else:
         models = model or [latency_model(device=full_name(name)) for name in devices]
     hardware = [device_hardware(one, name) for one, name in zip(models, devices, strict=True)]
-    graph = network_graph(network, batch, folder)
+    graph = network_graph(network, batch, folder, shapes)
+    if graph.unlowered and not partial:
+        raise InputError(
+            f"{graph.name} has operators that are no tasks, so that nothing is known of what they take: {graph.left_out}; "
+            "--partial (partial=True) predicts the others, a bound from below"
+        )
     targets = [_target(its, one) for its, one in zip(models, hardware, strict=True)]
     programs = {
         target: programs_of(graph, folder, samples, progress, *target) for target in dict.fromkeys(targets)
@@ -257,9 +293,17 @@ def _kept(path: Path) -> list[tuple[str, MachineCode | None]]:
         return []
 
 
+def _all_counted(programs: Sequence[tuple[str, MachineCode | None]]) -> bool:
+    return all(code is not None for _, code in programs)
+
+
 def _drawn(
-    folder: Path, task: str, samples: int, isa: str | None, gpu: Gpu | None, path: Path
+    folder: Path, task: str, samples: int, isa: str | None, gpu: Gpu | None, path: Path, bare: Path
 ) -> list[tuple[str, MachineCode | None]]:
+    """Draw programs and count their code; they are kept in ``path``, or in ``bare`` where some could not be counted.
+
+    That a compiler failed here and now is no answer: the next call tries again.
+    """
     from tensorwise.tasks.cpu import codes_of
     from tensorwise.tasks.schedules import Schedules
     from tensorwise.tasks.staging import codes_on
@@ -275,6 +319,7 @@ def _drawn(
         codes = codes_of(modules, isa)
     path.parent.mkdir(parents=True, exist_ok=True)
     programs = list(zip(trees, codes, strict=True))
-    with replacing(path) as file:
+    counting = (gpu is not None and has_cupy()) or (gpu is None and isa is not None)
+    with replacing(path if not counting or _all_counted(programs) else bare) as file:
         file.write(json.dumps([program_json(*one) for one in programs]).encode())
     return programs

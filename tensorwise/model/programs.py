@@ -127,6 +127,15 @@ class Programs:
         return sorted({row.device for row in self.rows})
 
     @property
+    def batches(self) -> dict[str, list[int]]:
+        """Batches of the networks with these tasks, by kind of device: of ``resnet50-b4`` 4."""
+        found: dict[str, set[int]] = {}
+        for row in self.rows:
+            sizes = [name.rpartition("-b")[2] for name in row.networks]
+            found.setdefault(row.hardware.kind, set()).update(int(size) for size in sizes if size.isdigit())
+        return {kind: sorted(sizes) for kind, sizes in sorted(found.items())}
+
+    @property
     def tasks(self) -> list[str]:
         """Ids, sorted."""
         return sorted({row.task for row in self.rows})

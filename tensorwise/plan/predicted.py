@@ -1,5 +1,6 @@
 """What a neural network takes, from what a latency model says of its programs (CDMPP, section 5.5)."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, final
@@ -10,6 +11,7 @@ from tensorwise.device.hardware import Hardware, Kind
 from tensorwise.errors import InputError
 from tensorwise.features.ast import CompactAst
 from tensorwise.model.latency import LatencyModel
+from tensorwise.plan.doubts import MOST, doubts
 from tensorwise.plan.graph import Graph, Step
 from tensorwise.plan.replay import Event, lasts, replay
 from tensorwise.tasks.cutting import TaskGraph
@@ -33,6 +35,9 @@ class NetworkLatency:
         seconds: of a run; low, high: ends of its interval, see `Latencies.together`; NaN where the model has none.
         events: when which program runs.
         chosen: task -> the number of its program that is predicted to be the fastest: the one that runs.
+        left_out: operators that are no tasks, and take time that is not in ``seconds``; ``high`` is infinite then.
+        doubts: why the interval is wider than the model's own (see `tensorwise.plan.doubts`).
+        covers: share of sums of held-out networks' programs that lay within the model's intervals; None: never judged.
     """
 
     network: str
@@ -43,6 +48,9 @@ class NetworkLatency:
     high: float
     events: tuple[Event, ...]
     chosen: Mapping[str, int]
+    left_out: str = ""
+    doubts: tuple[str, ...] = ()
+    covers: float | None = None
 
 
 def predicted(
@@ -78,8 +86,24 @@ def predicted(
     events = replay(steps(graph, hardware.name, times, hardware.kind), {hardware.name: engines}, gap_s)
     took_s = lasts(events)
     one_by_one = said.together(list(places.values()), [graph.multiplicity[task] for task in tasks])
-    low, high = (took_s * end / one_by_one[0] for end in one_by_one[1:])
-    return NetworkLatency(graph.name, graph.batch, hardware.name, took_s, low, high, tuple(events), chosen)
+    unsure = doubts(graph, [programs[task][place] for task, place in chosen.items()], model, hardware)
+    wider = min(math.prod(unsure.values()), MOST)
+    low, high = (took_s * (end / one_by_one[0]) ** wider for end in one_by_one[1:])
+    return NetworkLatency(
+        graph.name, graph.batch, hardware.name, took_s, low, math.inf if graph.unlowered else high, tuple(events), chosen,
+        graph.left_out, tuple(unsure), covered_networks(model),
+    )  # fmt: skip
+
+
+def covered_networks(model: LatencyModel) -> float | None:
+    """Return the share of held-out networks' times that lay within the model's intervals; None where nobody looked.
+
+    Of a model that was adapted it is not known: what its card says was judged before.
+    """
+    held = None if "adapted" in model.card else model.card.get("judged")
+    summed = held.get("together") if isinstance(held, Mapping) else None
+    share = summed.get("covered") if isinstance(summed, Mapping) else None
+    return share if isinstance(share, float) else None
 
 
 def steps(graph: TaskGraph, device: str, seconds: Mapping[str, float], kind: Kind) -> Graph:

@@ -2,18 +2,29 @@
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Self, final
+from typing import Any, Final, Self, final
 
 import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.reading import made, read_json
-from tensorwise.tasks.task import MOST_BYTES, Task
+from tensorwise.tasks.shapes import Shapes, input_shapes
+from tensorwise.tasks.task import MOST_BYTES, Task, operands
 from tensorwise.writing import replacing
+
+FREE: Final = ("shape_of", "tensor_to_shape", "shape_to_tensor", "null_value")
+"""Operators of Relax that compute nothing worth a task."""
+_PACKED: Final = (
+    "relax.call_packed",
+    "relax.call_pure_packed",
+    "relax.call_dps_packed",
+    "relax.call_inplace_packed",
+)
 
 
 @final
@@ -41,13 +52,23 @@ class TaskGraph:
     Attributes:
         name: of the architecture or file; batch: inputs at a time.
         nodes: the runs.
-        source: id of the file's bytes; empty of an architecture.
+        source: id of the file's bytes, and of the shapes that were given; empty of an architecture.
+        unlowered: operators that are no tasks, so that what they take is not known, once for each run; None where a release
+            cut the network that did not look for them. dtypes: of operands and results; None as well.
     """
 
     name: str
     batch: int
     nodes: tuple[Node, ...]
     source: str = ""
+    unlowered: tuple[str, ...] | None = ()
+    dtypes: tuple[str, ...] | None = ()
+
+    @property
+    def left_out(self) -> str:
+        """The operators that are no tasks, as text: ``sort, topk (3 times)``; empty where there are none."""
+        counted = sorted(Counter(self.unlowered or ()).items())
+        return ", ".join(name if count == 1 else f"{name} ({count} times)" for name, count in counted)
 
     @property
     def multiplicity(self) -> Counter[str]:
@@ -70,7 +91,10 @@ class TaskGraph:
             InputError: the file cannot be read, or is something else.
         """
         what = f"{os.fspath(path)} holds no task graph"
-        found = made(cls, read_json(path, "holds no task graph", MOST_BYTES), what)
+        data = read_json(path, "holds no task graph", MOST_BYTES)
+        found = made(cls, data, what)
+        if not data.keys() >= {"unlowered", "dtypes"}:
+            found = replace(found, unlowered=None, dtypes=None)
         if any(not 0 <= before < place for place, node in enumerate(found.nodes) for before in node.after):
             raise InputError(f"{what}: a node reads one that is not before it; cut the network again")
         return found
@@ -167,11 +191,14 @@ def _scaled(module: Any) -> Any:
     return module
 
 
-def of_onnx(path: str | os.PathLike[str], batch: int) -> Any:
-    """Return the network in an ONNX file as TVM's Relax; open dimensions of its inputs become ``batch``.
+def of_onnx(path: str | os.PathLike[str], batch: int, given: Shapes | None = None) -> Any:
+    """Return the network in an ONNX file as TVM's Relax.
+
+    Args:
+        given: shapes of inputs whose dimensions are open; without, an open batch is ``batch`` (see `input_shapes`).
 
     Raises:
-        InputError: the file cannot be read, its inputs are of another batch, or TVM lacks one of its operators.
+        InputError: the file cannot be read, its inputs are of another batch or shape, or TVM lacks one of its operators.
     """
     try:
         import onnx
@@ -179,18 +206,15 @@ def of_onnx(path: str | os.PathLike[str], batch: int) -> Any:
 
         model = onnx.load(os.fspath(path))
         known = {weight.name for weight in model.graph.initializer}
-        fixed = {
-            given.name: [size.dim_value for size in given.type.tensor_type.shape.dim]
-            for given in model.graph.input
-            if given.name not in known
+        inputs = {
+            one.name: [side.dim_value or side.dim_param for side in one.type.tensor_type.shape.dim]
+            for one in model.graph.input
+            if one.name not in known
         }
-        first = {shape[0] for shape in fixed.values() if shape}
-        if all(map(all, fixed.values())) and len(first) == 1 and batch not in first:
-            raise InputError(f"its inputs are {first.pop()} at a time, whatever is wanted: {fixed}")
-        shapes = {name: [extent or batch for extent in shape] for name, shape in fixed.items()}
+        shapes = {name: list(shape) for name, shape in input_shapes(inputs, batch, given).items()}
         return from_onnx(model, shape_dict=shapes, keep_params_in_input=False)
     except InputError as error:
-        raise InputError(f"{os.fspath(path)} cannot run with a batch of {batch}: {error}") from None
+        raise InputError(f"{os.fspath(path)} cannot be cut for a batch of {batch}: {error}") from None
     except Exception as error:  # of many kinds
         raise InputError(f"{os.fspath(path)} cannot be imported: {_line(error)}") from error
 
@@ -214,11 +238,15 @@ def cut(name: str, batch: int, module: Any, source: str = "") -> tuple[TaskGraph
     """
     tasks: dict[str, Task] = {}
     by_name: dict[str, Task] = {}
+    opaque: dict[str, list[str]] = {}
     for variable, function in module.functions.items():
         if type(function).__name__ == "PrimFunc":
             task = Task.of(variable.name_hint, function)
+            opaque[variable.name_hint] = _calls_of(function.script(show_meta=False))
             by_name[variable.name_hint] = tasks.setdefault(task.id, task)
     nodes: list[Node] = []
+    unlowered: list[str] = []
+    dtypes: set[str] = set()
     made: dict[int, frozenset[int]] = {}
     """Variable -> the nodes that its value comes from."""
 
@@ -242,21 +270,51 @@ def cut(name: str, batch: int, module: Any, source: str = "") -> tuple[TaskGraph
         read = sources(value)
         if type(value).__name__ == "Call" and str(getattr(value.op, "name", "")).startswith("relax.call_tir"):
             task = by_name[value.args[0].name_hint]
-            nodes.append(Node(task.id, task.name, tuple(sorted(read)), _bytes(value.ty_args)))
+            nodes.append(Node(task.id, task.name, tuple(sorted(read)), _bytes(value.ty_args, task.name)))
+            unlowered += opaque[value.args[0].name_hint]
             read = frozenset((len(nodes) - 1,))
+        elif type(value).__name__ == "Call" and (operator := _operator(value)) not in FREE:
+            unlowered.append(operator)
         made[hash(binding.var)] = read
+    for task in tasks.values():
+        dtypes |= {str(elem) for _, elem in operands(task.module)}
+    graph = TaskGraph(name, batch, tuple(nodes), source, tuple(unlowered), tuple(sorted(dtypes)))
     if not nodes:
-        raise InputError(f"{name} computes nothing")
-    return TaskGraph(name, batch, tuple(nodes), source), tasks
+        raise InputError(
+            f"{name} has no operator that is cut into a task, but {graph.left_out}; what these take is not known"
+            if unlowered
+            else f"{name} computes nothing"
+        )
+    return graph, tasks
 
 
-def _bytes(types: Any) -> int:
+def _operator(call: Any) -> str:
+    """What a call of Relax is of that is no function of TIR: ``topk``; ``nonzero``, of a function of TVM's runtime."""
+    name = str(getattr(call.op, "name", getattr(call.op, "name_hint", type(call.op).__name__)))
+    if name in _PACKED and call.args:
+        name = str(getattr(call.args[0], "global_symbol", name))
+    return name.rpartition(".")[2]
+
+
+def _calls_of(text: str) -> list[str]:
+    """Functions of TVM's runtime that a function of TIR calls, by its script: their loops are not known."""
+    return [
+        name.rpartition(".")[2] for name in re.findall(r"T\.call_c?packed(?:_lowered)?\(\"([^\"]+)\"", text)
+    ]
+
+
+def _bytes(types: Any, name: str) -> int:
     total = 0
     for one in types:
         if hasattr(one, "fields"):
-            total += _bytes(one.fields)
+            total += _bytes(one.fields, name)
         else:
-            extents = [int(extent) for extent in one.shape.values]
+            try:
+                extents = [int(extent) for extent in one.shape.values]
+            except (AttributeError, TypeError):  # no number, or no shape
+                raise InputError(
+                    f"the result of {name} has a shape that only a run tells; such networks are not cut"
+                ) from None
             total += int(np.prod(extents)) * np.dtype(str(one.dtype)).itemsize
     return total
 

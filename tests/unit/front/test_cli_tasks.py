@@ -74,7 +74,7 @@ def test_a_file_is_cut_again_when_it_is_another_one(
         cuts.append(given)
         return TaskGraph(name, batch, (Node(TASKS["relu"].id, "relu", (), 8 * len(cuts)),), source), {}
 
-    monkeypatch.setattr(networks, "lowered_network", lambda given, batch: given)
+    monkeypatch.setattr(networks, "lowered_network", lambda given, batch, shapes=None: given)
     monkeypatch.setattr(networks, "cut", cut)
     here, there = tmp_path / "model.onnx", tmp_path / "other" / "model.onnx"
     there.parent.mkdir()
@@ -88,6 +88,18 @@ def test_a_file_is_cut_again_when_it_is_another_one(
     here.write_bytes(b"changed")
     networks.network_graph(str(here), 1, folder)
     assert cuts == [str(here), str(there), str(here)]
+    for shapes in ({"x": (1, 3)}, {"x": (1, 3)}, {"x": (1, 4)}):  # other shapes are another network
+        networks.network_graph(str(here), 1, folder, shapes)
+    assert len(cuts) == 5
+    path = folder / "networks" / "model-b1.json"
+    old = {
+        name: value
+        for name, value in json.loads(path.read_text()).items()
+        if name not in ("unlowered", "dtypes")
+    }
+    path.write_text(json.dumps(old))  # of a release that did not look for operators without a task
+    networks.network_graph(str(here), 1, folder, {"x": (1, 4)})
+    assert len(cuts) == 6
     here.rename(tmp_path / "resnet50.onnx")
     networks.network_graph(str(tmp_path / "resnet50.onnx"), 1, folder)
     assert networks.network_graph("resnet50", 1, folder).source == ""  # the architecture, not the file

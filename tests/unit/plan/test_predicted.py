@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -40,6 +40,9 @@ class Says:
     """A latency model whose programs are their seconds, 20 % of them in common, and of which the median is at ``level``."""
 
     level: float = 1.0
+    devices: ClassVar = {"H100": described()["H100"]}
+    reads_code: ClassVar = False
+    card: ClassVar = {}
 
     def latencies(self, programs: Sequence[float], hardware: Any) -> Latencies:
         seconds = np.array(programs)

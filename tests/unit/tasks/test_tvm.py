@@ -112,6 +112,32 @@ def test_an_onnx_file_is_cut(tmp_path: Path) -> None:
         of_onnx(path, 1)
 
 
+def test_operators_that_are_no_tasks_are_named(tmp_path: Path) -> None:
+    """They are no functions of TIR, or such that call TVM's runtime: nothing would say that they take time."""
+    onnx = pytest.importorskip("onnx")
+    helper, elem, path = onnx.helper, onnx.TensorProto, tmp_path / "net.onnx"
+    k = onnx.numpy_helper.from_array(np.array([5], np.int64), "k")
+    axis = onnx.numpy_helper.from_array(np.array(1, np.int64), "axis")
+
+    def graph_of(*nodes: tuple[str, list[str], list[str]]) -> TaskGraph:
+        inputs = [helper.make_tensor_value_info("x", elem.FLOAT, [4, 100])]
+        outputs = [helper.make_tensor_value_info(nodes[-1][2][0], elem.FLOAT, None)]
+        made = [helper.make_node(*node) for node in nodes]
+        graph = helper.make_graph(made, "net", inputs, outputs, [k, axis])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
+        return cut("net", 4, lowered(of_onnx(path, 4)))[0]
+
+    relu = "Relu", ["x"], ["r"]
+    assert graph_of(relu).unlowered == ()
+    assert graph_of(relu).dtypes == ("float32",)
+    found = graph_of(relu, ("CumSum", ["r", "axis"], ["c"]), ("TopK", ["c", "k"], ["v", "i"]))
+    assert found.unlowered == ("cumsum", "topk")
+    assert [node.name for node in found.nodes] == ["relu"]
+    assert graph_of(relu, ("NonZero", ["r"], ["z"])).unlowered == ("nonzero",)
+    with pytest.raises(InputError, match="no operator that is cut into a task, but cumsum"):
+        graph_of(("CumSum", ["x", "axis"], ["c"]))
+
+
 def test_schedules_differ_and_are_made_again_from_their_configs(
     small: tuple[TaskGraph, dict[str, Task]],
 ) -> None:

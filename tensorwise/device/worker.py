@@ -409,12 +409,13 @@ def _one(
         if first_s > max(FIRST_COSTS_S, GIVE_UP * incumbent_s):
             return Measurement(first_s, 0.0, (), "censored", f"slower than {GIVE_UP:g} times the best"), facts
         if first_s > SLOW_S:
-            return Measurement.of([first_s], "too slow to be timed more than once"), facts
+            slow = "too slow to be timed more than once"
+            return Measurement.of([first_s], "; ".join(filter(None, (bound.note, slow)))), facts
         send({"timing": True, "limit_s": first_run_s})
         samples = time_calls(
             bound.ready(bench.operands, bench.out), min_s=SCREEN_S, min_calls=3, max_s=SCREEN_MOST_S
         )
-        return Measurement.of(samples), facts
+        return Measurement.of(samples, bound.note), facts
     finally:
         bound.close()
 

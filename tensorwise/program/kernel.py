@@ -16,10 +16,12 @@ class BoundKernel(abc.ABC):
     Attributes:
         conversion_s: seconds that packing or conversion took.
         bytes_held: bytes of the packed operand and of workspaces.
+        note: what people should know about it; mostly empty.
     """
 
     conversion_s: float = 0.0
     bytes_held: int = 0
+    note: str = ""
 
     @abc.abstractmethod
     def run(self, operands: Sequence[np.ndarray], out: np.ndarray) -> None:

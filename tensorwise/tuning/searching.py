@@ -232,6 +232,8 @@ class Search(Generic[Where]):
         found = self.device.measure_kernels(self.work, names, None, left if math.isfinite(left) else None)
         for name, measurement in zip(names, found, strict=False):  # fewer when the time is up
             self.libraries[name] = measurement
+            if measurement.note:
+                self.notes.append(f"{name}: {measurement.note}")
         if self.work.halves and any(measurement.ok for measurement in self.libraries.values()):
             self.notes.append(
                 f"libraries do not take {self.work.dtype_text}: they compute in float32, and their times "

@@ -50,8 +50,8 @@ replaced = 0
 
 
 def is_matrix(A: Any) -> bool:
-    """Whether A is a matrix, and neither an operator nor a function."""
-    return (isinstance(A, np.ndarray) or issparse(A)) and A.ndim == 2
+    """Whether A is a matrix of numbers, and neither an operator nor a function."""
+    return (isinstance(A, np.ndarray) or issparse(A)) and A.ndim == 2 and A.dtype.kind in "biufc"
 
 
 def with_replaced(

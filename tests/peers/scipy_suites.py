@@ -37,8 +37,7 @@ SUITES: Final = {
     ),
 }
 QUICK: Final = {
-    "isolve": ("_isolve/tests/test_lsmr.py", "_isolve/tests/test_gcrotmk.py"),
-    "functions": ("tests/test_onenormest.py",),
+    "isolve": ("_isolve/tests/test_lsmr.py", "_isolve/tests/test_gcrotmk.py", "_isolve/tests/test_minres.py")
 }
 LIMIT_S: Final = 1500
 """Seconds that a run of one suite may take."""

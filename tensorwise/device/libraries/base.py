@@ -4,10 +4,11 @@ import abc
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 
+from tensorwise.device.libraries.strays import find_stray
 from tensorwise.errors import InputError, MissingExtraError
 from tensorwise.program.kernel import BoundKernel, Kernel
 from tensorwise.program.workload import Workload
@@ -19,10 +20,12 @@ class LibraryKernel(Kernel):
     Attributes:
         package: distribution that brings it.
         extra: the extra of Tensorwise that installs it; empty when it is always there.
+        opaque: whether it may store the matrix in a way that we cannot see, and is tried when it is bound.
     """
 
     package: str
     extra: str = ""
+    opaque: ClassVar[bool] = False
 
     @classmethod
     @abc.abstractmethod
@@ -41,12 +44,16 @@ class LibraryKernel(Kernel):
     def convert(self, workload: Workload, threads: int) -> BoundKernel:
         """Build the bound kernel; ``bind`` has checked that it is possible."""
 
+    def plainer(self) -> "LibraryKernel | None":
+        """Return what is used where this routine reads what no entry names; None: nothing, the library is refused."""
+        return None
+
     def bind(self, workload: Workload, threads: int) -> BoundKernel:
         """Convert the sparse operand into the library's own structure.
 
         Raises:
             MissingExtraError: the library is not installed.
-            InputError: the library has no routine for the workload.
+            InputError: the library has no routine for the workload, or reads what no entry names (decision 0004).
         """
         if not self.installed():
             raise MissingExtraError(self.package, self.extra, f"the library kernel {self.name!r}")
@@ -58,6 +65,15 @@ class LibraryKernel(Kernel):
         start = time.perf_counter()
         bound = _Widened(self, workload, threads) if workload.halves else self.convert(workload, threads)
         bound.conversion_s = time.perf_counter() - start
+        stray = find_stray(bound, workload) if self.opaque else None
+        if stray is None:
+            return bound
+        bound.close()
+        other = self.plainer()
+        if other is None:
+            raise InputError(f"{self.name} is wrong for this matrix: {stray}; choose another kernel")
+        bound = other.bind(workload, threads)
+        bound.note = f"{self.name} is used without its own optimisation: optimised, {stray}"
         return bound
 
 

@@ -61,6 +61,7 @@ class MklKernel(LibraryKernel):
     name = "mkl"
     package = "mkl"
     extra = "mkl"
+    opaque = True
     inspects: ClassVar[bool] = True
 
     @classmethod
@@ -91,6 +92,16 @@ class MklKernel(LibraryKernel):
     def convert(self, workload: Workload, threads: int) -> BoundKernel:
         """Create the handle, announce the product with hints and let the inspector work."""
         return _Bound(workload, threads, self.inspects)
+
+    def plainer(self) -> LibraryKernel | None:
+        """Return MKL without its inspector, which pads vectors of rows with zeros that meet other columns."""
+        return _PlainMkl() if self.inspects else None
+
+
+class _PlainMkl(MklKernel):
+    """MKL on the matrix in CSR."""
+
+    inspects = False
 
 
 class _Bound(BoundKernel):

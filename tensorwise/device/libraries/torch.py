@@ -24,6 +24,7 @@ class TorchKernel(LibraryKernel):
     name = "torch"
     package = "torch"
     extra = "torch"
+    opaque = True
 
     @classmethod
     def installed(cls) -> bool:

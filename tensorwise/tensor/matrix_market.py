@@ -26,6 +26,7 @@ class _Banner:
     symmetry: str
     parts: int  # numbers a value: 2 where it is complex
     part: int
+    integer: str  # dtype of an integer field, else empty
 
     @property
     def sign(self) -> float:
@@ -50,7 +51,17 @@ def read_matrix_market(path: str, dtype: np.dtype | None, part: Part | None = No
         values = np.concatenate((values, banner.sign * values[mirrored]))
     index = coordinate_dtype(shape)
     coordinates = rows.astype(index, copy=False), columns.astype(index, copy=False)
-    return sorted_entries(shape, coordinates, checked_values(values, dtype, path, copy=False))
+    given = None
+    if banner.integer and bool((values == np.trunc(values)).all()):
+        if values.size and np.abs(values).max() >= 2**53:
+            at = int(np.argmax(np.abs(values)))
+            text.refuse(
+                f"has an integer of about {values[at]:.17g}; integers from 2**53 on are not read exactly"
+            )
+        values = values.astype(banner.integer)
+        given = values.dtype
+    fresh = checked_values(values, dtype, path, copy=False)
+    return sorted_entries(shape, coordinates, fresh, given, given if dtype is None else None)
 
 
 def _read_banner(text: TextFile, part: Part | None) -> _Banner:
@@ -76,7 +87,14 @@ def _read_banner(text: TextFile, part: Part | None) -> _Banner:
     if words[4] not in _SYMMETRIES:
         _refuse_word(text, "symmetry", words[4], _SYMMETRIES)
     parts = 2 if words[3] == "complex" else 1
-    banner = _Banner(words[2] == "array", words[3] == "pattern", words[4], parts, int(part == "imaginary"))
+    banner = _Banner(
+        words[2] == "array",
+        words[3] == "pattern",
+        words[4],
+        parts,
+        int(part == "imaginary"),
+        {"integer": "i8", "unsigned-integer": "u8"}.get(words[3], ""),
+    )
     if banner.pattern and (banner.dense or banner.symmetry in ("skew-symmetric", "hermitian")):
         text.refuse(f"a pattern cannot be {words[2] if banner.dense else words[4]}; it has no values", 1)
     return banner

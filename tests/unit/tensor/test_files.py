@@ -678,3 +678,16 @@ def test_corpus(name: str) -> None:
     if entries.order == 2:
         expected = sp.csr_array(scipy.io.mmread(CORPUS / row["file"])).astype(np.float64)
         assert (entries.to_scipy() != expected).nnz == 0
+
+
+def test_integers_of_a_file_are_exact_or_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.mtx"
+    for field, kind in (("integer", "int64"), ("unsigned-integer", "uint64")):
+        path.write_text(f"%%MatrixMarket matrix coordinate {field} general\n2 2 2\n1 1 16777217\n2 2 3\n")
+        entries = read(path)
+        assert (entries.given, entries.values.tolist()) == (np.dtype(kind), [16777217.0, 3.0])
+        with pytest.raises(InputError, match="16777217"):
+            read(path, "float32")
+        path.write_text(path.read_text().replace("16777217", "9007199254740993"))
+        with pytest.raises(InputError, match="not read exactly"):
+            read(path)

@@ -133,6 +133,7 @@ class BoundProgram(BoundKernel):
         # Asked once: a small kernel runs in the time that these answers take.
         self._out = workload.output_shape, workload.output_dtype
         self._column_major = tuple(workload.column_major(name) for name in workload.dense)
+        self._given = [(workload.shape(name), workload.dtype_of(name)) for name in workload.dense]
         keys = [PlanKey(packed.plan(packed.program, None)) for packed in self._parts]
         self.source = "\n".join(kernel_text(key)[0] for key in keys)
         self._main = [self._call(packed, key) for packed, key in zip(self._parts, keys, strict=True)]
@@ -201,12 +202,14 @@ class BoundProgram(BoundKernel):
         return call
 
     def _held(self, operands: Sequence[np.ndarray], out: np.ndarray) -> list[np.ndarray]:
-        """Return the operands in the layout that kernels expect, and the output; InputError where it is not as expected."""
+        """Return the operands in the layout that kernels expect, and the output; InputError where they are others."""
         if not out.flags.c_contiguous or (out.shape, out.dtype) != self._out:
             raise InputError(
                 f"out must be a C-contiguous {self._out[1]} array of shape {self._out[0]}, "
                 f"got {out.dtype} {out.shape}"
             )
+        if [(operand.shape, operand.dtype) for operand in operands] != self._given:
+            self.workload.check_operands(operands)
         return [*map(arranged, operands, self._column_major), out]
 
     def _masked_on(self, held: Sequence[np.ndarray]) -> Kernels:

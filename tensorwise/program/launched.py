@@ -245,11 +245,15 @@ class BoundLaunched(BoundKernel):
 
 
 def brought(workload: Workload, gpu: Gpu, operands: Sequence[np.ndarray]) -> dict[str, Held]:
-    """Bring the dense operands to the GPU, each as the workload reads it; several programs may share them."""
+    """Bring the dense operands to the GPU, each as the workload reads it; several programs may share them.
+
+    Raises InputError where an operand has another shape or dtype.
+    """
+    workload.check_operands(operands)
     found = dict[str, Held]()
     for name, operand in zip(workload.dense, operands, strict=True):
         given = arranged(operand, workload.column_major(name)).ravel(order="K")
-        found[name] = gpu.upload(given.astype(workload.dtype_of(name), copy=False))
+        found[name] = gpu.upload(given)
     return found
 
 

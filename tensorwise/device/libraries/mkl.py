@@ -184,6 +184,10 @@ class _Bound(BoundKernel):
         if not self._handle:
             raise InputError("this MKL kernel was closed; bind it again")
         operand = operands[self._factor.operand]
+        if operand.dtype != self._arrays[2].dtype or out.dtype != operand.dtype:
+            raise InputError(
+                f"this MKL kernel computes in {self._arrays[2].dtype}, got {operand.dtype} and {out.dtype}"
+            )
         if not (self._plain and operand.flags.c_contiguous):
             operand = self._factor.matrix(operand)
         if self._default_threads:

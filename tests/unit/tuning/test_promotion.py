@@ -8,9 +8,13 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as sla
 
 import tensorwise as tw
+from tensorwise.device.libraries.base import LibraryKernel
+from tensorwise.device.library import LIBRARY
 from tensorwise.errors import InputError
+from tensorwise.program.workload import workload
 from tensorwise.tensor.elements import value_dtype
-from tensorwise.tuning.operator import MatrixOperator
+from tensorwise.tensor.entries import entries_from
+from tensorwise.tuning.operator import MatrixOperator, default_kernel
 
 KINDS = "?bBhHiIqQfdgFDG"
 """dtypes that SciPy multiplies sparse matrices with."""
@@ -154,6 +158,21 @@ def test_out_is_of_the_promoted_dtype(rng: np.random.Generator) -> None:
 def test_what_is_no_number_is_refused(strange: Any, rng: np.random.Generator) -> None:
     with pytest.raises(InputError):
         compiled(a_matrix(rng, "f")) @ strange
+
+
+@pytest.mark.parametrize("kernel", ["tensorwise", *LIBRARY])
+def test_kernels_that_are_bound_by_hand_refuse_other_dtypes(kernel: str, rng: np.random.Generator) -> None:
+    work = workload("spmv", entries_from(a_matrix(rng, "f")))
+    made = default_kernel(work) if kernel == "tensorwise" else LIBRARY[kernel]()
+    if isinstance(made, LibraryKernel) and not made.installed():
+        pytest.skip(f"{kernel} is not installed")
+    bound, out = made.bind(work, 1), np.zeros(23, np.float32)
+    if kernel in ("tensorwise", "mkl"):  # others check, or compute, by themselves
+        for wrong in (np.ones(17), np.ones(17, np.float16), np.ones(17, np.int32)):
+            with pytest.raises(InputError):
+                bound.run([wrong], out)
+    bound.run([np.ones(17, np.float32)], out)
+    assert out.any()
 
 
 def test_what_is_asked_for_is_honoured_unless_numbers_are_lost(rng: np.random.Generator) -> None:

@@ -166,9 +166,9 @@ class Search(Generic[Where]):
         """Seconds that are left of the budget."""
         return self.budget_s - self.spent()
 
-    def _half(self) -> contextlib.AbstractContextManager[None]:
-        """What may hang gets half of the time that is left: libraries are to be compared all the same."""
-        return within(left_s() / 2)
+    def _part(self, share: float) -> contextlib.AbstractContextManager[None]:
+        """What may hang gets a share of the time that is left: libraries are to be compared all the same."""
+        return within(share * left_s())
 
     def say(self, what: str) -> None:
         """Report progress."""
@@ -189,7 +189,7 @@ class Search(Generic[Where]):
         """Measure libraries, then candidates until the search's share of the budget is spent; ``starts`` first."""
         try:
             if libraries:
-                with self._half():
+                with self._part(0.5):
                     self.device.start(self.work)  # it loads while a model is asked
             search = self._prepared(strategy, rng, starts)
             if libraries:
@@ -214,7 +214,7 @@ class Search(Generic[Where]):
         """Ask the model, and return what proposes candidates; None where nothing can be compiled."""
         self.say("predicting" if self.advisor else "preparing")
         try:
-            with self._half():
+            with self._part(0.75):  # without it nothing is generated
                 load_all(*self.device.routines, *([COUNTING] if self.advisor else []))
         except CompilerError as error:
             self.notes.append(f"nothing was generated, only libraries were compared: {error}")

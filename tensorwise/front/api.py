@@ -194,6 +194,11 @@ def compile(
         if kept != _work(assignment, stored, known, dtypes).output_dtype:
             dtypes[output] = kept
         steps.append(_step(assignment, stored, known, chosen, dtypes, schedule, count))
+        if not last and steps[-1].workload.keeps_pattern:
+            raise InputError(
+                f"'{assignment}' has a value for each entry of {assignment.operands[0]}, but later steps of a cascade read "
+                f"{output} as a dense array; write its expression into the later step instead"
+            )
         dtypes[output] = kept  # what a later step reads
     return steps[0] if len(steps) == 1 else Cascade(parsed, steps)
 

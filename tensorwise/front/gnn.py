@@ -13,7 +13,7 @@ Nothing that is as large as edges times features is made, unless it is the resul
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, final
@@ -186,7 +186,7 @@ class Graph:
         """(destinations,) int64: number of edges that end in each."""
         return np.diff(self.entries.row_pointers()).astype(np.int64)
 
-    def einsum(self, text: str, **operands: np.ndarray) -> np.ndarray:
+    def einsum(self, text: str, /, **operands: np.ndarray) -> np.ndarray:
         """Evaluate an assignment ``for A[i,k]`` (destination, source) over the edges.
 
         Args:
@@ -196,9 +196,7 @@ class Graph:
         Raises:
             InputError: it is not read ``for`` one pattern, or operands are missing or do not fit.
         """
-        names = operands_of(text)
-        if sorted(names) != sorted(operands):
-            raise InputError(f"'{text}' takes {', '.join(names)}, got {', '.join(operands) or 'nothing'}")
+        names = _named(text, operands)
         return self.evaluate(text, [operands[name] for name in names])
 
     def evaluate(self, text: str, operands: Sequence[np.ndarray]) -> np.ndarray:
@@ -304,13 +302,13 @@ class Graph:
             self._tuned.add(key)
         return [result for _, result in found]
 
-    def gradient(self, text: str, operand: str, given: np.ndarray, **operands: np.ndarray) -> np.ndarray:
+    def gradient(self, text: str, operand: str, given: np.ndarray, /, **operands: np.ndarray) -> np.ndarray:
         """Return the gradient of ``operand`` where that of the result of ``einsum`` is ``given``.
 
         Raises:
-            InputError: the assignment has none (see :mod:`tensorwise.program.gradient`).
+            InputError: the assignment has none (see :mod:`tensorwise.program.gradient`), or operands are missing.
         """
-        names = operands_of(text)
+        names = _named(text, operands)
         found = backward(
             text,
             given,
@@ -427,6 +425,14 @@ def _unpickled(
     if numbers is not None:
         made.renumber(numbers)
     return made
+
+
+def _named(text: str, operands: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+    """Return the names of an assignment's operands in order; InputError where others are given."""
+    names = operands_of(text)
+    if sorted(names) != sorted(operands):
+        raise InputError(f"'{text}' takes {', '.join(names)}, got {', '.join(operands) or 'nothing'}")
+    return names
 
 
 def _default_program(work: Workload) -> Program:

@@ -24,6 +24,7 @@ from tensorwise.program.program import program_for
 from tensorwise.program.work import check_work
 from tensorwise.program.workload import Workload, einsum_workload
 from tensorwise.reading import WRONG_DATA, conform, parse_json, reading, reason, user_path
+from tensorwise.tensor.canonical import checked_integers, coordinate_dtype
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.tensor.entries import Entries, entries_from
 from tensorwise.toolchain.compiler import find_compiler
@@ -34,8 +35,8 @@ from tensorwise.writing import replacing
 if TYPE_CHECKING:
     from tensorwise.tuning.operator import Operator
 
-SCHEMA: Final = 1
-"""Version of the file's layout; a reader takes its own and older ones."""
+SCHEMA: Final = 2
+"""Version of the file's layout; a reader takes its own and older ones. 2 has numbers of entries; others are written as 1."""
 KEY: Final = "tensorwise"
 """Name of the description in the safetensors header; beside it lies the ``checksum``."""
 MOST_THREADS: Final = 4096
@@ -71,6 +72,8 @@ def described(operator: "Operator") -> tuple[str, dict[str, np.ndarray]]:
         arrays[f"{name}.values"] = entries.values
         for mode, coordinates in enumerate(entries.coordinates):
             arrays[f"{name}.{mode}"] = np.ascontiguousarray(coordinates)
+        if entries.numbers is not None:
+            arrays[f"{name}.numbers"] = np.ascontiguousarray(entries.numbers)
     return json.dumps(_description(operator), sort_keys=True, allow_nan=False), arrays
 
 
@@ -130,7 +133,7 @@ def _description(operator: "Operator") -> dict[str, Any]:
     with contextlib.suppress(CompilerError):
         compiler = find_compiler().id
     return {
-        "schema": SCHEMA,
+        "schema": SCHEMA if work.renumbered else 1,
         "version": __version__,
         "op": work.op,
         "einsum": str(work.einsum),
@@ -205,7 +208,8 @@ def _workload(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
         entries = entries_from((shape, coordinates, arrays[f"{name}.values"]), facts["dtype"])
         if entries.pattern_id != facts["pattern_id"]:
             raise InputError(f"the entries of {name} are not those that were saved")
-        sparse[name] = _as_given(entries, facts.get("given"))
+        numbers = arrays.get(f"{name}.numbers")
+        sparse[name] = _numbered(_as_given(entries, facts.get("given")), numbers)
     dtypes = {name: value_dtype(dtype) for name, dtype in description.get("dtypes", {}).items()}
     work = einsum_workload(description["einsum"], sparse, description["sizes"], dtypes)
     if work.op != description["op"]:
@@ -239,6 +243,16 @@ def _as_given(entries: Entries, given: str | None) -> Entries:
     return replace(entries, given=np.dtype(given))
 
 
+def _numbered(entries: Entries, numbers: np.ndarray | None) -> Entries:
+    """Return entries with numbers of their own, if they have some."""
+    if numbers is None:
+        return entries
+    given = checked_integers(numbers, "numbers")
+    if not np.array_equal(np.sort(given), np.arange(entries.nnz)):
+        raise InputError(f"numbers of {entries.nnz} entries are no permutation of them")
+    return replace(entries, numbers=given.astype(coordinate_dtype((entries.nnz, 1))))
+
+
 def _with_matrix(work: Workload, matrix: Any, path: str, rounding: bool) -> Workload:
     if len(work.sparse) != 1:
         raise InputError(
@@ -258,7 +272,7 @@ def _with_matrix(work: Workload, matrix: Any, path: str, rounding: bool) -> Work
             f"{path}: tuned for another matrix ({stored!r} there, {given!r} given); tune this one, or load "
             "without a matrix for the stored one"
         )
-    return replace(work, sparse={name: given})
+    return replace(work, sparse={name: replace(given, numbers=stored.numbers)})
 
 
 def _checksum(text: str, arrays: Mapping[str, np.ndarray]) -> str:

@@ -130,6 +130,13 @@ def test_a_cascade_keeps_its_totals_in_float32(dtype: str, format: str | None, t
     assert tw.compile("T[i] += A[i,k]", A=ones, dtype=dtype, format=format).workload.id not in ids
 
 
+def test_cascade_whose_step_has_a_value_for_each_entry() -> None:
+    with pytest.raises(
+        InputError, match=r"later steps of a cascade read T as a dense array; write its expression"
+    ):
+        tw.compile("T[i,k] = A[i,k] * 2; C[i] += T[i,k] * P[i,k] * x[k]", A=A, P=A)
+
+
 def test_cascade_with_a_step_without_sparse_operand() -> None:
     with pytest.raises(InputError, match="NumPy"):
         tw.compile("T[i] += A[i,k] * B[k]; C[i] = T[i] / 2", A=A)

@@ -331,3 +331,13 @@ def test_factors_that_are_sums_have_a_default_program() -> None:
     D, L, R = (rng.standard_normal(n).astype(np.float32) for n in ((5, 3), (6, 3), 17))
     got = graph.einsum("C[A] += D[i,f] * (L[k,f] + R[A]) for A[i,k]", D=D, L=L, R=R)
     np.testing.assert_allclose(got, (D[destinations] * (L[sources] + R[:, None])).sum(1), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["text", "self", "operand", "given", "operands"])
+def test_operands_may_be_called_like_arguments(name: str) -> None:
+    graph, x = gnn.Graph([1, 0], [0, 1], (2, 2)), np.array([2.0, 3.0])
+    text = f"C[i] += {name}[k] for A[i,k]"
+    np.testing.assert_array_equal(graph.einsum(text, **{name: x}), [3, 2])
+    np.testing.assert_array_equal(graph.gradient(text, name, x, **{name: x}), [3, 2])
+    with pytest.raises(InputError, match=f"takes {name}, got nothing"):
+        graph.gradient(text, name, x)

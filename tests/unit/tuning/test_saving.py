@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -257,3 +258,18 @@ def test_an_old_file_is_replaced_whole(tmp_path: Path) -> None:
     operator("spmv").save(path)
     operator("spmm").save(path)
     assert tw.load(path).workload.op == "spmm"
+
+
+def test_numbers_of_entries_are_saved(tmp_path: Path) -> None:
+    """A row of E for each entry is found by its number, also in what is loaded."""
+    rng = np.random.default_rng(0)
+    stored = entries_from((rng.random((6, 5)) < 0.5) * rng.standard_normal((6, 5)))
+    numbered = replace(stored, numbers=rng.permutation(stored.nnz).astype(np.int32))
+    each = rng.standard_normal(stored.nnz)
+    wanted = np.zeros(6)
+    np.add.at(wanted, stored.coordinates[0], stored.values * each[numbered.numbers])
+    operator = tw.compile("C[i] += A[i,k] * E[A]", A=numbered)
+    np.testing.assert_allclose(operator(each), wanted)
+    operator.save(tmp_path / "numbered.tw")
+    np.testing.assert_allclose(tw.load(tmp_path / "numbered.tw")(each), wanted)
+    np.testing.assert_allclose(tw.load(tmp_path / "numbered.tw", stored)(each), wanted)

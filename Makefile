@@ -4,6 +4,7 @@
 #   make check   lint, types, layers, tests
 #   make test-extras   the tests with all optional packages: torch, PyG, TVM, NVRTC, Ray, Dask, ... (gigabytes)
 #   make docs    the documentation, into site/
+#   make fuzz    malformed input at every door, for MINUTES=10
 #   make clean   remove what the others made
 # Another environment: make test VENV=/tmp/venv.   Another Python: make test PYTHON=python3.12
 
@@ -13,6 +14,7 @@ STAMPS := $(VENV)/.tensorwise
 # More pytest arguments: make test ARGS="-k pack -x"
 ARGS ?=
 SITE ?= site
+MINUTES ?= 10
 
 USABLE := import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))
 # Only asked when an environment has to be made. A name on the PATH may be a shim without a Python behind it: try each.
@@ -21,7 +23,7 @@ FIND_PYTHON = for p in $(PYTHON) python3 python python3.14 python3.13 python3.12
 	echo "no Python 3.11 or newer with the venv module was found; install one (Debian: python3-venv) or run: make PYTHON=/path/to/python" >&2; exit 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-extras check lint types layers docs clean
+.PHONY: help demo test test-extras check lint types layers docs fuzz clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -34,6 +36,9 @@ test: $(STAMPS)/dev $(STAMPS)/demo
 
 test-extras: $(STAMPS)/dev $(STAMPS)/extras
 	$(BIN)/python -m pytest $(ARGS)
+
+fuzz: $(STAMPS)/dev
+	$(BIN)/python benchmarks/robustness/fuzz.py --minutes $(MINUTES)
 
 check: lint types layers test
 

@@ -178,7 +178,6 @@ def report(drawn: Sequence[Mutant], verdicts: dict[str, str]) -> float:
     for name in (*PACKAGES, ""):
         counts = Counter(verdicts[one.id] for one in drawn if one.path.startswith(f"tensorwise/{name}"))
         if total := counts.total():
-            f"{counts['killed'] / total:.1%}"
             done = f"{counts['killed']} of {total} killed ({counts['killed'] / total:.1%})"
             rest = f"{counts['survived']} survived, {counts['unreached']} unreached"
             print(f"{name or 'all'}: {done}, {rest}")

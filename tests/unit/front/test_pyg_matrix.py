@@ -197,7 +197,7 @@ def test_flows_and_features(kind: type) -> None:
     assert computed or kind is pyg.PANConv  # which needs torch_sparse
 
 
-@pytest.mark.parametrize("kind", AGGREGATED)
+@pytest.mark.parametrize("kind", sorted(AGGREGATED, key=lambda kind: kind.__name__))
 def test_aggregations(kind: type) -> None:
     for name, flow in product(AGGREGATIONS, FLOWS):
         if kind is pyg.GATConv and name.startswith("list"):
@@ -286,7 +286,7 @@ def test_learned_values_of_sparse_matrices(kind: type, aggr: str) -> None:
     assert computed
 
 
-@pytest.mark.parametrize("kind", WEIGHTED)
+@pytest.mark.parametrize("kind", sorted(WEIGHTED, key=lambda kind: kind.__name__))
 def test_weights_of_edges(kind: type) -> None:
     shapes = {
         "plain": (EDGES,),
@@ -327,7 +327,7 @@ def test_attributes_of_edges_and_shapes_of_attention() -> None:
             torch.testing.assert_close(asked[1], asked[0])
 
 
-@pytest.mark.parametrize("kind", PAIRS)
+@pytest.mark.parametrize("kind", sorted(PAIRS, key=lambda kind: kind.__name__))
 def test_sizes(kind: type) -> None:
     if kind in (pyg.SignedConv, pyg.MFConv):
         pytest.skip("it takes no size" if kind is pyg.SignedConv else "it counts degrees of its own")

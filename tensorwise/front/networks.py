@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -314,7 +315,8 @@ def _drawn(
     trees = [loop_tree(module).text for module in modules]
     codes: list[MachineCode | None] = [None] * len(modules)
     if gpu and has_cupy():
-        codes = codes_on(modules, gpu)
+        with suppress(MissingExtraError):  # CuPy without NVRTC
+            codes = codes_on(modules, gpu)
     elif isa:
         codes = codes_of(modules, isa)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -239,6 +239,8 @@ def test_a_failure_to_count_is_no_answer(tmp_path: Path, monkeypatch: pytest.Mon
 
     def codes_on(modules: Sequence[int], gpu: object) -> list[MachineCode | None]:
         asked.append(len(modules))
+        if not works:
+            raise MissingExtraError("CuPy", "cuda", "compiling for a GPU")
         return [code(100.0) if works[0] or place else None for place in modules]
 
     for name, has in (("schedules", {"Schedules": Schedules}), ("staging", {"codes_on": codes_on})):
@@ -253,6 +255,10 @@ def test_a_failure_to_count_is_no_answer(tmp_path: Path, monkeypatch: pytest.Mon
 
     assert counted() == counted() == [False, True, True]
     assert asked == [3, 3]
+    works.clear()  # CuPy, but no NVRTC
+    assert counted() == [False] * 3
+    works.append(False)
+    assert counted() == [False, True, True]
     monkeypatch.setitem(
         sys.modules, "tensorwise.tasks.schedules", None
     )  # nor is TVM there: a program is one all the same

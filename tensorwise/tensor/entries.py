@@ -349,7 +349,7 @@ def from_compressed(
     if by_column:
         return sorted_entries(shape, (inner, outer), fresh, given.dtype, counted)
     if is_strict(outer, inner):
-        return Entries(shape, (outer, inner), fresh, starts, given=counted)
+        return _known_right(Entries(shape, (outer, inner), fresh, starts, given=counted))
     return sorted_entries(shape, (outer, inner), fresh, given.dtype, counted)
 
 
@@ -367,7 +367,13 @@ def sorted_entries(
         given: see `Entries`.
     """
     coords, merged = row_major(shape, coordinates, values, source)
-    return Entries(shape, coords, merged, matrix_pointers(shape, coords[0]), given=given)
+    return _known_right(Entries(shape, coords, merged, matrix_pointers(shape, coords[0]), given=given))
+
+
+def _known_right(entries: Entries) -> Entries:
+    """Return entries that were made from compared arrays: ``check`` need not look at them again."""
+    entries.__dict__["_is_checked"] = True
+    return entries
 
 
 def _counted(values: Any) -> np.dtype | None:

@@ -20,6 +20,7 @@ from tensorwise.tensor.entries import Entries, entries_from
 from tests.oracle.judge import judge
 
 SPMM, CHAIN, INNER = "C[i,j] += A[i,k] * B[k,j]", "C[i,j] += A[i,k] * S[k,j]", "C[i] += A[i,k] * S[i,j]"
+BOTH = "C[i] += A[i,k] * S[i,j] * B[k] * D[j]"
 DIAGONALS = [
     (SPMM, {"A": "(i,k) -> C(k-i) U(i)"}, "split(i,3) reorder(k-i,i0,i1,j) tile(i1,1x4)"),
     (SPMM, {"A": "(i,k) -> C(k-i) U(i)"}, "split(i,17) reorder(k-i,i0,i1,j) tile(i1,2x4)"),
@@ -32,6 +33,7 @@ DIAGONALS = [
     (INNER, {"A": "(i,k) -> C(k-i) U(i)", "S": "(i,j) -> C(j-i) U(i)"}, "reorder(k-i,j-i,i) tile(i,2x4)"),
     (INNER, {"A": "(i,k) -> C(k-i) U(i)", "S": "(i,j) -> C(j-i) U(i)"},
      "split(i,3) reorder(k-i,j-i,i0,i1) tile(i1,1x4)"),
+    (BOTH, {"A": "(i,k) -> C(k-i) U(i)", "S": "(i,j) -> C(j-i) U(i)"}, "reorder(k-i,j-i,i) tile(i,1x4)"),
 ]  # fmt: skip
 """Lanes along diagonals: of an index whose parts are split, of one that is gathered, and of several operands."""
 
@@ -50,7 +52,7 @@ def made(text: str, names: dict[str, str], shapes: tuple[tuple[int, int], ...], 
 
 @pytest.mark.parametrize(("text", "formats", "schedule"), DIAGONALS)
 def test_lanes_along_diagonals(text: str, formats: dict[str, str], schedule: str) -> None:
-    shapes = ((19, 11), (19, 14) if text == INNER else (11, 14))
+    shapes = ((19, 11), (19, 14) if text in (INNER, BOTH) else (11, 14))
     for number, one in enumerate((shapes, tuple((b, a) for a, b in shapes) if len(formats) == 1 else shapes)):
         work = made(text, formats, one, seed=number)
         program = program_for(work, formats, schedule)

@@ -718,7 +718,7 @@ def test_corrupted_torch_tensors() -> None:
         entries_from(tensor)
 
 
-def test_entries_made_by_hand_are_compared_once() -> None:
+def test_entries_made_by_hand_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, columns, values = (
         np.array([0, 0, 2], np.int32),
         np.array([1, 3, 0], np.int32),
@@ -726,6 +726,12 @@ def test_entries_made_by_hand_are_compared_once() -> None:
     )
     right = Entries((3, 4), (rows, columns), values)
     assert entries_from(right) is right
+    read = entries_from(((3, 4), (rows, columns), values))
+    monkeypatch.setattr("tensorwise.tensor.entries._problem", lambda _: pytest.fail("compared again"))
+    assert entries_from(right) is right
+    assert entries_from(read) is read
+    assert entries_from(read.with_values(values), np.float64).dtype == np.float64
+    monkeypatch.undo()
     wrong = {
         "coordinates from 0 to 3 in mode 1": Entries((3, 3), (rows, columns), values),
         "coordinates from -1 to 3 in mode 1": Entries((3, 4), (rows, np.array([1, 3, -1], np.int32)), values),

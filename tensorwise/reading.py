@@ -242,7 +242,7 @@ def conform(value: Any, kind: Any, where: str) -> Any:
         if isinstance(value, str | int | bool) and value in inner:
             return value
     elif kind is float:
-        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf:
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**1023:
             return float(value)
     elif kind is int:
         if isinstance(value, int) and not isinstance(value, bool):

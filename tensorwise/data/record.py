@@ -167,7 +167,14 @@ class Record:
                 if name == "spread_s"
                 else (str,)
             )
-            if not isinstance(value, wanted) or isinstance(value, bool):
+            number = (
+                isinstance(value, int | float) and abs(value) < 2**1023
+            )  # float64 has larger ones, times have not
+            if (
+                not isinstance(value, wanted)
+                or isinstance(value, bool)
+                or not (number or value is None or wanted[0] is str)
+            ):
                 raise InputError(f"{name} of a record must be {wanted[0].__name__}, got {shown(value)}")
         if _row_id(row[1:]) != named["id"]:
             raise InputError(f"record {named['id']} does not have the content that its id stands for")

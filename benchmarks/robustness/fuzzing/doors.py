@@ -1,5 +1,6 @@
 """The doors: where foreign bytes and objects enter, with valid inputs of each. A row of DOORS is a door."""
 
+import importlib.util
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,11 +20,18 @@ class Door:
         name: of the door.
         run: change a valid input at random and let it in, in a folder for files.
         weight: its share of the cases: what takes longer has fewer.
+        needs: an optional package that makes the inputs.
     """
 
     name: str
     run: Run
     weight: float = 1.0
+    needs: str = ""
+
+    @property
+    def works(self) -> bool:
+        """Whether the optional package that its inputs are made with is installed."""
+        return not self.needs or importlib.util.find_spec(self.needs) is not None
 
     def prepare(self, folder: Path) -> None:
         """Make what all cases share, before forks: an unchanged run imports what is imported late."""
@@ -80,4 +88,5 @@ _RUNS: Final[dict[str, tuple[Run, float]]] = {
     "operands": (objects.operands, 1),
     "sizes": (objects.sizes, 1),
 }
-DOORS: Final = {name: Door(name, run, weight) for name, (run, weight) in _RUNS.items()}
+_NEEDS: Final = {"parquet": "pyarrow", "torch": "torch"}
+DOORS: Final = {name: Door(name, run, weight, _NEEDS.get(name, "")) for name, (run, weight) in _RUNS.items()}

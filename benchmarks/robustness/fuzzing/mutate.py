@@ -271,7 +271,10 @@ def array_of(rng: random.Random, array: np.ndarray) -> Any:
     """Return an array with other values, length, dimensions, dtype, order or container."""
     found: Any = np.array(array)
     for _ in range(rng.choice((1, 1, 2))):
-        with contextlib.suppress(TypeError, ValueError, OverflowError), np.errstate(all="ignore"):
+        with (
+            contextlib.suppress(TypeError, ValueError, OverflowError, RuntimeError),
+            np.errstate(all="ignore"),
+        ):
             found = _other(rng, found)
     return found
 

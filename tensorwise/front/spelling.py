@@ -225,6 +225,19 @@ def derivatives(text: str, operand: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4096)
+def read_by_gradients(text: str, needed: tuple[bool, ...]) -> tuple[bool, ...]:
+    """Which operands have values that the gradients of those that are ``needed`` read; the numbers of edges are known."""
+    names = operands_of(text)
+    try:
+        texts = [
+            one for name, need in zip(names, needed, strict=True) if need for one in derivatives(text, name)
+        ]
+    except InputError:  # there is none, which the gradient says when it is asked for
+        return (True,) * len(names)
+    return tuple(any(name in operands_of(derived) for derived in texts) for name in names)
+
+
+@lru_cache(maxsize=4096)
 def batched_text(text: str, has_batch: tuple[bool, ...]) -> str:
     """The assignment for operands of which some have a batch, as their second dimension; the result has it there, too."""
     names = [name for name, has in zip(operands_of(text), has_batch, strict=True) if has]

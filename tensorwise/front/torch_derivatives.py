@@ -7,8 +7,9 @@ a batch: each rule here evaluates another text on the same graph, by way of ``gr
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, final
 
 import torch
 from torch import Tensor
@@ -67,6 +68,15 @@ def full_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in HALVES else dtype
 
 
+@final
+@dataclass(frozen=True)
+class _Like:
+    """What is known of an operand whose values no gradient reads."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+
+
 class Recorded(torch.autograd.Function):
     """The operator with its derivatives, at one level of transforms."""
 
@@ -74,9 +84,14 @@ class Recorded(torch.autograd.Function):
     def forward(ctx: Any, graph: Evaluates, text: str, *operands: Tensor) -> Tensor:
         ctx.graph, ctx.text = graph, text
         out, numbers = _evaluated(graph, text, operands)
-        ctx.save_for_backward(numbers, *operands)
+        kept: Sequence[Tensor | None] = operands
         if forward_ad._current_level >= 0 or transformed():
             ctx.save_for_forward(numbers, *operands)
+        else:  # what no gradient reads may be changed in place, and freed
+            reads = spelling.read_by_gradients(text, tuple(ctx.needs_input_grad[2:]))
+            kept = [one if read else None for one, read in zip(operands, reads, strict=True)]
+        ctx.likes = [_Like(one.shape, one.dtype) for one in operands]
+        ctx.save_for_backward(numbers, *kept)
         return out
 
     @staticmethod
@@ -129,7 +144,8 @@ def _einsum(graph: Evaluates) -> Callable[[str, Sequence[Tensor]], Tensor]:
 
 
 def _gradients(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
-    graph, (numbers, *operands) = ctx.graph, ctx.saved_tensors
+    graph, (numbers, *kept) = ctx.graph, ctx.saved_tensors
+    operands = [like if one is None else one for one, like in zip(kept, ctx.likes, strict=True)]
 
     def shares() -> Tensor:
         degrees: Tensor = graph.pointers[1:] - graph.pointers[:-1]

@@ -1,10 +1,11 @@
-"""PyG's own tests of its layers and models, as they are and with every layer fused.
+"""PyG's own tests of its layers and models, with every layer fused.
 
     python tests/peers/pyg_suite.py PYG --write tests/peers/pyg_suite.json
 
 ``PYG`` is a checkout of pytorch_geometric at the tag of the installed version; nothing of it is kept here. Each test runs
-twice: with PyG's layers, and with `tensorwise.front.pyg.fuse` applied to every message-passing layer as soon as it is made.
-What passes the first time and does not the second is listed, and makes the exit status 1.
+with `tensorwise.front.pyg.fuse` applied to every message-passing layer as soon as it is made. What does not pass then runs
+again with PyG's layers; what passes there is listed, and makes the exit status 1. Outcomes are kept in ``--folder``, by
+versions and paths, so that a run that was interrupted goes on with the paths that are left.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import warnings
 from datetime import UTC, datetime
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,41 +27,55 @@ _FUSING, _OUTCOMES = "TENSORWISE_PEERS_FUSE", "TENSORWISE_PEERS_OUTCOMES"
 
 
 def main() -> int:
-    """Run the tests twice, and return 1 if a test fails that passes unfused."""
+    """Run the tests, and return 1 if one fails that passes unfused."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pyg", type=Path, help="checkout of pytorch_geometric")
     parser.add_argument("--write", type=Path, help="file for the summary (JSON)")
     parser.add_argument(
         "--only", nargs="*", default=FOLDERS, help=f"folders or files, for {' and '.join(FOLDERS)}"
     )
-    parser.add_argument("--limit", type=int, default=3600, help="seconds for each of the two runs")
+    parser.add_argument("--folder", type=Path, help="folder for outcomes, to go on with")
+    parser.add_argument("--limit", type=int, default=3600, help="seconds for each path")
     given = parser.parse_args()
-    plain, ours = (run_tests(given.pyg, given.only, fusing, given.limit) for fusing in (False, True))
-    worse = sorted(
-        name for name, outcome in plain["tests"].items() if outcome == "passed" != ours["tests"].get(name)
-    )
+    folder = given.folder or Path(tempfile.mkdtemp())
+    folder.mkdir(parents=True, exist_ok=True)
+    tests: dict[str, str] = {}
+    layers = dict(_LAYERS)
+    for path in given.only:
+        found = run_tests(given.pyg, [path], folder, given.limit, fusing=True)
+        tests |= found["tests"]
+        layers = {name: count + found["layers"][name] for name, count in layers.items()}
+    failed = sorted(name for name, outcome in tests.items() if outcome == "failed")
+    plain = run_tests(given.pyg, failed, folder, given.limit, fusing=False)["tests"] if failed else {}
+    worse = [name for name in failed if plain.get(name) == "passed"]
     summary = {
         "date": datetime.now(UTC).date().isoformat(),
         "command": f"python tests/peers/pyg_suite.py PYG --only {' '.join(given.only)}",
-        "versions": {name: version(name) for name in ("torch_geometric", "torch", "numpy", "pytest")},
-        "python": platform.python_version(),
-        "unfused": count_outcomes(plain["tests"]),
-        "fused": count_outcomes(ours["tests"]),
-        "layers": ours["layers"],
+        "versions": versions(),
+        "fused": count_outcomes(tests),
+        "layers": layers,
+        "fail_unfused_too": [name for name in failed if name not in worse],
         "fail_only_fused": worse,
     }
     text = json.dumps(summary, indent=1) + "\n"
     if given.write:
         given.write.write_text(text)
     print(text, end="")
-    return 1 if worse or not plain["tests"] else 0
+    return 1 if worse or not tests else 0
 
 
-def run_tests(pyg: Path, only: list[str], fusing: bool, limit_s: int) -> dict[str, Any]:
-    """Return the outcome of each test, and how many layers were made and fused."""
-    with tempfile.TemporaryDirectory() as folder:
-        outcomes = Path(folder) / "outcomes.json"
-        here, source = Path(__file__).parent, Path(__file__).parents[2]
+def versions() -> dict[str, str]:
+    """Return the versions that a result depends on."""
+    found = {name: version(name) for name in ("torch_geometric", "torch", "numpy", "pytest")}
+    return {**found, "python": platform.python_version()}
+
+
+def run_tests(pyg: Path, only: list[str], folder: Path, limit_s: int, fusing: bool) -> dict[str, Any]:
+    """Return the outcome of each test, and how many layers were made and fused; from the folder, if it was run before."""
+    key = sha256(json.dumps([versions(), only, fusing]).encode()).hexdigest()[:12]
+    outcomes = (folder / f"{key}.json").resolve()
+    if not outcomes.is_file():
+        here, source = Path(__file__).resolve().parent, Path(__file__).resolve().parents[2]
         paths = [str(here), str(source), os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), _OUTCOMES: str(outcomes)}
         environment[_FUSING] = "1" if fusing else ""
@@ -75,16 +91,10 @@ def run_tests(pyg: Path, only: list[str], fusing: bool, limit_s: int) -> dict[st
             "-W",
             "ignore",
         ]
-        subprocess.run(
-            [*command, "--tb=no", *only],
-            cwd=pyg,
-            env=environment,
-            timeout=limit_s,
-            check=False,
-            stdout=sys.stderr,
-        )
-        found: dict[str, Any] = json.loads(outcomes.read_text())
-        return found
+        command += ["--tb=short", *only]
+        subprocess.run(command, cwd=pyg, env=environment, timeout=limit_s, check=False, stdout=sys.stderr)
+    found: dict[str, Any] = json.loads(outcomes.read_text())
+    return found
 
 
 def count_outcomes(tests: dict[str, str]) -> dict[str, int]:
@@ -111,9 +121,10 @@ def pytest_runtest_logreport(report: Any) -> None:
         _TESTS[report.nodeid] = report.outcome
 
 
-def pytest_unconfigure() -> None:
-    """Write the outcomes for `run_tests`."""
-    if path := os.environ.get(_OUTCOMES):
+def pytest_sessionfinish(exitstatus: int) -> None:
+    """Write the outcomes for `run_tests`, unless the run was cut short."""
+    path = os.environ.get(_OUTCOMES)
+    if path and int(exitstatus) in (0, 1):
         Path(path).write_text(json.dumps({"tests": _TESTS, "layers": _LAYERS}))
 
 

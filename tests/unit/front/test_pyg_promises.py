@@ -386,11 +386,23 @@ def test_explained_layers_are_masked(name: str, made: str) -> None:
     torch.testing.assert_close(ours(features(), edges()), plain(features(), edges()))
 
 
-def test_results_and_features_may_be_changed_in_place() -> None:
-    """PyG's layers keep neither for their gradients."""
+@pytest.mark.parametrize("aggr", ["sum", "mean", "max"])
+def test_features_may_be_changed_in_place(aggr: str) -> None:
+    """PyG's layers keep none of them for their gradients."""
     grads = []
-    plain, ours = pair(pyg.GATConv(WIDTH, 4, heads=2, bias=False))
-    for layer in (plain, ours):
+    for layer in pair(pyg.SimpleConv(aggr=aggr)):
+        x = features().requires_grad_()
+        doubled = 2 * x
+        out = layer(doubled, edges())
+        (out * doubled.relu_().detach()).sum().backward()
+        grads.append(x.grad)
+    torch.testing.assert_close(*grads)
+
+
+def test_results_may_be_changed_in_place() -> None:
+    """PyG's layers keep none of them for their gradients."""
+    grads = []
+    for layer in pair(pyg.GATConv(WIDTH, 4, heads=2, bias=False)):
         x = features().requires_grad_()
         layer(x, edges()).relu_().square().sum().backward()
         grads.append(x.grad)

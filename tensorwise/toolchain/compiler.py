@@ -258,7 +258,7 @@ def _prove(compiler: Compiler) -> None:
 
 
 def _try(compiler: Compiler) -> None:
-    """Compile a small file, and load what comes out; raises CompilerError when that fails."""
+    """Compile a small file, and look at what comes out; raises CompilerError when that fails."""
     try:
         with tempfile.TemporaryDirectory(prefix=scratch_prefix("cc"), ignore_cleanup_errors=True) as scratch:
             source, out = Path(scratch) / "probe.c", Path(scratch) / "probe.so"

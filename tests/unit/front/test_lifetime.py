@@ -5,6 +5,8 @@ The long run of the same rounds is ``benchmarks/robustness/lifetime.py``.
 
 import gc
 import os
+import subprocess
+import sys
 import tempfile
 import threading
 from collections import Counter
@@ -187,3 +189,16 @@ def test_a_transpose_outlives_what_it_was_made_of() -> None:
     gc.collect()
     np.testing.assert_allclose(turned(vector()), a.T @ vector(), rtol=1e-4)
     np.testing.assert_allclose(turned.T(vector()), a @ vector(), rtol=1e-4)
+
+
+LONG = Path(__file__).parents[3] / "benchmarks" / "robustness" / "lifetime.py"
+
+
+@pytest.mark.skipif(
+    not LONG.exists() or not Path("/proc/self/statm").exists(), reason="needs benchmarks, /proc"
+)
+def test_memory_stays_flat() -> None:
+    """A short run: one matrix a round kept would be four times what it may grow."""
+    command = [sys.executable, str(LONG), "--rounds", "24", "--uses", "compilations", "widths"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -9,6 +9,7 @@ import math
 from typing import Any, Final
 
 import numpy as np
+from scipy.sparse import issparse
 from scipy.sparse.linalg import LinearOperator
 
 from tensorwise.errors import InputError
@@ -27,7 +28,7 @@ class Matrix(LinearOperator):
     the tuned dtype                       by the tuned kernel
     float32, float64                      by an untuned kernel on a copy of the matrix in that dtype
     complex64, complex128                 as twice as many real columns
-    bool, integers, longdouble            by SciPy
+    bool, integers, longdouble            by SciPy, as are sparse operands
     ====================================  ==========================================================
 
     The copy is made at the first such product; it is kept, and counted in ``bytes_held``. Halves (float16, bfloat16)
@@ -58,8 +59,8 @@ class Matrix(LinearOperator):
         """Return the operator whose ``operand_dtype`` is ``dtype``."""
 
     @abc.abstractmethod
-    def _by_scipy(self, x: np.ndarray) -> np.ndarray:
-        """Return the product that SciPy computes in the matrix's own dtype."""
+    def _by_scipy(self, x: Any) -> Any:
+        """Return the product with an array or a sparse matrix that SciPy computes in the matrix's own dtype."""
 
     @abc.abstractmethod
     def _quick(self, x: Any) -> np.ndarray | None:
@@ -80,6 +81,8 @@ class Matrix(LinearOperator):
         """Return A x for a vector or matrix, and the composed operator for another operator or a number."""
         if isinstance(x, LinearOperator) or np.isscalar(x):
             return super().dot(x)  # type: ignore[arg-type]
+        if issparse(x):
+            return self.matmat(x)
         array = np.asarray(_dense(x))
         if array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1):
             return self.matvec(array)
@@ -94,36 +97,36 @@ class Matrix(LinearOperator):
         made = self._multiply(np.asarray(x).reshape(k))
         return _like(made if x.ndim == 1 else made.reshape(-1, 1), x)
 
-    def matmat(self, X: Any) -> np.ndarray:
-        """Return A X for X of shape (k, n).
+    def matmat(self, X: Any) -> Any:
+        """Return A X for X of shape (k, n); of a sparse X it is sparse, and SciPy computes it.
 
         An operator for one vector takes the default kernel for n of them, and stores what that wants once for all n,
         unless it is stored already.
         """
-        X = _dense(X)
+        X = X if issparse(X) else _dense(X)
         if X.ndim != 2 or X.shape[0] != self.shape[1]:
             raise InputError(f"matmat takes an array of shape ({self.shape[1]}, n), got {X.shape}")
-        return _like(self._multiply(np.asarray(X)), X)
+        return self._by_scipy(X) if issparse(X) else _like(self._multiply(np.asarray(X)), X)
 
     def rmatvec(self, x: Any) -> np.ndarray:  # type: ignore[override]
         """Return A^T x; the first call makes ``T``."""
         return self.transpose().matvec(x)
 
-    def rmatmat(self, X: Any) -> np.ndarray:
+    def rmatmat(self, X: Any) -> Any:
         """Return A^T X; the first call makes ``T``."""
         return self.transpose().matmat(X)
 
     def _matvec(self, x: np.ndarray) -> np.ndarray:
         return self._multiply(np.asarray(x))
 
-    def _matmat(self, X: np.ndarray) -> np.ndarray:
-        return self._multiply(np.asarray(X))
+    def _matmat(self, X: Any) -> Any:
+        return self.matmat(X)
 
     def _rmatvec(self, x: np.ndarray) -> np.ndarray:
         return self.transpose()._multiply(np.asarray(x))
 
-    def _rmatmat(self, X: np.ndarray) -> np.ndarray:
-        return self.transpose()._multiply(np.asarray(X))
+    def _rmatmat(self, X: Any) -> Any:
+        return self.transpose().matmat(X)
 
     # The matrix is real: its adjoint is its transpose.
     def _transpose(self) -> LinearOperator:
@@ -153,7 +156,7 @@ class Matrix(LinearOperator):
             return made.view(dtype).reshape(self.shape[0], *x.shape[1:])
         if is_float(dtype):
             return self._in(dtype)._tuned(x.astype(dtype))
-        return self._by_scipy(x)
+        return np.asarray(self._by_scipy(x))
 
     def result_dtype(self, operand: Any) -> np.dtype:
         """Return the dtype of the product with an operand of a dtype.

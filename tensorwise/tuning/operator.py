@@ -450,14 +450,14 @@ class MatrixOperator(Operator, Matrix):  # type: ignore[override] # where SciPy 
         shared = over(self._bound, kernel, work) if entries is self.workload.entries else None
         return MatrixOperator(shared or kernel.bind(work, self.threads), work, self.threads, kernel)
 
-    def _by_scipy(self, x: np.ndarray) -> np.ndarray:
+    def _by_scipy(self, x: Any) -> Any:
         """Return the product with x by SciPy, of the matrix in the dtype in which it was given."""
         if self._plain is None:
             entries = self.workload.entries
             matrix = entries.to_scipy()
             matrix.data = matrix.data if entries.given is None else entries.as_given()
             self._plain = matrix
-        return np.asarray((self._plain.T if self._product.endswith("_t") else self._plain) @ x)
+        return (self._plain.T if self._product.endswith("_t") else self._plain) @ x
 
     def _related(self, op: str, n: int | None) -> Workload:
         """Another product with the same matrix."""

@@ -229,8 +229,10 @@ def test_wrong_shapes_for_a_matrix(rng: np.random.Generator) -> None:
         op.matvec(np.ones((25, 2)))
     with pytest.raises(InputError):
         op.matvec(np.ones((1, 50)))
+    with pytest.raises(InputError, match="toarray"):
+        op.matvec(sp.csr_array(np.ones((50, 1))))
     with pytest.raises(InputError):
-        op @ sp.csr_array(np.eye(50))
+        op @ sp.csr_array(np.eye(49))
     with pytest.raises(InputError, match="sddmm"):
         operator(a_matrix(rng), "sddmm").T  # noqa: B018
 
@@ -343,6 +345,21 @@ def test_it_is_a_linear_operator(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(op.trace(), A.trace())
     np.testing.assert_array_equal(operator(a_matrix(rng), "spmv").T.diagonal().shape, (50,))
     np.testing.assert_array_equal(other.diagonal(), B.diagonal())
+
+
+def test_sparse_operands_give_sparse_products(rng: np.random.Generator) -> None:
+    A, X, Y = a_matrix(rng), a_matrix(rng, (50, 9)), a_matrix(rng, (70, 1))
+    op = operator(A.astype("f4"), "spmv")
+    for made, right in (
+        (op @ X, A.astype("f4") @ X),
+        (op.T @ Y, A.astype("f4").T @ Y),
+        ((2 * op) @ X, 2 * A.astype("f4") @ X),
+        (op.rmatmat(Y), A.astype("f4").T @ Y),
+        (op.H @ Y, A.astype("f4").T @ Y),
+    ):
+        assert sp.issparse(made)
+        assert made.dtype == right.dtype
+        np.testing.assert_allclose(made.toarray(), right.toarray(), **CLOSE["float64"])
 
 
 def test_linear_operators_compose(rng: np.random.Generator) -> None:

@@ -137,6 +137,9 @@ class Database:
             if not _is(error, sqlite3.SQLITE_BUSY):
                 self.disconnect()  # whatever state the connection is in, the next one has none of it
             raise explain(error, self.path) from error
+        except UnicodeDecodeError as error:  # SQLite hands on what a damaged file has for text
+            self.disconnect()
+            raise explain(sqlite3.DatabaseError(f"a text in it is no UTF-8: {error}"), self.path) from error
         except OSError as error:
             raise StoreError(
                 f"the store {self.path} cannot be opened: {error.strerror or error}; {_ELSEWHERE}"

@@ -483,3 +483,14 @@ def test_processes_make_the_file_at_once(tmp_path: Path) -> None:
         assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * 4
         with Store(path) as store:
             assert len(store) == 4
+
+
+def test_a_schema_that_is_no_text_is_a_damaged_store(path: Path) -> None:
+    filled(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+    data = path.read_bytes()
+    assert b"CREATE TABLE" in data
+    path.write_bytes(data.replace(b"CREATE TABLE", b"CREATE\xa0TABLE"))
+    with pytest.raises(StoreError), Store(path) as store:
+        store.query()

@@ -142,7 +142,7 @@ def test_what_a_zero_annihilates(expression: str, annihilated: bool) -> None:
         ),
         (
             "C[h,A] = B[i,h] for A[i,k]",
-            "the number of an entry of A is the first index of a tensor; put it first",
+            "the number of one of its entries is the first index of a tensor; put it first",
         ),
         ("C[i] += B[k] if P[i] == j else 0 for A[i,k]", "compares with 'j', which is no index of it"),
         ("C[i] += B[k] if P[i] == 3 else 0 for A[i,k]", "cannot read"),

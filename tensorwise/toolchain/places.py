@@ -5,6 +5,7 @@ import os
 import stat
 from pathlib import Path
 
+from tensorwise.errors import InputError
 from tensorwise.reading import user_path
 
 
@@ -15,7 +16,10 @@ def cache_dir() -> Path:
     """
     given = os.environ.get("TENSORWISE_CACHE_DIR")
     if given:
-        return user_path(given).absolute()
+        try:
+            return user_path(given).absolute()
+        except InputError as error:
+            raise InputError(f"TENSORWISE_CACHE_DIR: {error}") from error
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("tensorwise"))

@@ -95,7 +95,7 @@ class Proof:
 
     def objection(self, layer: Any) -> str | None:
         """Return what has changed since, on the class or on the layer; None: nothing."""
-        if not _PATCHED.isdisjoint(layer.__dict__):
+        if any(name in layer.__dict__ for name in _PATCHED):
             return f"{sorted(_PATCHED & layer.__dict__.keys())[0]} is set on the layer itself"
         for name, method in self.found:
             if getattr(self.kind if name == "forward" else type(layer), name, None) is not method:
@@ -136,7 +136,9 @@ def reduction(layer: Any) -> str | None:
     found = REDUCTIONS.get(type(module))
     if found is None or not isinstance(layer.aggr, str) or _NAMES.get(layer.aggr) != found:
         return None
-    if any(getattr(module, name) for name in _MODULE_HOOKS) or not _UNPATCHED.isdisjoint(module.__dict__):
+    if any(getattr(module, name) for name in _MODULE_HOOKS) or any(
+        name in module.__dict__ for name in _UNPATCHED
+    ):
         return None
     return found
 

@@ -11,13 +11,18 @@ from torch import Tensor
 from tensorwise.front import spelling
 from tensorwise.front.torch_derivatives import Evaluates, full_dtype, has_tangents
 
+_COMPILES_OWN_GRADIENTS: Final = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)
+"""Whether compiled code calls the gradients below: PyTorch 2.13 does, and 2.11 made them 0, since it took operators within
+an autograd.Function for constants; 2.12 was not tried."""
 _ATTENTION: Final = spelling.attention_texts(spelling.SLOPE)
 _WEIGHED: Final = spelling.weighed_texts(spelling.SLOPE)
 
 
 def _stepwise() -> bool:
-    """Whether operators with gradients of their own are differentiated step by step: forward mode and transforms."""
-    return not torch.compiler.is_compiling() and has_tangents()
+    """Whether steps are differentiated, not the operator as a whole: in forward mode, transforms and old compilers."""
+    if torch.compiler.is_compiling():
+        return not _COMPILES_OWN_GRADIENTS
+    return has_tangents()
 
 
 def _softmax(graph: Evaluates, scores: Tensor) -> Tensor:

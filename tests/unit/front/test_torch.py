@@ -374,7 +374,9 @@ def test_modes_and_profilers_see_the_operator(graph: front.Graph) -> None:
 
 def test_inductor_compiles_forward_and_backward_once_for_all_widths(graph: front.Graph) -> None:
     """The whole of it, without a break; the second width is met as one that varies."""
-    counter = torch._dynamo.testing.CompileCounterWithBackend("inductor")
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    counter = CompileCounterWithBackend("inductor")
 
     def layers(x: torch.Tensor, w: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         summed = front.gspmm(graph, "mul", "mean", x, w[:, :, None]).relu()

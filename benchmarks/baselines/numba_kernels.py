@@ -29,7 +29,9 @@ class NumbaKernel(LibraryKernel):
         return importlib.util.find_spec("numba") is not None
 
     def why_not(self, workload: Workload) -> str | None:
-        """SpMV, SpMM, SDDMM and MTTKRP."""
+        """SpMV, SpMM, SDDMM and MTTKRP, in float32 and float64."""
+        if workload.halves:
+            return "Numba compiles no loops over halves"
         return None if kind_of(workload) else "there is no Numba loop for it"
 
     def bind(self, workload: Workload, threads: int) -> BoundKernel:

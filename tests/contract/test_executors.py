@@ -327,7 +327,8 @@ def test_a_node_of_a_cluster_that_is_lost_is_replaced(kind: str, tmp_path: Path)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)  # it may outlive its node by the time it sleeps
-    assert (found.jobs, found.failed) == (4, [])
+    # The node's job is done again elsewhere; the one that kills its worker on any node is lost, and not recorded.
+    assert (found.jobs, found.failed, [text.partition(" ")[0] for text in found.lost]) == (3, [], ["d"])
 
 
 def waiting(marker: Path) -> int:

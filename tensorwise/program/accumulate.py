@@ -333,6 +333,7 @@ class Accumulation(MergePath, abc.ABC):
             self.block.append(self.by_one_thread(env, self.placed_in(env, reduced)))
             return
         every = self.plan.keep_pattern and len(self.plan.formats) == 1 and not self.named
+        every = every and self.assignment.fills(next(iter(self.plan.formats)))
         skips = env.skips_output and not every
         if skips and self.initial is None:  # wider strips may have asked for the identity
             self.initial = -1.0 if self.assignment.argument else 0.0

@@ -227,6 +227,14 @@ class Assignment:
         output = self.output.indices
         return output == self.access(tensor).indices or output[0] == tensor
 
+    def fills(self, tensor: str) -> bool:
+        """Whether an entry of the sparse ``tensor`` reaches all that an output which keeps them has for it.
+
+        Not in ``C[A,i] = D[i] for A[i,k]``, which has an element for each i, while an entry has one i.
+        """
+        first, *beside = self.output.indices
+        return first != tensor or not set(beside) & set(self.access(tensor).indices)
+
     def annihilated_by(self, tensor: str) -> bool:
         """Whether a zero of ``tensor`` makes the term the identity of the reduction, given finite others.
 

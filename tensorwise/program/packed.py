@@ -313,13 +313,19 @@ def _unreached(workload: Workload) -> Any:
     """Index of the outputs that no entry reaches where their value, 0, is not the identity; None: there are none."""
     if workload.assignment.monoid.name not in ("max", "min", "prod"):
         return None
-    if workload.keeps_pattern:
+    first = next(iter(workload.sparse))
+    if workload.keeps_pattern and workload.assignment.fills(first):
         return None if workload.terms else ...
     coordinates: dict[str, np.ndarray] = {}
     for name, entries in workload.sparse.items():
         coordinates |= dict(zip(workload.assignment.access(name).indices, entries.coordinates, strict=True))
+    extents = dict(workload.sizes)
+    if workload.keeps_pattern:
+        extents[first] = workload.entries.nnz
+        numbers = workload.entries.numbers
+        coordinates[first] = np.arange(workload.entries.nnz) if numbers is None else numbers
     output = workload.assignment.output.indices
-    reached = np.zeros(tuple(workload.sizes[i] if i in coordinates else 1 for i in output), dtype=bool)
+    reached = np.zeros(tuple(extents[i] if i in coordinates else 1 for i in output), dtype=bool)
     if all(workload.sizes[i] for i in workload.assignment.reduced if i not in coordinates):
         reached[tuple(coordinates[i] if i in coordinates else np.zeros(1, np.int64) for i in output)] = bool(
             workload.entries.nnz

@@ -116,12 +116,14 @@ def reference(
     coordinates |= {name: entry[name] for name in assignment.counted}
     free_shape = tuple(sizes[index] for index in free)
     free_size = int(np.prod(free_shape, dtype=np.int64))
-    if keep_pattern:
-        out_sparse, rows = [], next(iter(sparse.values())).nnz
-        first = next(iter(sparse))
-    else:
+    first = next(iter(sparse))
+    extents = {**sizes, first: sparse[first].nnz}
+    numbered = assignment.output.indices[0] == first
+    if keep_pattern and not numbered:
+        out_sparse, coordinates[first] = [first], entry[first]
+    else:  # beside the numbers of entries, coordinates that any sparse operand has: C[A,g] += A[i,k] * S[i,g]
         out_sparse = [index for index in assignment.output.indices if index in coordinates]
-        rows = int(np.prod([sizes[i] for i in out_sparse], dtype=np.int64))
+    rows = int(np.prod([extents[i] for i in out_sparse], dtype=np.int64))
     out_free = [place for place, index in enumerate(free) if index in assignment.output.indices]
     kept_shape = tuple(free_shape[place] for place in out_free)
 
@@ -142,12 +144,9 @@ def reference(
             term, size = _evaluate(
                 assignment.expression, bound, values, part, free, dense, stop - start, free_shape
             )
-        if keep_pattern:
-            target = entry[first][part]
-        else:
-            target = np.zeros(stop - start, dtype=np.int64)
-            for index in out_sparse:
-                target = target * sizes[index] + bound[index]
+        target = np.zeros(stop - start, dtype=np.int64)
+        for index in out_sparse:
+            target = target * extents[index] + bound[index]
         if not single:
             _argument(assignment, term, size, target, bound, free, best)
             continue
@@ -174,10 +173,10 @@ def reference(
     else:
         value = np.where(terms == 0, 0.0, value)
     arrays = [value, magnitude, terms]
-    if not keep_pattern or out_free:
-        have = [*([first] if keep_pattern else out_sparse), *(free[p] for p in out_free)]
+    if not keep_pattern or numbered:
+        have = [*out_sparse, *(free[p] for p in out_free)]
         order = [have.index(index) for index in assignment.output.indices]
-        shape = tuple(rows if keep_pattern and index == first else sizes[index] for index in have)
+        shape = tuple(extents[index] for index in have)
         arrays = [array.reshape(shape).transpose(order) for array in arrays]
     finite = all_finite([*(entries.values for entries in sparse.values()), *dense.values()])
     return Reference(arrays[0], arrays[1], arrays[2], factors, finite)

@@ -345,6 +345,25 @@ def test_strips_that_reduce_in_memory_and_strips_that_do_not_share_an_output(dty
         assert work.reference([b]).mismatch(out) is None
 
 
+@pytest.mark.parametrize("numbers", [False, True])
+@pytest.mark.parametrize("reduction", ["+=", "max=", "min=", "prod=", "mean=", "argmax="])
+def test_coordinates_that_an_entry_has_not_are_zero_beside_its_number(reduction: str, numbers: bool) -> None:
+    """C[A,k] has an element for each k, and the entry one k: the others held what was in memory before."""
+    rng, a = np.random.default_rng(3), matrix(6, 9, 0.4)
+    if numbers:
+        a = replace(a, numbers=rng.permutation(a.nnz).astype(np.int32))
+    work = einsum_workload(f"C[A,k] {reduction} B[i,f] - 9 for A[i,k]", {"A": a}, {"f": 5})
+    program = program_for(work, "(i,k) -> U(i) C(k)", "reorder(i,k,f) parallel(i)")
+    (b,), out = work.operands(rng), np.empty(work.output_shape, work.output_dtype)
+    for kernel in (GeneratedKernel(program), InterpretedKernel(program, rng)):
+        out.fill(77)
+        kernel.bind(work, 2).run([b], out)
+        assert work.reference([b]).mismatch(out) is None
+    reached = np.zeros(out.shape, bool)
+    reached[np.arange(a.nnz) if a.numbers is None else a.numbers, a.coordinates[1]] = True
+    assert set(out[~reached]) == {-1 if reduction == "argmax=" else 0}
+
+
 @pytest.mark.parametrize("einsum", ["C[i,j] += A[i,k] * B[k,j]", "C[i,j] argmax= A[i,k] * B[k,j]"])
 @pytest.mark.parametrize("tile", ["1x4", "2x4", "4x4", "12x4", "2x8"])
 def test_one_kernel_serves_rows_of_any_length(tile: str, einsum: str) -> None:

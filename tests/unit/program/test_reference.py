@@ -51,6 +51,17 @@ def test_non_numbers_reach_only_the_rows_that_store_them() -> None:
     np.testing.assert_array_equal(value("C[i] argmax= A[i,k] * B[k]", [NAN, 7, NAN]), [0, -1, 1])
 
 
+def test_outputs_numbered_by_entries_have_coordinates_of_sparse_operands_beside() -> None:
+    other = entries_from(((3, 2), ([0, 2, 2], [1, 0, 1]), [5.0, 7.0, 11.0]))
+    np.testing.assert_array_equal(
+        value("C[A,g] += A[i,k] * S[k,g]", S=other), [[0, 10], [21, 33], [0, 0]]
+    )  # S has its g
+    np.testing.assert_array_equal(
+        value("C[A,i] += A[i,k] * B[k]", [5, 7, -1]), [[10, 0, 0], [-3, 0, 0], [0, 0, 0]]
+    )  # and A its i
+    np.testing.assert_array_equal(value("C[A] += A[i,k] * B[k]", [5, 7, -1]), [10, -3, 0])
+
+
 def test_dense_indices() -> None:
     b = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
     np.testing.assert_array_equal(value("C[i,j] += A[i,k] * B[k,j]", b), [[17, 22], [0, 0], [0, 0]])

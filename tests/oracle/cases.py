@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tensorwise.codegen.c import print_c
-from tensorwise.errors import ScheduleError
+from tensorwise.errors import FormatError, ScheduleError, TensorwiseError
 from tensorwise.program.einsum import Einsum
 from tensorwise.program.lower import lower
 from tensorwise.program.program import Apart, Program, program_for
@@ -140,10 +140,26 @@ class Focus:
         """Share of indices that are split."""
         return {"outer": 0.9, "inner": 0.9, "whole": 0.2}.get(self.tiled, 0.35)
 
+    def met(self, program: Program) -> bool:
+        """Whether a program is stored and tiled like that; the rest comes up by itself."""
+        tile = program.schedule.tile
+        tiled = Axis.named(tile.loop).part if tile else ""
+        return tiled == self.tiled and self.stored in {stored_as(f) for f in program.formats.values()}
+
+
+def stored_as(format: Format) -> str:
+    """Return how entries are stored, in the words of ``Focus.stored``."""
+    parts = {axis.part for axis in format.axes}
+    if parts & {"slot", "diagonal"}:
+        return "slots" if "slot" in parts else "diagonal"
+    return "list" if isinstance(format.levels[0], Repeated) else "levels"
+
 
 ANY = Focus()
 DIRECTED = 10**12
-"""Seeds from here on draw one of ``FOCI`` after the other; those below draw as they always have."""
+"""Seeds from here on draw one of ``FOCI`` after the other; those below draw once, whatever comes."""
+ATTEMPTS = 16
+"""Of a directed draw, until it has what its focus asks for: einsums, extents and dtypes may leave no room for it."""
 FOCI = tuple(
     Focus(stored, tiled, kept, parallel, unrolled)
     for unrolled in (False, True)
@@ -161,8 +177,28 @@ MOST_POINTS = 12_000
 
 
 def draw(seed: int) -> Case:
-    """Draw a case; raises FormatError or ScheduleError when the program drawn is refused."""
-    rng, other = np.random.default_rng(seed), _other(seed)
+    """Draw a case; raises FormatError or ScheduleError when the program drawn is refused.
+
+    A directed draw is repeated until it has what its focus asks for, or the first that is not refused is taken.
+    """
+    if seed < DIRECTED:
+        return _draw(seed, np.random.default_rng(seed), _other(seed), ANY)
+    focus, found, refusal = FOCI[seed % len(FOCI)], list[Case](), list[TensorwiseError]()
+    for attempt in range(ATTEMPTS):
+        rng, other = (np.random.default_rng([seed, stream, attempt]) for stream in (0, 1))
+        try:
+            found.append(_draw(seed, rng, other, focus))
+        except (FormatError, ScheduleError) as error:
+            refusal.append(error)
+            continue
+        if focus.met(found[-1].program):
+            return found[-1]
+    if not found:
+        raise refusal[0]
+    return found[0]
+
+
+def _draw(seed: int, rng: np.random.Generator, other: np.random.Generator, focus: Focus) -> Case:
     name, text, sparse = _einsum(rng, other)
     einsum = Einsum.parse(text)
     sizes = _sizes(rng, einsum)
@@ -189,9 +225,8 @@ def draw(seed: int) -> Case:
         else draw_dense(rng, workload.shape(operand), dtypes[operand], special, features)
         for operand in workload.dense
     )
-    focus = FOCI[seed % len(FOCI)] if seed >= DIRECTED else ANY
     program = _program(rng, workload, focus)
-    if len(sparse) == 1 and other.random() < 0.15:
+    if focus == ANY and len(sparse) == 1 and other.random() < 0.15:
         space, by_default = cpu_space_of(workload), other.random() < 0.5
         config = space.default(workload) if by_default else space.sample(workload, other)
         features.add("default program" if by_default else "program of the space")
@@ -212,7 +247,7 @@ def draw(seed: int) -> Case:
 
 
 def name_of(seed: int) -> str:
-    """Return the name of the einsum that ``draw`` draws, thousands of times faster."""
+    """Return the name of the einsum that ``draw`` draws, undirected, thousands of times faster."""
     return _einsum(np.random.default_rng(seed), _other(seed))[0]
 
 

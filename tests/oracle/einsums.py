@@ -4,6 +4,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tensorwise.program.einsum import Einsum
+from tensorwise.program.joined import value_without
+
 NAMES = "BDEFGHKLMNQRUVWXYZ"
 """Of dense operands, in the order in which they are drawn. Sparse ones are called A and S."""
 DEEPEST = 3
@@ -85,7 +88,8 @@ def draw_einsum(rng: np.random.Generator, several: bool = False) -> tuple[str, t
     """Return an assignment and its sparse operands; what is drawn is in the language, but may be refused as a workload.
 
     Args:
-        several: with a second sparse operand, S, that multiplies all the rest.
+        several: with a second sparse operand, S, that multiplies all the rest, where that leaves no term without A: it would
+            be refused, rightly, for A[i,k] / A[i,k].
     """
     modes = list("iklm"[: int(rng.choice([2, 2, 2, 3, 4]))])
     drawing = _Drawing(rng, modes, list("fgh"[: int(rng.integers(3))]), bool(rng.random() < 0.5), False)
@@ -98,10 +102,16 @@ def draw_einsum(rng: np.random.Generator, several: bool = False) -> tuple[str, t
     used = {*modes, *(index for known in drawing.known.values() for index in known)} - {"A"}
     if several:
         second = [str(index) for index in rng.permutation(sorted(used))[:2]]
-        body = f"S[{','.join(second)}] * ({body})" if len(second) == 2 else body
-        several = len(second) == 2
+        joined = f"S[{','.join(second)}] * ({body})"
+        several = (
+            len(second) == 2 and value_without(Einsum.parse(f"C[i] += {joined}").single.expression, "A") == 0
+        )
+        body = joined if several else body
     kept = [str(index) for index in rng.permutation(sorted(used)) if rng.random() < 0.5]
-    output = ["A", *(index for index in kept if index not in modes)] if drawing.chance(0.2) else kept
+    output = kept
+    if drawing.chance(0.2):  # seldom with coordinates of the entries themselves, one of which each entry has
+        own = modes if drawing.chance(0.3) else []
+        output = ["A", *(index for index in kept if index not in modes or index in own)]
     output = output or modes[:1]
     reduced = used - {*output, *(modes if output[0] == "A" else ())}
     sign = drawing.one_of(["+", "+", "+", "max", "min", "prod", "mean", "argmax", "argmin"])

@@ -1,7 +1,7 @@
 """Options of the test suite.
 
-Tests of optional packages skip where these are not installed. ``--write-skips FILE`` writes down which did, and
-``--only-skips FILE``, in an environment that has the packages, runs just those; a test that still misses a package then
+Tests of optional packages skip where these are not installed. ``--write-skips=FILE`` writes down which did, and
+``--only-skips=FILE``, in an environment that has the packages, runs just those; a test that still misses a package then
 fails, so that none is skipped for ever.
 """
 

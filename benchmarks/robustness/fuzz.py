@@ -238,10 +238,12 @@ def _serve(
                 tell("hang", at, str(error))
             except BaseException as error:
                 where = traceback.extract_tb(error.__traceback__)
-                ours = [
-                    f"{Path(one.filename).name}:{one.lineno}" for one in where if "tensorwise" in one.filename
-                ][-3:]
-                tell("exception", at, f"{type(error).__name__}: {str(error)[:120]!a} {' '.join(ours)}")
+                ours = [one for one in where if Path(one.filename).is_relative_to(ROOT / "tensorwise")][-3:]
+                if not ours:  # the input could not be made
+                    counts["no case"] += 1
+                    continue
+                lines = " ".join(f"{Path(one.filename).name}:{one.lineno}" for one in ours)
+                tell("exception", at, f"{type(error).__name__}: {str(error)[:120]!a} {lines}")
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
             grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)

@@ -269,7 +269,10 @@ def _changed(rng: random.Random, value: Any) -> Any:
 
 def array_of(rng: random.Random, array: np.ndarray) -> Any:
     """Return an array with other values, length, dimensions, dtype, order or container."""
-    found: Any = np.array(array)
+    try:
+        found: Any = np.array(array)
+    except ValueError:  # an earlier change made it ragged
+        return array
     for _ in range(rng.choice((1, 1, 2))):
         with (
             contextlib.suppress(TypeError, ValueError, OverflowError, RuntimeError),

@@ -22,9 +22,9 @@ from tensorwise.codegen.ir import Buffer, Const, Expr, Load, Op, Var
 from tensorwise.errors import UnprovenError
 from tensorwise.program.einsum import Access
 from tensorwise.program.merge_path import CUTS, PARTS
+from tensorwise.program.nest import sizes_of
 from tensorwise.program.pieces import COLUMNS, COUNT, CUT
 from tensorwise.program.plan import Plan
-from tensorwise.program.schedule import CONSTANT_SPLIT
 from tensorwise.tensor.levels import Bitmask
 from tensorwise.tensor.remap import Axis
 
@@ -47,15 +47,7 @@ class _Arrays:
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.assignment, self.schedule = plan, plan.assignment, plan.schedule
-        bounds = plan.schedule.bounds
-        self.extents: dict[str, Expr] = {
-            index: Const(bounds[index]) if index in bounds else Var(f"N_{index}")
-            for index in plan.assignment.indices
-        }
-        self.splits: dict[str, Expr] = {
-            index: Const(size) if size <= CONSTANT_SPLIT else Var(f"s_{index}")
-            for index, size in plan.schedule.splits.items()
-        }
+        self.extents, self.splits = sizes_of(plan)
         self.equal = self.equal_sizes()
         self.counts = {name: self.counted(name) for name in plan.formats}
         self.entries = {

@@ -120,6 +120,20 @@ class Env:
 Loop = Axis | Lanes
 
 
+def sizes_of(plan: Plan) -> tuple[dict[str, Expr], dict[str, Expr]]:
+    """Return extents of indices and factors of splits: numbers where the plan fixes them, else sizes of the kernel."""
+    bounds = plan.schedule.bounds
+    extents: dict[str, Expr] = {
+        index: Const(bounds[index]) if index in bounds else Var(f"N_{index}")
+        for index in plan.assignment.indices
+    }
+    splits: dict[str, Expr] = {
+        index: Const(size) if size <= CONSTANT_SPLIT else Var(f"s_{index}")
+        for index, size in plan.schedule.splits.items()
+    }
+    return extents, splits
+
+
 class Nest(abc.ABC):
     """Names, statements and operands of one kernel under construction."""
 
@@ -159,15 +173,7 @@ class Nest(abc.ABC):
         self.joined: dict[Expr, Expr] = {}
         self.copies = 0
         self.initial: float | None = None
-        bounds = self.schedule.bounds
-        self.extents: dict[str, Expr] = {
-            index: Const(bounds[index]) if index in bounds else Var(f"N_{index}")
-            for index in self.assignment.indices
-        }
-        self.splits: dict[str, Expr] = {
-            index: Const(size) if size <= CONSTANT_SPLIT else Var(f"s_{index}")
-            for index, size in self.schedule.splits.items()
-        }
+        self.extents, self.splits = sizes_of(plan)
         self.counts: dict[tuple[str, int], Var] = {}
         self.index_elem = ir.beside(plan.elem)
         output_elem = plan.halves.get(self.assignment.output.tensor, plan.elem)

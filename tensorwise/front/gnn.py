@@ -13,7 +13,7 @@ Nothing that is as large as edges times features is made, unless it is the resul
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, final
@@ -199,8 +199,10 @@ class Graph:
         names = _named(text, operands)
         return self.evaluate(text, [operands[name] for name in names])
 
-    def evaluate(self, text: str, operands: Sequence[np.ndarray]) -> np.ndarray:
-        """``einsum`` with the operands in the order of ``operands_of``."""
+    def evaluate(
+        self, text: str, operands: Sequence[np.ndarray], empty: Callable[..., np.ndarray] | None = None
+    ) -> np.ndarray:
+        """``einsum`` with operands in the order of ``operands_of``; ``empty(shape, dtype)`` makes the result's array."""
         key = (text, *((operand.shape, operand.dtype) for operand in operands))
         bound = self._kernels.get(key)
         if bound is None:
@@ -210,7 +212,7 @@ class Graph:
                 self._kernels.pop(oldest, None)
                 self._tuned.discard(oldest)
             self._kernels[key] = bound
-        out = _empty(bound.workload.output_shape, bound.workload.output_dtype)
+        out = (empty or _empty)(bound.workload.output_shape, bound.workload.output_dtype)
         if out.size:
             bound.run(operands, out)
         return out

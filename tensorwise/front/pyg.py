@@ -12,9 +12,11 @@ rest: layers with other messages, hooks, explanations, traces, transforms, odd t
 """
 
 import copyreg
+import sys
 import warnings
 from functools import cache, wraps
 from threading import local
+from types import FrameType
 from typing import Any, ClassVar, Final, TypeVar
 
 from tensorwise.errors import InputError, MissingExtraError
@@ -223,6 +225,8 @@ class Fused:
         reduced: Any = super().__reduce_ex__(max(2, int(protocol)))
         made, given, *rest = reduced
         if type(self) is vars(type(self)).get("_made") and made is copyreg.__newobj__:  # type: ignore[attr-defined]
+            if _is_packaging(sys._getframe(1)):  # for machines that may not have Tensorwise
+                return copyreg._reconstructor, (self._kind, object, None), *rest  # type: ignore[attr-defined]
             return _new, (self._kind,), *rest
         return made, given, *rest
 
@@ -313,6 +317,11 @@ class _Attention(Fused):
         if problem := _odd_edges(edges):
             return problem
         return "a sparse matrix is taken for a list of edges" if edges.layout != torch.strided else None
+
+
+def _is_packaging(caller: FrameType) -> bool:
+    """Whether it is ``torch.package`` that pickles: a package holds the modules that it names, so a layer is PyG's there."""
+    return type(caller.f_locals.get("self")).__module__.startswith("torch.package.")
 
 
 def _as_pygs(layer: Any) -> Any:

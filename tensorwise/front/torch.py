@@ -39,6 +39,11 @@ _DTYPES: Final[dict[torch.dtype, np.dtype]] = {
     torch.int64: np.dtype(np.int64),
 }  # fmt: skip
 """What GPUs take: numbers, and where maxima were."""
+_SPELT: Final[dict[torch.dtype, str]] = {torch.bfloat16: np.dtype(np.uint16).str} | {
+    getattr(torch, name): np.dtype(name).str
+    for name in ("bool", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128")
+}  # fmt: skip
+"""How NumPy's array interface spells what tensors hold."""
 _TENSORS: Final = {array: tensor for tensor, array in _DTYPES.items()}
 MOST_REBUILT: Final = 8
 """Graphs made anew from their tensors, as in a program that was exported, which are kept."""
@@ -128,7 +133,7 @@ class Graph:
     def _computed(self, text: str, operands: Sequence[Tensor]) -> Tensor:
         if operands and operands[0].is_cuda:
             return _on_gpu(self.graph, text, operands)
-        return _tensor(self.graph.evaluate(text, [_array(operand) for operand in operands]))
+        return _on_cpu(self.graph, text, operands)
 
     def tune(self, budget_s: float | None = None, **given: Any) -> list[TuneResult]:
         """Find the fastest kernel for all that was evaluated on this graph, forward and backward; see `gnn.Graph.tune`.
@@ -226,7 +231,7 @@ def _evaluate(
 ) -> Tensor:
     """Evaluate ``text`` over the edges of the graph that the first four arguments are (see `Graph`)."""
     graph = _graph(pointers, sources, numbers, columns)
-    return _tensor(graph.evaluate(text, [_array(operand) for operand in operands]))
+    return _on_cpu(graph, text, operands)
 
 
 def _evaluate_on_gpu(
@@ -512,14 +517,33 @@ def _integers(given: Any) -> Any:
         ) from error
 
 
+class _Read:
+    """The memory of a dense tensor, for NumPy. ``Tensor.numpy`` would forbid for ever that programs resize its storage."""
+
+    __slots__ = ("__array_interface__", "tensor")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        address, size = tensor.data_ptr(), tensor.element_size()
+        spelt = _SPELT.get(tensor.dtype)
+        if spelt is None or tensor.layout is not torch.strided or not (address or not tensor.numel()):
+            raise TypeError(f"{tensor.dtype}, {tensor.layout}, on {tensor.device}")
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": tuple(tensor.shape),
+            "typestr": spelt,
+            "data": (address, False),
+            "strides": tuple(size * stride for stride in tensor.stride()),
+        }
+
+
 def _array(operand: Tensor) -> np.ndarray:
     """An operand as NumPy sees it, where it lies; a view that negates or conjugates is computed first."""
     try:
         plain = operand.detach().resolve_conj().resolve_neg()
-        if plain.dtype is torch.bfloat16:
-            bits: np.ndarray = plain.view(torch.uint16).numpy()
-            return bits.view(value_dtype("bfloat16"))
-        array: np.ndarray = plain.numpy()
+        if not plain.is_cpu:
+            raise TypeError(f"one on {plain.device}")
+        array = np.asarray(_Read(plain))
     except (
         RuntimeError,
         TypeError,
@@ -528,10 +552,17 @@ def _array(operand: Tensor) -> np.ndarray:
             "graph operators take dense tensors of float32, float64, bfloat16 or float16, and batches through "
             f"torch.func.vmap; got one that NumPy cannot read: {error}"
         ) from error
-    return array
+    return array.view(value_dtype("bfloat16")) if plain.dtype is torch.bfloat16 else array
 
 
-def _tensor(array: np.ndarray) -> Tensor:
-    if array.dtype.kind == "V":  # bfloat16, which is none of NumPy's own; its name would take microseconds
-        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
+def _on_cpu(graph: gnn.Graph, text: str, operands: Sequence[Tensor]) -> Tensor:
+    """Evaluate ``text`` into memory of torch's own, which programs may resize, as they may that of torch's operators."""
+    made: list[Tensor] = []
+
+    def empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        kind = torch.bfloat16 if dtype.kind == "V" else _TENSORS.get(dtype, torch.float16)
+        made.append(torch.empty(shape, dtype=kind, device="cpu"))
+        return _array(made[0])
+
+    graph.evaluate(text, [_array(operand) for operand in operands], empty)
+    return made[0]

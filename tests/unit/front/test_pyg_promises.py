@@ -544,6 +544,26 @@ def test_workers_of_a_loader_compute() -> None:
         torch.testing.assert_close(got, layer(features(), index).detach())
 
 
+def test_a_package_holds_pygs_layers(tmp_path: Any) -> None:
+    """It names the modules that it needs, and a machine that reads it may not have Tensorwise."""
+    plain, ours = pair(LAYERS["GraphConv"]())
+    with torch.package.PackageExporter(tmp_path / "model.pt") as package:
+        for name in ("torch_geometric.**", "_operator"):
+            package.extern(name)
+        package.save_pickle("models", "model.pkl", ours)
+    read = torch.package.PackageImporter(tmp_path / "model.pt").load_pickle("models", "model.pkl")
+    assert type(read) is pyg.GraphConv
+    torch.testing.assert_close(read(features(), edges()), plain(features(), edges()))
+
+
+def test_the_memory_of_results_can_be_resized() -> None:
+    """Invertible networks free what they compute again."""
+    out = pair(LAYERS["GraphConv"]())[1](features(), edges())
+    out = tw.gspmm(tw.Graph.of(edges(), (NODES, NODES)), "copy_lhs", "sum", out.detach())
+    out.untyped_storage().resize_(0)
+    assert out.untyped_storage().nbytes() == 0
+
+
 # -- the report -------------------------------------------------------------------------------------------
 
 

@@ -37,6 +37,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="folder for outcomes, to go on with")
     parser.add_argument("--limit", type=int, default=3600, help="seconds for each path")
     given = parser.parse_args()
+    sys.path.append(str(Path(__file__).resolve().parents[2]))
     folder = given.folder or Path(tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
     tests: dict[str, str] = {}
@@ -65,9 +66,16 @@ def main() -> int:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that a result depends on."""
+    """Return the versions that a result depends on, and a digest of our sources."""
+    import tensorwise
+    from benchmarks.corpus import digest_of
+
     found = {name: version(name) for name in ("torch_geometric", "torch", "numpy", "pytest")}
-    return {**found, "python": platform.python_version()}
+    return {
+        **found,
+        "python": platform.python_version(),
+        "sources": digest_of(Path(tensorwise.__file__).parent),
+    }
 
 
 def run_tests(pyg: Path, only: list[str], folder: Path, limit_s: int, fusing: bool) -> dict[str, Any]:

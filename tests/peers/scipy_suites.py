@@ -5,7 +5,7 @@
 
 Each suite runs three times: with the matrix itself, with SciPy's ``aslinearoperator(matrix)`` and with our operator.
 Exit status 1 says that a test failed with ours that passes with ``aslinearoperator``. What was run is kept, and not
-run again, while its versions stay the same (``--fresh`` forgets it).
+run again, while versions and our sources stay the same (``--fresh`` forgets it).
 """
 
 import argparse
@@ -49,12 +49,14 @@ def versions() -> dict[str, str]:
     import scipy
 
     import tensorwise
+    from benchmarks.corpus import digest_of
 
     return {
         "python": platform.python_version(),
         "numpy": numpy.__version__,
         "scipy": scipy.__version__,
         "tensorwise": tensorwise.__version__,
+        "sources": digest_of(Path(tensorwise.__file__).parent),
     }
 
 

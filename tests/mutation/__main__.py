@@ -119,9 +119,14 @@ def _reached(data: Path, seconds: dict[str, float]) -> dict[str, dict[str, list[
     table: dict[str, dict[str, list[str]]] = {}
     for file in found.measured_files():
         lines: dict[str, list[str]] = {}
-        for line, contexts in found.contexts_by_lineno(file).items():
-            tests = {context.partition("|")[0] for context in contexts if "::" in context}
-            lines[str(line)] = sorted(tests, key=lambda test: (seconds.get(test, 0.0), test))[:MOST_TESTS]
+        tests = {
+            line: {context.partition("|")[0] for context in contexts if "::" in context}
+            for line, contexts in found.contexts_by_lineno(file).items()
+        }
+        anywhere = set().union(*tests.values())
+        for line, names in tests.items():  # what a module executes as it is imported, all of its tests may notice
+            able = names or anywhere
+            lines[str(line)] = sorted(able, key=lambda test: (seconds.get(test, 0.0), test))[:MOST_TESTS]
         table[str(Path(file).relative_to(ROOT))] = lines
     return table
 

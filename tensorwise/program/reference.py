@@ -275,7 +275,10 @@ def _evaluate(
         case Call(operator=operator, arguments=arguments):
             parts = [_evaluate(a, bound, values, part, free, dense, count, free_shape) for a in arguments]
             rule = COMBINE[operator]
-            size = rule.magnitude(*(p[1] for p in parts))
+            sizes = [p[1] for p in parts]
+            if operator in ("max", "min"):  # an infinite side is exact, and none of the other's business
+                sizes = [np.where(np.isinf(side), 0.0, size) for side, size in parts]
+            size = rule.magnitude(*sizes)
             if operator == "div":  # the divisor's error counts relative to its value
                 ratio = parts[1][1] / np.abs(parts[1][0])
                 size = size * np.where(np.isfinite(ratio), ratio, 1.0) ** 2

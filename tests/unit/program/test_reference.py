@@ -175,3 +175,27 @@ def test_errors_of_a_divisor_count() -> None:
     reference = work.reference([b, d])
     assert reference.value.tolist() == [1024.0]
     assert 2e6 < reference.magnitude[0] < 6e9  # the difference is a thousandth of its terms
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "C[k] += A[i,k] * max(B[k], D[k])",
+        "C[k] += A[i,k] / max(B[k], D[k])",
+        "C[k] += max(B[k], abs(D[k])) / E[k] * A[i,k]",
+        "C[k] += A[i,k] * min(B[k], E[k]) - exp(D[k])",
+        "C[k] += A[i,k] * (min(B[k], D[k]) / E[k] if B[k] < E[k] else D[k] / E[k])",
+        "C[k] max= A[i,k] * max(min(B[k], D[k]), E[k])",
+    ],
+)
+def test_the_bound_of_a_finite_value_is_finite(text: str) -> None:
+    """Infinite operands are exact: where they cancel, what is left has an error of its own only."""
+    some = np.array([2.0, -3.0, 0.5, INF, -INF])
+    b, d, e = (grid.ravel() for grid in np.meshgrid(some, some, some))
+    ones = entries_from(np.ones((1, b.size)))
+    work = einsum_workload(text, {"A": ones}, {})
+    operands = {"B": b, "D": d, "E": e}
+    reference = work.reference([operands[name] for name in work.dense])
+    finite = np.isfinite(reference.value)
+    assert finite.any()
+    assert np.isfinite(reference.bound(np.dtype(np.float64))[finite]).all()

@@ -283,6 +283,7 @@ def _evaluate(
                 ratio = parts[1][1] / np.abs(parts[1][0])
                 size = size * np.where(np.isfinite(ratio), ratio, 1.0) ** 2
             value = rule.evaluate(*(p[0] for p in parts))
+            size = np.where(np.isinf(value), np.inf, size)
             if (
                 operator == "exp"
             ):  # errors of the exponent count in relation to the power; of infinite ones there are none

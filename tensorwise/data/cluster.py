@@ -2,7 +2,8 @@
 
 A node runs a job as this machine would: in a worker process that may die or hang (``LocalExecutor``). What is left to
 the cluster is to find a free slot, and another node when one is lost. A slot is a unit of the resource ``tensorwise``;
-a node has one for each of its devices, so that nothing else of ours runs beside a measurement.
+a node has one for each of its devices, so that nothing else of ours runs beside a measurement. A job that is for a kind of
+machines also takes a unit of ``tensorwise-KIND``, which only nodes of that kind have.
 
 Starting or joining a cluster opens ports, and whoever reaches them runs code there: it is never done unasked.
 """
@@ -22,6 +23,11 @@ from tensorwise.errors import MeasurementError, TensorwiseError
 
 SLOT: Final = "tensorwise"
 """The resource of which a job takes a unit."""
+
+
+def needed(kind: str) -> dict[str, int]:
+    """Return the units of resources that a job for a kind of machines takes."""
+    return {SLOT: 1, f"{SLOT}-{kind}": 1} if kind else {SLOT: 1}
 
 
 class Task(Protocol):
@@ -66,6 +72,8 @@ class ClusterExecutor(Executor[Job]):
         self._orders = silence_s, list(command)
         self._tasks: dict[Future[list[Record]], Task] = {}
         self._lock = threading.Lock()
+        self._kinds = {""}
+        """Kinds of which there were nodes: a last one that went may come back."""
         try:
             self._open(address, slots)
         except TensorwiseError:
@@ -75,7 +83,7 @@ class ClusterExecutor(Executor[Job]):
                 f"{f'the cluster at {address} cannot be reached' if address else 'no cluster can be started here'}: "
                 f"{error or type(error).__name__}"
             ) from error
-        self.slots = self._count()
+        self.slots = self._count(SLOT)
         if not self.slots:
             self._close()
             raise MeasurementError(
@@ -84,11 +92,19 @@ class ClusterExecutor(Executor[Job]):
 
     def submit(self, job: Job) -> "Future[list[Record]]":
         future: Future[list[Record]] = Future()
-        task = self._begin(self._owner, job.to_json(), *self._orders)
+        if job.kind not in self._kinds and not self._count(f"{SLOT}-{job.kind}"):
+            future.set_exception(
+                MeasurementError(
+                    f"no node of the cluster has the resource '{SLOT}-{job.kind}', of machines of the kind {job.kind!r}"
+                )
+            )
+            return future
+        self._kinds.add(job.kind)
+        task = self._begin(needed(job.kind), self._owner, job.to_json(), *self._orders)
         with self._lock:
             self._tasks[future] = task
         task.add_done_callback(lambda _: self._end(future))
-        self.slots = max(self._count(), 1)  # nodes come and go; a last one that went may come back
+        self.slots = max(self._count(SLOT), 1)  # nodes come and go; a last one that went may come back
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -120,12 +136,12 @@ class ClusterExecutor(Executor[Job]):
         """Connect to the cluster at ``address``, or start one on this machine."""
 
     @abc.abstractmethod
-    def _count(self) -> int:
-        """Return how many slots the cluster has now."""
+    def _count(self, resource: str) -> int:
+        """Return how many units of a resource the cluster has now."""
 
     @abc.abstractmethod
-    def _begin(self, *arguments: Any) -> Task:
-        """Have a node call :func:`run` in a slot."""
+    def _begin(self, resources: Mapping[str, int], *arguments: Any) -> Task:
+        """Have a node that has the resources call :func:`run`."""
 
     @abc.abstractmethod
     def _give_up(self, tasks: Sequence[Any]) -> None:

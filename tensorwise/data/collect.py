@@ -42,6 +42,7 @@ class Collected:
         jobs: jobs finished in this run; records: their records; statuses: how those ended.
         failed: why jobs could not be run; they are tried again by the next run.
         lost: jobs whose workers or nodes were lost each time; nothing is recorded, and the next run tries them again.
+        mixed: of which kinds of machines jobs were measured on devices that differ; see ``mixed_kinds``.
         redone: how often a job was begun again after its worker or node was lost.
         seconds: since this run began.
         interrupted: whether it was ended by hand.
@@ -54,6 +55,7 @@ class Collected:
     statuses: Counter[str] = field(default_factory=Counter)
     failed: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
+    mixed: list[str] = field(default_factory=list)
     redone: int = 0
     seconds: float = 0.0
     interrupted: bool = False
@@ -95,6 +97,7 @@ class Collected:
             "statuses": dict(self.statuses.most_common()),
             "failed": self.failed,
             "lost": self.lost,
+            "mixed": self.mixed,
             "redone": self.redone,
             "seconds": self.seconds,
             "records_per_minute": self.per_minute,
@@ -169,6 +172,8 @@ def collect(
             except KeyboardInterrupt:
                 found.interrupted = True
             found.seconds = time.monotonic() - start
+            if anywhere:
+                found.mixed = mixed_kinds(jobs, store)
             return found
     finally:
         executor.shutdown(wait=clean, cancel_futures=True)
@@ -186,6 +191,26 @@ def _left(jobs: Sequence[J], store: Store, anywhere: bool) -> list[J]:
             with job.open() as device:
                 devices[job.device, job.threads] = device.id
     return [job for job in jobs if (job.id, devices[job.device, job.threads]) not in done]
+
+
+def mixed_kinds(jobs: Sequence[AnyJob], store: Store) -> list[str]:
+    """Say which kinds of machines are several by their records: what was measured on different hardware is not one sample.
+
+    For collections on machines that take jobs from each other: there a job is done when one of them has measured it.
+    """
+    groups = {job.id: (getattr(job, "kind", ""), str(job.device), str(job.threads)) for job in jobs}
+    found: dict[tuple[str, str, str], dict[str, int]] = {}
+    for job, device in store.jobs():
+        if job in groups:
+            counts = found.setdefault(groups[job], {})
+            counts[device] = counts.get(device, 0) + 1
+    return [
+        f"jobs{f' of the kind {kind!r}' if kind else ''} were measured on {len(counts)} different devices ("
+        + ", ".join(f"{device}: {count} jobs" for device, count in sorted(counts.items()))
+        + "): do not compare their times; give each kind of machine jobs of its own with --kind"
+        for (kind, _, _), counts in found.items()
+        if len(counts) > 1
+    ]
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """Dask: jobs on the workers of a Dask cluster (extra ``dask``)."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 from tensorwise.data.cluster import SLOT, ClusterExecutor, Task, give_up, run
@@ -35,12 +35,12 @@ class DaskExecutor(ClusterExecutor):
             )
         self._client = distributed.Client(address or self._cluster, set_as_default=False)
 
-    def _count(self) -> int:
+    def _count(self, resource: str) -> int:
         workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
-        return int(sum(worker["resources"].get(SLOT, 0) for worker in workers))
+        return int(sum(worker["resources"].get(resource, 0) for worker in workers))
 
-    def _begin(self, *arguments: Any) -> Task:
-        task: Task = self._client.submit(run, *arguments, resources={SLOT: 1}, pure=False)
+    def _begin(self, resources: Mapping[str, int], *arguments: Any) -> Task:
+        task: Task = self._client.submit(run, *arguments, resources=dict(resources), pure=False)
         return task
 
     def _give_up(self, tasks: Sequence[Any]) -> None:

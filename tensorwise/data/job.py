@@ -37,6 +37,8 @@ MOST_THREADS: Final = 4096
 MOST_TERMS: Final = 30_000_000
 """Most multiplications of a workload (nnz times n): above it a sample takes a quarter of a second and more."""
 
+KIND: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""How kinds of machines are called."""
 _HEXADECIMAL: Final = re.compile("[0-9a-f]{1,64}")  # a digest
 
 
@@ -56,6 +58,7 @@ class Job:
         most_terms: a larger workload is refused.
         named: texts of configs to try besides, such as those that a model would have a tuning try.
         asked: who names them, and how many: a job is the same before and after it was asked. Empty: nobody.
+        kind: of the machines that it is for, by a name that whoever plans gives; empty: machines are all alike.
     """
 
     name: str
@@ -74,6 +77,7 @@ class Job:
     most_terms: int = MOST_TERMS
     named: tuple[str, ...] = ()
     asked: str = ""
+    kind: str = ""
 
     def __post_init__(self) -> None:
         if self.device not in DEVICES:
@@ -83,6 +87,8 @@ class Job:
                 f"samples, threads (up to {MOST_THREADS}) and seconds a sample must be positive, "
                 f"got {self.samples}, {self.threads}, {self.sample_s}"
             )
+        if self.kind and not KIND.fullmatch(self.kind):
+            raise InputError(f"a kind is up to 64 letters, digits, '.', '_' and '-', got {shown(self.kind)}")
         if min(self.seed, self.variant, self.mode) < 0 or not _HEXADECIMAL.fullmatch(self.digest):
             raise InputError(
                 "seed, variant and mode must not be negative, and the digest hexadecimal, "
@@ -93,7 +99,9 @@ class Job:
     def id(self) -> str:
         """Content id of all that decides what is measured; where the file lies does not."""
         facts = {name: value for name, value in self.to_json().items() if name not in ("path", "family")}
-        for name, follows in (("named", not self.named or self.asked), ("asked", not self.asked)):
+        for name, follows in (
+            ("named", not self.named or self.asked), ("asked", not self.asked), ("kind", not self.kind)
+        ):  # fmt: skip
             if follows:  # from the rest; and jobs had ids before there were such
                 del facts[name]
         return content_id([json.dumps(facts, sort_keys=True)])
@@ -106,6 +114,7 @@ class Job:
             self.op,
             f"n={self.n}" if self.n else "",
             f"mode={self.mode}" if self.mode else "",
+            f"on {self.kind}" if self.kind else "",
         ]
         return " ".join(part for part in [*parts, f"variant {self.variant}" if self.variant else ""] if part)
 
@@ -177,6 +186,7 @@ def plan(
     n: Sequence[int] = (),
     modes: Sequence[int] = (0,),
     threads: Sequence[int] = (1,),
+    kinds: Sequence[str] = ("",),
     variants: int = 0,
     most_terms: int = MOST_TERMS,
     seed: int = 0,
@@ -191,6 +201,7 @@ def plan(
         n: extents of the dense-only index, for operations that have one; default 64, from order 3 on 16.
         modes: output modes of MTTKRP; a tensor is left out of those that it does not have.
         threads: threads of a call; a job each.
+        kinds: of machines; a job each.
         variants: augmented patterns made of each.
         most_terms: larger workloads are left out where the pattern's size is known.
         seed: of order, augmentation and configs.
@@ -215,12 +226,13 @@ def plan(
                 jobs += [
                     Job(
                         pattern.name, str(pattern.path), pattern.digest, pattern.family, op, extent, mode,
-                        variant=variant, threads=count, most_terms=most_terms, seed=seed, **settings,
+                        variant=variant, threads=count, most_terms=most_terms, seed=seed, kind=kind, **settings,
                     )
                     for mode in (dict.fromkeys(modes) if op == "mttkrp" else (0,))
                     if mode < order
                     for variant in range(0 if as_it_is else 1, variants + 1)
                     for count in threads
+                    for kind in kinds
                 ]  # fmt: skip
     if not jobs:
         raise InputError(

@@ -64,7 +64,8 @@ class Drawn:
 def measured(job: "Job", beat: Beat = lambda: None) -> list[Record]:
     """Measure a job and return its records, failures and censored times among them.
 
-    Each record's provenance has ``job``, ``pattern``, ``family``, ``batch`` and ``drawn``: ``default`` (the anchor),
+    Each record's provenance has ``job``, ``pattern``, ``family``, ``batch``, ``kind`` (of machines, where the job has one)
+    and ``drawn``: ``default`` (the anchor),
     ``random`` (with ``log_probability``, natural logarithm), ``known``, ``mutated`` (with ``parent``, a config id),
     ``named`` by the job, or ``every`` where the space is measured whole.
     Those that ended ok have ``conversion_s`` and ``bytes_held``, too; and those that ran in the rounds of their batch
@@ -158,7 +159,8 @@ def _ratios(
 def _facts(job: "Job", name: str, device: Device) -> dict[str, object]:
     """What all records of a job say of how they were made."""
     about = {"threads": job.threads, "job": job.id, "pattern": name, "family": job.family}
-    return {**getattr(device, "provenance", {}), **about}
+    kind = {"kind": job.kind} if job.kind else {}
+    return {**getattr(device, "provenance", {}), **about, **kind}
 
 
 def _compile(device: Device, space: Space, work: Workload, drawn: Sequence[Drawn]) -> None:

@@ -1,7 +1,7 @@
 """Ray: jobs on the nodes of a Ray cluster (extra ``ray``)."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent import futures
 from typing import Any, Final, final
 
@@ -52,13 +52,13 @@ class RayExecutor(ClusterExecutor):
                 f"ray was imported earlier, and would listen on more than {HERE}; before that, set "
                 "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0, or name the address of a cluster"
             )
-        self._run = ray.remote(num_cpus=0, resources={SLOT: 1}, max_retries=0)(run)
+        self._run = ray.remote(num_cpus=0, max_retries=0)(run)
 
-    def _count(self) -> int:
-        return int(self._ray.cluster_resources().get(SLOT, 0))
+    def _count(self, resource: str) -> int:
+        return int(self._ray.cluster_resources().get(resource, 0))
 
-    def _begin(self, *arguments: Any) -> Task:
-        task: Task = self._run.remote(*arguments).future()
+    def _begin(self, resources: Mapping[str, int], *arguments: Any) -> Task:
+        task: Task = self._run.options(resources=dict(resources)).remote(*arguments).future()
         return task
 
     def _give_up(self, tasks: Sequence[Any]) -> None:

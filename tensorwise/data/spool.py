@@ -173,6 +173,7 @@ def work(
     executor: Executor[Job],
     *,
     share: tuple[int, int] = (1, 1),
+    kind: str = "",
     lease_s: float = LEASE_S,
     until: float = float("inf"),
     observe: Callable[[int, int, str], None] | None = None,
@@ -185,18 +186,24 @@ def work(
     Args:
         worker: a name that no other worker of this spool has; one that comes back goes on with its file.
         share: (k, of): every of-th job, beginning with the k-th, for machines that do not see each other's files.
+        kind: of this machine: jobs that are for another kind, or for any where this is given, are left to others.
         lease_s: see LEASE_S.
         until: ``time.monotonic()`` after which no job is begun.
         observe: called with (jobs done, jobs in all, what happened last).
 
     Raises:
-        InputError: the name is no file's name, or the share is none.
+        InputError: the name is no file's name, the share is none, or no job is for machines of the kind.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", worker):
         raise InputError(f"a worker's name is made of letters, digits, '.', '_' and '-', got {worker!r}")
     if not 1 <= share[0] <= share[1]:
         raise InputError(f"a share is K/N with 1 <= K <= N, got {share[0]}/{share[1]}")
-    mine = [job for place, job in enumerate(spool.jobs()) if place % share[1] == share[0] - 1]
+    planned = spool.jobs()
+    fitting = [job for job in planned if job.kind == kind]
+    if planned and not fitting:
+        kinds = ", ".join(sorted(f"{job.kind!r}" for job in {job.kind: job for job in planned}.values()))
+        raise InputError(f"no job of the spool is for machines of the kind {kind!r}; there are: {kinds}")
+    mine = [job for place, job in enumerate(fitting) if place % share[1] == share[0] - 1]
     # Workers begin at different places, so that they rarely want the same job.
     start = int(content_id([worker]), 16) % max(len(mine), 1)
     mine, ran = mine[start:] + mine[:start], 0

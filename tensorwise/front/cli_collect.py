@@ -92,6 +92,14 @@ Worker = Annotated[
 Share = Annotated[
     str, typer.Option("--share", metavar="K/N", help="With --worker: the K-th of N shares of the jobs only.")
 ]
+Kinds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kind",
+        metavar="NAME",
+        help="Kind of machines that the jobs are for; may be repeated, a job each; with --worker: of this machine.",
+    ),
+]
 LostAfter = Annotated[
     float | None,
     typer.Option("--lost-after", help="With --worker: take over from one silent for so many seconds; 3600."),
@@ -124,6 +132,7 @@ def collect(
         bool, typer.Option("--gather", help="Merge the spool's results into the store.")
     ] = False,
     share: Share = "1/1",
+    kind: Kinds = None,
     lost_after: LostAfter = None,
     json: Json = False,
 ) -> None:
@@ -144,11 +153,15 @@ def collect(
         )
     if executor != "local" and spool is not None:
         raise typer.BadParameter("a spool has workers of its own: --worker", param_hint="'--executor'")
+    if kind and (
+        gather or (len(kind) > 1 and (worker is not None or (executor == "local" and spool is None)))
+    ):
+        raise typer.BadParameter("a machine is of one kind, and gathering takes all", param_hint="'--kind'")
     if hours is not None and not hours > 0:
         raise InputError(f"--hours must be positive, got {hours}")
     budget_s = float("inf") if hours is None else 3600 * hours
     if spool is not None and worker is not None:
-        _work(spool, worker, share, lost_after, budget_s, json)
+        _work(spool, worker, share, kind[0] if kind else "", lost_after, budget_s, json)
     elif spool is not None and gather:
         _gather(spool, store, json)
     else:
@@ -161,8 +174,8 @@ def collect(
         advisor = None if model is None else _advisor(model, op)
         jobs = plan(
             patterns(sources), op, n=n or (), modes=mode or (0,), threads=threads or (available_threads(),),
-            variants=augment, most_terms=most_terms or MOST_TERMS, seed=seed, device=device, samples=samples,
-            sample_s=budget_per_sample, asked="" if advisor is None else f"{advisor.id} {named}",
+            kinds=kind or ("",), variants=augment, most_terms=most_terms or MOST_TERMS, seed=seed, device=device,
+            samples=samples, sample_s=budget_per_sample, asked="" if advisor is None else f"{advisor.id} {named}",
         )  # fmt: skip
         complete = None if advisor is None else _asked(advisor, named)
         if spool is not None:
@@ -231,8 +244,8 @@ def run_jobs(
         print(_summary(found, place))
     for problem in found.failed:
         warn(problem)
-    for problem in found.lost:
-        warn(f"lost, and not recorded: {problem}")
+    for problem in [*found.mixed, *(f"lost, and not recorded: {problem}" for problem in found.lost)]:
+        warn(problem)
     if found.lost:
         warn(
             f"{len(found.lost)} jobs were lost with their workers or nodes; the same command tries them again"
@@ -297,12 +310,21 @@ def _plan(folder: Path, jobs: "list[Job]", complete: "Callable[[Job], Job] | Non
         emit({"planned": len(jobs), "new": new, "spool": str(folder)})
         return
     print(f"{len(jobs)} jobs are in {folder}, {new} of them new")
-    print(f"on each machine: tensorwise collect --spool {shlex.quote(str(folder))} --worker NAME")
+    for kind in dict.fromkeys(job.kind for job in jobs):
+        which = f"machine of the kind {kind}" if kind else "machine"
+        of = f" --kind {kind}" if kind else ""
+        print(f"on each {which}: tensorwise collect --spool {shlex.quote(str(folder))} --worker NAME{of}")
     print(f"in the end:      tensorwise collect --spool {shlex.quote(str(folder))} --gather")
 
 
 def _work(
-    folder: Path, worker: str, share: str, lost_after: float | None, budget_s: float, json: bool
+    folder: Path,
+    worker: str,
+    share: str,
+    kind: str,
+    lost_after: float | None,
+    budget_s: float,
+    json: bool,
 ) -> None:
     """Be a worker of a spool."""
     import time
@@ -326,7 +348,8 @@ def _work(
                     progress(f"{done} of {total} jobs, {said}", done / total)
 
             ran = work(
-                spool, worker, executor, share=(int(k), int(of)), lease_s=LEASE_S if lost_after is None else lost_after,
+                spool, worker, executor, share=(int(k), int(of)), kind=kind,
+                lease_s=LEASE_S if lost_after is None else lost_after,
                 until=time.monotonic() + budget_s, observe=observe,
             )  # fmt: skip
         clean = True
@@ -347,6 +370,7 @@ def _work(
 
 def _gather(folder: Path, path: Path | None, json: bool) -> None:
     """Merge what the workers of a spool have found."""
+    from tensorwise.data.collect import mixed_kinds
     from tensorwise.data.spool import gather
     from tensorwise.data.store import Store
 
@@ -354,16 +378,17 @@ def _gather(folder: Path, path: Path | None, json: bool) -> None:
     with Store(path) as store:
         jobs, new = gather(spool, store)
         place = store.path
+        mixed = mixed_kinds(spool.jobs(), store)
     planned = len(spool.jobs())
     failed = [why for why in spool.done.values() if why is not None]
     lost = [times[-1] for job, times in spool.lost.items() if job not in spool.done]
     left = planned - len(spool.done)
     if json:
         emit({"jobs": jobs, "records": new, "planned": planned, "left": left, "failed": failed, "lost": lost,
-              "damaged": spool.damaged, "odd": spool.odd, "store": str(place)})  # fmt: skip
+              "damaged": spool.damaged, "odd": spool.odd, "mixed": mixed, "store": str(place)})  # fmt: skip
     else:
         print(f"{jobs} jobs with {new} new records in {place}; {left} of {planned} are still to be done")
-    for problem in [*failed, *spool.odd]:
+    for problem in [*failed, *spool.odd, *mixed]:
         warn(problem)
     for problem in lost:
         warn(f"lost, and not recorded: {problem}; a worker that is started again tries it again")

@@ -14,12 +14,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tensorwise.data.cluster import SLOT, ClusterExecutor
+from tensorwise.data.cluster import ClusterExecutor, needed
 from tensorwise.data.collect import EXECUTORS, Collected, collect
 from tensorwise.data.corpus import Pattern
 from tensorwise.data.dask import DaskExecutor
@@ -255,8 +256,8 @@ class RayCluster:
     def _node(self) -> dict[str, object]:
         return {"num_cpus": 1, "include_dashboard": False, "node_ip_address": "127.0.0.1"}
 
-    def add(self) -> Kill:
-        node = self._cluster.add_node(resources={SLOT: 1}, **self._node())
+    def add(self, kind: str = "") -> Kill:
+        node = self._cluster.add_node(resources=needed(kind), **self._node())
         return lambda: self._cluster.remove_node(node, allow_graceful=False)
 
     def close(self) -> None:
@@ -283,9 +284,10 @@ class DaskCluster:
         self._processes.append(process)
         return process
 
-    def add(self) -> Kill:
+    def add(self, kind: str = "") -> Kill:
+        has = " ".join(f"{name}={units}" for name, units in needed(kind).items())
         return self._start(
-            "worker", "--host", "127.0.0.1", "--no-nanny", "--nthreads", "1", "--resources", f"{SLOT}=1"
+            "worker", "--host", "127.0.0.1", "--no-nanny", "--nthreads", "1", "--resources", has
         ).kill
 
     def close(self) -> None:
@@ -391,3 +393,29 @@ def test_without_its_package_an_executor_names_the_extra(kind: str, monkeypatch:
         monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=rf"pip install 'tensorwise\[{kind}\]'"):
         CLUSTERS[kind][1]()
+
+
+@pytest.mark.parametrize("kind", CLUSTERS)
+def test_jobs_run_on_nodes_of_their_kind(kind: str, tmp_path: Path) -> None:
+    """A node of another kind may be free: it is not taken, and a kind that no node has is refused at once."""
+    needs(kind)
+    make, executor_of = CLUSTERS[kind]
+    (job,) = jobs_of(tmp_path, {"a": "well"})
+    own, others = replace(job, kind="zen4"), replace(job, kind="zen5")
+    with contextlib.closing(make(tmp_path)) as cluster:
+        cluster.add("zen4")
+        with Store(tmp_path / "s.sqlite") as store:
+            found = collect([others, own], store, connected(executor_of, cluster.address))
+            assert (found.jobs, found.mixed) == (1, [])
+            assert [text.partition(": ")[2] for text in found.failed] == [
+                "no node of the cluster has the resource 'tensorwise-zen5', of machines of the kind 'zen5'"
+            ]
+            assert {record.provenance["kind"] for record in store} == {"zen4"}
+            cluster.add("zen5")
+            executor = connected(executor_of, cluster.address)
+            while executor.slots < 2:  # it joins
+                executor.shutdown()
+                executor = connected(executor_of, cluster.address)
+            again = collect([others, own], store, executor, anywhere=True)
+            assert (again.before, again.jobs) == (1, 1)
+            assert_each_once(store, [own, others])

@@ -124,7 +124,10 @@ def _reached(data: Path, seconds: dict[str, float]) -> dict[str, dict[str, list[
             for line, contexts in found.contexts_by_lineno(file).items()
         }
         anywhere = set().union(*tests.values())
-        for line, names in tests.items():  # what a module executes as it is imported, all of its tests may notice
+        for (
+            line,
+            names,
+        ) in tests.items():  # what a module executes as it is imported, all of its tests may notice
             able = names or anywhere
             lines[str(line)] = sorted(able, key=lambda test: (seconds.get(test, 0.0), test))[:MOST_TESTS]
         table[str(Path(file).relative_to(ROOT))] = lines

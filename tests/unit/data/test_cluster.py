@@ -1,7 +1,7 @@
 """What executors on a cluster share, on a cluster that is a thread."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,10 @@ class Thread(ClusterExecutor):
             raise ConnectionRefusedError("refused")
         self.count, self.pool = slots, ThreadPoolExecutor(1)
 
-    def _count(self) -> int:
+    def _count(self, resource: str) -> int:
         return self.count
 
-    def _begin(self, *arguments: Any) -> Task:
+    def _begin(self, resources: Mapping[str, int], *arguments: Any) -> Task:
         return self.pool.submit(self.task, *arguments)
 
     def _give_up(self, tasks: Sequence[Any]) -> None:

@@ -87,6 +87,11 @@ def test_a_job_is_known_by_its_content(folder: Path) -> None:
     moved = Job.from_json({**job.to_json(), "path": "/elsewhere", "family": "other"})
     assert moved.id == job.id
     assert Job.from_json({**job.to_json(), "samples": 7}).id != job.id
+    kinds = {replace(job, kind=kind).id for kind in ("", "zen4", "zen5")}
+    assert len(kinds) == 3
+    assert job.id in kinds  # jobs had ids before there were kinds
+    with pytest.raises(InputError, match="a kind is up to 64 letters"):
+        replace(job, kind="../zen4")
     for bad in (
         {},
         {**job.to_json(), "n": "8"},

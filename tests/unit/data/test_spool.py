@@ -2,11 +2,13 @@
 
 import json
 import multiprocessing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tensorwise.data.collect import mixed_kinds
 from tensorwise.data.corpus import patterns
 from tensorwise.data.executors import LocalExecutor
 from tensorwise.data.job import Job, plan
@@ -142,3 +144,35 @@ def test_a_plan_that_was_interrupted_is_completed(tmp_path: Path, jobs: list[Job
     assert again.plan(jobs) == 1
     assert {job.id for job in again.jobs()} == {job.id for job in jobs}
     assert all(json.loads(line)["path"].startswith("patterns/") for line in lines.splitlines())
+
+
+def test_a_worker_takes_the_jobs_of_its_kind(tmp_path: Path) -> None:
+    write(tmp_path / "a.mtx", entries_from(np.eye(9)))
+    both = plan(patterns([tmp_path]), ["spmm"], n=[4], device="null", samples=3, kinds=("zen4", "zen5"))
+    spool, executor = Spool(tmp_path / "spool"), LocalExecutor()
+    assert spool.plan(both) == 2
+    with pytest.raises(InputError, match=r"kind ''; there are: 'zen4', 'zen5'"):
+        work(spool, "any", executor)
+    assert work(spool, "one", executor, kind="zen4") == 1
+    with Store(tmp_path / "s.sqlite") as store:
+        assert gather(spool, store)[0] == 1
+        assert {record.provenance["kind"] for record in store} == {"zen4"}
+        assert work(spool, "two", executor, kind="zen5") == 1
+        assert gather(spool, store)[0] == 1
+        assert mixed_kinds(both, store) == []
+    executor.shutdown()
+
+
+def test_machines_that_differ_are_not_taken_for_one(tmp_path: Path, jobs: list[Job]) -> None:
+    spool = Spool(tmp_path / "spool")
+    spool.plan(jobs[:2])
+    for worker, job in zip(("here", "there"), jobs[:2]):
+        records = [replace(record, device_id=worker) for record in measured(job)]
+        spool.append(
+            worker, {"job": job.id, "device": worker, "records": [record.to_json() for record in records]}
+        )
+    with Store(tmp_path / "s.sqlite") as store:
+        assert gather(spool, store)[0] == 2
+        (said,) = mixed_kinds(spool.jobs(), store)
+        assert "measured on 2 different devices (here: 1 jobs, there: 1 jobs)" in said
+        assert mixed_kinds(jobs[:1], store) == []

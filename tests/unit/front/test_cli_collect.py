@@ -99,9 +99,25 @@ def test_through_a_spool(folder: Path) -> None:
         assert len(store) == gathered["records"] > 0
 
 
+def test_kinds_of_machines_have_jobs_of_their_own(folder: Path) -> None:
+    spool = folder / "spool"
+    planned = collect(folder / "fem", *PLAN, "--spool", spool, "--kind", "zen4", "--kind", "zen5")
+    assert "6 jobs are in" in planned.stdout
+    assert "on each machine of the kind zen5: tensorwise collect" in planned.stdout
+    assert "--worker NAME --kind zen5" in planned.stdout
+    refused = collect("--spool", spool, "--worker", "w")
+    assert refused.exit_code == 1
+    assert "there are: 'zen4', 'zen5'" in refused.stderr
+    assert collect("--spool", spool, "--worker", "w", "--kind", "zen5").exit_code == 0
+    gathered = json.loads(collect("--spool", spool, "--gather", "--json").stdout)
+    assert (gathered["jobs"], gathered["left"], gathered["mixed"]) == (3, 3, [])
+
+
 @pytest.mark.parametrize(
     ("arguments", "status"),
     [
+        (["fem", "--op", "spmm", "--kind", "a", "--kind", "b"], 2),
+        (["--spool", "s", "--gather", "--kind", "a"], 2),
         ([], 2),
         (["--worker", "x"], 2),
         (["--gather"], 2),

@@ -84,12 +84,18 @@ class Accumulation(MergePath, abc.ABC):
         if self.may_be_empty(env, loops):
             raise ScheduleError(
                 f"{directive}: a sum of no terms must not meet the other factors, which may be infinite; what is "
-                f"stored along {directive.loop} and inside has to be compressed below a compressed level, as in C(k) C(l)"
+                f"stored along {directive.loop} and inside has to be compressed below a compressed level, as in C(k) C(l), "
+                "and of a split index that is not a multiple, the inner part is not outside"
             )
         self.accumulate(replace(env, term=product_of(inside)), loops, product_of(outside))
 
     def may_be_empty(self, env: Env, loops: tuple[Loop, ...]) -> bool:
         """Whether it cannot be told beforehand that the loops meet an entry (extents of 0 have no such program)."""
+        met = [loop.axis if isinstance(loop, Lanes) else loop for loop in loops]
+        whole = {axis.mode for axis in met if axis.part != "outer"} | self.plan.exact
+        # Of 10 = 8 + 2, inner part 1 has two outer parts, inner part 5 has one; of 1, inner part 1 has none.
+        if any(axis.mode in self.assignment.reduced and axis.mode not in whole for axis in met):
+            return True
         led = [loop for loop in loops if isinstance(loop, Axis)]
         for name, format in self.plan.formats.items():
             above, left = env.states[name].levels - 1, format.levels[env.states[name].levels :]

@@ -203,6 +203,10 @@ def summed_apart(config: Earlier, workload: Workload) -> str | None:
             break
         first = place
     inside = order[first:]
+    if (
+        f"{index}1" in inside and f"{index}0" in order[:first]
+    ):  # which has no outer part where the index ends early
+        return None
     own = stored_loops(config)
     tile = str(config["tile"])  # lanes run inside all loops
     below = [loop for loop in own if loop in inside or loop == tile]

@@ -98,6 +98,8 @@ def factored(einsum: str, format: str, schedule: str) -> tuple[Workload, Program
         (SCALED, "(i,k) -> C(i1) C(k) U(i0:2)", "factor(k) reorder(i1,j,k,i0) unroll(i0)", EMPTY),
         (MATRICISED, "(i,k,l) -> C(i) U(k) C(l)", "factor(l) reorder(i,k,r,l)", EMPTY),
         (MATRICISED, "(i,k,l) -> C(i) C(k) U(l)", "factor(l) reorder(i,k,r,l)", EMPTY),
+        (SAMPLED, "(i,j) -> U(i) C(j)", "split(k,4) reorder(k0,i,j,k1) factor(k1)", EMPTY),
+        (SAMPLED, "(i,j) -> U(i) C(j)", "split(k,8) reorder(i,j,k0,k1) tile(k1,1x1) unroll(k0) factor(k1)", EMPTY),
     ],
 )  # fmt: skip
 def test_sums_that_cannot_be_factored(einsum: str, format: str, schedule: str, why: str) -> None:
@@ -116,6 +118,9 @@ def test_sums_that_cannot_be_factored(einsum: str, format: str, schedule: str, w
         (SAMPLED, "(i,j) -> U(i) C(j)", "reorder(i,j,k) factor(k) tile(k,1x4) unroll(j,4)"),
         (SAMPLED, "(i,j) -> U(i1) C(j) U(i0:2)", "reorder(i1,j,i0,k) factor(k) parallel(i1) unroll(i0)"),
         (SAMPLED, "(i,j) -> U(j) C(i)", "split(k,4) reorder(j,i,k1,k0) factor(k1) parallel(j)"),
+        (SAMPLED, "(i,j) -> U(i) C(j)", "split(k,4) reorder(k1,i,j,k0) factor(k0)"),
+        (SAMPLED, "(i,j) -> U(i) C(j)", "split(k,7) reorder(k0,i,j,k1) factor(k1)"),
+        (SAMPLED, "(i,j) -> U(i) C(j)", "split(k,4) reorder(i,j,k0,k1) factor(k0)"),
         (SCALED, "(i,k) -> C(i) C(k)", "reorder(i,j,k) factor(k)"),
         (SCALED, "(i,k) -> C(i) C(k)", "reorder(i,j,k) factor(k) tile(j,1x4) parallel(i)"),
         (MATRICISED, "(i,k,l) -> U(i) C(k) C(l)", "reorder(i,r,k,l) factor(l) tile(r,1x4)"),

@@ -7,6 +7,7 @@ import pytest
 
 from tensorwise.data.record import Record, describe
 from tensorwise.device.null import NullDevice
+from tensorwise.errors import InputError
 from tensorwise.model.analytic import (
     CODE,
     METRICS,
@@ -128,3 +129,16 @@ def test_records_that_tell_are_learned_with_and_without() -> None:
     blind = model.predict(work, configs, device)
     told = model.predict(work, configs, device, [Resources(255, 4096)] * len(configs))
     assert not np.array_equal(blind, told)
+
+
+@pytest.mark.usefixtures("one_torch_thread")
+def test_what_is_not_finite_or_of_another_shape_is_no_model() -> None:
+    pytest.importorskip("torch")
+    work = spmm(30, 32)
+    space = cuda_space(work.assignment)
+    model = MetricsModel(space, epochs=1)
+    model.fit(records(space, [work], 6))
+    values, arrays = model.state()
+    for spoiled in (np.full_like(arrays["bias0"], np.nan), arrays["bias0"][1:]):
+        with pytest.raises(InputError, match="expected finite arrays"):
+            MetricsModel.from_state(values, {**arrays, "bias0": spoiled})

@@ -41,3 +41,9 @@ def test_what_cannot_be_judged() -> None:
         mean_gain([])
     with pytest.raises(InputError, match="default config has no time"):
         gain(np.ones(2), np.ones(2), np.nan)
+
+
+def test_what_is_predicted_alike_is_not_ordered() -> None:
+    costs = np.array([1.0, 2.0, 3.0])
+    assert gain(costs, np.zeros(3), 1.0).ordered == 0.0
+    assert gain(costs, np.array([0.0, 0.0, 1.0]), 1.0).ordered == pytest.approx(2 / 3)

@@ -15,6 +15,7 @@ from tensorwise.errors import InputError
 from tensorwise.features.ast import LEAVES
 from tensorwise.features.code import CODE, UNCOMPILED, Compiled
 from tensorwise.features.hardware import HARDWARE
+from tensorwise.model import latency
 from tensorwise.model.latency import (
     LATENCY,
     PARTS,
@@ -374,3 +375,17 @@ def test_settings_that_make_no_sense_are_refused() -> None:
             LatencyTraining(**wrong)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="heads divide"):
         trained(sizes={"heads": 5})
+
+
+def test_a_model_that_forgets_begins_at_the_level_of_the_target() -> None:
+    """Where leaves' seconds are added, one weight is a factor of them: it is moved, and no other."""
+    source, target = KNOWN.on(["fast"]), PROGRAMS.on(["slow"])
+    model = trained(source, sizes={"joining": "sum"})
+    moved = latency._levelled(model, model.members[0], target)
+    free = replace(model, members=(moved,), ends=(-math.inf, math.inf))
+    assert np.median(target.seconds / free.of(target).seconds) == pytest.approx(1, rel=1e-4)
+    assert [name for name in moved if not np.array_equal(moved[name], model.members[0][name])] == [
+        "decoder1.bias"
+    ]
+    counted = trained(source)
+    assert latency._levelled(counted, counted.members[0], target) is counted.members[0]

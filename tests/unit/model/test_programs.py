@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensorwise.errors import InputError
-from tensorwise.model.programs import Programs
+from tensorwise.model.programs import Programs, context_of
 from tests.unit.model.latencies import records
 
 RECORDS = records()
@@ -100,3 +100,12 @@ def test_schedules_may_rank_unlike_where_tasks_rank_alike() -> None:
     assert PROGRAMS.on(["slow"]).devices == ["slow"]
     assert sum(len(places) for places in PROGRAMS.by_leaves().values()) == len(PROGRAMS)
     assert PROGRAMS.context.shape[0] == len(PROGRAMS)
+
+
+def test_programs_with_other_numbers_of_operands_are_not_read_together() -> None:
+    first, second = PROGRAMS.rows[:2]
+    wider = replace(second.ast, operands=np.append(second.ast.operands, 1.0))
+    both = [first.hardware, second.hardware]
+    assert context_of([first.ast, second.ast], both).shape[0] == 2
+    with pytest.raises(InputError, match="numbers of operands are not read together"):
+        context_of([first.ast, wider], both)

@@ -108,7 +108,8 @@ def test_a_trace_has_a_lane_for_each_device_and_link() -> None:
     assert set(lanes) == {"cpu", "gpu", "cpu to gpu", "gpu to cpu"}
     took = [one for one in told if one["ph"] == "X"]
     assert [one["name"] for one in took] == [event.name for event in events]
-    assert sum(one["dur"] for one in took) == pytest.approx(1e6 * sum(event.seconds for event in events))
+    for one, event in zip(took, events, strict=True):  # in microseconds
+        assert (one["ts"], one["dur"]) == pytest.approx((1e6 * event.start_s, 1e6 * event.seconds))
 
 
 @st.composite

@@ -155,3 +155,8 @@ def test_values_are_exchanged_inside_a_team() -> None:
 def test_threads_that_do_not_all_come_are_reported() -> None:
     with pytest.raises(RaceError, match="wait for different things"):
         launch(If(ir.compare("lt", LANE, Const(2)), (Meet(),)))
+
+
+def test_a_block_may_be_full() -> None:
+    schedule = "reorder(i,j,k) bind(i,block,32) tile(j,1x32) bind(j,thread,32)"
+    assert program_for(SPMM, CSR, schedule).lowered().buffers

@@ -94,12 +94,10 @@ class CpuDevice(Device):
         Raises:
             InputError: threads below 1, or an unknown cache condition.
         """
-        if threads is not None and threads < 1:
-            raise InputError(f"threads must be at least 1, got {threads}")
         if cache not in ("warm", "cold"):
             raise InputError(f"cache must be warm or cold, got {cache!r}")
         self.threads = granted_threads(threads)
-        self.threads_asked = threads or self.threads
+        self.threads_asked = int(threads or self.threads)
         self.cache, self.seed = cache, seed
         self.first_run_s, self.memory_bytes = first_run_s, memory_bytes
         try:

@@ -148,7 +148,7 @@ def compile(
     parsed = Einsum.parse(einsum)
     arguments = {
         "schedule": (schedule, str | Schedule), "format": (format, Format | str), "formats": (formats, Mapping),
-        "sizes": (sizes, Mapping), "threads": (threads, int), "dtype": (dtype, str | type | np.dtype | Mapping),
+        "sizes": (sizes, Mapping), "threads": (threads, int | np.integer), "dtype": (dtype, str | type | np.dtype | Mapping),
         "operands": (operands, Mapping),
     }  # fmt: skip
     for name, (argument, kinds) in arguments.items():
@@ -164,8 +164,6 @@ def compile(
     strange = [index for index in sizes or {} if index not in indices]
     if strange:
         raise InputError(f"'{parsed}' has no index {strange[0]!r}; it has {', '.join(sorted(indices))}")
-    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
-        raise InputError(f"threads must be a positive integer, got {threads!r}")
     given = dict(dtype) if isinstance(dtype, Mapping) else dict.fromkeys(parsed.operands, dtype)
     strange = [name for name in given if name not in parsed.operands]
     if strange:
@@ -286,6 +284,11 @@ def _sort_operands(
     """Tell stored operands from dense ones; return those, and the sizes that dense ones add."""
     stored: dict[str, Entries] = {}
     dense: dict[str, tuple[int, ...]] = {}
+    for name, chosen in formats.items():
+        if not isinstance(chosen, Format | str):
+            raise InputError(
+                f"the format of {name} is a Format or its text, such as '(i,k) -> U(i) C(k)', got {chosen!r}"
+            )
     for name in einsum.operands:
         if name not in operands:
             continue

@@ -184,7 +184,9 @@ class Graph:
     @cached_property
     def in_degrees(self) -> np.ndarray:
         """(destinations,) int64: number of edges that end in each."""
-        return np.diff(self.entries.row_pointers()).astype(np.int64)
+        degrees = np.diff(self.entries.row_pointers()).astype(np.int64)
+        degrees.setflags(write=False)  # gradients of means read it
+        return degrees
 
     def einsum(self, text: str, /, **operands: np.ndarray) -> np.ndarray:
         """Evaluate an assignment ``for A[i,k]`` (destination, source) over the edges.
@@ -203,7 +205,12 @@ class Graph:
         self, text: str, operands: Sequence[np.ndarray], empty: Callable[..., np.ndarray] | None = None
     ) -> np.ndarray:
         """``einsum`` with operands in the order of ``operands_of``; ``empty(shape, dtype)`` makes the result's array."""
-        key = (text, *((operand.shape, operand.dtype) for operand in operands))
+        try:
+            key = (text, *((operand.shape, operand.dtype) for operand in operands))
+        except AttributeError:
+            raise InputError(
+                f"operands are arrays, got {', '.join(type(one).__name__ for one in operands)}"
+            ) from None
         bound = self._kernels.get(key)
         if bound is None:
             bound = self._bound(text, operands)
@@ -311,6 +318,12 @@ class Graph:
             InputError: the assignment has none (see :mod:`tensorwise.program.gradient`), or operands are missing.
         """
         names = _named(text, operands)
+        arrays = [checked_features(operands[name], name) for name in names]
+        work = self.workload(text, [array.shape for array in arrays], [array.dtype for array in arrays])
+        if checked_features(given, "the result's gradient").shape != work.output_shape:
+            raise InputError(
+                f"'{text}' has a result of shape {work.output_shape}; its gradient was given as {given.shape}"
+            )
         found = backward(
             text,
             given,
@@ -376,6 +389,9 @@ def gsddmm(
 
 def edge_softmax(graph: Graph, scores: np.ndarray) -> np.ndarray:
     """Softmax of (edges, *features) over the edges that end in the same destination; totals of halves are float32."""
+    checked_features(scores, "scores")
+    if not scores.ndim or len(scores) != graph.edges:
+        raise InputError(f"scores have a row for each of {graph.edges} edges, got shape {scores.shape}")
     flat = scores.reshape(graph.edges, math.prod(scores.shape[1:]))
     largest = graph.evaluate(SOFTMAX[0], [flat]).astype(_full(flat.dtype), copy=False)
     total = graph.evaluate(SOFTMAX[1], [flat, largest])
@@ -401,6 +417,16 @@ def attention(
     Returns:
         (destinations, heads, features).
     """
+    for what, array, dimensions in (
+        ("values", values, 3),
+        ("sources", sources, 2),
+        ("destinations", destinations, 2),
+    ):
+        if checked_features(array, what).ndim != dimensions:
+            raise InputError(
+                "attention takes values (sources, heads, features), and sources and destinations of shape (nodes, heads); "
+                f"{what} are of shape {array.shape}"
+            )
     scores, sums, weighed, *_ = attention_texts(slope)
     full = destinations.astype(_full(destinations.dtype), copy=False)
     largest = graph.evaluate(scores, [sources, full])
@@ -412,6 +438,13 @@ def attention(
         out = graph.evaluate(weighed, [*nodes, values])
     same = values.dtype == sources.dtype == destinations.dtype
     return out.astype(values.dtype, copy=False) if same else out
+
+
+def checked_features(operand: Any, what: str) -> np.ndarray:
+    """Return an operand that is an array; InputError for others."""
+    if not isinstance(operand, np.ndarray):
+        raise InputError(f"{what}: expected a NumPy array, got {type(operand).__name__}")
+    return operand
 
 
 def _full(dtype: np.dtype) -> np.dtype:

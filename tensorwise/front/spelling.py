@@ -4,10 +4,13 @@ Everything here is text, or an order in which texts are evaluated on arrays or t
 `tensorwise.front.gnn` for examples.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
+
+import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.program.einsum import Access, Assignment, Call, Constant, Einsum, Index
@@ -20,6 +23,7 @@ from tensorwise.program.gradient import (
     tangent,
     tangent_name,
 )
+from tensorwise.reading import shown
 
 REDUCTIONS: Final = {"sum": "+=", "mean": "mean=", "max": "max=", "min": "min="}
 """Reduction of messages -> how the language writes it."""
@@ -88,8 +92,13 @@ def keeps_weights(edges: Any, heads: Any, dtype: Any) -> bool:
 
 def _attention_parts(slope: float) -> tuple[str, str, str, str]:
     """The first two assignments of `attention`, an edge's weight, and what turns the sign of its score's gradient."""
-    if not slope <= 1:
-        raise InputError(f"the slope of a leaky rectifier is at most 1, got {slope}")
+    if (
+        isinstance(slope, bool)
+        or not isinstance(slope, int | float | np.number)
+        or not -math.inf < slope <= 1
+    ):
+        raise InputError(f"the slope of a leaky rectifier is at most 1, and finite; got {shown(slope)}")
+    slope = float(slope)
     both = "U[k,h] + V[i,h]"
     power = f"exp(max({both}, {slope!r} * ({both})) - M[i,h])"
     return (
@@ -197,6 +206,8 @@ def spell(
 @lru_cache(maxsize=4096)
 def parsed(text: str) -> Assignment:
     """Return the assignment of ``text``; InputError where it is not read ``for`` a pattern of two indices."""
+    if not isinstance(text, str):
+        raise InputError(f"an assignment is a text such as 'C[i,f] += B[k,f] for A[i,k]', got {shown(text)}")
     assignment = Einsum.parse(text).single
     if assignment.pattern is None or len(assignment.pattern.indices) != 2:
         raise InputError(f"'{text}' is not read for the edges of a graph; write '... for A[i,k]'")

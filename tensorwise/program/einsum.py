@@ -361,6 +361,8 @@ class Einsum:
 
 _ASSIGNMENT = re.compile(r"^\s*([A-Za-z]\w*\s*\[[^\]]*\])\s*(\+|[a-z]+)?\s*=(?!=)(.*)$", re.DOTALL)
 LONGEST_SHOWN = 200
+MOST_NESTED = 200
+"""What reads expressions calls itself for their arguments."""
 _INDEX = re.compile(r"[A-Za-z]+")
 _FUNCTIONS = ("max", "min", "abs", "exp")
 _ORDERED = {ast.Lt: "lt", ast.LtE: "le"}
@@ -383,9 +385,25 @@ def _parse_assignment(text: str) -> Assignment:
             raise InputError(
                 f"cannot read 'for {_shown(read_for[0])[1:-1]}' in einsum {_shown(text)}; expected 'for A[i,k]'"
             )
-        return Assignment(output, reduction, _convert(_python(expression, text), text), pattern)
+        converted = _convert(_python(expression, text), text)
+        if _depth(converted) > MOST_NESTED:
+            raise RecursionError
+        return Assignment(output, reduction, converted, pattern)
     except RecursionError:
-        raise InputError(f"the expression of '{output} = ...' is nested too deeply to be read") from None
+        raise InputError(
+            f"the expression of '{output} = ...' is nested too deeply to be read: more than {MOST_NESTED} operations, of "
+            "which each takes the result of the one before; split it into several assignments"
+        ) from None
+
+
+def _depth(expression: Expression) -> int:
+    """Operations of which each takes the result of the one before, at most."""
+    deepest, left = 0, [(expression, 1)]
+    while left:
+        one, depth = left.pop()
+        deepest = max(deepest, depth)
+        left += [(argument, depth + 1) for argument in (one.arguments if isinstance(one, Call) else ())]
+    return deepest
 
 
 def _shown(text: str) -> str:

@@ -133,7 +133,7 @@ class BoundProgram(BoundKernel):
         # Asked once: a small kernel runs in the time that these answers take.
         self._out = workload.output_shape, workload.output_dtype
         self._column_major = tuple(workload.column_major(name) for name in workload.dense)
-        self._given = [(workload.shape(name), workload.dtype_of(name)) for name in workload.dense]
+        self._given = [(np.ndarray, workload.shape(name), workload.dtype_of(name)) for name in workload.dense]
         keys = [PlanKey(packed.plan(packed.program, None)) for packed in self._parts]
         self.source = "\n".join(kernel_text(key)[0] for key in keys)
         self._main = [self._call(packed, key) for packed, key in zip(self._parts, keys, strict=True)]
@@ -208,7 +208,7 @@ class BoundProgram(BoundKernel):
                 f"out must be a C-contiguous {self._out[1]} array of shape {self._out[0]}, "
                 f"got {out.dtype} {out.shape}"
             )
-        if [(operand.shape, operand.dtype) for operand in operands] != self._given:
+        if [(type(operand), operand.shape, operand.dtype) for operand in operands] != self._given:
             self.workload.check_operands(operands)
         return [*map(arranged, operands, self._column_major), out]
 

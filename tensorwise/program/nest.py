@@ -251,7 +251,10 @@ class Nest(abc.ABC):
         if self.private or self.waits:
             listed.append(self.work)
         names = [buffer.name for buffer in listed]
-        if len(set(names)) < len(names):
+        levels = [
+            f"{name}{k}" for name, format in self.plan.formats.items() for k in range(len(format.levels))
+        ]
+        if len(set(names)) < len(names) or len(set(levels)) < len(levels):
             raise ScheduleError(
                 f"the operands {', '.join(self.assignment.operands)} give two arrays of a kernel the same name; "
                 "call one of them differently"

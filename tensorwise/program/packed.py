@@ -89,7 +89,7 @@ class PackedOperands:
         self._levels = {
             f"{name}{place}": (name, place)
             for name, tensor in self.tensors.items()
-            for place in range(len(tensor.counts))
+            for place in range(len(tensor.counts))  # names are told apart where the kernel is lowered
         }
 
     def plan(self, program: Program, masked: bool | None) -> Plan:
@@ -149,7 +149,9 @@ class PackedOperands:
             made = self.tensors[owner].permutations[mode]
         elif operand in self._levels:
             owner, level = self._levels[operand]
-            made = self.tensors[owner].arrays[level][kind]
+            made = (
+                self.tensors[owner].arrays[level].get(kind)
+            )  # or the values of a dense operand A1 beside a sparse A
         if made is not None:
             self._made[name] = made
         return made

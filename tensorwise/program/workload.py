@@ -393,6 +393,8 @@ def workload(
         text = NAMED[op]
     else:
         raise InputError(f"unknown operation {shown(op)}; known: {', '.join([*NAMED, 'mttkrp'])}")
+    if op != "mttkrp" and (isinstance(mode, bool) or not isinstance(mode, int | np.integer) or mode != 0):
+        raise InputError(f"mode is the output mode of mttkrp; {op} has none, got {shown(mode)}")
     einsum = Einsum.parse(text)
     indices = einsum.single.access("A").indices
     if len(indices) != a.order:
@@ -403,9 +405,9 @@ def workload(
     free = [index for index in einsum.single.indices if index not in sizes]
     if free:
         extent = n if n is not None else (16 if a.order > 2 else 64)
-        if isinstance(extent, bool) or not isinstance(extent, int) or extent < 1:
+        if isinstance(extent, bool) or not isinstance(extent, int | np.integer) or extent < 1:
             raise InputError(f"n must be a positive integer, got {n!r}")
-        sizes |= dict.fromkeys(free, extent)
+        sizes |= dict.fromkeys(free, int(extent))
     elif n is not None and n != 1:
         raise InputError(f"{op} has no dense-only index, so n must be left out (got n={n})")
     return Workload(op, einsum, {"A": a}, sizes, _known(einsum, dtypes or {}))

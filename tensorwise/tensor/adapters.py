@@ -101,8 +101,7 @@ def from_blocks(
     if data.ndim != 3 or 0 in data.shape[1:]:
         raise InputError(f"{source}: blocks have shape {data.shape}; expected (count, height, width)")
     if by_column:  # the rows of blocks of the transpose
-        turned = from_blocks(shape[::-1], pointers, indices, data.transpose(0, 2, 1), dtype, source)
-        return from_coordinates(shape, turned.coordinates[::-1], turned.values, dtype, source)
+        shape, data = shape[::-1], data.transpose(0, 2, 1)
     count, height, width = data.shape
     if shape[0] % height or shape[1] % width:
         raise InputError(f"{source}: blocks of {height}x{width} do not divide shape {shape[0]}x{shape[1]}")
@@ -121,6 +120,8 @@ def from_blocks(
     rows = (down * height)[:, None, None] + np.arange(height)[None, :, None]
     columns = (across * width)[:, None, None] + np.arange(width)[None, None, :]
     coordinates = [np.broadcast_to(part, data.shape).ravel() for part in (rows, columns)]
+    if by_column:
+        shape, coordinates = shape[::-1], coordinates[::-1]
     return from_coordinates(shape, coordinates, data.ravel(), dtype, source)
 
 

@@ -153,6 +153,14 @@ class Entries:
             return np.asarray(self.values != 0)
         return self._integers().astype(self.given)  # sums of duplicates wrap around, as SciPy's do
 
+    def sums_in(self, dtype: Any) -> np.ndarray:
+        """Return the values (nnz,) in a dtype that holds what was given: sums of duplicates are of that dtype, too.
+
+        So does SciPy multiply: duplicates of int8 wrap around where the product is of int8, and nowhere else.
+        """
+        whole = self.given is not None and self.given.kind == "b"
+        return (self.values.astype(np.int64) if whole else self._integers()).astype(dtype)
+
     def _integers(self) -> np.ndarray:
         """The values, as integers where integers were given."""
         if self.given is None or self.given.kind not in "iu":

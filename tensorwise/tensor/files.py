@@ -11,7 +11,7 @@ import numpy as np
 from tensorwise.errors import InputError
 from tensorwise.tensor.canonical import checked_dtype
 from tensorwise.tensor.elements import is_half
-from tensorwise.tensor.entries import Entries
+from tensorwise.tensor.entries import Entries, entries_from
 from tensorwise.tensor.frostt import read_frostt
 from tensorwise.tensor.matrix_market import Part, read_matrix_market
 from tensorwise.tensor.npz import read_npz, write_npz
@@ -53,18 +53,22 @@ def read(path: str | os.PathLike[str], dtype: Any = None, part: Part | None = No
     return _READERS[kind](name, target)
 
 
-def write(path: str | os.PathLike[str], entries: Entries) -> None:
+def write(path: str | os.PathLike[str], entries: Any) -> None:
     """Write ``entries`` to ``path`` (``.mtx``, ``.tns``, either also with ``.gz``, or ``.npz``).
 
     Values are written so that they read back exactly (17 significant digits for float64, 9 for float32,
     when read as that dtype; float16 and bfloat16 as float32, which holds them). The file appears whole or not
     at all: it is written beside ``path`` and then renamed.
 
+    Args:
+        entries: Entries, or what `entries_from` takes.
+
     Raises:
         InputError: an unknown ending, a tensor of order other than 2 for ``.mtx``, or the file cannot be
             written.
     """
     name, kind = _name_and_kind(path)
+    entries = entries_from(entries)
     if kind == ".mtx" and entries.order != 2:
         raise InputError(
             f"{name}: Matrix Market holds matrices; this tensor has order {entries.order}, use .tns"

@@ -45,6 +45,10 @@ def read_matrix_market(path: str, dtype: np.dtype | None, part: Part | None = No
             text.refuse(f"is {banner.symmetry} but {shape[0]}x{shape[1]}; expected a square matrix")
         read = _read_dense if banner.dense else _read_coordinates
         rows, columns, values = read(text, banner, shape, sizes[-1])
+    if banner.integer == "u8" and values.size and (least := values.min()) < 0:
+        text.refuse(f"has the value {least:.17g}; unsigned integers are not negative")
+    if banner.integer == "u8" and banner.sign < 0:
+        text.refuse("is unsigned and skew-symmetric; what is mirrored would be negative")
     if banner.symmetry != "general":
         mirrored = rows != columns
         rows, columns = np.concatenate((rows, columns[mirrored])), np.concatenate((columns, rows[mirrored]))

@@ -13,7 +13,13 @@ import numpy as np
 
 from tensorwise.errors import FormatError, InputError
 from tensorwise.tensor import primitives
-from tensorwise.tensor.canonical import checked_values, coordinate_dtype, matrix_pointers
+from tensorwise.tensor.canonical import (
+    as_array,
+    checked_integers,
+    checked_values,
+    coordinate_dtype,
+    matrix_pointers,
+)
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.fibertree import Tensor
 from tensorwise.tensor.format import Format, row_major
@@ -90,6 +96,9 @@ def refill(tensor: Tensor, source: np.ndarray, values: np.ndarray) -> None:
             "refill: the tensor belongs to a bound kernel or an operator, whose values are fixed; make another one with "
             "the new values: compile or bind again, or load a saved operator with load(path, matrix)"
         )
+    source, values = checked_integers(source, "refill: source map"), as_array(values, "refill: values")
+    if source.dtype not in (np.int32, np.int64) or not source.dtype.isnative:
+        source = source.astype(np.int64)
     if source.shape != tensor.values.shape:
         raise InputError(
             f"refill: the source map has the shape {source.shape}, the tensor {len(tensor.values)} values; "

@@ -284,9 +284,9 @@ def _terms(terms: Sequence[Term]) -> tuple[ctypes.Array[_Term], int]:
 def _address(array: np.ndarray | None) -> int | None:
     if array is None:
         return None
-    if not array.flags.c_contiguous or array.itemsize not in (2, 4, 8):
+    if not array.flags.c_contiguous or array.itemsize not in (2, 4, 8) or not array.dtype.isnative:
         raise ValueError(
-            f"packing needs contiguous items of 2, 4 or 8 bytes, got {array.dtype}, {array.strides}"
+            f"packing needs contiguous items of 2, 4 or 8 bytes in this machine's order, got {array.dtype}, {array.strides}"
         )
     return array.ctypes.data
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from numbers import Integral
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -90,9 +91,15 @@ def granted_threads(asked: int | None) -> int:
 
     There are no more than can run at once: threads of a call wait for each other, and one that waits for a processor holds
     up all of them, a hundred times as long as the call takes. The log says so, once for each number.
+
+    Raises:
+        InputError: it is no number of threads.
     """
     if asked is None:
         return available_threads()
+    if isinstance(asked, bool) or not isinstance(asked, Integral) or asked < 1:
+        raise InputError(f"threads must be a positive integer, got {asked!r}")
+    asked = int(asked)
     most = most_threads()
     if asked > most:
         _say_too_many(asked, most)

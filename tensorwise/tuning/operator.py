@@ -115,8 +115,8 @@ class Operator:
                     "out shares memory with an operand, which would be overwritten while it is read"
                 )
         bound.run(operands, made)
-        if out is None and work.keeps_pattern and work.entries.order == 2:
-            return work.entries.with_values(made).to_scipy()
+        if out is None and work.keeps_pattern and work.entries.order == 2 and made.ndim == 1:
+            return _as_csr(made, work.entries)
         return made
 
     def _as_tuned(self, operands: tuple[np.ndarray, ...]) -> bool:
@@ -300,7 +300,7 @@ class MatrixOperator(Operator, Matrix):  # type: ignore[override] # where SciPy 
             None  # whose T this is; were it held, neither would be freed at once
         )
         self._wider: dict[np.dtype, MatrixOperator] = {}
-        self._plain: Any = None
+        self._plain: dict[np.dtype, Any] = {}
         self.is_long = _is_long(workload.entries)
         if self.is_long:
             self._fast = None
@@ -392,7 +392,7 @@ class MatrixOperator(Operator, Matrix):  # type: ignore[override] # where SciPy 
     def bytes_held(self) -> int:
         """Bytes of the packed operand and workspaces, and of copies in other dtypes."""
         copies = sum(wide.bytes_held + wide.workload.entries.values.nbytes for wide in self._wider.values())
-        return self._bound.bytes_held + copies + (0 if self._plain is None else int(self._plain.data.nbytes))
+        return self._bound.bytes_held + copies + sum(int(one.data.nbytes) for one in self._plain.values())
 
     @property
     def _width(self) -> int | None:
@@ -451,13 +451,14 @@ class MatrixOperator(Operator, Matrix):  # type: ignore[override] # where SciPy 
         return MatrixOperator(shared or kernel.bind(work, self.threads), work, self.threads, kernel)
 
     def _by_scipy(self, x: Any) -> Any:
-        """Return the product with x by SciPy, of the matrix in the dtype in which it was given."""
-        if self._plain is None:
-            entries = self.workload.entries
+        """Return the product with x by SciPy, of the matrix in the dtype of what was given and of x together."""
+        entries = self.workload.entries
+        dtype = entries.dtype if entries.given is None else np.result_type(entries.given, x.dtype)
+        if dtype not in self._plain:
             matrix = entries.to_scipy()
-            matrix.data = matrix.data if entries.given is None else entries.as_given()
-            self._plain = matrix
-        return (self._plain.T if self._product.endswith("_t") else self._plain) @ x
+            matrix.data = matrix.data if entries.given is None else entries.sums_in(dtype)
+            self._plain[dtype] = matrix
+        return (self._plain[dtype].T if self._product.endswith("_t") else self._plain[dtype]) @ x
 
     def _related(self, op: str, n: int | None) -> Workload:
         """Another product with the same matrix."""
@@ -550,3 +551,11 @@ def default_kernel(work: Workload) -> Kernel:
         return LIBRARY["scipy"]()
     space = cpu_space_of(work)
     return GeneratedKernel(space.program(work, space.default(work)))
+
+
+def _as_csr(values: np.ndarray, entries: Entries) -> Any:
+    """Values of entries as a csr_array of its own, which may be changed: these patterns are read-only."""
+    made = entries.to_scipy()
+    made.data = values.astype(made.dtype) if is_half(values.dtype) else values
+    made.indices, made.indptr = made.indices.copy(), made.indptr.copy()
+    return made

@@ -259,7 +259,7 @@ def _with_matrix(work: Workload, matrix: Any, path: str, rounding: bool) -> Work
             f"{path}: the operator has {len(work.sparse)} sparse operands; load it without a matrix"
         )
     ((name, stored),) = work.sparse.items()
-    given = entries_from(matrix)
+    given = entries_from(matrix, stored.dtype) if rounding else entries_from(matrix)
     if not rounding and not np.can_cast(given.dtype, stored.dtype):
         raise InputError(
             f"{path}: computes in {stored.dtype}, which would round the {given.dtype} values of the matrix given; allow it "

@@ -22,6 +22,7 @@ from tensorwise.device.device import Measurement
 from tensorwise.errors import CompilerError, InputError, MeasurementError, StoreError, TensorwiseError
 from tensorwise.features.compiled import COUNTING
 from tensorwise.program.workload import Workload
+from tensorwise.reading import shown
 from tensorwise.search import STRATEGIES, Strategy
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import CpuSpace
@@ -150,6 +151,11 @@ class Search(Generic[Where]):
     def _open(self, store: Store | bool) -> Store | None:
         if isinstance(store, Store):
             return store
+        if not isinstance(store, bool | None):
+            raise InputError(
+                "store is a Store, such as tensorwise.data.store.Store('my.sqlite'), or whether to use the default one; "
+                f"got {shown(store)}"
+            )
         if not store:
             return None
         try:

@@ -311,3 +311,41 @@ def test_more_threads_than_processors_are_not_used() -> None:
     operator = tw.tune(a, "spmv", threads=64 * most, trials=1, store=False)
     assert operator.threads == operator.result.threads == most  # type: ignore[union-attr]
     assert f"{64 * most} threads were asked for; {most} are used" in operator.report()
+
+
+def test_operands_called_like_levels() -> None:
+    """The arrays of A's levels are called A0_pos, A1_pos, ...; operands A0 and A1 have names of their own."""
+    x = RNG.random(A.shape[1])
+    for text in ("y[i] += A[i,k] * A1[k]", "y[i] += A[i,k] * A0[k]", "y[i] += M[i,k] * M1[k]"):
+        op = tw.compile(text, operands={text[8]: A.astype(np.float64)})
+        np.testing.assert_allclose(op(x), A.astype(np.float64) @ x)
+    long = tw.entries_from(((2,) * 11, list(RNG.integers(0, 2, (11, 20))), RNG.random(20)))
+    with pytest.raises(ScheduleError, match="call one of them differently"):
+        tw.compile(
+            "y[a] += A[a,b,c,d,e,f,g,h,i,j,l] * A1[l,m] * z[m]",
+            operands={"A": long, "A1": A[:2, :3].astype(np.float64)}, sizes={"m": 3},
+        )  # fmt: skip
+
+
+def test_long_sums_are_taken_or_refused() -> None:
+    few, many = "+".join(["A[i,k]"] * 150), "+".join(["A[i,k]"] * 700)
+    np.testing.assert_allclose(tw.compile(f"y[i] += {few}", A=A)(), 150 * A.sum(axis=1), rtol=1e-5)
+    with pytest.raises(InputError, match="nested too deeply to be read: more than 200"):
+        tw.compile(f"y[i] += {many}", A=A)
+
+
+def test_arguments_of_the_wrong_kind_are_not_taken_for_others() -> None:
+    with pytest.raises(InputError, match="the format of A is a Format or its text"):
+        tw.compile(SPMM, A=A, B=B, formats={"A": 3})  # type: ignore[dict-item]
+    for store in ("my.sqlite", 3):
+        with pytest.raises(InputError, match="store is a Store"):
+            tw.tune(A, "spmv", trials=0, store=store)  # type: ignore[arg-type]
+    for op, mode in (("spmm", 5), ("spmm", "a"), ("spmv", 1)):
+        with pytest.raises(InputError, match="mode is the output mode of mttkrp"):
+            tw.tune(A, op, trials=0, store=False, mode=mode)  # type: ignore[arg-type]
+    for threads in (True, 1.0, "1", 0, np.int64(0)):
+        with pytest.raises(InputError, match="threads"):
+            tw.tune(A, "spmv", trials=0, store=False, threads=threads)  # type: ignore[arg-type]
+    made = tw.tune(A, "spmm", n=np.int64(3), trials=0, store=False, threads=np.int64(1))  # type: ignore[arg-type]
+    assert made.threads == 1
+    assert made.workload.sizes["j"] == 3

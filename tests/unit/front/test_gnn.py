@@ -341,3 +341,69 @@ def test_operands_may_be_called_like_arguments(name: str) -> None:
     np.testing.assert_array_equal(graph.gradient(text, name, x, **{name: x}), [3, 2])
     with pytest.raises(InputError, match=f"takes {name}, got nothing"):
         graph.gradient(text, name, x)
+
+
+def test_what_is_refused_is_refused_again() -> None:
+    """Also once a kernel for arrays of these shapes and dtypes is there."""
+    graph, x, scores = gnn.Graph([0, 1, 2, 0], [1, 1, 0, 2], (3, 3)), np.ones((3, 2)), np.ones((4, 2))
+    calls: list[Callable[[np.ndarray, np.ndarray], object]] = [
+        lambda x, _: gnn.gspmm(graph, "copy_lhs", "sum", x),
+        lambda x, _: gnn.gsddmm(graph, "dot", x, x),
+        lambda x, _: graph.einsum("C[i,f] += L[k,f] for A[i,k]", L=x),
+        lambda _, scores: gnn.edge_softmax(graph, scores),
+        lambda x, _: gnn.attention(graph, x[:, :, None], x, x),
+    ]
+    for call in calls:
+        for _ in range(2):
+            with pytest.raises(InputError, match="MaskedArray"):
+                call(np.ma.masked_array(x, mask=True), np.ma.masked_array(scores, mask=True))
+            call(x, scores)
+        np.testing.assert_array_equal(call(x.view(np.memmap), scores.view(np.memmap)), call(x, scores))
+
+
+def test_degrees_cannot_be_changed() -> None:
+    graph = gnn.Graph([0, 1, 2, 0, 2], [1, 1, 0, 2, 2], (3, 3))
+    assert graph.in_degrees.tolist() == [1, 2, 2]
+    with pytest.raises(ValueError, match="read-only"):
+        graph.in_degrees += 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda g, x: gnn.attention(g, x, x, x), "values are of shape (2, 3)"),
+        (lambda g, x: gnn.attention(g, x[:, :, None], x[:, 0], x), "sources are of shape (2,)"),
+        (
+            lambda g, x: gnn.attention(g, x[:, :, None].tolist(), x, x),
+            "values: expected a NumPy array, got list",
+        ),
+        (lambda g, x: gnn.attention(g, x[:, :, None], x, x, np.inf), "at most 1, and finite"),
+        (lambda g, x: gnn.attention(g, x[:, :, None], x, x, True), "at most 1, and finite"),
+        (lambda g, x: gnn.edge_softmax(g, [1.0]), "scores: expected a NumPy array, got list"),
+        (lambda g, x: gnn.edge_softmax(g, x), "a row for each of 1 edges, got shape (2, 3)"),
+        (lambda g, x: g.einsum("C[i,f] += B[k,f] for A[i,k]", B=x.tolist()), "operands are arrays, got list"),
+        (lambda g, x: g.einsum(3, B=x), "an assignment is a text"),
+        (
+            lambda g, x: g.gradient("C[i,f] += B[k,f] for A[i,k]", "B", [1], B=x),
+            "expected a NumPy array, got list",
+        ),
+        (
+            lambda g, x: g.gradient("C[i,f] += B[k,f] for A[i,k]", "B", np.ones((2, 7)), B=x),
+            "a result of shape (2, 3); its gradient was given as (2, 7)",
+        ),
+    ],
+)
+def test_other_shapes_and_kinds_are_named(
+    call: Callable[[gnn.Graph, np.ndarray], object], message: str
+) -> None:
+    with pytest.raises(InputError) as error:
+        call(gnn.Graph([1], [0], (2, 2)), np.ones((2, 3), np.float32))
+    assert message in str(error.value)
+
+
+def test_a_slope_may_be_of_any_type_of_numbers() -> None:
+    graph, x = gnn.Graph([1, 0], [0, 1], (2, 2)), np.array([[0.5, -1.0], [-2.0, 3.0]])
+    for slope in (np.float64(0.25), np.float32(0.25)):
+        np.testing.assert_array_equal(
+            gnn.attention(graph, x[:, :, None], x, x, slope), gnn.attention(graph, x[:, :, None], x, x, 0.25)
+        )

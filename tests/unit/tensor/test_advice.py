@@ -89,3 +89,15 @@ def test_masked_arrays_and_vectors() -> None:
     with pytest.raises(InputError, match="give a vector as a matrix with one row"):
         entries_from(DENSE[0])
     assert entries_from(DENSE[:1]).nnz == 2
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int8", "uint8", "bool", "float32", "float64"])
+def test_all_layouts_of_torch_keep_what_was_given(dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    dense = (torch.arange(24).reshape(4, 6) % 5).to(getattr(torch, dtype))
+    layouts = [dense.to_sparse_coo(), dense.to_sparse_csr(), dense.to_sparse_csc()]
+    layouts += [dense.to_sparse_bsr((2, 3)), dense.to_sparse_bsc((2, 3))]
+    for one in layouts:
+        found = entries_from(one)
+        assert (found.given or found.dtype) == np.dtype(dtype)
+        assert np.array_equal(found.to_scipy().toarray(), dense.numpy())

@@ -691,3 +691,27 @@ def test_integers_of_a_file_are_exact_or_refused(tmp_path: Path) -> None:
         path.write_text(path.read_text().replace("16777217", "9007199254740993"))
         with pytest.raises(InputError, match="not read exactly"):
             read(path)
+
+
+@pytest.mark.parametrize(
+    ("banner", "body", "message"),
+    [
+        (
+            "coordinate unsigned-integer general",
+            "2 2 1\n1 1 -2048\n",
+            "has the value -2048; unsigned integers",
+        ),
+        ("array unsigned-integer general", "2 1\n3\n-1\n", "has the value -1; unsigned integers"),
+        ("coordinate unsigned-integer skew-symmetric", "2 2 1\n2 1 2048\n", "unsigned and skew-symmetric"),
+    ],
+)
+def test_unsigned_integers_do_not_wrap(put: Put, banner: str, body: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read(put(f"%%MatrixMarket matrix {banner}\n{body}"))
+
+
+def test_what_scipy_holds_is_written(tmp_path: Path) -> None:
+    matrix = sp.random_array((5, 7), density=0.4, format="csr", rng=np.random.default_rng(0))
+    for ending in (".mtx", ".tns", ".npz"):
+        write(tmp_path / f"a{ending}", matrix)
+        assert read(tmp_path / f"a{ending}").nnz == matrix.nnz

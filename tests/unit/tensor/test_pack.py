@@ -320,3 +320,19 @@ def test_refill_rounds_but_loses_nothing() -> None:
             refill(tensor, source, lost)
     refill(tensor, source, np.array([1, 0.1]))
     assert tensor.values[1] == np.float32(0.1)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["int16", "int32", "int64", "uint64", ">i4", ">i8", "float32", "float64", "O"]
+)
+def test_refill_reads_source_maps_of_any_integers(dtype: str) -> None:
+    """They go to compiled code as they lie: other dtypes were read as integers of that size, beyond arrays."""
+    entries = random_entries(np.random.default_rng(7), (9, 9), 20)
+    tensor, source = pack(entries, bcsr(2, 2)), source_map(entries, bcsr(2, 2))
+    fresh = np.arange(20.0) + 1
+    if np.dtype(dtype).kind not in "iu":
+        with pytest.raises(InputError, match=r"refill: source map: .*expected integers"):
+            refill(tensor, source.astype(dtype), fresh)
+        return
+    refill(tensor, source.astype(dtype), list(fresh))  # type: ignore[arg-type]
+    assert np.array_equal(unpack(tensor, source).values, fresh)

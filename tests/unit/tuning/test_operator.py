@@ -424,3 +424,33 @@ def test_it_tells_what_it_is(rng: np.random.Generator) -> None:
     assert "spmv (70, 50) float64" in repr(generated)
     assert (library.kernel, library.format, library.schedule, library.source()) == ("scipy", "", "", "")
     assert "kernel scipy" in library.report()
+
+
+def test_a_result_with_the_operands_pattern_is_a_matrix_of_its_own(rng: np.random.Generator) -> None:
+    A = sp.random_array((6, 5), density=0.5, format="csr", rng=rng)
+    op = tw.compile("C[i,j] += A[i,j] * B[i,k] * D[k,j]", A=A, sizes={"k": 3})
+    made = op(rng.random((6, 3)), rng.random((3, 5)))
+    before = made.copy()
+    made *= 2
+    np.testing.assert_array_equal(made.toarray(), 2 * before.toarray())
+    made.data[0] = 0
+    made.eliminate_zeros()
+    assert made.nnz == A.nnz - 1
+    assert op(rng.random((6, 3)), rng.random((3, 5))).nnz == A.nnz
+
+
+def test_results_without_out_are_those_with_it(rng: np.random.Generator) -> None:
+    A = sp.random_array((6, 5), density=0.5, format="csr", rng=rng, dtype=np.float32)
+    for text, sizes in (
+        ("C[i,k] argmax= A[i,k] * B[k,j]", {"j": 3}),
+        ("C[A,h] = B[i,h] * D[k,h] for A[i,k]", {"h": 2}),
+        ("C[A,h] = B[i,h] * A[i,k]", {"h": 2}),
+    ):
+        op = tw.compile(text, A=A, sizes=sizes)
+        operands = op.workload.operands(rng)
+        out = np.empty(op.workload.output_shape, op.workload.output_dtype)
+        op(*operands, out=out)
+        made = op(*operands)
+        made = made if isinstance(made, np.ndarray) else made.data
+        assert made.dtype == out.dtype
+        np.testing.assert_array_equal(made, out)

@@ -230,3 +230,26 @@ def test_a_matrix_of_a_wider_dtype_is_not_loaded_into_a_narrower_one(
     counted = compiled(a_matrix(rng, "b"))
     counted.save(path)
     assert tw.load(path).dtype == np.int8
+
+
+@pytest.mark.parametrize("kind", "bBhHiIqQ")
+def test_duplicates_add_up_as_scipys_do(kind: str) -> None:
+    """They wrap around in the dtype of the product, and in no narrower one."""
+    values = np.array([100, 100, 3]).astype(kind)
+    for make in (sp.csr_array, sp.csc_array, sp.coo_array):
+        A = make(sp.coo_array((values, ([0, 0, 1], [1, 1, 0])), shape=(2, 2)))
+        duplicated = sp.csr_array((values, np.array([1, 1, 0]), np.array([0, 2, 3])), shape=(2, 2))
+        A = duplicated if make is sp.csr_array else A
+        made = compiled(A)
+        for operand in KINDS:
+            x = np.ones(2, operand)
+            agree(made @ x, A @ x)
+
+
+def test_a_longdouble_matrix_is_rounded_where_that_is_allowed(
+    tmp_path: Any, rng: np.random.Generator
+) -> None:
+    A = a_matrix(rng, "d")
+    compiled(A).save(tmp_path / "op.tw")
+    third = A.astype(np.longdouble) / 3
+    agree(tw.load(tmp_path / "op.tw", third, rounding=True) @ np.ones(17), third.astype(float) @ np.ones(17))

@@ -389,3 +389,15 @@ def test_a_model_that_forgets_begins_at_the_level_of_the_target() -> None:
     ]
     counted = trained(source)
     assert latency._levelled(counted, counted.members[0], target) is counted.members[0]
+
+
+def test_moments_are_weighed_as_the_paper_says() -> None:
+    """CDMPP, equation (4): the difference of the k-th central moments counts by 2**-k, the range being -1 to 1."""
+    rng = np.random.default_rng(0)
+    one, other = (np.tanh(rng.standard_normal((50, 3)) * wide) for wide in (0.3, 0.9))
+    expected = np.linalg.norm(one.mean(0) - other.mean(0))
+    for k in (2, 3, 4, 5):
+        moments = [((rows - rows.mean(0)) ** k).mean(0) for rows in (one, other)]
+        expected += np.linalg.norm(moments[0] - moments[1]) / 2**k
+    raw = [torch.from_numpy(np.arctanh(rows)) for rows in (one, other)]
+    assert float(cmd(*raw, 5)) == pytest.approx(expected, rel=1e-6)

@@ -214,3 +214,11 @@ def test_the_quicker_link_or_way_is_taken() -> None:
 def test_what_is_malformed_is_refused(make: Any, words: str) -> None:
     with pytest.raises(InputError, match=words):
         make()
+
+
+def test_a_single_byte_that_is_brought_pays_for_its_link() -> None:
+    network = Network(("cpu", "gpu"), (Link("cpu", "gpu", 3.0, 1.0), Link("gpu", "cpu")))
+    for size, seconds in ((0.0, 1.0), (1.0, 5.0), (2.0, 6.0)):
+        assert place(Graph((Step("one", {"gpu": 1.0}, given_bytes=size),)), network).seconds == pytest.approx(
+            seconds
+        )

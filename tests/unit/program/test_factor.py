@@ -62,6 +62,7 @@ def test_factors_are_multiplied_once_a_fibre(rng: np.random.Generator) -> None:
         check(work, CSF, f"reorder(i,r,k,l){tile} factor(l)", tuple(work.operands(rng)))
 
 
+CALLED = "C[i,j] += A[i,j] * abs(B[i,k] - 1) * D[k,j]"
 SCALED = "C[i,j] += A[i,k] * B[k,j] * D[i]"
 SAMPLED = "C[i,j] += A[i,j] * B[i,k] * D[k,j]"
 MATRICISED = "C[i,r] += A[i,k,l] * B[k,r] * D[l,r]"
@@ -116,6 +117,7 @@ def test_sums_that_cannot_be_factored(einsum: str, format: str, schedule: str, w
     [
         (SAMPLED, "(i,j) -> U(i) C(j)", "reorder(i,j,k) factor(k)"),
         (SAMPLED, "(i,j) -> U(i) C(j)", "reorder(i,j,k) factor(k) tile(k,1x4) unroll(j,4)"),
+        (CALLED, "(i,j) -> U(i) C(j)", "reorder(i,j,k) factor(k)"),
         (SAMPLED, "(i,j) -> U(i1) C(j) U(i0:2)", "reorder(i1,j,i0,k) factor(k) parallel(i1) unroll(i0)"),
         (SAMPLED, "(i,j) -> U(j) C(i)", "split(k,4) reorder(j,i,k1,k0) factor(k1) parallel(j)"),
         (SAMPLED, "(i,j) -> U(i) C(j)", "split(k,4) reorder(k1,i,j,k0) factor(k0)"),

@@ -97,6 +97,8 @@ def test_what_has_none(einsum: str, message: str) -> None:
         ("C[A,f] = exp(S[A,f] - M[i,f]) / Z[i,f] for A[i,k]", "SMZ"),
         ("C[i] += abs(S[A]) + max(L[k], -R[i]) - min(L[k], S[A]) for A[i,k]", "SLR"),
         ("C[i] += L[k] * L[i] if S[A] < 0 else 3 for A[i,k]", "L"),
+        ("C[i,f] += -(L[k,f] * R[i,f]) for A[i,k]", "LR"),
+        ("C[i] += S[A] - -L[k] * (R[i] - L[k]) for A[i,k]", "SLR"),
         (spelling.attention_texts(0.2)[2], "UVXZ"),
     ],
 )

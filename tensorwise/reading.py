@@ -7,16 +7,20 @@ it, because the data is not what the reader expected, becomes one InputError tha
 
 import contextlib
 import dataclasses
+import errno
 import functools
 import json
 import math
 import os
 import re
+import stat
 import struct
+import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, BinaryIO, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from tensorwise.errors import InputError, TensorwiseError
 
@@ -45,7 +49,15 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number of JSON; expected finite numbers")
 
 
-_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
+def _refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"an object has the name {shown(twice)} twice")
+    return found
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_refuse_twice)
 
 
 @contextlib.contextmanager
@@ -77,6 +89,10 @@ def reason(error: BaseException) -> str:
         return "nested too deeply"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
+    if isinstance(error, ValueError) and "integer string conversion" in str(
+        error
+    ):  # Python advises to allow it
+        return f"an integer of more than {sys.get_int_max_str_digits()} digits"
     text = " ".join(printable(str(error)).split())
     return text[:200] or type(error).__name__
 
@@ -122,14 +138,14 @@ def shown(value: object) -> str:
 
 
 def parse_json(text: str | bytes, what: str) -> Any:
-    """Return what JSON says: numbers that fit into float64, whole characters, at most ``DEEPEST`` levels.
+    """Return what JSON says: numbers that fit into float64, whole characters, at most ``DEEPEST`` levels, no name twice.
 
     Args:
         text: UTF-8, if bytes.
         what: begins the message: the file or the field, and what is wrong then: ``a.json holds no plan``.
 
     Raises:
-        InputError: it is no JSON, or has a number, a text or a depth that nobody could use.
+        InputError: it is no JSON, has a number, a text or a depth that nobody could use, or names a field twice.
 
     >>> parse_json('{"a": [1, 2.5, null]}', "a.json holds no plan")
     {'a': [1, 2.5, None]}
@@ -170,13 +186,36 @@ def read_json(path: str | os.PathLike[str], what: str, most_bytes: int = MOST_BY
 def read_bytes(path: str | os.PathLike[str], what: str, most_bytes: int = MOST_BYTES) -> bytes:
     """Return the bytes of a file of at most ``most_bytes``; an InputError as of `read_json` for any other."""
     try:
-        with Path(path).open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(most_bytes + 1)
     except (OSError, ValueError) as error:
         raise InputError(f"{printable(str(path))} {what} ({reason(error)})") from error
     if len(data) > most_bytes:
         raise InputError(f"{printable(str(path))} {what} (it is longer than {most_bytes} bytes)")
     return data
+
+
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a file for reading bytes, if it is one: a pipe could be waited for, and a device be read, without an end.
+
+    Raises:
+        OSError: it cannot be opened, or is no regular file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        if what := odd_kind(os.fstat(descriptor)):
+            raise OSError(errno.EINVAL, f"it is {what}; expected a regular file", os.fspath(path))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def odd_kind(status: os.stat_result) -> str:
+    """Return what something is that is no regular file, such as ``a folder``; empty: it is one."""
+    known = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+    kind = stat.S_IFMT(status.st_mode)
+    return "" if kind == stat.S_IFREG else known.get(kind, "a device")
 
 
 def _check_values(value: Any) -> None:
@@ -285,14 +324,22 @@ def fields_of(kind: type, value: Any, where: str) -> dict[str, Any]:
     Raises:
         InputError: a field is missing, unknown or of another type.
     """
+    needed = {one.name for one in dataclasses.fields(kind) if one.init and _has_no_default(one)}
+    return members(value, schema(kind), needed, where)
+
+
+def members(value: Any, wanted: Mapping[str, Any], needed: Collection[str], where: str) -> dict[str, Any]:
+    """Return the members of a JSON object, of the types in ``wanted``; all in ``needed`` are there.
+
+    Raises:
+        InputError: a member is missing, unknown or of another type.
+    """
     if not isinstance(value, Mapping):
         raise InputError(
-            f"{where}: expected an object with the fields {', '.join(schema(kind))}, got {shown(value)}"
+            f"{where}: expected an object with the fields {', '.join(wanted)}, got {shown(value)}"
         )
-    wanted = schema(kind)
-    needed = {one.name for one in dataclasses.fields(kind) if one.init and _has_no_default(one)}
     unknown = [printable(str(name))[:LONGEST_SHOWN] for name in value if name not in wanted]
-    if odd := sorted([*unknown, *needed.difference(value)]):
+    if odd := sorted([*unknown, *set(needed).difference(value)]):
         raise InputError(f"{where}: {', '.join(odd[:9])}: missing, or unknown; expected {', '.join(wanted)}")
     return {
         name: conform(value[name], of, f"{where}: {name}") for name, of in wanted.items() if name in value

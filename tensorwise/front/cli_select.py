@@ -1,13 +1,15 @@
 """``tensorwise select`` and ``tensorwise plan``: which version of a function, and where the steps of an application run."""
 
-import json as text
+import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from tensorwise.errors import InputError
 from tensorwise.front.terminal import command, emit, pairs, progress_bar
+from tensorwise.reading import members, printable, read_json
 
 if TYPE_CHECKING:
     from tensorwise.data.record import Record
@@ -208,6 +210,7 @@ def plan(
     """Place the steps of an application on devices so that all of it, transfers included, takes least."""
     from tensorwise.front.draw_plan import draw_timeline
     from tensorwise.plan import Plan, chrome_trace
+    from tensorwise.plan.place import total_s
     from tensorwise.units import time_text
 
     graph, network = _read_graph(file)
@@ -217,10 +220,13 @@ def plan(
         trace.write_text(chrome_trace(events), encoding="utf-8")
     if out is not None:
         out.write_text(draw_timeline(events, network.devices), encoding="utf-8")
-    alone: dict[str, float] = {}
-    for device in network.devices:
-        if all(device in step.seconds for step in graph.steps):
-            alone[device] = Plan.single(graph, network, device).placement.seconds
+    cost, move = graph.costs(network)
+    every = (total_s(graph, cost, move, [k] * len(graph.steps)) for k in range(len(network.devices)))
+    alone = {
+        device: seconds
+        for device, seconds in zip(network.devices, every, strict=True)
+        if math.isfinite(seconds)
+    }
     found = best.placement
     placed = dict(zip((step.name for step in graph.steps), found.devices, strict=True))
     if json:
@@ -281,17 +287,26 @@ def _records(paths: list[Path] | None, function: str, device: str | None) -> "li
     return found
 
 
+_PLAN: Final = {"devices": tuple[str, ...], "links": list[Any], "steps": list[Any]}
+_LINK: Final = {"from": str, "to": str, "latency_s": float, "bytes_per_s": float}
+_STEP: Final = {
+    "name": str, "seconds": Mapping[str, float], "result_bytes": float, "after": tuple[str, ...], "given_bytes": float,
+}  # fmt: skip
+"""What a plan is made of, as it is written in JSON, and the types."""
+
+
 def _read_graph(file: Path) -> "tuple[Graph, Network]":
     """Read what `tensorwise plan` takes; raises InputError where it is malformed."""
     from tensorwise.plan import Graph, Link, Network, Step
 
-    try:
-        data: dict[str, Any] = text.loads(file.read_text(encoding="utf-8"))
-        links = tuple(Link(one.pop("from"), one.pop("to"), **one) for one in data["links"])
-        network = Network(tuple(data["devices"]), links)
-        steps = tuple(Step(**{**one, "after": tuple(one.get("after", ()))}) for one in data["steps"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{file} does not describe devices, links and steps: {error!r}") from error
-    return Graph(steps), network
+    what = f"{printable(str(file))} does not describe devices, links and steps"
+    data = members(read_json(file, "does not describe devices, links and steps"), _PLAN, _PLAN, what)
+    found = (
+        members(one, _LINK, ("from", "to"), f"{what}: links[{k}]") for k, one in enumerate(data["links"])
+    )
+    links = tuple(Link(one.pop("from"), one.pop("to"), **one) for one in found)
+    network = Network(data["devices"], links)
+    steps = (
+        members(one, _STEP, ("name", "seconds"), f"{what}: steps[{k}]") for k, one in enumerate(data["steps"])
+    )
+    return Graph(tuple(Step(**one) for one in steps)), network

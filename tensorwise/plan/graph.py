@@ -1,17 +1,22 @@
 """What is to be placed: steps that read each other's results, and devices with links between them."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Self, final
+from typing import Any, Final, Self, final
 
 import numpy as np
 
 from tensorwise.errors import InputError
+from tensorwise.reading import LONGEST_SHOWN, printable, shown
 from tensorwise.space.versions import Versions
 
 Call = Callable[..., Any]
+MOST_DEVICES: Final = 128
+MOST_LINKS: Final = MOST_DEVICES**2
+MOST_MOVES: Final = 2**23
+"""(Steps + what they read) x devices^2: a table of so many numbers, 64 MiB, is made of what moving each result costs."""
 
 
 @final
@@ -35,8 +40,8 @@ class Link:
     def __post_init__(self) -> None:
         if not (0 <= self.latency_s < math.inf and self.bytes_per_s > 0):
             raise InputError(
-                f"link {self.source} to {self.target}: latency must not be negative and bandwidth must be positive, "
-                f"got {self.latency_s} s and {self.bytes_per_s} bytes/s"
+                f"link {shown(self.source)} to {shown(self.target)}: latency must not be negative and bandwidth must "
+                f"be positive, got {self.latency_s} s and {self.bytes_per_s} bytes/s"
             )
 
     def seconds(self, size_bytes: float) -> float:
@@ -59,11 +64,18 @@ class Network:
 
     def __post_init__(self) -> None:
         if not self.devices or len(set(self.devices)) < len(self.devices):
-            raise InputError(f"devices must be at least one and have different names, got {self.devices}")
+            raise InputError(
+                f"devices must be at least one and have different names, got {shown(self.devices)}"
+            )
+        if len(self.devices) > MOST_DEVICES or len(self.links) > MOST_LINKS:
+            raise InputError(
+                f"{len(self.devices)} devices and {len(self.links)} links are too many to place steps on; expected at most "
+                f"{MOST_DEVICES} devices and {MOST_LINKS} links: leave out devices that are like others"
+            )
         ends = {end for link in self.links for end in (link.source, link.target)}
         if unknown := ends.difference(self.devices):
             raise InputError(
-                f"a link leads to {min(unknown)!r}, which is no device; they are {', '.join(self.devices)}"
+                f"a link leads to {shown(min(unknown))}, which is no device; they are {_listed(self.devices)}"
             )
 
     @property
@@ -130,9 +142,11 @@ class Step:
 
     def __post_init__(self) -> None:
         numbers = (self.result_bytes, self.given_bytes, *self.seconds.values())
-        if not self.seconds or not all(0 <= number < math.inf for number in numbers):
+        odd = [number for number in numbers if not 0 <= number < math.inf]
+        if odd or not self.seconds:
             raise InputError(
-                f"step {self.name!r} needs seconds on some device, and no negative or infinite number: {numbers}"
+                f"step {shown(self.name)} needs seconds on some device, and no negative or infinite number, "
+                f"got {odd[0] if odd else 'no seconds'}"
             )
 
     @classmethod
@@ -169,10 +183,10 @@ class Graph:
         known: set[str] = set()
         for step in self.steps:
             if step.name in known:
-                raise InputError(f"two steps are called {step.name!r}; give them different names")
+                raise InputError(f"two steps are called {shown(step.name)}; give them different names")
             if missing := [name for name in step.after if name not in known]:
                 raise InputError(
-                    f"step {step.name!r} reads {missing[0]!r}, which is no step before it; sort the steps"
+                    f"step {shown(step.name)} reads {shown(missing[0])}, which is no step before it; sort the steps"
                 )
             known.add(step.name)
         if not self.steps:
@@ -206,19 +220,34 @@ class Graph:
             infinite where it cannot run. (steps, devices, devices): its result moved.
 
         Raises:
-            InputError: a step knows a device that the network lacks.
+            InputError: a step knows a device that the network lacks, or there are too many of both together.
         """
+        reads = sum(len(step.after) for step in self.steps)
+        if (size := (len(self.steps) + reads) * len(network.devices) ** 2) > MOST_MOVES:
+            raise InputError(
+                f"{len(self.steps)} steps that read {reads} results, on {len(network.devices)} devices, are too many to "
+                f"place: (steps + results read) x devices^2 is {size}, expected at most {MOST_MOVES}; place parts of the "
+                "application one after the other, or on fewer devices"
+            )
         places = {device: place for place, device in enumerate(network.devices)}
         seconds = np.full((len(self.steps), len(places)), np.inf)
         for row, step in enumerate(self.steps):
             for device, value in step.seconds.items():
                 if device not in places:
                     raise InputError(
-                        f"step {step.name!r} runs on {device!r}, which is no device; they are {', '.join(places)}"
+                        f"step {shown(step.name)} runs on {shown(device)}, which is no device; they are {_listed(places)}"
                     )
                 seconds[row, places[device]] = value
-        moved = network.transfer_s(np.array([step.result_bytes for step in self.steps]))
+        sizes, which = np.unique([step.result_bytes for step in self.steps], return_inverse=True)
+        moved = network.transfer_s(sizes)[which]
         given = np.array([step.given_bytes for step in self.steps])
-        brought = np.where(given[:, None] > 0, network.transfer_s(given)[:, 0, :], 0.0)
+        amounts, which = np.unique(given, return_inverse=True)
+        brought = np.where(given[:, None] > 0, network.transfer_s(amounts)[:, 0, :][which], 0.0)
         final = np.array([not readers for readers in self.readers])
         return seconds + brought + np.where(final[:, None], moved[:, :, 0], 0.0), moved
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Return names for a message, and not endlessly."""
+    some = [printable(name)[:LONGEST_SHOWN] for name in names]
+    return ", ".join(some[:9]) + (f" and {len(some) - 9} more" if len(some) > 9 else "")

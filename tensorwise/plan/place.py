@@ -1,5 +1,7 @@
 """The best placement of a graph: chains by Algorithm 2, others by eliminating step after step, with a bound."""
 
+import heapq
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, final
@@ -12,7 +14,11 @@ from tensorwise.plan.graph import Graph, Network
 
 MOST_ENTRIES: Final = 2**16
 """Size of the largest table that is made: 10 steps at once on 3 devices, 16 on 2. Graphs whose branches are narrower than
-that are solved exactly, however long they are."""
+that are solved exactly, as long as ``MOST_TABLES`` suffices."""
+MOST_TABLES: Final = 2**25
+"""Numbers in all tables that are made for one graph, 256 MiB: once there are so many, further ones are of two steps."""
+MOST_ENTANGLED: Final = 2**16
+"""Steps and results read of a graph that is no chain: more would take many minutes."""
 SWEEPS: Final = 20
 """Passes over all steps in which each is moved to where it is best, given the others."""
 
@@ -50,8 +56,14 @@ def place(graph: Graph, network: Network, *, most_entries: int = MOST_ENTRIES) -
         most_entries: of a table; smaller ones are quicker and give a larger gap.
 
     Raises:
-        InputError: some step can run nowhere, or its operands cannot be brought there.
+        InputError: some step can run nowhere, its operands cannot be brought there, or the graph is too large.
     """
+    size = len(graph.steps) + sum(len(step.after) for step in graph.steps)
+    if size > MOST_ENTANGLED and not graph.is_chain:
+        raise InputError(
+            f"{len(graph.steps)} steps that read {size - len(graph.steps)} results, and are no chain, are too many to "
+            f"place; expected at most {MOST_ENTANGLED} of both together: place parts of the application one after the other"
+        )
     cost, move = graph.costs(network)
     if graph.is_chain:
         placed, bound_s = place_chain(cost, move[:-1])
@@ -82,35 +94,52 @@ def _eliminate(
     Where that would be a table too many, it is taken of parts apart: mini-buckets (Dechter and Rish, JACM 2003), whose
     sum is a bound.
     """
-    devices = cost.shape[1]
-    live: list[list[Factor]] = [[] for _ in graph.steps]
+    devices, count = cost.shape[1], len(graph.steps)
+    live: list[dict[int, Factor]] = [{} for _ in range(count)]
+    met: list[Counter[int]] = [Counter() for _ in range(count)]  # how many factors a step shares with another
     for factor in _factors(graph, cost, move, most_entries):
-        for step in factor[0]:
-            live[step].append(factor)
-    met = [_steps(factors) for factors in live]
-    left, order, bound_s = set(range(len(live))), list[tuple[int, list[Factor]]](), 0.0
-    while left:
-        step = min(left, key=lambda k: len(met[k]))
+        _enter(factor, live, met)
+    queue = [(len(met[step]), step) for step in range(count)]
+    heapq.heapify(queue)
+    left, order, bound_s, room = set(range(count)), list[tuple[int, list[Factor]]](), 0.0, MOST_TABLES
+    while queue:
+        known, step = heapq.heappop(queue)
+        if step not in left or known != len(met[step]):
+            continue
         left.remove(step)
-        parts = _parts(live[step], devices, most_entries)
+        parts = _parts(list(live[step].values()), devices, most_entries if room > 0 else devices**2)
+        room -= sum(table.size for _, table in parts)
         order.append((step, parts))
-        gone = {id(factor) for factor in live[step]}
-        others = met[step] - {step}
-        for other in others:
-            live[other] = [factor for factor in live[other] if id(factor) not in gone]
+        others = met[step].keys() - {step}
+        for factor in list(live[step].values()):
+            _leave(factor, live, met)
         for scope, table in parts:
             made = tuple(other for other in scope if other != step), table.min(axis=scope.index(step))
             if not made[0]:
                 bound_s += float(made[1])
-            for other in made[0]:
-                live[other].append(made)
+            _enter(made, live, met)
         for other in others:
-            met[other] = _steps(live[other])
+            heapq.heappush(queue, (len(met[other]), other))
     placed = np.zeros(len(live), int)
     for step, parts in reversed(order):
         placed[step] = int(np.argmin(sum(_row(factor, step, placed) for factor in parts)))
     _improve(graph, cost, move, placed)
     return placed, bound_s
+
+
+def _enter(factor: Factor, live: list[dict[int, Factor]], met: list[Counter[int]]) -> None:
+    for step in factor[0]:
+        live[step][id(factor)] = factor
+        met[step].update(factor[0])
+
+
+def _leave(factor: Factor, live: list[dict[int, Factor]], met: list[Counter[int]]) -> None:
+    for step in factor[0]:
+        del live[step][id(factor)]
+        for other in factor[0]:
+            met[step][other] -= 1
+            if not met[step][other]:
+                del met[step][other]
 
 
 def _factors(graph: Graph, cost: np.ndarray, move: np.ndarray, most_entries: int) -> list[Factor]:
@@ -121,8 +150,11 @@ def _factors(graph: Graph, cost: np.ndarray, move: np.ndarray, most_entries: int
     """
     devices = cost.shape[1]
     factors: list[Factor] = [((step,), row) for step, row in enumerate(cost)]
+    room = MOST_TABLES
     for step, readers in enumerate(graph.readers):
-        if max(devices, 2) ** (len(readers) + 1) <= most_entries:
+        size = max(devices, 2) ** (len(readers) + 1)
+        if size <= (most_entries if room > 0 else devices**2):
+            room -= size
             factors += [((step, *readers), _moved(move[step], len(readers)))] if readers else []
         else:
             factors += [((step, reader), move[step] / len(readers)) for reader in readers]
@@ -138,10 +170,6 @@ def _moved(move: np.ndarray, readers: int) -> np.ndarray:
         needed = (where == target).any(axis=0)
         table += np.where(needed, move[:, target].reshape(-1, *(1,) * readers), 0.0)
     return table
-
-
-def _steps(factors: Sequence[Factor]) -> set[int]:
-    return {step for scope, _ in factors for step in scope}
 
 
 def _parts(factors: Sequence[Factor], devices: int, most_entries: int) -> list[Factor]:
@@ -176,20 +204,22 @@ def _row(factor: Factor, step: int, placed: np.ndarray) -> np.ndarray:
 def _improve(graph: Graph, cost: np.ndarray, move: np.ndarray, placed: np.ndarray) -> None:
     """Move one step at a time to where it is best, given the others, until none gains."""
 
-    def leaving(step: int) -> float:
-        targets = {int(placed[reader]) for reader in graph.readers[step]}
-        return sum(float(move[step, placed[step], target]) for target in targets)
-
+    there = np.zeros(cost.shape, int)  # how many readers of each step run on each device
+    for step, readers in enumerate(graph.readers):
+        np.add.at(there[step], placed[list(readers)], 1)
     for _ in range(SWEEPS):
         before = placed.copy()
-        for number, step in enumerate(graph.steps):
-            read = {graph.number[name] for name in step.after}
-            takes = []
-            for device in range(cost.shape[1]):
-                placed[number] = device
-                takes.append(float(cost[number, device]) + leaving(number) + sum(map(leaving, read)))
-            kept = int(before[number])
+        for number, one in enumerate(graph.steps):
+            read = {graph.number[name] for name in one.after}
+            takes = cost[number] + move[number][:, there[number] > 0].sum(axis=1)
+            for earlier in read:
+                there[earlier, placed[number]] -= 1
+                row, paid = move[earlier, placed[earlier]], there[earlier] > 0
+                takes = takes + row[paid].sum() + np.where(paid, 0.0, row)
             best = int(np.argmin(takes))
-            placed[number] = best if takes[best] < takes[kept] else kept
+            if takes[best] < takes[placed[number]]:
+                placed[number] = best
+            for earlier in read:
+                there[earlier, placed[number]] += 1
         if (placed == before).all():
             return

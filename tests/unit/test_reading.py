@@ -1,6 +1,8 @@
 """JSON, types and paths from outside: what cannot be used is refused, with the place and what was expected and given."""
 
 import json
+import os
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +40,9 @@ from tensorwise.reading import DEEPEST, conform, made, parse_json, read_json, re
         5,
         None,
         ["x"],
+        '{"a": 1, "a": 2}',
+        '[{"b": {"a": 1, "c": 2, "a": 1}}]',
+        '{"a": 1, "\\u0061": 2}',
     ],
 )
 def test_json_that_cannot_be_used(text: Any) -> None:
@@ -124,6 +129,15 @@ def test_files_and_paths(tmp_path: Path) -> None:
     (tmp_path / "long").write_text(" " * 100)
     with pytest.raises(InputError, match="longer than 10 bytes"):
         read_json(tmp_path / "long", "holds no plan", 10)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/zero")
+    with socket.socket(socket.AF_UNIX) as heard:
+        heard.bind(str(tmp_path / "heard"))
+        for name, kind in (("pipe", "a pipe"), ("link", "a device"), (".", "a folder")):
+            with pytest.raises(InputError, match=f"holds no plan .it is {kind}; expected a regular file"):
+                read_json(tmp_path / name, "holds no plan")
+        with pytest.raises(InputError, match="holds no plan"):
+            read_json(tmp_path / "heard", "holds no plan")
     for wrong in ("~nobody-of-this-name/x", "a\0b", "e" * 300, "/".join(["d"] * 3000), 5, None):
         with pytest.raises(InputError):
             user_path(wrong)  # type: ignore[arg-type]

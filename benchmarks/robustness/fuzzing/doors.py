@@ -59,6 +59,7 @@ _RUNS: Final[dict[str, tuple[Run, float]]] = {
     "parquet": (files.parquet, 0.15),
     "machine": (files.machine, 1),
     "task": (files.task, 1),
+    "plan": (files.plan, 1),
     "tenset": (files.tenset, 1),
     "manifest": (files.manifest, 0.5),
     "npy": (files.npy, 0.5),

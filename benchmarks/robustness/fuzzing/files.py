@@ -23,12 +23,14 @@ from tensorwise.device.roofline import _read
 from tensorwise.device.spade import MACHINES, Machine
 from tensorwise.errors import InputError
 from tensorwise.front.cli import _array
+from tensorwise.front.cli_select import _read_graph
 from tensorwise.front.networks import _kept
 from tensorwise.keeping import Keeping
 from tensorwise.model.choosing import TreeModel
 from tensorwise.model.latency import LatencyModel
 from tensorwise.model.mean import MeanModel
 from tensorwise.model.ranking import RankingModel
+from tensorwise.plan import Plan
 from tensorwise.search.graph import ConfigGraph
 from tensorwise.tasks.cutting import TaskGraph
 from tensorwise.tasks.staged import StagedTask
@@ -494,6 +496,28 @@ def task(rng: random.Random, folder: Path) -> object:
     data = json.dumps(mutate.json_of(rng, value)).encode()
     path.write_bytes(mutate.bytes_of(rng, data) if rng.random() < 0.2 else data)
     return load(path)  # type: ignore[operator]
+
+
+PLAN = {
+    "devices": ["cpu", "gpu"],
+    "links": [
+        {"from": "cpu", "to": "gpu", "latency_s": 1e-5, "bytes_per_s": 1e10},
+        {"from": "gpu", "to": "cpu"},
+    ],
+    "steps": [
+        {"name": "gemm", "seconds": {"cpu": 1e-2, "gpu": 1e-4}, "result_bytes": 4e6, "given_bytes": 8e6},
+        {"name": "relu", "seconds": {"cpu": 1e-3, "gpu": 1e-5}, "result_bytes": 4e6, "after": ["gemm"]},
+        {"name": "add", "seconds": {"cpu": 1e-3}, "after": ["gemm", "relu"]},
+    ],
+}
+
+
+def plan(rng: random.Random, folder: Path) -> object:
+    path = folder / "p.json"
+    data = json.dumps(mutate.json_of(rng, PLAN)).encode()
+    path.write_bytes(mutate.bytes_of(rng, data) if rng.random() < 0.2 else data)
+    best = Plan.best(*_read_graph(path))
+    return best.timeline()
 
 
 TENSET = {

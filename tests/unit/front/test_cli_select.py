@@ -1,6 +1,7 @@
 """``tensorwise select`` and ``tensorwise plan`` as a person or a script meets them."""
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -185,11 +186,81 @@ def test_an_application_is_placed_and_drawn(tmp_path: Path) -> None:
     assert found["placed"] == {"gemm": "gpu", "relu": "gpu", "write": "cpu"}
 
 
+CPU = json.dumps({"devices": ["cpu"], "links": [], "steps": [{"name": "a", "seconds": {"cpu": 1}}]})
+
+
 @pytest.mark.parametrize(
-    "change", [{"links": [{"from": "cpu"}]}, {"steps": [{"name": "a"}]}, {"steps": 1}, {"devices": None}]
+    ("old", "new", "message"),
+    [
+        ('"links": []', '"links": [{"from": "cpu"}]', "links[0]: to: missing"),
+        ('"links": []', '"links": [{"from": "cpu", "to": 1}]', "links[0]: to: expected str, got 1"),
+        ('"seconds": {"cpu": 1}', '"after": []', "steps[0]: seconds: missing"),
+        ('"seconds"', '"secs": 3, "seconds"', "secs: missing, or unknown; expected name, seconds"),
+        ('"seconds"', '"calls": {"cpu": 1}, "seconds"', "calls: missing, or unknown"),
+        ('"seconds"', '"after": "a", "seconds"', "after: expected a list of str, got 'a'"),
+        ('"seconds"', '"result_bytes": "9", "seconds"', "result_bytes: expected float, got '9'"),
+        ('"steps": [', '"steps": 1, "x": [', "x: missing, or unknown"),
+        ('["cpu"]', "null", "devices: expected a list of str, got None"),
+        ('["cpu"]', '"cpu"', "devices: expected a list of str, got 'cpu'"),
+        ('["cpu"]', '[["cpu"]]', "devices[0]: expected str, got ['cpu']"),
+        ('"a"', "5", "name: expected str, got 5"),
+        ('"a"', '["a"]', "name: expected str, got ['a']"),
+        ('"a"', '"\\ud800"', "half of a surrogate pair"),
+        ("1}", "true}", "seconds.cpu: expected float, got True"),
+        ("1}", '"1"}', "seconds.cpu: expected float, got '1'"),
+        ("1}", "NaN}", "NaN is no number of JSON"),
+        ("1}", "9" * 5000 + "}", "an integer of more than 4300 digits"),
+        ("1}", '1, "cpu": 9}', "an object has the name 'cpu' twice"),
+        ("1}", "-1}", "no negative or infinite number, got -1.0"),
+        ("1}", '1, "gpu": 1}', "runs on 'gpu', which is no device; they are cpu"),
+        (CPU, "[" * 200_000, "nested too deeply"),
+        (CPU, "[]", "expected an object with the fields devices, links, steps, got []"),
+        (CPU, "null", "expected an object"),
+        (CPU, "", "its JSON cannot be used"),
+        (CPU, "\0\1", "its JSON cannot be used"),
+    ],
 )
-def test_a_malformed_description_is_one_line(tmp_path: Path, change: dict[str, Any]) -> None:
-    (tmp_path / "app.json").write_text(json.dumps({**PLAN, **change}))
+def test_a_malformed_description_is_one_line(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert old in CPU
+    (tmp_path / "app.json").write_text(CPU.replace(old, new))
     out = run("plan", tmp_path / "app.json")
     assert out.exit_code == 1
+    assert isinstance(out.exception, SystemExit)
     assert len(out.stderr.strip().splitlines()) == 1
+    assert message in out.stderr
+
+
+def test_a_description_is_a_regular_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path, kind in (
+        (tmp_path / "pipe", "a pipe"),
+        (Path("/dev/zero"), "a device"),
+        (tmp_path, "a folder"),
+    ):
+        out = run("plan", path)
+        assert out.exit_code == 1
+        assert f"it is {kind}; expected a regular file" in out.stderr
+
+
+def test_a_device_from_which_nothing_comes_home_is_no_way_to_run_all(tmp_path: Path) -> None:
+    given = {**PLAN, "links": PLAN["links"][:1], "steps": PLAN["steps"][:1]}
+    (tmp_path / "app.json").write_text(json.dumps(given))
+    found = json.loads(run("plan", tmp_path / "app.json", "--json").stdout)
+    assert found["placed"] == {"gemm": "cpu"}
+    assert found["single_device_s"] == {"cpu": pytest.approx(1e-2)}
+
+
+def test_a_description_that_is_too_large_is_refused_before_it_is_placed(tmp_path: Path) -> None:
+    devices = [f"d{k}" for k in range(500)]
+    steps = [
+        {"name": f"s{k}", "seconds": {"d0": 1}, "after": [f"s{k - 1}"] if k else []} for k in range(2000)
+    ]
+    for count, message in (
+        (500, "500 devices and 0 links are too many to place steps on; expected at most 128 devices"),
+        (128, "(steps + results read) x devices^2 is 65519616, expected at most 8388608"),
+    ):
+        plan = {"devices": devices[:count], "links": [], "steps": steps}
+        (tmp_path / "app.json").write_text(json.dumps(plan))
+        out = run("plan", tmp_path / "app.json")
+        assert out.exit_code == 1
+        assert message in out.stderr

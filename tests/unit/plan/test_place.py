@@ -1,5 +1,6 @@
 """Placements against every placement there is."""
 
+import importlib
 import itertools
 import math
 from typing import Any
@@ -14,6 +15,8 @@ from tensorwise.plan import Graph, Link, Network, Step, place
 from tensorwise.plan import chain as module
 from tensorwise.plan.chain import place_chain, place_chain_plain, shortest_path
 from tensorwise.plan.place import total_s
+
+placing = importlib.import_module("tensorwise.plan.place")  # its name in the package is the function's
 
 
 def random_chain(rng: np.random.Generator, steps: int, devices: int) -> tuple[np.ndarray, np.ndarray]:
@@ -222,3 +225,47 @@ def test_a_single_byte_that_is_brought_pays_for_its_link() -> None:
         assert place(Graph((Step("one", {"gpu": 1.0}, given_bytes=size),)), network).seconds == pytest.approx(
             seconds
         )
+
+
+def test_what_is_too_large_is_refused_with_the_limit() -> None:
+    names = tuple(f"d{k}" for k in range(129))
+    with pytest.raises(InputError, match=r"129 devices and 0 links .* at most 128 devices and 16384 links"):
+        Network(names)
+    with pytest.raises(InputError, match="at most 128 devices and 16384 links"):
+        Network(("a", "b"), (Link("a", "b"),) * (128**2 + 1))
+    chain = [Step("0", {"d0": 1.0})]
+    chain += [Step(str(k), {"d0": 1.0}, after=(str(k - 1),)) for k in range(1, 300)]
+    with pytest.raises(InputError, match=r"300 steps that read 299 results, on 128 devices, are too many"):
+        place(Graph(tuple(chain)), Network(names[:128]))
+    assert place(Graph(tuple(chain[:200])), Network(names[:128])).seconds == 200.0
+    dense = [Step(str(k), {"a": 1.0}, after=tuple(map(str, range(k)))) for k in range(400)]
+    with pytest.raises(InputError, match=r"400 steps that read 79800 results, .* at most 65536 of both"):
+        place(Graph(tuple(dense)), Network(("a",)))
+
+
+def test_tables_of_a_whole_graph_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the room for tables is spent, what is left is placed with small ones: the bound is looser, and holds."""
+    rng = np.random.default_rng(0)
+    steps = [
+        Step(str(k), {"a": rng.random(), "b": rng.random()}, 1.0, tuple(map(str, range(max(0, k - 6), k))))
+        for k in range(60)
+    ]
+    network = Network(("a", "b"), (Link("a", "b", 0.1), Link("b", "a", 0.1)))
+    exact = place(Graph(tuple(steps)), network)
+    sizes: list[int] = []
+    made = placing._added
+    monkeypatch.setattr(
+        placing, "_added", lambda *given: sizes.append((found := made(*given))[1].size) or found
+    )
+    monkeypatch.setattr(placing, "MOST_TABLES", 2000)
+    found = place(Graph(tuple(steps)), network)
+    assert sum(sizes) < 8000
+    assert found.bound_s <= exact.bound_s <= exact.seconds <= found.seconds
+
+
+def test_a_result_that_thousands_read_is_placed() -> None:
+    """What a step costs given the others is found without looking at all readers of all that it reads."""
+    readers = tuple(Step(f"r{k}", {"a": 1.0, "b": 0.5}, after=("hub",)) for k in range(4000))
+    network = Network(("a", "b"), (Link("a", "b", 1.0), Link("b", "a", 1.0)))
+    found = place(Graph((Step("hub", {"a": 1.0, "b": 2.0}, 1.0), *readers)), network)
+    assert found.seconds <= 4002.0

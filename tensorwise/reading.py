@@ -27,7 +27,7 @@ from tensorwise.errors import InputError, TensorwiseError
 DEEPEST: Final = 500
 """Lists and objects in each other: more would overflow the stack of whoever walks them."""
 MOST_BYTES: Final = 256 * 2**20
-"""A longer JSON file is not read: ours are kilobytes, and the largest descriptions a few MiB."""
+"""A longer JSON file, or line of one, is not read: ours are kilobytes, and the largest descriptions a few MiB."""
 MOST_PATH_BYTES: Final = 4095
 MOST_NAME_BYTES: Final = 255
 """The longest path and name that Linux takes; a longer one makes ``Path.is_file`` raise OSError."""
@@ -209,6 +209,20 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def lines_of(path: str | os.PathLike[str]) -> Iterator[bytes]:
+    """Yield the lines of a file, with their ends.
+
+    Raises:
+        OSError: as of `open_regular`.
+        InputError: a line is longer than ``MOST_BYTES``.
+    """
+    with open_regular(path) as file:
+        while line := file.readline(MOST_BYTES + 1):
+            if len(line) > MOST_BYTES:
+                raise InputError(f"{printable(str(path))}: a line is longer than {MOST_BYTES} bytes")
+            yield line
 
 
 def odd_kind(status: os.stat_result) -> str:

@@ -6,6 +6,7 @@ So whole families go into training, validation or test, and an augmented pattern
 """
 
 import csv
+import io
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ import numpy as np
 from tensorwise.data.augment import Augmentation
 from tensorwise.errors import InputError
 from tensorwise.ids import file_id
+from tensorwise.reading import open_regular
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.files import read
 
@@ -137,9 +139,8 @@ def _patterns_of(source: Path) -> Iterator[Pattern]:
     elif source.is_file():
         yield _single(source)
     else:
-        raise InputError(
-            f"{source}: does not exist; expected a matrix or tensor file, a folder or a manifest (.csv)"
-        )
+        what = "is no regular file" if source.exists() else "does not exist"
+        raise InputError(f"{source}: {what}; expected a matrix or tensor file, a folder or a manifest (.csv)")
 
 
 def _single(path: Path) -> Pattern:
@@ -153,7 +154,7 @@ def _single(path: Path) -> Pattern:
 def _listed(manifest: Path) -> Iterator[Pattern]:
     wanted = ("name", "file", "order", "nnz", "group")
     try:
-        with manifest.open(newline="", encoding="utf-8") as file:
+        with io.TextIOWrapper(open_regular(manifest), encoding="utf-8", newline="") as file:
             table = csv.DictReader(file)
             if missing := [column for column in wanted if column not in (table.fieldnames or ())]:
                 raise InputError(

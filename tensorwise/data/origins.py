@@ -13,6 +13,7 @@ from typing import Final, Self, final
 
 from tensorwise.data.record import Record
 from tensorwise.errors import InputError
+from tensorwise.reading import read_bytes, reading
 
 PARTS: Final = ("train", "validation", "test")
 
@@ -43,17 +44,15 @@ class Origins:
         Raises:
             InputError: the file cannot be read, lacks a part, or has a family in two parts.
         """
-        try:
-            data = tomllib.loads(path.read_text(encoding="utf-8"))
+        expected = "expected [patterns] with train, validation and test, and [families.NAME] with members"
+        what = "does not divide families"
+        text = read_bytes(path, what)
+        with reading(f"{path}: {what}", expected):
+            data = tomllib.loads(text.decode())
             members = {str(name): tuple(map(str, one["members"])) for name, one in data["families"].items()}
             parts = {part: tuple(map(str, data["patterns"][part])) for part in PARTS}
             last = data.get("last", {}).items()
             sealed = {str(name): str(which) for which, one in last for name in one["made"]}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InputError(
-                f"{path}: does not divide families ({error!r}); expected [patterns] with train, validation and test, and "
-                "[families.NAME] with members"
-            ) from error
         every = [family for families in parts.values() for family in families]
         if twice := sorted({family for family in every if every.count(family) > 1}):
             raise InputError(f"{path}: {', '.join(twice)}: in two parts; a family is in one")

@@ -6,6 +6,7 @@ Rules kept here, each the lesson of a corrupted file somewhere:
 * Nothing else opens the file in a process that has a connection to it: closing any descriptor of a file
   drops all POSIX locks that the process holds on it, SQLite's included.
 * A file that is damaged, newer than this code, or another program's is never written to.
+* Nothing of a file is computed: its tables are those below, without views and triggers of others.
 """
 
 import contextlib
@@ -20,6 +21,7 @@ from typing import final
 
 from tensorwise.data.record import COLUMNS
 from tensorwise.errors import StoreError
+from tensorwise.reading import odd_kind, shown
 from tensorwise.toolchain.deadline import left_s, waiting
 from tensorwise.toolchain.places import private_dir
 
@@ -49,6 +51,13 @@ TABLES = (
     f"PRAGMA user_version = {SCHEMA}",
 )
 
+_OBJECTS = (
+    "SELECT type, name, sql FROM sqlite_master "
+    "WHERE type IN ('view', 'trigger') OR lower(name) IN ('records', 'schema_version')"
+)
+_STEPS = 100_000
+"""Instructions of SQLite's between two looks at whether a signal came: some milliseconds."""
+
 INSERT = (
     f"INSERT INTO records ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))}) "
     "ON CONFLICT (id) DO NOTHING"
@@ -68,6 +77,7 @@ class Database:
         self.closed = False
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
+        self._raised: list[BaseException] = []
         _OPEN.add(self)
         with self._lock, self._explaining():
             self._connect()
@@ -116,9 +126,18 @@ class Database:
             private_dir(self.path.parent)
             with contextlib.suppress(FileExistsError):  # SQLite would let everybody read it
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            with contextlib.suppress(FileNotFoundError):  # a link to what is not there yet
+                if what := odd_kind(os.stat(self.path)):
+                    raise StoreError(
+                        f"the store {self.path} cannot be opened: it is {what}; expected a regular file: {_ELSEWHERE}"
+                    )
             connection = sqlite3.connect(
                 self.path, timeout=left_s(BUSY_S), isolation_level=None, check_same_thread=False
             )
+            self._raised.clear()
+            handler = _listening(self._raised)
+            next(handler)
+            connection.set_progress_handler(handler.__next__, _STEPS)
             try:
                 _prepare(connection, self.path)
             except BaseException:
@@ -136,6 +155,8 @@ class Database:
         except sqlite3.Error as error:
             if not _is(error, sqlite3.SQLITE_BUSY):
                 self.disconnect()  # whatever state the connection is in, the next one has none of it
+            if self._raised:
+                raise self._raised.pop() from None
             raise explain(error, self.path) from error
         except UnicodeDecodeError as error:  # SQLite hands on what a damaged file has for text
             self.disconnect()
@@ -151,6 +172,7 @@ class Database:
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     """Make the tables of a new file; refuse a file that is not ours or newer than this code."""
+    connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("BEGIN")  # one look at all marks: another process may be making the tables
     new = _is_new(connection, path)
     connection.execute("COMMIT")
@@ -180,7 +202,39 @@ def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
             f"the store {path} was written by a newer Tensorwise (schema {version}, this one knows "
             f"{SCHEMA}); upgrade with: pip install -U tensorwise - or {_ELSEWHERE}"
         )
+    _check_objects(connection, path)
     return False
+
+
+def _check_objects(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise StoreError if the file has other tables than ours under their names, or computes anything by itself."""
+    for kind, name, sql in connection.execute(_OBJECTS):
+        if _plain(sql) not in _OURS:
+            raise StoreError(
+                f"{path} is no store of records: its {kind} {shown(name)} is not one that Tensorwise makes; {_ELSEWHERE}"
+            )
+
+
+def _plain(sql: object) -> str:
+    return " ".join(str(sql).split())
+
+
+_OURS = frozenset(_plain(sql) for sql in TABLES)
+
+
+def _listening(raised: list[BaseException]) -> Iterator[int]:
+    """Yield 0 for SQLite to go on, and 1 for it to stop, since a signal's handler raised: Python runs those in here.
+
+    What a progress handler raises is lost in SQLite, so that it is caught, and kept for whoever called SQLite.
+    """
+    try:
+        while True:
+            yield 0
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        raised.append(error)
+        yield 1
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:

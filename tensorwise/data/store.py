@@ -19,7 +19,7 @@ from tensorwise.data.record import COLUMNS, Record
 from tensorwise.data.sqlite import BUSY_S, INSERT, CorruptStoreError, Database
 from tensorwise.device.device import Status
 from tensorwise.errors import InputError, StoreError
-from tensorwise.reading import user_path
+from tensorwise.reading import lines_of, reason, user_path
 from tensorwise.writing import replacing
 
 __all__ = ["CorruptStoreError", "Store", "default_path"]
@@ -199,12 +199,11 @@ class Store:
         source = self._other_file(path)
         new = 0
         try:
-            with source.open(encoding="utf-8") as lines:
-                numbered = ((n, line) for n, line in enumerate(lines, 1) if line.strip())
-                while page := list(itertools.islice(numbered, PAGE)):
-                    new += self.append(_parse(source, n, line) for n, line in page)
+            numbered = ((n, line.decode()) for n, line in enumerate(lines_of(source), 1) if line.strip())
+            while page := list(itertools.islice(numbered, PAGE)):
+                new += self.append(_parse(source, n, line) for n, line in page)
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"records cannot be read from {source}: {error}") from error
+            raise InputError(f"records cannot be read from {source}: {reason(error)}") from error
         return new
 
     def close(self) -> None:

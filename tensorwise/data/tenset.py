@@ -10,14 +10,13 @@ import datetime
 import json
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 from tensorwise.data.record import Record
 from tensorwise.device.device import Measurement, Status
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
-from tensorwise.reading import WRONG_DATA, parse_json, reason
+from tensorwise.reading import WRONG_DATA, lines_of, parse_json, reason
 from tensorwise.space.config import Config
 
 SPACE: Final = "ansor"
@@ -34,11 +33,10 @@ ERRORS: Final[dict[int, tuple[Status, str]]] = {
 def looks_like_tenset(path: str | os.PathLike[str]) -> bool:
     """Return whether the first line that is no comment begins as Ansor's do."""
     try:
-        with Path(path).open(encoding="utf-8") as lines:
-            first = next((line for line in lines if line.strip() and not line.startswith("#")), "")
-    except (OSError, UnicodeDecodeError):
+        first = next((line for line in lines_of(path) if line.strip() and not line.startswith(b"#")), b"")
+    except (OSError, ValueError, InputError):
         return False
-    return first.lstrip().startswith('{"i"')
+    return first.lstrip().startswith(b'{"i"')
 
 
 def tenset_records(path: str | os.PathLike[str], device: str) -> Iterator[Record]:
@@ -51,17 +49,17 @@ def tenset_records(path: str | os.PathLike[str], device: str) -> Iterator[Record
         InputError: the file cannot be read, or a line is malformed.
     """
     try:
-        with Path(path).open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                if line.strip() and not line.startswith("#"):
-                    try:
-                        yield _record(parse_json(line, "no JSON"), device)
-                    except (*WRONG_DATA, OSError) as error:  # a date that the system has not is an OSError
-                        raise InputError(
-                            f"{path}, line {number}: no record of TenSet: {reason(error)}"
-                        ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"records cannot be read from {path}: {error}") from error
+        for number, line in enumerate(lines_of(path), 1):
+            if line.strip() and not line.startswith(b"#"):
+                try:
+                    found = _record(parse_json(line, "no JSON"), device)
+                except (*WRONG_DATA, OSError) as error:  # a date that the system has not is an OSError
+                    raise InputError(
+                        f"{path}, line {number}: no record of TenSet: {reason(error)}"
+                    ) from error
+                yield found
+    except OSError as error:
+        raise InputError(f"records cannot be read from {path}: {reason(error)}") from error
 
 
 def _record(line: Any, device: str) -> Record:

@@ -302,7 +302,8 @@ def store_import(
     from tensorwise.data.tenset import looks_like_tenset, tenset_records
 
     if not path.is_file():
-        raise InputError(f"{path}: does not exist; expected a file that `tensorwise store export` wrote")
+        what = "is no regular file" if path.exists() else "does not exist"
+        raise InputError(f"{path}: {what}; expected a file that `tensorwise store export` wrote")
     foreign = path.suffix != SUFFIX and looks_like_tenset(path)
     if device is not None and not foreign:
         raise InputError(f"--device is for logs of TenSet; the records of {path} say whose they are")

@@ -251,7 +251,8 @@ def _selection(file: Path, function: str | None) -> "Selection":
     from tensorwise.selection import Selection
 
     if not file.is_file():
-        raise InputError(f"{file}: there is no such file")
+        what = "is no regular file" if file.exists() else "there is no such file"
+        raise InputError(f"{file}: {what}")
     made = {one.op: one for one in runpy.run_path(str(file)).values() if isinstance(one, Selection)}
     if function is None and len(made) == 1:
         return next(iter(made.values()))
@@ -269,6 +270,8 @@ def _records(paths: list[Path] | None, function: str, device: str | None) -> "li
     found: list[Record] = []
     spaces: set[str] = set()
     for path in paths or [default_path()]:
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path}: is no regular file; expected a store or a .parquet file")
         if not path.is_file():
             raise InputError(f"{path}: there are no records; make some with: tensorwise select train")
         for record in records_of([path]):

@@ -11,11 +11,13 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from tensorwise.data import sqlite as database
 from tensorwise.data.sqlite import APPLICATION_ID
 from tensorwise.data.store import PAGE, CorruptStoreError, Store, default_path
 from tensorwise.errors import InputError, StoreError
+from tensorwise.front.cli import app
 from tests.unit.data.examples import record
 
 
@@ -403,6 +405,110 @@ def test_a_malformed_line_is_named_and_import_can_go_on(tmp_path: Path) -> None:
         lines.write_text("\n".join(good))
         store.import_(lines)
         assert len(store) == 3
+
+
+ENDLESS = "WITH RECURSIVE r (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r)"
+
+
+@pytest.mark.parametrize(
+    ("name", "statements"),
+    [
+        ("view 'records'", ["DROP TABLE records", f"CREATE VIEW records AS {ENDLESS} SELECT n FROM r WHERE n < 0"]),
+        ("view 'other'", [f"CREATE VIEW other AS {ENDLESS} SELECT n FROM r"]),
+        (
+            "trigger 'more'",
+            [
+                f"CREATE TRIGGER more AFTER INSERT ON records BEGIN INSERT INTO schema_version (version) {ENDLESS} "
+                "SELECT n FROM r; END"
+            ],
+        ),
+        (
+            "trigger 'records_no_update'",
+            [
+                "DROP TRIGGER records_no_update",
+                "CREATE TRIGGER records_no_update BEFORE INSERT ON records BEGIN SELECT RAISE(IGNORE); END",
+            ],
+        ),
+        ("table 'records'", ["ALTER TABLE records ADD COLUMN more AS (hex(zeroblob(400000000)))"]),
+        ("table 'records'", ["DROP TABLE records", "CREATE TABLE records (n INTEGER PRIMARY KEY, id TEXT)"]),
+        ("table 'records'", ["DROP TABLE records", "CREATE VIRTUAL TABLE records USING fts5(id)"]),
+        ("table 'Records'", ["DROP TABLE records", "CREATE TABLE Records (n, id)"]),
+        ("index 'schema_version'", ["DROP TABLE schema_version", "CREATE INDEX schema_version ON records (1)"]),
+    ],
+)  # fmt: skip
+def test_a_file_that_would_compute_something_is_no_store(
+    path: Path, name: str, statements: list[str]
+) -> None:
+    filled(path, 3)
+    with contextlib.closing(raw(path)) as other:
+        for statement in statements:
+            try:
+                other.execute(statement)
+            except sqlite3.OperationalError as error:
+                if "no such module" in str(error):
+                    pytest.skip("this SQLite has no such tables")
+                raise
+        other.commit()
+    for opening in (Store, Store.open_or_move_aside):
+        with pytest.raises(
+            StoreError, match=f"is no store of records: its {name} is not one that Tensorwise makes"
+        ):
+            opening(path)
+    assert not list(path.parent.glob("*.broken-*"))
+
+
+def test_what_others_add_and_do_not_compute_is_no_matter(path: Path) -> None:
+    filled(path, 3)
+    with contextlib.closing(raw(path)) as other:
+        other.execute("CREATE TABLE notes (text TEXT)")
+        other.execute("CREATE INDEX records_by_space ON records (space)")
+        other.execute("ANALYZE")
+        other.commit()
+        other.execute("VACUUM")
+    with Store(path) as store:
+        store.check()
+        assert len(store) == 3
+
+
+def test_a_query_ends_when_it_is_interrupted(tmp_path: Path) -> None:
+    script = f"""
+import signal, sys
+from tensorwise.data.store import Store
+with Store(sys.argv[1]) as store:
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    for _ in range(2):
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        try:
+            store._database.read("{ENDLESS} SELECT count(*) FROM r")
+        except KeyboardInterrupt:
+            assert len(store) == 0
+            print("interrupted")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, tmp_path / "s.sqlite"], capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == "interrupted\ninterrupted\n", done.stderr
+
+
+def test_a_store_is_a_regular_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for place, kind in (
+        (tmp_path / "pipe", "a pipe"),
+        (Path("/dev/zero"), "a device"),
+        (tmp_path, "a folder"),
+    ):
+        with pytest.raises(StoreError, match=f"cannot be opened: it is {kind}; expected a regular file"):
+            Store(place)
+    with (
+        Store(tmp_path / "s.sqlite") as store,
+        pytest.raises(InputError, match=r"cannot be read .* it is a pipe"),
+    ):
+        store.import_(tmp_path / "pipe")
+    told = CliRunner().invoke(
+        app, ["store", "--store", str(tmp_path / "s.sqlite"), "import", str(tmp_path / "pipe")]
+    )
+    assert told.exit_code == 1
+    assert "pipe: is no regular file; expected a file that" in told.stderr
 
 
 def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from tensorwise.errors import InputError
+from tensorwise.reading import open_regular
 
 
 def content_id(parts: Iterable[str | bytes | np.ndarray], length: int = 32) -> str:
@@ -33,7 +34,7 @@ def file_id(path: str | os.PathLike[str]) -> str:
         InputError: it cannot be read.
     """
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
     except OSError as error:
         raise InputError(f"{os.fspath(path)}: cannot be read ({error.strerror or error})") from error

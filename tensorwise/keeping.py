@@ -11,7 +11,7 @@ from typing import Final, TypeVar, final
 import numpy as np
 
 from tensorwise.errors import InputError
-from tensorwise.reading import parse_json, reading
+from tensorwise.reading import open_regular, parse_json, reading
 from tensorwise.writing import replacing
 
 MOST_DESCRIPTION_BYTES: Final = 64 * 2**20
@@ -74,7 +74,7 @@ class Keeping:
         """
         path = Path(directory) / self.files[0]
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 text = file.read(MOST_DESCRIPTION_BYTES + 1)
         except OSError as error:
             raise InputError(
@@ -118,7 +118,8 @@ class Keeping:
 
         path = folder / self.files[1]
         try:
-            data = path.read_bytes()
+            with open_regular(path) as file:
+                data = file.read()
             if hashlib.sha256(data).hexdigest() != described.get("sha256"):
                 raise InputError(
                     f"{path} is damaged or belongs to another {self.what}; save the {self.what} again"

@@ -25,7 +25,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, final
 
@@ -40,6 +40,7 @@ from tensorwise.toolchain.cache import default_cache
 from tensorwise.toolchain.deadline import is_over, uninterrupted
 from tensorwise.toolchain.places import cache_dir, distrusted, private_dir
 from tensorwise.toolchain.processor import vector_bytes
+from tensorwise.toolchain.threads import most_threads
 from tensorwise.writing import replacing
 
 LEVELS: Final = ("L1", "L2", "L3", "DRAM")
@@ -130,10 +131,17 @@ class Roofline:
 def roofline(threads: int) -> Roofline:
     """Return this machine's best rates, from disk or measured now.
 
+    Of more threads than can run here at once they are those of as many as can: more would only wait for each other.
+
     Raises:
         CompilerError: no C compiler works here.
     """
-    return _roofline_at(threads, cache_dir())
+    return replace(_roofline_at(_running(threads), cache_dir()), threads=threads)
+
+
+def _running(threads: int) -> int:
+    """As many of these threads as can run here at once."""
+    return min(threads, most_threads())
 
 
 @functools.lru_cache
@@ -167,7 +175,7 @@ def doubted(threads: int) -> None:
     Raises:
         CompilerError: no C compiler works here.
     """
-    _doubted_at(threads, cache_dir())
+    _doubted_at(_running(threads), cache_dir())
 
 
 @functools.cache
@@ -290,6 +298,7 @@ def share_of_peak(threads: int) -> float:
     Raises:
         CompilerError: no C compiler works here.
     """
+    threads = _running(threads)
     best = _BEST.get(threads, roofline(threads).flops["float32"])
     probe = _arithmetic("float32", _widths()[-1], True, threads)
     flops = uninterrupted(functools.partial(probe.now, _GLANCE_S, best))

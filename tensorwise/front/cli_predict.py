@@ -52,7 +52,12 @@ def predict(
     price: Annotated[
         list[str] | None, typer.Option("--price", help="DEVICE=PRICE an hour: rank by cost; may be repeated.")
     ] = None,
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Inputs at a time.")] = 1,
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            "--batch", min=1, help="Inputs at a time; default: what an ONNX file's shapes say, or 1."
+        ),
+    ] = None,
     folder: Annotated[
         Path, typer.Option("--folder", help="Where networks, tasks and programs are kept.")
     ] = Path("networks"),
@@ -60,7 +65,9 @@ def predict(
     samples: Annotated[
         int, typer.Option("--samples", min=1, help="Schedules of a task; the fastest runs.")
     ] = 8,
-    engines: Annotated[int, typer.Option("--engines", min=1, help="Tasks that a device runs at once.")] = 1,
+    engines: Annotated[
+        int, typer.Option("--engines", min=1, max=1024, help="Tasks that a device runs at once.")
+    ] = 1,
     trace: Annotated[
         Path | None, typer.Option("--trace", help="Write the timeline for chrome://tracing or Perfetto.")
     ] = None,

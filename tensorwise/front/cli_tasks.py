@@ -1,13 +1,14 @@
 """``tensorwise tasks``: networks cut into tasks, what schedules of these take on this CPU, and the networks from these."""
 
 import datetime
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tensorwise.errors import InputError, TensorwiseError
+from tensorwise.errors import CompilerError, InputError, TensorwiseError
 from tensorwise.front.cli_collect import Hours, Json, StorePath, run_jobs
 from tensorwise.front.cli_model import README, data_facts
 from tensorwise.front.terminal import command, emit, progress_bar, warn
@@ -41,7 +42,12 @@ def cut(
         typer.Argument(metavar="[NETWORK|FILE]...", help="Names, or ONNX files; default: all names."),
     ] = None,
     folder: Folder = Path("networks"),
-    batch: Annotated[list[int] | None, typer.Option("--batch", min=1, help="Inputs at a time; 1.")] = None,
+    batch: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--batch", min=1, help="Inputs at a time; default: what an ONNX file's shapes say, or 1."
+        ),
+    ] = None,
     shape: Annotated[
         list[str] | None,
         typer.Option(
@@ -56,8 +62,9 @@ def cut(
     from tensorwise.tasks.shapes import read_shapes
 
     failed, shapes = 0, read_shapes(shape or ())
+    sizes: list[int | None] = [*batch] if batch else [None]
     for given in networks or list(ARCHITECTURES):
-        for size in batch or [1]:
+        for size in sizes:
             try:
                 graph = network_graph(given, size, folder, shapes)
             except TensorwiseError as error:
@@ -66,7 +73,7 @@ def cut(
                 continue
             facts = {
                 "network": graph.name,
-                "batch": size,
+                "batch": graph.batch,
                 "nodes": len(graph.nodes),
                 "tasks": len(graph.multiplicity),
                 "left_out": graph.left_out,
@@ -76,7 +83,7 @@ def cut(
             if json:
                 emit(facts)
             else:
-                print(f"{graph.name} batch {size}: {facts['nodes']} nodes, {facts['tasks']} tasks")
+                print(f"{graph.name} batch {graph.batch}: {facts['nodes']} nodes, {facts['tasks']} tasks")
     if failed:
         raise InputError(f"{failed} networks could not be cut")
 
@@ -116,7 +123,7 @@ def collect(
     """
     from tensorwise.data.staged_job import SILENCE_S, staged_plan
     from tensorwise.data.task_job import WORKERS, task_plan
-    from tensorwise.tasks.cpu import TvmCpu
+    from tensorwise.tasks.cpu import TvmCpu, check_measurable
 
     if hours is not None and not hours > 0:
         raise InputError(f"--hours must be positive, got {hours}")
@@ -128,6 +135,7 @@ def collect(
             )
         run_jobs(staged_plan(staged), store, budget_s, json, silence_s=SILENCE_S)
         return
+    check_measurable(threads or [1])
     for name in isa or ["avx2"]:
         TvmCpu(name, 1)  # before anything is measured
     jobs = task_plan(
@@ -166,17 +174,27 @@ def stage(
     from tensorwise.tasks.staging import stage_all
 
     described, tasks = gpu_called(gpu), tasks_of(folder, network or ())
-    programs = 0
+    programs, without, refused = 0, 0, Counter[str]()
     with progress_bar("compiling") as bar:
-        for done, count in enumerate(stage_all(tasks.values(), out, described, samples, seed), 1):
+        for done, count in enumerate(
+            stage_all(tasks.values(), out, described, samples, seed, refused.update), 1
+        ):
             programs += count
+            without += not count
             if bar is not None:
                 bar(f"{done} of {len(tasks)} tasks, {programs} programs", done / len(tasks))
+    for reason, count in refused.most_common(3):
+        warn(f"{count} programs could not be compiled: {reason}")
     if json:
-        emit({"gpu": gpu, "tasks": len(tasks), "programs": programs, "out": str(out)})
-    else:
+        emit({"gpu": gpu, "tasks": len(tasks), "programs": programs, "without": without, "out": str(out)})
+    elif programs:
         print(f"{programs} programs of {len(tasks)} tasks are in {out}")
         print(f"on the GPU's machine: tensorwise tasks collect --staged {out} --store FILE")
+    if without:
+        raise CompilerError(
+            f"{without} of {len(tasks)} tasks have no program for {gpu}; nothing is kept of these, and the same command "
+            "tries them again"
+        )
 
 
 @tasks_app.command("replay")
@@ -186,7 +204,7 @@ def replay_network(
     device: Annotated[str, typer.Option("--device", help="Whose records: tvm-avx2-1t, for instance.")],
     folder: Folder = Path("networks"),
     batch: Annotated[int, typer.Option("--batch", min=1, help="Inputs at a time.")] = 1,
-    engines: Annotated[int, typer.Option("--engines", min=1, help="Tasks that run at once.")] = 1,
+    engines: Annotated[int, typer.Option("--engines", min=1, max=1024, help="Tasks that run at once.")] = 1,
     store: StorePath = None,
     trace: Annotated[
         Path | None, typer.Option("--trace", help="Write a timeline for chrome://tracing or Perfetto.")
@@ -230,7 +248,12 @@ def measure_network(
         list[str], typer.Argument(metavar="NETWORK|FILE...", help="Networks of the folder, or ONNX files.")
     ],
     folder: Folder = Path("networks"),
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Inputs at a time.")] = 1,
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            "--batch", min=1, help="Inputs at a time; default: what an ONNX file's shapes say, or 1."
+        ),
+    ] = None,
     isa: Isas = None,
     threads: ThreadCounts = None,
     staged: Annotated[
@@ -250,20 +273,21 @@ def measure_network(
 
         gpu = TaskGpu()
         for given in network:
-            graph = TaskGraph.load(folder / "networks" / f"{given}-b{batch}.json")
+            graph = TaskGraph.load(folder / "networks" / f"{given}-b{batch or 1}.json")
             records = _fastest(graph, gpu.name, folder, store)
             parts = staged_programs(staged, gpu.name, {task: one.config for task, one in records.items()})
             _show_network(graph, gpu.name, gpu.network(graph, parts), records, json)
         return
     from tensorwise.front.networks import lowered_network, network_graph
-    from tensorwise.tasks.cpu import TvmCpu
+    from tensorwise.tasks.cpu import TvmCpu, check_measurable
     from tensorwise.tasks.whole import measured_network
 
+    check_measurable(threads or [1])
     devices = [TvmCpu(name, count) for name in isa or ["avx2"] for count in threads or [1]]
     for given in network:
         graph = network_graph(given, batch, folder)
         chosen = {device.name: _fastest(graph, device.name, folder, store) for device in devices}
-        module = lowered_network(given, batch)
+        module = lowered_network(given, graph.batch)
         for device in devices:
             records = chosen[device.name]
             found = measured_network(module, {task: one.config for task, one in records.items()}, device)
@@ -426,8 +450,10 @@ def adapt_model(
     from tensorwise.front.networks import COMES_ALONG, latency_model, latency_model_folder, unscheduled
     from tensorwise.model.latency_training import LatencyTraining
     from tensorwise.model.programs import Programs
+    from tensorwise.tasks.cpu import check_measurable
     from tensorwise.toolchain.places import private_dir
 
+    check_measurable(threads or [1])
     old, place = latency_model(model or COMES_ALONG), out or private_dir(latency_model_folder())
     settings = LatencyTraining(**TRAINING, seed=seed)
     every = task_plan(folder, isa or ["avx2"], threads or [1], samples=samples, seed=seed, own=True)

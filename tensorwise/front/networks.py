@@ -37,6 +37,10 @@ COMES_ALONG: Final = PACKAGED / "latency"
 """The latency model that comes with Tensorwise."""
 SCHEDULES: Final = 8
 """Programs of a task among which the fastest is sought."""
+MOST_ENGINES: Final = 1024
+"""Programs that a device runs at once: no device has so many queues."""
+_CUT: Final = "2"
+"""How files are cut; with another number those that are kept are cut again."""
 
 
 def latency_model_folder() -> Path:
@@ -84,7 +88,7 @@ def device_hardware(model: LatencyModel, name: str) -> Hardware:
     return here or model.hardware(full)
 
 
-def network_graph(given: str, batch: int, folder: Path, shapes: Shapes | None = None) -> TaskGraph:
+def network_graph(given: str, batch: int | None, folder: Path, shapes: Shapes | None = None) -> TaskGraph:
     """Return a network as tasks: from ``folder``, or cut now with TVM and kept there.
 
     Of files of one name that differ, or are cut for other shapes, the folder has the last one. What an earlier release cut,
@@ -92,35 +96,46 @@ def network_graph(given: str, batch: int, folder: Path, shapes: Shapes | None = 
 
     Args:
         given: name of an architecture, or an ONNX file; or what the folder has under another name.
+        batch: inputs at a time; None: what the file's inputs and ``shapes`` say, or 1.
         shapes: of inputs of an ONNX file whose dimensions are open (see `tasks.shapes.input_shapes`).
 
     Raises:
-        InputError: it is neither, or cannot be cut.
+        InputError: it is neither, or cannot be cut; or its inputs are of another batch.
         MissingExtraError: it has to be cut, and there is no TVM.
     """
     is_file = given.endswith(".onnx")
     if shapes and not is_file:
         raise InputError(f"shapes are given for inputs of ONNX files; {given} has its own")
-    name, source = (Path(given).stem, file_id(given)) if is_file else (given, "")
-    if shapes:
-        source = content_id([source, *(f"{one}={shape}" for one, shape in sorted(shapes.items()))])
+    name, own = (Path(given).stem, file_id(given)) if is_file else (given, "")
+    batch = _said_batch(given, shapes) if is_file and batch is None else batch or 1
+    said = (f"{one}={shape}" for one, shape in sorted((shapes or {}).items()))
+    source = content_id([_CUT, own, *said]) if is_file else ""
     path = folder / "networks" / f"{name}-b{batch}.json"
     kept = TaskGraph.load(path) if path.exists() else None
     known = is_file or given in ARCHITECTURES
-    if kept is not None and (kept.source == source or not known):
-        if kept.unlowered is not None or not known:
-            return kept
-        try:
-            module = lowered_network(given, batch, shapes)
-        except MissingExtraError:
-            return kept
-    else:
+    if kept is not None and (not known or (kept.source == source and kept.unlowered is not None)):
+        return kept
+    try:
         module = lowered_network(given, batch, shapes)
+    except MissingExtraError:
+        if kept is not None and kept.unlowered is None and kept.source == own and not shapes:
+            return kept
+        raise
     graph, tasks = cut(name, batch, module, source)
     for task in tasks.values():
         task.save(folder / "tasks")
     graph.save(folder / "networks")
     return graph
+
+
+def _said_batch(file: str, shapes: Shapes | None) -> int:
+    """The batch of an ONNX file where nobody names one; 1 where there is nothing to read the file with."""
+    from tensorwise.tasks.cutting import onnx_batch
+
+    try:
+        return onnx_batch(file, shapes)
+    except MissingExtraError:
+        return 1
 
 
 def lowered_network(given: str, batch: int, shapes: Shapes | None = None) -> Any:
@@ -208,7 +223,7 @@ def predict_latency(
     network: str,
     devices: Sequence[str],
     *,
-    batch: int = 1,
+    batch: int | None = None,
     folder: Path = Path("networks"),
     model: LatencyModel | Sequence[LatencyModel] | None = None,
     samples: int = SCHEDULES,
@@ -222,11 +237,11 @@ def predict_latency(
     Args:
         network: name of an architecture, or an ONNX file.
         devices: names that the model was trained on, of described devices, or of settings of this CPU: ``tvm-avx2-1t``.
-        batch: inputs at a time.
+        batch: inputs at a time; None: what an ONNX file's inputs and ``shapes`` say, or 1.
         folder: where networks, tasks and programs are kept.
         model: of all devices, or one of each; by default what `latency_model` returns of each.
         samples: programs of a task, of which the one that is predicted to be the fastest runs.
-        engines: programs that a device runs at once.
+        engines: programs that a device runs at once, at most MOST_ENGINES.
         shapes: of inputs of an ONNX file whose dimensions are open.
         partial: predict what can be predicted of a network with operators that are no tasks: what they take is left out.
 
@@ -235,6 +250,8 @@ def predict_latency(
             tasks, and ``partial`` is false.
         MissingExtraError: the network is not in the folder yet, and there is no TVM.
     """
+    if not 1 <= engines <= MOST_ENGINES:
+        raise InputError(f"engines must be a number from 1 to {MOST_ENGINES}, got {engines}")
     if isinstance(model, LatencyModel):
         models: Sequence[LatencyModel] = [model] * len(devices)
     else:

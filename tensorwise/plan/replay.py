@@ -184,7 +184,7 @@ def replay(graph: Graph, engines: Mapping[str, int] | None = None, gap_s: float 
     >>> [event.start_s for event in replay(fork)], [event.start_s for event in replay(fork, {"cpu": 2})]
     ([0.0, 1.0, 3.0], [0.0, 1.0, 1.0])
     """
-    given = engines or {}
+    given = {name: (count, min(count, len(graph.steps))) for name, count in (engines or {}).items()}
     waiting: dict[str, list[tuple[float, int]]] = {}
     free: dict[str, list[float]] = {}
     where: list[str] = []
@@ -194,7 +194,7 @@ def replay(graph: Graph, engines: Mapping[str, int] | None = None, gap_s: float 
         (device,) = step.seconds
         where.append(device)
         waiting[device] = []
-        free[device] = [0.0] * given.get(device, 1)
+        free[device] = [0.0] * given.get(device, (1, 1))[1]  # no more than can have something to do
         if not free[device]:
             raise InputError(f"device {device} has no engine")
     missing = [len({graph.number[name] for name in step.after}) for step in graph.steps]
@@ -210,7 +210,7 @@ def replay(graph: Graph, engines: Mapping[str, int] | None = None, gap_s: float 
         _, number = heapq.heappop(waiting[device])
         engine = free[device].index(min(free[device]))
         seconds = graph.steps[number].seconds[device]
-        lane = device if len(free[device]) == 1 else f"{device} {engine + 1}"
+        lane = device if given.get(device, (1, 1))[0] == 1 else f"{device} {engine + 1}"
         events.append(Event(graph.steps[number].name, lane, start, seconds))
         free[device][engine] = start + seconds + gap_s
         for reader in graph.readers[number]:

@@ -38,13 +38,15 @@ from tensorwise.ids import content_id
 from tensorwise.space.config import Config
 from tensorwise.tasks.task import Task, agreeing, drawn, operands
 from tensorwise.toolchain.processor import describe_processor
-from tensorwise.toolchain.threads import available_threads
+from tensorwise.toolchain.threads import available_threads, most_threads
 
 ISAS: Final = {"sse": "x86-64", "avx2": "x86-64-v3", "avx512": "x86-64-v4"}
 """Instruction sets, and what LLVM calls a processor with no more."""
 _NEEDED: Final = {"sse": "sse2", "avx2": "avx2", "avx512": "avx512bw"}
 _WIDTHS: Final = {"sse": 16, "avx2": 32, "avx512": 64}
 """Bytes of a vector."""
+MOST_THREADS: Final = 1024
+"""More threads than a machine has processors."""
 _SETTING: Final = re.compile(rf"tvm-({'|'.join(ISAS)})-([1-9][0-9]{{0,3}})t")
 _FULL: Final = re.compile(rf"{_SETTING.pattern}-(\w+)")
 COLD, WARM = "weights-cold-5", "warm-5"
@@ -76,7 +78,7 @@ class TvmCpu(Device[Task]):
             left them.
 
     Raises:
-        InputError: the processor lacks the instruction set, or it is unknown.
+        InputError: the processor lacks the instruction set, or it is unknown; or there are more than MOST_THREADS.
     """
 
     def __init__(self, isa: str, threads: int, limit_s: float = 20.0, *, cold: bool = True) -> None:
@@ -85,6 +87,7 @@ class TvmCpu(Device[Task]):
         if isa not in ISAS or threads < 1:
             raise InputError(f"expected one of {', '.join(ISAS)} and some threads, got {isa!r} and {threads}")
         _check_isa(isa)
+        _check_threads(threads)
         self.isa, self.threads, self.limit_s, self.cold = isa, threads, limit_s, cold
         protocol = COLD if cold else WARM
         self.name = full_name(f"tvm-{isa}-{threads}t")
@@ -218,19 +221,37 @@ def hardware_here(name: str) -> Hardware | None:
     """Return what a setting of this CPU is made of, by its full name; None where it is none. TVM is not needed.
 
     Raises:
-        InputError: the processor lacks the instruction set.
+        InputError: the processor lacks the instruction set, or there are more than MOST_THREADS.
     """
     found = _FULL.fullmatch(name)
     if found is None or found[3] != host().id[:4]:
         return None
     isa, threads, _ = found.groups()
     _check_isa(isa)
+    _check_threads(int(threads))
     return this_cpu(name, int(threads), _WIDTHS[isa])
 
 
 def _check_isa(isa: str) -> None:
     if _NEEDED[isa] not in describe_processor()[1]:
         raise InputError(f"this processor has no {isa}")
+
+
+def _check_threads(threads: int) -> None:
+    if threads > MOST_THREADS:
+        raise InputError(f"a setting of this CPU has at most {MOST_THREADS} threads, got {threads}")
+
+
+def check_measurable(threads: Sequence[int]) -> None:
+    """Refuse numbers of threads that cannot run at once here: they wait for each other, and say nothing of the setting.
+
+    Raises:
+        InputError: one is larger than the number of processors of this process.
+    """
+    if max(threads) > (most := most_threads()):
+        raise InputError(
+            f"{max(threads)} threads cannot be measured here, where {most} run at once; expected at most {most}"
+        )
 
 
 def in_turns(

@@ -1,6 +1,7 @@
 """Neural networks cut into tasks: which there are, how often, and whose results each reads."""
 
 import json
+import math
 import os
 import re
 from collections import Counter
@@ -11,10 +12,10 @@ from typing import Any, Final, Self, final
 
 import numpy as np
 
-from tensorwise.errors import InputError
-from tensorwise.reading import made, read_json
-from tensorwise.tasks.shapes import Shapes, input_shapes
-from tensorwise.tasks.task import MOST_BYTES, Task, operands
+from tensorwise.errors import InputError, MissingExtraError
+from tensorwise.reading import made, open_regular, read_json
+from tensorwise.tasks.shapes import Extent, Shapes, input_shapes, said_batch
+from tensorwise.tasks.task import MOST_BYTES, Task, operands, plain_name
 from tensorwise.writing import replacing
 
 FREE: Final = ("shape_of", "tensor_to_shape", "shape_to_tensor", "null_value")
@@ -25,6 +26,17 @@ _PACKED: Final = (
     "relax.call_dps_packed",
     "relax.call_inplace_packed",
 )
+_NO_TASK: Final = (InputError, RuntimeError, ValueError, TypeError)
+"""Errors of functions of which no task is made; the last three are TVM's."""
+_NO_TENSORS: Final = ("sequence_type", "map_type", "optional_type")
+_OTHER_VALUES: Final = frozenset({
+    "SequenceConstruct", "SequenceEmpty", "SequenceAt", "SequenceInsert", "SequenceErase", "SequenceLength", "SequenceMap",
+    "SplitToSequence", "ConcatFromSequence", "Optional", "OptionalGetElement", "OptionalHasElement", "ZipMap", "CastMap",
+    "DictVectorizer",
+})  # fmt: skip
+"""Operators of ONNX whose operands or results are no tensors."""
+_DTYPE: Final = re.compile(r'"((?:b?float|u?int|bool)\w*)"')
+"""A dtype in the script of a function of TIR: of a buffer, or a cast. That of a buffer of float32 is not written."""
 
 
 @final
@@ -54,7 +66,8 @@ class TaskGraph:
         nodes: the runs.
         source: id of the file's bytes, and of the shapes that were given; empty of an architecture.
         unlowered: operators that are no tasks, so that what they take is not known, once for each run; None where a release
-            cut the network that did not look for them. dtypes: of operands and results; None as well.
+            cut the network that did not look for them. dtypes: of operands, results and what is computed in between; None as
+            well.
     """
 
     name: str
@@ -201,22 +214,92 @@ def of_onnx(path: str | os.PathLike[str], batch: int, given: Shapes | None = Non
         InputError: the file cannot be read, its inputs are of another batch or shape, or TVM lacks one of its operators.
     """
     try:
-        import onnx
         from tvm.relax.frontend.onnx import from_onnx
 
-        model = onnx.load(os.fspath(path))
-        known = {weight.name for weight in model.graph.initializer}
-        inputs = {
-            one.name: [side.dim_value or side.dim_param for side in one.type.tensor_type.shape.dim]
-            for one in model.graph.input
-            if one.name not in known
-        }
-        shapes = {name: list(shape) for name, shape in input_shapes(inputs, batch, given).items()}
+        model = _onnx_model(path)
+        shapes = {name: list(shape) for name, shape in input_shapes(_inputs(model), batch, given).items()}
+        if sequences := sorted(_on_sequences(model)):
+            raise InputError(
+                f"it has operators on sequences, which are not taken: {', '.join(sequences)}; export the network with "
+                "tensors only (Split and Concat)"
+            )
         return from_onnx(model, shape_dict=shapes, keep_params_in_input=False)
     except InputError as error:
         raise InputError(f"{os.fspath(path)} cannot be cut for a batch of {batch}: {error}") from None
     except Exception as error:  # of many kinds
         raise InputError(f"{os.fspath(path)} cannot be imported: {_line(error)}") from error
+
+
+def onnx_batch(path: str | os.PathLike[str], given: Shapes | None = None) -> int:
+    """Return the batch of an ONNX file where nobody names one: what its inputs say (see `said_batch`).
+
+    Raises:
+        InputError: the file cannot be read, or its inputs do not say it.
+        MissingExtraError: there is no reader of ONNX files.
+    """
+    try:
+        return said_batch(_inputs(_onnx_model(path, weights=False)), given)
+    except ImportError as error:
+        raise MissingExtraError("onnx", "tvm", "reading ONNX files") from error
+    except InputError as error:
+        raise InputError(f"{os.fspath(path)} cannot be cut: {error}") from None
+    except Exception as error:  # of many kinds
+        raise InputError(f"{os.fspath(path)} cannot be imported: {_line(error)}") from error
+
+
+def _onnx_model(path: str | os.PathLike[str], *, weights: bool = True) -> Any:
+    import onnx
+
+    open_regular(path).close()  # a pipe would be waited for
+    return onnx.load(os.fspath(path), load_external_data=weights)
+
+
+def _inputs(model: Any) -> dict[str, list[Extent] | None]:
+    """What an ONNX file says of its inputs; old exporters write 0 or -1 for an extent that is open.
+
+    Raises:
+        InputError: one is no tensor.
+    """
+    graph = model.graph
+    known = {weight.name for weight in graph.initializer} | {
+        one.values.name for one in graph.sparse_initializer
+    }
+    found: dict[str, list[Extent] | None] = {}
+    for one in graph.input:
+        if one.name in known:
+            continue
+        if (kind := one.type.WhichOneof("value")) != "tensor_type":
+            what = (kind or "value without a type").removesuffix("_type").replace("_", " ")
+            raise InputError(
+                f"the input {one.name} is a {what}; only networks whose inputs are tensors are cut"
+            )
+        tensor = one.type.tensor_type
+        if not tensor.elem_type:
+            raise InputError(f"the input {one.name} has no dtype; export the network with it")
+        sides = [side.dim_value if side.dim_value > 0 else side.dim_param for side in tensor.shape.dim]
+        found[one.name] = sides if tensor.HasField("shape") else None
+    return found
+
+
+def _on_sequences(model: Any) -> set[str]:
+    """Operators of an ONNX file that take or make sequences, maps or optional values, in inner graphs and functions, too.
+
+    TVM's importer takes an expression for a list of them, and never comes to its end.
+    """
+    found: set[str] = set()
+    bodies = [(model.graph.node, model.graph), *((one.node, None) for one in model.functions)]
+    while bodies:
+        nodes, graph = bodies.pop()
+        if graph is not None:
+            values = (*graph.input, *graph.value_info, *graph.output)
+            others = {one.name for one in values if one.type.WhichOneof("value") in _NO_TENSORS}
+            found |= {node.op_type for node in nodes if others.intersection((*node.input, *node.output))}
+        for node in nodes:
+            if node.op_type in _OTHER_VALUES:
+                found.add(node.op_type)
+            inner = [one for part in node.attribute for one in (part.g, *part.graphs)]
+            bodies += [(one.node, one) for one in inner if one.node]
+    return found
 
 
 def lowered(module: Any) -> Any:
@@ -234,19 +317,25 @@ def cut(name: str, batch: int, module: Any, source: str = "") -> tuple[TaskGraph
         source: see ``TaskGraph``.
 
     Raises:
-        InputError: it has control flow, or shapes that are not constant.
+        InputError: it has control flow, or no task at all.
     """
     tasks: dict[str, Task] = {}
     by_name: dict[str, Task] = {}
     opaque: dict[str, list[str]] = {}
+    inside: dict[str, set[str]] = {}
+    """Task -> dtypes of its operands and of all that is computed in it."""
     for variable, function in module.functions.items():
         if type(function).__name__ == "PrimFunc":
-            task = Task.of(variable.name_hint, function)
-            opaque[variable.name_hint] = _calls_of(function.script(show_meta=False))
+            try:
+                task = Task.of(variable.name_hint, function)
+            except _NO_TASK:  # its loops or extents depend on data
+                continue
+            script = function.script(show_meta=False)
+            opaque[variable.name_hint] = _calls_of(script)
             by_name[variable.name_hint] = tasks.setdefault(task.id, task)
+            inside[task.id] = {*_DTYPE.findall(script), *(elem for _, elem in operands(task.module))}
     nodes: list[Node] = []
     unlowered: list[str] = []
-    dtypes: set[str] = set()
     made: dict[int, frozenset[int]] = {}
     """Variable -> the nodes that its value comes from."""
 
@@ -269,19 +358,24 @@ def cut(name: str, batch: int, module: Any, source: str = "") -> tuple[TaskGraph
         value = binding.value
         read = sources(value)
         if type(value).__name__ == "Call" and str(getattr(value.op, "name", "")).startswith("relax.call_tir"):
-            task = by_name[value.args[0].name_hint]
-            nodes.append(Node(task.id, task.name, tuple(sorted(read)), _bytes(value.ty_args, task.name)))
-            unlowered += opaque[value.args[0].name_hint]
-            read = frozenset((len(nodes) - 1,))
+            called = value.args[0].name_hint
+            known, size = by_name.get(called), _bytes(value.ty_args)
+            if known is None or size is None:
+                unlowered.append(plain_name(called))
+            else:
+                nodes.append(Node(known.id, known.name, tuple(sorted(read)), size))
+                unlowered += opaque[called]
+                read = frozenset((len(nodes) - 1,))
         elif type(value).__name__ == "Call" and (operator := _operator(value)) not in FREE:
             unlowered.append(operator)
         made[hash(binding.var)] = read
-    for task in tasks.values():
-        dtypes |= {str(elem) for _, elem in operands(task.module)}
+    tasks = {node.task: tasks[node.task] for node in nodes}
+    dtypes = set().union(*(inside[task] for task in tasks))
     graph = TaskGraph(name, batch, tuple(nodes), source, tuple(unlowered), tuple(sorted(dtypes)))
     if not nodes:
         raise InputError(
-            f"{name} has no operator that is cut into a task, but {graph.left_out}; what these take is not known"
+            f"{name} has no operator that is cut into a task, but {graph.left_out}; what these take is not known, and "
+            "nothing else is left to predict"
             if unlowered
             else f"{name} computes nothing"
         )
@@ -303,19 +397,21 @@ def _calls_of(text: str) -> list[str]:
     ]
 
 
-def _bytes(types: Any, name: str) -> int:
+def _bytes(types: Any) -> int | None:
+    """Bytes of a result; None where only a run tells its shape."""
     total = 0
     for one in types:
         if hasattr(one, "fields"):
-            total += _bytes(one.fields, name)
+            size = _bytes(one.fields)
         else:
             try:
                 extents = [int(extent) for extent in one.shape.values]
             except (AttributeError, TypeError):  # no number, or no shape
-                raise InputError(
-                    f"the result of {name} has a shape that only a run tells; such networks are not cut"
-                ) from None
-            total += int(np.prod(extents)) * np.dtype(str(one.dtype)).itemsize
+                return None
+            size = math.prod(extents) * np.dtype(str(one.dtype)).itemsize
+        if size is None:
+            return None
+        total += size
     return total
 
 

@@ -4,7 +4,7 @@ import ast
 import contextlib
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
@@ -16,7 +16,7 @@ import numpy as np
 from tensorwise.codegen.machine_code import MachineCode
 from tensorwise.codegen.tvmscript import constant
 from tensorwise.errors import CompilerError, InputError, TensorwiseError
-from tensorwise.reading import reading
+from tensorwise.reading import reading, reason
 from tensorwise.space.config import Config
 from tensorwise.space.cuda import Gpu
 from tensorwise.tasks.cutting import Found
@@ -47,51 +47,69 @@ typedef unsigned long long uint64_t;
 """
 _REFUSED: Final = (CompilerError, InputError, RuntimeError, ValueError, TypeError)
 """Errors of programs that cannot be compiled; the last three are TVM's."""
+Refused = Callable[[Sequence[str]], object]
 _TAGS: Final = ("blockIdx.x", "blockIdx.y", "threadIdx.x", "threadIdx.y")
 """What a launch can be given; with more dimensions, or memory that it asks for, a program is left out."""
 
 
 def staged(
     task: Task, networks: Sequence[str], gpu: Gpu, samples: int, rng: np.random.Generator
-) -> StagedTask:
-    """Draw up to ``samples`` schedules of a task for a GPU, and compile them.
+) -> tuple[StagedTask, tuple[str, ...]]:
+    """Draw up to ``samples`` schedules of a task for a GPU, and compile them; return them, and why others are left out.
 
-    Programs that cannot be compiled, or that take more than launches here have, are left out.
+    Left out are programs that cannot be compiled, or that take more than launches here have.
 
     Raises:
         MissingExtraError: CuPy, which brings NVRTC, is not installed.
     """
-    programs = []
+    programs, refused = [], []
     for config, module in Schedules(task, gpu).sample(samples, rng):
-        with contextlib.suppress(*_REFUSED):
+        try:
             programs.append(_program(config, module, gpu))
+        except _REFUSED as error:
+            refused.append(reason(error))
+    if not programs and not refused:
+        refused.append("TVM draws no schedule of a task")
     return StagedTask(
         Task(task.name, task.id, "", task.facts), tuple(networks), gpu.name, gpu.arch, tuple(operands(task.module)),
         str(tvm.__version__), tuple(programs),
-    )  # fmt: skip
+    ), tuple(refused)  # fmt: skip
 
 
-def stage(found: Found, into: Path, gpu: Gpu, samples: int, seed: int) -> int:
+def stage(
+    found: Found, into: Path, gpu: Gpu, samples: int, seed: int, refused: Refused = lambda *_: None
+) -> int:
     """Write a task's programs into a folder, unless they are there; return how many there are.
+
+    That none could be compiled is no answer: nothing is written then, and the next call tries again.
 
     Args:
         found: the task's file; into: the folder.
         gpu, samples: see `staged`; seed: of what is drawn.
+        refused: told why programs could not be compiled, a reason each.
 
     Raises:
         InputError: the task cannot be read.
         MissingExtraError: CuPy is not installed.
     """
     target = into / f"{found.path.stem}-{gpu.name}-{samples}-{seed}.json"
-    if target.exists():
-        return len(StagedTask.load(target).programs)
+    if target.exists() and (kept := len(StagedTask.load(target).programs)):
+        return kept
     task = Task.load(found.path)
-    made = staged(task, found.networks, gpu, samples, np.random.default_rng([int(task.id, 16), seed]))
-    made.save(target)
+    rng = np.random.default_rng([int(task.id, 16), seed])
+    made, reasons = staged(task, found.networks, gpu, samples, rng)
+    if made.programs:
+        made.save(target)
+    else:
+        target.unlink(missing_ok=True)  # an earlier release kept it as an answer
+    if reasons:
+        refused(reasons)
     return len(made.programs)
 
 
-def stage_all(tasks: Iterable[Found], into: Path, gpu: Gpu, samples: int, seed: int) -> Iterator[int]:
+def stage_all(
+    tasks: Iterable[Found], into: Path, gpu: Gpu, samples: int, seed: int, refused: Refused = lambda *_: None
+) -> Iterator[int]:
     """Write the programs of tasks into a folder, on all processors; yield how many each has, as they get ready.
 
     It may be ended at any time: what is in the folder stays, and is not made again.
@@ -111,17 +129,21 @@ def stage_all(tasks: Iterable[Found], into: Path, gpu: Gpu, samples: int, seed: 
             found = future.result()
             if isinstance(found, str):
                 raise InputError(found)
-            yield found
+            count, reasons = found
+            if reasons:
+                refused(reasons)
+            yield count
     except BrokenProcessPool as error:
         raise CompilerError("a process that compiled programs is gone; the same call goes on") from error
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _stage(task: Found, into: Path, gpu: Gpu, samples: int, seed: int) -> int | str:
-    """`stage`, or what is wrong: errors do not travel between processes."""
+def _stage(task: Found, into: Path, gpu: Gpu, samples: int, seed: int) -> tuple[int, list[str]] | str:
+    """`stage`, with the reasons, or what is wrong: errors do not travel between processes."""
+    reasons: list[str] = []
     try:
-        return stage(task, into, gpu, samples, seed)
+        return stage(task, into, gpu, samples, seed, reasons.extend), reasons
     except (TensorwiseError, OSError) as error:
         return f"{task.path}: {error}"
 

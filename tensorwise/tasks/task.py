@@ -55,8 +55,7 @@ class Task:
                 function = function.without_attr(attribute)
         digest = int(tvm_ffi.structural_hash(function)) % 2**64
         module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-        # Numbers in TVM's names tell functions of one network apart.
-        plain = re.sub(r"(?<=[a-z_])\d+(?=_|$)", "", re.sub(r"(?<=2d)\d+", "", name))
+        plain = plain_name(name)
         tree = loop_tree(module)
         sizes = [math.prod(shape) * np.dtype(elem).itemsize for shape, elem in operands(module)]
         work = sum(
@@ -97,6 +96,11 @@ class Task:
         with reading(what, "cut the network again"):
             name, own, text = (conform(data[key], str, f"{what}: {key}") for key in ("name", "id", "tir"))
             return cls(name, own, text, conform(data["facts"], dict, f"{what}: facts"))
+
+
+def plain_name(name: str) -> str:
+    """Return what a function of TVM computes: without the numbers that tell functions of one network apart."""
+    return re.sub(r"(?<=[a-z_])\d+(?=_|$)", "", re.sub(r"(?<=2d)\d+", "", name))
 
 
 def operands(module: Any) -> list[tuple[tuple[int, ...], str]]:

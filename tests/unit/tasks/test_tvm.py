@@ -5,7 +5,7 @@ import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +23,16 @@ from tensorwise.data.executors import LocalExecutor  # noqa: E402
 from tensorwise.data.store import Store  # noqa: E402
 from tensorwise.data.task_job import task_plan  # noqa: E402
 from tensorwise.device.gpus import gpu_called  # noqa: E402
-from tensorwise.errors import InputError  # noqa: E402
-from tensorwise.front.networks import programs_of, unscheduled  # noqa: E402
+from tensorwise.errors import CompilerError, InputError  # noqa: E402
+from tensorwise.front.networks import network_graph, programs_of, unscheduled  # noqa: E402
+from tensorwise.ids import file_id  # noqa: E402
 from tensorwise.space.config import Config  # noqa: E402
 from tensorwise.tasks import staging  # noqa: E402
 from tensorwise.tasks.cpu import TvmCpu, codes_of, in_children, use_threads  # noqa: E402
-from tensorwise.tasks.cutting import Found, TaskGraph, cut, lowered, of_onnx, of_torch, tasks_of  # noqa: E402
+from tensorwise.tasks.cutting import Found, TaskGraph, cut, lowered, of_onnx, of_torch, onnx_batch, tasks_of  # noqa: E402
 from tensorwise.tasks.schedules import Schedules  # noqa: E402
 from tensorwise.tasks.searching import found_in, search_schedules  # noqa: E402
-from tensorwise.tasks.staged import Launch, StagedTask  # noqa: E402
+from tensorwise.tasks.staged import Launch, StagedProgram, StagedTask  # noqa: E402
 from tensorwise.tasks.task import Task, loop_tree, operands  # noqa: E402
 from tensorwise.tasks.tvm_extra import tvm  # noqa: E402
 from tensorwise.tasks.whole import compiled, inputs_of, measured_network, scheduled  # noqa: E402
@@ -138,6 +139,129 @@ def test_operators_that_are_no_tasks_are_named(tmp_path: Path) -> None:
         graph_of(("CumSum", ["x", "axis"], ["c"]))
 
 
+@pytest.fixture
+def saved(tmp_path: Path) -> Callable[..., Path]:
+    """Saves an ONNX file of nodes, inputs (name -> dtype and shape), and constants."""
+    onnx = pytest.importorskip("onnx")
+    helper = onnx.helper
+
+    def save(
+        nodes: Sequence[Any], inputs: dict[str, Any], constants: dict[str, Any], name: str = "net"
+    ) -> Path:
+        values = [
+            one if not isinstance(one, tuple) else helper.make_tensor_value_info(key, *one)
+            for key, one in inputs.items()
+        ]
+        made = [onnx.numpy_helper.from_array(np.array(array), key) for key, array in constants.items()]
+        last = helper.make_tensor_value_info("o", onnx.TensorProto.FLOAT, None)
+        graph = helper.make_graph([helper.make_node(*a, **k) for a, k in nodes], "net", values, [last], made)
+        path = tmp_path / f"{name}.onnx"
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+        return path
+
+    return save
+
+
+FLOAT, INT64 = 1, 7
+MATMUL = (("MatMul", ["x", "w"], ["o"]), {})
+WEIGHT = {"w": np.ones((16, 4), np.float32)}
+
+
+def test_a_batch_that_shapes_say_is_reported(saved: Callable[..., Path], tmp_path: Path) -> None:
+    path, folder = saved([MATMUL], {"x": (FLOAT, ["N", "S", 16])}, WEIGHT), tmp_path / "networks"
+    shapes = {"x": (64, 2, 16)}
+    found = network_graph(str(path), None, folder, shapes)
+    assert (found.name, found.batch) == ("net", 64)
+    assert network_graph(str(path), 64, folder, shapes) == found
+    for batch in (1, 7):
+        with pytest.raises(InputError, match="its inputs are 64 at a time"):
+            network_graph(str(path), batch, folder, shapes)
+    path = saved([MATMUL], {"x": (FLOAT, [8, 16])}, WEIGHT)
+    assert network_graph(str(path), None, folder).batch == 8
+    path = saved([MATMUL], {"x": (FLOAT, ["N", 16])}, WEIGHT)
+    assert network_graph(str(path), 8, folder).batch == 8
+    assert network_graph(str(path), None, folder).batch == 1
+    old = (
+        tmp_path / "networks" / "networks" / "net-b1.json"
+    )  # as an earlier cut left it, whatever --shape said
+    kept = json.loads(old.read_text())
+    old.write_text(json.dumps({**kept, "source": file_id(path), "dtypes": ["int8"]}))
+    assert network_graph(str(path), 1, folder).dtypes == ("float32",)
+
+
+def test_inputs_that_a_file_does_not_describe(saved: Callable[..., Path]) -> None:
+    onnx = pytest.importorskip("onnx")
+    path = saved([MATMUL], {"x": (FLOAT, None)}, WEIGHT)
+    with pytest.raises(InputError, match=r"net\.onnx cannot be cut.*no shape of the input x"):
+        of_onnx(path, 1)
+    graph, _ = cut("net", 64, lowered(of_onnx(path, 64, {"x": (64, 16)})))
+    assert graph.nodes[-1].result_bytes == 64 * 4 * 4
+    for extent in (-1, 0):  # as old exporters write that it is open
+        path = saved([MATMUL], {"x": (FLOAT, [extent, 16])}, WEIGHT)
+        assert onnx_batch(path) == 1
+        assert cut("net", 3, lowered(of_onnx(path, 3)))[0].nodes[-1].result_bytes == 3 * 4 * 4
+    path = saved([MATMUL], {"x": (FLOAT, [2, -1, 16])}, WEIGHT)
+    with pytest.raises(InputError, match=r"of the inputs x \(2, \?, 16\) it is not clear"):
+        of_onnx(path, 2)
+    helper = onnx.helper
+    for value, kind in (
+        (helper.make_tensor_sequence_value_info("x", FLOAT, [1, 16]), "a sequence"),
+        (helper.make_sparse_tensor_value_info("x", FLOAT, [1, 16]), "a sparse tensor"),
+        (onnx.ValueInfoProto(name="x"), "a value without a type"),
+    ):
+        with pytest.raises(
+            InputError, match=f"the input x is {kind}; only networks whose inputs are tensors"
+        ):
+            of_onnx(saved([MATMUL], {"x": value}, WEIGHT), 1)
+
+
+def test_dtypes_inside_of_a_task_are_named(saved: Callable[..., Path]) -> None:
+    half = [
+        (("Cast", ["x"], ["a"]), {"to": 10}), (("Exp", ["a"], ["b"]), {}), (("Cast", ["b"], ["o"]), {"to": FLOAT}),
+    ]  # fmt: skip
+    path = saved(half, {"x": (FLOAT, [1, 64])}, {})
+    graph, tasks = cut("net", 1, lowered(of_onnx(path, 1)))
+    assert len(tasks) == 1  # the halves are nobody's operands
+    assert graph.dtypes == ("float16", "float32")
+    quantized = [
+        (("QuantizeLinear", ["x", "s", "z"], ["q"]), {}), (("DequantizeLinear", ["q", "s", "z"], ["o"]), {}),
+    ]  # fmt: skip
+    path = saved(quantized, {"x": (FLOAT, [1, 64])}, {"s": np.float32(0.1), "z": np.int8(0)})
+    assert "int8" in (cut("net", 1, lowered(of_onnx(path, 1)))[0].dtypes or ())
+
+
+def test_operators_on_sequences_are_refused_before_they_are_imported(saved: Callable[..., Path]) -> None:
+    """Of these two TVM's importer never comes to an end, and takes all memory."""
+    onnx = pytest.importorskip("onnx")
+    helper, given = onnx.helper, {"x": (FLOAT, [1, 8])}
+    split = (("SplitToSequence", ["x"], ["s"]), {})
+    path = saved([split, (("ConcatFromSequence", ["s"], ["o"]), {"axis": 0})], given, {})
+    with pytest.raises(InputError, match=r"on sequences.*: ConcatFromSequence, SplitToSequence; export"):
+        of_onnx(path, 1)
+    inner = [helper.make_node(*split[0]), helper.make_node("SequenceLength", ["s"], ["n"])]
+    branch = helper.make_graph(inner, "branch", [], [helper.make_tensor_value_info("n", INT64, [])])
+    both = {"then_branch": branch, "else_branch": branch}
+    path = saved([(("If", ["c"], ["o"]), both)], given, {"c": np.array(True)})
+    with pytest.raises(InputError, match="SequenceLength, SplitToSequence"):
+        of_onnx(path, 1)
+
+
+def test_operators_whose_loops_depend_on_data_are_named(saved: Callable[..., Path]) -> None:
+    relu = (("Relu", ["s"], ["r"]), {})
+    suppression = [relu, (("NonMaxSuppression", ["b", "r", "m", "t"], ["o"]), {})]
+    inputs = {"b": (FLOAT, [1, 20, 4]), "s": (FLOAT, [1, 1, 20])}
+    path = saved(suppression, inputs, {"m": np.array([3]), "t": np.array([0.5], np.float32)})
+    graph, tasks = cut("net", 1, lowered(of_onnx(path, 1)))
+    assert "all_class_non_max_suppression" in graph.left_out
+    assert "relu" in {node.name for node in graph.nodes}
+    assert tasks.keys() == graph.multiplicity.keys()
+    compress = [(("Relu", ["x"], ["r"]), {}), (("Compress", ["r", "c"], ["o"]), {"axis": 0})]
+    path = saved(compress, {"x": (FLOAT, [4, 8]), "c": (9, [4])}, {})
+    graph, _ = cut("net", 4, lowered(of_onnx(path, 4)))
+    assert {"nonzero", "take"} <= set(graph.unlowered or ())
+    assert [node.name for node in graph.nodes] == ["relu"]
+
+
 def test_schedules_differ_and_are_made_again_from_their_configs(
     small: tuple[TaskGraph, dict[str, Task]],
 ) -> None:
@@ -202,6 +326,34 @@ def test_programs_for_a_gpu_are_compiled_without_one(
         assert 16 * 16 * 8 * 27 <= sum(products) <= 2 * 16 * 16 * 8 * 28
     assert staging.stage(where, tmp_path / "staged", gpu, 3, 0) == 3
     assert len(texts) == 3  # what is there stays
+
+
+def test_that_nothing_could_be_compiled_is_no_answer(
+    small: tuple[TaskGraph, dict[str, Task]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, told, works = named(small[1], "conv2d"), list[str](), [False]
+    where, into, gpu = (
+        Found(task.name, task.save(tmp_path), ("small-b1",)),
+        tmp_path / "staged",
+        gpu_called("A100"),
+    )
+    program = StagedProgram(Config({}), "", (), (), b"", MachineCode({}))
+
+    def made(*_: object) -> StagedProgram:
+        if works[0]:
+            return program
+        raise CompilerError("no room on the disk")
+
+    monkeypatch.setattr(staging, "_program", made)
+    assert staging.stage(where, into, gpu, 2, 0, told.extend) == 0
+    assert told == ["no room on the disk"] * 2
+    assert not list(into.glob("*"))
+    works[0] = True
+    assert staging.stage(where, into, gpu, 2, 0, told.extend) == 2
+    assert len(told) == 2
+    (file,) = into.iterdir()
+    StagedTask(task, (), "A100", "sm_80", (), "", ()).save(file)  # an answer of an earlier release
+    assert staging.stage(where, into, gpu, 2, 0) == 2
 
 
 def test_tasks_are_staged_side_by_side(small: tuple[TaskGraph, dict[str, Task]], tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import errno
 import functools
+import io
 import json
 import math
 import os
@@ -20,7 +21,7 @@ import types
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from tensorwise.errors import InputError, TensorwiseError
 
@@ -195,7 +196,7 @@ def read_bytes(path: str | os.PathLike[str], what: str, most_bytes: int = MOST_B
     return data
 
 
-def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+def open_regular(path: str | os.PathLike[str]) -> io.BufferedReader:
     """Open a file for reading bytes, if it is one: a pipe could be waited for, and a device be read, without an end.
 
     Raises:

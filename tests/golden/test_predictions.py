@@ -5,6 +5,7 @@ A change of features, of a network's arithmetic or of what a saved model is read
 """
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -104,7 +105,36 @@ def latencies(_: str) -> dict[str, object]:
     return {name: [round(float(one), 5) for one in np.log(array)] for name, array in told.items()}
 
 
-SAID: dict[str, Callable[[str], dict[str, object]]] = {**dict.fromkeys(OPS, rankings), "latency": latencies}
+def networks(_: str) -> dict[str, object]:
+    """How the embeddings of two patterns differ, by every network that looks at them."""
+    torch = pytest.importorskip("torch")
+    from tensorwise.model.nets import NETS, new_net
+
+    found: dict[str, object] = {}
+    for name, order in [*((name, 2) for name in NETS), ("waco", 3), ("cognate", 3)]:
+        net = new_net(name, order, 4, seed=0)
+        with torch.no_grad():
+            for number, weight in enumerate(net.parameters()):
+                inputs = weight[0].numel() if weight.ndim > 1 else 1e4  # biases would drown what is seen
+                weights = np.random.default_rng(number).standard_normal(tuple(weight.shape))
+                weight.copy_(torch.from_numpy(weights * math.sqrt(2 / inputs)))
+            two = [patterns(order)[pattern] for pattern in ("skewed", "blocks")]
+            numbers = torch.linspace(-1, 1, 8).reshape(2, 4)
+            embedded = net(net.prepare(two), numbers[:1].expand(2, -1) if net.looks else numbers)
+        apart = (embedded[0] - embedded[1]).double().numpy()
+        scale = float(np.abs(apart).max())
+        assert scale > 1e-6, name
+        found[f"{name}, order {order}"] = [
+            round(math.log(scale), 5), *(round(float(one), 5) for one in (apart / scale)[::5])
+        ]  # fmt: skip
+    return found
+
+
+SAID: dict[str, Callable[[str], dict[str, object]]] = {
+    **dict.fromkeys(OPS, rankings),
+    "latency": latencies,
+    "networks": networks,
+}
 
 
 @pytest.mark.parametrize("name", SAID)

@@ -1,10 +1,13 @@
 """Tests of how folders keep arrays; what is refused, the tests of models and graphs show."""
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tensorwise.errors import InputError
+from tensorwise.ids import file_id
 from tensorwise.keeping import Keeping, halved
 
 THING = Keeping("thing")
@@ -47,3 +50,16 @@ def test_halved_weights_are_near_and_take_half_the_space(tmp_path: Path) -> None
 def test_what_no_half_holds_stays() -> None:
     large = np.array([1 / 3, 1e5], np.float32)
     np.testing.assert_array_equal(halved(large), large)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+@pytest.mark.parametrize("which", [0, 1], ids=["description", "arrays"])
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path, which: int) -> None:
+    kept(tmp_path, np.zeros(3))
+    path = tmp_path / THING.files[which]
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(InputError, match="it is a pipe; expected a regular file"):
+        THING.load(tmp_path, "one", 1, lambda _, arrays: arrays)
+    with pytest.raises(InputError, match="it is a pipe; expected a regular file"):
+        file_id(path)

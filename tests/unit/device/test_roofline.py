@@ -179,12 +179,26 @@ def test_rates_beside_other_processes_are_scaled_up_and_provisional(
 ) -> None:
     monkeypatch.setattr(module, "_measure", rates_of({1: 3e9, 2: 4e9}))
     monkeypatch.setattr(module, "foreign_load", lambda before: 0.5)
+    monkeypatch.setattr(module, "most_threads", lambda: 2)
     found = roofline(2)
     assert (found.bandwidth["L1"], found.flops["float32"], found.provisional) == (6e9, 6e9, True)
     assert found.vectors["16"] == 6e9
     module._roofline_at.cache_clear()
     monkeypatch.setattr(module, "_measure", lambda threads: pytest.fail("measured again"))
     assert roofline(2) == found
+
+
+def test_no_more_threads_are_measured_than_run_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of threads that wait for each other on two processors come to no end."""
+    monkeypatch.setattr(module, "_measure", rates_of({2: 4e9}))
+    monkeypatch.setattr(module, "foreign_load", lambda before: 0.0)
+    monkeypatch.setattr(module, "most_threads", lambda: 2)
+    found = roofline(1000)
+    assert (found.threads, found.bandwidth["L1"]) == (1000, 4e9)
+    assert roofline(2) == replace(found, threads=2)
+    doubted(1000)
 
 
 def test_provisional_rates_are_measured_again_after_a_day(

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import platform
 import re
 import shutil
@@ -282,6 +283,7 @@ def test_shapes_are_for_files(folder: Path) -> None:
         (("net",), "name one device"),
         (("net", "slow", "fast"), "name one device"),
         (("net", "--device", "abacus"), "unknown device 'abacus'; trained on: fast, slow"),
+        (("net", "--device", "tvm-sse-9998t"), "at most 1024 threads, got 9998"),
         (("net", "--device", "slow", "--price", "T4=1"), "not among the devices"),
         (("net", "--device", "slow", "--price", "slow=cheap"), "a price must be DEVICE=NUMBER"),
         (("net", "--device", "slow", "--model", "nowhere"), "there is no latency model in nowhere"),
@@ -293,6 +295,23 @@ def test_what_is_wrong_is_said(folder: Path, arguments: tuple[str, ...], said: s
     )
     assert found.exit_code == 1
     assert said in found.stderr
+
+
+def test_engines_are_limited(folder: Path) -> None:
+    code, _, err = run(folder, "net", "--device", "slow", "--engines", "1000000000")
+    assert code == 2
+    assert "1024" in err
+    for engines in (0, 10**9):
+        with pytest.raises(InputError, match=f"engines must be a number from 1 to 1024, got {engines}"):
+            predict_latency("net", ["slow"], folder=folder, engines=engines)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_file_that_is_a_pipe_is_not_waited_for(folder: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.onnx")
+    code, _, err = run(folder, str(tmp_path / "pipe.onnx"), "--device", "slow")
+    assert code == 1
+    assert "pipe.onnx: cannot be read" in err
 
 
 def test_a_network_that_is_not_there_needs_a_name_that_is_known(folder: Path) -> None:

@@ -1,7 +1,11 @@
 """``tensorwise tasks``: replays from records; what needs TVM is tested in ``unit/tasks``."""
 
 import json
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -14,7 +18,7 @@ from tensorwise.errors import InputError
 from tensorwise.front import networks
 from tensorwise.front.cli import app
 from tensorwise.space.config import Config
-from tensorwise.tasks.cutting import Node, TaskGraph
+from tensorwise.tasks.cutting import Found, Node, TaskGraph
 from tensorwise.tasks.task import Task
 
 TASKS = {
@@ -105,3 +109,36 @@ def test_a_file_is_cut_again_when_it_is_another_one(
     assert networks.network_graph("resnet50", 1, folder).source == ""  # the architecture, not the file
     with pytest.raises(InputError, match=r"gone\.onnx: cannot be read"):
         networks.network_graph("gone.onnx", 1, folder)
+
+
+def test_tasks_of_which_no_program_could_be_compiled_are_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[int] = []
+
+    def stage_all(tasks: Iterable[Found], *given: Any) -> Iterator[int]:
+        *_, refused = given
+        for count in counts:
+            refused(["NVRTC does not know the GPU"] * (2 - count))
+            yield count
+
+    monkeypatch.setitem(sys.modules, "tensorwise.tasks.staging", SimpleNamespace(stage_all=stage_all))
+    arguments = ["tasks", "stage", "V100", "--folder", str(folder), "--out", str(folder / "staged"), "--json"]
+    for had, code, without in (([2, 2], 0, 0), ([2, 0], 1, 1), ([0, 0], 1, 2)):
+        counts[:] = had
+        found = CliRunner().invoke(app, arguments)
+        assert found.exit_code == code
+        assert json.loads(found.stdout)["without"] == without
+        said = f"{without} of 2 tasks have no program for V100; nothing is kept"
+        assert (said in " ".join(found.stderr.split())) == bool(without)
+        lost = f"{2 * without} programs could not be compiled: NVRTC does not know the GPU"
+        assert (lost in " ".join(found.stderr.split())) == bool(without)
+
+
+def test_more_threads_than_processors_are_not_measured(folder: Path) -> None:
+    for command in (["collect"], ["adapt"], ["measure", "net"]):
+        arguments = ["tasks", *command, "--folder", str(folder), "--threads", "100000"]
+        found = CliRunner().invoke(app, arguments)
+        assert found.exit_code == 1
+        said = " ".join(found.stderr.split())
+        assert "100000 threads cannot be measured here" in said or "apache-tvm" in said

@@ -163,3 +163,10 @@ def test_a_replay_needs_a_device_for_each_step_and_engines() -> None:
         replay(Graph((Step("a", {"cpu": 1.0, "gpu": 1.0}),)))
     with pytest.raises(InputError, match="no engine"):
         replay(Graph((Step("a", {"cpu": 1.0}),)), {"cpu": 0})
+
+
+def test_engines_without_anything_to_do_take_no_memory() -> None:
+    steps = Graph(tuple(Step(f"{place}", {"cpu": 1.0}) for place in range(3)))
+    many = replay(steps, {"cpu": 10**12})  # a list of so many would not fit
+    assert many == replay(steps, {"cpu": 3})
+    assert [event.where for event in replay(Graph(steps.steps[:1]), {"cpu": 2})] == ["cpu 1"]

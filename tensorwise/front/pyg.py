@@ -8,10 +8,12 @@
 Parameters, their names, what a layer takes, prints and returns stay what they are. A layer is replaced where its code proves
 what it computes (see `pyg_proof`). A call goes to our operators where its arguments are ones that they take. PyG does the
 rest: layers with other messages, hooks, explanations, traces, transforms, odd tensors. A `Graph` may be given for an
-``edge_index``; a graph of other edges is made once and found again by equal contents.
+``edge_index``: PyG's code is given its edges as one, so that it may add loops or normalise, and where these edges come to
+``propagate`` as they are, the graph is used. A graph of other edges is made once and found again by equal contents.
 """
 
 import copyreg
+import math
 import sys
 import warnings
 from functools import cache, wraps
@@ -27,12 +29,13 @@ try:
     import torch_geometric.nn
     from torch import Tensor
     from torch.nn import functional
+    from torch.nn.utils import parametrize
     from torch_geometric.nn import MessagePassing
 except ImportError as error:
     raise MissingExtraError("torch_geometric", "pyg", "layers of PyG") from error
 
-from tensorwise.front.pyg_graphs import MOST_SEEN, graph_of, graphs
-from tensorwise.front.pyg_proof import Proof, observer, prove, reduction
+from tensorwise.front.pyg_graphs import MOST_SEEN, forget_index, graph_of, graphs, index_of
+from tensorwise.front.pyg_proof import REDUCTIONS, Proof, observer, other_aggregation, prove, reduction
 from tensorwise.front.pyg_report import FusionReport, LayerReport, count_left_call, left_calls
 
 __all__ = ["MOST_SEEN", "Fused", "FusionReport", "fuse", "fused", "fusion_report", "graph_of", "graphs"]
@@ -40,7 +43,8 @@ __all__ = ["MOST_SEEN", "Fused", "FusionReport", "fuse", "fused", "fusion_report
 Model = TypeVar("Model", bound=torch.nn.Module)
 _DTYPES: Final = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 _CALL: Final = local()
-"""Whether the attention layer that is running was asked for its weights: one flag a thread."""
+"""Of the layer that is running in a thread: ``asked``, whether it was asked for the weights of attention; ``graphs``, the
+graphs that it was given, each with its edges as PyG takes them."""
 
 
 class Fused:
@@ -72,6 +76,7 @@ class Fused:
         cls._own = issubclass(home, Fused)
         if cls._kind is None and cls.message is MessagePassing.message:
             cls.message = message
+        _take_graphs(cls)
         cls._proof = prove(vars(cls).get("_kind") or cls, mixins=(Fused,))
         if isinstance(cls._proof, str) and not cls._own:
             raise InputError(
@@ -82,22 +87,30 @@ class Fused:
 
     def propagate(self: Any, edge_index: Any, size: Any = None, **given: Any) -> Tensor:
         """Reduce what reaches each destination; see `MessagePassing.propagate`."""
+        edges = self._told(edge_index)
         if self._own:
-            return self._by_own_means(edge_index, size, given)
-        if torch.compiler.is_compiling():
-            if isinstance(edge_index, Graph):
-                return self._computed(edge_index, edge_index, given)
-            made: Tensor = super().propagate(edge_index, size=size, **given)  # type: ignore[misc]
-            return made
-        graph = self._graph(edge_index, size, given.get("x"), given.get(self._weight))
-        if isinstance(graph, Graph):
-            return self._computed(graph, edge_index, given)
-        count_left_call(self, graph)
-        if isinstance(edge_index, Graph):
-            raise InputError(
-                f"{type(self).__name__} takes a Graph only where our operators compute, but {graph}"
-            )
-        return self._by_pyg(edge_index, size, given)
+            return self._by_own_means(edges, size, given)
+        compiled = torch.compiler.is_compiling()
+        if not compiled or isinstance(edges, Graph):
+            graph = self._graph(edges, size, given.get("x"), given.get(self._weight))
+            if isinstance(graph, Graph):
+                return self._computed(graph, edges, given)
+            if not compiled:
+                count_left_call(self, graph)
+        if isinstance(edges, Graph):
+            size = (edges.columns, edges.pointers.shape[0] - 1) if size is None else size
+        return self._by_pyg(_as_index(edge_index, given.get("x")), size, given)
+
+    def _told(self: Any, edges: Any) -> Any:
+        """The graph that edges are, where they are one or those of one that the layer was given; else the edges."""
+        graph: Any = edges
+        if not isinstance(edges, Graph):
+            graph = next((graph for index, graph in getattr(_CALL, "graphs", ()) if index is edges), None)
+            if graph is None:
+                return edges
+        if self.flow == "source_to_target":
+            return graph
+        return index_of(graph) if edges is graph else edges  # whose sources and destinations change places
 
     def _by_pyg(self: Any, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor:
         made: Tensor
@@ -129,9 +142,7 @@ class Fused:
     def _computed(self: Any, graph: Graph, edges: Any, given: dict[str, Any]) -> Tensor:
         """The reduced messages, by our operators."""
         x = given["x"]
-        features, reduce = x if isinstance(x, Tensor) else x[0], reduction(self)
-        if reduce is None:
-            raise InputError(f"{type(self).__name__}: no operator of ours reduces by {self.aggr_module}")
+        features, reduce = x if isinstance(x, Tensor) else x[0], REDUCTIONS[type(self.aggr_module)]
         weights = self._weights(edges, given.get("edge_weight"))
         if weights is None:
             return gspmm(graph, "copy_lhs", reduce, features)
@@ -150,17 +161,26 @@ class Fused:
         if problem := self._proof.objection(self) or observer(self):
             return problem
         if reduction(self) is None:
-            return f"messages are aggregated by {self.aggr_module}"
-        pair = x if isinstance(x, tuple | list) else (x,)
-        if len(pair) not in (1, 2) or not isinstance(pair[0], Tensor):
+            return other_aggregation(self)
+        pair = x if isinstance(x, tuple | list) else (x, None)
+        if len(pair) != 2 or not isinstance(pair[0], Tensor):
             return "there are no features of sources"
-        if (
-            self.flow != "source_to_target"
-            and len(pair) == 2
-            and pair[0] is not pair[1]
-            and not isinstance(edges, Graph)
-        ):
-            return "a pair of features flows from targets to sources"
+        sources, destinations = pair
+        if destinations is not None:
+            if not isinstance(destinations, Tensor) or destinations.dim() != sources.dim():
+                return "features of destinations have other dimensions than those of sources"
+            if isinstance(edges, Graph) and destinations.shape[0] != edges.pointers.shape[0] - 1:
+                raise InputError(
+                    f"the graph has {edges.pointers.shape[0] - 1} destinations, and there are features of "
+                    f"{destinations.shape[0]}"
+                )
+        if self.flow != "source_to_target":
+            if isinstance(x, tuple | list) and destinations is not sources:
+                return "a pair of features flows from targets to sources"
+            if isinstance(
+                edges, torch_geometric.EdgeIndex
+            ):  # PyG multiplies a sorted one without regard to the flow
+                return "the edges of an EdgeIndex flow from targets to sources"
         if problem := self._untaken(edges, pair[0], weights):
             return problem  # type: ignore[no-any-return]
         if isinstance(edges, Graph):
@@ -170,17 +190,17 @@ class Fused:
             return shape
         try:
             return graph_of(edges, shape, self.flow)  # type: ignore[no-any-return]
-        except InputError as error:  # PyG says in its own words what is wrong
-            return str(error)
+        except InputError:  # PyG says in its own words what is wrong
+            return "edges lie outside of the nodes"
 
     def _untaken(self: Any, edges: Any, features: Tensor, weights: Any) -> str | None:
         """Why our operators do not take features, weights or edges."""
         if problem := _odd_features(features, isinstance(edges, Graph)):
             return problem
         if features.dim() != 2 or self.node_dim not in (0, -2):
-            return f"features have {features.dim()} dimensions, with nodes in dimension {self.node_dim}"
+            return "features have other dimensions than nodes and features"
         if isinstance(edges, Graph):
-            return self._odd_weights(weights, features, edges.graph.edges)  # type: ignore[no-any-return]
+            return self._odd_weights(weights, features, edges.sources.shape[0])  # type: ignore[no-any-return]
         if problem := _odd_edges(edges):
             return problem
         if edges.layout == torch.strided:
@@ -195,9 +215,7 @@ class Fused:
         if edges.values().dim() != 1 or (
             edges.dtype != features.dtype and self._weights(edges, None) is not None
         ):
-            return (
-                f"a sparse matrix has values of shape {tuple(edges.values().shape)} and dtype {edges.dtype}"
-            )
+            return f"a sparse matrix has values of the dtype {edges.dtype}, or more than one for each edge"
         return None
 
     def _odd_weights(self: Any, weights: Any, features: Tensor, edges: int) -> str | None:
@@ -206,7 +224,7 @@ class Fused:
             return None
         if type(weights) not in (Tensor, torch.nn.Parameter) or weights.numel() != edges:
             return "edge_weight is no tensor of a number for each edge"
-        if weights.device != features.device or weights.layout != torch.strided or weights.is_neg():
+        if weights.device != features.device or weights.layout != torch.strided or _is_negated(weights):
             return "edge_weight lies elsewhere than features"
         if torch.promote_types(weights.dtype, features.dtype) not in _DTYPES:
             return f"edge_weight has the dtype {weights.dtype}"
@@ -252,9 +270,9 @@ class _Attention(Fused):
         size: Any = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
-        if return_attention_weights is None or torch.compiler.is_compiling():
+        if return_attention_weights is None and not getattr(_CALL, "asked", False):
             return super().forward(x, edge_index, edge_attr, size, return_attention_weights)  # type: ignore[misc]
-        before, _CALL.asked = getattr(_CALL, "asked", False), True
+        before, _CALL.asked = getattr(_CALL, "asked", False), return_attention_weights is not None
         try:
             return super().forward(x, edge_index, edge_attr, size, return_attention_weights)  # type: ignore[misc]
         finally:
@@ -264,23 +282,20 @@ class _Attention(Fused):
         self: Any, edge_index: Any, size: Any = None, *, alpha: Any, edge_attr: Tensor | None = None
     ) -> Any:
         """Return the weights of edges (edges, heads), or ``alpha`` where nobody needs them."""
-        compiled = torch.compiler.is_compiling()
-        if compiled and isinstance(edge_index, Graph):
-            graph: Graph | str = edge_index
-        elif compiled or getattr(_CALL, "asked", False) or edge_attr is not None or alpha[1] is None:
-            graph = "weights of edges are asked for, or have parts that are edges' own"
-        else:
-            graph = self._graph(edge_index, size, alpha, None)
+        edges = self._told(edge_index)
+        graph: Graph | str = "weights of edges are asked for, or have parts that are edges' own"
+        needed = getattr(_CALL, "asked", False) or edge_attr is not None or alpha[1] is None
+        if not needed and (isinstance(edges, Graph) or not torch.compiler.is_compiling()):
+            graph = self._graph(edges, size, alpha, None)
         if not isinstance(graph, Graph):
-            return super().edge_updater(edge_index, size=size, alpha=alpha, edge_attr=edge_attr)  # type: ignore[misc]
+            return super().edge_updater(  # type: ignore[misc]
+                _as_index(edge_index, alpha), size=size, alpha=alpha, edge_attr=edge_attr
+            )
         dropped = self.training and self.dropout > 0
-        if not dropped and self._slope_is_plain() and reduction(self) == "sum":
+        if not dropped and self.negative_slope <= 1 and REDUCTIONS[type(self.aggr_module)] == "sum":
             return alpha
         scores = functional.leaky_relu(gsddmm(graph, "add", *alpha), self.negative_slope)
         return functional.dropout(edge_softmax(graph, scores), self.dropout, self.training)
-
-    def _slope_is_plain(self: Any) -> bool:
-        return isinstance(self.negative_slope, float | int) and self.negative_slope <= 1
 
     def _by_pyg(self: Any, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor:
         if not isinstance(given["alpha"], Tensor):  # weights that were not made are made now
@@ -292,8 +307,8 @@ class _Attention(Fused):
         """Return (destinations, heads, features)."""
         features, alpha = given["x"][0], given["alpha"]
         if isinstance(alpha, Tensor):
-            reduce, dtype = reduction(self), torch.promote_types(features.dtype, alpha.dtype)
-            assert reduce is not None
+            reduce = REDUCTIONS[type(self.aggr_module)]
+            dtype = torch.promote_types(features.dtype, alpha.dtype)
             return gspmm(graph, "mul", reduce, features.to(dtype), alpha.unsqueeze(-1).to(dtype))
         sources, destinations = alpha
         out = attention(graph, features, sources, destinations, self.negative_slope)
@@ -305,18 +320,68 @@ class _Attention(Fused):
         if problem := _odd_features(features, isinstance(edges, Graph)):
             return problem
         if isinstance(weights, Tensor):
-            count = edges.graph.edges if isinstance(edges, Graph) else None
+            count = edges.sources.shape[0] if isinstance(edges, Graph) else None
             if type(weights) is not Tensor or weights.shape[1:] != features.shape[1:2]:
                 return "weights of attention are no tensor of (edges, heads)"
             if count is not None and weights.shape[0] != count:
-                return f"there are {weights.shape[0]} weights of attention for {count} edges"
+                return "there are other weights of attention than one for each edge"
         elif weights is not None and any(part is None or part.dtype != features.dtype for part in weights):
             return "attention has scores of another dtype than features"
+        if type(self.negative_slope) not in (float, int) or not -math.inf < self.negative_slope < math.inf:
+            return "negative_slope is no finite float"
         if isinstance(edges, Graph):
             return None
         if problem := _odd_edges(edges):
             return problem
         return "a sparse matrix is taken for a list of edges" if edges.layout != torch.strided else None
+
+
+def _take_graphs(cls: Any) -> None:
+    """Let ``forward`` of a class take a `Graph` for the edges: the code of PyG's is given these, as PyG takes them."""
+    own = vars(cls).get("forward")
+    if own is None and hasattr(cls.forward, "_takes_graphs"):
+        return
+
+    def forward(self: Any, *given: Any, **named: Any) -> Any:
+        run = super(cls, self).forward if own is None else own.__get__(self)
+        found = [one for one in (*given, *named.values()) if type(one) is Graph]
+        if not found:
+            return run(*given, **named)
+        features = given[0] if given else named.get("x")
+        indices = [(_as_index(graph, features), graph) for graph in found]
+        before = getattr(_CALL, "graphs", ())
+        _CALL.graphs = (*indices, *before)
+        try:
+            out = run(
+                *[_changed(one, indices) for one in given],
+                **{name: _changed(one, indices) for name, one in named.items()},
+            )
+        finally:
+            _CALL.graphs = before
+        if type(out) is not Tensor:  # the edges may be a part of it, which a program may change
+            for graph in found:
+                forget_index(graph)
+        return out
+
+    # Code of its own: the compiler counts how often it compiles one.
+    forward.__code__ = forward.__code__.replace(co_name=f"forward_of_{cls.__name__}")
+    forward._takes_graphs = True  # type: ignore[attr-defined]
+    cls.forward = wraps(own or cls.forward)(forward)
+
+
+def _changed(given: Any, indices: list[tuple[Tensor, Graph]]) -> Any:
+    """What PyG's code is given instead: of a graph, its edges."""
+    if type(given) is not Graph:
+        return given
+    return next(index for index, graph in indices if graph is given)
+
+
+def _as_index(edges: Any, x: Any) -> Any:
+    """The edges of a graph as PyG takes them, where features are; other edges as they are."""
+    if not isinstance(edges, Graph):
+        return edges
+    index, part = index_of(edges), x[0] if isinstance(x, tuple | list) else x
+    return index.to(part.device) if isinstance(part, Tensor) and not part.is_cpu else index
 
 
 def _is_packaging(caller: FrameType) -> bool:
@@ -399,11 +464,18 @@ def fuse(model: Model) -> Model:
         )
     for layer in layers:
         if not isinstance(layer, Fused) and _unfused_reason(layer) is None:
-            kind: Any = type(layer)
-            layer.__class__ = fused(kind)
+            layer.__class__ = _replacement(type(layer))
     if not any(isinstance(layer, Fused) for layer in layers):
         warnings.warn(f"no layer can be changed:\n{fusion_report(model).text()}", stacklevel=2)
     return model
+
+
+def _replacement(kind: Any) -> Any:
+    """The class of a layer that is fused. What torch parametrizes has a class of its own, over the one it goes back to."""
+    if kind.__module__ != parametrize.__name__:
+        return fused(kind)
+    own = {name: one for name, one in vars(kind).items() if name not in ("__dict__", "__weakref__")}
+    return type(kind.__name__, (fused(kind.__bases__[0]),), own)
 
 
 def fusion_report(model: torch.nn.Module) -> FusionReport:
@@ -428,7 +500,7 @@ def _unfused_reason(layer: Any) -> str | None:
         return proof
     if problem := proof.objection(layer):
         return problem
-    return None if reduction(layer) else f"messages are aggregated by {layer.aggr_module}"
+    return None if reduction(layer) else other_aggregation(layer)
 
 
 def message(self: Any, x_j: Any, edge_weight: Any = None) -> Tensor:
@@ -440,14 +512,14 @@ def _shape(layer: Any, edges: Any, size: Any, x: Any) -> tuple[int, int] | str:
     """Number of destinations and of sources of a call, as PyG finds them; or what is wrong with them."""
     try:
         sizes = list(layer._check_input(edges, size))
-    except ValueError as error:
-        return str(error)
+    except ValueError:  # PyG says in its own words what is wrong
+        return "edges or size are none of PyG's, or matrices flow from targets to sources"
     receives, sends = (1, 0) if layer.flow == "source_to_target" else (0, 1)
     parts = {sends: x} if not isinstance(x, tuple | list) else dict(enumerate(x))
     for place, part in parts.items():
         if isinstance(part, Tensor):
             if sizes[place] not in (None, part.shape[0]):
-                return f"size says {sizes[place]} nodes where there are features of {part.shape[0]}"
+                return "size says another number of nodes than there are features of"
             sizes[place] = part.shape[0]
     known = next((extent for extent in (sizes[sends], sizes[receives]) if extent is not None), None)
     if known is None:
@@ -462,9 +534,14 @@ def _odd_features(part: Tensor, anywhere: bool) -> str | None:
         return f"features are a {type(part).__name__}"
     if not (part.is_cpu or (anywhere and part.is_cuda)):
         return f"features are on {part.device}"
-    if part.layout != torch.strided or part.dtype not in _DTYPES or part.is_neg():
+    if part.layout != torch.strided or part.dtype not in _DTYPES or _is_negated(part):
         return f"features have the layout {part.layout} and the dtype {part.dtype}"
     return None
+
+
+def _is_negated(part: Tensor) -> bool:
+    """Whether memory holds the negative of it, which compiled code takes care of."""
+    return not torch.compiler.is_compiling() and part.is_neg()
 
 
 def _odd_edges(edges: Any) -> str | None:
@@ -477,10 +554,10 @@ def _odd_edges(edges: Any) -> str | None:
         return f"edges are on {edges.device}"
     if edges.layout == torch.strided:
         if edges.dim() != 2 or edges.shape[0] != 2 or edges.dtype not in (torch.int32, torch.int64):
-            return f"edges have shape {tuple(edges.shape)} and dtype {edges.dtype}"
+            return f"edges of the dtype {edges.dtype} are no pairs of int32 or int64"
         return None
     if edges.layout not in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc) or edges.dim() != 2:
-        return f"edges have the layout {edges.layout} and {edges.dim()} dimensions"
+        return f"edges of the layout {edges.layout} are no matrix in COO, CSR or CSC"
     return (
         "a COO matrix is not coalesced"
         if edges.layout == torch.sparse_coo and not edges.is_coalesced()

@@ -9,11 +9,13 @@ compared at each call, which reads both copies once, at the speed of memory.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
+from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from tensorwise.front.torch import Edges, Graph
+from tensorwise.front.torch import Edges, Graph, plain_tensor
 
 MOST_SEEN: Final = 16
 """Graphs of PyG's edges that are kept, with copies of these edges."""
@@ -79,6 +81,38 @@ def graph_of(edges: Any, shape: tuple[int, int], flow: str = "source_to_target")
     if not seen or seen[0] is not found:
         _KEPT.seen = (found, *(one for one in seen if one is not found))[:MOST_SEEN]
     return found.graph
+
+
+_INDICES: Final[WeakKeyDictionary[Graph, Tensor]] = WeakKeyDictionary()
+"""Graphs -> their edges as PyG takes them."""
+
+
+def index_of(graph: Graph) -> Tensor:
+    """Return the edges of a graph as PyG's ``edge_index``: (2, edges), sources and destinations, as they were given."""
+    if torch.compiler.is_compiling():
+        return _compiled_index(graph)
+    index = _INDICES.get(graph)
+    if index is None or index._version:
+        entries = graph.graph.entries
+        rows = np.repeat(np.arange(graph.graph.shape[0]), np.diff(entries.row_pointers()))
+        found = np.empty((2, len(rows)), np.int64)
+        found[:, slice(None) if entries.numbers is None else entries.numbers] = entries.coordinates[1], rows
+        index = _INDICES[graph] = plain_tensor(found)
+    return index
+
+
+def forget_index(graph: Graph) -> None:
+    """Make the edges anew next time: a program may change those that it has got."""
+    if not torch.compiler.is_compiling():
+        _INDICES.pop(graph, None)
+
+
+def _compiled_index(graph: Graph) -> Tensor:
+    counts = graph.pointers.long().diff()
+    nodes = torch.arange(len(counts), device=counts.device)
+    rows = torch.repeat_interleave(nodes, counts, output_size=len(graph.sources))
+    index = torch.stack([graph.sources.long(), rows])
+    return index if graph.numbers is None else index.index_copy(1, graph.numbers.long(), index)
 
 
 def graphs() -> list[Graph]:

@@ -2,17 +2,18 @@
 
 A proof has three parts. The files of PyG that message passing rests on are ones that were read when this was written
 (`KNOWN_FILES`). The methods of the class that propagate, aggregate and update are those of these files. And the code of
-``message`` is one of three known expressions: the sources' features, or these times ``edge_weight``. `Proof.holds` repeats
-at each call the parts that a program may change between calls.
+``message`` is one of three known expressions: the sources' features, or these times ``edge_weight``. `Proof.objection`
+and `reduction` compare at each call what a program may change between calls: functions, and the code within them.
 """
 
 import dis
 import inspect
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
+from operator import attrgetter
 from pathlib import Path
 from textwrap import dedent
 from typing import Any, Final, final
@@ -21,6 +22,10 @@ import torch
 import torch_geometric
 from torch_geometric.nn import GATConv, MessagePassing
 from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, MinAggregation, SumAggregation
+from torch_geometric.nn.aggr import base as aggregating
+from torch_geometric.nn.conv import gat_conv as attending
+
+from tensorwise.front.torch_derivatives import function_mode
 
 KNOWN_FILES: Final = {
     "inspector.py": ("f4ceb54fdaee", "9ca8b9a38327"),
@@ -61,17 +66,73 @@ _SAME: Final = ("aggregate", "update", "_check_input", "_collect", "_lift", "_se
                 "_index_select_safe", "explain_message", "__call__")  # fmt: skip
 """Methods that have to be those of `MessagePassing`."""
 _ATTENTION: Final = ("forward", "message", "edge_update")
-_PATCHED: Final = frozenset(
-    {*_SAME, *_ATTENTION, "message_and_aggregate", "propagate", "edge_updater", "collect", "edge_collect"}
-)
+_WRITTEN: Final = {
+    "propagate": "propagate",
+    "collect": "propagate",
+    "edge_updater": "edge_updater",
+    "edge_collect": "edge_updater",
+}
+"""Methods that PyG writes for each class of layers -> the template that they come from."""
+_PATCHED: Final = frozenset({*_SAME, *_ATTENTION, *_WRITTEN, "message_and_aggregate"})
 """Names that are looked up on the class, unless a program sets them on a layer."""
 _HOOKS: Final = tuple(
     f"_{method}_forward_{when}hooks"
     for method in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
     for when in ("pre_", "")
 )
-_UNPATCHED: Final = frozenset({"forward", "reduce", "__call__"})
+_UNPATCHED: Final = ("forward", "reduce", "__call__", "_call_impl")
 _MODULE_HOOKS: Final = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Watch:
+    """Functions that are attributes of a class or a module, with the code within them, as they were."""
+
+    names: tuple[str, ...]
+    read: Callable[[Any], Any]
+    values: tuple[object, ...]
+
+    @classmethod
+    def of(cls, owner: Any, names: Sequence[str]) -> "_Watch":
+        """Watch those of the functions that the owner has; of messages the defaults too, which they compute with."""
+        known = [name for name in names if hasattr(owner, name)]
+        known += [f"{name}.__code__" for name in known if hasattr(getattr(owner, name), "__code__")]
+        if "message" in known:
+            known += ["message.__defaults__", "message.__kwdefaults__"]
+        read = attrgetter("__class__", "__class__", *known)  # of two or more names it reads a tuple
+        return cls(tuple(known), read, read(owner))
+
+    def holds(self, owner: Any) -> bool:
+        """Whether all are what they were: `changed` in a fraction of its time, for code that is not compiled."""
+        try:
+            return bool(self.read(owner) == self.values)
+        except AttributeError:
+            return False
+
+    def changed(self, owner: Any) -> str | None:
+        """Return the first function that is another now; None: all are what they were."""
+        for name, value in zip(self.names, self.values[2:], strict=True):
+            found, *inside = name.split(".")
+            now = getattr(owner, found, None)
+            if (getattr(now, inside[0], None) if inside else now) is not value:
+                return found
+        return None
+
+
+_LOOPS: Final = ("propagate", "edge_updater")
+"""Methods that call the others: those that ours replace."""
+_ORIGINAL: Final = _Watch.of(MessagePassing, _LOOPS)
+_AGGREGATES: Final = {kind: _Watch.of(kind, _UNPATCHED) for kind in REDUCTIONS}
+_FUNCTIONS: Final = tuple(
+    (owner, _Watch.of(owner, names))
+    for owner, names in (
+        (aggregating, ("scatter", "segment")),
+        (attending, ("softmax",)),
+        (torch.nn.Module, ("__call__", "_call_impl")),
+    )
+)
+"""What aggregations and attention of PyG's call."""
 
 
 @final
@@ -83,31 +144,56 @@ class Proof:
         kind: the class.
         weighs: whether messages are weighted: ``never``, where ``given`` a weight, ``always``, or by ``attention``.
         multiplies: whether a sparse matrix is multiplied with the features by ``message_and_aggregate``.
-        found: the attributes of the class that this rests on, as they were.
-        mixins: classes of ours, which have a ``propagate`` of their own.
+        base: the class, or the one that it is derived from which has nothing of ours.
+        steps: the methods of the class that this rests on.
+        whole: the methods of the base that this rests on, and that ours replace.
+        written: at most one: the methods that PyG had written for the class when it was looked at last.
     """
 
     kind: type
     weighs: str
     multiplies: bool
-    found: tuple[tuple[str, object], ...]
-    mixins: tuple[type, ...]
+    base: type
+    steps: _Watch
+    whole: _Watch
+    written: list[tuple[_Watch, _Watch]] = field(default_factory=list)
 
     def objection(self, layer: Any) -> str | None:
         """Return what has changed since, on the class or on the layer; None: nothing."""
-        if any(name in layer.__dict__ for name in _PATCHED):
-            return f"{sorted(_PATCHED & layer.__dict__.keys())[0]} is set on the layer itself"
-        for name, method in self.found:
-            if getattr(self.kind if name == "forward" else type(layer), name, None) is not method:
-                return f"{name} of the class was replaced"
-        propagate: Any = self.kind.propagate  # type: ignore[attr-defined]
-        if (
-            propagate is MessagePassing.propagate
-            or issubclass(self.kind, self.mixins)
-            or _is_generated(propagate)
-        ):
+        if not torch.compiler.is_compiling() and self._holds(layer):
             return None
-        return "propagate of the class was replaced"
+        if any(name in _PATCHED for name in layer.__dict__):
+            return f"{sorted(_PATCHED & layer.__dict__.keys())[0]} is set on the layer itself"
+        kind = type(layer)
+        changed = self.steps.changed(kind) or self.whole.changed(self.base) or self._rewritten(kind)
+        if changed:
+            return f"{changed} of the class was replaced"
+        for owner, functions in _FUNCTIONS:
+            if changed := functions.changed(owner):
+                return f"{changed} of {owner.__name__} was replaced"
+        return None
+
+    def _holds(self, layer: Any) -> bool:
+        kind = type(layer)
+        return (
+            _PATCHED.isdisjoint(layer.__dict__)
+            and self.steps.holds(kind)
+            and self.whole.holds(self.base)
+            and any(on_base.holds(self.base) and on_kind.holds(kind) for on_base, on_kind in self.written)
+            and all(functions.holds(owner) for owner, functions in _FUNCTIONS)
+        )
+
+    def _rewritten(self, kind: type) -> str | None:
+        """Which of the methods that PyG writes is neither that nor `MessagePassing`'s."""
+        for on_base, on_kind in self.written:
+            if on_base.changed(self.base) is None and on_kind.changed(kind) is None:
+                return None
+        for name in _WRITTEN:
+            method = getattr(self.base if name in _LOOPS else kind, name, None)
+            if method is not None and not _is_generated(method, name) and not _is_original(method, name):
+                return name
+        self.written[:] = [(_Watch.of(self.base, _LOOPS), _Watch.of(kind, ("collect", "edge_collect")))]
+        return None
 
 
 def prove(kind: Any, mixins: tuple[type, ...] = ()) -> Proof | str:
@@ -118,7 +204,9 @@ def prove(kind: Any, mixins: tuple[type, ...] = ()) -> Proof | str:
         return f"torch_geometric {torch_geometric.__version__} has another {unknown} than the versions that are known"
     if problem := _other_method(kind) or _other_propagate(kind, mixins):
         return problem
-    attends = issubclass(kind, GATConv) and all(getattr(kind, m) is getattr(GATConv, m) for m in _ATTENTION)
+    attends = issubclass(kind, GATConv) and all(
+        _below(kind, name, mixins) is getattr(GATConv, name) for name in _ATTENTION
+    )
     weighs = "attention" if attends else _weighs(kind)
     if weighs is None:
         return "message is not the sources' features, nor these times edge_weight"
@@ -126,21 +214,37 @@ def prove(kind: Any, mixins: tuple[type, ...] = ()) -> Proof | str:
     multiplies = product is not MessagePassing.message_and_aggregate
     if multiplies and not _is_known_product(product):
         return "message_and_aggregate is none that is known"
-    names = ("message", "message_and_aggregate", *_SAME, *(_ATTENTION if attends else ()))
-    return Proof(kind, weighs, multiplies, tuple((name, getattr(kind, name, None)) for name in names), mixins)
+    base = next(
+        one for one in kind.__mro__ if issubclass(one, MessagePassing) and not issubclass(one, mixins)
+    )
+    steps = _Watch.of(
+        kind, ("message", "message_and_aggregate", *_SAME, *(("edge_update",) if attends else ()))
+    )
+    whole = _Watch.of(base, ("forward",) if attends else ())
+    return Proof(kind, weighs, multiplies, base, steps, whole)
 
 
 def reduction(layer: Any) -> str | None:
-    """Return how a layer reduces messages, or None: by what is none of our reductions, or by a module with hooks."""
+    """Return how a layer reduces messages, or None: by what is none of our reductions, or was changed, or has hooks."""
     module = layer.aggr_module
-    found = REDUCTIONS.get(type(module))
+    kind = type(module)
+    found = REDUCTIONS.get(kind)
     if found is None or not isinstance(layer.aggr, str) or _NAMES.get(layer.aggr) != found:
         return None
     if any(getattr(module, name) for name in _MODULE_HOOKS) or any(
         name in module.__dict__ for name in _UNPATCHED
     ):
         return None
-    return found
+    watch = _AGGREGATES[kind]
+    same = not watch.changed(kind) if torch.compiler.is_compiling() else watch.holds(kind)
+    return found if same else None
+
+
+def other_aggregation(layer: Any) -> str:
+    """Say why a layer has no `reduction`."""
+    return (
+        f"messages are aggregated by {type(layer.aggr_module).__name__}, which is none of ours or was changed"
+    )
 
 
 def observer(layer: Any) -> str | None:
@@ -151,6 +255,10 @@ def observer(layer: Any) -> str | None:
         return "the layer is decomposed"
     if any(getattr(layer, name) for name in _HOOKS):
         return "a step of propagate has a hook"
+    if (
+        torch.compiler.is_compiling()
+    ):  # of a layer that was given a Graph, which is to be in the compiled code
+        return None
     if torch.nn.modules.module._has_any_global_hook():
         return "there is a hook for all modules"
     return tracer()
@@ -166,12 +274,7 @@ def tracer() -> str | None:
         return "a transform of torch.func is running"
     if torch.autograd.forward_ad._current_level >= 0:
         return "forward-mode differentiation is running"
-    depth = torch._C._len_torch_function_stack()
-    if depth and any(
-        type(torch._C._get_function_stack_at(at)).__name__ != "DeviceContext" for at in range(depth)
-    ):
-        return "a function mode is active"
-    return None
+    return "a function mode is active" if function_mode() else None
 
 
 @cache
@@ -195,18 +298,20 @@ def _other_method(kind: type) -> str | None:
             return f"MessagePassing.{name} was replaced"
     if getattr(kind, "__getattribute__", None) is not object.__getattribute__:
         return "__getattribute__ is overridden"
-    for aggregation in REDUCTIONS:
-        if not (_is_of_pyg(aggregation.forward) and _is_of_pyg(aggregation.reduce)):
+    for aggregation, watch in _AGGREGATES.items():
+        if not (_is_of_pyg(aggregation.forward) and _is_of_pyg(aggregation.reduce)) or watch.changed(
+            aggregation
+        ):
             return f"{aggregation.__name__} was replaced"
     return None
 
 
 def _other_propagate(kind: type, mixins: tuple[type, ...]) -> str | None:
     """Which of the two methods that call the others is neither `MessagePassing`'s, nor written by PyG, nor ours."""
-    for name in ("propagate", "edge_updater"):
+    for name in _LOOPS:
         for base in kind.__mro__:
             method = vars(base).get(name)
-            if method is None or issubclass(base, mixins) or _is_generated(method):
+            if method is None or issubclass(base, mixins) or _is_generated(method, name):
                 continue
             if base is not MessagePassing:
                 return f"{name} is overridden"
@@ -215,11 +320,33 @@ def _other_propagate(kind: type, mixins: tuple[type, ...]) -> str | None:
     return None
 
 
-def _is_generated(method: Any) -> bool:
+def _below(kind: Any, name: str, mixins: tuple[type, ...]) -> object:
+    """What a class has under a name, leaving out what ours put before it."""
+    for base in kind.__mro__:
+        ours = issubclass(base, mixins) and (not issubclass(base, MessagePassing) or "_kind" in vars(base))
+        if name in vars(base) and not ours:
+            return vars(base)[name]
+    return None
+
+
+def _is_generated(method: Any, name: str) -> bool:
     """Whether PyG wrote it from its template, for a class of layers."""
-    name, module = method.__name__, str(getattr(method, "__module__", None))
+    code = getattr(method, "__code__", None)
+    module = str(getattr(method, "__module__", None))
     made = getattr(sys.modules.get(module), "__dict__", {})
-    return made.get(name) is method and "CollectArgs" in made and module.endswith(f"_{name}")
+    return bool(
+        made.get(name) is method
+        and "CollectArgs" in made
+        and module.endswith(f"_{_WRITTEN[name]}")
+        and code is not None
+        and code.co_filename == made.get("__file__")
+    )
+
+
+def _is_original(method: Any, name: str) -> bool:
+    """Whether it is the method of `MessagePassing`, as it was when this module was imported."""
+    known: dict[str, Any] = dict(zip(_ORIGINAL.names, _ORIGINAL.values[2:], strict=True))
+    return method is known.get(name) and getattr(method, "__code__", None) is known[f"{name}.__code__"]
 
 
 def _is_of_pyg(method: Any) -> bool:
@@ -240,6 +367,8 @@ def _weighs(kind: type) -> str | None:
     code = getattr(message, "__code__", None)
     if code is None or message.__closure__ or hasattr(message, "__wrapped__"):
         return None
+    if any(one is not None for one in (message.__defaults__ or ())) or message.__kwdefaults__:
+        return None  # a weight by default
     for weighs, known in _MESSAGES.items():
         if _arguments(code) == _arguments(known.__code__) and list(_steps(code)) == list(
             _steps(known.__code__)

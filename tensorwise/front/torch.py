@@ -93,10 +93,10 @@ class Graph:
         entries = graph.entries
         self.graph, self.columns = graph, graph.shape[1]
         self.pointers, self.sources = (
-            torch.tensor(entries.row_pointers()),
-            torch.tensor(entries.coordinates[1]),
+            plain_tensor(entries.row_pointers().copy()),
+            plain_tensor(entries.coordinates[1].copy()),
         )
-        self.numbers = None if entries.numbers is None else torch.tensor(entries.numbers)
+        self.numbers = None if entries.numbers is None else plain_tensor(entries.numbers.copy())
         _GRAPHS[_key(self.pointers, self.sources, self.columns)] = graph
 
     def einsum(self, text: str, *operands: Tensor) -> Tensor:
@@ -304,7 +304,7 @@ def _fake(
     dtype = kinds.pop() if len(kinds) == 1 else torch.float32
     if assignment.argument:
         dtype = torch.int64 if dtype == torch.float64 else torch.int32
-    return operands[0].new_empty(shape, dtype=dtype)
+    return (operands[0] if operands else pointers).new_empty(shape, dtype=dtype)
 
 
 @final
@@ -389,6 +389,7 @@ def _observed() -> bool:
         or derivatives.transformed()
         or torch._C._get_tracing_state() is not None
         or torch.autograd._profiler_enabled()
+        or derivatives.function_mode()
     )
 
 
@@ -501,6 +502,12 @@ def _consists_of(
     )
 
 
+def plain_tensor(array: np.ndarray) -> Tensor:
+    """A tensor of an array that nobody else has: in main memory, whatever device or mode is the default now."""
+    with torch.inference_mode(False):
+        return torch.from_numpy(array)
+
+
 def _integers(given: Any) -> Any:
     if not isinstance(given, Tensor):
         return given
@@ -550,7 +557,8 @@ def _array(operand: Tensor) -> np.ndarray:
     ) as error:  # no numbers in memory: quantized, sparse, a batch of is_grads_batched
         raise InputError(
             "graph operators take dense tensors of float32, float64, bfloat16 or float16, and batches through "
-            f"torch.func.vmap; got one that NumPy cannot read: {error}"
+            "torch.func.vmap, not is_grads_batched or vectorize=True (use torch.func.jacrev, or vectorize=False); "
+            f"got one that NumPy cannot read: {error}"
         ) from error
     return array.view(value_dtype("bfloat16")) if plain.dtype is torch.bfloat16 else array
 

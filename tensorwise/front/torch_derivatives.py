@@ -50,6 +50,14 @@ def has_tangents() -> bool:
     return (forward_ad._current_level >= 0 or transformed()) and torch._C._is_fwd_grad_enabled()
 
 
+def function_mode() -> bool:
+    """Whether a function mode is active that may see operators: another than that of a default device."""
+    return any(
+        type(torch._C._get_function_stack_at(at)).__name__ != "DeviceContext"
+        for at in range(torch._C._len_torch_function_stack())
+    )
+
+
 def untraced(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Let Dynamo trace nothing of an operator's inside; it is imported by those who compile only."""
     kept: list[Callable[..., Tensor]] = []

@@ -147,7 +147,7 @@ def collect(
                     while waiting and len(pending) < executor.slots and time.monotonic() - start < budget_s:
                         job = waiting.pop()
                         job = job if complete is None else complete(job)
-                        pending[executor.submit(job)] = job
+                        pending[_submitted(executor, job)] = job
                     ended, _ = wait(pending, _TICK_S, FIRST_COMPLETED)
                     for future in ended:
                         job = pending.pop(future)
@@ -177,6 +177,16 @@ def collect(
             return found
     finally:
         executor.shutdown(wait=clean, cancel_futures=True)
+
+
+def _submitted(executor: Executor[J], job: J) -> "Future[list[Record]]":
+    """Submit a job; one that cannot be submitted is a failed one, and the others go on."""
+    try:
+        return executor.submit(job)
+    except TensorwiseError as error:
+        future: Future[list[Record]] = Future()
+        future.set_exception(error)
+        return future
 
 
 def _left(jobs: Sequence[J], store: Store, anywhere: bool) -> list[J]:

@@ -20,7 +20,7 @@ import numpy as np
 from tensorwise.data.augment import Augmentation
 from tensorwise.errors import InputError
 from tensorwise.ids import file_id
-from tensorwise.reading import open_regular
+from tensorwise.reading import odd_kind, open_regular, reason
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.files import read
 
@@ -54,6 +54,7 @@ class Pattern:
     @cached_property
     def digest(self) -> str:
         """Id of the file's bytes: another file of the same name is another pattern."""
+        _check_regular(self.path)
         return file_id(self.path)
 
 
@@ -72,7 +73,7 @@ def read_pattern(path: str | os.PathLike[str], change: Augmentation | None = Non
     return entries if change is None else change.apply(entries)
 
 
-def patterns(sources: Sequence[str | os.PathLike[str]]) -> list[Pattern]:
+def patterns(sources: Sequence[str | os.PathLike[str]], left_out: list[str] | None = None) -> list[Pattern]:
     """Return the patterns of ``sources``, smallest first where sizes are known, then by name.
 
     Args:
@@ -80,11 +81,12 @@ def patterns(sources: Sequence[str | os.PathLike[str]]) -> list[Pattern]:
             which is the family; paths are relative to it), a folder (its ``MANIFEST.csv`` if it has one, else all
             matrix and tensor files in and below it) or a file. The family of a file that no manifest names is
             the name of its folder.
+        left_out: receives why files in folders are left out that cannot be read; None: the first one is an InputError.
 
     Raises:
         InputError: nothing is there, a manifest lacks a column, or two patterns have one name.
     """
-    found = [pattern for source in sources for pattern in _patterns_of(Path(source))]
+    found = [pattern for source in sources for pattern in _patterns_of(Path(source), left_out)]
     if not found:
         raise InputError(f"no matrix or tensor is in {', '.join(map(str, sources)) or 'no source'}")
     twice = [name for name, count in Counter(pattern.name for pattern in found).items() if count > 1]
@@ -126,14 +128,24 @@ def split_families(
     return part_of
 
 
-def _patterns_of(source: Path) -> Iterator[Pattern]:
+def _patterns_of(source: Path, left_out: list[str] | None) -> Iterator[Pattern]:
     if source.is_dir():
         if (source / MANIFEST).is_file():
             yield from _listed(source / MANIFEST)
             return
         for path in sorted(source.rglob("*")):
-            if path.name.lower().endswith(KINDS) and path.is_file():
-                yield _single(path)
+            if (
+                path.name.lower().endswith(KINDS)
+                and (path.is_file() or left_out is not None)
+                and not path.is_dir()
+            ):
+                try:
+                    _check_regular(path)
+                    yield _single(path)
+                except InputError as error:
+                    if left_out is None:
+                        raise
+                    left_out.append(str(error))
     elif source.suffix == ".csv":
         yield from _listed(source)
     elif source.is_file():
@@ -141,6 +153,16 @@ def _patterns_of(source: Path) -> Iterator[Pattern]:
     else:
         what = "is no regular file" if source.exists() else "does not exist"
         raise InputError(f"{source}: {what}; expected a matrix or tensor file, a folder or a manifest (.csv)")
+
+
+def _check_regular(path: Path) -> None:
+    """Raise InputError for a pipe, which would be waited for, a device, and what is not there."""
+    try:
+        what = odd_kind(path.stat())
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({reason(error)})") from error
+    if what:
+        raise InputError(f"{path}: it is {what}; expected a regular file")
 
 
 def _single(path: Path) -> Pattern:

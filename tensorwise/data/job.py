@@ -190,6 +190,7 @@ def plan(
     variants: int = 0,
     most_terms: int = MOST_TERMS,
     seed: int = 0,
+    left_out: list[str] | None = None,
     **settings: Any,
 ) -> list[Job]:
     """Return the jobs, shuffled, so that the first few are as good a sample as any: the same list every time.
@@ -205,41 +206,59 @@ def plan(
         variants: augmented patterns made of each.
         most_terms: larger workloads are left out where the pattern's size is known.
         seed: of order, augmentation and configs.
+        left_out: receives why patterns are left out whose files cannot be read; None: the first one is an InputError.
         settings: further fields of :class:`Job`.
 
     Raises:
-        InputError: unknown operation, or nothing is left to do.
+        InputError: unknown operation, a file that cannot be read, or nothing is left to do.
     """
     jobs = []
     for op in dict.fromkeys(ops):
         if op not in NAMED and op != "mttkrp":
             raise InputError(f"unknown operation {op!r}; known: {', '.join([*NAMED, 'mttkrp'])}")
     for pattern in patterns:
-        for op in dict.fromkeys(ops):
-            as_it_is = _takes(op, pattern.order)
-            order = pattern.order + (not as_it_is)
-            if not _takes(op, order):
-                continue
-            for extent in _extents(op, order, n):
-                if (pattern.nnz or 0) * (extent or 1) > most_terms:
-                    continue
-                jobs += [
-                    Job(
-                        pattern.name, str(pattern.path), pattern.digest, pattern.family, op, extent, mode,
-                        variant=variant, threads=count, most_terms=most_terms, seed=seed, kind=kind, **settings,
-                    )
-                    for mode in (dict.fromkeys(modes) if op == "mttkrp" else (0,))
-                    if mode < order
-                    for variant in range(0 if as_it_is else 1, variants + 1)
-                    for count in threads
-                    for kind in kinds
-                ]  # fmt: skip
+        wanted = _wanted(pattern, ops, n, most_terms)
+        try:
+            digest = pattern.digest if wanted else ""
+        except InputError as error:
+            if left_out is None:
+                raise
+            left_out.append(str(error))
+            continue
+        jobs += [
+            Job(
+                pattern.name, str(pattern.path), digest, pattern.family, op, extent, mode,
+                variant=variant, threads=count, most_terms=most_terms, seed=seed, kind=kind, **settings,
+            )
+            for op, order, extent in wanted
+            for mode in (dict.fromkeys(modes) if op == "mttkrp" else (0,))
+            if mode < order
+            for variant in range(int(order > pattern.order), variants + 1)
+            for count in threads
+            for kind in kinds
+        ]  # fmt: skip
     if not jobs:
         raise InputError(
-            f"there is nothing to measure: no pattern is of the order that {', '.join(ops) or 'no operation'} takes, "
+            f"{left_out[0]}; no other pattern is left"
+            if left_out
+            else f"there is nothing to measure: no pattern is of the order that {', '.join(ops) or 'no operation'} takes, "
             f"with at most {most_terms} multiplications"
         )
     return [jobs[int(place)] for place in np.random.default_rng(seed).permutation(len(jobs))]
+
+
+def _wanted(
+    pattern: Pattern, ops: Sequence[str], n: Sequence[int], most_terms: int
+) -> list[tuple[str, int, int | None]]:
+    """Return what is measured on a pattern: operations, the order in which each takes it, and extents."""
+    orders = [(op, pattern.order + (not _takes(op, pattern.order))) for op in dict.fromkeys(ops)]
+    return [
+        (op, order, extent)
+        for op, order in orders
+        if _takes(op, order)
+        for extent in _extents(op, order, n)
+        if (pattern.nnz or 0) * (extent or 1) <= most_terms
+    ]
 
 
 def _takes(op: str, order: int) -> bool:

@@ -8,18 +8,23 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from tensorwise.data.record import Record
 from tensorwise.errors import InputError, MissingExtraError
-from tensorwise.reading import WRONG_DATA, parse_json, reason
+from tensorwise.reading import WRONG_DATA, open_regular, parse_json, printable, reason
 from tensorwise.space.config import Config
 from tensorwise.writing import replacing
 
 SUFFIX: Final = ".parquet"
 _PLAIN: Final = ("workload_id", "device_id", "space", "spread_s", "status", "note")
 _PAGE: Final = 10_000
+_FREE_BYTES: Final = 64 * 2**20
+_MOST_EXPANSION: Final = 1000
+"""A file is read until its records are 64 MiB, and so many times its size: texts of ours are 7 to 21 times it,
+and of many configs of one large workload perhaps 200 times."""
+_ROW_BYTES: Final = 64
+"""A record counts for at least so many: texts that are all empty end, too."""
 _NULL: Final = object()
 """JSON's null in a provenance, which is not the absence of a value."""
 
@@ -67,14 +72,55 @@ def read_records(path: str | os.PathLike[str]) -> Iterator[Record]:
     pa, parquet = _arrow()
     number = 0
     try:
-        with parquet.ParquetFile(Path(path)) as file:
-            for batch in file.iter_batches(_PAGE):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield _record(row)
+        with open_regular(path) as source:
+            most = max(_FREE_BYTES, _MOST_EXPANSION * os.fstat(source.fileno()).st_size)
+            for row, size in _rows(pa, parquet, source, most):
+                number += 1
+                most -= size
+                if most < 0:
+                    raise InputError(_EXPANDED)
+                yield _record(row)
     except (OSError, pa.ArrowException, *WRONG_DATA) as error:
         where = f", record {number}" if number else ""
-        raise InputError(f"{path}{where}: no records can be read from it ({reason(error)})") from error
+        raise InputError(
+            f"{printable(str(path))}{where}: no records can be read from it ({reason(error)})"
+        ) from error
+
+
+_EXPANDED: Final = (
+    f"it expands to more than a file of its size may: {_FREE_BYTES >> 20} MiB, or {_MOST_EXPANSION} times its size; if you "
+    "trust it, write its records into several files"
+)
+
+
+def _rows(pa: Any, parquet: Any, source: BinaryIO, most: int) -> Iterator[tuple[dict[str, Any], int]]:
+    """Yield rows and the bytes of their texts. Equal texts of a page are one: a row that repeats a text costs no memory."""
+    about = parquet.read_metadata(source)
+    groups = range(about.num_row_groups)
+    for group in map(about.row_group, groups):
+        if sum(group.column(k).total_uncompressed_size for k in range(group.num_columns)) > most:
+            raise InputError(_EXPANDED)
+    texts = [
+        about.schema.column(k).path
+        for k in range(len(about.schema))
+        if about.schema.column(k).physical_type == "BYTE_ARRAY"
+    ]
+    with parquet.ParquetFile(source, read_dictionary=texts) as file:
+        for batch in file.iter_batches(_PAGE):
+            names = batch.schema.names
+            columns = [_values(pa, column) for column in batch.columns]
+            for values in zip(*columns, strict=True):
+                size = sum(len(value) for value in values if isinstance(value, str | bytes))
+                yield dict(zip(names, values, strict=True)), size + _ROW_BYTES
+
+
+def _values(pa: Any, column: Any) -> list[Any]:
+    """Return what a column holds; what stands in its dictionary once is one object."""
+    if not pa.types.is_dictionary(column.type):
+        found: list[Any] = column.to_pylist()
+        return found
+    known = column.dictionary.to_pylist()
+    return [None if place is None else known[place] for place in column.indices.to_pylist()]
 
 
 def _arrow() -> tuple[Any, Any]:

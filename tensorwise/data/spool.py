@@ -22,15 +22,25 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, BinaryIO, Final, final
 
 from tensorwise.data.executors import TRIES, Executor, WorkerLostError, explain
 from tensorwise.data.job import Job
 from tensorwise.data.record import Record
 from tensorwise.data.store import Store
-from tensorwise.errors import InputError, MeasurementError, TensorwiseError
+from tensorwise.errors import InputError, MeasurementError, StoreError, TensorwiseError
 from tensorwise.ids import content_id
-from tensorwise.reading import parse_json, read_bytes, reading, shown, user_path
+from tensorwise.reading import (
+    MOST_BYTES,
+    open_regular,
+    parse_json,
+    printable,
+    read_bytes,
+    reading,
+    reason,
+    shown,
+    user_path,
+)
 from tensorwise.writing import replacing
 
 LEASE_S: Final = 3600.0
@@ -38,6 +48,17 @@ LEASE_S: Final = 3600.0
 _POLL_S: Final = 0.5
 _PATTERN: Final = re.compile(r"patterns/[^/\0]+")
 """Where a spool keeps files: a plan from elsewhere names no other file of this machine."""
+
+
+@final
+class UnplannedError(InputError):
+    """Jobs that were not written into a spool, since their files cannot be copied; ``planned`` others were."""
+
+    def __init__(self, planned: int, left_out: int, problems: list[str]) -> None:
+        super().__init__(
+            "; ".join(problems[:9]) + (f"; and {len(problems) - 9} more" if problems[9:] else "")
+        )
+        self.planned, self.left_out, self.problems = planned, left_out, problems
 
 
 @final
@@ -61,6 +82,8 @@ class Spool:
         """Job id -> None, or why it cannot be run."""
         self.lost: dict[str, list[str]] = {}
         """Job id -> what was said each time that its worker died or hung; it is still to be done."""
+        self.unread: dict[str, str] = {}
+        """Files of results that could not be read, and why; they are tried again each time."""
         self.odd: list[str] = []
         """Lines of ``jobs.jsonl`` that `jobs` could not read, and why; the others are done all the same."""
         self._planned: set[str] | None = None
@@ -71,27 +94,30 @@ class Spool:
         """Write down the jobs that are not there yet, with their files; return how many are new.
 
         Raises:
-            InputError: a file cannot be copied.
+            UnplannedError: some files cannot be copied; all other jobs are written down.
         """
         if self._planned is None:
             self._planned = {job.id for job in self.jobs()}
         new = [job for job in jobs if job.id not in self._planned]
-        if not new:
-            return 0
+        problems: dict[str, str] = {}
         for job in {_kept(job): job for job in new}.values():
             target = self.folder / _kept(job)
             try:
                 if not target.exists():
-                    with replacing(target) as file, open(job.path, "rb") as source:
+                    with open_regular(job.path) as source, replacing(target) as file:
                         shutil.copyfileobj(source, file)
-            except OSError as error:
-                raise InputError(
-                    f"{job.path}: cannot be copied into the spool ({error.strerror or error})"
-                ) from error
-        lines = [json.dumps(replace(job, path=_kept(job)).to_json()) for job in new]
-        _append(self.folder / "jobs.jsonl", "".join(f"{line}\n" for line in lines))
-        self._planned.update(job.id for job in new)
-        return len(new)
+            except (OSError, ValueError) as error:
+                problems[_kept(job)] = (
+                    f"{printable(job.path)}: cannot be copied into the spool ({reason(error)})"
+                )
+        planned = [job for job in new if _kept(job) not in problems]
+        if planned:
+            lines = [json.dumps(replace(job, path=_kept(job)).to_json()) for job in planned]
+            _append(self.folder / "jobs.jsonl", "".join(f"{line}\n" for line in lines))
+            self._planned.update(job.id for job in planned)
+        if problems:
+            raise UnplannedError(len(planned), len(new) - len(planned), list(problems.values()))
+        return len(planned)
 
     def jobs(self) -> list[Job]:
         """Return the jobs in the order planned."""
@@ -115,7 +141,13 @@ class Spool:
 
     def append(self, worker: str, line: dict[str, Any]) -> None:
         """Add a line to the worker's file; it is on the disk when this returns."""
-        _append(self.results / f"{worker}.jsonl", json.dumps(line, separators=(",", ":")) + "\n")
+        path = self.results / f"{worker}.jsonl"
+        try:
+            _append(path, json.dumps(line, separators=(",", ":")) + "\n")
+        except OSError as error:
+            raise StoreError(
+                f"{path}: results cannot be written to it ({reason(error)}); mend it, or give the worker another name"
+            ) from error
 
     def refresh(self) -> None:
         """Read what workers have appended: ``claims`` and ``done`` are up to date then."""
@@ -136,21 +168,37 @@ class Spool:
     def lines(self, read: dict[str, int] | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield (worker, line) of all whole lines, worker by worker; ``read`` remembers how far, in bytes."""
         read = {} if read is None else read
-        for path in sorted(self.results.glob("*.jsonl")):
-            with path.open("rb") as file:
-                file.seek(read.get(path.stem, 0))
-                for text in file:
-                    if not text.endswith(b"\n"):
-                        break  # being written, or never finished: its writer, if it returns, ends it
-                    read[path.stem] = read.get(path.stem, 0) + len(text)
-                    try:
-                        line = parse_json(text, "no line of results") if text.strip() else {}
-                    except InputError:
-                        line = None
-                    if not isinstance(line, dict):
-                        self.damaged += 1
-                    elif line:
-                        yield path.stem, line
+        paths = sorted(self.results.glob("*.jsonl"))
+        for name in self.unread.keys() - {path.name for path in paths}:
+            del self.unread[name]
+        for path in paths:
+            try:
+                with open_regular(path) as file:
+                    file.seek(read.get(path.stem, 0))
+                    yield from self._lines(path, file, read)
+                self.unread.pop(path.name, None)
+            except (OSError, InputError) as error:  # the others are read all the same
+                self.unread[path.name] = f"{printable(str(path))}: its results are left out: {reason(error)}"
+
+    def _lines(
+        self, path: Path, file: BinaryIO, read: dict[str, int]
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        while text := file.readline(MOST_BYTES + 1):
+            if len(text) > MOST_BYTES:
+                raise InputError(f"a line is longer than {MOST_BYTES} bytes")
+            if not text.endswith(b"\n"):
+                break  # being written, or never finished: its writer, if it returns, ends it
+            read[path.stem] = read.get(path.stem, 0) + len(text)
+            if not text.strip():
+                continue
+            try:
+                line = parse_json(text, "no line of results")
+            except InputError:
+                line = None
+            if _is_line(line):
+                yield path.stem, line
+            elif line != {}:
+                self.damaged += 1
 
     def results_of(self, line: dict[str, Any]) -> list[Record]:
         """Return the records in a line; none, and one more damaged line, if one has not the content its id stands for."""
@@ -267,6 +315,7 @@ def gather(spool: Spool, store: Store) -> tuple[int, int]:
             new += store.append(records)
             finished.add(job)
             jobs += 1
+    spool.unread |= files.unread
     return jobs, new
 
 
@@ -283,49 +332,90 @@ class SpoolExecutor(Executor[Job]):
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._spool = Spool(folder)
         self._lock = threading.Lock()
-        self._waiting: dict[str, Future[list[Record]]] = {}
+        self._waiting: dict[str, list[Future[list[Record]]]] = {}
+        self._answered: set[str] = set()
         self._ended = threading.Event()
         self._read: dict[str, int] = {}
-        self._early: dict[str, list[Record] | MeasurementError] = {}
+        self._early: dict[str, list[Record] | TensorwiseError] = {}
         self._losses: Counter[str] = Counter()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
     def submit(self, job: Job) -> "Future[list[Record]]":
         future: Future[list[Record]] = Future()
-        self._spool.plan([job])
+        try:
+            if self._ended.is_set():
+                raise MeasurementError("the executor was shut down")
+            self._spool.plan([job])
+        except (TensorwiseError, OSError) as error:
+            future.set_running_or_notify_cancel()
+            future.set_exception(_told(error))
+            return future
         with self._lock:
-            self._waiting[job.id] = future
+            self._waiting.setdefault(job.id, []).append(future)
+            if job.id in self._answered:  # before; that is to be found again
+                self._answered.clear()
+                self._read.clear()
+                self._losses.clear()
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        while wait and not cancel_futures and self._waiting:
+        while wait and not cancel_futures and self._waiting and self._thread.is_alive():
             time.sleep(_POLL_S / 5)
         self._ended.set()
         self._thread.join()
-        for future in self._waiting.values():
-            future.cancel()
+        for futures in self._waiting.values():
+            for future in futures:
+                future.cancel()
 
     def _watch(self) -> None:
         while not self._ended.wait(_POLL_S / 5):
-            for _, line in self._spool.lines(self._read):
-                job = str(line.get("job"))
-                if "lost" in line:
-                    self._losses[job] += 1
-                    if self._losses[job] >= TRIES:  # the workers have given it up
-                        self._early.setdefault(job, WorkerLostError("crash", str(line["lost"]), TRIES))
-                elif "error" in line:
-                    self._early.setdefault(job, MeasurementError(str(line["error"])))
-                elif "records" in line and (records := self._spool.results_of(line)):
-                    self._early.setdefault(job, records)
             with self._lock:
-                known = self._early.keys() & self._waiting.keys()
-                ready = [(self._waiting.pop(job), self._early.pop(job)) for job in known]
-            for future, result in ready:
-                if isinstance(result, MeasurementError):
-                    future.set_exception(result)
-                else:
-                    future.set_result(result)
+                try:
+                    self._look()
+                    known = self._early.keys() & self._waiting.keys()
+                    ready = [(self._waiting.pop(job), self._early.pop(job)) for job in known]
+                    self._answered |= known
+                except (
+                    Exception
+                ) as error:  # whoever waits is told, and later jobs are looked for all the same
+                    ready = [(futures, _told(error)) for futures in self._waiting.values()]
+                    self._waiting.clear()
+            for futures, result in ready:
+                for future in futures:
+                    if not future.set_running_or_notify_cancel():
+                        continue
+                    if isinstance(result, TensorwiseError):
+                        future.set_exception(result)
+                    else:
+                        future.set_result(result)
+
+    def _look(self) -> None:
+        """Note what workers have written since the last time."""
+        for _, line in self._spool.lines(self._read):
+            job = str(line.get("job"))
+            if "lost" in line:
+                self._losses[job] += 1
+                if self._losses[job] >= TRIES:  # the workers have given it up
+                    self._early.setdefault(job, WorkerLostError("crash", str(line["lost"]), TRIES))
+            elif "error" in line:
+                self._early.setdefault(job, MeasurementError(str(line["error"])))
+            elif "records" in line and (records := self._spool.results_of(line)):
+                self._early.setdefault(job, records)
+
+
+def _told(error: Exception) -> TensorwiseError:
+    """Return why a job cannot be run, as futures tell it."""
+    return error if isinstance(error, TensorwiseError) else MeasurementError(reason(error))
+
+
+def _is_line(line: Any) -> bool:
+    """Whether this is what a worker writes: a job and what became of it, or a claim."""
+    if not isinstance(line, dict) or not line:
+        return False
+    said = [line[name] for name in ("claim", "job", "device", "lost", "error") if name in line]
+    whole = all(isinstance(one, str) for one in said) and isinstance(line.get("records", []), list)
+    return whole and ("claim" in line or "job" in line)
 
 
 def _kept(job: Job) -> str:

@@ -172,17 +172,23 @@ def collect(
         if not sources or not op:
             raise typer.BadParameter("name at least one source and one --op", param_hint="'SOURCE'")
         advisor = None if model is None else _advisor(model, op)
+        left_out: list[str] = []
         jobs = plan(
-            patterns(sources), op, n=n or (), modes=mode or (0,), threads=threads or (available_threads(),),
+            patterns(sources, left_out), op, n=n or (), modes=mode or (0,), threads=threads or (available_threads(),),
             kinds=kind or ("",), variants=augment, most_terms=most_terms or MOST_TERMS, seed=seed, device=device,
             samples=samples, sample_s=budget_per_sample, asked="" if advisor is None else f"{advisor.id} {named}",
+            left_out=left_out,
         )  # fmt: skip
         complete = None if advisor is None else _asked(advisor, named)
         if spool is not None:
-            _plan(spool, jobs, complete, json)
+            _plan(spool, jobs, complete, json, left_out)
         else:
+            for problem in left_out:
+                warn(f"left out: {problem}")
             options = {} if address is None else {"address": address}
             run_jobs(jobs, store, budget_s, json, executor, complete, **options)
+            if left_out:
+                raise typer.Exit(FAILED)
 
 
 def _advisor(folder: Path, ops: list[str]) -> "Advisor":
@@ -295,9 +301,15 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def _plan(folder: Path, jobs: "list[Job]", complete: "Callable[[Job], Job] | None", json: bool) -> None:
+def _plan(
+    folder: Path,
+    jobs: "list[Job]",
+    complete: "Callable[[Job], Job] | None",
+    json: bool,
+    left_out: list[str],
+) -> None:
     """Write the jobs down for other machines, which have no models."""
-    from tensorwise.data.spool import Spool
+    from tensorwise.data.spool import Spool, UnplannedError
 
     if complete is not None:
         with progress_bar("asking the model") as progress:
@@ -305,11 +317,24 @@ def _plan(folder: Path, jobs: "list[Job]", complete: "Callable[[Job], Job] | Non
                 if progress is not None:
                     progress(f"{place} of {len(jobs)} patterns, {job.label}", place / len(jobs))
                 jobs[place] = complete(job)
-    new = Spool(folder).plan(jobs)
+    problems = left_out
+    there = len(jobs)
+    try:
+        new = Spool(folder).plan(jobs)
+    except UnplannedError as error:
+        new, problems, there = error.planned, [*left_out, *error.problems], there - error.left_out
     if json:
-        emit({"planned": len(jobs), "new": new, "spool": str(folder)})
-        return
-    print(f"{len(jobs)} jobs are in {folder}, {new} of them new")
+        emit({"planned": there, "new": new, "spool": str(folder), "failed": problems})
+    else:
+        _print_planned(folder, jobs, there, new)
+    for problem in problems:
+        warn(f"left out: {problem}")
+    if problems:
+        raise typer.Exit(FAILED)
+
+
+def _print_planned(folder: Path, jobs: "list[Job]", there: int, new: int) -> None:
+    print(f"{there} jobs are in {folder}, {new} of them new")
     for kind in dict.fromkeys(job.kind for job in jobs):
         which = f"machine of the kind {kind}" if kind else "machine"
         of = f" --kind {kind}" if kind else ""
@@ -357,10 +382,11 @@ def _work(
         executor.shutdown(wait=clean, cancel_futures=True)
     lost = [times[-1] for job, times in spool.lost.items() if job not in spool.done]
     if json:
-        emit({"event": "result", "jobs": ran, "worker": worker, "lost": lost, "odd": spool.odd})
+        emit({"event": "result", "jobs": ran, "worker": worker, "lost": lost, "odd": spool.odd,
+              "unread": list(spool.unread.values())})  # fmt: skip
     else:
         print(f"{ran} jobs were run here; their results are in {Spool(folder).results / worker}.jsonl")
-    for problem in spool.odd:
+    for problem in [*spool.odd, *spool.unread.values()]:
         warn(problem)
     for problem in lost:
         warn(f"lost, and not recorded: {problem}; the same command tries it again")
@@ -385,17 +411,20 @@ def _gather(folder: Path, path: Path | None, json: bool) -> None:
     left = planned - len(spool.done)
     if json:
         emit({"jobs": jobs, "records": new, "planned": planned, "left": left, "failed": failed, "lost": lost,
-              "damaged": spool.damaged, "odd": spool.odd, "mixed": mixed, "store": str(place)})  # fmt: skip
+              "damaged": spool.damaged, "odd": spool.odd, "unread": list(spool.unread.values()), "mixed": mixed,
+              "store": str(place)})  # fmt: skip
     else:
         print(f"{jobs} jobs with {new} new records in {place}; {left} of {planned} are still to be done")
-    for problem in [*failed, *spool.odd, *mixed]:
+    for problem in [*failed, *spool.odd, *spool.unread.values(), *mixed]:
         warn(problem)
     for problem in lost:
         warn(f"lost, and not recorded: {problem}; a worker that is started again tries it again")
     if spool.damaged:
         warn(
-            f"{spool.damaged} lines of results are not whole, as of workers killed while they wrote; left out"
+            f"{spool.damaged} lines of results cannot be read, as of workers killed while they wrote; left out"
         )
+    if spool.unread:
+        raise typer.Exit(FAILED)
 
 
 def _existing(folder: Path) -> "Spool":

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,14 @@ import pytest
 from typer.testing import CliRunner
 
 from tensorwise.data.datasheet import Datasheet
-from tensorwise.data.parquet import read_records, write_records
+from tensorwise.data.parquet import _rows, read_records, write_records
 from tensorwise.data.record import Record
 from tensorwise.data.store import Store
 from tensorwise.device.device import Measurement
 from tensorwise.device.null import NullDevice
 from tensorwise.errors import InputError
 from tensorwise.front.cli import app
+from tensorwise.reading import open_regular
 from tests.contract.toys import GARDEN, TINY, ToyWorkload, draw_many
 from tests.unit.model import latencies
 
@@ -51,6 +53,65 @@ def records() -> list[Record]:
     made[3] = replace(made[3], status="censored")
     made[4] = replace(made[4], status="crash", seconds=math.inf, spread_s=0.0, note='line, with "quotes"')
     return made
+
+
+def table_of(note: Any, count: int) -> Any:
+    """A table of records that are alike, with their notes."""
+    import pyarrow as pa
+
+    facts = {"workload_id": "a", "device_id": "b", "space": "c", "status": "ok", "workload": "{}"}
+    columns: dict[str, Any] = {name: pa.array([value] * count) for name, value in facts.items()}
+    columns |= {"seconds": pa.array([1.0] * count), "spread_s": pa.array([0.0] * count)}
+    return pa.table({**columns, "note": note})
+
+
+@pytest.mark.parametrize("schema", [True, False])
+def test_a_text_that_rows_share_is_in_memory_once(tmp_path: Path, schema: bool) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    note = pa.DictionaryArray.from_arrays(pa.array([0, None] * 750, pa.int32()), pa.array(["x" * 2**16]))
+    path = tmp_path / "r.parquet"
+    parquet.write_table(table_of(note, 1500), path, compression="zstd", store_schema=schema)
+    rows = list(_rows(pa, parquet, open_regular(path), 2**40))
+    assert len(rows) == 1500
+    assert len({id(row["note"]) for row, _ in rows}) == 2
+    assert sum(size for _, size in rows) > 750 * 2**16
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_small_file_that_expands_without_an_end_is_refused(tmp_path: Path, shared: bool) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    path = tmp_path / "r.parquet"
+    if shared:  # its pages are small
+        note = pa.DictionaryArray.from_arrays(pa.array([0] * 100, pa.int32()), pa.array(["x" * 2**20]))
+    else:
+        note = pa.array(["x" * (66 * 2**20)])
+    parquet.write_table(table_of(note, len(note)), path, compression="zstd", use_dictionary=shared)
+    assert path.stat().st_size < 20_000
+    seen: list[Record] = []
+    with pytest.raises(InputError, match=r"r\.parquet.*expands to more than a file of its size may: 64 MiB"):
+        seen.extend(read_records(path))
+    assert len(seen) == (63 if shared else 0)
+
+
+def test_rows_without_texts_end_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tensorwise.data import parquet
+
+    write_records(tmp_path / "r.parquet", records())
+    monkeypatch.setattr(parquet, "_FREE_BYTES", 0)
+    monkeypatch.setattr(parquet, "_MOST_EXPANSION", 20)
+    monkeypatch.setattr(parquet, "_ROW_BYTES", 2**20)
+    with pytest.raises(InputError, match="expands to more"):
+        list(read_records(tmp_path / "r.parquet"))
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "r.parquet")
+    with pytest.raises(InputError, match="it is a pipe; expected a regular file"):
+        list(read_records(tmp_path / "r.parquet"))
 
 
 def test_nothing_is_lost(tmp_path: Path) -> None:

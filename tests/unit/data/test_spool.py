@@ -2,20 +2,27 @@
 
 import json
 import multiprocessing
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from tensorwise.data.collect import mixed_kinds
+from tensorwise.data import spool as spooling
+from tensorwise.data.collect import collect, mixed_kinds
 from tensorwise.data.corpus import patterns
-from tensorwise.data.executors import LocalExecutor
+from tensorwise.data.executors import Executor, LocalExecutor
 from tensorwise.data.job import Job, plan
 from tensorwise.data.measuring import measured
-from tensorwise.data.spool import Spool, gather, work
+from tensorwise.data.record import Record
+from tensorwise.data.spool import Spool, SpoolExecutor, UnplannedError, gather, work
 from tensorwise.data.store import Store
-from tensorwise.errors import InputError
+from tensorwise.errors import InputError, MeasurementError, StoreError
+from tensorwise.front.cli import app
 from tensorwise.tensor.entries import entries_from
 from tensorwise.tensor.files import write
 
@@ -176,3 +183,194 @@ def test_machines_that_differ_are_not_taken_for_one(tmp_path: Path, jobs: list[J
         (said,) = mixed_kinds(spool.jobs(), store)
         assert "measured on 2 different devices (here: 1 jobs, there: 1 jobs)" in said
         assert mixed_kinds(jobs[:1], store) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"job":[1],"device":"x","records":[]}',
+        '{"job":"a","device":{"x":1},"records":[]}',
+        '{"claim":"a","device":[1]}',
+        '{"claim":["a"]}',
+        '{"claim":null}',
+        '{"job":"a","records":"x"}',
+        '{"job":"a","error":5}',
+        '{"job":"a","lost":[]}',
+        '{"records":[]}',
+        '{"x":1}',
+        "[1]",
+        "5",
+        "\x00",
+    ],
+)
+def test_an_odd_line_is_counted_and_left_out(tmp_path: Path, jobs: list[Job], line: str) -> None:
+    spool = Spool(tmp_path / "spool")
+    spool.plan(jobs)
+    for worker, job in (("a", jobs[0]), ("z", jobs[1])):  # before and after it
+        _answer(spool, worker, job)
+    (spool.results / "odd.jsonl").write_text(line + "\n")
+    with Store(tmp_path / "s.sqlite") as store:
+        assert gather(spool, store)[0] == 2
+        assert spool.damaged == 1
+        assert gather(spool, store) == (0, 0)
+
+
+def _answer(spool: Spool, worker: str, job: Job) -> None:
+    records = measured(job)
+    texts = [record.to_json() for record in records]
+    spool.append(worker, {"job": job.id, "device": records[0].device_id, "records": texts})
+
+
+def test_what_is_no_file_of_results_is_named_and_the_others_are_read(tmp_path: Path, jobs: list[Job]) -> None:
+    spool = Spool(tmp_path / "spool")
+    spool.plan(jobs)
+    (spool.results / "b.jsonl").mkdir()
+    (spool.results / "c.jsonl").symlink_to(tmp_path / "absent")
+    os.mkfifo(spool.results / "d.jsonl")
+    (spool.results / "e.jsonl").symlink_to("/dev/zero")
+    odd = {"b.jsonl", "c.jsonl", "d.jsonl", "e.jsonl"}
+    executor = LocalExecutor()
+    try:
+        assert work(spool, "w", executor) == len(jobs)
+    finally:
+        executor.shutdown()
+    assert spool.unread.keys() == odd
+    told = CliRunner().invoke(
+        app,
+        [
+            "collect",
+            "--spool",
+            str(spool.folder),
+            "--gather",
+            "--store",
+            str(tmp_path / "s.sqlite"),
+            "--json",
+        ],
+    )
+    assert told.exit_code == 1
+    found = json.loads(told.stdout)
+    assert (found["jobs"], found["left"], len(found["unread"])) == (len(jobs), 0, 4)
+    for name in odd:
+        assert f"{name}: its results are left out: " in told.stderr
+    for name in odd:
+        path = spool.results / name
+        path.rmdir() if path.is_dir() else path.unlink()
+    spool.refresh()
+    assert not spool.unread
+    (spool.results / "f.jsonl").mkdir()
+    with pytest.raises(StoreError, match="results cannot be written to it"):
+        spool.append("f", {"claim": "x"})
+
+
+def test_a_line_of_results_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = Spool(tmp_path)
+    (spool.results / "a.jsonl").write_bytes(b" " * 2000)
+    spool.append("b", {"claim": "x"})
+    monkeypatch.setattr(spooling, "MOST_BYTES", 1000)
+    spool.refresh()
+    assert spool.claims == {"x": {"b"}}
+    assert "a line is longer than 1000 bytes" in spool.unread["a.jsonl"]
+
+
+def test_a_file_that_is_gone_stops_no_other_job(tmp_path: Path, jobs: list[Job]) -> None:
+    Path(jobs[2].path).unlink()
+    spool = Spool(tmp_path / "spool")
+    with pytest.raises(UnplannedError, match=f"{jobs[2].path}: cannot be copied into the spool") as told:
+        spool.plan(jobs)
+    assert (told.value.planned, told.value.left_out) == (4, 1)
+    assert {job.id for job in spool.jobs()} == {job.id for job in jobs} - {jobs[2].id}
+    write(Path(jobs[2].path), entries_from(np.eye(3)))
+    assert spool.plan(jobs) == 1
+
+
+@pytest.mark.parametrize("spool", [True, False])
+def test_a_plan_names_files_that_cannot_be_read_and_plans_the_others(tmp_path: Path, spool: bool) -> None:
+    write(tmp_path / "a.mtx", entries_from(np.eye(4)))
+    os.mkfifo(tmp_path / "pipe.mtx")
+    (tmp_path / "gone.tns").symlink_to(tmp_path / "absent")
+    (tmp_path / "m.csv").write_text("name,file,order,nnz,group\nb,b.mtx,2,9,h\nbig,c.mtx,2,999999999,h\n")
+    where = ["--spool", tmp_path / "spool"] if spool else ["--store", tmp_path / "s.sqlite"]
+    arguments = ["collect", tmp_path, tmp_path / "m.csv", "--op", "spmv", "--samples", 2, "--device", "null"]
+    told = CliRunner().invoke(app, list(map(str, [*arguments, *where, "--json"])))
+    assert told.exit_code == 1
+    assert isinstance(told.exception, SystemExit)
+    said = [line for line in told.stderr.splitlines() if "left out" in line]
+    assert sorted(one.split("left out: ")[1].split(":")[0] for one in said) == [
+        str(tmp_path / name) for name in ("b.mtx", "gone.tns", "pipe.mtx")
+    ]
+    last = json.loads(told.stdout.splitlines()[-1])
+    assert last["planned"] == 1
+    assert last["new"] == 1 if spool else last["jobs"] == 1
+
+
+# -- the executor ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def executor(tmp_path: Path) -> Iterator[SpoolExecutor]:
+    made = SpoolExecutor(tmp_path / "spool")
+    yield made
+    made.shutdown(cancel_futures=True)
+
+
+def test_results_that_cannot_be_read_are_tried_again(executor: SpoolExecutor, jobs: list[Job]) -> None:
+    (executor._spool.results / "old.jsonl").mkdir()
+    future = executor.submit(jobs[0])
+    _answer(executor._spool, "w", jobs[0])
+    assert future.result(60)
+
+
+def test_an_error_of_the_watch_reaches_whoever_waits_and_ends_nothing_else(
+    executor: SpoolExecutor, jobs: list[Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Spool, "lines", fail)
+        with pytest.raises(MeasurementError, match="Input/output error"):
+            executor.submit(jobs[0]).result(60)
+    future = executor.submit(jobs[0])
+    _answer(executor._spool, "w", jobs[0])
+    assert future.result(60)
+    executor.shutdown()
+
+
+def test_each_future_of_a_job_ends(executor: SpoolExecutor, jobs: list[Job]) -> None:
+    cancelled, *others = (executor.submit(job) for job in (jobs[1], jobs[0], jobs[0]))
+    assert cancelled.cancel()
+    for job in jobs[:2]:
+        _answer(executor._spool, "w", job)
+    assert [len(future.result(60)) for future in others] == [len(measured(jobs[0]))] * 2
+    assert executor.submit(jobs[0]).result(60)  # it was answered before
+    executor.shutdown()
+    with pytest.raises(MeasurementError, match="was shut down"):
+        executor.submit(jobs[2]).result(0)
+
+
+def test_a_job_that_cannot_be_submitted_is_a_failed_one(
+    tmp_path: Path, executor: SpoolExecutor, jobs: list[Job]
+) -> None:
+    Path(jobs[0].path).unlink()
+    assert isinstance(executor.submit(jobs[0]).exception(0), UnplannedError)
+    _answer(executor._spool, "w", jobs[1])
+    with Store(tmp_path / "s.sqlite") as store:
+        found = collect(jobs[:2], store, executor)
+    assert (found.jobs, found.left, len(found.failed)) == (1, 0, 1)
+    assert "cannot be copied into the spool" in found.failed[0]
+
+
+class _Refusing(Executor[Job]):
+    slots = 1
+
+    def submit(self, job: Job) -> "Future[list[Record]]":
+        raise InputError("it takes none")
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        pass
+
+
+def test_an_executor_that_raises_fails_its_jobs_only(tmp_path: Path, jobs: list[Job]) -> None:
+    with Store(tmp_path / "s.sqlite") as store:
+        found = collect(jobs, store, _Refusing())
+    assert (found.left, len(found.failed)) == (0, len(jobs))

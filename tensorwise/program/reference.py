@@ -14,17 +14,21 @@ u' the half's unit roundoff and s' its smallest subnormal number,
     |y - reference| <= e + u' (|reference| + e) + s' / 2
 
 A coordinate (argmax, argmin) must be exact, unless the runner-up is within that bound.
+
+Where a part of an expression, or a product of some of the terms, is beyond what the computing dtype holds while the result
+is not, nothing is known of the result: 0 * exp(200) is 0, or NaN in float32. Magnitudes are NaN there.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from tensorwise.program.einsum import Access, Assignment, Call, Constant, Expression, Index
 from tensorwise.program.joined import check_joined
 from tensorwise.program.ops import COMBINE
-from tensorwise.tensor.elements import is_float, is_half, limits
+from tensorwise.tensor.elements import Limits, is_float, is_half, limits
 from tensorwise.tensor.entries import Entries
 
 
@@ -32,7 +36,8 @@ from tensorwise.tensor.entries import Entries
 class Reference:
     """Expected values with, per element, magnitude and number of reduced terms (0 = unreached).
 
-    ``finite`` says that all operands are finite: an infinite magnitude then stands for overflow.
+    ``finite`` says that all operands are finite: an infinite magnitude then stands for overflow. A NaN magnitude says that a
+    part overflows, or is lost, on the way to a value that is no NaN; ``overflows``, where a term of finite numbers does.
     """
 
     value: np.ndarray
@@ -40,6 +45,7 @@ class Reference:
     terms: np.ndarray
     factors: int
     finite: bool = False
+    overflows: np.ndarray | None = None
 
     def bound(self, dtype: np.dtype) -> np.ndarray:
         """Return the largest admissible absolute error of each element of a result in ``dtype``."""
@@ -70,9 +76,12 @@ class Reference:
             near_overflow &= self.finite | np.isfinite(self.magnitude)
             error = np.abs(got - self.value)
             right = (error <= self.bound(dtype)) & np.isfinite(got) & np.isfinite(self.value)
+        right |= np.isnan(self.magnitude) & ~np.isnan(self.value)
         right |= (got == self.value) | (np.isnan(got) & np.isnan(self.value))
         right |= factored & np.isinf(got) & np.isnan(self.value)
         right |= near_overflow & ~(np.isfinite(got) & np.isfinite(self.value))
+        if self.overflows is not None:
+            right |= self.overflows & ~np.isfinite(got)
         wrong = ~right
         if not wrong.any():
             return None
@@ -110,6 +119,7 @@ def reference(
     check_joined(assignment, sparse)
     factors = len(assignment.accesses)
     wide = any(dtype == np.float64 for dtype in _computed_with(assignment, sparse, dense))
+    computing = limits(np.dtype(np.float64 if wide else np.float32))
     coordinates, values, entry = _join(assignment, sparse)
     count = len(next(iter(values.values()))) if values else 1
     free = [index for index in assignment.indices if index not in coordinates]
@@ -133,6 +143,8 @@ def reference(
     value = np.full((rows, *kept_shape), float(assignment.monoid.components[0].identity))
     magnitude = np.zeros((rows, *kept_shape))
     terms = np.zeros((rows, *kept_shape))
+    grown, shrunk = np.zeros_like(terms), np.zeros_like(terms)
+    overflows = np.zeros(terms.shape, bool)
     best = _Extreme(value, magnitude, terms, assignment.reduction == "argmax")
     reduced_free = tuple(1 + p for p in range(len(free)) if p not in out_free)
     step = max(1, chunk_terms // max(1, free_size))
@@ -142,7 +154,26 @@ def reference(
         bound = {index: array[part] for index, array in coordinates.items()}
         with np.errstate(all="ignore"):
             term, size = _evaluate(
-                assignment.expression, bound, values, part, free, dense, stop - start, free_shape
+                assignment.expression,
+                bound,
+                values,
+                part,
+                free,
+                dense,
+                stop - start,
+                free_shape,
+                computing,
+            )
+            beyond = (np.abs(term) > computing.max) & ~_spoiled(
+                assignment.expression,
+                bound,
+                values,
+                part,
+                free,
+                dense,
+                stop - start,
+                free_shape,
+                computing.max,
             )
         target = np.zeros(stop - start, dtype=np.int64)
         for index in out_sparse:
@@ -160,6 +191,14 @@ def reference(
             if ufunc is np.multiply:
                 magnitude[target] = np.where(terms[target] == 0, 1.0, magnitude[target])
             of_sizes.at(magnitude, target, size_kept)
+            np.logical_or.at(overflows, target, beyond.any(axis=reduced_free) if reduced_free else beyond)
+            if (
+                ufunc is np.multiply
+            ):  # octaves by which products of some of the terms may be larger, or smaller, than 1
+                octaves = np.log2(np.abs(term))
+                octaves = np.where(np.isfinite(octaves), octaves, 0.0)
+                np.add.at(grown, target, np.maximum(octaves, 0).sum(axis=reduced_free))
+                np.add.at(shrunk, target, np.maximum(-octaves, 0).sum(axis=reduced_free))
             np.add.at(terms, target, float(repeats))
     if not single:
         value = np.where(terms == 0, -1.0, best.argument)
@@ -172,14 +211,16 @@ def reference(
             magnitude = magnitude / np.maximum(terms, 1)
     else:
         value = np.where(terms == 0, 0.0, value)
-    arrays = [value, magnitude, terms]
+    most, least = np.log2(computing.max), -np.log2(computing.smallest_normal)
+    magnitude = np.where((grown >= most) | ((shrunk >= least) & (grown >= 1)), np.nan, magnitude)
+    arrays = [value, magnitude, terms, overflows]
     if not keep_pattern or numbered:
         have = [*out_sparse, *(free[p] for p in out_free)]
         order = [have.index(index) for index in assignment.output.indices]
         shape = tuple(extents[index] for index in have)
         arrays = [array.reshape(shape).transpose(order) for array in arrays]
     finite = all_finite([*(entries.values for entries in sparse.values()), *dense.values()])
-    return Reference(arrays[0], arrays[1], arrays[2], factors, finite)
+    return Reference(arrays[0], arrays[1], arrays[2], factors, finite, arrays[3])
 
 
 def _computed_with(
@@ -235,8 +276,12 @@ def _evaluate(
     dense: Mapping[str, np.ndarray],
     count: int,
     free_shape: tuple[int, ...],
+    holds: Limits,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return term and magnitude arrays of shape (count, *free_shape)."""
+    """Return term and magnitude arrays of shape (count, *free_shape).
+
+    Magnitudes are NaN where a part is beyond what the computing dtype ``holds``, and what is made of it is not.
+    """
     match expression:
         case Constant(value=number):
             full = np.full((count, *free_shape), number)
@@ -267,13 +312,19 @@ def _evaluate(
             full = np.broadcast_to(numbers.reshape(shape), (count, *free_shape))
             return full, np.abs(full)
         case Call(operator="where", arguments=(Call(operator=compared, arguments=sides), *choices)):
-            args = (bound, values, part, free, dense, count, free_shape)
+            args = (bound, values, part, free, dense, count, free_shape, holds)
             left, right = (_evaluate(side, *args)[0] for side in sides)
-            holds = COMBINE[compared].evaluate(left, right)
+            true = COMBINE[compared].evaluate(left, right)
             chosen, other = (_evaluate(choice, *args) for choice in choices)
-            return np.where(holds, chosen[0], other[0]), np.where(holds, chosen[1], other[1])
+            size = np.where(true, chosen[1], other[1])
+            unsure = _overflows(left, holds.max) & _overflows(
+                right, holds.max
+            )  # infinities that compare otherwise
+            return np.where(true, chosen[0], other[0]), np.where(unsure, np.nan, size)
         case Call(operator=operator, arguments=arguments):
-            parts = [_evaluate(a, bound, values, part, free, dense, count, free_shape) for a in arguments]
+            parts = [
+                _evaluate(a, bound, values, part, free, dense, count, free_shape, holds) for a in arguments
+            ]
             rule = COMBINE[operator]
             sizes = [p[1] for p in parts]
             if operator in ("max", "min"):  # an infinite side is exact, and none of the other's business
@@ -283,14 +334,46 @@ def _evaluate(
                 ratio = parts[1][1] / np.abs(parts[1][0])
                 size = size * np.where(np.isfinite(ratio), ratio, 1.0) ** 2
             value = rule.evaluate(*(p[0] for p in parts))
-            size = np.where(np.isinf(value), np.inf, size)
             if (
                 operator == "exp"
-            ):  # errors of the exponent count in relation to the power; of infinite ones there are none
+            ):  # errors of the exponent count in relation to the power; infinite ones have none
                 exponent = parts[0][1]
                 size = value * (1 + np.where(np.isfinite(exponent), exponent, 0.0))
+            size = np.where(np.isinf(value), np.inf, size)
+            if operator in ("add", "sub", "mul", "div"):
+                size = np.where(_unsure(operator, [part for part, _ in parts], value, holds), np.nan, size)
             return value, size
     raise TypeError(expression)
+
+
+def _spoiled(expression: Expression, *args: Any) -> np.ndarray:
+    """Whether a term reads a number that is infinite or NaN."""
+    left, total = [expression], np.zeros(1)
+    while left:
+        match left.pop():
+            case Call(arguments=arguments):
+                left.extend(arguments)
+            case Access() as access:
+                total = total + 0 * _evaluate(access, *args)[0]
+    return np.isnan(total)
+
+
+def _unsure(operator: str, parts: Sequence[np.ndarray], value: np.ndarray, holds: Limits) -> np.ndarray:
+    """Whether a result may be any other: parts that are infinite or 0 in the computing dtype meet 0, infinity or others."""
+    found = np.logical_or.reduce([_overflows(part, holds.max) for part in parts])
+    gone = [(part != 0) & (np.abs(part) < holds.smallest_normal) for part in parts]
+    if operator == "mul":
+        found = found | (gone[0] & (np.abs(parts[1]) > 1)) | (gone[1] & (np.abs(parts[0]) > 1))
+    if operator == "div":
+        found = found | gone[1] | (gone[0] & (np.abs(parts[1]) < 1))
+    made: np.ndarray = found & ~_overflows(value, holds.max)
+    return made
+
+
+def _overflows(value: np.ndarray, most: float) -> np.ndarray:
+    """Whether a number is finite, and beyond what the computing dtype holds."""
+    made: np.ndarray = (np.abs(value) > most) & np.isfinite(value)
+    return made
 
 
 class _Extreme:

@@ -97,9 +97,38 @@ def test_a_campaign_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest
     assert asked == [1000 + number * campaign.SEEDS for number in range(5)]
     assert campaign.campaign(500, 1000, 1, path)["cases"] == 500
     assert len(asked) == 5, "there is nothing left to do"
-    monkeypatch.setattr(campaign, "digest", lambda: "another tree")
+    monkeypatch.setattr(campaign, "digest", lambda *_: "another tree")
     assert campaign.campaign(100, 1000, 1, path)["cases"] == 100
     assert asked[5:] == [1000], "what is known of other code counts for nothing"
+
+
+def test_what_passed_may_be_kept_for_a_laxer_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What failed runs again; other code is begun anew whatever is said."""
+    asked: list[tuple[int, int]] = []
+    failing = {campaign.DIRECTED + 1001}
+
+    def ran(first: int, seeds: int, cpu: int, cache: str) -> Tally:
+        asked.append((first, seeds))
+        inside = [seed for seed in failing if first <= seed % campaign.DIRECTED < first + seeds]
+        return Tally(
+            cases=100, programs=seeds, failures=[{"seed": seed, "problem": "nan"} for seed in inside]
+        )
+
+    monkeypatch.setattr(campaign, "run_batch", ran)
+    path, trees = tmp_path / "result.json", {"tree": "a", "code": "c"}
+    monkeypatch.setattr(campaign, "digest", lambda out=(): trees["code" if out else "tree"])
+    assert len(campaign.campaign(200, 1000, 1, path)["failures"]) == 1
+    trees["tree"], failing = "b", set()
+    done = campaign.campaign(300, 1000, 1, path, carry="laxer")
+    assert (done["cases"], done["failures"], done["tree"]) == (300, [], "b")
+    assert asked[2:] == [(1001, 1), (1000 + 2 * campaign.SEEDS, campaign.SEEDS)]
+    assert [(one["cases"], one["tree"], len(one["failed"]), one["carried"]) for one in done["earlier"]] == [
+        (200, "a", 1, "laxer")
+    ]
+    trees |= {"tree": "d", "code": "e"}
+    assert campaign.campaign(100, 1000, 1, path, carry="laxer")["cases"] == 100
 
 
 OVERRUN = """

@@ -199,3 +199,61 @@ def test_the_bound_of_a_finite_value_is_finite(text: str) -> None:
     finite = np.isfinite(reference.value)
     assert finite.any()
     assert np.isfinite(reference.bound(np.dtype(np.float64))[finite]).all()
+
+
+def test_nothing_is_known_of_what_overflows_on_the_way() -> None:
+    """In float32 these are NaN, infinite, or what they are in float64."""
+    a = entries_from(((1, 2), ([0, 0], [0, 1]), np.array([0.0, 1.0], np.float32)))
+    big, one = np.array([200.0, 1.0], np.float32), np.ones(2, np.float32)
+    for text in (
+        "C[i] += A[i,k] * exp(B[k])",
+        "C[i] += exp(B[k]) / exp(B[k]) + A[i,k]",
+        "C[i] += A[i,k] + (exp(B[k]) - exp(B[k]))",
+        "C[i] += A[i,k] * (1 if exp(B[k]) < 2 * exp(B[k]) else 2)",
+    ):
+        work = einsum_workload(text, {"A": a}, {})
+        found = work.reference([big])
+        assert np.isfinite(found.value).all()
+        assert np.isnan(found.magnitude).all()
+        for got in (np.nan, np.inf, 7.0):
+            assert found.mismatch(np.array([got], np.float32)) is None
+        sure = work.reference([one])
+        assert np.isfinite(sure.magnitude).all()
+        assert sure.mismatch(np.array([np.nan], np.float32)) is not None
+    exact = einsum_workload("C[i] += max(A[i,k], exp(-B[k])) + exp(-exp(B[k]))", {"A": a}, {}).reference(
+        [big]
+    )
+    assert np.isfinite(exact.magnitude).all()
+    assert exact.mismatch(np.array([np.inf], np.float32)) is not None
+
+
+def test_products_may_overflow_in_another_order() -> None:
+    values = np.array([1e30, 1e30, 1e-30, 1e-30, 1e-10], np.float32)
+    for count, known in ((5, False), (3, False), (1, True)):
+        some = values[:count] if count > 1 else np.array([2.0], np.float32)
+        a = entries_from(((1, len(some)), ([0] * len(some), list(range(len(some)))), some))
+        found = einsum_workload("C[i] prod= A[i,k]", {"A": a}, {}).reference([])
+        assert np.isfinite(found.value).all()
+        assert (found.mismatch(np.array([np.nan], np.float32)) is not None) == known
+        assert found.mismatch(found.value.astype(np.float32)) is None
+
+
+def test_a_term_that_overflows_meets_an_infinity() -> None:
+    """In float64 the sum is infinite; in float32 it may be inf - inf. What is infinite by itself stays so."""
+    a = entries_from(((2, 2), ([0, 0, 1, 1], [0, 1, 0, 1]), np.array([-1.0, np.inf, -1.0, 1.0], np.float32)))
+    work = einsum_workload("C[i] += A[i,k] * exp(B[k])", {"A": a}, {})
+    found = work.reference([np.array([200.0, 1.0], np.float32)])
+    assert found.value[0] == np.inf
+    assert found.mismatch(np.array([np.nan, -np.inf], np.float32)) is None
+    sure = work.reference([np.array([2.0, 1.0], np.float32)])
+    assert sure.mismatch(np.array([np.nan, sure.value[1]], np.float32)) is not None
+
+
+def test_nothing_is_known_of_what_is_lost_on_the_way() -> None:
+    """exp(-200) is 0 in float32: 0 times infinity is NaN, and 0 times a large number 0."""
+    a = entries_from(((1, 2), ([0, 0], [0, 1]), np.array([np.inf, 1.0], np.float32)))
+    for text in ("C[i] += A[i,k] * exp(-B[k])", "C[i] += A[i,k] + (A[i,k] - A[i,k]) / exp(-B[k])"):
+        found = einsum_workload(text, {"A": a}, {}).reference([np.array([200.0, 1.0], np.float32)])
+        assert found.mismatch(np.array([np.nan], np.float32)) is None
+    work = einsum_workload("C[i] += A[i,k] * exp(-B[k])", {"A": a}, {})
+    assert work.reference([np.ones(2, np.float32)]).mismatch(np.array([np.nan], np.float32)) is not None

@@ -307,6 +307,8 @@ class Accumulation(MergePath, abc.ABC):
         left = self.plan.formats[name].levels[env.states[name].levels :]
         if len(left) != 1 or left[0].full or left[0].axis != Axis(reduced[0]):
             return None
+        if reduced[0] in self.schedule.splits:  # its loops search for entries, in another order
+            return None
         lo, hi = self.stored(env, name)
         return self.let("first", ir.select(ir.compare("lt", lo, hi), lo, Const(-1)))
 

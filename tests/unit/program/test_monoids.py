@@ -9,7 +9,12 @@ from tensorwise.codegen import ir
 from tensorwise.codegen.interpret import interpret
 from tensorwise.codegen.ir import Buffer, Const, Reg, Store, Type, Var
 from tensorwise.program import monoids
+from tensorwise.program.generated import GeneratedKernel
+from tensorwise.program.interpreted import InterpretedKernel
 from tensorwise.program.ops import MONOIDS, Monoid
+from tensorwise.program.program import program_for
+from tensorwise.program.workload import einsum_workload
+from tensorwise.tensor.entries import entries_from
 
 OUT, X = Buffer("out", "f64", writable=True), Buffer("x", "f64")
 F64 = Type("f64")
@@ -68,3 +73,30 @@ def test_no_term_gives_the_identity(name: str) -> None:
     monoid = MONOIDS[name]
     empty = {"mean": 0.0, "argmax": -1.0, "argmin": -1.0}
     assert reduced(monoid, [], [[], []]) == empty.get(name, monoid.components[0].identity)
+
+
+@pytest.mark.parametrize("reduction", ["argmax", "argmin"])
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        "reorder(i,k)",
+        "split(k,4) reorder(i,k0,k1)",
+        "split(k,4) reorder(i,k1,k0)",
+        "split(k,3) split(i,2) reorder(i1,i0,k0,k1) parallel(i1,dynamic,1)",
+        "split(k,4) reorder(i,k0,k1) unroll(k0)",
+    ],
+)
+def test_of_equal_extremes_the_first_entry_is_meant(reduction: str, schedule: str) -> None:
+    """Also where loops search for entries in another order than they are stored in."""
+    rng = np.random.default_rng(0)
+    a = entries_from(np.where(rng.random((9, 11)) < 0.7, 1.0, 0.0))
+    work = einsum_workload(f"P[i] {reduction}= B[k] * E[A] for A[i,k]", {"A": a}, {})
+    program = program_for(work, "(i,k) -> U(i) C(k)", schedule)
+    for values in ([0.0, 1.0], [-np.inf, np.inf, 0.0], [np.nan, 1.0]):
+        operands = [rng.choice(values, work.shape(name)) for name in work.dense]
+        with np.errstate(invalid="ignore"):
+            expected = work.reference(operands).value
+        for kernel in (GeneratedKernel(program), InterpretedKernel(program, rng)):
+            out = np.empty(work.output_shape, work.output_dtype)
+            kernel.bind(work, 2).run(operands, out)
+            np.testing.assert_array_equal(out, expected, err_msg=kernel.name)

@@ -151,7 +151,10 @@ class Accumulation(MergePath, abc.ABC):
             self.write_slot(env, slot, result, outside)
 
     def registers(self, accumulators: Accumulators, slot: Keys, replica: Keys, lanes: int) -> tuple[Var, ...]:
-        """Return the registers of a slot and replica, declared on first use with the identity."""
+        """Return the registers of a slot and replica, declared on first use with the identity.
+
+        Replicas are told apart by their arguments where they are merged: only one may start with the first entry.
+        """
         key = (slot, replica)
         if key not in accumulators.registers:
             registers = []
@@ -160,7 +163,7 @@ class Accumulation(MergePath, abc.ABC):
                 type = Type(counts if component.holds == "coordinate" else self.plan.elem, lanes)
                 var = self.fresh("acc" if component.name == "value" else component.name, type)
                 start = _start(var, component.identity)
-                if component.holds == "coordinate" and accumulators.first is not None:
+                if component.holds == "coordinate" and accumulators.first is not None and not replica:
                     start = Reg(var, ir.narrow(accumulators.first, type))
                 accumulators.declarations.append(start)
                 registers.append(var)

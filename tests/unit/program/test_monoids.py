@@ -84,15 +84,25 @@ def test_no_term_gives_the_identity(name: str) -> None:
         "split(k,4) reorder(i,k1,k0)",
         "split(k,3) split(i,2) reorder(i1,i0,k0,k1) parallel(i1,dynamic,1)",
         "split(k,4) reorder(i,k0,k1) unroll(k0)",
+        "reorder(i,k) unroll(k,3)",
+        "reorder(i,f,k) unroll(k,3) tile(f,1x4)",
+        "reorder(i,f,k) unroll(k,2) tile(f,2x2) parallel(i,balanced,2)",
     ],
 )
 def test_of_equal_extremes_the_first_entry_is_meant(reduction: str, schedule: str) -> None:
     """Also where loops search for entries in another order than they are stored in."""
     rng = np.random.default_rng(0)
     a = entries_from(np.where(rng.random((9, 11)) < 0.7, 1.0, 0.0))
-    work = einsum_workload(f"P[i] {reduction}= B[k] * E[A] for A[i,k]", {"A": a}, {})
+    text = "P[i,f] {}= B[k,f] * E[A,f] for A[i,k]" if "f" in schedule else "P[i] {}= B[k] * E[A] for A[i,k]"
+    work = einsum_workload(text.format(reduction), {"A": a}, {"f": 9} if "f" in schedule else {})
     program = program_for(work, "(i,k) -> U(i) C(k)", schedule)
-    for values in ([0.0, 1.0], [-np.inf, np.inf, 0.0], [np.nan, 1.0]):
+    for values in (
+        [0.0, 1.0],
+        [-np.inf, np.inf, 0.0],
+        [np.nan, 1.0],
+        [np.inf, np.nan],
+        [-np.inf, np.nan, -1.0],
+    ):
         operands = [rng.choice(values, work.shape(name)) for name in work.dense]
         with np.errstate(invalid="ignore"):
             expected = work.reference(operands).value

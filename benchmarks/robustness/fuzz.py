@@ -73,6 +73,7 @@ def main() -> int:
     )
     given = parser.parse_args()
     warnings.simplefilter("ignore")
+    os.environ["OMP_NUM_THREADS"] = "1"  # cases run in forks, which OpenMP's threads do not survive
     with tempfile.TemporaryDirectory(
         prefix="fuzz-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None
     ) as folder:

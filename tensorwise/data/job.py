@@ -37,8 +37,8 @@ MOST_THREADS: Final = 4096
 MOST_TERMS: Final = 30_000_000
 """Most multiplications of a workload (nnz times n): above it a sample takes a quarter of a second and more."""
 
-KIND: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-"""How kinds of machines are called."""
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""How kinds of machines and workers are called."""
 _HEXADECIMAL: Final = re.compile("[0-9a-f]{1,64}")  # a digest
 
 
@@ -87,7 +87,7 @@ class Job:
                 f"samples, threads (up to {MOST_THREADS}) and seconds a sample must be positive, "
                 f"got {self.samples}, {self.threads}, {self.sample_s}"
             )
-        if self.kind and not KIND.fullmatch(self.kind):
+        if self.kind and not NAME.fullmatch(self.kind):
             raise InputError(f"a kind is up to 64 letters, digits, '.', '_' and '-', got {shown(self.kind)}")
         if min(self.seed, self.variant, self.mode) < 0 or not _HEXADECIMAL.fullmatch(self.digest):
             raise InputError(

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, final
 
 from tensorwise.data.executors import TRIES, Executor, WorkerLostError, explain
-from tensorwise.data.job import Job
+from tensorwise.data.job import NAME, Job
 from tensorwise.data.record import Record
 from tensorwise.data.store import Store
 from tensorwise.errors import InputError, MeasurementError, StoreError, TensorwiseError
@@ -242,7 +242,7 @@ def work(
     Raises:
         InputError: the name is no file's name, the share is none, or no job is for machines of the kind.
     """
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", worker):
+    if not NAME.fullmatch(worker):
         raise InputError(f"a worker's name is made of letters, digits, '.', '_' and '-', got {worker!r}")
     if not 1 <= share[0] <= share[1]:
         raise InputError(f"a share is K/N with 1 <= K <= N, got {share[0]}/{share[1]}")

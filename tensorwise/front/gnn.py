@@ -205,12 +205,7 @@ class Graph:
         self, text: str, operands: Sequence[np.ndarray], empty: Callable[..., np.ndarray] | None = None
     ) -> np.ndarray:
         """``einsum`` with operands in the order of ``operands_of``; ``empty(shape, dtype)`` makes the result's array."""
-        try:
-            key = (text, *((operand.shape, operand.dtype) for operand in operands))
-        except AttributeError:
-            raise InputError(
-                f"operands are arrays, got {', '.join(type(one).__name__ for one in operands)}"
-            ) from None
+        key = _key(text, operands)
         bound = self._kernels.get(key)
         if bound is None:
             bound = self._bound(text, operands)
@@ -318,16 +313,21 @@ class Graph:
             InputError: the assignment has none (see :mod:`tensorwise.program.gradient`), or operands are missing.
         """
         names = _named(text, operands)
-        arrays = [checked_features(operands[name], name) for name in names]
-        work = self.workload(text, [array.shape for array in arrays], [array.dtype for array in arrays])
-        if checked_features(given, "the result's gradient").shape != work.output_shape:
+        arrays = [_checked_array(operands[name], name) for name in names]
+        bound = self._kernels.get(_key(text, arrays))
+        work = (
+            self.workload(text, [array.shape for array in arrays], [array.dtype for array in arrays])
+            if bound is None
+            else bound.workload
+        )
+        if _checked_array(given, "the result's gradient").shape != work.output_shape:
             raise InputError(
                 f"'{text}' has a result of shape {work.output_shape}; its gradient was given as {given.shape}"
             )
         found = backward(
             text,
             given,
-            [operands[name] for name in names],
+            arrays,
             [name == operand for name in names],
             self.evaluate,
             lambda: (1 / np.maximum(self.in_degrees, 1)).astype(_full(given.dtype)),
@@ -389,7 +389,7 @@ def gsddmm(
 
 def edge_softmax(graph: Graph, scores: np.ndarray) -> np.ndarray:
     """Softmax of (edges, *features) over the edges that end in the same destination; totals of halves are float32."""
-    checked_features(scores, "scores")
+    _checked_array(scores, "scores")
     if not scores.ndim or len(scores) != graph.edges:
         raise InputError(f"scores have a row for each of {graph.edges} edges, got shape {scores.shape}")
     flat = scores.reshape(graph.edges, math.prod(scores.shape[1:]))
@@ -422,7 +422,7 @@ def attention(
         ("sources", sources, 2),
         ("destinations", destinations, 2),
     ):
-        if checked_features(array, what).ndim != dimensions:
+        if _checked_array(array, what).ndim != dimensions:
             raise InputError(
                 "attention takes values (sources, heads, features), and sources and destinations of shape (nodes, heads); "
                 f"{what} are of shape {array.shape}"
@@ -440,7 +440,17 @@ def attention(
     return out.astype(values.dtype, copy=False) if same else out
 
 
-def checked_features(operand: Any, what: str) -> np.ndarray:
+def _key(text: str, operands: Sequence[np.ndarray]) -> tuple[object, ...]:
+    """What a graph's kernels are kept by; InputError for operands that are no arrays."""
+    try:
+        return (text, *((operand.shape, operand.dtype) for operand in operands))
+    except AttributeError:
+        raise InputError(
+            f"operands are arrays, got {', '.join(type(one).__name__ for one in operands)}"
+        ) from None
+
+
+def _checked_array(operand: Any, what: str) -> np.ndarray:
     """Return an operand that is an array; InputError for others."""
     if not isinstance(operand, np.ndarray):
         raise InputError(f"{what}: expected a NumPy array, got {type(operand).__name__}")

@@ -149,9 +149,8 @@ class PackedOperands:
             made = self.tensors[owner].permutations[mode]
         elif operand in self._levels:
             owner, level = self._levels[operand]
-            made = (
-                self.tensors[owner].arrays[level].get(kind)
-            )  # or the values of a dense operand A1 beside a sparse A
+            # None: it is a dense operand, such as A1 beside a sparse A.
+            made = self.tensors[owner].arrays[level].get(kind)
         if made is not None:
             self._made[name] = made
         return made

@@ -153,28 +153,11 @@ def reference(
         part = slice(start, stop)
         bound = {index: array[part] for index, array in coordinates.items()}
         with np.errstate(all="ignore"):
-            term, size = _evaluate(
-                assignment.expression,
-                bound,
-                values,
-                part,
-                free,
-                dense,
-                stop - start,
-                free_shape,
-                computing,
-            )
-            beyond = (np.abs(term) > computing.max) & ~_spoiled(
-                assignment.expression,
-                bound,
-                values,
-                part,
-                free,
-                dense,
-                stop - start,
-                free_shape,
-                computing.max,
-            )
+            args = (bound, values, part, free, dense, stop - start, free_shape, computing)
+            term, size = _evaluate(assignment.expression, *args)
+            beyond = np.abs(term) > computing.max
+            if beyond.any():
+                beyond &= ~_spoiled(assignment.expression, *args)
         target = np.zeros(stop - start, dtype=np.int64)
         for index in out_sparse:
             target = target * extents[index] + bound[index]
@@ -192,9 +175,8 @@ def reference(
                 magnitude[target] = np.where(terms[target] == 0, 1.0, magnitude[target])
             of_sizes.at(magnitude, target, size_kept)
             np.logical_or.at(overflows, target, beyond.any(axis=reduced_free) if reduced_free else beyond)
-            if (
-                ufunc is np.multiply
-            ):  # octaves by which products of some of the terms may be larger, or smaller, than 1
+            if ufunc is np.multiply:
+                # Octaves by which products of some of the terms may be larger, or smaller, than 1.
                 octaves = np.log2(np.abs(term))
                 octaves = np.where(np.isfinite(octaves), octaves, 0.0)
                 np.add.at(grown, target, np.maximum(octaves, 0).sum(axis=reduced_free))
@@ -282,6 +264,7 @@ def _evaluate(
 
     Magnitudes are NaN where a part is beyond what the computing dtype ``holds``, and what is made of it is not.
     """
+    args = (bound, values, part, free, dense, count, free_shape, holds)
     match expression:
         case Constant(value=number):
             full = np.full((count, *free_shape), number)
@@ -312,19 +295,15 @@ def _evaluate(
             full = np.broadcast_to(numbers.reshape(shape), (count, *free_shape))
             return full, np.abs(full)
         case Call(operator="where", arguments=(Call(operator=compared, arguments=sides), *choices)):
-            args = (bound, values, part, free, dense, count, free_shape, holds)
             left, right = (_evaluate(side, *args)[0] for side in sides)
             true = COMBINE[compared].evaluate(left, right)
             chosen, other = (_evaluate(choice, *args) for choice in choices)
             size = np.where(true, chosen[1], other[1])
-            unsure = _overflows(left, holds.max) & _overflows(
-                right, holds.max
-            )  # infinities that compare otherwise
+            # In the computing dtype both are infinite, and compare otherwise.
+            unsure = _overflows(left, holds.max) & _overflows(right, holds.max)
             return np.where(true, chosen[0], other[0]), np.where(unsure, np.nan, size)
         case Call(operator=operator, arguments=arguments):
-            parts = [
-                _evaluate(a, bound, values, part, free, dense, count, free_shape, holds) for a in arguments
-            ]
+            parts = [_evaluate(a, *args) for a in arguments]
             rule = COMBINE[operator]
             sizes = [p[1] for p in parts]
             if operator in ("max", "min"):  # an infinite side is exact, and none of the other's business
@@ -334,9 +313,8 @@ def _evaluate(
                 ratio = parts[1][1] / np.abs(parts[1][0])
                 size = size * np.where(np.isfinite(ratio), ratio, 1.0) ** 2
             value = rule.evaluate(*(p[0] for p in parts))
-            if (
-                operator == "exp"
-            ):  # errors of the exponent count in relation to the power; infinite ones have none
+            if operator == "exp":
+                # Errors of the exponent count in relation to the power; infinite ones have none.
                 exponent = parts[0][1]
                 size = value * (1 + np.where(np.isfinite(exponent), exponent, 0.0))
             size = np.where(np.isinf(value), np.inf, size)
@@ -361,11 +339,11 @@ def _spoiled(expression: Expression, *args: Any) -> np.ndarray:
 def _unsure(operator: str, parts: Sequence[np.ndarray], value: np.ndarray, holds: Limits) -> np.ndarray:
     """Whether a result may be any other: parts that are infinite or 0 in the computing dtype meet 0, infinity or others."""
     found = np.logical_or.reduce([_overflows(part, holds.max) for part in parts])
-    gone = [(part != 0) & (np.abs(part) < holds.smallest_normal) for part in parts]
-    if operator == "mul":
-        found = found | (gone[0] & (np.abs(parts[1]) > 1)) | (gone[1] & (np.abs(parts[0]) > 1))
-    if operator == "div":
-        found = found | gone[1] | (gone[0] & (np.abs(parts[1]) < 1))
+    if operator in ("mul", "div"):
+        first, second = (np.abs(part) for part in parts)
+        lost = [(size != 0) & (size < holds.smallest_normal) for size in (first, second)]
+        found = found | (lost[0] & (second > 1 if operator == "mul" else second < 1))
+        found = found | (lost[1] & (first > 1) if operator == "mul" else lost[1])
     made: np.ndarray = found & ~_overflows(value, holds.max)
     return made
 

@@ -203,9 +203,8 @@ def summed_apart(config: Earlier, workload: Workload) -> str | None:
             break
         first = place
     inside = order[first:]
-    if (
-        f"{index}1" in inside and f"{index}0" in order[:first]
-    ):  # which has no outer part where the index ends early
+    if f"{index}1" in inside and f"{index}0" in order[:first]:
+        # Where the index ends early, some of its inner parts have no outer part.
         return None
     own = stored_loops(config)
     tile = str(config["tile"])  # lanes run inside all loops

@@ -16,11 +16,13 @@ that were tuned. cuSPARSE is the fastest of its algorithms and layouts for each 
 replayed as CUDA graphs: what Python takes to start them is not counted; that of torch, PyG and Triton is."""
 
 SEARCHED = """Times of what was found over that of the genetic search that starts from the model's best, with as many
-trials: by three of the twenty best predicted, and by a genetic search without a model."""
+trials: by three of the twenty best predicted, and by a genetic search without a model. A graph on which one of the three
+found nothing that runs is not in the means."""
 
 SUBSPACES = """Times of what is found among drawn configs that were all measured, over the best of them: by measuring as
 many as a tuning does, those that the model ranks first, or as many that are drawn; and of the one that the model ranks
-first, and of the default. Graphs that the model has not seen; in brackets the worst."""
+first, and of the default. Graphs that the model has not seen; in brackets the worst. A graph of which one of these did
+not run (a program that failed, or took too long) is not in the means; the column of graphs says how many are."""
 
 OURS = {"tensorwise": "tuned", "default": "default"}
 """Program -> its name in tables."""
@@ -77,7 +79,7 @@ def page(held: Mapping[str, Any]) -> str:
         names = ["operation", "records", "Pearson, seen", "Pearson, other graphs"]
         parts.append(card("Cost model", table(names, rows)))
     if searches := _searches(runs):
-        searched = table(["operation", "best of three", "genetic alone"], searches)
+        searched = table(["operation", "graphs", "best of three", "genetic alone"], searches)
         parts.append(card("Search", paragraphs([SEARCHED]) + searched))
     if subspaces := _subspaces(runs):
         names = ["operation", "graphs", "by the model", "drawn", "the model's first", "default"]
@@ -141,27 +143,32 @@ def curves(by_length: Mapping[int, Mapping[str, Sequence[float]]], ours: str) ->
 def _subspaces(runs: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
     """By operation, times of what is found in drawn subspaces over the best that is there, geometric means."""
     kinds = ("model_s", "random_s", "first_s", "default_s")
-    found: dict[str, list[list[float]]] = {}
+    found: dict[str, list[Mapping[str, Any]]] = {}
     for key, run in runs.items():
         stage, _, op, _ = key.split("|")
-        if stage == "subspace" and all(run.get(kind) for kind in ("best_s", *kinds)):
-            found.setdefault(op, []).append([run[kind] / run["best_s"] for kind in kinds])
-    return [
-        [op, str(len(ratios)), *(_with_worst(list(column), max) for column in zip(*ratios, strict=True))]
-        for op, ratios in found.items()
-    ]
+        if stage == "subspace":
+            found.setdefault(op, []).append(run)
+    rows = []
+    for op, drawn in found.items():
+        whole = [run for run in drawn if all(run.get(kind) for kind in ("best_s", *kinds))]
+        means = [_with_worst([run[kind] / run["best_s"] for run in whole], max) for kind in kinds]
+        rows.append([op, f"{len(whole)} of {len(drawn)}", *means])
+    return rows
 
 
 def _searches(runs: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
     """Times of searches over that of the search with a model, as many trials each, geometric means by operation."""
-    found: dict[str, list[tuple[float, float]]] = {}
+    kinds = ("three_s", "genetic_s")
+    found: dict[str, list[Mapping[str, Any]]] = {}
     for key, run in runs.items():
-        if key.startswith("tuning|") and run.get("model_s") and run.get("genetic_s") and run.get("three_s"):
-            ratios = run["three_s"] / run["model_s"], run["genetic_s"] / run["model_s"]
-            found.setdefault(key.split("|")[2], []).append(ratios)
-    return [
-        [op, *(_two(_mean(column)) for column in zip(*ratios, strict=True))] for op, ratios in found.items()
-    ]
+        if key.startswith("tuning|"):
+            found.setdefault(key.split("|")[2], []).append(run)
+    rows = []
+    for op, tuned in found.items():
+        whole = [run for run in tuned if all(run.get(kind) for kind in ("model_s", *kinds))]
+        means = [_with_worst([run[kind] / run["model_s"] for run in whole], max) for kind in kinds]
+        rows.append([op, f"{len(whole)} of {len(tuned)}", *means])
+    return rows
 
 
 def _mean(values: Sequence[float]) -> float:

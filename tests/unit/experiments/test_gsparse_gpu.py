@@ -94,3 +94,24 @@ def test_ratios_are_those_of_the_same_round(monkeypatch: pytest.MonkeyPatch) -> 
 
     runs = {"comparison|g|op|16": {"rounds": {"tensorwise": [1.0, 2.0, 4.0], "PyG": [3.0, 4.0, 8.0]}}}
     assert speedups(runs) == {"op": {16: {"PyG": [2.0]}}}
+
+
+def test_graphs_without_a_time_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXPERIMENT))
+    from gsparse.page import page
+
+    times = {"best_s": 1.0, "model_s": 2.0, "first_s": 4.0, "random_s": 8.0, "default_s": 3.0}
+    searches = {"model_s": 1.0, "three_s": 5.0, "genetic_s": 6.0}
+    runs = {
+        "subspace|one|op|16": times,
+        "subspace|two|op|16": {**times, "random_s": None},
+        "tuning|one|op|16": {**searches, "three_s": None},
+        "tuning|two|op|16": searches,
+    }
+    drawn = page({"runs": runs})
+    assert drawn.count("1 of 2") == 2
+    assert "8.00 (8.00)" in drawn
+    assert "5.00 (5.00)" in drawn
+    alone = page({"runs": {"subspace|two|op|16": {**times, "random_s": None}}})
+    assert "Subspaces" in alone
+    assert "0 of 1" in alone

@@ -17,10 +17,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from recount import parser_of, schedules_of
 
 from benchmarks.corpus import resumable
+from tensorwise.collect.task_job import BATCH
 from tensorwise.data.parquet import read_records
 from tensorwise.data.record import Record
 from tensorwise.data.store import Store
-from tensorwise.data.task_job import BATCH
 from tensorwise.model.programs import network_name
 from tensorwise.tasks.cpu import TvmCpu, full_name
 

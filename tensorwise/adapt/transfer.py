@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 
 from tensorwise.adapt.sampling import representative
-from tensorwise.data.measuring import BATCH, Drawn, answers, initial
+from tensorwise.collect.measuring import BATCH, Drawn, answers, initial
 from tensorwise.data.record import Record
 from tensorwise.device.device import Device
 from tensorwise.errors import InputError

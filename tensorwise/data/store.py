@@ -150,7 +150,7 @@ class Store:
         return int(str(rows[0][0]))
 
     def jobs(self) -> set[tuple[str, str]]:
-        """Return (job, device id) of all jobs of collections that have records here (see ``data.job``)."""
+        """Return (job, device id) of all jobs of collections that have records here (see ``collect.job``)."""
         rows = self._database.read(
             "SELECT DISTINCT json_extract(provenance, '$.job') AS job, device_id FROM records "
             "WHERE job IS NOT NULL"

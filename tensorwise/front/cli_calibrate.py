@@ -12,7 +12,7 @@ from tensorwise.front.cli_model import Json, Seed, Sources, data_facts, write_pa
 from tensorwise.front.terminal import INTERRUPTED, command, emit, fail, finite, progress_bar, warn
 
 if TYPE_CHECKING:
-    from tensorwise.data.job import Job
+    from tensorwise.collect.job import Job
     from tensorwise.data.record import Record
     from tensorwise.model import RankingModel
     from tensorwise.model.calibration import Calibration
@@ -46,8 +46,8 @@ def calibrate(
 
     May be ended at any time: the same command goes on with the patterns that are left.
     """
+    from tensorwise.collect.job import plan
     from tensorwise.data.corpus import patterns
-    from tensorwise.data.job import plan
     from tensorwise.data.workloads import Workloads
     from tensorwise.model.calibration import calibrate as fit
     from tensorwise.model.finding import calibrated_for
@@ -93,8 +93,8 @@ def _model(folder: Path | None, op: str, einsum: str, threads: int) -> "tuple[Pa
 
 def _measured(jobs: "list[Job]", path: Path | None, budget_s: float) -> "list[Record]":
     """Run jobs until the time is up, and return the records of all that are done on this machine."""
-    from tensorwise.data.collect import Collected, collect
-    from tensorwise.data.executors import LocalExecutor
+    from tensorwise.collect.driver import Collected, collect
+    from tensorwise.collect.executors import LocalExecutor
     from tensorwise.data.store import Store
 
     with Store(path) as store, progress_bar("measuring") as progress:

@@ -12,12 +12,12 @@ from tensorwise.errors import InputError
 from tensorwise.front.terminal import FAILED, INTERRUPTED, command, emit, progress_bar, warn
 
 if TYPE_CHECKING:
-    from tensorwise.data.collect import Collected
-    from tensorwise.data.executors import AnyJob
-    from tensorwise.data.job import Job
-    from tensorwise.data.spool import Spool
-    from tensorwise.data.staged_job import StagedJob
-    from tensorwise.data.task_job import TaskJob
+    from tensorwise.collect.driver import Collected
+    from tensorwise.collect.executors import AnyJob
+    from tensorwise.collect.job import Job
+    from tensorwise.collect.spool import Spool
+    from tensorwise.collect.staged_job import StagedJob
+    from tensorwise.collect.task_job import TaskJob
     from tensorwise.tuning.advice import Advisor
 
 CLUSTERS: Final = ("ray", "dask")
@@ -165,8 +165,8 @@ def collect(
     elif spool is not None and gather:
         _gather(spool, store, json)
     else:
+        from tensorwise.collect.job import MOST_TERMS, plan
         from tensorwise.data.corpus import patterns
-        from tensorwise.data.job import MOST_TERMS, plan
         from tensorwise.toolchain.threads import available_threads
 
         if not sources or not op:
@@ -233,7 +233,7 @@ def run_jobs(
     **options: Any,
 ) -> None:
     """Collect on this machine or on a cluster, by the executor of a name, made with options."""
-    from tensorwise.data.collect import EXECUTORS, collect
+    from tensorwise.collect.driver import EXECUTORS, collect
     from tensorwise.data.store import Store
 
     with Store(path) as store, progress_bar("collecting") as progress:
@@ -309,7 +309,7 @@ def _plan(
     left_out: list[str],
 ) -> None:
     """Write the jobs down for other machines, which have no models."""
-    from tensorwise.data.spool import Spool, UnplannedError
+    from tensorwise.collect.spool import Spool, UnplannedError
 
     if complete is not None:
         with progress_bar("asking the model") as progress:
@@ -354,8 +354,8 @@ def _work(
     """Be a worker of a spool."""
     import time
 
-    from tensorwise.data.executors import LocalExecutor
-    from tensorwise.data.spool import LEASE_S, Spool, work
+    from tensorwise.collect.executors import LocalExecutor
+    from tensorwise.collect.spool import LEASE_S, Spool, work
 
     spool = _existing(folder)
     k, _, of = share.partition("/")
@@ -396,8 +396,8 @@ def _work(
 
 def _gather(folder: Path, path: Path | None, json: bool) -> None:
     """Merge what the workers of a spool have found."""
-    from tensorwise.data.collect import mixed_kinds
-    from tensorwise.data.spool import gather
+    from tensorwise.collect.driver import mixed_kinds
+    from tensorwise.collect.spool import gather
     from tensorwise.data.store import Store
 
     spool = _existing(folder)
@@ -428,7 +428,7 @@ def _gather(folder: Path, path: Path | None, json: bool) -> None:
 
 
 def _existing(folder: Path) -> "Spool":
-    from tensorwise.data.spool import Spool
+    from tensorwise.collect.spool import Spool
 
     if not (folder / "jobs.jsonl").is_file():
         raise InputError(

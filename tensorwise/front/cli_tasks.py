@@ -121,8 +121,8 @@ def collect(
 
     May be ended at any time, and goes on with what is left when the same command is given again.
     """
-    from tensorwise.data.staged_job import SILENCE_S, staged_plan
-    from tensorwise.data.task_job import WORKERS, task_plan
+    from tensorwise.collect.staged_job import SILENCE_S, staged_plan
+    from tensorwise.collect.task_job import WORKERS, task_plan
     from tensorwise.tasks.cpu import TvmCpu, check_measurable
 
     if hours is not None and not hours > 0:
@@ -445,8 +445,8 @@ def adapt_model(
 
     from tensorwise.adapt.latency import TRAINING, adapt_latency
     from tensorwise.adapt.tasks import clustered_tasks
+    from tensorwise.collect.task_job import WORKERS, task_plan
     from tensorwise.data.store import Store
-    from tensorwise.data.task_job import WORKERS, task_plan
     from tensorwise.front.networks import COMES_ALONG, latency_model, latency_model_folder, unscheduled
     from tensorwise.model.latency_training import LatencyTraining
     from tensorwise.model.programs import Programs

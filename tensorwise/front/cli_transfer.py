@@ -15,7 +15,7 @@ from tensorwise.version import __version__
 
 if TYPE_CHECKING:
     from tensorwise.adapt.transfer import Transferred
-    from tensorwise.data.job import Job
+    from tensorwise.collect.job import Job
     from tensorwise.model import TransferModel
     from tensorwise.program.workload import Workload
 
@@ -125,8 +125,8 @@ def _matrices(
     most_terms: int | None,
 ) -> "tuple[dict[str, Job], dict[str, Workload]]":
     """Read the matrices; those that cannot be read are named and left out."""
+    from tensorwise.collect.job import MOST_TERMS, plan
     from tensorwise.data.corpus import patterns
-    from tensorwise.data.job import MOST_TERMS, plan
     from tensorwise.toolchain.threads import available_threads
 
     planned = plan(

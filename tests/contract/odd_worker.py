@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tensorwise.data.executors import LocalExecutor
-from tensorwise.data.job import DEVICES, Job
-from tensorwise.data.serve import main
-from tensorwise.data.spool import Spool, work
+from tensorwise.collect.executors import LocalExecutor
+from tensorwise.collect.job import DEVICES, Job
+from tensorwise.collect.serve import main
+from tensorwise.collect.spool import Spool, work
 from tensorwise.device.device import Device, Measurement
 from tensorwise.device.null import NullDevice
 

@@ -20,14 +20,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorwise.data.cluster import ClusterExecutor, needed
-from tensorwise.data.collect import EXECUTORS, Collected, collect
+from tensorwise.collect.cluster import ClusterExecutor, needed
+from tensorwise.collect.dask import DaskExecutor
+from tensorwise.collect.driver import EXECUTORS, Collected, collect
+from tensorwise.collect.executors import Executor, LocalExecutor
+from tensorwise.collect.job import Job, plan
+from tensorwise.collect.ray import RayExecutor
+from tensorwise.collect.spool import Spool, SpoolExecutor, gather
 from tensorwise.data.corpus import Pattern
-from tensorwise.data.dask import DaskExecutor
-from tensorwise.data.executors import Executor, LocalExecutor
-from tensorwise.data.job import Job, plan
-from tensorwise.data.ray import RayExecutor
-from tensorwise.data.spool import Spool, SpoolExecutor, gather
 from tensorwise.data.store import Store
 from tensorwise.errors import MeasurementError, MissingExtraError, StoreError
 from tensorwise.tensor.entries import entries_from
@@ -150,9 +150,9 @@ def test_a_collection_that_is_killed_at_any_moment_goes_on(tmp_path: Path) -> No
     script = (
         "import json, sys\n"
         "from tests.contract.odd_worker import COMMAND\n"
-        "from tensorwise.data.collect import collect\n"
-        "from tensorwise.data.executors import LocalExecutor\n"
-        "from tensorwise.data.job import Job\n"
+        "from tensorwise.collect.driver import collect\n"
+        "from tensorwise.collect.executors import LocalExecutor\n"
+        "from tensorwise.collect.job import Job\n"
         "from tensorwise.data.store import Store\n"
         "jobs = [Job.from_json(one) for one in json.load(open(sys.argv[1]))]\n"
         "print('begun', flush=True)\n"

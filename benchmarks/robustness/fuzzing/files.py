@@ -14,9 +14,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from fuzzing import mutate, texts
+from tensorwise.collect.spool import Spool
 from tensorwise.data.corpus import patterns
 from tensorwise.data.parquet import read_records, write_records
-from tensorwise.data.spool import Spool
 from tensorwise.data.store import Store
 from tensorwise.data.tenset import looks_like_tenset, tenset_records
 from tensorwise.device.roofline import _read

@@ -15,10 +15,10 @@ from fuzzing import mutate
 from tensorwise.codegen.loop_tree import LoopTree
 from tensorwise.codegen.machine_code import MachineCode
 from tensorwise.codegen.tvmscript import read_tvmscript
+from tensorwise.collect.executors import records_in
+from tensorwise.collect.serve import job_of
 from tensorwise.data.augment import Augmentation
-from tensorwise.data.executors import records_in
 from tensorwise.data.record import COLUMNS, Record, _row_id
-from tensorwise.data.serve import job_of
 from tensorwise.data.store import default_path
 from tensorwise.device.device import Measurement
 from tensorwise.device.hardware import Hardware, described

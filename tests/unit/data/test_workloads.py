@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tensorwise.collect.job import plan
+from tensorwise.collect.measuring import measured
 from tensorwise.data.corpus import patterns
-from tensorwise.data.job import plan
-from tensorwise.data.measuring import measured
 from tensorwise.data.workloads import Workloads
 from tensorwise.errors import InputError
 from tensorwise.tensor.entries import entries_from

@@ -14,9 +14,9 @@ from processors.judging import FIGURES, judge, machines, mean, rows, ways
 from processors.page import page
 from processors.steps import Steps
 
+from tensorwise.collect.job import plan
+from tensorwise.collect.measuring import measured
 from tensorwise.data.corpus import patterns
-from tensorwise.data.job import plan
-from tensorwise.data.measuring import measured
 from tensorwise.data.parquet import write_records
 from tensorwise.errors import InputError
 from tensorwise.tensor.entries import entries_from

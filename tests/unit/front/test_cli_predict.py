@@ -18,8 +18,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tensorwise.codegen.machine_code import MachineCode
+from tensorwise.collect.task_job import TaskJob
 from tensorwise.data.store import Store
-from tensorwise.data.task_job import TaskJob
 from tensorwise.device.gpus import gpu_named
 from tensorwise.errors import InputError, MissingExtraError
 from tensorwise.features.ast import CompactAst

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tensorwise.codegen.machine_code import MachineCode
-from tensorwise.data.staged_job import StagedJob, staged_plan
+from tensorwise.collect.staged_job import StagedJob, staged_plan
 from tensorwise.data.store import Store
 from tensorwise.errors import InputError, MeasurementError
 from tensorwise.space.config import Config
@@ -214,7 +214,7 @@ def test_a_gpu_that_nobody_describes() -> None:
 def test_records_of_a_job(
     task: StagedTask, device: TaskGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tensorwise.data.staged_job._gpu", lambda: device)
+    monkeypatch.setattr("tensorwise.collect.staged_job._gpu", lambda: device)
     task.save(tmp_path / "staged" / "one.json")
     (job,) = staged_plan(tmp_path / "staged")
     assert StagedJob.from_json(job.to_json()) == job

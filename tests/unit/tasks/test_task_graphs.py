@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tensorwise.data.task_job import TaskJob, task_plan
+from tensorwise.collect.task_job import TaskJob, task_plan
 from tensorwise.errors import InputError
 from tensorwise.tasks.architectures import ARCHITECTURES, architecture
 from tensorwise.tasks.cutting import Node, TaskGraph

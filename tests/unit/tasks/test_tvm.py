@@ -18,10 +18,10 @@ torch = pytest.importorskip("torch")
 from tensorwise.codegen.llvm import MARK, marked, runs  # noqa: E402
 from tensorwise.codegen.loop_tree import LoopTree  # noqa: E402
 from tensorwise.codegen.machine_code import MachineCode  # noqa: E402
-from tensorwise.data.collect import collect  # noqa: E402
-from tensorwise.data.executors import LocalExecutor  # noqa: E402
+from tensorwise.collect.driver import collect  # noqa: E402
+from tensorwise.collect.executors import LocalExecutor  # noqa: E402
+from tensorwise.collect.task_job import task_plan  # noqa: E402
 from tensorwise.data.store import Store  # noqa: E402
-from tensorwise.data.task_job import task_plan  # noqa: E402
 from tensorwise.device.gpus import gpu_called  # noqa: E402
 from tensorwise.errors import CompilerError, InputError  # noqa: E402
 from tensorwise.front.networks import network_graph, programs_of, unscheduled  # noqa: E402

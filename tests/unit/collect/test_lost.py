@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tensorwise.data.collect import EXECUTORS, collect
+from tensorwise.collect.driver import EXECUTORS, collect
+from tensorwise.collect.executors import TRIES, Executor, WorkerLostError, records_in
+from tensorwise.collect.job import DEVICES, Job, plan
+from tensorwise.collect.spool import Spool, gather, work
 from tensorwise.data.corpus import patterns
-from tensorwise.data.executors import TRIES, Executor, WorkerLostError, records_in
-from tensorwise.data.job import DEVICES, Job, plan
 from tensorwise.data.record import Record
-from tensorwise.data.spool import Spool, gather, work
 from tensorwise.data.store import Store
 from tensorwise.device.device import Measurement
 from tensorwise.device.null import NullDevice
@@ -124,8 +124,8 @@ def test_a_job_is_measured_whole_or_lost(
 
 def test_a_worker_tells_a_device_that_is_gone_from_a_job_that_cannot_be_run(jobs: list[Job]) -> None:
     script = (
-        "from tests.unit.data.test_lost import DEVICES, Ending\n"
-        "from tensorwise.data.serve import main\n"
+        "from tests.unit.collect.test_lost import DEVICES, Ending\n"
+        "from tensorwise.collect.serve import main\n"
         "DEVICES['null'] = lambda job: Ending()\n"
         "main()\n"
     )

@@ -16,8 +16,8 @@ from concurrent import futures
 from concurrent.futures import Future
 from typing import Any, Final, Protocol
 
-from tensorwise.data.executors import SILENCE_S, Executor, LocalExecutor, WorkerLostError, records_in
-from tensorwise.data.job import Job
+from tensorwise.collect.executors import SILENCE_S, Executor, LocalExecutor, WorkerLostError, records_in
+from tensorwise.collect.job import Job
 from tensorwise.data.record import Record
 from tensorwise.errors import MeasurementError, TensorwiseError
 

@@ -13,11 +13,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, final
 
-from tensorwise.data.dask import DaskExecutor
-from tensorwise.data.executors import TRIES, AnyJob, Executor, LocalExecutor, WorkerLostError, explain
-from tensorwise.data.ray import RayExecutor
+from tensorwise.collect.dask import DaskExecutor
+from tensorwise.collect.executors import TRIES, AnyJob, Executor, LocalExecutor, WorkerLostError, explain
+from tensorwise.collect.ray import RayExecutor
+from tensorwise.collect.spool import SpoolExecutor
 from tensorwise.data.record import Record
-from tensorwise.data.spool import SpoolExecutor
 from tensorwise.data.store import Store, exclusive
 from tensorwise.errors import StoreError, TensorwiseError
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorwise.data import measuring
+from tensorwise.collect import measuring
+from tensorwise.collect.job import Job, plan
+from tensorwise.collect.measuring import BATCH, measured
 from tensorwise.data.augment import Augmentation
 from tensorwise.data.corpus import patterns, read_pattern
-from tensorwise.data.job import Job, plan
-from tensorwise.data.measuring import BATCH, measured
 from tensorwise.errors import InputError
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space

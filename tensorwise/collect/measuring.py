@@ -27,7 +27,7 @@ from tensorwise.space.portfolio import portfolio
 from tensorwise.space.space import Space
 
 if TYPE_CHECKING:
-    from tensorwise.data.job import Job
+    from tensorwise.collect.job import Job
 
 BATCH: Final = 12
 """Configs between two anchors."""

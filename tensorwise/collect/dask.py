@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
-from tensorwise.data.cluster import SLOT, ClusterExecutor, Task, give_up, run
+from tensorwise.collect.cluster import SLOT, ClusterExecutor, Task, give_up, run
 from tensorwise.errors import MissingExtraError
 
 

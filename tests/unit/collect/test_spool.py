@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tensorwise.data import spool as spooling
-from tensorwise.data.collect import collect, mixed_kinds
+from tensorwise.collect import spool as spooling
+from tensorwise.collect.driver import collect, mixed_kinds
+from tensorwise.collect.executors import Executor, LocalExecutor
+from tensorwise.collect.job import Job, plan
+from tensorwise.collect.measuring import measured
+from tensorwise.collect.spool import Spool, SpoolExecutor, UnplannedError, gather, work
 from tensorwise.data.corpus import patterns
-from tensorwise.data.executors import Executor, LocalExecutor
-from tensorwise.data.job import Job, plan
-from tensorwise.data.measuring import measured
 from tensorwise.data.record import Record
-from tensorwise.data.spool import Spool, SpoolExecutor, UnplannedError, gather, work
 from tensorwise.data.store import Store
 from tensorwise.errors import InputError, MeasurementError, StoreError
 from tensorwise.front.cli import app

@@ -24,8 +24,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final, final
 
-from tensorwise.data.executors import TRIES, Executor, WorkerLostError, explain
-from tensorwise.data.job import NAME, Job
+from tensorwise.collect.executors import TRIES, Executor, WorkerLostError, explain
+from tensorwise.collect.job import NAME, Job
 from tensorwise.data.record import Record
 from tensorwise.data.store import Store
 from tensorwise.errors import InputError, MeasurementError, StoreError, TensorwiseError

@@ -12,10 +12,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from tensorwise.data.executors import AnyJob
-from tensorwise.data.job import Job
-from tensorwise.data.staged_job import StagedJob
-from tensorwise.data.task_job import TaskJob
+from tensorwise.collect.executors import AnyJob
+from tensorwise.collect.job import Job
+from tensorwise.collect.staged_job import StagedJob
+from tensorwise.collect.task_job import TaskJob
 from tensorwise.device.worker import requests, user_of
 from tensorwise.errors import InputError, MeasurementError, TensorwiseError
 from tensorwise.reading import parse_json, shown

@@ -14,7 +14,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from tensorwise.data import measuring
+from tensorwise.collect import measuring
 from tensorwise.data.augment import MOST_ENTRIES, Augmentation
 from tensorwise.data.corpus import Pattern, read_pattern
 from tensorwise.data.record import Record

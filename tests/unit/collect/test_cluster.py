@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorwise.data.cluster import ClusterExecutor, Task, run
+from tensorwise.collect.cluster import ClusterExecutor, Task, run
+from tensorwise.collect.executors import WorkerLostError
+from tensorwise.collect.job import Job, plan
 from tensorwise.data.corpus import patterns
-from tensorwise.data.executors import WorkerLostError
-from tensorwise.data.job import Job, plan
 from tensorwise.errors import MeasurementError
 from tensorwise.tensor.entries import entries_from
 from tensorwise.tensor.files import write

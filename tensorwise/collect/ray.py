@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from concurrent import futures
 from typing import Any, Final, final
 
-from tensorwise.data.cluster import SLOT, ClusterExecutor, Task, run
+from tensorwise.collect.cluster import SLOT, ClusterExecutor, Task, run
 from tensorwise.errors import MeasurementError, MissingExtraError
 
 HERE: Final = "127.0.0.1"

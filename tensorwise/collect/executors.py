@@ -18,10 +18,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, Generic, TypeAlias, TypeVar, final
 
-from tensorwise.data.job import Job
+from tensorwise.collect.job import Job
+from tensorwise.collect.staged_job import StagedJob
+from tensorwise.collect.task_job import TaskJob
 from tensorwise.data.record import Record
-from tensorwise.data.staged_job import StagedJob
-from tensorwise.data.task_job import TaskJob
 from tensorwise.device.device import Status
 from tensorwise.errors import InputError, MeasurementError, TensorwiseError
 from tensorwise.reading import parse_json, reading, shown
@@ -86,13 +86,13 @@ class LocalExecutor(Executor[AnyJob]):
     Args:
         slots: worker processes.
         silence_s: seconds without a sign of life after which a worker is killed.
-        command: starts a worker (default: ``python -m tensorwise.data.serve``).
+        command: starts a worker (default: ``python -m tensorwise.collect.serve``).
     """
 
     def __init__(self, slots: int = 1, silence_s: float = SILENCE_S, command: Sequence[str] = ()) -> None:
         self.slots = slots
         self._silence_s = silence_s
-        self._command = list(command) or [sys.executable, "-P", "-m", "tensorwise.data.serve"]
+        self._command = list(command) or [sys.executable, "-P", "-m", "tensorwise.collect.serve"]
         self._queue: queue.SimpleQueue[tuple[AnyJob, Future[list[Record]]] | None] = queue.SimpleQueue()
         self._given_up = threading.Event()
         self._workers: dict[int, subprocess.Popen[bytes]] = {}

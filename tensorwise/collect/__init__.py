@@ -1,0 +1,1 @@
+"""Collection: jobs, the executors that run them, and the drivers that record their results."""

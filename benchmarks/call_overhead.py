@@ -18,7 +18,7 @@ from corpus import RESULTS, Results
 from tensorwise.device.timing import interleave, measuring_slot
 from tensorwise.program.generated import BoundProgram
 from tensorwise.program.workload import workload
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tuning.operator import Operator, bind, default_kernel
 
 LIMIT_S = 4e-6

@@ -24,7 +24,7 @@ from tensorwise.device.verify import Checker
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.workload import workload
 from tensorwise.space.cpu import cpu_space
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 
 
 def measure(op: str, n: int | None, rows: int, threads: int, rounds: int) -> dict[str, Ratio | str]:

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import read, write
 
 

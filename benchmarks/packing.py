@@ -24,7 +24,7 @@ import scipy
 import scipy.sparse as sp
 from corpus import made_by
 
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.pack import pack
 

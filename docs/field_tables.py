@@ -24,7 +24,7 @@ that a model is never fed numbers it was not trained on.
 ```python
 import scipy.sparse as sp
 from tensorwise.features import MatrixPattern
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 
 pattern = MatrixPattern()
 numbers = pattern.features(entries_from(sp.random_array((1000, 1000), density=0.01)))

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from tensorwise.front.api import tune as tune
     from tensorwise.selection import select as select
     from tensorwise.selection import versions as versions
+    from tensorwise.tensor.convert import entries_from as entries_from
     from tensorwise.tensor.entries import Entries as Entries
-    from tensorwise.tensor.entries import entries_from as entries_from
     from tensorwise.tensor.files import read as read
     from tensorwise.tensor.files import write as write
     from tensorwise.tensor.format import Format as Format
@@ -25,7 +25,7 @@ _HOMES = {
     "Operator": "tensorwise.tuning.operator",
     "TensorwiseError": "tensorwise.errors",
     "compile": "tensorwise.front.api",
-    "entries_from": "tensorwise.tensor.entries",
+    "entries_from": "tensorwise.tensor.convert",
     "load": "tensorwise.tuning.operator",
     "read": "tensorwise.tensor.files",
     "select": "tensorwise.selection",

@@ -15,7 +15,8 @@ from typing import Final
 import numpy as np
 
 from tensorwise.errors import InputError
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 
 CUTOFF: Final = 0.5
 """Nanometres up to which two atoms are in contact."""

@@ -24,9 +24,10 @@ from tensorwise.data.record import Record
 from tensorwise.device.gpus import gpu_named
 from tensorwise.space.config import Config
 from tensorwise.space.cuda import Gpu
-from tensorwise.tasks.cpu import ISAS, codes_of
+from tensorwise.tasks.cpu import codes_of
 from tensorwise.tasks.schedules import Schedules
 from tensorwise.tasks.staging import codes_on
+from tensorwise.tasks.targets import ISAS
 from tensorwise.tasks.task import Task
 
 TOGETHER = 8

@@ -23,7 +23,8 @@ from typing import Final, final
 import numpy as np
 
 from tensorwise.errors import InputError
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 
 BLOCKS: Final = (1, 2, 4, 8, 16)
 """Extents of a dense block along a mode."""

@@ -15,8 +15,9 @@ from tensorwise.program.program import program_for
 from tensorwise.program.schedule import Schedule
 from tensorwise.program.work import check_work
 from tensorwise.program.workload import Workload, einsum_workload
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import is_half, value_dtype
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.format import Format, csf, csr
 from tensorwise.toolchain.threads import granted_threads
 from tensorwise.tuning.operator import Operator, bind, default_kernel

@@ -170,8 +170,8 @@ def programs_of(
     """Return programs of each task of a network: drawn by TVM's meta-schedule the first time, then kept in ``folder``.
 
     Args:
-        isa: an instruction set that they are compiled for, a name of ``tasks.cpu.ISAS``, so that it is known what code they
-            are; None: they are not.
+        isa: an instruction set that they are compiled for, a name of ``tasks.targets.ISAS``, so that it is known what code
+            they are; None: they are not.
         gpu: that they are for, and compiled for where CuPy is installed, which brings a compiler; None: CPUs.
 
     Raises:

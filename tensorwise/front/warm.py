@@ -16,7 +16,8 @@ from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.cpu import cpu_space
 from tensorwise.space.portfolio import portfolio
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 from tensorwise.toolchain.cache import default_cache
 
 EXTENTS: Final = ((1 << 15) + 1, 1 << 12)

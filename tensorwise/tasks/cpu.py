@@ -36,12 +36,11 @@ from tensorwise.device.timing import measuring_slot
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
 from tensorwise.space.config import Config
+from tensorwise.tasks.targets import ISAS, cpu_target
 from tensorwise.tasks.task import Task, agreeing, drawn, operands
 from tensorwise.toolchain.processor import describe_processor
 from tensorwise.toolchain.threads import available_threads, most_threads
 
-ISAS: Final = {"sse": "x86-64", "avx2": "x86-64-v3", "avx512": "x86-64-v4"}
-"""Instruction sets, and what LLVM calls a processor with no more."""
 _NEEDED: Final = {"sse": "sse2", "avx2": "avx2", "avx512": "avx512bw"}
 _WIDTHS: Final = {"sse": 16, "avx2": 32, "avx512": 64}
 """Bytes of a vector."""
@@ -163,7 +162,7 @@ def _compiled(module: Any, isa: str, *, ready: bool = False) -> Any:
     from tensorwise.tasks.tvm_extra import tvm
 
     try:
-        found = tvm.compile(module, target=target_of(isa))
+        found = tvm.compile(module, target=cpu_target(isa))
         if ready:
             found["main"]  # its machine code is made when it is first asked for: not while it is timed
         return found
@@ -314,17 +313,6 @@ def _noted(one: Measurement, note: str) -> Measurement:
 def _seconds(rounds: Sequence[Measurement]) -> list[float]:
     """The seconds of the fastest run of each round."""
     return [min(one.samples) for one in rounds]
-
-
-def target_of(isa: str, cores: int = 1) -> Any:
-    """Return TVM's target for an instruction set, a name of ISAS.
-
-    Args:
-        cores: decide into how many iterations a search fuses parallel loops; for compiling they do not matter.
-    """
-    from tensorwise.tasks.tvm_extra import tvm
-
-    return tvm.target.Target({"kind": "llvm", "mcpu": ISAS[isa], "num-cores": cores})
 
 
 def use_threads(threads: int) -> None:

@@ -7,11 +7,9 @@ from typing import Any, Final, final
 import numpy as np
 
 from tensorwise.errors import InputError
-from tensorwise.program.launch import MOST_SHARED_BYTES
-from tensorwise.program.schedule import WARP
 from tensorwise.space.config import Config
 from tensorwise.space.cuda import Gpu
-from tensorwise.tasks.cpu import target_of
+from tensorwise.tasks.targets import cpu_target, gpu_target
 from tensorwise.tasks.task import Task, space_name
 from tensorwise.tasks.tvm_extra import meta_schedule, s_tir, tvm
 
@@ -46,7 +44,7 @@ class Schedules:
         rules = {} if gpu is None else dict.fromkeys(("sch_rules", "postprocs", "mutator_probs"), "cuda")
         self._context = meta_schedule.TuneContext(
             mod=task.module,
-            target=target_of("avx2", CORES) if gpu is None else gpu_target(gpu),
+            target=cpu_target("avx2", CORES) if gpu is None else gpu_target(gpu),
             # Named, or TVM takes the rules for tensor cores where there are some, which compute with half the digits.
             space_generator=meta_schedule.space_generator.PostOrderApply(**rules),
             search_strategy=meta_schedule.search_strategy.ReplayTrace(),
@@ -116,17 +114,6 @@ class Schedules:
             return all(post.apply(schedule) for post in self._context.space_generator.postprocs)
         except (RuntimeError, ValueError, TypeError):  # TVM's own errors are of these kinds
             return False
-
-
-def gpu_target(gpu: Gpu) -> Any:
-    """Return TVM's target for a GPU."""
-    return tvm.target.Target(
-        {
-            "kind": "cuda", "arch": gpu.arch, "max_threads_per_block": gpu.threads, "max_num_threads": gpu.threads,
-            "max_shared_memory_per_block": MOST_SHARED_BYTES, "thread_warp_size": WARP,
-        },
-        host={"kind": "llvm"},
-    )  # fmt: skip
 
 
 def _decisions(schedule: Any, design: Any) -> list[list[Any]]:

@@ -16,7 +16,8 @@ from tensorwise.codegen.loop_tree import LoopTree
 from tensorwise.codegen.machine_code import MachineCode
 from tensorwise.device.device import Measurement
 from tensorwise.errors import InputError
-from tensorwise.tasks.cpu import TvmCpu, codes_of, target_of
+from tensorwise.tasks.cpu import TvmCpu, codes_of
+from tensorwise.tasks.targets import cpu_target
 from tensorwise.tasks.task import Task, loop_tree
 from tensorwise.tasks.tvm_extra import derived_object, meta_schedule
 
@@ -104,8 +105,9 @@ def search_schedules(
     _silence()
     start = time.perf_counter()
     meta_schedule.tune_tir(
-        task.module, target_of(device.isa, device.threads), str(folder), max_trials_global=trials, num_trials_per_iter=batch,
-        cost_model=model, builder=_Builder(build), runner=_Runner(run), num_tuning_cores=device.threads, seed=seed + 1,
+        task.module, cpu_target(device.isa, device.threads), str(folder), max_trials_global=trials,
+        num_trials_per_iter=batch, cost_model=model, builder=_Builder(build), runner=_Runner(run),
+        num_tuning_cores=device.threads, seed=seed + 1,
         strategy=meta_schedule.search_strategy.EvolutionarySearch(
             population_size=population, genetic_num_iters=generations
         ),
@@ -136,7 +138,7 @@ def found_in(folder: Path) -> Callable[[Task, TvmCpu], Any]:
         raise InputError(f"nothing was searched yet: there is no {files[0]}")
     database = meta_schedule.database.JSONDatabase(*map(str, files))
     return lambda task, device: database.query_ir_module(
-        task.module, target_of(device.isa, device.threads), "main"
+        task.module, cpu_target(device.isa, device.threads), "main"
     )
 
 

@@ -20,8 +20,9 @@ from tensorwise.reading import reading, reason
 from tensorwise.space.config import Config
 from tensorwise.space.cuda import Gpu
 from tensorwise.tasks.cutting import Found
-from tensorwise.tasks.schedules import Schedules, gpu_target
+from tensorwise.tasks.schedules import Schedules
 from tensorwise.tasks.staged import Launch, StagedProgram, StagedTask
+from tensorwise.tasks.targets import gpu_target
 from tensorwise.tasks.task import Task, loop_tree, operands
 from tensorwise.tasks.tvm_extra import tvm
 from tensorwise.toolchain.cubin import resources

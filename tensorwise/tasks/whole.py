@@ -17,10 +17,10 @@ from tensorwise.tasks.cpu import (
     in_children,
     in_turns,
     keep_off_workers,
-    target_of,
     use_threads,
 )
 from tensorwise.tasks.schedules import Schedules
+from tensorwise.tasks.targets import cpu_target
 from tensorwise.tasks.task import Task, drawn
 from tensorwise.tasks.tvm_extra import relax, tvm
 
@@ -61,7 +61,7 @@ def compiled(module: Any, isa: str, path: Path) -> None:
     """
     from tvm.relax.backend.cpu_generic import pipeline
 
-    target = target_of(isa)
+    target = cpu_target(isa)
     passes = [*pipeline.dataflow_lower_passes(target), *pipeline.finalize_passes(target)]
     try:
         with target:

@@ -1,5 +1,4 @@
-"""Ways in from SciPy, NumPy and torch: each reads the arrays of a foreign object and hands them to be
-validated.
+"""Arrays of SciPy, NumPy and torch, as raw entries that nothing has checked yet.
 
 Only attributes are read. No method of a foreign object runs compiled code on indices that are not
 validated yet: a ``csr_array`` whose ``indices`` were overwritten by hand must be refused, and SciPy would
@@ -13,22 +12,27 @@ from typing import Any
 import numpy as np
 
 from tensorwise.errors import InputError
-from tensorwise.tensor.canonical import (
-    as_array,
-    checked_indices,
-    checked_integers,
-    checked_pointers,
-    checked_shape,
-    rows_of,
-)
+from tensorwise.tensor.canonical import as_array, checked_shape
 from tensorwise.tensor.elements import is_half, value_dtype
-from tensorwise.tensor.entries import Entries, from_compressed, from_coordinates
+from tensorwise.tensor.raw import (
+    RawCompressed,
+    RawCoordinates,
+    RawEntries,
+    expand_blocks,
+    expand_diagonals,
+)
 
 
-def adapt(obj: Any, dtype: np.dtype | None) -> Entries | None:
-    """Entries of a NumPy, torch or scipy.sparse object; None when it is none of them."""
+def adapt(obj: Any, dtype: np.dtype | None) -> RawEntries | None:
+    """Return the raw entries of a NumPy, torch or scipy.sparse object or of a tuple; None when it is none of them.
+
+    Args:
+        dtype: in which values are wanted; None: any. bfloat16 of torch is read without ml_dtypes where it is another.
+    """
+    if isinstance(obj, tuple):
+        return from_tuple(obj)
     if isinstance(obj, np.ndarray):
-        return from_dense(obj, dtype, type(obj).__name__)
+        return from_dense(obj, type(obj).__name__)
     torch = sys.modules.get("torch")  # who has a tensor has imported torch
     if torch is not None and isinstance(obj, torch.Tensor):
         return from_torch(obj, dtype, torch)
@@ -37,43 +41,55 @@ def adapt(obj: Any, dtype: np.dtype | None) -> Entries | None:
     if not issparse(obj):
         return None
     try:
-        return from_scipy(obj, dtype)
+        return from_scipy(obj)
     except (AttributeError, TypeError, ValueError, IndexError, OverflowError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{type(obj).__name__}: malformed ({error}); rebuild it") from error
 
 
-def from_dense(array: np.ndarray, dtype: np.dtype | None, source: str) -> Entries:
+def from_tuple(obj: tuple[Any, ...]) -> RawCoordinates:
+    source = "(shape, coordinates, values)"
+    if len(obj) != 3:
+        raise InputError(f"a tuple of {len(obj)} was given; expected {source}")
+    shape = checked_shape(obj[0], source)
+    try:
+        coordinates = list(obj[1])
+    except TypeError as error:
+        raise InputError(f"{source}: coordinates are no sequence of arrays, one a mode") from error
+    return RawCoordinates(shape, coordinates, obj[2], source)
+
+
+def from_dense(array: np.ndarray, source: str) -> RawCoordinates:
     plain = as_array(array, source)
     shape = checked_shape(plain.shape, source)
     if plain.dtype.kind not in "biufc" and not is_half(plain.dtype):
         raise InputError(f"{source}: dtype {plain.dtype}; expected real numbers")
     coordinates = np.nonzero(plain)  # NaN counts as nonzero; row-major
-    return from_coordinates(shape, coordinates, plain[coordinates], dtype, source)
+    return RawCoordinates(shape, coordinates, plain[coordinates], source)
 
 
-def from_scipy(obj: Any, dtype: np.dtype | None) -> Entries:
+def from_scipy(obj: Any) -> RawEntries:
     """Reads the arrays only: no method of ``obj`` runs compiled code on indices that are not validated
     yet."""
     source = type(obj).__name__
     shape = checked_shape(obj.shape, source)
     kind = obj.format
     if kind in ("csr", "csc"):
-        return from_compressed(shape, obj.indptr, obj.indices, obj.data, dtype, source, kind == "csc")
+        return RawCompressed(shape, obj.indptr, obj.indices, obj.data, source, kind == "csc")
     if kind == "coo":
         coordinates = obj.coords if hasattr(obj, "coords") else (obj.row, obj.col)
-        return from_coordinates(shape, coordinates, obj.data, dtype, source)
+        return RawCoordinates(shape, tuple(coordinates), obj.data, source)
     if kind == "dok":
         keys = np.array(list(obj.keys())).reshape(-1, len(shape))
         values = np.array(list(obj.values()), dtype=obj.dtype)
-        return from_coordinates(shape, tuple(keys.T), values, dtype, source)
+        return RawCoordinates(shape, tuple(keys.T), values, source)
     if len(shape) != 2:
         raise InputError(f"{source}: order {len(shape)} is not supported; convert with .tocoo()")
     if kind == "bsr":
-        return from_blocks(shape, obj.indptr, obj.indices, obj.data, dtype, source)
+        return expand_blocks(RawCompressed(shape, obj.indptr, obj.indices, obj.data, source))
     if kind == "dia":
-        return from_diagonals(shape, obj.offsets, obj.data, dtype, source)
+        return expand_diagonals(shape, obj.offsets, obj.data, source)
     if kind == "lil":
         lengths = np.fromiter(map(len, obj.rows), np.int64, len(obj.rows))
         if lengths.tolist() != list(map(len, obj.data)):
@@ -84,67 +100,11 @@ def from_scipy(obj: Any, dtype: np.dtype | None) -> Entries:
         columns = np.array(list(chain.from_iterable(obj.rows)))
         values = np.array(list(chain.from_iterable(obj.data)), dtype=obj.dtype)
         pointers = np.concatenate(([0], np.cumsum(lengths)))
-        return from_compressed(shape, pointers, columns, values, dtype, source)
+        return RawCompressed(shape, pointers, columns, values, source)
     raise InputError(f"{source}: unknown scipy.sparse format {kind!r}; convert with .tocsr()")
 
 
-def from_blocks(
-    shape: tuple[int, ...],
-    pointers: Any,
-    indices: Any,
-    blocks: Any,
-    dtype: np.dtype | None,
-    source: str,
-    by_column: bool = False,
-) -> Entries:
-    data = as_array(blocks, f"{source}: values")
-    if data.ndim != 3 or 0 in data.shape[1:]:
-        raise InputError(f"{source}: blocks have shape {data.shape}; expected (count, height, width)")
-    if by_column:  # the rows of blocks of the transpose
-        shape, data = shape[::-1], data.transpose(0, 2, 1)
-    count, height, width = data.shape
-    if shape[0] % height or shape[1] % width:
-        raise InputError(f"{source}: blocks of {height}x{width} do not divide shape {shape[0]}x{shape[1]}")
-    across = checked_integers(indices, f"{source}: block column indices")
-    if len(across) != count:
-        raise InputError(f"{source}: {len(across)} block column indices for {count} blocks")
-    starts = checked_pointers(pointers, shape[0] // height, count, source, "block row")
-    # Checked before they are multiplied, so that nothing wraps.
-    across, outside = checked_indices(across, shape[1] // width, np.dtype(np.int64), source, "block column")
-    if outside is not None:
-        raise InputError(
-            f"{source}: block {outside} has block column {across[outside]}; "
-            f"expected 0 to {shape[1] // width - 1}"
-        )
-    down = rows_of(starts, np.dtype(np.int64))
-    rows = (down * height)[:, None, None] + np.arange(height)[None, :, None]
-    columns = (across * width)[:, None, None] + np.arange(width)[None, None, :]
-    coordinates = [np.broadcast_to(part, data.shape).ravel() for part in (rows, columns)]
-    if by_column:
-        shape, coordinates = shape[::-1], coordinates[::-1]
-    return from_coordinates(shape, coordinates, data.ravel(), dtype, source)
-
-
-def from_diagonals(
-    shape: tuple[int, ...], offsets: Any, data: Any, dtype: np.dtype | None, source: str
-) -> Entries:
-    shifts = checked_integers(offsets, f"{source}: offsets").astype(np.int64)
-    values = as_array(data, f"{source}: values")
-    if values.ndim != 2 or len(values) != len(shifts):
-        raise InputError(
-            f"{source}: values of shape {values.shape} for {len(shifts)} diagonals; "
-            "expected one row a diagonal"
-        )
-    diagonal, columns = np.nonzero(values[:, : shape[1]])
-    with np.errstate(over="ignore"):
-        rows = columns - shifts[diagonal]
-    # What a diagonal holds beyond the matrix is padding, whatever its value.
-    inside = (rows >= 0) & (rows < shape[0]) & (-shape[0] < shifts[diagonal]) & (shifts[diagonal] < shape[1])
-    diagonal, columns, rows = diagonal[inside], columns[inside], rows[inside]
-    return from_coordinates(shape, (rows, columns), values[diagonal, columns], dtype, source)
-
-
-def from_torch(tensor: Any, dtype: np.dtype | None, torch: Any) -> Entries:
+def from_torch(tensor: Any, dtype: np.dtype | None, torch: Any) -> RawEntries:
     source = f"torch tensor ({str(tensor.layout).removeprefix('torch.')})"
 
     def plain(part: Any) -> np.ndarray:
@@ -160,7 +120,7 @@ def from_torch(tensor: Any, dtype: np.dtype | None, torch: Any) -> Entries:
     try:
         shape = tuple(tensor.shape)
         if tensor.layout == torch.strided:
-            return from_dense(plain(tensor), dtype, source)
+            return from_dense(plain(tensor), source)
         if tensor.layout == torch.sparse_coo:
             if tensor.dense_dim():
                 raise InputError(
@@ -169,7 +129,7 @@ def from_torch(tensor: Any, dtype: np.dtype | None, torch: Any) -> Entries:
                 )
             # The underscored ones work on tensors that are not coalesced, and run nothing.
             indices, values = plain(tensor._indices()), plain(tensor._values())
-            return from_coordinates(checked_shape(shape, source), tuple(indices), values, dtype, source)
+            return RawCoordinates(checked_shape(shape, source), tuple(indices), values, source)
         by_column = tensor.layout in (torch.sparse_csc, torch.sparse_bsc)
         blocks = tensor.layout in (torch.sparse_bsr, torch.sparse_bsc)
         if by_column or blocks or tensor.layout == torch.sparse_csr:
@@ -181,9 +141,8 @@ def from_torch(tensor: Any, dtype: np.dtype | None, torch: Any) -> Entries:
             pointers = tensor.ccol_indices() if by_column else tensor.crow_indices()
             indices = tensor.row_indices() if by_column else tensor.col_indices()
             arrays = plain(pointers), plain(indices), plain(tensor.values())
-            if blocks:
-                return from_blocks(checked_shape(shape, source), *arrays, dtype, source, by_column)
-            return from_compressed(checked_shape(shape, source), *arrays, dtype, source, by_column)
+            raw = RawCompressed(checked_shape(shape, source), *arrays, source, by_column)
+            return expand_blocks(raw) if blocks else raw
     except (RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise

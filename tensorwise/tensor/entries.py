@@ -1,6 +1,6 @@
-"""Stored entries of a sparse matrix or tensor, validated once, and the ways in from other libraries."""
+"""Stored entries of a sparse matrix or tensor, and how checked arrays become them."""
 
-import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,7 +16,6 @@ from tensorwise.tensor.canonical import (
     checked_indices,
     checked_integers,
     checked_pointers,
-    checked_shape,
     checked_values,
     coordinate_dtype,
     is_strict,
@@ -28,6 +27,7 @@ from tensorwise.tensor.canonical import (
     rows_of,
 )
 from tensorwise.tensor.elements import as_bits, is_half
+from tensorwise.tensor.raw import RawCompressed, RawCoordinates, RawEntries
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -134,7 +134,7 @@ class Entries:
         fresh = checked_values(values, None, "with_values")
         if fresh.shape != (self.nnz,):
             raise InputError(f"with_values: values have shape {fresh.shape}; expected ({self.nnz},)")
-        return self._sharing_pattern(fresh, _counted(values))
+        return self._sharing_pattern(fresh, _exact_dtype(values))
 
     def astype(self, dtype: Any) -> "Entries":
         """The same entries with values of another dtype (as in `entries_from`); itself when nothing changes."""
@@ -229,116 +229,67 @@ def _problem(entries: Entries) -> str:
     return ""
 
 
-def entries_from(obj: Any, dtype: Any = None) -> Entries:
-    """Return the validated `Entries` of ``obj``; arrays are copied, later changes do not reach them.
-
-    Args:
-        obj: one of
-
-            - a scipy.sparse array or matrix of any kind. What SciPy counts as stored is stored: explicit
-              zeros too, the zeros inside BSR blocks too; of DIA (where they cannot be told from padding)
-              only values other than 0;
-            - a dense NumPy array of two or more dimensions; its nonzero and NaN elements are stored;
-            - a torch tensor: sparse COO, CSR, CSC, or dense;
-            - a tuple ``(shape, coordinates, values)``: one integer array (nnz,) a mode (or an integer
-              array (order, nnz)), and values (nnz,), or None for ones;
-            - `Entries`;
-            - a path (str or os.PathLike) of a file that `tensorwise.tensor.files.read` reads.
-        dtype: float32, float64, float16 or bfloat16 for the values (bfloat16 needs ml_dtypes, the extra
-            ``bfloat16``). By default float32, float16 and bfloat16 stay; bool and integers of up to 16 bits
-            become float32, all others (float64, int32, int64, longdouble, ...) become float64, exactly. True becomes 1.
-            `Entries.given` keeps the dtype of booleans, integers and longdouble. With ``dtype`` numbers are rounded;
-            integers never are.
+def canonical_entries(raw: RawEntries, dtype: np.dtype | None) -> Entries:
+    """Return the `Entries` of arrays that came from outside, checked; untrusted arrays are copied.
 
     Entries may come in any order. Duplicates are summed: in the order given, in float64, rounded to
-    the dtype of the result (boolean duplicates are combined by "or"). NaN and Inf are kept.
+    the dtype of the result (boolean duplicates are combined by "or").
+
+    Args:
+        raw: what a reader or an adapter returned.
+        dtype: of the values, as `checked_dtype` returns it; None: see `checked_values`.
 
     Raises:
-        InputError: complex or non-numeric values, integers that are not representable (beyond 2**53 in float64), finite
-            values that ``dtype`` makes infinite, longdouble that float64 would round, without ``dtype``, indices outside
-            the shape (the message names the entry), pointers that fall or do not end at the number of indices,
-            wrong lengths or dimensions, unreadable files.
-        MissingExtraError: bfloat16 was asked for, and ml_dtypes is not installed.
+        InputError: arrays that do not fit each other or the shape, or values that are refused by `checked_values`.
     """
-    target = checked_dtype(dtype)
-    if isinstance(obj, Entries):
-        obj.check()
-        return obj if target is None else obj.astype(target)
-    if isinstance(obj, str | os.PathLike):
-        from tensorwise.tensor.files import read
-
-        return read(obj, dtype=target)
-    if isinstance(obj, tuple):
-        return _from_tuple(obj, target)
-    from tensorwise.tensor.adapters import adapt
-
-    adapted = adapt(obj, target)
-    if adapted is not None:
-        return adapted
-    raise InputError(
-        f"cannot take entries from {type(obj).__name__}; expected a scipy.sparse array or matrix, "
-        "a NumPy array, a torch tensor, a tuple (shape, coordinates, values), Entries or the path of a file"
-    )
+    return _from_compressed(raw, dtype) if isinstance(raw, RawCompressed) else _from_coordinates(raw, dtype)
 
 
-def from_coordinates(
-    shape: tuple[int, ...],
-    coordinates: Sequence[Any],
-    values: Any,
-    dtype: np.dtype | None,
-    source: str,
-) -> Entries:
-    """Entries of untrusted coordinate arrays (one a mode) for a checked shape; ``values`` None means ones."""
-    if len(coordinates) != len(shape):
+def _from_coordinates(raw: RawCoordinates, dtype: np.dtype | None) -> Entries:
+    shape, source = raw.shape, raw.source
+    if raw.is_trusted:
+        fresh = checked_values(raw.values, dtype, source, copy=False)
+        return _sorted_entries(shape, raw.coordinates, fresh, raw.values, dtype)
+    if len(raw.coordinates) != len(shape):
         raise InputError(
-            f"{source}: {len(coordinates)} coordinate arrays for {len(shape)} modes; expected one a mode"
+            f"{source}: {len(raw.coordinates)} coordinate arrays for {len(shape)} modes; expected one a mode"
         )
     index = coordinate_dtype(shape)
-    raw = [
+    arrays = [
         checked_integers(array, f"{source}: coordinates of mode {mode}")
-        for mode, array in enumerate(coordinates)
+        for mode, array in enumerate(raw.coordinates)
     ]
-    if values is None:
-        values = np.ones(len(raw[0]), dtype or np.float32)
+    values = np.ones(len(arrays[0]), dtype or np.float32) if raw.values is None else raw.values
     given = as_array(values, f"{source}: values")
     fresh = checked_values(given, dtype, source)
-    for mode, array in enumerate(raw):
+    for mode, array in enumerate(arrays):
         if fresh.ndim != 1 or len(array) != len(fresh):
             raise InputError(
                 f"{source}: {len(array)} coordinates of mode {mode}, but values of shape {fresh.shape}; "
                 "expected as many values as coordinates"
             )
     checked = []
-    for mode, array in enumerate(raw):
+    for mode, array in enumerate(arrays):
         indices, outside = checked_indices(array, shape[mode], index, source, f"mode {mode}")
         if outside is not None:
-            refuse_entry(source, shape, outside, [other[outside] for other in raw], fresh[outside])
+            refuse_entry(source, shape, outside, [other[outside] for other in arrays], fresh[outside])
         checked.append(indices)
-    return sorted_entries(shape, checked, fresh, given.dtype, _counted(given) if dtype is None else None)
+    return _sorted_entries(shape, checked, fresh, given, dtype)
 
 
-def from_compressed(
-    shape: tuple[int, ...],
-    pointers: Any,
-    indices: Any,
-    values: Any,
-    dtype: np.dtype | None,
-    source: str,
-    by_column: bool = False,
-) -> Entries:
-    """Entries of untrusted CSR arrays (CSC with ``by_column``) for a checked shape of order 2."""
+def _from_compressed(raw: RawCompressed, dtype: np.dtype | None) -> Entries:
+    shape, source, by_column = raw.shape, raw.source, raw.by_column
     lines, size = (shape[1], shape[0]) if by_column else shape
     line, other = ("column", "row") if by_column else ("row", "column")
-    given = as_array(values, f"{source}: values")
+    given = as_array(raw.values, f"{source}: values")
     fresh = checked_values(given, dtype, source)
-    counted = _counted(given) if dtype is None else None
-    inner = checked_integers(indices, f"{source}: {other} indices")
+    inner = checked_integers(raw.indices, f"{source}: {other} indices")
     if fresh.shape != inner.shape:
         raise InputError(
             f"{source}: {len(inner)} {other} indices, but values of shape {fresh.shape}; "
             "expected one value an index"
         )
-    starts = checked_pointers(pointers, lines, len(inner), source, line)
+    starts = checked_pointers(raw.pointers, lines, len(inner), source, line)
     inner, outside = checked_indices(inner, size, coordinate_dtype(shape), source, other)
     if outside is not None:
         at_line = int(np.searchsorted(starts, outside, side="right")) - 1
@@ -355,48 +306,53 @@ def from_compressed(
         fresh, by_column = by_rows.data.view(fresh.dtype), False
     outer = rows_of(starts, inner.dtype)
     if by_column:
-        return sorted_entries(shape, (inner, outer), fresh, given.dtype, counted)
+        return _sorted_entries(shape, (inner, outer), fresh, given, dtype)
     if is_strict(outer, inner):
-        return _known_right(Entries(shape, (outer, inner), fresh, starts, given=counted))
-    return sorted_entries(shape, (outer, inner), fresh, given.dtype, counted)
+        kind = _exact_dtype(given) if dtype is None else None
+        return _mark_checked(Entries(shape, (outer, inner), fresh, starts, given=kind))
+    return _sorted_entries(shape, (outer, inner), fresh, given, dtype)
 
 
-def sorted_entries(
+def _sorted_entries(
     shape: tuple[int, ...],
     coordinates: Sequence[np.ndarray],
     values: np.ndarray,
-    source: np.dtype | None = None,
-    given: np.dtype | None = None,
+    given: np.ndarray,
+    dtype: np.dtype | None,
 ) -> Entries:
-    """Entries of valid coordinate arrays of the right dtype, in any order.
+    """Return the Entries of valid coordinate arrays of the right dtype, in any order.
 
     Args:
-        source: dtype in which the values came; see `row_major` for duplicates.
-        given: see `Entries`.
+        given: the values before they were converted; their dtype decides how duplicates are combined.
+        dtype: what was given to `canonical_entries`.
     """
-    coords, merged = row_major(shape, coordinates, values, source)
-    return _known_right(Entries(shape, coords, merged, matrix_pointers(shape, coords[0]), given=given))
+    coords, merged = row_major(shape, coordinates, values, given.dtype)
+    pointers = matrix_pointers(shape, coords[0])
+    kind = _exact_dtype(given) if dtype is None else None
+    return _mark_checked(Entries(shape, coords, merged, pointers, given=kind))
 
 
-def _known_right(entries: Entries) -> Entries:
-    """Return entries that were made from compared arrays: ``check`` need not look at them again."""
+def _mark_checked(entries: Entries) -> Entries:
+    """Return entries that were made from checked arrays: ``check`` need not look at them again."""
     entries.__dict__["_is_checked"] = True
     return entries
 
 
-def _counted(values: Any) -> np.dtype | None:
+def _exact_dtype(values: Any) -> np.dtype | None:
     """The dtype of booleans, integers and longdouble, in native byte order, None of others."""
     dtype = np.asarray(values).dtype
     return np.dtype(dtype.type) if dtype.kind in "biu" or (dtype.kind == "f" and dtype.itemsize > 8) else None
 
 
-def _from_tuple(obj: tuple[Any, ...], dtype: np.dtype | None) -> Entries:
-    source = "(shape, coordinates, values)"
-    if len(obj) != 3:
-        raise InputError(f"a tuple of {len(obj)} was given; expected {source}")
-    shape = checked_shape(obj[0], source)
-    try:
-        coordinates = list(obj[1])
-    except TypeError as error:
-        raise InputError(f"{source}: coordinates are no sequence of arrays, one a mode") from error
-    return from_coordinates(shape, coordinates, obj[2], dtype, source)
+def __getattr__(name: str) -> Any:
+    """Return `entries_from`, which was defined here in version 0.1.0; an alias for one release."""
+    if name != "entries_from":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(
+        "tensorwise.tensor.entries.entries_from is now tensorwise.entries_from",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    from tensorwise import entries_from
+
+    return entries_from

@@ -29,7 +29,7 @@ class Tensor:
         values: (positions of the last level,), of the entries' dtype; zero where nothing is stored.
         permutations: mode -> (size,) the coordinate stored at each place, where the format orders the mode.
 
-    >>> from tensorwise.tensor.entries import entries_from
+    >>> from tensorwise.tensor.convert import entries_from
     >>> from tensorwise.tensor.format import bcsr, csf, csr
     >>> from tensorwise.tensor.pack import pack
     >>> matrix = entries_from(((3, 4), ([0, 0, 2], [0, 2, 3]), [1.0, 2.0, 3.0]))

@@ -10,18 +10,18 @@ Three relatives are told by their first lines, and read too:
 """
 
 import re
+from typing import IO
 
-import numpy as np
-
-from tensorwise.tensor.canonical import MAX_ORDER, checked_shape, checked_values, coordinate_dtype
-from tensorwise.tensor.entries import Entries, sorted_entries
-from tensorwise.tensor.text import Layout, TextFile, quoted, read_table
+from tensorwise.tensor.canonical import MAX_ORDER, checked_shape, coordinate_dtype
+from tensorwise.tensor.entries import Entries
+from tensorwise.tensor.raw import RawCoordinates
+from tensorwise.tensor.text import Layout, TextFile, quoted, read_table, text_lines
 
 _DIMS = re.compile(rb"\bdim(?:s|ensions)?\s*[:=]\s*(\d{1,18}(?:(?:\s+|\s*[x,]\s*)\d{1,18})*)", re.IGNORECASE)
 
 
-def read_frostt(path: str, dtype: np.dtype | None) -> Entries:
-    """Entries of a FROSTT file."""
+def read_frostt(path: str) -> RawCoordinates:
+    """Read the entries of a FROSTT file."""
     with TextFile(path) as text:
         sizes, count = _header(text)
         tokens = _tokens(text)
@@ -42,7 +42,13 @@ def read_frostt(path: str, dtype: np.dtype | None) -> Entries:
     shape = checked_shape(sizes, path)
     index = coordinate_dtype(shape)
     coordinates = [column.astype(index, copy=False) for column in indices]
-    return sorted_entries(shape, coordinates, checked_values(values, dtype, path, copy=False))
+    return RawCoordinates(shape, coordinates, values, path, is_trusted=True)
+
+
+def write_frostt(stream: IO[bytes], entries: Entries) -> None:
+    """Write the sizes in a comment, then a line for each entry."""
+    stream.write(f"# dims: {' '.join(map(str, entries.shape))}\n".encode())
+    stream.writelines(text_lines(entries))
 
 
 def _header(text: TextFile) -> tuple[tuple[int, ...] | None, int | None]:

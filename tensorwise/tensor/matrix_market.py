@@ -5,13 +5,14 @@ a line.
 """
 
 from dataclasses import dataclass
-from typing import Literal, NoReturn
+from typing import IO, Literal, NoReturn
 
 import numpy as np
 
-from tensorwise.tensor.canonical import checked_shape, checked_values, coordinate_dtype
-from tensorwise.tensor.entries import Entries, sorted_entries
-from tensorwise.tensor.text import Layout, TextFile, quoted, read_table
+from tensorwise.tensor.canonical import checked_shape, coordinate_dtype
+from tensorwise.tensor.entries import Entries
+from tensorwise.tensor.raw import RawCoordinates
+from tensorwise.tensor.text import Layout, TextFile, quoted, read_table, text_lines
 
 _FIELDS = ("real", "double", "integer", "unsigned-integer", "pattern")
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
@@ -35,8 +36,12 @@ class _Banner:
         return -1.0 if minus else 1.0
 
 
-def read_matrix_market(path: str, dtype: np.dtype | None, part: Part | None = None) -> Entries:
-    """Entries of a Matrix Market file; a symmetric one is expanded, as ``scipy.io.mmread`` does."""
+def read_matrix_market(path: str, part: Part | None = None) -> RawCoordinates:
+    """Read the entries of a Matrix Market file; a symmetric one is expanded, as ``scipy.io.mmread`` does.
+
+    Args:
+        part: of complex values, which are refused without it.
+    """
     with TextFile(path) as text:
         banner = _read_banner(text, part)
         sizes = _read_sizes(text, 2 if banner.dense else 3)
@@ -55,7 +60,6 @@ def read_matrix_market(path: str, dtype: np.dtype | None, part: Part | None = No
         values = np.concatenate((values, banner.sign * values[mirrored]))
     index = coordinate_dtype(shape)
     coordinates = rows.astype(index, copy=False), columns.astype(index, copy=False)
-    given = None
     if banner.integer and bool((values == np.trunc(values)).all()):
         if values.size and np.abs(values).max() >= 2**53:
             at = int(np.argmax(np.abs(values)))
@@ -63,9 +67,14 @@ def read_matrix_market(path: str, dtype: np.dtype | None, part: Part | None = No
                 f"has an integer of about {values[at]:.17g}; integers from 2**53 on are not read exactly"
             )
         values = values.astype(banner.integer)
-        given = values.dtype
-    fresh = checked_values(values, dtype, path, copy=False)
-    return sorted_entries(shape, coordinates, fresh, given, given if dtype is None else None)
+    return RawCoordinates(shape, coordinates, values, path, is_trusted=True)
+
+
+def write_matrix_market(stream: IO[bytes], entries: Entries) -> None:
+    """Write a general matrix of real numbers, a line for each entry."""
+    stream.write(f"{_EXAMPLE}\n".encode())
+    stream.write(f"{entries.shape[0]} {entries.shape[1]} {entries.nnz}\n".encode())
+    stream.writelines(text_lines(entries))
 
 
 def _read_banner(text: TextFile, part: Part | None) -> _Banner:

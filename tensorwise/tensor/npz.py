@@ -9,10 +9,16 @@ from typing import IO, Any
 import numpy as np
 
 from tensorwise.errors import InputError
-from tensorwise.tensor.adapters import from_blocks, from_diagonals
 from tensorwise.tensor.canonical import checked_shape
-from tensorwise.tensor.entries import Entries, from_compressed, from_coordinates
+from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.memory import available_bytes
+from tensorwise.tensor.raw import (
+    RawCompressed,
+    RawCoordinates,
+    RawEntries,
+    expand_blocks,
+    expand_diagonals,
+)
 
 FREE_BYTES = 64 * 2**20
 """A file may expand to so many bytes whatever its size, and beyond them to ``MOST_EXPANSION`` times its size."""
@@ -20,8 +26,8 @@ MOST_EXPANSION = 100
 """Matrices of ones expand 10 to 50 times; deflate's limit is 1032 times."""
 
 
-def read_npz(path: str, dtype: np.dtype | None) -> Entries:
-    """Entries of a file that ``scipy.sparse.save_npz`` wrote."""
+def read_npz(path: str) -> RawEntries:
+    """Read the entries of a file that ``scipy.sparse.save_npz`` wrote."""
     try:
         with zipfile.ZipFile(path) as archive:
             arrays = _Arrays(path, archive)
@@ -32,17 +38,15 @@ def read_npz(path: str, dtype: np.dtype | None) -> Entries:
                 names = ["coords"] if "coords" in arrays else ["row", "col"]
                 parts = [arrays[name] for name in names]
                 coordinates = tuple(parts[0]) if len(parts) == 1 else tuple(parts)
-                return from_coordinates(shape, coordinates, arrays["data"], dtype, path)
+                return RawCoordinates(shape, coordinates, arrays["data"], path)
             if len(shape) != 2:
                 raise InputError(f"{path}: format {kind!r} of order {len(shape)}; expected order 2")
-            if kind in ("csr", "csc"):
+            if kind in ("csr", "csc", "bsr"):
                 pointers, indices, data = (arrays[name] for name in ("indptr", "indices", "data"))
-                return from_compressed(shape, pointers, indices, data, dtype, path, kind == "csc")
-            if kind == "bsr":
-                pointers, indices, data = (arrays[name] for name in ("indptr", "indices", "data"))
-                return from_blocks(shape, pointers, indices, data, dtype, path)
+                raw = RawCompressed(shape, pointers, indices, data, path, kind == "csc")
+                return expand_blocks(raw) if kind == "bsr" else raw
             if kind == "dia":
-                return from_diagonals(shape, arrays["offsets"], arrays["data"], dtype, path)
+                return expand_diagonals(shape, arrays["offsets"], arrays["data"], path)
         raise InputError(f"{path}: sparse format {kind!r} is unknown; expected csr, csc, coo, bsr or dia")
     except InputError:
         raise

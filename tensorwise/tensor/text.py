@@ -1,4 +1,4 @@
-"""Tables of numbers in text files: read in blocks, parsed by NumPy, every line checked.
+"""Tables of numbers in text files: read in blocks, parsed by NumPy, every line checked; and written.
 
 Two parsers give the same numbers. The fast one works on whole blocks and accepts only what it is certain
 of (plain digits, decimal numbers, the same number of tokens on every line that has any); whatever else a
@@ -8,11 +8,12 @@ only as far as files of numbers expand.
 """
 
 import gzip
+import itertools
 import os
 import re
 import stat
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Any, NoReturn, final
@@ -20,6 +21,7 @@ from typing import IO, Any, NoReturn, final
 import numpy as np
 
 from tensorwise.errors import InputError
+from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.memory import available_bytes
 
 BLOCK_BYTES = 4 * 2**20
@@ -30,6 +32,8 @@ LONGEST_LINE_BYTES = 2**20
 #: one line, and is made to exhaust memory and time.
 FREE_BYTES = 16 * 2**20
 MOST_EXPANSION = 100
+#: So many lines are written at a time.
+_WRITTEN_LINES = 2**16
 #: Whole numbers of up to this many digits fit into int64.
 _SAFE_DIGITS = 18
 _FORTRAN = re.compile(rb"[+-]?(?:\d+(?:\.\d*)?|\.\d+)[dD][+-]?\d+")
@@ -365,3 +369,17 @@ def _reason(error: Any) -> str:
 
 def _gib(count: int) -> str:
     return f"{count / 2**30:.1f} GiB"
+
+
+def text_lines(entries: Entries) -> Iterator[bytes]:
+    """Yield the entries as text, 1-based, a line for each, many lines a piece.
+
+    Numbers read back exactly: 17 significant digits for float64, 9 for float32.
+    """
+    line = "%d " * entries.order + ("%.17g\n" if entries.dtype == np.float64 else "%.9g\n")
+    for start in range(0, entries.nnz, _WRITTEN_LINES):
+        part = slice(start, start + _WRITTEN_LINES)
+        columns = [(array[part].astype(np.int64) + 1).tolist() for array in entries.coordinates]
+        columns.append(entries.values[part].tolist())
+        numbers = tuple(itertools.chain.from_iterable(zip(*columns)))
+        yield (line * len(columns[0]) % numbers).encode()

@@ -22,7 +22,7 @@ from tensorwise.program.generated import BoundProgram, GeneratedKernel
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import CpuSpace, cpu_space
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.memory import available_bytes
 from tensorwise.toolchain.deadline import within
 from tensorwise.tuning.arrangement import (

@@ -25,8 +25,9 @@ from tensorwise.program.work import check_work
 from tensorwise.program.workload import Workload, einsum_workload
 from tensorwise.reading import WRONG_DATA, conform, parse_json, reading, reason, user_path
 from tensorwise.tensor.canonical import checked_integers, coordinate_dtype
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import value_dtype
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.entries import Entries
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.toolchain.threads import available_threads
 from tensorwise.version import __version__

@@ -24,8 +24,8 @@ from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.kernel import Kernel
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload, workload
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import value_dtype
-from tensorwise.tensor.entries import entries_from
 from tensorwise.toolchain.deadline import counting_waits, is_over, left_s, within
 from tensorwise.toolchain.threads import too_many
 from tensorwise.tuning.advice import SHIPPED, Advisor

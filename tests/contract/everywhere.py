@@ -22,7 +22,8 @@ from tensorwise.program.workload import workload
 from tensorwise.search.nearest import far_apart, linked
 from tensorwise.space.cpu import cpu_space_of
 from tensorwise.space.portfolio import portfolio
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.orders import ORDERS, permutation
 from tensorwise.tensor.pack import pack

@@ -24,7 +24,7 @@ from tensorwise.program.workload import workload
 from tensorwise.space.cpu import cpu_space
 from tensorwise.space.space import Space
 from tensorwise.space.versions import Version, Versions
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.toolchain.compiler import find_compiler
 from tests.contract.toys import GARDEN, ToyWorkload
 

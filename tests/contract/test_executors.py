@@ -30,7 +30,7 @@ from tensorwise.collect.spool import Spool, SpoolExecutor, gather
 from tensorwise.data.corpus import Pattern
 from tensorwise.data.store import Store
 from tensorwise.errors import MeasurementError, MissingExtraError, StoreError
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write
 from tests.contract.odd_worker import COMMAND
 

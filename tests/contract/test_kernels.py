@@ -13,7 +13,7 @@ from tensorwise.program.interpreted import InterpretedKernel
 from tensorwise.program.kernel import BoundKernel, Kernel
 from tensorwise.program.program import program_for
 from tensorwise.program.workload import Workload, einsum_workload, workload
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.toolchain.compiler import find_compiler
 from tests.unit.device.cases import spoiled, strided
 

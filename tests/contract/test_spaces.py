@@ -19,7 +19,7 @@ from tensorwise.space.cpu import cpu_space
 from tensorwise.space.cuda import cuda_space
 from tensorwise.space.space import Space
 from tensorwise.space.versions import Version, Versions
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tests.contract.toys import GARDEN, TINY, WIDE, ToyEntries, ToyWorkload
 
 

@@ -23,7 +23,7 @@ from tensorwise.program.program import Program, program_for
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.cpu import cpu_space
 from tensorwise.space.portfolio import portfolio
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.toolchain.cache import PRELUDE, default_cache
 from tensorwise.toolchain.shelf import Shelf
 
@@ -459,7 +459,7 @@ def test_without_a_compiler_libraries_still_run(work: Workload, tmp_path: Path) 
         "from tensorwise.device.cpu import CpuDevice\n"
         "from tensorwise.program.workload import workload\n"
         "from tensorwise.program.program import program_for\n"
-        "from tensorwise.tensor.entries import entries_from\n"
+        "from tensorwise.tensor.convert import entries_from\n"
         "work = workload('spmv', entries_from(sp.eye_array(9, dtype=np.float32).tocsr()))\n"
         "ours = program_for(work, '(i,k) -> U(i) C(k)', 'reorder(i,k)')\n"
         "with CpuDevice(1) as device:\n"

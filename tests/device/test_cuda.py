@@ -19,7 +19,7 @@ from tensorwise.errors import CompilerError, MeasurementError, MissingExtraError
 from tensorwise.front.cli import app
 from tensorwise.program.program import program_for
 from tensorwise.program.workload import workload
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.toolchain.gpu import compiled, find_gpu
 from tensorwise.tuning.gpu import tune_gpu
 from tests.simt.gpu import COMPILER

@@ -22,7 +22,8 @@ from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space_of
 from tensorwise.space.portfolio import portfolio
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 from tests.unit.model.latencies import records
 
 FILE = Path(__file__).parent / "predictions.json"

@@ -34,7 +34,7 @@ from tensorwise.program.generated import BoundProgram
 from tensorwise.program.packed import PackedOperands, packed_parts
 from tensorwise.program.program import PlanKey, Program, kernel_text
 from tensorwise.program.workload import Workload
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.fibertree import Tensor
 from tensorwise.tensor.pack import pack
 from tensorwise.toolchain.cache import default_cache

@@ -26,8 +26,9 @@ from tensorwise.program.schedule import (
 )
 from tensorwise.program.workload import Workload
 from tensorwise.space.cpu import cpu_space_of
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import value_dtype
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.levels import LEVELS, Bitmask, Compressed, Level, Repeated, ShortSingle, Single, Slots
 from tensorwise.tensor.partition import Partition

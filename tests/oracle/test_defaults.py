@@ -13,7 +13,7 @@ from tensorwise.program.packed import PackedOperands, packed_parts
 from tensorwise.program.program import PlanKey, Program, kernel_text
 from tensorwise.program.workload import Workload, einsum_workload
 from tensorwise.space.cpu import cpu_space_of
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.toolchain.cache import default_cache
 from tests.oracle.einsums import draw_einsum
 from tests.oracle.widened import widened

@@ -17,7 +17,7 @@ import scipy.sparse.linalg as sla
 from scipy.sparse import issparse
 
 from tensorwise.program.workload import workload
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tuning.operator import bind, default_kernel
 
 SOLVERS: Final = {

@@ -7,7 +7,8 @@ import numpy as np
 
 from tensorwise.program.program import Program, program_for
 from tensorwise.program.workload import Workload, einsum_workload
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 
 
 @dataclass(frozen=True)

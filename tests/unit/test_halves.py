@@ -14,8 +14,9 @@ from tensorwise.device.verify import Checker, poison
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
 from tensorwise.program.workload import Workload, workload
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import limits, value_dtype
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.files import read, write
 from tensorwise.toolchain.threads import available_threads
 from tensorwise.tuning.operator import Operator

@@ -35,7 +35,7 @@ from tensorwise.search.graph import ConfigGraph
 from tensorwise.tasks.cutting import TaskGraph
 from tensorwise.tasks.staged import StagedTask
 from tensorwise.tasks.task import Task
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import read
 from tensorwise.toolchain.places import private_dir
 from tensorwise.tuning import saving

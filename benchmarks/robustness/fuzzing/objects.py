@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from fuzzing import mutate, texts
 from tensorwise.front.gnn import Graph
 from tensorwise.program.workload import einsum_workload, workload
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 
 
 @functools.cache

@@ -32,8 +32,8 @@ from tensorwise.program.work import check_work
 from tensorwise.program.workload import Workload, workload
 from tensorwise.reading import parse_json
 from tensorwise.space.config import Config
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import value_dtype
-from tensorwise.tensor.entries import entries_from
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.partition import Partition
 

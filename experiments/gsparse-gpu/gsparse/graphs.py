@@ -10,7 +10,8 @@ import numpy as np
 
 from benchmarks.splits import splits
 from tensorwise.data.corpus import MANIFEST, patterns, read_pattern
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 
 
 @final

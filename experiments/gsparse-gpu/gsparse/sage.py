@@ -10,7 +10,8 @@ import numpy as np
 from tensorwise.program.launched import LaunchedKernel
 from tensorwise.program.program import program_for
 from tensorwise.program.workload import Workload
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 from tensorwise.toolchain.gpu import Gpu
 
 OPERATION: Final = "u_mul_e sum"

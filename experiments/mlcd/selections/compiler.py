@@ -13,8 +13,9 @@ from tensorwise.device.timing import interleave, measuring_slot, time_calls
 from tensorwise.device.versions import difference
 from tensorwise.errors import InputError
 from tensorwise.selection import Selection
-from tensorwise.tasks.cpu import ISAS, TvmCpu
+from tensorwise.tasks.cpu import TvmCpu
 from tensorwise.tasks.searching import found_in, search_schedules
+from tensorwise.tasks.targets import ISAS
 from tensorwise.tasks.task import Task
 from tensorwise.tasks.tvm_extra import tvm
 from tensorwise.toolchain.threads import available_threads

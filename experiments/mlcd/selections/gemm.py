@@ -18,7 +18,7 @@ from tensorwise.features.operands import share_of_zeros
 from tensorwise.program.workload import workload
 from tensorwise.selection import Selection
 from tensorwise.space.params import powers
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.toolchain.threads import available_threads
 from tensorwise.tuning.operator import default_kernel
 

@@ -17,7 +17,7 @@ from tensorwise.errors import InputError
 from tensorwise.features.graph import GraphPattern
 from tensorwise.program.workload import workload
 from tensorwise.selection import Selection
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.toolchain.threads import available_threads
 from tensorwise.tuning.operator import default_kernel
 

@@ -29,7 +29,8 @@ from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space, cpu_space_of
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 from tensorwise.tuning.advice import Advisor
 from tensorwise.tuning.operator import Operator
 from tensorwise.tuning.searching import Search

@@ -20,7 +20,7 @@ from tensorwise.model.gains import mean_gain
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
 from tensorwise.space.strips import SPADE, cpu
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tests.contract.toys import GARDEN
 
 SMALL = Machine.load("spade-small").space

@@ -15,7 +15,7 @@ from benchmarks.splits import LOG, PARTS, SealedError, Splits, splits
 from tensorwise.data.augment import Augmentation
 from tensorwise.errors import InputError
 from tensorwise.tasks.architectures import ARCHITECTURES
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 
 ROOT = Path(__file__).parents[3]
 EXPERIMENTS = ROOT / "experiments"

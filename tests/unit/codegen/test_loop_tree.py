@@ -15,7 +15,7 @@ from tensorwise.program.interpreted import InterpretedKernel
 from tensorwise.program.program import Program
 from tensorwise.program.schedule import Schedule
 from tensorwise.program.workload import Workload, workload
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.format import Format
 
 

@@ -11,7 +11,7 @@ from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.interpreted import InterpretedKernel
 from tensorwise.program.program import program_for
 from tensorwise.program.workload import workload
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 
 A, B, OUT = Buffer("A", "f32"), Buffer("B", "f32"), Buffer("out", "f32", writable=True)
 P, N = Var("p"), Var("N_p")

@@ -14,7 +14,7 @@ from tensorwise.collect.executors import WorkerLostError
 from tensorwise.collect.job import Job, plan
 from tensorwise.data.corpus import patterns
 from tensorwise.errors import MeasurementError
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write
 
 

@@ -26,7 +26,7 @@ from tensorwise.device.device import Measurement
 from tensorwise.device.null import NullDevice
 from tensorwise.errors import InputError, MeasurementError
 from tensorwise.front.cli import app
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write
 
 SAMPLES, RECORDS = 6, 8

@@ -23,7 +23,7 @@ from tensorwise.data.record import Record
 from tensorwise.data.store import Store
 from tensorwise.errors import InputError, MeasurementError, StoreError
 from tensorwise.front.cli import app
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tensorwise.data.augment import FACTOR, MOST_EXTENT, Augmentation
 from tensorwise.errors import InputError
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 
 
 def pattern(shape: tuple[int, ...], nnz: int, seed: int = 0) -> Entries:

@@ -9,7 +9,7 @@ import pytest
 from tensorwise.data.augment import Augmentation
 from tensorwise.data.corpus import patterns, read_pattern, split_families
 from tensorwise.errors import InputError
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write
 
 

@@ -11,7 +11,7 @@ from tensorwise.collect.measuring import measured
 from tensorwise.data.corpus import patterns
 from tensorwise.data.workloads import Workloads
 from tensorwise.errors import InputError
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write
 
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from tensorwise.program.workload import Workload, workload
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 
 PATTERNS = {
     "random": ((40, 30), 200),

@@ -15,8 +15,8 @@ from tensorwise.device.worker import Bench, save_workload
 from tensorwise.program.generated import BoundProgram, GeneratedKernel
 from tensorwise.program.program import program_for
 from tensorwise.program.workload import workload
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import value_dtype
-from tensorwise.tensor.entries import entries_from
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])

@@ -12,7 +12,7 @@ from tensorwise.device.spade import COUNTERS, MACHINES, SPADES, Machine, Simulat
 from tensorwise.errors import InputError
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 
 SMALL = Machine.load("spade-small")
 

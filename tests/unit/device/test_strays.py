@@ -13,7 +13,7 @@ from tensorwise.device.library import LIBRARY
 from tensorwise.errors import InputError
 from tensorwise.program.kernel import BoundKernel
 from tensorwise.program.workload import Workload, workload
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 
 SHAPES = [
     (1, 1, 1.0),

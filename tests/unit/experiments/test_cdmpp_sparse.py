@@ -24,7 +24,7 @@ from tensorwise.features.hardware import HARDWARE
 from tensorwise.model.programs import Programs, context_of
 from tensorwise.program.workload import workload
 from tensorwise.space.cpu import cpu_space_of
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write
 
 pytest.importorskip("torch")

@@ -19,7 +19,7 @@ from tensorwise.collect.measuring import measured
 from tensorwise.data.corpus import patterns
 from tensorwise.data.parquet import write_records
 from tensorwise.errors import InputError
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write
 
 HERE = Path(__file__).parents[3] / "experiments" / "cognate-cpus"

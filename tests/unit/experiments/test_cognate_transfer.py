@@ -30,7 +30,7 @@ from tensorwise.model.samples import Group, featurizer
 from tensorwise.model.table import Encoded, Table
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.cpu import cpu_space_of
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")

@@ -10,7 +10,7 @@ from sweeps.gains import measured, summary
 
 from tensorwise.data.augment import Augmentation
 from tensorwise.device.spade import SPADES, SpadeDevice
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write
 
 HERE = Path(__file__).parents[3] / "experiments" / "spade-space"

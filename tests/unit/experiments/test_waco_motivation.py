@@ -30,7 +30,7 @@ from tensorwise.errors import InputError
 from tensorwise.program.program import program_for
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.portfolio import portfolio
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 
 HERE = Path(__file__).parents[3] / "experiments" / "waco-motivation"
 VALUES = tomllib.loads((HERE / "values.toml").read_text())

@@ -21,7 +21,7 @@ from tensorwise.program.workload import Workload, workload
 from tensorwise.search.pool import Pool
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import CpuSpace, cpu_space
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 
 HERE = Path(__file__).parents[3] / "experiments" / "waco-search"
 EXPECTED = json.loads((HERE / "expected.json").read_text())

@@ -32,7 +32,7 @@ from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
 from tensorwise.space.portfolio import portfolio
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 
 HERE = Path(__file__).parents[3] / "experiments" / "waco-tuner"
 VALUES = tomllib.loads((HERE / "values.toml").read_text())

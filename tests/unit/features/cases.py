@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 
 
 def matrix(rows: int, columns: int, places: list[tuple[int, int]]) -> Entries:

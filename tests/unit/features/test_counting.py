@@ -12,7 +12,8 @@ from tensorwise.errors import CompilerError
 from tensorwise.features import compiled, counting, plain
 from tensorwise.features.counts import MatrixCounts, ModeCounts
 from tensorwise.features.spectrum import Spectrum
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 from tests.unit.features import brute
 from tests.unit.features.cases import ODD, SMALL, drawn, matrix
 

@@ -11,7 +11,8 @@ from tensorwise.features.footprint import FIELDS, Footprints
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
 from tensorwise.space.strips import SPADE, Processors, Strips
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 
 PLACES = {field.name: place for place, field in enumerate(FIELDS)}
 THREE = Processors(3, ((2**10, 1), (2**13, 1), (2**16, 3)))

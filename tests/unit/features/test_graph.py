@@ -8,7 +8,7 @@ from scipy.sparse.csgraph import shortest_path
 from tensorwise.errors import CompilerError, InputError
 from tensorwise.features import graph as module
 from tensorwise.features.graph import GraphPattern, distances, distances_plain
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 
 
 def numbers(adjacency: object) -> dict[str, float]:

@@ -6,7 +6,8 @@ import pytest
 from tensorwise.errors import InputError
 from tensorwise.features.counts import EXACT
 from tensorwise.features.matrix import MatrixPattern
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.format import Format, bcsr, dia, sell
 from tensorwise.tensor.pack import MOST_FILL, pack
 from tests.unit.features.cases import ODD, SMALL, drawn

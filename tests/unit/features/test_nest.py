@@ -8,7 +8,8 @@ from tensorwise.program.program import program_for
 from tensorwise.program.work import work_bound
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.cpu import cpu_space_of
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 
 ROWS, COLUMNS, N, NNZ = 64, 32, 16, 128
 

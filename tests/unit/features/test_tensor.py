@@ -5,7 +5,8 @@ import pytest
 
 from tensorwise.errors import InputError
 from tensorwise.features.tensor import BLOCKS, TensorPattern
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 from tests.unit.features.cases import drawn
 
 

@@ -13,7 +13,7 @@ from tensorwise.model.finding import calibrated_for
 from tensorwise.program.workload import workload
 from tensorwise.search.graph import GRAPH
 from tensorwise.space.cpu import cpu_space
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write
 from tensorwise.tuning.advice import Advisor
 from tests.unit.model.made_up import made_up

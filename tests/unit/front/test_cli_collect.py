@@ -15,7 +15,7 @@ from tensorwise.data.store import Store
 from tensorwise.front.cli import app
 from tensorwise.program.workload import workload
 from tensorwise.space.cpu import cpu_space
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write
 from tests.unit.model.made_up import made_up
 

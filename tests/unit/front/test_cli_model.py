@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from tensorwise.front.cli import app
 from tensorwise.model import RankingModel, load_model
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write
 
 pytest.importorskip("torch")
@@ -184,7 +184,7 @@ from tensorwise.device.null import NullDevice
 from tensorwise.model import load_model
 from tensorwise.program.workload import workload
 from tensorwise.space.cpu import cpu_space
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 model = load_model({str(folder / "models" / "spmm")!r})
 w = workload("spmm", entries_from(np.eye(50)), n=16)
 space = cpu_space(w.assignment)

@@ -13,7 +13,7 @@ from tensorwise.device.spade import SpadeDevice
 from tensorwise.front.cli import app
 from tensorwise.model import TransferModel, load_model
 from tensorwise.program.workload import workload
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write
 from tests.unit.model.made_up import made_up
 

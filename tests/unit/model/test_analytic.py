@@ -23,7 +23,7 @@ from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
 from tensorwise.space.cuda import cuda_space
 from tensorwise.space.space import Space
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.toolchain.cubin import Resources
 
 RNG = np.random.default_rng(6)

@@ -12,7 +12,7 @@ from tensorwise.model.calibration import FEWEST, Calibration, calibrate, fitted
 from tensorwise.model.samples import Training
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.cpu import cpu_space
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tests.unit.model.made_up import made_up
 
 CONFIGS = 80

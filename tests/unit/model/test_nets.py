@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 
 torch = pytest.importorskip("torch")
 

@@ -24,7 +24,8 @@ from tensorwise.model.table import Table
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 from tests.contract.toys import GARDEN, TINY
 
 TORCH = importlib.util.find_spec("torch") is not None

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tensorwise.errors import InputError
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 
 torch = pytest.importorskip("torch")
 

@@ -12,7 +12,7 @@ from tensorwise.model.table import Encoded, Table
 from tensorwise.program.workload import workload
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tests.contract.toys import GARDEN, TINY, ToyWorkload, draw_many
 
 W = ToyWorkload()

@@ -26,7 +26,7 @@ from tensorwise.space.cpu import cpu_space_of
 from tensorwise.space.cuda import cuda_space
 from tensorwise.space.space import Space
 from tensorwise.space.strips import CUDA, SPADE, Mapper, Processors, cpu
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tests.contract.toys import GARDEN
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")

@@ -16,7 +16,8 @@ from tensorwise.program.lower import lower
 from tensorwise.program.packed import PackedOperands
 from tensorwise.program.program import PlanKey, kernel_text, program_for
 from tensorwise.program.workload import Workload, einsum_workload
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 from tests.oracle.judge import judge
 
 SPMM, CHAIN, INNER = "C[i,j] += A[i,k] * B[k,j]", "C[i,j] += A[i,k] * S[k,j]", "C[i] += A[i,k] * S[i,j]"

@@ -12,7 +12,7 @@ from tensorwise.program.interpreted import InterpretedKernel
 from tensorwise.program.program import Program, program_for
 from tensorwise.program.schedule import Factor, Schedule
 from tensorwise.program.workload import Workload, einsum_workload, workload
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 
 FACTORED = "reorder(i,j,k) tile(k,1x8) factor(k)"
 CSF = "(i,k,l) -> U(i) C(k) C(l)"

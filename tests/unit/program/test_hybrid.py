@@ -13,7 +13,8 @@ from tensorwise.program.packed import packed_parts
 from tensorwise.program.program import Program, program_for
 from tensorwise.program.work import work_bound
 from tensorwise.program.workload import Workload, einsum_workload, workload
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 
 CSR = "(i,k) -> U(i) C(k)"
 LONG = "rows>5: (i,k) -> C(k1) C(i) C(k0:4)"

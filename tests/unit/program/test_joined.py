@@ -13,7 +13,7 @@ from tensorwise.program.program import Program
 from tensorwise.program.reference import reference
 from tensorwise.program.schedule import Schedule
 from tensorwise.program.workload import einsum_workload
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.format import csr
 
 REFUSED = (

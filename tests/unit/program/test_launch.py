@@ -16,7 +16,7 @@ from tensorwise.program.packed import PackedOperands
 from tensorwise.program.program import program_for
 from tensorwise.program.schedule import Schedule
 from tensorwise.program.workload import Workload, einsum_workload, workload
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 
 MATRIX = entries_from(np.eye(6, 5, dtype="f4"))
 SPMM, SPMV = workload("spmm", MATRIX, n=8), workload("spmv", MATRIX)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tensorwise.program.loads import COUNTED, Loads, even, uneven
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.orders import Places, permutation
 
 

@@ -13,8 +13,9 @@ from tensorwise.program.lower import lower
 from tensorwise.program.packed import PackedOperands, merge_path_parts
 from tensorwise.program.program import program_for
 from tensorwise.program.workload import Workload, einsum_workload, workload
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import value_dtype
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.pack import pack
 from tests.unit.program.test_packed import matrix

@@ -14,7 +14,7 @@ from tensorwise.program.interpreted import InterpretedKernel
 from tensorwise.program.ops import MONOIDS, Monoid
 from tensorwise.program.program import program_for
 from tensorwise.program.workload import einsum_workload
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 
 OUT, X = Buffer("out", "f64", writable=True), Buffer("x", "f64")
 F64 = Type("f64")

@@ -14,7 +14,8 @@ from tensorwise.program.generated import BoundProgram
 from tensorwise.program.nest import RESERVED
 from tensorwise.program.program import PlanKey, Program, kernel_text, program_for
 from tensorwise.program.workload import Workload, einsum_workload
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 from tensorwise.toolchain.cache import PRELUDE, default_cache
 
 SCHEDULES = (

@@ -14,7 +14,8 @@ from tensorwise.program.packed import ROW_COST, PackedOperands, arranged, balanc
 from tensorwise.program.program import Program, program_for
 from tensorwise.program.schedule import Schedule
 from tensorwise.program.workload import Workload, einsum_workload, workload
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.pack import pack
 

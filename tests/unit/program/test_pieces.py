@@ -13,7 +13,8 @@ from tensorwise.program.lower import lower
 from tensorwise.program.packed import PackedOperands, pieces_of
 from tensorwise.program.program import PlanKey, program_for
 from tensorwise.program.workload import einsum_workload
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.pack import pack
 

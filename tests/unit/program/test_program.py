@@ -14,7 +14,8 @@ from tensorwise.program.packed import PackedOperands
 from tensorwise.program.program import PlanKey, Program, kernel_text, program_for
 from tensorwise.program.schedule import Schedule
 from tensorwise.program.workload import Workload, einsum_workload, workload
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.format import Format, csr
 
 RNG = np.random.default_rng(5)

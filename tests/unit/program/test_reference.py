@@ -7,7 +7,8 @@ import pytest
 
 from tensorwise.program.reference import Reference
 from tensorwise.program.workload import Workload, einsum_workload, workload
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 
 INF, NAN = math.inf, math.nan
 # row 0: 2 at column 0, 3 at column 2; row 1: nothing; row 2: an explicit zero at column 1

@@ -10,7 +10,8 @@ from tensorwise.program.interpreted import InterpretedKernel
 from tensorwise.program.packed import PackedOperands
 from tensorwise.program.program import PlanKey, kernel_text, program_for
 from tensorwise.program.workload import Workload, einsum_workload, workload
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.fibertree import Tensor
 from tensorwise.tensor.pack import pack
 

@@ -12,7 +12,8 @@ from tensorwise.program.interpreted import InterpretedKernel
 from tensorwise.program.program import program_for
 from tensorwise.program.work import check_work, work_bound
 from tensorwise.program.workload import Workload, workload
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 from tests.oracle.cases import draw
 
 ROWS, COLUMNS, N, NNZ = 40, 30, 8, 100

@@ -10,7 +10,8 @@ import pytest
 from tensorwise.errors import InputError
 from tensorwise.program.einsum import Einsum
 from tensorwise.program.workload import Workload, einsum_workload, workload
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 
 
 def entries(shape: tuple[int, ...], *places: tuple[int, ...], dtype: str = "float32") -> Entries:

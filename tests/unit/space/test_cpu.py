@@ -17,7 +17,8 @@ from tensorwise.program.workload import Workload, einsum_workload, workload
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import FREE_STEPS, MOST_STEPS_A_TERM, CpuSpace, cpu_space
 from tensorwise.space.portfolio import portfolio
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 
 SAMPLES = 300
 EINSUMS = {

@@ -10,7 +10,7 @@ from tensorwise.program.interpreted import InterpretedKernel
 from tensorwise.program.lower import lower
 from tensorwise.program.workload import Workload, einsum_workload, workload
 from tensorwise.space.cuda import ANY, cuda_space
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 
 RNG = np.random.default_rng(3)
 MATRIX = entries_from(((RNG.random((14, 11)) < 0.2) * RNG.standard_normal((14, 11))).astype("f4"))

@@ -7,7 +7,7 @@ from tensorwise.program.workload import Workload, einsum_workload, workload
 from tensorwise.space import readings
 from tensorwise.space.config import Config, Value
 from tensorwise.space.cpu import cpu_space
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 
 EARLIER = {
     "layout": "coordinates",

@@ -6,7 +6,7 @@ import pytest
 from tensorwise.device.spade import SPADES, Machine
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.spade import ALL, TileProgram
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 
 SPACE = Machine.load("spade").space
 

@@ -7,7 +7,7 @@ from tensorwise.device.spade import Machine
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.cpu import cpu_space
 from tensorwise.space.strips import LOOPS, SPADE, cpu
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 
 SPACE = Machine.load("spade").space
 

@@ -7,7 +7,7 @@ import pytest
 
 from tensorwise.errors import InputError
 from tensorwise.program.workload import workload
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 
 DENSE = np.array([[1.0, 0, 2, 0], [0, 0, 0, 3], [4, 0, 0, 0], [0, 5, 0, 6]], np.float32)
 

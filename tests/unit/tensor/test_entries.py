@@ -12,9 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensorwise.errors import InputError, MissingExtraError
+from tensorwise.tensor import entries as entries_module
 from tensorwise.tensor.canonical import row_major, rows_of
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import value_dtype
-from tensorwise.tensor.entries import Entries, entries_from, from_compressed
+from tensorwise.tensor.entries import Entries, canonical_entries
+from tensorwise.tensor.raw import RawCompressed
 
 VECTORS = hasattr(sp.coo_array((1, 1)), "coords")  # SciPy 1.13: sparse arrays of other orders than 2
 FORMATS = ("csr", "csc", "coo", "bsr", "dia", "lil", "dok")
@@ -280,8 +283,9 @@ def test_halves_keep_their_bits(half: str) -> None:
     shape = (int(rows.max()) + 1, 300)
     values = bits.view(dtype)
     coordinates = entries_from((shape, (rows, columns), values))
-    compressed = from_compressed(
-        shape, pointers, rows[by_columns], values[by_columns], None, "by columns", by_column=True
+    compressed = canonical_entries(
+        RawCompressed(shape, pointers, rows[by_columns], values[by_columns], "by columns", by_column=True),
+        None,
     )
     for entries in (coordinates, compressed):
         assert entries.dtype == dtype
@@ -750,3 +754,10 @@ def test_entries_made_by_hand_are_compared_once(monkeypatch: pytest.MonkeyPatch)
     for message, entries in wrong.items():
         with pytest.raises(InputError, match=message):
             entries_from(entries)
+
+
+def test_the_old_place_of_entries_from_says_the_new_one() -> None:
+    with pytest.warns(DeprecationWarning, match=r"is now tensorwise\.entries_from"):
+        assert entries_module.entries_from is entries_from
+    with pytest.raises(AttributeError, match="no attribute 'entries_to'"):
+        _ = entries_module.entries_to

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tensorwise.errors import FormatError
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.fibertree import MOST_LINES, Tensor
 from tensorwise.tensor.format import Format, csr, dcsr
 from tensorwise.tensor.pack import pack

@@ -10,7 +10,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pytest
@@ -20,9 +20,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensorwise.errors import InputError
-from tensorwise.tensor import files, npz, text
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor import matrix_market, npz, text
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
+from tensorwise.tensor.file_formats import FILE_FORMATS, FileFormat
 from tensorwise.tensor.files import read, write
+from tensorwise.tensor.raw import RawCoordinates
 
 REAL = "%%MatrixMarket matrix coordinate real general\n"
 CORPUS = Path(os.environ.get("TENSORWISE_CORPUS") or Path(__file__).parents[4] / "shared" / "corpus")
@@ -533,7 +536,7 @@ def test_writing_replaces_whole_files_only(tmp_path: Path, monkeypatch: pytest.M
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(files, "_lines", interrupted)
+        patch.setattr(matrix_market, "text_lines", interrupted)
         with pytest.raises(KeyboardInterrupt):
             write(tmp_path / "a.mtx", entries)
     assert read(tmp_path / "a.mtx").nnz == 3
@@ -715,3 +718,34 @@ def test_what_scipy_holds_is_written(tmp_path: Path) -> None:
     for ending in (".mtx", ".tns", ".npz"):
         write(tmp_path / f"a{ending}", matrix)
         assert read(tmp_path / f"a{ending}").nnz == matrix.nnz
+
+
+def test_a_kind_of_file_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row makes ``read``, ``write`` and ``entries_from`` know it, the order that it holds, and messages name it."""
+
+    def read_lines(path: str) -> RawCoordinates:
+        rows = [line.split() for line in Path(path).read_text().splitlines()]
+        coordinates = [[int(row[mode]) for row in rows] for mode in (0, 1)]
+        return RawCoordinates((3, 4), coordinates, [float(row[2]) for row in rows], path)
+
+    def write_lines(stream: IO[bytes], entries: Entries) -> None:
+        for row, column, value in zip(*entries.coordinates, entries.values):
+            stream.write(f"{row} {column} {value}\n".encode())
+
+    row = FileFormat(".lines", "Lines", read_lines, write_lines, max_order=2, is_text=False)
+    monkeypatch.setitem(FILE_FORMATS, ".lines", row)
+    path = tmp_path / "a.lines"
+    write(path, sp.coo_array(([2.5, 1.5], ([2, 0], [3, 1])), shape=(3, 4)))
+    assert path.read_text() == "0 1 1.5\n2 3 2.5\n"
+    assert entries_from(path, dtype="float32").values.tolist() == read(path).values.tolist() == [1.5, 2.5]
+    path.write_text("0 1 1.5\n2 4 2.5\n")
+    with pytest.raises(
+        InputError, match=r"a\.lines: entry 1 \(row 2, column 4, value 2.5\) is outside shape 3x4"
+    ):
+        read(path)  # a reader that checks nothing is checked
+    with pytest.raises(InputError, match="Lines holds matrices; this tensor has order 3"):
+        write(path, np.ones((2, 2, 2)))
+    with pytest.raises(InputError, match=r"a \.lines file has no imaginary part"):
+        read(path, part="imaginary")
+    with pytest.raises(InputError, match=r"expected .mtx, .mtx.gz, .tns, .tns.gz, .npz or .lines"):
+        read(tmp_path / "a.lines.gz")

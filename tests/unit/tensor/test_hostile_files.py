@@ -10,7 +10,7 @@ import pytest
 
 from tensorwise.errors import InputError
 from tensorwise.tensor import npz, text
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import read
 
 BANNER = b"%%MatrixMarket matrix coordinate real general\n"

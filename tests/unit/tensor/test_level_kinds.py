@@ -5,7 +5,8 @@ import pytest
 import scipy.sparse as sp
 
 from tensorwise.errors import FormatError
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.format import Format, coo, dia, sell
 from tensorwise.tensor.orders import ORDERS, permutation
 from tensorwise.tensor.pack import pack, source_map, unpack

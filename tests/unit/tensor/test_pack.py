@@ -10,7 +10,8 @@ import pytest
 from tensorwise.errors import FormatError, InputError
 from tensorwise.tensor import pack as packing
 from tensorwise.tensor import primitives
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.fibertree import Tensor
 from tensorwise.tensor.format import Format, bcsr, csc, csf, csr, dcsr, dense
 from tensorwise.tensor.pack import pack, refill, source_map, unpack

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tensorwise.errors import FormatError
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.partition import Partition
 
 

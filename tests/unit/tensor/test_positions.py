@@ -9,7 +9,8 @@ from tensorwise.errors import TensorwiseError
 from tensorwise.program.workload import workload
 from tensorwise.space.cpu import cpu_space_of
 from tensorwise.tensor import positions as module
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.orders import Places
 from tensorwise.tensor.pack import pack

@@ -19,7 +19,7 @@ from tensorwise.program.workload import Workload, workload
 from tensorwise.search.graph import GRAPH
 from tensorwise.space.cpu import cpu_space
 from tensorwise.space.portfolio import portfolio
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tuning.advice import Advisor, _opened, graph_of
 from tensorwise.tuning.forecast import CAUTION, DOUBTFUL, ERROR, STEPPED
 from tensorwise.tuning.searching import Search
@@ -153,7 +153,7 @@ from tensorwise.tuning.advice import Advisor
 from tensorwise.device.null import NullDevice
 from tensorwise.program.workload import workload
 from tensorwise.space.cpu import cpu_space
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 w = workload("spmm", entries_from(np.eye(50, dtype=np.float32)), n=16)
 found = Advisor.load({str(folder)!r}).imagined(
     w, cpu_space(w.assignment), NullDevice(), [], np.random.default_rng(0), lambda: True)

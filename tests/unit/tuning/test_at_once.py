@@ -18,7 +18,7 @@ from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tuning import at_once
 from tensorwise.tuning.advice import Advisor
 from tensorwise.tuning.at_once import Usual

@@ -13,8 +13,8 @@ import tensorwise as tw
 from tensorwise.device.library import LIBRARY
 from tensorwise.errors import InputError
 from tensorwise.program.workload import workload
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import value_dtype
-from tensorwise.tensor.entries import entries_from
 from tensorwise.tuning.operator import MatrixOperator, Operator, bind, unpickled
 
 MATRIX = sp.random_array((40, 30), density=0.2, format="csr", rng=np.random.default_rng(5))

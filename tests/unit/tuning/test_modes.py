@@ -18,7 +18,8 @@ from tensorwise.device.cpu import CpuDevice, Rounds
 from tensorwise.device.library import LIBRARY
 from tensorwise.errors import InputError, MeasurementError
 from tensorwise.program.workload import workload
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.pack import pack
 from tensorwise.tuning.result import Trial

@@ -15,7 +15,7 @@ from tensorwise.errors import CompilerError, InputError
 from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.program import program_for
 from tensorwise.program.workload import workload
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.tuning.operator import MatrixOperator, Operator, bind, default_kernel
 from tests.unit.device.cases import strided

@@ -12,8 +12,8 @@ from tensorwise.device.libraries.base import LibraryKernel
 from tensorwise.device.library import LIBRARY
 from tensorwise.errors import InputError
 from tensorwise.program.workload import workload
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import value_dtype
-from tensorwise.tensor.entries import entries_from
 from tensorwise.tuning.operator import MatrixOperator, default_kernel
 
 KINDS = "?bBhHiIqQfdgFDG"

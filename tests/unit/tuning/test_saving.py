@@ -17,7 +17,8 @@ from tensorwise.device.guards import guarded
 from tensorwise.device.library import LIBRARY
 from tensorwise.errors import InputError
 from tensorwise.program.workload import workload
-from tensorwise.tensor.entries import Entries, entries_from
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.entries import Entries
 from tensorwise.tuning.operator import Operator, bind, default_kernel
 from tensorwise.tuning.saving import _checksum
 

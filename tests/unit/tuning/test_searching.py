@@ -14,7 +14,7 @@ from tensorwise.device.device import Device, Measurement
 from tensorwise.model import CostModel
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tuning.advice import Advisor
 from tensorwise.tuning.result import Trial
 from tensorwise.tuning.searching import BATCH, FEW, NAMED, Search

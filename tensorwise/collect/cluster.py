@@ -156,12 +156,12 @@ _RUNNING: Final[set[tuple[str, LocalExecutor]]] = set()
 
 
 def run(owner: str, job: Mapping[str, Any], silence_s: float, command: Sequence[str]) -> dict[str, object]:
-    """Run a job on this node; return what ``serve.py`` answers: records, an error, or that the worker was lost."""
+    """Run a job on this node; return what ``serve.py`` answers (records as rows), an error, or that the worker was lost."""
     executor = LocalExecutor(1, silence_s, command)
     _RUNNING.add((owner, executor))
     try:
         mine = Job.from_json(job)
-        return {"records": [record.to_json() for record in executor.submit(mine).result()]}
+        return {"records": [record.to_row() for record in executor.submit(mine).result()]}
     except WorkerLostError as error:
         return {"lost": str(error)}
     except TensorwiseError as error:

@@ -212,6 +212,9 @@ class LocalExecutor(Executor[AnyJob]):
 def records_in(answer: Any) -> list[Record] | None:
     """Return the records in what a worker or a node answered (see ``serve.py``); None: it is a sign of life.
 
+    A worker's records are JSON lines. A node's are rows, which it has read from its worker: their content ids are checked,
+    and their texts are not parsed again.
+
     Raises:
         WorkerLostError: the device was lost over the job.
         MeasurementError: the job cannot be run.
@@ -226,7 +229,10 @@ def records_in(answer: Any) -> list[Record] | None:
             raise MeasurementError(str(answer["error"]))
         if "records" not in answer:
             return None
-        return [Record.from_json(text) for text in answer["records"]]
+        return [
+            Record.from_json(one) if isinstance(one, str) else Record.from_row(one, parse=False)
+            for one in answer["records"]
+        ]
 
 
 def explain(job: AnyJob, error: TensorwiseError) -> str:

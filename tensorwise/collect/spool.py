@@ -162,7 +162,7 @@ class Spool:
                 self.claims.get(job, set()).discard(worker)
             elif "error" in line:
                 self.done.setdefault(job, str(line["error"]))
-            elif "records" in line and self.results_of(line):
+            elif "records" in line and self.results_of(line, parse=False):
                 self.done[job] = None
 
     def lines(self, read: dict[str, int] | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -200,11 +200,14 @@ class Spool:
             elif line != {}:
                 self.damaged += 1
 
-    def results_of(self, line: dict[str, Any]) -> list[Record]:
-        """Return the records in a line; none, and one more damaged line, if one has not the content its id stands for."""
+    def results_of(self, line: dict[str, Any], *, parse: bool = True) -> list[Record]:
+        """Return the records in a line; none, and one more damaged line, if one has not the content its id stands for.
+
+        ``parse`` is that of ``Record.from_row``.
+        """
         try:
             with reading("a line of results"):
-                return [Record.from_json(text) for text in line["records"]]
+                return [Record.from_json(text, parse=parse) for text in line["records"]]
         except InputError:
             self.damaged += 1
             return []

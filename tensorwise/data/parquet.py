@@ -1,5 +1,7 @@
 """Records as Parquet: one row a record, a column for each choice of its config and each fact of its provenance.
 
+Files that a collection appends have the columns of ``record.COLUMNS`` instead (``write_rows``); both are read alike.
+
 Some fifty bytes a record, where JSON lines take sixteen hundred. Nothing is lost: records that are read back have the
 content ids that they had.
 """
@@ -7,10 +9,10 @@ content ids that they had.
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, BinaryIO, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import IO, Any, BinaryIO, Final
 
-from tensorwise.data.record import Record
+from tensorwise.data.record import COLUMNS, Record
 from tensorwise.errors import InputError, MissingExtraError
 from tensorwise.reading import WRONG_DATA, open_regular, parse_json, printable, reason
 from tensorwise.space.config import Config
@@ -54,16 +56,41 @@ def write_records(path: str | os.PathLike[str], records: Iterable[Record]) -> in
             if len(column) < count:
                 column.append(None)
     table = pa.table({name: pa.array(*_typed(pa, name, column)) for name, column in columns.items()})
-    try:
-        with replacing(path) as file:
-            parquet.write_table(table, file, compression="zstd")
-    except OSError as error:
-        raise InputError(f"records cannot be written to {path}: {error.strerror or error}") from error
+    _write(path, lambda file: parquet.write_table(table, file, compression="zstd"))
     return count
 
 
+def write_rows(path: str | os.PathLike[str], rows: Sequence[Sequence[str | float | None]]) -> None:
+    """Write rows of records (see ``Record.to_row``) to ``path``, with a column for each of ``record.COLUMNS``.
+
+    Six microseconds a record, where ``write_records`` takes a hundred and writes smaller files.
+
+    Raises:
+        InputError: the file cannot be written.
+        MissingExtraError: pyarrow is not installed.
+    """
+    pa, parquet = _arrow()
+    table = pa.table(
+        {
+            name: pa.array(column, pa.float64() if name in ("seconds", "spread_s") else pa.string())
+            for name, column in zip(COLUMNS, zip(*rows, strict=True), strict=True)
+        }
+    )
+    repeated = [name for name in COLUMNS if name not in ("id", "config", "provenance", "seconds", "spread_s")]
+    options = {"compression": "zstd", "use_dictionary": repeated, "write_statistics": False}
+    _write(path, lambda file: parquet.write_table(table, file, **options))
+
+
+def _write(path: str | os.PathLike[str], write: Callable[[IO[bytes]], None]) -> None:
+    try:
+        with replacing(path) as file:
+            write(file)
+    except OSError as error:
+        raise InputError(f"records cannot be written to {path}: {error.strerror or error}") from error
+
+
 def read_records(path: str | os.PathLike[str]) -> Iterator[Record]:
-    """Yield the records of a file that ``write_records`` wrote.
+    """Yield the records of a file that ``write_records`` or ``write_rows`` wrote.
 
     Raises:
         InputError: the file cannot be read, or holds no records.
@@ -156,6 +183,8 @@ def _typed(pa: Any, name: str, column: list[Any]) -> tuple[list[Any], Any]:
 
 
 def _record(row: Mapping[str, Any]) -> Record:
+    if "id" in row:
+        return Record.from_row([row[name] for name in COLUMNS])
     parts: dict[str, dict[str, Any]] = {"config": {}, "provenance": {}}
     for name, value in row.items():
         part, _, key = name.partition(".")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from tensorwise.device.device import Device, Measurement, Status
 from tensorwise.errors import InputError
@@ -33,6 +33,14 @@ COLUMNS = (
     "provenance",
 )
 """Names of the values of a row, in order; ``id`` is the content id of the others."""
+
+_NUMBERS: Final[Mapping[str, tuple[type, ...]]] = {
+    "seconds": (float, int, type(None)),
+    "spread_s": (float, int),
+}
+"""Types of the columns that are no text."""
+_PARSED: Final = ("workload", "config", "provenance")
+"""Values of a row that are JSON text, which takes ten times as long to parse as the rest."""
 
 
 @final
@@ -134,6 +142,8 @@ class Record:
 
     def to_row(self) -> tuple[str | float | None, ...]:
         """Return the values of COLUMNS: JSON as canonical text, infinite seconds as None."""
+        if (row := self.__dict__.get("_row")) is not None:
+            return tuple(row)
         values: tuple[str | float | None, ...] = (
             self.workload_id,
             _dump("workload", self.workload),
@@ -148,9 +158,23 @@ class Record:
         )
         return (_row_id(values), *values)
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Parse a value of a record that was read without ``parse``."""
+            if name not in _PARSED or (row := self.__dict__.get("_row")) is None:
+                raise AttributeError(f"a record has no {name!r}", name=name, obj=self)
+            value = self.__dict__[name] = _parse(name, row[COLUMNS.index(name)])
+            return value
+
     @classmethod
-    def from_row(cls, row: Sequence[object]) -> "Record":
+    def from_row(cls, row: Sequence[object], *, parse: bool = True) -> "Record":
         """Read back a row and check it against its content id.
+
+        Args:
+            row: values of COLUMNS.
+            parse: whether to parse ``workload``, ``config`` and ``provenance`` now. Without it each is parsed when it is
+                first read, and raises its InputError then: for processes that only pass records on.
 
         Raises:
             InputError: a value is missing or malformed, or the row does not have the content it was
@@ -160,13 +184,9 @@ class Record:
             raise InputError(f"a record has {len(COLUMNS)} values ({', '.join(COLUMNS)}), got {len(row)}")
         named = dict(zip(COLUMNS, row, strict=True))
         for name, value in named.items():
-            wanted = (
-                (float, int, type(None))
-                if name == "seconds"
-                else (float, int)
-                if name == "spread_s"
-                else (str,)
-            )
+            if type(value) is str and name not in _NUMBERS:
+                continue
+            wanted = _NUMBERS.get(name, (str,))
             number = (
                 isinstance(value, int | float) and abs(value) < 2**1023
             )  # float64 has larger ones, times have not
@@ -178,16 +198,16 @@ class Record:
                 raise InputError(f"{name} of a record must be {wanted[0].__name__}, got {shown(value)}")
         if _row_id(row[1:]) != named["id"]:
             raise InputError(f"record {named['id']} does not have the content that its id stands for")
-        seconds = named["seconds"]
+        seconds = None if named["seconds"] is None else float(named["seconds"])  # type: ignore[arg-type]
+        spread_s = float(named["spread_s"])  # type: ignore[arg-type]
         record = object.__new__(cls)  # the constructor would copy once more what was just parsed
-        record.__dict__.update(
-            named,
-            workload=_load("workload", str(named["workload"])),
-            config=Config.parse(str(named["config"])),
-            seconds=math.inf if seconds is None else float(seconds),  # type: ignore[arg-type]
-            spread_s=float(named["spread_s"]),  # type: ignore[arg-type]
-            provenance=_load("provenance", str(named["provenance"])),
-        )
+        record.__dict__.update(named, seconds=math.inf if seconds is None else seconds, spread_s=spread_s)
+        if parse:
+            record.__dict__.update((name, _parse(name, named[name])) for name in _PARSED)
+        else:
+            for name in _PARSED:
+                del record.__dict__[name]
+            record.__dict__["_row"] = (*row[:6], seconds, spread_s, *row[8:])
         _ = record.measurement  # refuses a status and seconds that do not fit each other
         return record
 
@@ -196,8 +216,8 @@ class Record:
         return json.dumps(dict(zip(COLUMNS, self.to_row(), strict=True)), separators=(",", ":"))
 
     @classmethod
-    def from_json(cls, line: str) -> "Record":
-        """Read back one line of ``to_json``.
+    def from_json(cls, line: str, *, parse: bool = True) -> "Record":
+        """Read back one line of ``to_json``; ``parse`` is that of ``from_row``.
 
         Raises:
             InputError: as ``from_row``.
@@ -207,7 +227,7 @@ class Record:
             raise InputError(f"a record must be one JSON object a line, got {shown(line)}")
         if missing := [name for name in COLUMNS if name not in data]:
             raise InputError(f"record lacks {', '.join(missing)}")
-        return cls.from_row([data[name] for name in COLUMNS])
+        return cls.from_row([data[name] for name in COLUMNS], parse=parse)
 
 
 def describe(workload: "Workload | Call | Task") -> dict[str, object]:
@@ -239,6 +259,10 @@ def _dump(name: str, data: Mapping[str, object]) -> str:
         raise InputError(
             f"{name} of a record must be JSON-able, got {shown(data)}: {reason(error)}"
         ) from error
+
+
+def _parse(name: str, text: object) -> "Config | dict[str, object]":
+    return Config.parse(str(text)) if name == "config" else _load(name, str(text))
 
 
 def _load(name: str, text: str) -> dict[str, object]:

@@ -10,11 +10,12 @@ import fcntl
 import itertools
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, final
 
+from tensorwise.data.finished import FinishedJobs, JobRecords
 from tensorwise.data.record import COLUMNS, Record
 from tensorwise.data.sqlite import BUSY_S, INSERT, CorruptStoreError, Database
 from tensorwise.device.device import Status
@@ -60,6 +61,9 @@ class Store:
         self.path = Path(os.path.abspath(user_path(path) if path is not None else default_path()))
         self.moved_aside: Path | None = None
         self._database = Database(self.path)
+        self._finished = FinishedJobs()
+        self._finished_until = 0
+        """Number of the last record whose job is among them."""
 
     @classmethod
     def open_or_move_aside(cls, path: str | os.PathLike[str] | None = None) -> "Store":
@@ -151,11 +155,33 @@ class Store:
 
     def jobs(self) -> set[tuple[str, str]]:
         """Return (job, device id) of all jobs of collections that have records here (see ``collect.job``)."""
-        rows = self._database.read(
-            "SELECT DISTINCT json_extract(provenance, '$.job') AS job, device_id FROM records "
-            "WHERE job IS NOT NULL"
+        return set(self.finished().pairs)
+
+    def finished(self) -> FinishedJobs:
+        """Return the jobs that have records here. The object is the store's own, and is updated by later calls."""
+        self._read_finished(self._database.read)
+        return self._finished
+
+    def append_jobs(self, results: Sequence[JobRecords], *, anywhere: bool = False) -> list[JobRecords]:
+        """Append the records of whole jobs in one transaction and return those that were not there yet.
+
+        Of several results for one job the first stays: a job that already has records of the same device, or with
+        ``anywhere`` of any device, is left out, whichever process appended them.
+        """
+        with self._database.transaction() as connection:
+            self._read_finished(lambda sql, values: connection.execute(sql, values).fetchall())
+            new = self._finished.choose_new(results, anywhere=anywhere)
+            connection.executemany(INSERT, [record.to_row() for one in new for record in one.records])
+        return new
+
+    def _read_finished(self, read: Callable[[str, Sequence[object]], list[tuple[object, ...]]]) -> None:
+        """Read which jobs were appended since the last time."""
+        rows = read(
+            "SELECT json_extract(provenance, '$.job'), device_id, max(n) FROM records WHERE n > ? GROUP BY 1, 2",
+            (self._finished_until,),
         )
-        return {(str(job), str(device)) for job, device in rows}
+        self._finished.add((str(job), str(device)) for job, device, _ in rows if job is not None)
+        self._finished_until = max([self._finished_until, *(int(str(last)) for _, _, last in rows)])
 
     def __iter__(self) -> Iterator[Record]:
         return self.records()

@@ -6,18 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, Protocol, final
 
 from tensorwise.device.device import Device, Measurement, Status
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
-from tensorwise.program.call import Call
 from tensorwise.reading import parse_json, reason, shown
 from tensorwise.space.config import Config
-from tensorwise.tasks.task import Task
-
-if TYPE_CHECKING:
-    from tensorwise.program.workload import Workload
 
 COLUMNS = (
     "id",
@@ -41,6 +36,17 @@ _NUMBERS: Final[Mapping[str, tuple[type, ...]]] = {
 """Types of the columns that are no text."""
 _PARSED: Final = ("workload", "config", "provenance")
 """Values of a row that are JSON text, which takes ten times as long to parse as the rest."""
+
+
+class Describable(Protocol):
+    """What can be measured and remembered: a workload, a call of a function, a task of a network."""
+
+    @property
+    def id(self) -> str:
+        """Content id."""
+
+    def describe(self) -> dict[str, object]:
+        """Return what a Record keeps of it, as JSON-able values; ``op`` names the operation."""
 
 
 @final
@@ -93,7 +99,7 @@ class Record:
     def of(
         cls,
         measurement: Measurement,
-        workload: "Workload | Call | Task",
+        workload: Describable,
         device: Device,
         space: str,
         config: Config,
@@ -104,7 +110,7 @@ class Record:
         told = {"registers": measurement.registers, "frame_bytes": measurement.frame_bytes}
         return cls(
             workload_id=workload.id,
-            workload=describe(workload),
+            workload=workload.describe(),
             device_id=device.id,
             space=space,
             config=config,
@@ -228,23 +234,6 @@ class Record:
         if missing := [name for name in COLUMNS if name not in data]:
             raise InputError(f"record lacks {', '.join(missing)}")
         return cls.from_row([data[name] for name in COLUMNS], parse=parse)
-
-
-def describe(workload: "Workload | Call | Task") -> dict[str, object]:
-    """Return what a Record keeps of a workload, as JSON-able values."""
-    if isinstance(workload, Call):
-        return {"op": workload.op, "features": dict(workload.features)}
-    if isinstance(workload, Task):
-        return dict(workload.facts)
-    return {
-        "op": workload.op,
-        "einsum": str(workload.einsum),
-        "sizes": {index: int(extent) for index, extent in workload.sizes.items()},
-        "shape": [int(extent) for extent in workload.entries.shape],
-        "nnz": int(workload.entries.nnz),
-        "longest": workload.entries.longest,
-        "dtype": workload.dtype_text,
-    }
 
 
 def _row_id(values: Sequence[object]) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, final
 
 import numpy as np
 
-from tensorwise.data.record import Record, describe
+from tensorwise.data.record import Record
 from tensorwise.device.device import Device
 from tensorwise.errors import InputError
 from tensorwise.model.model import CostModel, Returns, check_learned
@@ -181,7 +181,7 @@ class MetricsModel(CostModel):
         check_learned(self._arrays)
         if not configs:
             return np.zeros(0)
-        return -self._performance(np.log(SMALLEST + self.inputs(describe(workload), configs, taken)))
+        return -self._performance(np.log(SMALLEST + self.inputs(workload.describe(), configs, taken)))
 
     def pearson(self, records: Iterable[Record]) -> float:
         """Return Pearson's correlation of predicted and true performance over records that ended ok; NaN for one value."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, final
 
 import numpy as np
 
-from tensorwise.data.record import Record, describe
+from tensorwise.data.record import Record
 from tensorwise.device.device import Device
 from tensorwise.errors import InputError
 from tensorwise.model.cases import Cases, features_of, matrix_of
@@ -213,7 +213,7 @@ class TreeModel(CostModel["Workload | Call"]):
         self, workload: "Workload | Call", configs: Sequence[Config], device: Device | None = None
     ) -> np.ndarray:
         self._learned()
-        features = matrix_of([features_of(describe(workload))], self.fields)
+        features = matrix_of([features_of(workload.describe())], self.fields)
         return np.array([float(self.latency(config, features)[0]) for config in configs])
 
     def _learned(self) -> Tree:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tensorwise.data.record import describe
 from tensorwise.device.device import Device
 from tensorwise.errors import InputError
 from tensorwise.model.model import CostModel, check_learned
@@ -252,7 +251,7 @@ class LookingModel(CostModel["Workload"], abc.ABC):
         return np.concatenate(found)
 
     def _look(self, workload: "Workload") -> np.ndarray:
-        numbers = shape_numbers(describe(workload))
+        numbers = shape_numbers(workload.describe())
         if len(numbers) - 2 != self._order:
             raise InputError(
                 f"the model has learned from tensors of order {self._order}; the sparse operand has order "

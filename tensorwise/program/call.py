@@ -27,3 +27,7 @@ class Call:
     def id(self) -> str:
         """Content id: function and features. Calls that no model can tell apart have the same."""
         return content_id(["call", self.op, *(f"{name}={value!r}" for name, value in self.features.items())])
+
+    def describe(self) -> dict[str, object]:
+        """Return what a Record keeps of the call, as JSON-able values."""
+        return {"op": self.op, "features": dict(self.features)}

@@ -179,6 +179,18 @@ class Workload:
         """Names of the dense operands, in the order in which a call takes them."""
         return tuple(name for name in self.einsum.operands if name not in self.sparse)
 
+    def describe(self) -> dict[str, object]:
+        """Return what a Record keeps of the workload, as JSON-able values."""
+        return {
+            "op": self.op,
+            "einsum": str(self.einsum),
+            "sizes": {index: int(extent) for index, extent in self.sizes.items()},
+            "shape": [int(extent) for extent in self.entries.shape],
+            "nnz": int(self.entries.nnz),
+            "longest": self.entries.longest,
+            "dtype": self.dtype_text,
+        }
+
     @cached_property
     def id(self) -> str:
         """Content id: einsum, sizes, dtypes and sparsity patterns (values do not change the cost)."""

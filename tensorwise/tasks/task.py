@@ -74,6 +74,10 @@ class Task:
 
         return tvm.ir.load_json(self.text)
 
+    def describe(self) -> dict[str, object]:
+        """Return what a Record keeps of the task, as JSON-able values."""
+        return dict(self.facts)
+
     def save(self, folder: Path) -> Path:
         """Write the task into ``folder`` (made if absent) and return the file; one that is there already stays."""
         path = folder / f"{self.id}.json"

@@ -45,9 +45,16 @@ class ToyWorkload:
     def dtype(self) -> np.dtype:
         return self.entries.dtype
 
-    @property
-    def dtype_text(self) -> str:
-        return str(self.entries.dtype)
+    def describe(self) -> dict[str, object]:
+        return {
+            "op": self.op,
+            "einsum": self.einsum,
+            "sizes": dict(self.sizes),
+            "shape": list(self.entries.shape),
+            "nnz": self.entries.nnz,
+            "longest": self.entries.longest,
+            "dtype": str(self.entries.dtype),
+        }
 
 
 class ToySpace(Space):

@@ -16,7 +16,7 @@ from benchmarks.corpus import UnfinishedError
 from benchmarks.splits import family_of, splits
 from tensorwise.data.augment import Augmentation
 from tensorwise.data.corpus import Pattern, read_pattern
-from tensorwise.data.record import Record, describe
+from tensorwise.data.record import Record
 from tensorwise.data.workloads import Workloads
 from tensorwise.device.spade import SpadeDevice
 from tensorwise.errors import InputError
@@ -76,7 +76,7 @@ def targets(
             _keep(
                 kept,
                 model.reader.read(work, configs),
-                shape_numbers(describe(work)),
+                shape_numbers(work.describe()),
                 seconds,
                 seconds > 0,
                 seconds[default],

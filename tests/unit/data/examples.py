@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tensorwise.data.record import Record, describe
+from tensorwise.data.record import Record
 from tensorwise.space.config import Config
 from tests.contract.toys import ToyWorkload
 
@@ -13,7 +13,7 @@ def record(n: int, **changes: Any) -> Record:
     """Return a record that differs from others by ``n``."""
     fields: dict[str, Any] = {
         "workload_id": W.id,
-        "workload": describe(W),
+        "workload": W.describe(),
         "device_id": "device-1",
         "space": "garden",
         "config": Config({"n": n, "loops": ("i", "k"), "off": None}),

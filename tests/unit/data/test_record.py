@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorwise.data.record import COLUMNS, Record, describe
+from tensorwise.data.record import COLUMNS, Record
 from tensorwise.device.device import Measurement, Status
 from tensorwise.device.null import NullDevice
 from tensorwise.errors import InputError
@@ -105,7 +105,7 @@ def test_of_adds_when_and_the_device() -> None:
     assert one.provenance["device"] == "null"
     assert str(one.provenance["when"]).endswith("+00:00")
     assert one.provenance["threads"] == 4
-    assert one.workload == describe(W)
+    assert one.workload == W.describe()
     assert json.loads(json.dumps(one.workload))["nnz"] == 300
     assert one.seconds == 1.5
 

@@ -24,7 +24,7 @@ from benchmarks import held_out
 from benchmarks.baselines.fixed_csr import FixedCsr
 from benchmarks.corpus import Item
 from benchmarks.held_out import Learned, matrices, spread
-from tensorwise.data.record import Record, describe
+from tensorwise.data.record import Record
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.errors import InputError
 from tensorwise.model import RandomModel
@@ -88,7 +88,7 @@ def records_of(here: Workload, fast: str) -> list[Record]:
     space = cpu_space(here.assignment)
     return [
         Record(
-            here.id, describe(here), "d", "cpu", config, 0.5 if name_of(config, here) == fast else 1.0,
+            here.id, here.describe(), "d", "cpu", config, 0.5 if name_of(config, here) == fast else 1.0,
             provenance={"threads": 1, "family": "learned", "job": here.id, "pattern": "x"},
         )
         for config in portfolio(space, here)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tensorwise.data.record import Record, describe
+from tensorwise.data.record import Record
 from tensorwise.device.null import NullDevice
 from tensorwise.errors import InputError
 from tensorwise.model.analytic import (
@@ -56,7 +56,7 @@ def records(space: Space, works: list[Workload], count: int) -> list[Record]:
 
 def test_metrics_follow_algorithm_4() -> None:
     work = spmm(40, 64)
-    space, described = cuda_space(work.assignment), describe(work)
+    space, described = cuda_space(work.assignment), work.describe()
     few = space.complete({"layout": "rows", "threads": 4, "vector": 1, "registers": 1, "teams": 8}, work)
     many = space.complete({"layout": "rows", "threads": 32, "vector": 2, "registers": 1, "teams": 8}, work)
     a, b = (dict(zip(METRICS, metrics(described, config), strict=True)) for config in (few, many))
@@ -105,7 +105,7 @@ def test_it_sees_what_machine_code_says_where_it_is_known() -> None:
     space = cuda_space(work.assignment)
     model, configs = MetricsModel(space), [space.sample(work, RNG) for _ in range(3)]
     taken = [Resources(40, 8), None, Resources(32, 0)]
-    blind, told = model.inputs(describe(work), configs), model.inputs(describe(work), configs, taken)
+    blind, told = model.inputs(work.describe(), configs), model.inputs(work.describe(), configs, taken)
     assert told[:, AT : AT + len(CODE)].tolist() == [[40, 8], [0, 0], [32, 0]]
     assert not blind[:, AT : AT + len(CODE)].any()
     others = np.delete(np.arange(told.shape[1]), [AT, AT + 1])

@@ -9,11 +9,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tensorwise.features import PATTERNS, Featurizer, Field
 from tensorwise.features.ast import LEAVES
 from tensorwise.features.code import CODE
+from tensorwise.features.featurizer import Featurizer, Field
 from tensorwise.features.hardware import HARDWARE
 from tensorwise.features.nest import ProgramNest
+from tensorwise.features.patterns import PATTERNS
 
 HEAD = """# Features
 
@@ -23,7 +24,7 @@ that a model is never fed numbers it was not trained on.
 
 ```python
 import scipy.sparse as sp
-from tensorwise.features import MatrixPattern
+from tensorwise.features.matrix import MatrixPattern
 from tensorwise.tensor.convert import entries_from
 
 pattern = MatrixPattern()

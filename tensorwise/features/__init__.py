@@ -1,16 +1,14 @@
 """Features: patterns, programs and devices as numbers for cost models."""
 
-from typing import Final
+from tensorwise.moved import forward_names
 
-from tensorwise.features.featurizer import Featurizer, Field
-from tensorwise.features.matrix import MatrixPattern
-from tensorwise.features.tensor import TensorPattern
-from tensorwise.tensor.entries import Entries
-
-__all__ = ["PATTERNS", "Featurizer", "Field", "MatrixPattern", "TensorPattern"]
-
-PATTERNS: Final[dict[str, type[Featurizer[Entries]]]] = {
-    MatrixPattern.name: MatrixPattern,
-    TensorPattern.name: TensorPattern,
-}
-"""Featurizers of sparsity patterns by name: a new one is a file in this folder and a row here."""
+__getattr__ = forward_names(
+    __name__,
+    {
+        "PATTERNS": "tensorwise.features.patterns",
+        "Featurizer": "tensorwise.features.featurizer",
+        "Field": "tensorwise.features.featurizer",
+        "MatrixPattern": "tensorwise.features.matrix",
+        "TensorPattern": "tensorwise.features.tensor",
+    },
+)

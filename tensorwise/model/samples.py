@@ -12,7 +12,9 @@ import numpy as np
 from tensorwise.data.corpus import split_families
 from tensorwise.data.record import Record
 from tensorwise.errors import InputError
-from tensorwise.features import Featurizer, MatrixPattern, TensorPattern
+from tensorwise.features.featurizer import Featurizer
+from tensorwise.features.matrix import MatrixPattern
+from tensorwise.features.tensor import TensorPattern
 from tensorwise.ids import content_id
 from tensorwise.model.metrics import SLOW
 from tensorwise.model.table import Encoded, Table

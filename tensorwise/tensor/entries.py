@@ -1,6 +1,5 @@
 """Stored entries of a sparse matrix or tensor, and how checked arrays become them."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,6 +9,7 @@ import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
+from tensorwise.moved import forward_names
 from tensorwise.tensor.canonical import (
     as_array,
     checked_dtype,
@@ -344,15 +344,4 @@ def _exact_dtype(values: Any) -> np.dtype | None:
     return np.dtype(dtype.type) if dtype.kind in "biu" or (dtype.kind == "f" and dtype.itemsize > 8) else None
 
 
-def __getattr__(name: str) -> Any:
-    """Return `entries_from`, which was defined here in version 0.1.0; an alias for one release."""
-    if name != "entries_from":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn(
-        "tensorwise.tensor.entries.entries_from is now tensorwise.entries_from",
-        DeprecationWarning,
-        stacklevel=2,
-    )
-    from tensorwise import entries_from
-
-    return entries_from
+__getattr__ = forward_names(__name__, {"entries_from": "tensorwise.tensor.convert"})

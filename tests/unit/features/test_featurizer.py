@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorwise.features import PATTERNS, Featurizer, Field, MatrixPattern
+from tensorwise.features.featurizer import Featurizer, Field
+from tensorwise.features.matrix import MatrixPattern
+from tensorwise.features.patterns import PATTERNS
 from tests.unit.features.cases import drawn
 
 ROOT = Path(__file__).parents[3]

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensorwise.errors import InputError, MissingExtraError
-from tensorwise.tensor import entries as entries_module
 from tensorwise.tensor.canonical import row_major, rows_of
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import value_dtype
@@ -754,10 +753,3 @@ def test_entries_made_by_hand_are_compared_once(monkeypatch: pytest.MonkeyPatch)
     for message, entries in wrong.items():
         with pytest.raises(InputError, match=message):
             entries_from(entries)
-
-
-def test_the_old_place_of_entries_from_says_the_new_one() -> None:
-    with pytest.warns(DeprecationWarning, match=r"is now tensorwise\.entries_from"):
-        assert entries_module.entries_from is entries_from
-    with pytest.raises(AttributeError, match="no attribute 'entries_to'"):
-        _ = entries_module.entries_to

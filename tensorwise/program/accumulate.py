@@ -6,7 +6,7 @@ from itertools import product
 from typing import Final
 
 from tensorwise.codegen import ir
-from tensorwise.codegen.ir import Const, Expr, If, Reg, Set, Store, Type, Var
+from tensorwise.codegen.ir import Const, Expr, If, Reg, Set, Stmt, Store, Type, Var
 from tensorwise.errors import ScheduleError
 from tensorwise.program import monoids
 from tensorwise.program.einsum import Access, Call, Constant, Expression, Index, product_of
@@ -198,7 +198,7 @@ class Accumulation(MergePath, abc.ABC):
         for result in results:
             self.block.extend(monoids.combine(self.monoid, main, result))
         if shared:
-            self.combine_threads(main)
+            self.block.extend(self.combine_threads(main))
         return main
 
     def begin(self, accumulators: Accumulators) -> None:
@@ -350,10 +350,11 @@ class Accumulation(MergePath, abc.ABC):
             self.initial = -1.0 if self.assignment.argument else 0.0
         result = ir.widen(monoids.finish(self.monoid, state), lanes)
         store = Store(buffer, index, result)
-        if whole is not None:
-            self.block.extend(self.added(env, store, whole))
-            return
-        self.block.append(self.by_one_thread(env, self.placed_in(env, store)))
+        self.block.extend(self.finished(env, store))
+
+    def finished(self, env: Env, store: Store) -> list[Stmt]:
+        """Return what stores a finished result."""
+        return [self.by_one_thread(env, self.placed_in(env, store))]
 
     def output_index(self, env: Env) -> Expr:
         """Where the output element of this point lies."""

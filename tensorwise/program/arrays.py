@@ -23,13 +23,17 @@ from tensorwise.errors import UnprovenError
 from tensorwise.program.einsum import Access
 from tensorwise.program.merge_path import CUTS, PARTS
 from tensorwise.program.nest import sizes_of
-from tensorwise.program.pieces import COLUMNS, COUNT, CUT
 from tensorwise.program.plan import Plan
 from tensorwise.tensor.levels import Bitmask
 from tensorwise.tensor.remap import Axis
 
 ENTRIES: Final = Var("n_entries")
 """Entries of the first sparse operand; it has a name of its own in kernels already."""
+COLUMNS: Final = 4
+"""Numbers of a piece: a position of the outermost level, its first position of the level below and its end, and 1 if it is a
+whole iteration."""
+COUNT, CUT = Var("n_pieces"), Var("n_cut")
+"""How many pieces there are, and how many iterations are cut."""
 
 
 def check_bounds(plan: Plan, kernel: ir.Kernel) -> None:

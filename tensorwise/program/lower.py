@@ -18,16 +18,17 @@ its caller runs the masked program again when one appears.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
-from typing import Final, final
+from typing import Final
 
 from tensorwise.codegen import ir
 from tensorwise.codegen.hoist import hoist
-from tensorwise.codegen.ir import Const, Expr, For, If, Reg, Set, Stmt, Store, Var
+from tensorwise.codegen.ir import Buffer, Const, Expr, For, If, Reg, Set, Stmt, Store, Var
 from tensorwise.codegen.together import fold_together
 from tensorwise.errors import ScheduleError
 from tensorwise.program.accumulate import Accumulation
 from tensorwise.program.nest import Env, Lanes, Loop, State
 from tensorwise.program.plan import Plan
+from tensorwise.program.target import target_of
 from tensorwise.tensor.remap import Axis, join, off_diagonal
 
 MAX_REPLICAS: Final = 16
@@ -35,8 +36,6 @@ MAX_REPLICAS: Final = 16
 MAX_STRIPS: Final = 8
 """Strips of a bound index that need no loop."""
 CACHE_LINE_BYTES: Final = 64
-FILLING: Final = ir.Blocks("x", 256, 1)
-"""How a GPU fills an output: an element a thread."""
 
 
 def lower(plan: Plan) -> ir.Kernel:
@@ -45,15 +44,25 @@ def lower(plan: Plan) -> ir.Kernel:
     Raises:
         ScheduleError: a directive does not fit the einsum and formats; the message says which.
     """
-    lowering = _Lowering(plan)
+    target = target_of(plan.schedule)
+    return hoist(fold_together(emit_kernel(plan, Lowering))) if target is None else target.lower(plan)
+
+
+def emit_kernel(plan: Plan, kind: "type[Lowering]") -> ir.Kernel:
+    """Return the loops of ``plan``, before any pass over them.
+
+    Raises:
+        ScheduleError: as ``lower``.
+    """
+    lowering = kind(plan)
     kernel = lowering.run()
     # Known only now: whether partial results wait depends on where accumulators open.
-    kernel = _Lowering(plan, waits=True).run() if lowering.rounds_partial else kernel
-    return kernel if lowering.on_gpu else hoist(fold_together(kernel))
+    return kind(plan, waits=True).run() if lowering.rounds_partial else kernel
 
 
-@final
-class _Lowering(Accumulation):
+class Lowering(Accumulation):
+    """The nest of one plan, for CPUs; targets derive theirs."""
+
     def run(self) -> ir.Kernel:
         """Emit the nest, then put initialisation before and the sum of copies in ``work`` behind it."""
         self.resolve(
@@ -80,8 +89,7 @@ class _Lowering(Accumulation):
             e = Var("e")
             value = Const(self.initial, self.output[e].type)
             before.append(self._even(e, total, (Store(self.output, e, value),)))
-        if self.clears:
-            before.extend(self.cleared())
+        before.extend(self.cleared())
         return ir.Kernel(
             self.buffers(),
             self.sizes(),
@@ -91,9 +99,20 @@ class _Lowering(Accumulation):
             self.joined,
         )
 
+    def cleared(self) -> list[Stmt]:
+        """Return what else has to run before the nest."""
+        return []
+
+    def scratch_used(self) -> tuple[tuple[Buffer, int], ...]:
+        """Return the memory that each team of threads has for itself."""
+        return ()
+
     def _even(self, var: Var, count: Expr, body: ir.Block) -> Stmt:
-        bind: ir.Workers | ir.Blocks | None = ir.Workers("even") if self.schedule.parallel else None
-        return For(var, Const(0), count, 1, body, FILLING if self.on_gpu else bind)
+        return For(var, Const(0), count, 1, body, self.even_share())
+
+    def even_share(self) -> ir.Workers | ir.Blocks | None:
+        """Who gets the iterations of loops in which all cost the same."""
+        return ir.Workers("even") if self.schedule.parallel else None
 
     # -- loops --------------------------------------------------------------------------------
 
@@ -117,7 +136,7 @@ class _Lowering(Accumulation):
         leader = self.leader(env, loop)
         tile = self.schedule.tile
         if tile and tile.loop == loop.name:
-            (self.dealt_strips if self.on_gpu else self.strips)(env, loop, rest)
+            self.strips(env, loop, rest)
         elif leader is not None:
             self.lead(env, loop, rest, leader)
         elif self.unrolled(loop):
@@ -258,14 +277,20 @@ class _Lowering(Accumulation):
             )
 
         var = self.fresh(f"{name.lower()}p")
-        stage = self.schedule.stages.get(loop.name)
-        if stage is None:
-            self.repeat(env, loop, var, lo, hi, body)
-            return
-        last = state.levels + 1 == len(self.plan.formats[name].levels)
-        values = self.values.get(name) if last else None
-        with self.staged(env, stage, lo, hi, arrays.get("crd"), values) as (inner, at, end):
-            self.repeat(inner, loop, var, at, end, body)
+        self.repeat_positions(env, name, loop, var, lo, hi, body)
+
+    def repeat_positions(
+        self,
+        env: Env,
+        name: str,
+        loop: Axis,
+        var: Var,
+        lo: Expr,
+        hi: Expr,
+        body: Callable[[Env, Expr], None],
+    ) -> None:
+        """Emit the loop over positions of the next level of an operand."""
+        self.repeat(env, loop, var, lo, hi, body)
 
     def visiting(self, loop: Axis, place: Expr) -> Expr:
         """Return the coordinate at a place of a dense loop."""
@@ -291,9 +316,6 @@ class _Lowering(Accumulation):
         parallel = self.schedule.parallel
         if parallel and parallel.loop == loop.name and parallel.policy == "merge-path":
             self.cut(env, var, body)
-            return
-        if parallel and parallel.loop == loop.name and parallel.policy == "pieces":
-            self.by_pieces(env, var, body)
             return
         if factor <= 1:
             with self.scope(lambda block: For(var, lo, hi, 1, block, self.handed(loop))):
@@ -415,24 +437,6 @@ class _Lowering(Accumulation):
                 f"{tile}: put {other.name} outside {loop.name}, so that strips know where they end"
             )
         return None, Const(0), end
-
-    def dealt_strips(self, env: Env, loop: Axis, rest: tuple[Loop, ...]) -> None:
-        """Cut a loop into strips of one width, whose elements a team's threads share; past the end they ask."""
-        tile = self.schedule.tile
-        assert tile is not None
-        leader, at, end = self.strip_range(env, loop, rest)
-        width = tile.vectors * tile.lanes
-        extent = int(end.value) if leader is None and isinstance(end, Const) else None
-        whole = extent is not None and extent % width == 0
-        strip = Lanes(loop, at, tile.vectors, tile.lanes, leader, None if whole else end)
-        if extent is not None and extent <= width:
-            self.emit(env, (*rest, strip))
-            return
-        var = self.fresh(loop.name)
-        to_blocks = any(bind.to == "block" and bind.loop == loop.name for bind in self.schedule.binds)
-        bind = ir.Blocks("y", 1, self.threads) if to_blocks else None
-        with self.scope(lambda block: For(var, at, end, width, block, bind)):
-            self.emit(env, (*rest, replace(strip, base=var)))
 
     def prefetch(self, env: Env, loop: Axis, rest: tuple[Loop, ...], name: str, position: Expr) -> None:
         """Ask for the dense rows that later entries of this level need."""

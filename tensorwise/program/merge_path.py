@@ -20,8 +20,7 @@ from typing import Final
 
 from tensorwise.codegen import ir
 from tensorwise.codegen.ir import Buffer, Const, Expr, For, If, Reduce, Stmt, Store, Var
-from tensorwise.program.nest import Env, Piece, State
-from tensorwise.program.pieces import Pieces
+from tensorwise.program.nest import Env, Nest, Piece, State
 from tensorwise.tensor.remap import Axis
 
 CUTS: Final = Buffer("cuts", "i64")
@@ -29,7 +28,7 @@ CUTS: Final = Buffer("cuts", "i64")
 PARTS: Final = Var("parts")
 
 
-class MergePath(Pieces, abc.ABC):
+class MergePath(Nest, abc.ABC):
     """A nest whose outermost loop may run over parts that share rows."""
 
     @property
@@ -37,6 +36,14 @@ class MergePath(Pieces, abc.ABC):
         """Whether parts may share rows."""
         parallel = self.schedule.parallel
         return parallel is not None and parallel.policy == "merge-path"
+
+    @cached_property
+    def shares_rows(self) -> bool:
+        """Whether what has a part of a row each, of those that may be cut, meets at the row's outputs."""
+        (name, format), *_ = self.plan.formats.items()
+        rows, below = format.levels[:2]
+        apart = below.unique and below.axis.mode in self.assignment.kept
+        return not (self.meets(rows.axis) or self.keeps(name) or apart)
 
     @cached_property
     def carries(self) -> Buffer | None:

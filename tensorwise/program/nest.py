@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from tensorwise.codegen import ir
-from tensorwise.codegen.ir import Buffer, Const, Expr, If, Let, Stmt, Type, Var
+from tensorwise.codegen.ir import Buffer, Const, Expr, If, Let, Ramp, Stmt, Type, Var
 from tensorwise.errors import ScheduleError
 from tensorwise.program.einsum import Access, Expression
 from tensorwise.program.plan import Plan
@@ -196,9 +196,7 @@ class Nest(abc.ABC):
             for name, format in plan.formats.items()
             for mode in format.orders
         }
-        self.on_gpu = self.schedule.dealt is not None
         self.threads = self.schedule.threads
-        self.scratch: dict[Buffer, int] = {}
         self.visited = {loop: Buffer(f"{loop}_visited", "i32") for loop in self.schedule.visits}
         read = dict.fromkeys(access.tensor for access in self.assignment.accesses)
         elems = {**plan.halves, **dict.fromkeys(self.assignment.chosen, self.index_elem)}
@@ -280,6 +278,37 @@ class Nest(abc.ABC):
     def count(self, operand: str, level: int) -> Var:
         """Return the size that holds the number of positions of a level."""
         return self.counts.setdefault((operand, level), Var(f"n_{operand}{level}"))
+
+    # -- who runs what: on a CPU a thread runs all of an iteration ---------------------------------
+
+    def handed(self, loop: Axis) -> ir.Workers | ir.Blocks | None:
+        """Who gets the iterations of a loop: threads, or nobody else."""
+        parallel = self.schedule.parallel
+        if parallel is None or parallel.loop != loop.name:
+            return None
+        return ir.Workers("dynamic" if parallel.policy == "merge-path" else parallel.policy)
+
+    def vectors_of(self, strip: Lanes) -> Iterator[tuple[Expr, tuple[object, ...]]]:
+        """Yield where each vector of a strip lies, and the key of its accumulator."""
+        for number in range(strip.vectors):
+            start = strip.base + number * strip.lanes
+            if strip.last is not None and number == strip.vectors - 1:
+                start = strip.last
+            yield Ramp(start, strip.lanes) if strip.lanes > 1 else start, ("lanes", number, strip.lanes)
+
+    @contextmanager
+    def there(self, place: Expr, end: Expr | None) -> Iterator[None]:
+        """Emit what follows under the condition that ``place`` lies before ``end``; None: it does."""
+        assert end is None
+        yield
+
+    def by_one_thread(self, env: Env, statement: Stmt) -> Stmt:
+        """Return a statement that one thread runs."""
+        return statement
+
+    def combine_threads(self, registers: tuple[Var, ...]) -> list[Stmt]:
+        """Return what combines the state that each thread of a team has: nothing for one thread."""
+        return []
 
     # -- building blocks ----------------------------------------------------------------------
 

@@ -12,29 +12,26 @@ had been cut.
 Source: G-Sparse (section III-B) starts long rows first; cutting and the order of neighbours are ours (decision 0064).
 """
 
-import abc
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
-from typing import Final
+from typing import Final, final
 
 from tensorwise.codegen import ir
 from tensorwise.codegen.ir import LANE, Buffer, Const, Expr, For, If, Reduce, Stmt, Store, Var
+from tensorwise.program.arrays import COLUMNS, COUNT, CUT
 from tensorwise.program.nest import Env, Piece, State
 from tensorwise.program.schedule import WARP
 from tensorwise.program.teams import Teams
+from tensorwise.tensor.remap import Axis
 
-COLUMNS: Final = 4
-"""Numbers of a piece: a position of the outermost level, its first position of the level below and its end, and 1 if it is a
-whole iteration."""
-COUNT, CUT = Var("n_pieces"), Var("n_cut")
-"""How many pieces there are, and how many iterations are cut."""
 CLEARING: Final = 8
 """Rows that a block clears, a warp each."""
 
 
-class Pieces(Teams, abc.ABC):
-    """A nest whose outermost loop may run over pieces of its iterations."""
+@final
+class GpuLowering(Teams):
+    """A lowering whose outermost loop may run over pieces of its iterations."""
 
     clears = False
     """Whether pieces add to outputs of iterations that are cut."""
@@ -44,14 +41,6 @@ class Pieces(Teams, abc.ABC):
         """Whether long iterations are cut."""
         parallel = self.schedule.parallel
         return parallel is not None and parallel.policy == "pieces"
-
-    @cached_property
-    def shares_rows(self) -> bool:
-        """Whether what has a part of a row each, of those that may be cut, meets at the row's outputs."""
-        (name, format), *_ = self.plan.formats.items()
-        rows, below = format.levels[:2]
-        apart = below.unique and below.axis.mode in self.assignment.kept
-        return not (self.meets(rows.axis) or self.keeps(name) or apart)
 
     @cached_property
     def pieces(self) -> Buffer:
@@ -72,6 +61,16 @@ class Pieces(Teams, abc.ABC):
         """Sizes in the order of the call."""
         return (*super().sizes(), *([COUNT] if self.in_pieces else []), *([CUT] if self.clears else []))
 
+    def repeat(
+        self, env: Env, loop: Axis, var: Var, lo: Expr, hi: Expr, body: Callable[[Env, Expr], None]
+    ) -> None:
+        """Emit a loop, over pieces of its iterations if long ones are cut."""
+        parallel = self.schedule.parallel
+        if self.in_pieces and parallel is not None and parallel.loop == loop.name:
+            self.by_pieces(env, var, body)
+        else:
+            super().repeat(env, loop, var, lo, hi, body)
+
     def by_pieces(self, env: Env, var: Var, body: Callable[[Env, Expr], None]) -> None:
         """Emit the loop over pieces, and ``body`` for what each has of an iteration."""
         piece = self.fresh("piece")
@@ -82,18 +81,23 @@ class Pieces(Teams, abc.ABC):
             whole = self.let("whole", self.pieces[piece * COLUMNS + 3]) if self.shares_rows else None
             body(replace(env, piece=Piece(end, begin, whole=whole)), row)
 
-    def added(self, env: Env, stored: Store, whole: Expr) -> list[Stmt]:
+    def finished(self, env: Env, store: Store) -> list[Stmt]:
         """Return what stores a whole iteration's result, and adds that of a piece to the others'."""
+        whole = env.piece.whole if env.piece else None
+        if whole is None:
+            return super().finished(env, store)
         self.clears = True
-        adds = Reduce(stored.buffer, stored.index, self.monoid.combine, stored.value, True)
+        adds = Reduce(store.buffer, store.index, self.monoid.combine, store.value, True)
         is_whole, is_none = (ir.compare(name, whole, Const(0)) for name in ("ne", "eq"))
         return [
-            If(is_whole, (self.by_one_thread(env, stored),)),
+            If(is_whole, (self.by_one_thread(env, store),)),
             If(is_none, (self.by_one_thread(env, adds),)),
         ]
 
     def cleared(self) -> list[Stmt]:
         """Return the launch that lets outputs of iterations that are cut start from the identity."""
+        if not self.clears:
+            return []
         (name, format), *_ = self.plan.formats.items()
         rows, number = format.levels[0], self.fresh("number")
         identity = Const(self.monoid.components[0].identity, self.elem)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from tensorwise.errors import ScheduleError
 from tensorwise.program.einsum import Assignment
-from tensorwise.program.launch import check_launch
-from tensorwise.program.schedule import Parallel, Schedule
+from tensorwise.program.schedule import Bind, Parallel, Schedule, Stage
+from tensorwise.program.target import target_of
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.remap import Axis
 
@@ -111,7 +111,7 @@ class Plan:
                 raise ScheduleError(
                     f"{prefetch}: {prefetch.tensor!r} is no dense operand of {self.assignment}"
                 )
-        check_launch(self)
+        self._check_target()
         for loop in self.schedule.visits:
             self._check_visit(loop)
         if self.schedule.located is not None:
@@ -138,6 +138,26 @@ class Plan:
                 raise ScheduleError(
                     f"{parallel}: the loop follows the compressed level of another operand, whose positions "
                     "are not those that the parts count; use dynamic, or name that operand first"
+                )
+
+    def _check_target(self) -> None:
+        """Raise ScheduleError when directives for a GPU do not fit each other, the einsum or the formats."""
+        schedule = self.schedule
+        for bind in schedule.binds:
+            if bind.to not in ("block", "warp", "thread", "lane"):
+                raise ScheduleError(
+                    f"{bind}: loops are bound to block, warp, thread or lane, got {bind.to!r}"
+                )
+            if bind.count < 1:
+                raise ScheduleError(f"{bind}: the count must be at least 1")
+        target = target_of(schedule)
+        if target is not None:
+            target.check(self)
+            return
+        for directive in schedule.directives:
+            if isinstance(directive, Bind | Stage):
+                raise ScheduleError(
+                    f"{directive}: no loop is dealt to the blocks of a GPU, as in bind(i,block,8) (got {schedule})"
                 )
 
     def _check_visit(self, loop: str) -> None:

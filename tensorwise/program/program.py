@@ -8,7 +8,6 @@ import numpy as np
 
 from tensorwise.codegen import ir
 from tensorwise.codegen.c import print_c
-from tensorwise.codegen.cuda import print_cuda
 from tensorwise.codegen.loops import printed
 from tensorwise.errors import ScheduleError
 from tensorwise.program.arrays import check_bounds
@@ -26,6 +25,7 @@ from tensorwise.program.schedule import (
     Split,
     Tile,
 )
+from tensorwise.program.target import target_of
 from tensorwise.program.workload import Workload
 from tensorwise.tensor.elements import ELEMS
 from tensorwise.tensor.fibertree import Tensor
@@ -253,10 +253,9 @@ class Program:
 
     def source(self, elem: str = "f32") -> str:
         """Return the C text for 32-bit indices, of a hybrid both parts'; for a GPU it is CUDA C++."""
-        return "\n".join(
-            print_c(part.lowered(elem)) if part.schedule.dealt is None else print_cuda(part.lowered(elem))[0]
-            for part in self.parts
-        )
+        targets = (target_of(part.schedule) for part in self.parts)
+        printers = (print_c if target is None else target.text for target in targets)
+        return "\n".join(text(part.lowered(elem)) for text, part in zip(printers, self.parts, strict=True))
 
 
 def element_type(dtype: np.dtype) -> str:

@@ -11,32 +11,82 @@ would be registers of one thread, they are registers of many.
 Source: G-Sparse (sections III-B and III-C): 1-D strided register tiles, staging with a constant bound, adaptive shuffles.
 """
 
-import abc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Final
 
 from tensorwise.codegen import ir
-from tensorwise.codegen.ir import LANE, Buffer, Exchange, Expr, For, If, Meet, Ramp, Stmt, Store, Var
+from tensorwise.codegen.ir import LANE, Buffer, Const, Exchange, Expr, For, If, Meet, Ramp, Stmt, Store, Var
 from tensorwise.errors import ScheduleError
 from tensorwise.program import monoids
 from tensorwise.program.launch import MOST_SHARED_BYTES
-from tensorwise.program.nest import Env, Lanes, Nest
+from tensorwise.program.lower import Lowering
+from tensorwise.program.nest import Env, Lanes, Loop
+from tensorwise.program.plan import Plan
 from tensorwise.program.schedule import WARP, Stage
 from tensorwise.tensor.remap import Axis
 
+FILLING: Final = ir.Blocks("x", 256, 1)
+"""How a GPU fills an output: an element a thread."""
 
-class Teams(Nest, abc.ABC):
-    """A nest whose lanes may be threads."""
+
+class Teams(Lowering):
+    """A lowering whose lanes may be threads."""
+
+    def __init__(self, plan: Plan, waits: bool = False) -> None:
+        super().__init__(plan, waits)
+        self.scratch: dict[Buffer, int] = {}
 
     def handed(self, loop: Axis) -> ir.Workers | ir.Blocks | None:
-        """Who gets the iterations of a loop: threads, blocks of a GPU, or nobody else."""
+        """Who gets the iterations of a loop: blocks of a GPU, or nobody else."""
         parallel = self.schedule.parallel
         if parallel is None or parallel.loop != loop.name:
             return None
-        if self.on_gpu:
-            return ir.Blocks("x", self.schedule.teams, self.threads)
-        return ir.Workers("dynamic" if parallel.policy == "merge-path" else parallel.policy)
+        return ir.Blocks("x", self.schedule.teams, self.threads)
+
+    def even_share(self) -> ir.Workers | ir.Blocks | None:
+        """Who gets the iterations of loops in which all cost the same."""
+        return FILLING
+
+    def strips(self, env: Env, loop: Axis, rest: tuple[Loop, ...]) -> None:
+        """Cut a loop into strips of one width, whose elements a team's threads share; past the end they ask."""
+        tile = self.schedule.tile
+        assert tile is not None
+        leader, at, end = self.strip_range(env, loop, rest)
+        width = tile.vectors * tile.lanes
+        extent = int(end.value) if leader is None and isinstance(end, Const) else None
+        whole = extent is not None and extent % width == 0
+        strip = Lanes(loop, at, tile.vectors, tile.lanes, leader, None if whole else end)
+        if extent is not None and extent <= width:
+            self.emit(env, (*rest, strip))
+            return
+        var = self.fresh(loop.name)
+        to_blocks = any(bind.to == "block" and bind.loop == loop.name for bind in self.schedule.binds)
+        bind = ir.Blocks("y", 1, self.threads) if to_blocks else None
+        with self.scope(lambda block: For(var, at, end, width, block, bind)):
+            self.emit(env, (*rest, replace(strip, base=var)))
+
+    def repeat_positions(
+        self,
+        env: Env,
+        name: str,
+        loop: Axis,
+        var: Var,
+        lo: Expr,
+        hi: Expr,
+        body: Callable[[Env, Expr], None],
+    ) -> None:
+        """Emit the loop over positions of the next level of an operand, which a team may fetch together."""
+        stage = self.schedule.stages.get(loop.name)
+        if stage is None:
+            self.repeat(env, loop, var, lo, hi, body)
+            return
+        place = env.states[name].levels
+        last = place + 1 == len(self.plan.formats[name].levels)
+        values = self.values.get(name) if last else None
+        with self.staged(env, stage, lo, hi, self.arrays[name][place].get("crd"), values) as (inner, at, end):
+            self.repeat(inner, loop, var, at, end, body)
 
     def vectors_of(self, strip: Lanes) -> Iterator[tuple[Expr, tuple[object, ...]]]:
         """Yield where each vector of a strip lies, on a GPU the thread's part of it, and the key of its accumulator."""
@@ -66,15 +116,17 @@ class Teams(Nest, abc.ABC):
             return statement
         return If(ir.compare("eq", LANE, ir.Const(0)), (statement,))
 
-    def combine_threads(self, registers: tuple[Var, ...]) -> None:
-        """Combine the state that each thread of the team has; all have the result."""
+    def combine_threads(self, registers: tuple[Var, ...]) -> list[Stmt]:
+        """Return what combines the state that each thread of the team has; all have the result."""
+        combined: list[Stmt] = []
         distance = self.threads // 2
         while distance:
             others = tuple(self.fresh("other", register.type) for register in registers)
             for other, register in zip(others, registers, strict=True):
-                self.block.append(Exchange(other, register, distance))
-            self.block.extend(monoids.combine(self.monoid, registers, others))
+                combined.append(Exchange(other, register, distance))
+            combined.extend(monoids.combine(self.monoid, registers, others))
             distance //= 2
+        return combined
 
     @contextmanager
     def staged(

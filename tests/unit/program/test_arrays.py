@@ -73,11 +73,11 @@ def test_the_condition_of_a_strip_is_what_makes_it_safe(monkeypatch: pytest.Monk
     program = program_for(work, DIAGONALS[0][1], DIAGONALS[0][2])
     check_bounds(program.plan(), lower(program.plan()))
 
-    def neighbours(self: lowering._Lowering, axis: object, first: ir.Expr, width: object) -> ir.Expr:
+    def neighbours(self: lowering.Lowering, axis: object, first: ir.Expr, width: object) -> ir.Expr:
         return inside(self, axis, first, 4 if isinstance(width, ir.Const) and width.value == 10 else width)  # type: ignore[arg-type]
 
-    inside = lowering._Lowering.inside
-    monkeypatch.setattr(lowering._Lowering, "inside", neighbours)
+    inside = lowering.Lowering.inside
+    monkeypatch.setattr(lowering.Lowering, "inside", neighbours)
     with pytest.raises(UnprovenError, match=r"B_values\[.*\] exists: it may be too large"):
         check_bounds(program.plan(), lower(program.plan()))
 

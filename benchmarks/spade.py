@@ -55,7 +55,7 @@ def one(work: Workload, config: Config, rounds: int) -> dict[str, float]:
 def measure(item: Item, rounds: int) -> dict[str, Any]:
     """Return the slower of both configs, with what it depends on."""
     work = workload("spmm", entries_of(item.path), n=WIDTH)
-    space = SpadeDevice().space
+    space = SpadeDevice().machine.space
     found = [one(work, space.complete(choices, work), rounds) for choices in CHOICES]
     slower = min(found, key=lambda rates: rates["simulated"])
     return {

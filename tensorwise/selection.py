@@ -23,7 +23,7 @@ from tensorwise.model.choosing import TreeModel
 from tensorwise.program.call import Call
 from tensorwise.space.versions import Features, Function, Version, Versions
 from tensorwise.toolchain.threads import available_threads
-from tensorwise.tuning.searching import Progress
+from tensorwise.tuning.limits import Progress
 from tensorwise.version import __version__
 
 _log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ what is left wherever a collection goes on.
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, final
@@ -18,19 +18,14 @@ from tensorwise.collect import measuring
 from tensorwise.data.augment import MOST_ENTRIES, Augmentation
 from tensorwise.data.corpus import Pattern, read_pattern
 from tensorwise.data.record import Record
-from tensorwise.device.cpu import CpuDevice
-from tensorwise.device.cuda import CudaDevice
 from tensorwise.device.device import Device
-from tensorwise.device.null import NullDevice
-from tensorwise.device.spade import SPADES, SpadeDevice
+from tensorwise.device.opening import DEVICES, DeviceOptions, open_device
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
 from tensorwise.program.einsum import Einsum
 from tensorwise.program.ops import NAMED, mttkrp
 from tensorwise.program.workload import Workload, workload
 from tensorwise.reading import made, shown
-from tensorwise.space.cpu import cpu_space_of
-from tensorwise.space.space import Space
 
 MOST_THREADS: Final = 4096
 """Most threads of a call that a job may ask for."""
@@ -133,20 +128,11 @@ class Job:
 
     def open(self) -> Device:
         """Return the device; nothing is started yet."""
-        return DEVICES[self.device](self)
+        return open_device(self.device, DeviceOptions(self.threads, first_run_s=self.sample_s))
 
     def measured(self, beat: measuring.Beat = lambda: None) -> list[Record]:
         """Measure the job: see ``measuring.measured``."""
         return measuring.measured(self, beat)
-
-    @staticmethod
-    def space(work: Workload, device: Device) -> Space:
-        """Return what can be chosen for ``work``, the workload that was loaded, on the device that was opened."""
-        if isinstance(device, SpadeDevice):
-            return device.space
-        if isinstance(device, CudaDevice):
-            return device.space(work)
-        return cpu_space_of(work)
 
     def load(self) -> tuple[str, Workload]:
         """Read the pattern, augment it, and return its name (``NAME~AUGMENTATION``) and the workload.
@@ -168,15 +154,6 @@ class Job:
             )
         work.check_memory(*work.dense, work.assignment.output.tensor)
         return name, work
-
-
-DEVICES: Final[dict[str, Callable[[Job], Device]]] = {
-    "cpu": lambda job: CpuDevice(job.threads, first_run_s=job.sample_s),
-    "cuda": lambda job: CudaDevice(),
-    "null": lambda job: NullDevice(),
-    **dict.fromkeys(SPADES, lambda job: SpadeDevice(job.device)),
-}
-"""What a job can be measured on; ``null`` answers from a formula, to try out a plan, accelerators are simulated."""
 
 
 def plan(

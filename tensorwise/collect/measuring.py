@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 
 from tensorwise.data.record import Record
-from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.device import Device, Measurement
 from tensorwise.device.rounds import MIN_ROUNDS
 from tensorwise.errors import InputError, MeasurementError, TensorwiseError
@@ -80,7 +79,7 @@ def measured(job: "Job", beat: Beat = lambda: None) -> list[Record]:
     beat()
     records: list[Record] = []
     with job.open() as device:
-        facts, space = _facts(job, name, device), job.space(work, device)
+        facts, space = _facts(job, name, device), device.space(work)
         anchor = Drawn(space.default(work), {"drawn": "default"})
         cost: dict[Config, float] = {}
         mutations = job.samples - round(RANDOM * job.samples) - round(KNOWN * job.samples)
@@ -101,14 +100,14 @@ def measured(job: "Job", beat: Beat = lambda: None) -> list[Record]:
             beat()
         for stage in stages:
             drawn = stage()
-            _compile(device, space, work, drawn)
+            device.prepare(work, [one.config for one in drawn])
             for begin in range(0, len(drawn), BATCH):
                 some = [anchor, *drawn[begin : begin + BATCH]]
                 found = []
                 for answer in answers(device, space, work, some):
                     found.append(answer)
                     beat()
-                ratios = _ratios(device, space, work, found)
+                ratios = _ratios(device, work, found)
                 beat()
                 for one, measurement in found:
                     how = {
@@ -133,19 +132,19 @@ def _price(measurement: Measurement) -> dict[str, object]:
 
 
 def _ratios(
-    device: Device, space: Space, work: Workload, answers: Sequence[tuple[Drawn, Measurement]]
+    device: Device, work: Workload, answers: Sequence[tuple[Drawn, Measurement]]
 ) -> dict[Config, dict[str, float]]:
     """Return what the rounds of a batch say of its configs; nothing where they say too little."""
     taken = {one.config: measurement.seconds for one, measurement in answers if measurement.ok}
     anchor = answers[0][0].config
-    if not isinstance(device, CpuDevice) or anchor not in taken:
+    if not device.drifts or anchor not in taken:
         return {}
     limit_s = NEAR * min(taken.values())
     near = [config for config, seconds in taken.items() if config == anchor or seconds <= limit_s]
     if len(near) == 1:
         return {}
-    programs = {config.id: space.program(work, config) for config in near}
-    table = device.rounds(work, programs, budget_s=ROUNDS_S, max_rounds=ROUNDS).table
+    compared = {config.id: config for config in near}
+    table = device.rounds(work, compared, budget_s=ROUNDS_S, max_rounds=ROUNDS).table
     if table is None or len(table.rounds) < MIN_ROUNDS or anchor.id not in table.names:
         return {}
     levels = table.levels(anchor.id)
@@ -160,18 +159,7 @@ def _facts(job: "Job", name: str, device: Device) -> dict[str, object]:
     """What all records of a job say of how they were made."""
     about = {"threads": job.threads, "job": job.id, "pattern": name, "family": job.family}
     kind = {"kind": job.kind} if job.kind else {}
-    return {**getattr(device, "provenance", {}), **about, **kind}
-
-
-def _compile(device: Device, space: Space, work: Workload, drawn: Sequence[Drawn]) -> None:
-    """Compile a stage at once: many kernels a file take a third less than a batch's few."""
-    if not isinstance(device, CpuDevice):
-        return
-    programs = []
-    for one in drawn:
-        with contextlib.suppress(TensorwiseError):
-            programs.append(space.program(work, one.config))
-    device.compile(work, programs)
+    return {**device.provenance, **about, **kind}
 
 
 def answers(

@@ -1,13 +1,15 @@
 """A device that answers from records: search is compared, and models are tried, without running anything."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, ClassVar, cast, final
 
 from tensorwise.data.record import Record
 from tensorwise.data.store import Store
-from tensorwise.device.device import Device, Measurement
+from tensorwise.device.device import Candidate, Device, Measurement
 from tensorwise.errors import InputError
 from tensorwise.space.config import Config
+from tensorwise.space.cpu import cpu_space_of
+from tensorwise.space.space import Space
 
 if TYPE_CHECKING:
     from tensorwise.program.call import Call
@@ -24,12 +26,21 @@ class RecordedDevice(Device):
     Args:
         records: a Store (read once, now) or any records.
         device_id: whose records to play; needed when there are several devices' among them.
+        space: what could be chosen when they were recorded (default: what a CPU has for the workload).
 
     Raises:
         InputError: no record, none of ``device_id``, or records of several devices.
     """
 
-    def __init__(self, records: Store | Iterable[Record], device_id: str | None = None) -> None:
+    deterministic: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        records: Store | Iterable[Record],
+        device_id: str | None = None,
+        space: Space[Any] | None = None,
+    ) -> None:
+        self._space = space
         if isinstance(records, Store):
             records = records.records(device_id=device_id)
         chosen = [record for record in records if device_id in (None, record.device_id)]
@@ -45,9 +56,23 @@ class RecordedDevice(Device):
         self.id = devices[0]
         self._measured = {(record.workload_id, record.config): record.measurement for record in chosen}
 
-    def measure(self, workload: "Workload | Call", configs: Sequence[Config]) -> Iterator[Measurement]:
-        for config in configs:
-            measured = self._measured.get((workload.id, config))
+    def space(self, workload: "Workload | Call") -> Space[Any]:
+        """Return the space that was given, or that of a CPU."""
+        if self._space is not None:
+            return self._space
+        return cpu_space_of(cast("Workload", workload))
+
+    def measure(
+        self,
+        workload: "Workload | Call",
+        candidates: Sequence[Candidate],
+        *,
+        incumbent_s: float | None = None,
+        limit_s: float | None = None,
+    ) -> Iterator[Measurement]:
+        """Yield what was recorded of each config; there are no libraries."""
+        for config in candidates:
+            measured = None if isinstance(config, str) else self._measured.get((workload.id, config))
             yield measured or Measurement.failed("refused", f"not in the recording: {config}")
 
     def configs(self, workload: "Workload | Call") -> list[Config]:

@@ -9,20 +9,31 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Self, final
 
-from tensorwise.device.device import Device, Measurement
+from tensorwise.device.default import default_kernel
+from tensorwise.device.device import Candidate, Device, Measurement, Rounds
 from tensorwise.device.host import host
-from tensorwise.device.library import available
+from tensorwise.device.library import LIBRARY, available
+from tensorwise.device.opening import DeviceOptions
 from tensorwise.device.roofline import doubted, plausible_s
 from tensorwise.device.timing import RoundTable, measuring_slot
 from tensorwise.device.worker import CHECK_S, FIRST_RUN_S, save_workload
-from tensorwise.errors import CompilerError, InputError, MeasurementError, OutOfTimeError, ScheduleError
+from tensorwise.errors import (
+    CompilerError,
+    InputError,
+    MeasurementError,
+    OutOfTimeError,
+    ScheduleError,
+    TensorwiseError,
+)
 from tensorwise.ids import content_id
 from tensorwise.program.generated import GeneratedKernel
+from tensorwise.program.kernel import Kernel
 from tensorwise.program.program import Program
 from tensorwise.program.work import check_work
 from tensorwise.program.workload import Workload
@@ -35,7 +46,7 @@ from tensorwise.toolchain.deadline import is_over, left_s, waiting, within
 from tensorwise.toolchain.routines import Routines, load_all
 from tensorwise.toolchain.runtime import DRIVER
 from tensorwise.toolchain.scratch import scratch_prefix
-from tensorwise.toolchain.threads import granted_threads, unbound
+from tensorwise.toolchain.threads import granted_threads, too_many, unbound
 from tensorwise.version import __version__
 
 PROTOCOL = "2"
@@ -44,21 +55,6 @@ MOST_TEXT = 50_000
 """Characters of C of a candidate. Compilers need 3 s for twice as many, and a loop that long never won."""
 LOAD_S = 600.0
 """A worker may take this long to map a workload and compute its reference."""
-
-
-@dataclass(frozen=True)
-class Rounds:
-    """Kernels timed against each other in interleaved rounds.
-
-    Attributes:
-        table: seconds by kernel and round; names are those that were asked for.
-        facts: kernel -> conversion_s, bytes_held, compile_s.
-        failed: kernel -> why it dropped out.
-    """
-
-    table: RoundTable | None
-    facts: Mapping[str, Mapping[str, float]]
-    failed: Mapping[str, str]
 
 
 @final
@@ -70,8 +66,10 @@ class CpuDevice(Device):
     """
 
     name = "cpu"
+    baseline: ClassVar[str] = "scipy"
     routines: ClassVar[tuple[Routines, ...]] = (DRIVER, PACKING)
-    """What is compiled before candidates can be."""
+    in_process: ClassVar[bool] = True
+    drifts: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -97,7 +95,8 @@ class CpuDevice(Device):
         if cache not in ("warm", "cold"):
             raise InputError(f"cache must be warm or cold, got {cache!r}")
         self.threads = granted_threads(threads)
-        self.threads_asked = int(threads or self.threads)
+        asked = int(threads or self.threads)
+        self.warnings = [too_many(asked, self.threads)] if self.threads < asked else []
         self.cache, self.seed = cache, seed
         self.first_run_s, self.memory_bytes = first_run_s, memory_bytes
         try:
@@ -109,13 +108,11 @@ class CpuDevice(Device):
         self._loaded: Workload | None = None
         self.compile_s = 0.0
 
-    def measure(self, workload: Workload, configs: Sequence[Config]) -> Iterator[Measurement]:
-        """Yield a measurement for each config; see :class:`Device`.
-
-        Candidates are compiled together, before the first is timed.
-        """
-        space = self.space(workload)
-        yield from self.measure_kernels(workload, [space.program(workload, config) for config in configs])
+    @classmethod
+    def from_options(cls, options: DeviceOptions) -> Self:
+        """Open this machine's CPU; see `DeviceOptions`."""
+        limit_s = FIRST_RUN_S if options.first_run_s is None else options.first_run_s
+        return cls(options.threads, seed=options.seed, first_run_s=limit_s)
 
     def space(self, workload: Workload) -> CpuSpace:
         """Return the space of a workload on this CPU."""
@@ -125,20 +122,29 @@ class CpuDevice(Device):
         """Return the names of the library kernels that are installed and run ``workload``."""
         return [kernel.name for kernel in available(workload)]
 
-    def measure_kernels(
+    def kernel(self, workload: Workload, candidate: Candidate) -> Kernel:
+        """Return the generated kernel of a config, or a library's."""
+        if isinstance(candidate, str):
+            return LIBRARY[candidate]()
+        return GeneratedKernel(self.space(workload).program(workload, candidate))
+
+    def default_kernel(self, workload: Workload) -> Kernel:
+        """Return the space's default program, or SciPy where there is no compiler."""
+        return default_kernel(workload)
+
+    def measure(
         self,
         workload: Workload,
-        kernels: Sequence[Program | str],
+        candidates: Sequence[Candidate | Program],
+        *,
         incumbent_s: float | None = None,
         limit_s: float | None = None,
     ) -> Iterator[Measurement]:
-        """Yield a measurement for each program or library name, in order.
+        """Yield a measurement for each config, program or library name; see :class:`Device`.
 
-        Args:
-            incumbent_s: the best time so far: what is far slower is given up (``censored``).
-            limit_s: no further kernel is started after so many seconds; then fewer measurements are
-                yielded, but at least one.
+        Candidates are compiled together, before the first is timed.
         """
+        kernels = self._resolve(workload, candidates)
         begin = time.perf_counter()
         with within(left_s() / 2):  # the rest is for libraries, if a compiler hangs
             refused = self.compile(workload, kernels)
@@ -192,6 +198,20 @@ class CpuDevice(Device):
                 found[place] = replace(failed, conversion_s=one.conversion_s, bytes_held=one.bytes_held)
         return found
 
+    def _resolve(self, workload: Workload, candidates: Iterable[Candidate | Program]) -> list[Program | str]:
+        """Return the programs of configs; programs and names of libraries are themselves."""
+        found = list(candidates)
+        space = self.space(workload) if any(isinstance(one, Config) for one in found) else None
+        return [space.program(workload, one) if space and isinstance(one, Config) else one for one in found]  # type: ignore[misc]
+
+    def prepare(self, workload: Workload, configs: Sequence[Config]) -> None:
+        """Compile ``configs`` together: many kernels in one file take a third less time than a few."""
+        programs: list[Program | str] = []
+        for config in configs:
+            with contextlib.suppress(TensorwiseError):
+                programs += self._resolve(workload, [config])
+        self.compile(workload, programs)
+
     def compile(self, workload: Workload, kernels: Sequence[Program | str]) -> dict[int, Measurement]:
         """Compile the programs among ``kernels`` into the cache; return how those that fail ended."""
         texts: dict[int, tuple[str, ...]] = {}
@@ -228,20 +248,21 @@ class CpuDevice(Device):
     def rounds(
         self,
         workload: Workload,
-        kernels: Mapping[str, Program | str],
+        candidates: Mapping[str, Candidate | Program],
         *,
         budget_s: float,
         max_rounds: int = 30,
         same_twice: bool = False,
     ) -> Rounds:
-        """Time ``kernels`` (name -> program, or library name) against each other.
+        """Time ``candidates`` (name -> config, program or library name) against each other.
 
         Args:
             budget_s: seconds for all of it: conversion, verification before and after, and rounds, to which a
                 quarter is left at least; three rounds are run if they fit into twice of what is left.
             same_twice: enter the first kernel twice, as ``again``: an A/A check.
         """
-        names = list(kernels)
+        names = list(candidates)
+        kernels = dict(zip(names, self._resolve(workload, candidates.values()), strict=True))
         failed: dict[str, str] = {}
         for place, measurement in self.compile(workload, list(kernels.values())).items():
             failed[names[place]] = measurement.note
@@ -320,7 +341,7 @@ class CpuDevice(Device):
             self._loaded = workload
         return self._worker
 
-    @property
+    @cached_property
     def provenance(self) -> dict[str, object]:
         """What a Record needs besides the times: versions, host, compiler and flags, threads, cache."""
         facts: dict[str, object] = {

@@ -1,26 +1,31 @@
 """The real GPU: candidates are compiled, verified and timed with events in a worker process, which they may end."""
 
 import contextlib
+import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final, final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar, Final, Self, final
 
 from tensorwise.device.cpu import WorkerProcess, described
-from tensorwise.device.device import Device, Measurement
+from tensorwise.device.device import Candidate, Device, Measurement, Rounds
 from tensorwise.device.gpus import gpu_named
 from tensorwise.device.libraries.cusparse import CusparseKernel
+from tensorwise.device.opening import DeviceOptions
 from tensorwise.device.rounds import RoundTable
 from tensorwise.device.timing import measuring_slot
 from tensorwise.device.worker import CHECK_S
 from tensorwise.errors import MeasurementError
 from tensorwise.ids import content_id
+from tensorwise.program.kernel import Kernel
+from tensorwise.program.launched import LaunchedKernel
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Config
 from tensorwise.space.cuda import CudaSpace, cuda_space
 from tensorwise.tensor.primitives import PACKING
 from tensorwise.toolchain.cubin import Resources
-from tensorwise.toolchain.gpu import check_cupy
+from tensorwise.toolchain.gpu import check_cupy, find_gpu
 from tensorwise.toolchain.routines import Routines
 from tensorwise.toolchain.threads import available_threads
 from tensorwise.version import __version__
@@ -43,10 +48,9 @@ class CudaDevice(Device):
     """
 
     name = "cuda"
+    budget_s: ClassVar[float] = 60.0
+    baseline: ClassVar[str] = CusparseKernel.name
     routines: ClassVar[tuple[Routines, ...]] = (PACKING,)
-    """What is compiled before candidates can be."""
-    threads: ClassVar[int] = 1
-    """Of this process, in a call."""
 
     def __init__(self, number: int = 0, seed: int = 0) -> None:
         """Ask for the GPU.
@@ -70,6 +74,11 @@ class CudaDevice(Device):
         self.gpu = gpu_named(facts["name"])
         self.id = content_id([PROTOCOL, facts["name"], facts["runtime"], facts["driver"]])
 
+    @classmethod
+    def from_options(cls, options: DeviceOptions) -> Self:
+        """Open the first GPU; see `DeviceOptions`."""
+        return cls(seed=options.seed)
+
     def space(self, workload: Workload) -> CudaSpace:
         """Return the space of a workload on this GPU."""
         return cuda_space(workload.assignment, next(iter(workload.sparse)), self.gpu)
@@ -77,6 +86,16 @@ class CudaDevice(Device):
     def libraries(self, workload: Workload) -> list[str]:
         """Return the names of the library kernels that run ``workload``."""
         return [CusparseKernel.name] if CusparseKernel.why_not(workload) is None else []
+
+    def kernel(self, workload: Workload, candidate: Candidate) -> Kernel:
+        """Return the launched kernel of a config, or a library's, on this process's own hold of the GPU.
+
+        Raises MeasurementError where this process gets no hold of it.
+        """
+        gpu = find_gpu(self.number)
+        if isinstance(candidate, str):
+            return CusparseKernel(gpu)
+        return LaunchedKernel(self.space(workload).program(workload, candidate), gpu)
 
     def start(self, workload: Workload) -> None:
         """Have the worker load ``workload``, as other devices do; what measures waits until it has.
@@ -86,25 +105,16 @@ class CudaDevice(Device):
         """
         self._ready(workload)
 
-    def measure(self, workload: Workload, configs: Sequence[Config]) -> Iterator[Measurement]:
-        """Yield a measurement for each config; see :class:`Device`."""
-        space = self.space(workload)
-        yield from self.measure_kernels(workload, [space.program(workload, config) for config in configs])
-
-    def measure_kernels(
+    def measure(
         self,
         workload: Workload,
-        kernels: Sequence[Program | str],
+        candidates: Sequence[Candidate | Program],
+        *,
         incumbent_s: float | None = None,
         limit_s: float | None = None,
     ) -> Iterator[Measurement]:
-        """Yield a measurement for each program or library name, in order.
-
-        Args:
-            incumbent_s: the best time so far: what is far slower is given up (``censored``).
-            limit_s: no further kernel is asked for after so many seconds; then fewer measurements are yielded, but at
-                least one.
-        """
+        """Yield a measurement for each config, program or library name; see :class:`Device`."""
+        kernels = self._resolve(workload, candidates)
         answered, begin, found = 0, time.perf_counter(), list[Measurement]()
         while answered < len(kernels):
             if limit_s is not None and answered and time.perf_counter() - begin > limit_s:
@@ -133,8 +143,9 @@ class CudaDevice(Device):
             yield from found  # the last one, behind all answers: a worker with one left over would be ended
             found.clear()
 
-    def resources(self, workload: Workload, programs: Sequence[Program]) -> list[Resources | None]:
-        """Compile programs side by side, and run none; return what a thread of each takes, None where nothing tells."""
+    def resources(self, workload: Workload, configs: Sequence[Config]) -> list[Resources | None]:
+        """Compile configs side by side, and run none; see :class:`Device`."""
+        programs = self._resolve(workload, configs)
         found: dict[int, Resources] = {}
         try:
             for answer in self._ask(workload, {"compile": [described(program) for program in programs]}):
@@ -146,23 +157,43 @@ class CudaDevice(Device):
         return [found.get(place) for place in range(len(programs))]
 
     def rounds(
-        self, workload: Workload, kernels: Mapping[str, Program | str], max_rounds: int = 15
-    ) -> RoundTable | None:
-        """Time ``kernels`` (name -> program, or library name) against each other; None where too few of them run."""
-        names = list(kernels)
-        table = None
+        self,
+        workload: Workload,
+        candidates: Mapping[str, Candidate | Program],
+        *,
+        budget_s: float = math.inf,
+        max_rounds: int = 15,
+    ) -> Rounds:
+        """Time ``candidates`` (name -> config, program or library name) against each other; see :class:`Device`.
+
+        Where a candidate ends the worker there is no table, and all of them have failed.
+        """
+        names = list(candidates)
+        table, facts = None, dict[str, Mapping[str, float]]()
         asked = {
-            "rounds": [described(kernels[name]) for name in names],
+            "rounds": [described(kernel) for kernel in self._resolve(workload, candidates.values())],
+            "budget_s": budget_s,
             "max_rounds": max_rounds,
             "seed": self.seed,
         }
         try:
             for answer in self._ask(workload, asked):
-                if "table" in answer:
+                if "bound" in answer:
+                    facts[names[answer["bound"]]] = {
+                        k: answer[k] for k in ("conversion_s", "bytes_held", "compile_s")
+                    }
+                elif "table" in answer:
                     table = RoundTable.from_json(answer["table"])
-        except _WorkerLostError:
-            return None
-        return table and table.renamed({str(place): name for place, name in enumerate(names)})
+        except _WorkerLostError as error:
+            return Rounds(None, {}, dict.fromkeys(names, str(error)))
+        return Rounds(
+            table and table.renamed({str(place): name for place, name in enumerate(names)}), facts, {}
+        )
+
+    def _resolve(self, workload: Workload, candidates: Iterable[Candidate | Program]) -> list[Program | str]:
+        """Return the programs of configs; programs and names of libraries are themselves."""
+        space = self.space(workload)
+        return [space.program(workload, one) if isinstance(one, Config) else one for one in candidates]
 
     def _ask(self, workload: Workload, request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         """Send a request about ``workload`` and yield the answers; _WorkerLostError where a candidate ends the worker."""
@@ -194,7 +225,7 @@ class CudaDevice(Device):
             self.facts = facts
         return self._worker
 
-    @property
+    @cached_property
     def provenance(self) -> dict[str, object]:
         """What a Record needs besides the times."""
         return {

@@ -22,7 +22,7 @@ import numpy as np
 
 from tensorwise.device.device import Measurement
 from tensorwise.device.libraries.cusparse import BoundCusparse, CusparseKernel
-from tensorwise.device.rounds import RoundTable
+from tensorwise.device.rounds import MIN_ROUNDS, RoundTable
 from tensorwise.device.verify import poison
 from tensorwise.device.worker import GIVE_UP, Bench, requests, user_of
 from tensorwise.errors import FormatError, MeasurementError, ScheduleError, TensorwiseError
@@ -188,8 +188,15 @@ def _rounds(bench: Bench, gpu: Gpu, request: Json, send: Send) -> None:
     calls: dict[str, Callable[[], object]] = {}
     counts: dict[str, int] = {}
     for at, kernel in enumerate(request["rounds"]):
+        before_s = gpu.compile_s
         bound = _kernel(bench, gpu, kernel).bind(bench.workload, 1)
         calls[str(at)] = _ready(bound, bench, gpu)
+        send(
+            {
+                "bound": at, "conversion_s": bound.conversion_s, "bytes_held": bound.bytes_held,
+                "compile_s": gpu.compile_s - before_s,
+            }
+        )  # fmt: skip
         warm = statistics.median(gpu.seconds(calls[str(at)], 3))
         counts[str(at)] = calls_for(warm)
     rng, names, start = np.random.default_rng(request["seed"]), list(calls), time.perf_counter()
@@ -200,6 +207,8 @@ def _rounds(bench: Bench, gpu: Gpu, request: Json, send: Send) -> None:
         for place in rng.permutation(len(names)).tolist():
             row[names[place]] = sample(gpu, sampled[names[place]], counts[names[place]])
         rounds.append(row)
+        if len(rounds) >= MIN_ROUNDS and time.perf_counter() - start > request["budget_s"]:
+            break
     table = RoundTable(
         tuple(names), tuple(rounds), (False,) * len(rounds), "warm", time.perf_counter() - start
     )

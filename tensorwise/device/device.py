@@ -2,16 +2,30 @@
 
 import abc
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import TracebackType
-from typing import Generic, Literal, Self, TypeVar, final, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar, final, get_args
 
 import numpy as np
 
+from tensorwise.device.rounds import MIN_ROUNDS, RoundTable
 from tensorwise.errors import InputError
+from tensorwise.program.kernel import GENERATED, BoundKernel, Kernel
 from tensorwise.reading import WRONG_DATA, reason, shown
 from tensorwise.space.config import Config
+from tensorwise.space.space import Space
+from tensorwise.version import __version__
+
+if TYPE_CHECKING:
+    from tensorwise.program.workload import Workload
+    from tensorwise.toolchain.cubin import Resources
+    from tensorwise.toolchain.routines import Routines
+
+Candidate: TypeAlias = Config | str
+"""What a device is asked to run: a config of its space, or a library's routine by name."""
 
 Work = TypeVar("Work", contravariant=True)
 """What is measured and predicted: a `Workload`, or a `Call` of a function."""
@@ -136,8 +150,27 @@ class Measurement:
             raise InputError(f"malformed measurement {shown(data)}: {reason(error)}") from error
 
 
+@final
+@dataclass(frozen=True)
+class Rounds:
+    """Kernels timed against each other in interleaved rounds.
+
+    Attributes:
+        table: seconds by kernel and round; names are those that were given. None where no kernel ran.
+        facts: kernel -> conversion_s, bytes_held, compile_s; what is not there is not known.
+        failed: kernel -> why it dropped out.
+    """
+
+    table: RoundTable | None
+    facts: Mapping[str, Mapping[str, float]]
+    failed: Mapping[str, str]
+
+
 class Device(abc.ABC, Generic[Work]):
     """A place where programs run: a CPU, a GPU, a simulator, a recording.
+
+    A device implements ``name``, ``id`` and ``measure``, for a tuner also ``space``; everything else has a default.
+    A device whose operators can be called also implements ``kernel``.
 
     Lifetime: ``measure`` any number of times, then ``close``; a ``with`` block closes. A candidate that
     fails is a Measurement with another status than ok, never an exception.
@@ -145,20 +178,134 @@ class Device(abc.ABC, Generic[Work]):
     Attributes:
         name: short, for people: ``cpu``, ``null``.
         id: content id of all that the times depend on (machine, compiler, flags, protocol).
+        threads: CPU threads that a call of an operator uses.
+        compile_s: seconds that this device has spent on compiling so far.
+        warnings: what a user should know about how the device was opened, such as threads that it did not grant.
+        budget_s: default budget of a tuning, in seconds.
+        baseline: name of the library that a user calls without Tensorwise; break-even is counted against it. Empty
+            where no library runs on this device.
+        routines: compiled routines of this package that candidates need.
+        deterministic: equal questions get equal answers, so that one round compares kernels.
+        in_process: operators run on the CPU of the calling process, so that a single call can be timed without a worker.
+        drifts: times change from one measurement to the next, as on a shared machine, so that records of a collection
+            also hold ratios of interleaved rounds.
     """
 
     name: str
     id: str
+    threads: int = 1
+    compile_s: float = 0.0
+    warnings: Sequence[str] = ()
+    budget_s: ClassVar[float] = 30.0
+    baseline: ClassVar[str] = ""
+    routines: ClassVar[tuple["Routines", ...]] = ()
+    deterministic: ClassVar[bool] = False
+    in_process: ClassVar[bool] = False
+    drifts: ClassVar[bool] = False
+
+    def space(self, workload: Work) -> Space[Any]:
+        """Return the choices that this device has for ``workload``; what a tuner searches.
+
+        Raises:
+            TensorwiseError: the device cannot compute the workload; the message says why. By default InputError: the
+                device measures configs of spaces that are not its own.
+        """
+        raise InputError(
+            f"the device {self.name!r} says no choices (`Device.space`): nothing can be tuned for it"
+        )
 
     @abc.abstractmethod
-    def measure(self, workload: Work, configs: Sequence[Config]) -> Iterator[Measurement]:
-        """Yield one measurement for each config, in order, each as soon as it is there.
+    def measure(
+        self,
+        workload: Work,
+        candidates: Sequence[Candidate],
+        *,
+        incumbent_s: float | None = None,
+        limit_s: float | None = None,
+    ) -> Iterator[Measurement]:
+        """Yield one measurement for each candidate, in order, each as soon as it is there.
 
         The iterator may be dropped at any point; what it holds is then released.
+
+        Args:
+            candidates: configs of ``space(workload)``, and names of ``libraries(workload)``.
+            incumbent_s: the best time so far, in seconds: a device may give up what is far slower (``censored``).
+            limit_s: seconds after which no further candidate is started: a device may then yield fewer measurements
+                than candidates, but at least one.
 
         Raises:
             MeasurementError: the device itself is gone; candidates do not raise.
         """
+
+    @cached_property
+    def provenance(self) -> Mapping[str, object]:
+        """What a Record says about the device besides the times."""
+        return {"version": __version__, "host": self.name, "host_id": self.id}
+
+    def libraries(self, workload: Work) -> Sequence[str]:
+        """Return the names of the library routines that can run ``workload`` here."""
+        return ()
+
+    def start(self, workload: Work) -> None:
+        """Begin to load ``workload`` and return without waiting for it. Calling it is optional.
+
+        Raises:
+            MeasurementError: the operands cannot be handed over.
+        """
+
+    def prepare(self, workload: Work, configs: Sequence[Config]) -> None:
+        """Compile ``configs`` together, where that is cheaper than one after the other. Calling it is optional."""
+
+    def resources(self, workload: Work, configs: Sequence[Config]) -> "Sequence[Resources | None]":
+        """Return what a thread of each config takes of the device, without running it; None where that is unknown."""
+        return [None] * len(configs)
+
+    def rounds(
+        self, workload: Work, candidates: Mapping[str, Candidate], *, budget_s: float, max_rounds: int = 30
+    ) -> Rounds:
+        """Time ``candidates`` (name -> candidate) against each other.
+
+        By default each round measures each candidate once; a deterministic device needs one round.
+
+        Args:
+            budget_s: seconds; no further round begins after them, once there are three.
+
+        Raises:
+            MeasurementError: the device is gone.
+        """
+        start, failed, facts = time.perf_counter(), dict[str, str](), dict[str, Mapping[str, float]]()
+        rounds: list[dict[str, float]] = []
+        names = list(candidates)
+        for _ in range(1 if self.deterministic else max_rounds):
+            found = dict(zip(names, self.measure(workload, [candidates[name] for name in names])))
+            failed |= {name: one.note or one.status for name, one in found.items() if not one.ok}
+            facts |= {
+                name: {"conversion_s": one.conversion_s, "bytes_held": one.bytes_held, "compile_s": 0.0}
+                for name, one in found.items()
+            }
+            names = [name for name in names if name not in failed]
+            if not names:
+                return Rounds(None, facts, failed)
+            rounds.append({name: found[name].seconds for name in names})
+            if time.perf_counter() - start > budget_s and len(rounds) >= MIN_ROUNDS:
+                break
+        timed = tuple({name: one[name] for name in names} for one in rounds)
+        table = RoundTable(tuple(names), timed, (False,) * len(timed), elapsed_s=time.perf_counter() - start)
+        return Rounds(table, facts, failed)
+
+    def kernel(self, workload: Work, candidate: Candidate) -> Kernel:
+        """Return the kernel of a candidate, which an operator binds and calls.
+
+        By default it can be bound but not called: the device measures and nothing more.
+        """
+        if isinstance(candidate, str):
+            return MeasuredOnly(self.name, candidate, None)
+        program = self.space(workload).program(workload, candidate)  # type: ignore[arg-type]
+        return MeasuredOnly(self.name, GENERATED, program)
+
+    def default_kernel(self, workload: Work) -> Kernel:
+        """Return the kernel of an operator where nothing was measured: that of the space's default config."""
+        return self.kernel(workload, self.space(workload).default(workload))  # type: ignore[arg-type]
 
     def close(self) -> None:
         """Release processes and memory. May be called twice."""
@@ -170,3 +317,33 @@ class Device(abc.ABC, Generic[Work]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+@final
+class MeasuredOnly(Kernel):
+    """The kernel of a device whose programs are measured there and cannot be called from here.
+
+    Args:
+        device: name of the device.
+        name: of the library, or GENERATED.
+        program: what was measured, None for a library.
+    """
+
+    def __init__(self, device: str, name: str, program: Any) -> None:
+        self._device, self.name, self.program = device, name, program
+
+    def bind(self, workload: "Workload", threads: int) -> BoundKernel:
+        """Return a kernel that raises InputError when it is run."""
+        return _NotCallable(self._device)
+
+
+@final
+class _NotCallable(BoundKernel):
+    def __init__(self, device: str) -> None:
+        self._device = device
+
+    def run(self, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
+        raise InputError(
+            f"this operator was tuned for the device {self._device!r}, which measures programs but cannot be called from "
+            "Python; give the device a method `kernel`, or tune for another device"
+        )

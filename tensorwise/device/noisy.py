@@ -1,14 +1,15 @@
 """A wrapper that makes any device as unreliable as a shared machine."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from tensorwise.device.device import Device, Measurement
+from tensorwise.device.device import Candidate, Device, Measurement
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
-from tensorwise.space.config import Config
+from tensorwise.program.kernel import Kernel
+from tensorwise.space.space import Space
 
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
@@ -48,8 +49,28 @@ class NoisyDevice(Device):
         self._sigma, self._failure_rate, self._drift, self._samples = sigma, failure_rate, drift, samples
         self._slowdown = 1.0
 
-    def measure(self, workload: "Workload", configs: Sequence[Config]) -> Iterator[Measurement]:
-        for clean in self._device.measure(workload, configs):
+    def space(self, workload: "Workload") -> Space[Any]:
+        """Return that of the other device."""
+        return self._device.space(workload)
+
+    def libraries(self, workload: "Workload") -> Sequence[str]:
+        """Return those of the other device."""
+        return self._device.libraries(workload)
+
+    def kernel(self, workload: "Workload", candidate: Candidate) -> Kernel:
+        """Return that of the other device."""
+        return self._device.kernel(workload, candidate)
+
+    def measure(
+        self,
+        workload: "Workload",
+        candidates: Sequence[Candidate],
+        *,
+        incumbent_s: float | None = None,
+        limit_s: float | None = None,
+    ) -> Iterator[Measurement]:
+        """Yield the other device's measurements, disturbed; ``incumbent_s`` and ``limit_s`` are its."""
+        for clean in self._device.measure(workload, candidates, incumbent_s=incumbent_s, limit_s=limit_s):
             failed = self._rng.random() < self._failure_rate
             noise = np.exp(self._sigma * self._rng.standard_normal(self._samples)) * self._slowdown
             self._slowdown = min(self._slowdown * (1 + self._drift), 1e6)  # stays finite

@@ -3,11 +3,14 @@
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeAlias, final
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, final
 
-from tensorwise.device.device import Device, Measurement
+from tensorwise.device.device import Candidate, Device, Measurement
+from tensorwise.device.opening import DeviceOptions
 from tensorwise.ids import content_id
 from tensorwise.space.config import Config, Value
+from tensorwise.space.cpu import cpu_space_of
+from tensorwise.space.space import Space
 
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
@@ -55,15 +58,38 @@ class NullDevice(Device):
     Args:
         cost: the formula; a pure function.
         name: tells apart null devices with different formulas; enters the id.
+        space: what can be chosen (default: what a CPU has for the workload).
     """
 
-    def __init__(self, cost: Cost = smooth_cost, name: str = "null") -> None:
+    deterministic: ClassVar[bool] = True
+
+    def __init__(self, cost: Cost = smooth_cost, name: str = "null", space: Space[Any] | None = None) -> None:
         self.name = name
         self.id = content_id(["null", name])
-        self._cost = cost
+        self._cost, self._space = cost, space
 
-    def measure(self, workload: "Workload", configs: Sequence[Config]) -> Iterator[Measurement]:
-        for config in configs:
+    @classmethod
+    def from_options(cls, options: DeviceOptions) -> Self:
+        """Return the device of the usual formula; it has no use for options."""
+        return cls()
+
+    def space(self, workload: "Workload") -> Space[Any]:
+        """Return the space that was given, or that of a CPU."""
+        return self._space or cpu_space_of(workload)
+
+    def measure(
+        self,
+        workload: "Workload",
+        candidates: Sequence[Candidate],
+        *,
+        incumbent_s: float | None = None,
+        limit_s: float | None = None,
+    ) -> Iterator[Measurement]:
+        """Yield what the formula says of each config; there are no libraries."""
+        for config in candidates:
+            if isinstance(config, str):
+                yield Measurement.failed("refused", f"there is no library {config!r} here")
+                continue
             seconds = self._cost(workload, config)
             if 0 <= seconds < math.inf:
                 yield Measurement.of([seconds])

@@ -21,13 +21,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Final, final
+from typing import ClassVar, Final, final
 
 import numpy as np
 
-from tensorwise.device.device import Device, Measurement
+from tensorwise.device.device import Candidate, Device, Measurement
+from tensorwise.device.opening import DeviceOptions
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
+from tensorwise.program.kernel import GENERATED, BoundKernel, Kernel
 from tensorwise.program.workload import Workload
 from tensorwise.reading import WRONG_DATA, made, printable, reading, reason
 from tensorwise.space.config import Config
@@ -214,30 +216,55 @@ class SpadeDevice(Device[Workload]):
         machine: the accelerator, a name of SPADES or a path of a machine file.
     """
 
+    deterministic: ClassVar[bool] = True
+    routines: ClassVar[tuple[Routines, ...]] = (SIMULATOR,)
+
     def __init__(self, machine: Machine | str | Path = "spade") -> None:
         self.machine = machine if isinstance(machine, Machine) else Machine.load(machine)
         self.name = self.machine.name
         self.id = self.machine.id
-        self.provenance: dict[str, object] = {"simulated": True, "machine": self.name, "cache": "cold"}
         self._stage: _Stage | None = None
 
-    @property
-    def space(self) -> SpadeSpace:
-        """What can be chosen."""
+    @cached_property
+    def provenance(self) -> Mapping[str, object]:
+        """What a Record says about the device besides the times."""
+        return {"simulated": True, "machine": self.name, "cache": "cold"}
+
+    def space(self, workload: Workload) -> SpadeSpace:
+        """Return the choices of this machine, the same for all workloads."""
         return self.machine.space
 
-    def measure(self, workload: Workload, configs: Sequence[Config]) -> Iterator[Measurement]:
+    def kernel(self, workload: Workload, candidate: Candidate) -> Kernel:
+        """Return a kernel that computes by simulation."""
+        if isinstance(candidate, str):
+            raise InputError(f"there is no library {candidate!r} on {self.name}")
+        return SimulatedKernel(self, candidate, self.machine.space.program(workload, candidate))
+
+    def measure(
+        self,
+        workload: Workload,
+        candidates: Sequence[Candidate],
+        *,
+        incumbent_s: float | None = None,
+        limit_s: float | None = None,
+    ) -> Iterator[Measurement]:
         """Yield a measurement for each config: simulated seconds. See :class:`Device`.
 
         Numbers are not computed here (``run`` does); that each entry was worked on once is checked.
         """
-        for config in configs:
+        for config in candidates:
+            if isinstance(config, str):
+                yield Measurement.failed("refused", f"there is no library {config!r} on {self.name}")
+                continue
             try:
                 simulation = self.run(workload, config)
             except InputError as error:
                 yield Measurement.failed("refused", str(error))
                 continue
-            worked, passes = simulation.counters["entries"], self.space.program(workload, config).strips
+            worked, passes = (
+                simulation.counters["entries"],
+                self.machine.space.program(workload, config).strips,
+            )
             if worked != workload.entries.nnz * sum(times for _, times in passes):
                 yield Measurement.failed("wrong", f"worked on {worked} entries")
                 continue
@@ -254,7 +281,7 @@ class SpadeDevice(Device[Workload]):
         Raises:
             InputError: the accelerator cannot compute the workload, or operands do not fit it.
         """
-        program = self.space.program(workload, config)
+        program = self.machine.space.program(workload, config)
         if operands is not None:
             workload.check_operands(operands)
         if self._stage is None or self._stage.workload is not workload:
@@ -263,6 +290,55 @@ class SpadeDevice(Device[Workload]):
 
     def close(self) -> None:
         self._stage = None
+
+
+def open_spade(options: DeviceOptions) -> SpadeDevice:
+    """Open the large accelerator; it has no use for options."""
+    return SpadeDevice("spade")
+
+
+def open_spade_small(options: DeviceOptions) -> SpadeDevice:
+    """Open the small accelerator; it has no use for options."""
+    return SpadeDevice("spade-small")
+
+
+@final
+class SimulatedKernel(Kernel):
+    """A program of an accelerator as a Kernel: a call simulates it, and returns the numbers that it computes.
+
+    Args:
+        device: the accelerator.
+        config: what it runs.
+        program: the same as a program.
+    """
+
+    name = GENERATED
+
+    def __init__(self, device: SpadeDevice, config: Config, program: TileProgram) -> None:
+        self.device, self.config, self.program = device, config, program
+
+    def bind(self, workload: Workload, threads: int = 1) -> "BoundSimulation":
+        """Keep the workload; nothing is packed."""
+        return BoundSimulation(self.device, workload, self.config)
+
+
+@final
+class BoundSimulation(BoundKernel):
+    """A simulated program with its sparse operand.
+
+    Attributes:
+        last: the simulation of the last call, None before the first.
+    """
+
+    def __init__(self, device: SpadeDevice, workload: Workload, config: Config) -> None:
+        self._device, self._workload, self._config = device, workload, config
+        self.last: Simulation | None = None
+
+    def run(self, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
+        """Simulate on ``operands``, and copy the result into ``out``. See :class:`BoundKernel`."""
+        self.last = self._device.run(self._workload, self._config, operands)
+        assert self.last.output is not None
+        out[...] = self.last.output.reshape(out.shape)
 
 
 class _Stage:

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
-from tensorwise.device.device import Device, Measurement, Status
+from tensorwise.device.device import Candidate, Device, Measurement, Status
 from tensorwise.device.fastest import BOUT, agreed, fastest
 from tensorwise.device.host import host
 from tensorwise.device.rounds import median_of
@@ -63,15 +63,26 @@ class VersionsDevice(Device[Call]):
         budget_s: float = 0.5,
         seed: int = 0,
     ) -> None:
-        self.space, self.agree = space, agree or difference
-        self.rounds, self.budget_s = rounds, budget_s
+        self.versions, self.agree = space, agree or difference
+        self._max_rounds, self._rounds_s = rounds, budget_s
         self.id = content_id(["versions", PROTOCOL, host().id, str(available_threads())])
         self._rng = np.random.default_rng(seed)
         self._met: set[str] = set()
 
-    def measure(self, workload: Call, configs: Sequence[Config]) -> Iterator[Measurement]:
+    def space(self, workload: Call) -> Versions:
+        """Return the versions, whatever the call."""
+        return self.versions
+
+    def measure(
+        self,
+        workload: Call,
+        candidates: Sequence[Candidate],
+        *,
+        incumbent_s: float | None = None,
+        limit_s: float | None = None,
+    ) -> Iterator[Measurement]:
         """Yield a measurement for each config, all after the last round; see :class:`Device`."""
-        versions = [self.space.program(workload, config) for config in configs]
+        versions = [self.versions.program(workload, one) for one in candidates if isinstance(one, Config)]
         found: dict[str, Measurement] = {}
         if versions:
             with measuring_slot():
@@ -127,9 +138,9 @@ class VersionsDevice(Device[Call]):
             note = "the better of two calls, as it is far slower than the fastest"
             found[version.name] = Measurement(took_s, 0.0, (took_s,), "ok", note)
         met, times = dict(left), {name: list[float]() for name in left}
-        ends = time.perf_counter() + self.budget_s
-        for done in range(0, self.rounds, BOUT):
-            for row in self._rounds(call, left, min(BOUT, self.rounds - done), found):
+        ends = time.perf_counter() + self._rounds_s
+        for done in range(0, self._max_rounds, BOUT):
+            for row in self._time_rounds(call, left, min(BOUT, self._max_rounds - done), found):
                 for name in left:
                     times[name].append(row[name])
             best_s = {name: min(times[name]) for name in met if name not in found}
@@ -145,7 +156,7 @@ class VersionsDevice(Device[Call]):
             measured = fastest(times[name])
             found[name] = _with_moves(measured, met[name], call) if met[name].moves else measured
 
-    def _rounds(
+    def _time_rounds(
         self, call: Call, versions: dict[str, Version], rounds: int, failed: dict[str, Measurement]
     ) -> Sequence[Mapping[str, float]]:
         """Return the fastest runs of rounds of all versions but those that fail, which are taken out of ``versions``."""
@@ -164,7 +175,7 @@ class VersionsDevice(Device[Call]):
 
             try:
                 return interleave(
-                    {name: calling(name) for name in versions}, rounds, self.budget_s, self._rng,
+                    {name: calling(name) for name in versions}, rounds, self._rounds_s, self._rng,
                     min_s=1e-3, min_calls=CALLS, max_s=STOP_S, warm_s=3e-4,
                 ).seconds  # fmt: skip
             except Exception as error:

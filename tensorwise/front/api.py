@@ -7,6 +7,7 @@ from typing import Any, final
 import numpy as np
 
 from tensorwise.data.store import Store
+from tensorwise.device.device import Device
 from tensorwise.errors import InputError
 from tensorwise.model import CostModel
 from tensorwise.program.einsum import Assignment, Einsum
@@ -20,8 +21,8 @@ from tensorwise.tensor.elements import is_half, value_dtype
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.format import Format, csf, csr
 from tensorwise.toolchain.threads import granted_threads
+from tensorwise.tuning.limits import Observe, Progress
 from tensorwise.tuning.operator import Operator, bind, default_kernel
-from tensorwise.tuning.searching import Observe, Progress
 from tensorwise.tuning.tune import tune as _tune
 
 
@@ -35,6 +36,7 @@ def tune(
     trials: int | None = None,
     expected_calls: float | None = None,
     threads: int | None = None,
+    device: str | Device[Workload] = "cpu",
     strategy: str = "genetic",
     model: CostModel | str | os.PathLike[str] | None = "shipped",
     dtype: Any = None,
@@ -52,12 +54,15 @@ def tune(
         op: ``spmv``, ``spmm``, ``spmv_t``, ``spmm_t`` (A transposed), ``sddmm``, ``mttkrp``, ``ttv`` or ``ttm``.
         n: extent of the dense-only index (columns of B, inner dimension of SDDMM, rank).
         mode: output mode of MTTKRP.
-        budget_s: wall seconds for all of it (default 30, unlimited when ``trials`` is given).
+        budget_s: wall seconds for all of it (default 30, on a GPU 60, unlimited when ``trials`` is given).
         trials: most candidates to try.
         expected_calls: how often the operator will be called. Then what is spent once counts, too, conversion above all, and
             the search ends when another candidate is not worth measuring; where calls are few, there is none.
             With ``trials``, so many are tried all the same.
         threads: threads of a call (default: what this process may use); no more than there are processors.
+        device: where it is to run: ``cpu``, ``cuda``, a simulated accelerator (``spade``, ``spade-small``), the name of a
+            device that another package brings, or a `Device`, which stays open. Operators of a GPU take and return NumPy
+            arrays, those of simulated accelerators return what the simulated program computes.
         strategy: a name of ``tensorwise.search.STRATEGIES``.
         model: what says which candidates are worth trying: ``shipped``, the one that was calibrated on this machine or came
             along, where there is one; ``none`` or None; a cost model, or the folder of one (see ``tensorwise train``).
@@ -84,7 +89,8 @@ def tune(
         check_writable(report)  # before the work is done
     operator = _tune(
         A, op, n=n, mode=mode, budget_s=budget_s, trials=trials, expected_calls=expected_calls, threads=threads,
-        strategy=strategy, model=model, dtype=dtype, store=store, seed=seed, progress=progress, observe=observe,
+        device=device, strategy=strategy, model=model, dtype=dtype, store=store, seed=seed, progress=progress,
+        observe=observe,
     )  # fmt: skip
     if report is not None:
         from tensorwise.front.reporting import write_report

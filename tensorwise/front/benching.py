@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
-from tensorwise.device.cpu import CpuDevice, Rounds
+from tensorwise.device.cpu import CpuDevice
+from tensorwise.device.device import Rounds
 from tensorwise.device.library import available
 from tensorwise.errors import MeasurementError
 from tensorwise.program.generated import GeneratedKernel

@@ -113,7 +113,12 @@ def tune(
     save: Annotated[
         Path | None, typer.Option("--save", help="Save the operator for `tensorwise run`.")
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="Where it is to run: cpu or cuda.")] = "cpu",
+    device: Annotated[
+        str,
+        typer.Option(
+            "--device", help="Where it is to run: cpu, cuda, spade, spade-small, or an installed one."
+        ),
+    ] = "cpu",
     json: Json = False,
 ) -> None:
     """Find the fastest format and schedule for an operation on a sparse operand.
@@ -122,13 +127,14 @@ def tune(
     ``--device cuda`` what is found is a program for this machine's GPU, which ``--json`` prints for `compile`.
     """
     _check_choices(op, dtype)
-    if device not in ("cpu", "cuda"):
-        raise typer.BadParameter(f"{device!r} is not cpu or cuda", param_hint="'--device'")
     from tensorwise.data.store import Store
+    from tensorwise.device.opening import DEVICES
     from tensorwise.front.reporting import check_writable, write_report
     from tensorwise.search import STRATEGIES as KNOWN
     from tensorwise.tuning.tune import tune as search
 
+    if device not in DEVICES:
+        raise typer.BadParameter(f"{device!r} is not one of {', '.join(DEVICES)}", param_hint="'--device'")
     if strategy not in KNOWN:
         raise typer.BadParameter(f"{strategy!r} is not one of {', '.join(KNOWN)}", param_hint="'--strategy'")
     if store is not None and no_store:
@@ -137,32 +143,13 @@ def tune(
     for target in (report, save):
         if target is not None:
             check_writable(target)
-    if device == "cuda" and (
-        all_modes or report or save or threads or expected_calls or dtype.endswith("16")
-    ):
+    if device != "cpu" and (all_modes or save or threads or expected_calls or dtype.endswith("16")):
         raise typer.BadParameter(
-            "--all-modes, --report, --save, --threads, --expected-calls and 16-bit elements are for the CPU",
+            "--all-modes, --save, --threads, --expected-calls and 16-bit elements are for the CPU",
             param_hint="'--device'",
         )
     entries = _entries(path, dtype)
     home: Store | bool = Store(store) if store is not None else not no_store
-    if device == "cuda":
-        from tensorwise.model import load_model
-        from tensorwise.program.workload import workload
-        from tensorwise.tuning.gpu import tune_gpu
-
-        known = None if model in ("shipped", "none") else load_model(model)
-        with progress_bar("tuning") as progress:
-            found = tune_gpu(
-                workload(op, entries, n=n, mode=mode), budget_s=budget, trials=trials, strategy=strategy, model=known,
-                store=home, seed=seed, progress=progress, observe=_Candidates() if json else None,
-            )  # fmt: skip
-        _refuse_empty(found.program is not None, found.notes)
-        if json:
-            emit({"event": "result", **found.to_json()})
-        else:
-            print(found.text())
-        return
     if all_modes:
         from tensorwise.tuning.modes import tune_modes
 
@@ -181,7 +168,7 @@ def tune(
     with progress_bar("tuning") as progress:
         operator = search(
             entries, op, n=n, mode=mode, budget_s=budget, trials=trials, expected_calls=expected_calls, threads=threads,
-            strategy=strategy, model=model, store=home, seed=seed, progress=progress,
+            device=device, strategy=strategy, model=model, store=home, seed=seed, progress=progress,
             observe=_Candidates() if json else None,
         )  # fmt: skip
     result = operator.result
@@ -326,15 +313,18 @@ class _Candidates:
         self.count = 0
 
     def __call__(self, trial: "Trial") -> None:
+        from tensorwise.tuning.result import program_texts
+
         self.count += 1
         measurement = trial.measurement
+        _, format, schedule = program_texts(trial.program)
         emit(
             {
                 "event": "candidate",
                 "number": self.count,
                 "config": trial.config.id,
-                "format": trial.program.format_text,
-                "schedule": trial.program.schedule_text,
+                "format": format,
+                "schedule": schedule,
                 "seconds": measurement.seconds,
                 "spread_s": measurement.spread_s,
                 "status": measurement.status,

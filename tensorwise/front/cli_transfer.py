@@ -76,7 +76,7 @@ def transfer(
     ):
         try:
             found = move(
-                old, opened, first.space(work, opened), works, budget=budget, samples=samples, store=home, facts=facts,
+                old, opened, opened.space(work), works, budget=budget, samples=samples, store=home, facts=facts,
                 seed=seed, progress=bar or (lambda now, share: None),
             )  # fmt: skip
         except KeyboardInterrupt:

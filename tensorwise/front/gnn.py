@@ -60,9 +60,9 @@ from tensorwise.tensor.memory import available_bytes
 from tensorwise.tensor.pack import source_map
 from tensorwise.toolchain.threads import granted_threads
 from tensorwise.tuning.advice import SHIPPED
+from tensorwise.tuning.limits import Progress
 from tensorwise.tuning.result import TuneResult
 from tensorwise.tuning.retuning import retuned
-from tensorwise.tuning.searching import Progress
 
 if TYPE_CHECKING:
     from tensorwise.front.on_gpu import OnGpu

@@ -1,19 +1,24 @@
 """Graph operators on a GPU: the assignments of a graph as launched programs, on arrays that lie in the GPU's memory."""
 
 import math
+import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
+from tensorwise.data.store import Store
 from tensorwise.device.gpus import gpu_named
+from tensorwise.model import CostModel
 from tensorwise.program.launched import BoundLaunched, LaunchedKernel
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload
 from tensorwise.space.cuda import cuda_space
 from tensorwise.space.readings import operand
 from tensorwise.toolchain.gpu import Gpu, Held
-from tensorwise.tuning.gpu import GpuResult, tune_gpu
+from tensorwise.tuning.limits import Guidance, Limits, Listener, Observe, Progress
+from tensorwise.tuning.result import TuneResult
+from tensorwise.tuning.tune import advisor_of, open_for, tune_workload
 
 if TYPE_CHECKING:
     from tensorwise.front.gnn import Graph
@@ -81,23 +86,41 @@ class OnGpu:
         space = cuda_space(work.assignment, operand(work).tensor, gpu_named(self._gpu.name))
         return space.program(work, space.default(work))
 
-    def tune(self, budget_s: float | None = None, **given: Any) -> list[GpuResult]:
+    def tune(
+        self,
+        budget_s: float | None = None,
+        *,
+        trials: int | None = None,
+        strategy: str = "genetic",
+        model: CostModel | str | os.PathLike[str] | None = None,
+        store: Store | bool = True,
+        seed: int = 0,
+        progress: Progress | None = None,
+        observe: Observe | None = None,
+    ) -> list[TuneResult]:
         """Find the fastest program for all that was evaluated here, and use it from now on.
 
         Each assignment with its feature sizes is tuned once.
 
         Args:
-            budget_s: wall seconds for each of them; the others are as of `tensorwise.tuning.gpu.tune_gpu`.
+            budget_s: wall seconds for each of them; the others are as of `tensorwise.tune`.
 
         Returns:
             What was found for each, in the order in which they were evaluated first.
         """
-        found = []
-        for key in [key for key in self._kernels if key not in self._tuned]:
-            work = self._kernels[key].workload
-            result = tune_gpu(work, budget_s=budget_s, **given)
-            if result.program is not None:
-                self._kernels[key] = self._there(result.program, work)
-            self._tuned.add(key)
-            found.append(result)
+        found = list[TuneResult]()
+        guidance = Guidance(strategy, advisor_of(model), store, seed)
+        left = [key for key in self._kernels if key not in self._tuned]
+        if not left:
+            return found
+        with open_for("cuda", seed=seed) as device:
+            for key in left:
+                work = self._kernels[key].workload
+                limits = Limits.of(budget_s, trials, None, device.budget_s)
+                result = tune_workload(work, device, limits, guidance, Listener(progress, observe)).result
+                assert result is not None
+                if result.best_generated is not None:
+                    self._kernels[key] = self._there(result.best_generated.program, work)
+                self._tuned.add(key)
+                found.append(result)
         return found

@@ -20,7 +20,7 @@ from tensorwise.program.program import Program
 from tensorwise.reading import user_path
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.tuning.operator import Operator
-from tensorwise.tuning.result import Standing, TuneResult
+from tensorwise.tuning.result import Standing, TuneResult, program_texts
 from tensorwise.writing import replacing
 
 UNTUNED = "tensorwise (untuned)"
@@ -95,7 +95,8 @@ def report_data(operator: Operator, name: str) -> ReportData:
         best_generated=best_generated,
         fibertree=str(tensor) if tensor is not None else "",
         loops=str(shown) if shown is not None else "",
-        source=operator.source() or (_source(shown, operator) if shown is not None else ""),
+        source=operator.source()
+        or (_source(shown, operator) if shown is not None and result.device == "cpu" else ""),
         n=work.sizes[free[0]] if free else None,
         stored_positions=len(tensor.values) if tensor is not None else None,
         costs={
@@ -144,7 +145,7 @@ def _candidates(result: TuneResult) -> list[Candidate]:
     known = {(c.format, c.schedule) for c in found}
     for number, trial in enumerate(result.trials, 1):
         program, measurement = trial.program, trial.measurement
-        format, schedule = program.format_text, program.schedule_text
+        _, format, schedule = program_texts(program)
         if (format, schedule) not in known:
             found.append(
                 Candidate(
@@ -170,13 +171,8 @@ def _is(candidate: Candidate, standing: Standing) -> bool:
 
 def _shown_program(operator: Operator, result: TuneResult) -> Program | None:
     """The program whose storage and loops are shown: the best generated one."""
-    if operator.program is not None or result.best_generated is None:
-        return operator.program
-    chosen = result.best_generated.format, result.best_generated.schedule
-    for trial in result.trials:
-        if (trial.program.format_text, trial.program.schedule_text) == chosen:
-            return trial.program
-    return None
+    shown = operator.program if result.best_generated is None else result.best_generated.program
+    return shown if isinstance(shown, Program) else operator.program
 
 
 def _block(program: Program | None) -> tuple[int, int]:
@@ -197,6 +193,8 @@ def _source(program: Program, operator: Operator) -> str:
 
 def _roof(operator: Operator) -> tuple[float | None, float | None, str]:
     """Peak arithmetic, and the bandwidth of the smallest level that holds all that a call moves."""
+    if operator.result is None or operator.result.device != "cpu":
+        return None, None, ""
     try:
         peak = roofline(operator.threads)
     except CompilerError:
@@ -206,11 +204,27 @@ def _roof(operator: Operator) -> tuple[float | None, float | None, str]:
 
 
 def _environment(result: TuneResult) -> dict[str, str]:
+    found = (
+        _cpu_facts(result.threads)
+        if result.device == "cpu"
+        else {"Device": f"{result.device}, {result.host}"}
+    )
+    found["Versions"] = (
+        f"Tensorwise {tensorwise.__version__}, NumPy {np.__version__}, SciPy {scipy.__version__}"
+    )
+    if result.table is not None:
+        table = result.table
+        found["Timing"] = f"{len(table.rounds)} interleaved rounds, caches {table.cache}"
+    found["Date"] = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return found
+
+
+def _cpu_facts(threads: int) -> dict[str, str]:
     facts = host()
     size = {"L1": facts.l1d_bytes, "L2": facts.l2_bytes, "L3": facts.l3_bytes}
     found = {
         "Processor": facts.cpu,
-        "Cores": f"{facts.physical_cores} physical, {facts.logical_cores} logical; {result.threads} used",
+        "Cores": f"{facts.physical_cores} physical, {facts.logical_cores} logical; {threads} used",
         "Caches": ", ".join(f"{level} {_bytes(held)}" for level, held in size.items() if held),
         "Memory": _bytes(facts.memory_bytes),
         "System": facts.os,
@@ -219,13 +233,6 @@ def _environment(result: TuneResult) -> dict[str, str]:
         compiler = find_compiler()
         found["Compiler"] = compiler.version
         found["Flags"] = " ".join(compiler.flags)
-    found["Versions"] = (
-        f"Tensorwise {tensorwise.__version__}, NumPy {np.__version__}, SciPy {scipy.__version__}"
-    )
-    if result.table is not None:
-        table = result.table
-        found["Timing"] = f"{len(table.rounds)} interleaved rounds, caches {table.cache}"
-    found["Date"] = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     return found
 
 

@@ -110,6 +110,7 @@ class MetricsModel(CostModel):
         seed: of the first weights and the order of samples.
     """
 
+    reads_resources: ClassVar[bool] = True
     kind: ClassVar[str] = "metrics"
     returns: Returns = "score"
     table: Table
@@ -169,6 +170,16 @@ class MetricsModel(CostModel):
         """The log layer's outputs for records."""
         each = [self.inputs(r.workload, [r.config], [found]) for r, found in zip(records, taken, strict=True)]
         return np.log(SMALLEST + np.concatenate(each))
+
+    def predict_compiled(
+        self,
+        workload: "Workload",
+        configs: Sequence[Config],
+        device: Device,
+        resources: Sequence[Resources | None],
+    ) -> np.ndarray:
+        """Predict as ``predict``, given what the machine code of each config says."""
+        return self.predict(workload, configs, device, resources)
 
     def predict(
         self,

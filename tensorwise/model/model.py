@@ -4,7 +4,7 @@ import abc
 import os
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Generic, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, Self
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from tensorwise.keeping import Keeping
 from tensorwise.model.table import Table
 from tensorwise.space.config import Config
 from tensorwise.space.space import Space
+
+if TYPE_CHECKING:
+    from tensorwise.toolchain.cubin import Resources
 
 Returns = Literal["score", "ratio", "seconds"]
 """What predictions are: only their order means anything, log2 of times up to a constant of the workload, or times."""
@@ -33,6 +36,7 @@ class CostModel(abc.ABC, Generic[Work]):
         kind: short and stable name; a saved model carries it.
         version: of the state; a saved model of another version is refused.
         returns: what predictions are.
+        reads_resources: predictions are better where it is known what compiled code takes, see ``predict_compiled``.
         table: how configs are read; None where a model does not look into them.
         card: what people should know of a trained model, JSON-able: data, split, metrics, machine, date. Saved with it.
     """
@@ -40,6 +44,7 @@ class CostModel(abc.ABC, Generic[Work]):
     kind: ClassVar[str]
     version: ClassVar[int] = 1
     returns: Returns
+    reads_resources: ClassVar[bool] = False
     table: Table | None = None
     card: Mapping[str, Any] = MappingProxyType({})
 
@@ -68,6 +73,19 @@ class CostModel(abc.ABC, Generic[Work]):
         (len(configs),). Raises as ``predict``.
         """
         return self.predict(workload, configs, device), np.full(len(configs), np.nan)
+
+    def predict_compiled(
+        self,
+        workload: Work,
+        configs: Sequence[Config],
+        device: Device,
+        resources: "Sequence[Resources | None]",
+    ) -> np.ndarray:
+        """Predict as ``predict``, with what a thread of each compiled config takes of the device.
+
+        Only models with ``reads_resources`` use them.
+        """
+        return self.predict(workload, configs, device)
 
     def misfit(self, space: Space) -> str | None:
         """Say why the model cannot read configs of ``space``; None if it can."""

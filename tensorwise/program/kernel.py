@@ -9,6 +9,9 @@ import numpy as np
 
 from tensorwise.program.workload import Workload
 
+GENERATED: Final = "tensorwise"
+"""Name of all kernels whose code this package generates."""
+
 
 class BoundKernel(abc.ABC):
     """A kernel with its sparse operand packed or converted: ready to be called and timed.
@@ -17,11 +20,13 @@ class BoundKernel(abc.ABC):
         conversion_s: seconds that packing or conversion took.
         bytes_held: bytes of the packed operand and of workspaces.
         note: what people should know about it; mostly empty.
+        source: text of generated code; empty for a library.
     """
 
     conversion_s: float = 0.0
     bytes_held: int = 0
     note: str = ""
+    source: str = ""
 
     @abc.abstractmethod
     def run(self, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
@@ -50,10 +55,12 @@ class Kernel(abc.ABC):
     """One way to run workloads.
 
     Attributes:
-        name: short and stable: ``scipy``, ``mkl``, ``torch``, or ``tensorwise`` for generated code.
+        name: short and stable: ``scipy``, ``mkl``, ``torch``, or GENERATED.
+        program: what generated code was generated from, on a CPU and a GPU a `Program`; None for a library.
     """
 
     name: str
+    program: Any = None
 
     @abc.abstractmethod
     def bind(self, workload: Workload, threads: int) -> BoundKernel:

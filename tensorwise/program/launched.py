@@ -124,6 +124,7 @@ class BoundLaunched(BoundKernel):
         self._held: dict[str, Held] = {}  # what ``ready`` brought there, and the result
         self.sources: list[str] = []
         self._launches = [launch for packed in parts for launch in self._prepared(packed)]
+        self.source = "\n".join(self.sources)
         self.bytes_held = sum(packed.bytes_held for packed in parts)
         unreached = self._first.unreached
         self.unreached: Held | None = None

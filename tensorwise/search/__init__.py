@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from tensorwise.registry import Registry
 from tensorwise.search.climb import climbed
 from tensorwise.search.exhaustive import Exhaustive
 from tensorwise.search.genetic import Genetic
@@ -25,9 +26,14 @@ __all__ = [
     "climbed",
 ]
 
-STRATEGIES: Final[dict[str, type[Strategy]]] = {
-    "exhaustive": Exhaustive,
-    "random": Random,
-    "genetic": Genetic,
-}
-"""All strategies by name that need nothing but a space and a workload: a new one is a file in this folder and a row here."""
+STRATEGIES: Final[Registry[type[Strategy]]] = Registry(
+    "strategy",
+    "strategies",
+    {
+        "exhaustive": Exhaustive,
+        "random": Random,
+        "genetic": Genetic,
+    },
+)
+"""All strategies by name that need nothing but a space and a workload: a new one is a file in this folder and a row here,
+or an entry point of another package."""

@@ -16,7 +16,7 @@ import select
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
@@ -27,7 +27,7 @@ import numpy as np
 
 from tensorwise.codegen.llvm import marked
 from tensorwise.codegen.machine_code import MachineCode
-from tensorwise.device.device import Device, Measurement, Status
+from tensorwise.device.device import Candidate, Device, Measurement, Status
 from tensorwise.device.fastest import BOUT, agreed, fastest
 from tensorwise.device.hardware import Hardware, this_cpu
 from tensorwise.device.host import cpu_time, foreign_load, host
@@ -91,9 +91,14 @@ class TvmCpu(Device[Task]):
         protocol = COLD if cold else WARM
         self.name = full_name(f"tvm-{isa}-{threads}t")
         self.id = content_id(["tvm", tvm.__version__, host().id, isa, str(threads), protocol])
-        self.provenance = {
+        self._provenance = {
             **host().facts, "isa": isa, "threads": threads, "cache": protocol, "tvm": tvm.__version__,
         }  # fmt: skip
+
+    @cached_property
+    def provenance(self) -> Mapping[str, object]:
+        """What a Record says about the device besides the times."""
+        return self._provenance
 
     @cached_property
     def hardware(self) -> Hardware:
@@ -104,7 +109,16 @@ class TvmCpu(Device[Task]):
         """Return the share of their best rate that the device's processors reach now: a half where they are shared."""
         return share_of_peak(self.threads)
 
-    def measure(self, workload: Task, configs: Sequence[Config]) -> Iterator[Measurement]:
+    def measure(
+        self,
+        workload: Task,
+        candidates: Sequence[Candidate],
+        *,
+        incumbent_s: float | None = None,
+        limit_s: float | None = None,
+    ) -> Iterator[Measurement]:
+        """Yield a measurement for each config; see :class:`Device`. There are no libraries."""
+        configs = [one for one in candidates if isinstance(one, Config)]
         from tensorwise.tasks.schedules import Schedules
 
         schedules = Schedules(workload)

@@ -7,12 +7,13 @@ weights fit into the second cache that is how they are found, too.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Final, final
 
 import numpy as np
 
 from tensorwise.device.cuda_worker import timed
-from tensorwise.device.device import Device, Measurement
+from tensorwise.device.device import Candidate, Device, Measurement
 from tensorwise.device.gpus import gpu_named
 from tensorwise.device.hardware import Hardware, described
 from tensorwise.device.timing import measuring_slot
@@ -57,15 +58,28 @@ class TaskGpu(Device[StagedTask]):
         self.id = content_id(
             ["staged", PROTOCOL, self._gpu.name, str(facts["runtime"]), str(facts["driver"])]
         )
-        self.provenance = {**facts, "host": self._gpu.name, "protocol": PROTOCOL}
         self._pools: dict[str, Held] = {}
+
+    @cached_property
+    def provenance(self) -> Mapping[str, object]:
+        """What a Record says about the device besides the times."""
+        return {**self._gpu.facts, "host": self._gpu.name, "protocol": PROTOCOL}
 
     @property
     def hardware(self) -> Hardware:
         """What models are told of the device."""
         return described()[self.name]
 
-    def measure(self, workload: StagedTask, configs: Sequence[Config]) -> Iterator[Measurement]:
+    def measure(
+        self,
+        workload: StagedTask,
+        candidates: Sequence[Candidate],
+        *,
+        incumbent_s: float | None = None,
+        limit_s: float | None = None,
+    ) -> Iterator[Measurement]:
+        """Yield a measurement for each config; see :class:`Device`. There are no libraries."""
+        configs = [one for one in candidates if isinstance(one, Config)]
         programs = {one.config: one for one in workload.programs}
         known = [programs[config] for config in configs if config in programs]
         times = dict(zip([one.config for one in known], self.time(workload, known), strict=True))

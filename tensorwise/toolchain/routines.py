@@ -97,6 +97,8 @@ def load_all(*libraries: Routines) -> None:
     Raises:
         CompilerError: no compiler works here.
     """
+    if not libraries:
+        return
     find_compiler()  # once, and not by each thread
     with (
         ThreadPoolExecutor(len(libraries), "tensorwise-load") as pool,

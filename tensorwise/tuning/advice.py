@@ -26,16 +26,21 @@ from tensorwise.space.config import Config
 from tensorwise.space.portfolio import portfolio
 from tensorwise.space.space import Space
 from tensorwise.tuning.forecast import DOUBTFUL, ERROR, Forecast, cautious
+from tensorwise.tuning.limits import SHIPPED as SHIPPED
 from tensorwise.units import SHORTEST_S
 
-SHIPPED: Final = "shipped"
-"""Stands for the model that comes with Tensorwise, or was calibrated on this machine."""
 WALKED: Final = 64
 """Configs that a walk over a graph names; a model then knows more of them than it did while walking."""
 BRED: Final = 512
 """Configs that are bred by predictions where there is no graph, ..."""
 BROOD: Final = 64
 """... so many at a time."""
+DRAWN: Final = 2000
+"""Configs that a model which reads resources of compiled code predicts first."""
+COMPILED: Final = 80
+"""Configs of these that are compiled, and predicted again."""
+KEPT: Final = 20
+"""Configs of these that are tried: 5 to 20 in G-Sparse, section III-D."""
 PROBED: Final = 4
 """Configs of a graph that are embedded again, to see that it is the model's."""
 
@@ -173,8 +178,10 @@ class Advisor:
         Raises:
             TensorwiseError: the model cannot tell.
         """
-        configs = list(dict.fromkeys([*known, *self.imagined(work, space, device, known, rng, enough)]))
         model = self.model
+        if model.reads_resources:
+            return self._screened(work, space, device, known, rng, doubtful)
+        configs = list(dict.fromkeys([*known, *self.imagined(work, space, device, known, rng, enough)]))
         if not isinstance(model, RankingModel) or self.graph is None:  # what was bred took its steps already
             return self.forecast(work, device, configs, doubtful=doubtful)
         pattern = model.embed_pattern(work)
@@ -195,6 +202,30 @@ class Advisor:
         )
         scores, spreads = np.array(list(estimates.values())).T
         return self._forecast(list(estimates), scores, spreads, doubtful, grounded=configs)
+
+    def _screened(
+        self,
+        work: Workload,
+        space: Space,
+        device: Device,
+        known: Sequence[Config],
+        rng: np.random.Generator,
+        doubtful: bool,
+    ) -> Forecast:
+        """Predict DRAWN configs, compile the COMPILED best, and predict these again with the registers that they take.
+
+        The KEPT best and ``known`` are what is forecast (G-Sparse, section III-D).
+        """
+        drawn = list(dict.fromkeys(space.sample(work, rng) for _ in range(DRAWN)))
+        best = _sort_by(self.model.predict(work, drawn, device), drawn)[:COMPILED]
+        again = list(dict.fromkeys([*known, *best]))
+        predicted = self.model.predict_compiled(work, again, device, device.resources(work, again))
+        kept = set(_sort_by(predicted, again)[:KEPT]) | set(known)
+        places = [place for place, config in enumerate(again) if config in kept]
+        scores = predicted[places]
+        if self.model.returns == "seconds":
+            scores = np.log2(np.maximum(scores, SHORTEST_S))
+        return self._forecast([again[place] for place in places], scores, np.zeros(len(places)), doubtful)
 
     def imagined(
         self,
@@ -232,6 +263,11 @@ class Advisor:
             if enough() and len(found) >= len(known):
                 break
         return found
+
+
+def _sort_by(predicted: np.ndarray, configs: Sequence[Config]) -> list[Config]:
+    """Configs in ascending order of what was predicted."""
+    return [configs[place] for place in np.argsort(predicted, kind="stable")]
 
 
 @lru_cache(maxsize=16)

@@ -13,7 +13,6 @@ from typing import Final, final
 
 import numpy as np
 
-from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.library import LIBRARY
 from tensorwise.device.timing import time_calls
 from tensorwise.errors import MeasurementError, TensorwiseError
@@ -80,15 +79,16 @@ SHARE: Final = 0.25
 """Share of the time of all calls that a search may spend beyond START_S: what is lost where nothing better is found."""
 
 
-def at_once(search: Search[CpuDevice]) -> Operator | None:
+def at_once(search: Search) -> Operator | None:
     """Return what to call where a search would not pay, otherwise None, with the search's budget bound by what it may save.
 
-    There is always a search where the number of calls is not known, and where candidates are asked for by number. What the
+    There is always a search where the number of calls is not known, where candidates are asked for by number, and on devices
+    other than this process's CPU. What the
     user has is not looked at where no library computes it, nor where the default kernel is compiled and so many calls
     would not repay finding out whether the library is, against expectation, the faster one.
     """
-    work, calls = search.work, search.calls
-    if calls is None or search.most_trials is not None:
+    work, calls = search.work, search.limits.calls
+    if not search.device.in_process or calls is None or search.limits.trials is not None:
         return None
     usual = USUAL.get(work.op.removesuffix("_t"), OTHERS)
     contest = _Contest(work, search.device.threads)
@@ -103,7 +103,8 @@ def at_once(search: Search[CpuDevice]) -> Operator | None:
         START_S,
     )
     if worth_s(found, contest.known[best], calls) > 0:
-        search.budget_s = min(search.budget_s, START_S + SHARE * total_s(contest.known[best], calls))
+        most_s = START_S + SHARE * total_s(contest.known[best], calls)
+        search.limits = replace(search.limits, budget_s=min(search.limits.budget_s, most_s))
         return None
     asking = replace(found, price_s=ASKING_S + LOOKING_S * work.entries.nnz)
     asked = worth_s(asking, contest.known[best], calls) > 0
@@ -160,9 +161,7 @@ def _price_s(kernel: GeneratedKernel, work: Workload) -> float:
     return 0.0 if default_cache().holds(kernel.texts(work)) else COMPILE_S
 
 
-def _predicted(
-    search: Search[CpuDevice], untuned: Prospect, best: Prospect, calls: float
-) -> GeneratedKernel | None:
+def _predicted(search: Search, untuned: Prospect, best: Prospect, calls: float) -> GeneratedKernel | None:
     """Return the known structure that the model says is the fastest, if it is worth trying out; None without a model.
 
     Args:
@@ -229,7 +228,7 @@ class _Contest:
         self.bound[name] = kernel, bound
         self.known[name] = Prospect(seconds, conversion_s=bound.conversion_s)
 
-    def answer(self, best: str, search: Search[CpuDevice]) -> Operator:
+    def answer(self, best: str, search: Search) -> Operator:
         """Return the operator, with what was found."""
         standings = {name: self._standing(name) for name in self.known}
         had = standings.get(HAD)
@@ -242,15 +241,16 @@ class _Contest:
             (standings[name] for name in standings if name != HAD), key=lambda s: s.seconds, default=None
         )
         untuned = standings.get(UNTUNED)
-        saved = total_s(self.known[best], search.calls or 1.0)
+        calls = search.limits.calls or 1.0
+        saved = total_s(self.known[best], calls)
         search.notes.append(
-            f"no search: {search.calls:g} calls take about {saved:.2g} s, too little to save what searching takes"
+            f"no search: {calls:g} calls take about {saved:.2g} s, too little to save what searching takes"
         )
         operator.result = TuneResult(
             self.work, self.threads, standings[best], generated, {HAD: had} if had else {},
             None if untuned is generated else untuned,
-            standings[best].seconds / had.seconds if had else 1.0, (), search.spent(), search.device.compile_s,
-            False, None, search.notes,
+            standings[best].seconds / had.seconds if had else 1.0, (), search.limits.spent_s, search.device.compile_s,
+            False, None, search.notes, host=str(search.device.provenance.get("host", "")),
         )  # fmt: skip
         return operator
 

@@ -13,8 +13,6 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any, Final
 
-import numpy as np
-
 from tensorwise.data.store import Store
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.errors import InputError, MeasurementError
@@ -37,16 +35,9 @@ from tensorwise.tuning.arrangement import (
     too_little,
     why,
 )
+from tensorwise.tuning.limits import Guidance, Limits, Listener, Observe, Progress
 from tensorwise.tuning.operator import Operator, default_kernel
-from tensorwise.tuning.searching import (
-    INTERRUPTED,
-    SEARCH_SHARE,
-    Observe,
-    Progress,
-    Search,
-    budget_of,
-    check_limits,
-)
+from tensorwise.tuning.searching import INTERRUPTED, SEARCH_SHARE, Search
 from tensorwise.tuning.sharing import common, keeping, starts
 from tensorwise.tuning.sweep import Sweep, SweepResult, bind_all, bytes_held, time_sweeps
 from tensorwise.tuning.tune import RUNS
@@ -111,12 +102,13 @@ def tune_modes(
         InputError: the tensor or an argument is not usable, the factors do not fit into memory, or no way was found
             to store the tensor within ``memory_bytes``.
     """
-    check_limits(budget_s, trials, expected_calls, strategy)
+    start = time.perf_counter()
+    Limits.of(budget_s, trials, expected_calls, MODE_S, start)  # before the tensor is read
+    guidance = Guidance(strategy, None, store, seed)
     if memory_bytes is not None and (
         isinstance(memory_bytes, bool) or not isinstance(memory_bytes, int) or memory_bytes < 1
     ):
         raise InputError(f"memory_bytes must be a positive number of bytes, or None, got {memory_bytes!r}")
-    start = time.perf_counter()
     entries = entries_from(A, dtype)
     works = [workload("mttkrp", entries, n=n, mode=mode) for mode in range(max(1, entries.order))]
     if memory_bytes is not None and entries.values.nbytes > memory_bytes:
@@ -125,12 +117,9 @@ def tune_modes(
             "give more, or no limit"
         )
     works[0].check_memory(*works[0].dense, works[0].assignment.output.tensor)
-    budget = budget_of(budget_s, trials, MODE_S * entries.order)
-    with within(budget - (time.perf_counter() - start)), CpuDevice(threads, seed=seed) as device:
-        run = _Modes(
-            works, device, start, budget, memory_bytes, trials, expected_calls, strategy, store, seed, progress, observe
-        )  # fmt: skip
-        return run.tune()
+    limits = Limits.of(budget_s, trials, expected_calls, MODE_S * entries.order, start)
+    with within(limits.left_s), CpuDevice(threads, seed=seed) as device:
+        return _Modes(works, device, limits, guidance, Listener(progress, observe), memory_bytes).tune()
 
 
 class _Modes:
@@ -140,21 +129,13 @@ class _Modes:
         self,
         works: Sequence[Workload],
         device: CpuDevice,
-        start: float,
-        budget_s: float,
+        limits: Limits,
+        guidance: Guidance,
+        listener: Listener,
         memory_bytes: int | None,
-        trials: int | None,
-        calls: float | None,
-        strategy: str,
-        store: Store | bool,
-        seed: int,
-        progress: Progress | None,
-        observe: Observe | None,
     ) -> None:
-        self.works, self.device, self.start, self.budget_s = works, device, start, budget_s
-        self.memory_bytes, self.trials, self.calls = memory_bytes, trials, calls
-        self.strategy, self.store, self.seed = strategy, store, seed
-        self.progress, self.observe = progress, observe
+        self.works, self.device, self.limits, self.guidance = works, device, limits, guidance
+        self.listener, self.memory_bytes = listener, memory_bytes
         self.stored: dict[str, Stored] = {}
         self.ways: list[dict[str, Way]] = [{} for _ in works]
         """For each mode the ways that are known to work, by name."""
@@ -189,7 +170,7 @@ class _Modes:
 
     def _until(self, share: float) -> float:
         """The time at which a share of the budget is spent."""
-        return self.start + share * self.budget_s
+        return self.limits.start + share * self.limits.budget_s
 
     # -- searching ----------------------------------------------------------------------------------------
 
@@ -199,15 +180,19 @@ class _Modes:
         """Search one mode, within ``space`` where its storage is decided, and remember what worked."""
         if self.stopped:
             return
-        now = time.perf_counter()
-        most = self.trials if space is None or self.trials is not None else SHARED_TRIALS
+        now, trials = time.perf_counter(), self.limits.trials
+        most = trials if space is None or trials is not None else SHARED_TRIALS
         left_s = max(1e-3, until - now) / SEARCH_SHARE  # all of it is for searching
         search = Search(
-            self.works[mode], self.device, now, left_s, most, self.calls, self.store, self._telling(mode),
-            self.observe, space,
-        )  # fmt: skip
-        self.store = False if search.store is None else search.store
-        search.run(self.strategy, np.random.default_rng(self.seed), libraries=space is None, starts=first)
+            self.works[mode],
+            self.device,
+            Limits(left_s, most, self.limits.calls, now),
+            self.guidance,
+            Listener(self._telling(mode), self.listener.observe),
+            space,
+        )
+        self.guidance = replace(self.guidance, store=False if search.store is None else search.store)
+        search.run(libraries=space is None, starts=first)
         self.stopped = search.interrupted or search.worker_lost
         self.notes |= dict.fromkeys(search.notes)
         self.candidates += len(search.trials)
@@ -233,13 +218,12 @@ class _Modes:
 
     def _telling(self, mode: int) -> Progress | None:
         """Tell a mode's progress as that of the whole."""
-        tell = self.progress
+        tell = self.listener.progress
         if tell is None:
             return None
 
         def progress(what: str, _: float) -> None:
-            spent = time.perf_counter() - self.start
-            tell(f"mode {mode}: {what}", min(1.0, spent / self.budget_s))
+            tell(f"mode {mode}: {what}", min(1.0, self.limits.spent_s / self.limits.budget_s))
 
         return progress
 
@@ -319,14 +303,14 @@ class _Modes:
         """Time the kernels of all good arrangements again, and choose one of those in which none fails."""
         while True:
             found = self._arrangements()
-            best = choose(found, self.memory_bytes, self.calls)
+            best = choose(found, self.memory_bytes, self.limits.calls)
             if self.stopped:
                 return best, found
             others = self._confirm(found)
             found = self._arrangements()
             able = [one for one in found if math.isfinite(one.seconds) or math.isinf(best.seconds)]
             if any(fits(one, self.memory_bytes) for one in able):
-                return choose(able, self.memory_bytes, self.calls), able
+                return choose(able, self.memory_bytes, self.limits.calls), able
             # Kernels failed that all of these need: what was not timed again takes part once more.
             self.ways = [known | more for known, more in zip(self.ways, others, strict=True)]
 
@@ -336,7 +320,7 @@ class _Modes:
             promising(known.values(), self.formats) or [self._untuned(mode)]
             for mode, known in enumerate(self.ways)
         ]
-        return arrangements(choices, self.calls)
+        return arrangements(choices, self.limits.calls)
 
     def _confirm(self, found: Sequence[Arrangement]) -> list[dict[str, Way]]:
         """Time the kernels of arrangements, and the fastest library of each mode, in fresh rounds.
@@ -390,13 +374,13 @@ class _Modes:
             workloads=self.works,
             threads=self.device.threads,
             best=best,
-            why=why(best, found, self.memory_bytes, self.calls),
+            why=why(best, found, self.memory_bytes, self.limits.calls),
             alternatives=found,
             apart=next((one for one in found if one.names == fastest.names), fastest),
             baseline=Arrangement(tuple(baseline)) if len(baseline) == len(self.works) else None,
             memory_bytes=self.memory_bytes,
             candidates=self.candidates,
-            tuning_s=time.perf_counter() - self.start,
+            tuning_s=self.limits.spent_s,
             compile_s=self.device.compile_s,
             verified=math.isfinite(best.seconds),
             notes=list(self.notes),
@@ -407,7 +391,7 @@ class _Modes:
         self, best: Arrangement, found: Sequence[Arrangement]
     ) -> tuple[Arrangement, Sequence[Arrangement], list[Operator]]:
         """Bind the best arrangements, call their modes in turn, and choose by what that takes."""
-        last = finalists(found, best, self.memory_bytes, self.calls)
+        last = finalists(found, best, self.memory_bytes, self.limits.calls)
         needed = sum(one.nbytes for one in {held for one in last for held in one.stored})
         if self.stopped or math.isinf(best.seconds) or needed > 0.5 * available_bytes():
             last = [best]
@@ -415,13 +399,15 @@ class _Modes:
         bound = [bind_all(self.works, one, self.device.threads, self.notes, packed) for one in last]
         if len(last) == 1:
             return best, found, bound[0]
-        left_s = max(0.3, self._until(1.0) - time.perf_counter()) if math.isfinite(self.budget_s) else 3.0
+        left_s = (
+            max(0.3, self._until(1.0) - time.perf_counter()) if math.isfinite(self.limits.budget_s) else 3.0
+        )
         try:
-            table = time_sweeps(self.works, bound, left_s, self.seed)
+            table = time_sweeps(self.works, bound, left_s, self.guidance.seed)
         except KeyboardInterrupt:
             self._stop(INTERRUPTED)
             return best, found, bound[last.index(best)]
         timed = [replace(one, sweep_s=table.median(str(place))) for place, one in enumerate(last)]
-        chosen = choose(timed, self.memory_bytes, self.calls)
+        chosen = choose(timed, self.memory_bytes, self.limits.calls)
         swept = {id(one): fresh for one, fresh in zip(last, timed, strict=True)}
         return chosen, [swept.get(id(one), one) for one in found], bound[timed.index(chosen)]

@@ -9,14 +9,13 @@ from typing import Any, Final, NoReturn, final
 
 import numpy as np
 
+from tensorwise.device.default import default_kernel as default_kernel
 from tensorwise.device.libraries.contraction import Contraction, contraction
-from tensorwise.device.library import LIBRARY
-from tensorwise.errors import InputError, TensorwiseError
-from tensorwise.program.generated import BoundProgram, GeneratedKernel
+from tensorwise.errors import InputError
+from tensorwise.program.generated import BoundProgram
 from tensorwise.program.kernel import BoundKernel, Kernel
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload, workload
-from tensorwise.space.cpu import cpu_space_of
 from tensorwise.tensor.elements import is_float, is_half
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.fibertree import Tensor
@@ -66,7 +65,7 @@ class Operator:
     def __init__(self, bound: BoundKernel, workload: Workload, threads: int, kernel: Kernel) -> None:
         self.workload, self.threads = workload, threads
         self.kernel = kernel.name
-        self.program: Program | None = kernel.program if isinstance(kernel, GeneratedKernel) else None
+        self.program: Program | None = kernel.program
         self.result: TuneResult | None = None
         self._kernel, self._bound = kernel, bound
         self._others: OrderedDict[tuple[int, ...], tuple[Workload, BoundKernel]] = OrderedDict()
@@ -257,7 +256,7 @@ class Operator:
 
     def source(self) -> str:
         """Return the C text of generated code; empty for a library kernel."""
-        return self._bound.source if isinstance(self._bound, BoundProgram) else ""
+        return self._bound.source
 
     def report(self) -> str:
         """Return what the tuning found as text: format and schedule, times, costs, calls to break even."""
@@ -497,8 +496,12 @@ def unpickled(description: str, arrays: Mapping[str, np.ndarray]) -> Operator:
     return bind(*parsed(description, arrays))
 
 
-def bind(kernel: Kernel, work: Workload, threads: int) -> Operator:
+def bind(kernel: Kernel, work: Workload, threads: int, in_process: bool = True) -> Operator:
     """Return the operator of ``kernel`` on ``work``.
+
+    Args:
+        in_process: the kernel runs on this process's CPU: only then can the operator stand in for a matrix, whose
+            transpose, widths and dtypes need other kernels there.
 
     Raises:
         InputError: the output would not fit into memory; and what ``Kernel.bind`` raises.
@@ -508,16 +511,18 @@ def bind(kernel: Kernel, work: Workload, threads: int) -> Operator:
         raise InputError(
             f"{work.op} of a longdouble operand would be computed in float64; ask for that with dtype='float64'"
         )
-    return operator_of(kernel.bind(work, threads), work, threads, kernel)
+    return operator_of(kernel.bind(work, threads), work, threads, kernel, in_process)
 
 
 def _is_long(entries: Entries) -> bool:
     return entries.given is not None and entries.given.kind == "f"
 
 
-def operator_of(bound: BoundKernel, work: Workload, threads: int, kernel: Kernel) -> Operator:
-    """Return the operator of a bound kernel: a `MatrixOperator` where it computes a product with a matrix."""
-    kind = Operator if product_of(work) is None else MatrixOperator
+def operator_of(
+    bound: BoundKernel, work: Workload, threads: int, kernel: Kernel, in_process: bool = True
+) -> Operator:
+    """Return the operator of a bound kernel: a `MatrixOperator` where it computes a product with a matrix; see `bind`."""
+    kind = MatrixOperator if in_process and product_of(work) is not None else Operator
     return kind(bound, work, threads, kernel)
 
 
@@ -539,18 +544,6 @@ def product_of(work: Workload) -> tuple[str, str | None] | None:
         return None
     turned = "_t" if shape.rows == shape.sparse[1:] else ""
     return ("spmm" if shape.columns else "spmv") + turned, next(iter(shape.columns), None)
-
-
-def default_kernel(work: Workload) -> Kernel:
-    """Return the kernel used without tuning: the space's default program, or SciPy without a compiler."""
-    from tensorwise.toolchain.compiler import find_compiler
-
-    try:
-        find_compiler()
-    except TensorwiseError:
-        return LIBRARY["scipy"]()
-    space = cpu_space_of(work)
-    return GeneratedKernel(space.program(work, space.default(work)))
 
 
 def _as_csr(values: np.ndarray, entries: Entries) -> Any:

@@ -7,22 +7,32 @@ from typing import Any, Final, final
 
 from tensorwise.device.device import Measurement
 from tensorwise.device.rounds import Ratio, RoundTable
-from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Config
 from tensorwise.units import time_text
 
 HAD: Final = "scipy"
-"""What the user had: break-even is counted against it."""
+"""What the user of a CPU had: break-even is counted against it."""
+
+
+def program_texts(program: Any) -> tuple[str, str, str]:
+    """Return name, format and schedule of what a space makes of a config.
+
+    Programs of devices that know no formats and schedules are shown whole as the schedule.
+    """
+    if program is None:
+        return "", "", ""
+    name, schedule = getattr(program, "name", str(program)), getattr(program, "schedule_text", str(program))
+    return str(name), str(getattr(program, "format_text", "")), str(schedule)
 
 
 @final
 @dataclass(frozen=True)
 class Trial:
-    """One candidate that was tried in the search."""
+    """One candidate that was tried in the search; ``program`` is what the device's space makes of ``config``."""
 
     config: Config
-    program: Program
+    program: Any
     measurement: Measurement
 
 
@@ -37,6 +47,7 @@ class Standing:
         seconds: median of a call; spread_s: interquartile range.
         rounds: how many rounds it was timed in; 0 means that it was too slow for the rounds and the
             time is that of the screening.
+        program: of generated code; None for a library.
     """
 
     name: str
@@ -47,6 +58,7 @@ class Standing:
     rounds: int
     conversion_s: float
     bytes_held: int
+    program: Any = field(default=None, compare=False, repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """Return the documented keys of the command line's answer."""
@@ -67,6 +79,8 @@ class TuneResult:
         tuning_s: wall seconds of the whole tuning, compilation included; compile_s: of compilation.
         verified: the winner's numbers were right, before and after timing.
         notes: what a reader should know: interruption, disturbed rounds, failures.
+        device, host: name of the device, and of the machine that it is.
+        baseline: library that a user calls without Tensorwise, against which break-even is counted.
         waited_s: of ``tuning_s``, what was spent waiting: for other processes that time or compile, and for the
             measuring process to start.
     """
@@ -85,6 +99,9 @@ class TuneResult:
     table: RoundTable | None
     notes: list[str] = field(default_factory=list)
     waited_s: float = 0.0
+    device: str = "cpu"
+    host: str = ""
+    baseline: str = HAD
 
     @property
     def candidates_measured(self) -> int:
@@ -105,10 +122,24 @@ class TuneResult:
 
         Where no library computes it, that is the untuned kernel.
         """
-        had = self.baselines.get(HAD) or (None if self.baselines else self.default)
-        if had is None or had.seconds <= self.best.seconds or self.best.name == HAD:
+        had = self.baselines.get(self.baseline) or (None if self.baselines else self.default)
+        if had is None or had.seconds <= self.best.seconds or self.best.name == self.baseline:
             return math.inf
         return math.ceil((self.tuning_s + self.best.conversion_s) / (had.seconds - self.best.seconds))
+
+    @property
+    def _where(self) -> str:
+        """Where it runs, in words."""
+        if self.device == "cpu":
+            return f"{self.threads} thread{'s'[: self.threads > 1]}"
+        return f"on {self.device}" + (f" ({self.host})" if self.host not in ("", self.device) else "")
+
+    @property
+    def _against(self) -> str:
+        """What break-even is counted against, in words."""
+        if self.baseline not in self.baselines:
+            return "the untuned kernel"
+        return "SciPy" if self.baseline == HAD else self.baseline
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer as JSON; the keys are documented and stable (docs/command-line.md)."""
@@ -122,6 +153,8 @@ class TuneResult:
             }
         return {
             "op": self.workload.op,
+            "device": self.device,
+            "host": self.host,
             "threads": self.threads,
             "sizes": dict(self.workload.sizes),
             "nnz": self.workload.entries.nnz,
@@ -150,8 +183,7 @@ class TuneResult:
             seen.setdefault((row.name, row.format, row.schedule), row)
         lines = [
             f"{self.workload.op} on {' x '.join(map(str, self.workload.entries.shape))}, "
-            f"{self.workload.entries.nnz} entries, {self.workload.dtype_text}, "
-            f"{self.threads} thread{'s'[: self.threads > 1]}",
+            f"{self.workload.entries.nnz} entries, {self.workload.dtype_text}, {self._where}",
             f"{'kernel':<12} {'time':>10} {'spread':>9} {'x best':>7}  format; schedule",
         ]
         for row in sorted(seen.values(), key=lambda row: row.seconds):
@@ -173,6 +205,6 @@ class TuneResult:
         )
         if self.baselines or self.trials:  # otherwise nothing was compared
             when = f"after {int(calls)} calls" if math.isfinite(calls) else "never"
-            lines.append(f"breaks even {when} against {'SciPy' if self.baselines else 'the untuned kernel'}")
+            lines.append(f"breaks even {when} against {self._against}")
         lines.extend(f"note: {note}" for note in self.notes)
         return "\n".join(lines)

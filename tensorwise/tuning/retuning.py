@@ -6,7 +6,6 @@ another operand belongs to an entry changes no choice.
 
 import contextlib
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -20,8 +19,9 @@ from tensorwise.program.generated import BoundProgram
 from tensorwise.program.workload import Workload
 from tensorwise.tensor.entries import Entries
 from tensorwise.tuning.advice import SHIPPED
+from tensorwise.tuning.limits import Guidance, Limits, Listener, Observe, Progress
 from tensorwise.tuning.result import TuneResult
-from tensorwise.tuning.searching import BUDGET_S, INTERRUPTED, Observe, Progress, budget_of, check_limits
+from tensorwise.tuning.searching import INTERRUPTED
 from tensorwise.tuning.tune import advisor_of, tune_workload
 
 ROUNDS, ROUNDS_S = 9, 0.5
@@ -57,29 +57,22 @@ def retuned(
     Raises:
         InputError: an argument makes no sense.
     """
-    check_limits(budget_s, trials, expected_calls, strategy)
-    advisor = advisor_of(model)
+    whole = Limits.of(budget_s, trials, expected_calls, CpuDevice.budget_s)
+    guidance = Guidance(strategy, advisor_of(model), store, seed)
     found: list[tuple[BoundProgram, TuneResult]] = []
-    end = time.perf_counter() + budget_of(budget_s, trials, BUDGET_S)
     plain: dict[Entries, Entries] = {}
     with contextlib.ExitStack() as opened:
         devices: dict[int, CpuDevice] = {}
         for place, bound in enumerate(bounds):
             if bound.threads not in devices:
                 devices[bound.threads] = opened.enter_context(CpuDevice(bound.threads, seed=seed))
-            start = time.perf_counter()
+            share_s = max(0.0, whole.left_s) / (len(bounds) - place)
             operator = tune_workload(
                 _as_they_stand(bound.workload, plain),
                 devices[bound.threads],
-                max(0.0, end - start) / (len(bounds) - place),
-                trials=trials,
-                expected_calls=expected_calls,
-                strategy=strategy,
-                model=advisor,
-                store=store,
-                seed=seed,
-                progress=progress,
-                observe=observe,
+                Limits(share_s, trials, expected_calls),
+                guidance,
+                Listener(progress, observe),
             )
             result = operator.result
             assert result is not None

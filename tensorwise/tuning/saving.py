@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tensorwise.device.host import host
+from tensorwise.device.libraries.base import LibraryKernel
 from tensorwise.device.library import LIBRARY
 from tensorwise.errors import CompilerError, InputError, MissingExtraError, TensorwiseError
 from tensorwise.ids import content_id
@@ -130,6 +131,11 @@ def _parsed(
 
 def _description(operator: "Operator") -> dict[str, Any]:
     work, program = operator.workload, operator.program
+    if not isinstance(operator._kernel, GeneratedKernel | LibraryKernel):
+        raise InputError(
+            "only operators that run on a CPU can be saved, copied to other processes or pickled; keep the format and the "
+            "schedule of this one (operator.result.best) and compile them again"
+        )
     compiler = "none"
     with contextlib.suppress(CompilerError):
         compiler = find_compiler().id

@@ -7,31 +7,28 @@ process loads the operands and libraries while the compiled parts of this packag
 
 import contextlib
 import math
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Final, Generic, TypeVar
+from typing import Any, Final
 
 import numpy as np
 
 from tensorwise.data.record import Record
 from tensorwise.data.store import Store
-from tensorwise.device.cpu import CpuDevice
-from tensorwise.device.cuda import CudaDevice
-from tensorwise.device.device import Measurement
+from tensorwise.device.device import Device, Measurement
 from tensorwise.errors import CompilerError, InputError, MeasurementError, StoreError, TensorwiseError
 from tensorwise.features.compiled import COUNTING
 from tensorwise.program.workload import Workload
 from tensorwise.reading import shown
 from tensorwise.search import STRATEGIES, Strategy
 from tensorwise.space.config import Config
-from tensorwise.space.cpu import CpuSpace
-from tensorwise.space.cuda import CudaSpace
 from tensorwise.space.portfolio import portfolio
+from tensorwise.space.space import Space
 from tensorwise.toolchain.deadline import is_over, left_s, within
 from tensorwise.toolchain.routines import load_all
 from tensorwise.tuning.advice import SHIPPED, Advisor, shipped_advisors
 from tensorwise.tuning.forecast import Forecast
+from tensorwise.tuning.limits import DEFAULT_GUIDANCE, SILENT, Guidance, Limits, Listener
 from tensorwise.tuning.result import Trial
 from tensorwise.tuning.worth import Prospect, chance, per_call_s, worth_s
 from tensorwise.units import SHORTEST_S
@@ -55,39 +52,11 @@ PRIOR: Final = 16
 REMEMBERED: Final = 4
 """Configs that were the fastest in earlier tunings of the same workload, and are tried first."""
 
-BUDGET_S: Final = 30.0
-"""Seconds of a tuning where no budget is given."""
 INTERRUPTED: Final = "interrupted: this is the best found so far"
 """Note of a search that Ctrl-C ended."""
 
-Where = TypeVar("Where", bound=CpuDevice | CudaDevice)
-"""What measures the candidates."""
-Progress = Callable[[str, float], None]
-"""Called with what is going on and the share of the budget spent (0 to 1)."""
-Observe = Callable[[Trial], None]
-"""Called with each candidate that was tried."""
 
-
-def check_limits(budget_s: float | None, trials: int | None, calls: float | None, strategy: str) -> None:
-    """Raise InputError for a budget, a number of trials or calls, or a strategy that makes no sense."""
-    if budget_s is not None and not budget_s > 0:
-        raise InputError(f"budget_s must be positive, got {budget_s}")
-    if trials is not None and trials < 0:
-        raise InputError(f"trials must not be negative, got {trials}")
-    if strategy not in STRATEGIES:
-        raise InputError(f"unknown strategy {strategy!r}; known: {', '.join(STRATEGIES)}")
-    if calls is not None and not calls > 0:
-        raise InputError(f"expected_calls must be positive, got {calls}")
-
-
-def budget_of(budget_s: float | None, trials: int | None, usual_s: float) -> float:
-    """Return the wall seconds of a tuning: as given, else ``usual_s``, or without limit where ``trials`` are."""
-    if budget_s is not None:
-        return budget_s
-    return usual_s if trials is None else math.inf
-
-
-class Search(Generic[Where]):
+class Search:
     """The candidates of one tuning: what was tried, and what may still be.
 
     Attributes:
@@ -102,49 +71,39 @@ class Search(Generic[Where]):
     def __init__(
         self,
         work: Workload,
-        device: Where,
-        start: float,
-        budget_s: float,
-        trials: int | None,
-        calls: float | None,
-        store: Store | bool,
-        progress: Progress | None,
-        observe: Observe | None = None,
-        space: CpuSpace | CudaSpace | None = None,
-        model: Advisor | str | None = None,
+        device: Device[Workload],
+        limits: Limits,
+        guidance: Guidance = DEFAULT_GUIDANCE,
+        listener: Listener = SILENT,
+        space: Space[Any] | None = None,
     ) -> None:
         """Prepare; nothing is measured yet.
 
         Args:
             work: what is computed.
             device: what measures.
-            start: when the tuning began, as ``time.perf_counter`` has it; the budget counts from there.
-            budget_s: wall seconds of the whole tuning, or infinity.
-            trials: most candidates to try.
-            calls: how often the answer will be called, where that is known.
-            store: as for ``tune``.
-            progress, observe: as for ``tune``.
+            limits: what may be spent.
+            guidance: the strategy, what names the candidates that are tried first, and the store.
+            listener: who is told.
             space: see the attribute.
-            model: names what is tried first; ``shipped`` looks for one when it is needed.
 
         Raises:
             InputError: the model cannot read configs of this space.
         """
-        self.work, self.device, self.start, self.budget_s = work, device, start, budget_s
-        self.most_trials, self.calls = trials, calls
-        self.progress, self.observe = progress, observe
+        self.work, self.device, self.limits = work, device, limits
+        self.guidance, self.listener = guidance, listener
         self.space = space or device.space(work)
         self.trials: list[Trial] = []
-        self.notes: list[str] = []
+        self.notes: list[str] = list(device.warnings)
         self.interrupted = False
-        self.store = self._open(store)
+        self.store = self._open(guidance.store)
         self.libraries: dict[str, Measurement] = {}
         self.worker_lost = False
         self._begun = 0.0  # seconds before the first candidate
         self.forecast: Forecast | None = None
         # What the model speaks of and was not tried, the best predicted first:
         self._untried: list[Config] = []
-        self._model = model
+        model = guidance.model
         if isinstance(model, Advisor) and model.made_for(work) and (why := model.model.misfit(self.space)):
             raise InputError(f"the model cannot be used here: {why}")
 
@@ -164,43 +123,29 @@ class Search(Generic[Where]):
             self.notes.append(f"measurements are not remembered: {error}")
             return None
 
-    def spent(self) -> float:
-        """Seconds since the start."""
-        return time.perf_counter() - self.start
-
-    def left_s(self) -> float:
-        """Seconds that are left of the budget."""
-        return self.budget_s - self.spent()
-
     def _part(self, share: float) -> contextlib.AbstractContextManager[None]:
         """What may hang gets a share of the time that is left: libraries are to be compared all the same."""
         return within(share * left_s())
 
     def say(self, what: str) -> None:
         """Report progress."""
-        if self.progress is not None:
-            share = self.spent() / self.budget_s if math.isfinite(self.budget_s) else 0.0
-            if self.most_trials:
-                share = max(share, len(self.trials) / self.most_trials)
-            self.progress(what, min(1.0, share))
+        if self.listener.progress is not None:
+            share = self.limits.spent_s / self.limits.budget_s if self.limits.is_timed else 0.0
+            if self.limits.trials:
+                share = max(share, len(self.trials) / self.limits.trials)
+            self.listener.progress(what, min(1.0, share))
 
-    def run(
-        self,
-        strategy: str,
-        rng: np.random.Generator,
-        *,
-        libraries: bool = True,
-        starts: Sequence[Config] = (),
-    ) -> None:
+    def run(self, *, libraries: bool = True, starts: Sequence[Config] = ()) -> None:
         """Measure libraries, then candidates until the search's share of the budget is spent; ``starts`` first."""
+        rng = np.random.default_rng(self.guidance.seed)
         try:
             if libraries:
                 with self._part(0.5):
                     self.device.start(self.work)  # it loads while a model is asked
-            search = self._prepared(strategy, rng, starts)
+            search = self._prepared(rng, starts)
             if libraries:
                 self._measure_libraries()
-            self._begun = self.spent()
+            self._begun = self.limits.spent_s
             while search is not None and not self._search_is_over():
                 configs = self._next(search)
                 if not configs:
@@ -216,7 +161,7 @@ class Search(Generic[Where]):
             self.worker_lost = True
             self.notes.append(str(error))
 
-    def _prepared(self, strategy: str, rng: np.random.Generator, starts: Sequence[Config]) -> Strategy | None:
+    def _prepared(self, rng: np.random.Generator, starts: Sequence[Config]) -> Strategy | None:
         """Ask the model, and return what proposes candidates; None where nothing can be compiled."""
         self.say("predicting" if self.advisor else "preparing")
         try:
@@ -229,13 +174,13 @@ class Search(Generic[Where]):
         first = list(dict.fromkeys([*starts, *self._remembered(), known[0]]))
         self._predict(known, first, rng)
         seeds = list(dict.fromkeys([*first, *self._ranked(known)]))
-        return STRATEGIES[strategy](self.space, self.work, rng, seeds=seeds)
+        return STRATEGIES[self.guidance.strategy](self.space, self.work, rng, seeds=seeds)
 
     def _measure_libraries(self) -> None:
         self.say("libraries")
         names = self.device.libraries(self.work)
-        left = SEARCH_SHARE * self.budget_s - self.spent()
-        found = self.device.measure_kernels(self.work, names, None, left if math.isfinite(left) else None)
+        left = SEARCH_SHARE * self.limits.budget_s - self.limits.spent_s
+        found = self.device.measure(self.work, names, limit_s=left if math.isfinite(left) else None)
         for name, measurement in zip(names, found, strict=False):  # fewer when the time is up
             self.libraries[name] = measurement
             if measurement.note:
@@ -251,12 +196,12 @@ class Search(Generic[Where]):
     @cached_property
     def advisor(self) -> Advisor | None:
         """The model that is asked, None where none is of use; a note says why. One that was shipped is read here."""
-        if isinstance(self._model, Advisor):
-            if self._model.made_for(self.work):
-                return self._model
-            op = self._model.model.card["op"]
+        if isinstance(self.guidance.model, Advisor):
+            if self.guidance.model.made_for(self.work):
+                return self.guidance.model
+            op = self.guidance.model.model.card["op"]
             self.notes.append(f"the model was not asked: it is of {op}, and this is {self.work.op}")
-        elif self._model == SHIPPED:
+        elif self.guidance.model == SHIPPED and self.device.in_process:  # those that are shipped are of CPUs
             problems: list[str] = []
             for found in shipped_advisors(self.work, self.device.threads, problems):
                 if (why := found.model.misfit(self.space)) is None:
@@ -282,11 +227,11 @@ class Search(Generic[Where]):
         """
         if self.advisor is None:
             return
-        until = self.spent() + IMAGINED_SHARE * self.budget_s
+        until = self.limits.spent_s + IMAGINED_SHARE * self.limits.budget_s
         try:
             self.forecast = self.advisor.promising(
                 self.work, self.space, self.device, list(dict.fromkeys([*known, *first])), rng,
-                lambda: self.spent() > until, doubtful=self.doubtful,
+                lambda: self.limits.spent_s > until, doubtful=self.doubtful,
             )  # fmt: skip
         except TensorwiseError as error:
             self.notes.append(f"the model cannot tell what is fast here: {error}")
@@ -306,7 +251,7 @@ class Search(Generic[Where]):
 
         Where calls are known and the model is believed, what is not worth it is not tried by chance either.
         """
-        left = BATCH if self.most_trials is None else self.most_trials - self._ran
+        left = BATCH if self.limits.trials is None else self.limits.trials - self._ran
         worth = self._worth()
         ranked = sorted(worth, key=lambda config: -worth[config])
         few = FEW if self.forecast is not None and self.forecast.measures else BATCH
@@ -328,19 +273,21 @@ class Search(Generic[Where]):
             return dict.fromkeys(self._untried, 1.0)
         conversion_s, price_s = self._conversion_s, self._price_s
         prospects = {config: forecast.prospect(config, conversion_s, price_s) for config in self._untried}
-        if self._priced and self.calls is not None:
-            return {config: worth_s(prospect, best, self.calls) for config, prospect in prospects.items()}
+        if self._priced and self.limits.calls is not None:
+            return {
+                config: worth_s(prospect, best, self.limits.calls) for config, prospect in prospects.items()
+            }
         return {config: chance(prospect, best) - CHANCE for config, prospect in prospects.items()}
 
     def _search_is_over(self) -> bool:
-        if self.most_trials is not None and self._ran >= self.most_trials:
+        if self.limits.trials is not None and self._ran >= self.limits.trials:
             return True
         if is_over():
             return True
         # However large the operand, the default program gets its chance.
         if not self.trials:
             return False
-        return self.spent() >= SEARCH_SHARE * self.budget_s or not self._pays()
+        return self.limits.spent_s >= SEARCH_SHARE * self.limits.budget_s or not self._pays()
 
     # -- what it costs -------------------------------------------------------------------------------------
 
@@ -348,12 +295,12 @@ class Search(Generic[Where]):
     def _ran(self) -> int:
         """Candidates that count as tried: for what is refused without being run, others are tried, up to as many again."""
         refused = sum(trial.measurement.status == "refused" for trial in self.trials)
-        return len(self.trials) - min(refused, self.most_trials or 0)
+        return len(self.trials) - min(refused, self.limits.trials or 0)
 
     @property
     def _priced(self) -> bool:
         """Whether what another candidate may save is weighed against what measuring it costs."""
-        return self.calls is not None and self.most_trials is None
+        return self.limits.calls is not None and self.limits.trials is None
 
     @property
     def _best(self) -> Prospect | None:
@@ -370,7 +317,7 @@ class Search(Generic[Where]):
     @property
     def _price_s(self) -> float:
         """Seconds of compiling and measuring a candidate, in the mean so far."""
-        return (self.spent() - self._begun) / len(self.trials)
+        return (self.limits.spent_s - self._begun) / len(self.trials)
 
     @property
     def _conversion_s(self) -> float:
@@ -386,7 +333,7 @@ class Search(Generic[Where]):
         tried, best = self._tried, self._best
         if (
             not self._priced
-            or self.calls is None
+            or self.limits.calls is None
             or self._untried
             or len(self.trials) < BATCH
             or not tried
@@ -396,24 +343,28 @@ class Search(Generic[Where]):
         logs = np.log([max(m.seconds, SHORTEST_S) for m in tried])
         spread = math.sqrt((PRIOR * SPREAD**2 + logs.var() * len(logs)) / (PRIOR + len(logs)))
         another = Prospect(math.exp(logs.mean()), spread, self._conversion_s, self._price_s)
-        return worth_s(another, best, self.calls) > 0
+        return worth_s(another, best, self.limits.calls) > 0
 
     def _measure(self, configs: Sequence[Config]) -> Iterator[Measurement]:
         """Measure, remember and yield; fewer than asked for when the time is up."""
         programs = [self.space.program(self.work, config) for config in configs]
         known = [t.measurement.seconds for t in self.trials if t.measurement.ok]
-        known += [m.seconds for m in self.libraries.values() if m.ok]
+        if known:  # however fast a library is, one candidate is timed to its end: the result states both
+            known += [m.seconds for m in self.libraries.values() if m.ok]
         records: list[Record] = []
         try:
-            left = SEARCH_SHARE * self.budget_s - self.spent()
-            results = self.device.measure_kernels(
-                self.work, programs, min(known, default=None), left if math.isfinite(left) else None
+            left = SEARCH_SHARE * self.limits.budget_s - self.limits.spent_s
+            results = self.device.measure(
+                self.work,
+                configs,
+                incumbent_s=min(known, default=None),
+                limit_s=left if math.isfinite(left) else None,
             )
             for config, program, measurement in zip(configs, programs, results, strict=False):
                 self.trials.append(Trial(config, program, measurement))
                 records.append(self._record(config, measurement))
-                if self.observe is not None:
-                    self.observe(self.trials[-1])
+                if self.listener.observe is not None:
+                    self.listener.observe(self.trials[-1])
                 self.say(f"{len(self.trials)} candidates")
                 yield measurement
         finally:
@@ -421,7 +372,7 @@ class Search(Generic[Where]):
 
     def cost(self, measurement: Measurement) -> float:
         """Seconds a call, with the conversion's share where the number of calls is known."""
-        return per_call_s(measurement.cost, measurement.conversion_s, self.calls)
+        return per_call_s(measurement.cost, measurement.conversion_s, self.limits.calls)
 
     def _record(self, config: Config, measurement: Measurement) -> Record:
         return Record.of(measurement, self.work, self.device, self.space.name, config, self.device.provenance)

@@ -8,31 +8,27 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import accumulate
 from typing import Any, Final
 
-import numpy as np
-
 from tensorwise.data.store import Store
-from tensorwise.device.cpu import CpuDevice, Rounds
-from tensorwise.device.device import Measurement
-from tensorwise.device.library import LIBRARY
+from tensorwise.device.device import Candidate, Device, Measurement, Rounds
+from tensorwise.device.opening import DeviceOptions, open_device
 from tensorwise.device.rounds import RoundTable
 from tensorwise.errors import MeasurementError, TensorwiseError
 from tensorwise.model import CostModel
-from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.kernel import Kernel
-from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload, workload
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.toolchain.deadline import counting_waits, is_over, left_s, within
-from tensorwise.toolchain.threads import too_many
 from tensorwise.tuning.advice import SHIPPED, Advisor
 from tensorwise.tuning.at_once import at_once
-from tensorwise.tuning.operator import Operator, bind, default_kernel
-from tensorwise.tuning.result import Standing, Trial, TuneResult
-from tensorwise.tuning.searching import BUDGET_S, Observe, Progress, Search, budget_of, check_limits
+from tensorwise.tuning.limits import DEFAULT_GUIDANCE, SILENT, Guidance, Limits, Listener, Observe, Progress
+from tensorwise.tuning.operator import Operator, bind
+from tensorwise.tuning.result import Standing, Trial, TuneResult, program_texts
+from tensorwise.tuning.searching import Search
 from tensorwise.tuning.worth import per_call_s
 
 FINALISTS: Final = 4
@@ -55,6 +51,7 @@ def tune(
     trials: int | None = None,
     expected_calls: float | None = None,
     threads: int | None = None,
+    device: str | Device[Workload] = "cpu",
     strategy: str = "genetic",
     model: CostModel | str | os.PathLike[str] | None = SHIPPED,
     dtype: Any = None,
@@ -71,14 +68,16 @@ def tune(
         op: ``spmv``, ``spmm``, ``spmv_t``, ``spmm_t`` (A transposed), ``sddmm``, ``mttkrp``, ``ttv`` or ``ttm``.
         n: extent of the dense-only index (columns of B, inner dimension of SDDMM, rank).
         mode: output mode of MTTKRP.
-        budget_s: wall seconds for all of it, waiting for other processes and starting our own included (default 30,
-            unlimited when ``trials`` is given). When they are spent, what is known by then decides, and where nothing is,
-            the operator is that of the untuned kernel. Reading and packing the operand is not cut short.
+        budget_s: wall seconds for all of it, waiting for other processes and starting our own included (default 30, on a
+            GPU 60, unlimited when ``trials`` is given). When they are spent, what is known by then decides, and where
+            nothing is, the operator is that of the untuned kernel. Reading and packing the operand is not cut short.
         trials: most candidates to try; those that are refused without being run are listed, but do not count.
         expected_calls: how often the operator will be called. Then what is spent once counts, too, conversion above all, and
             the search ends when another candidate is not worth measuring; where calls are few, there is none.
             With ``trials``, so many are tried all the same.
         threads: threads of a call (default: what this process may use); no more than there are processors.
+        device: where it is to run: a name of ``tensorwise.device.opening.DEVICES`` (``cpu``, ``cuda``, ``spade``,
+            ``spade-small``, or one that another package brings), or a `Device`, which stays open.
         strategy: a name of ``tensorwise.search.STRATEGIES``.
         model: what says which candidates are worth trying: ``shipped``, the one that was calibrated on this machine or came
             along, where there is one; ``none`` or None; a cost model, or the folder of one (see ``tensorwise train``).
@@ -98,53 +97,50 @@ def tune(
             output do not fit into memory.
     """
     start = time.perf_counter()
-    check_limits(budget_s, trials, expected_calls, strategy)
-    advisor = advisor_of(model)
-    dtypes = dict(dtype) if isinstance(dtype, Mapping) else {"A": dtype}
-    entries = entries_from(A, dtypes.pop("A", None))
-    work = workload(op, entries, n=n, mode=mode, dtypes={name: value_dtype(d) for name, d in dtypes.items()})
-    work.check_memory(*work.dense, work.assignment.output.tensor)
-    budget = budget_of(budget_s, trials, BUDGET_S)
-    with within(budget - (time.perf_counter() - start)), CpuDevice(threads, seed=seed) as device:
-        return tune_workload(
-            work, device, budget, trials=trials, expected_calls=expected_calls, strategy=strategy, model=advisor,
-            store=store, seed=seed, progress=progress, observe=observe, start=start,
-        )  # fmt: skip
+    with open_for(device, threads, seed) as where:
+        limits = Limits.of(budget_s, trials, expected_calls, where.budget_s, start)
+        guidance = Guidance(strategy, advisor_of(model), store, seed)
+        dtypes = dict(dtype) if isinstance(dtype, Mapping) else {"A": dtype}
+        entries = entries_from(A, dtypes.pop("A", None))
+        work = workload(
+            op, entries, n=n, mode=mode, dtypes={name: value_dtype(d) for name, d in dtypes.items()}
+        )
+        work.check_memory(*work.dense, work.assignment.output.tensor)
+        return tune_workload(work, where, limits, guidance, Listener(progress, observe))
+
+
+def open_for(
+    device: str | Device[Workload], threads: int | None = None, seed: int = 0
+) -> AbstractContextManager[Device[Workload]]:
+    """Return a context in which a device is open: one that is given by name is closed behind it.
+
+    Raises:
+        InputError, MissingExtraError, MeasurementError: as `open_device`.
+    """
+    opened = open_device(device, DeviceOptions(threads, seed))
+    return nullcontext(opened) if isinstance(device, Device) else opened
 
 
 def tune_workload(
     work: Workload,
-    device: CpuDevice,
-    budget_s: float,
-    *,
-    trials: int | None = None,
-    expected_calls: float | None = None,
-    strategy: str = "genetic",
-    model: Advisor | str | None = SHIPPED,
-    store: Store | bool = True,
-    seed: int = 0,
-    progress: Progress | None = None,
-    observe: Observe | None = None,
-    start: float | None = None,
+    device: Device[Workload],
+    limits: Limits,
+    guidance: Guidance = DEFAULT_GUIDANCE,
+    listener: Listener = SILENT,
 ) -> Operator:
     """Find the fastest way to run a workload of one sparse operand; see `tune`.
 
     Args:
-        device: where candidates are measured, on the threads that the operator will have.
-        budget_s: wall seconds from ``start`` on (``time.perf_counter``; default: now), perhaps infinite.
-        model: as `advisor_of` returns it.
+        device: where candidates are measured, and the operator runs.
+        limits: what may be spent.
+        guidance: strategy, model and store.
+        listener: who is told.
     """
-    now = time.perf_counter()
-    begun = now if start is None else start
-    with within(budget_s - (now - begun)), counting_waits() as waited:
-        search = Search(
-            work, device, begun, budget_s, trials, expected_calls, store, progress, observe, model=model
-        )
-        if device.threads < device.threads_asked:
-            search.notes.append(too_many(device.threads_asked, device.threads))
+    with within(limits.left_s), counting_waits() as waited:
+        search = Search(work, device, limits, guidance, listener)
         operator = at_once(search)
         if operator is None:
-            search.run(strategy, np.random.default_rng(seed))
+            search.run()
             operator = _Decision(search).made()
         if operator.result is not None:
             operator.result.waited_s = waited.seconds
@@ -163,14 +159,10 @@ def advisor_of(model: CostModel | str | os.PathLike[str] | None) -> Advisor | st
 class _Decision:
     """Which of the kernels that a search has tried is the answer."""
 
-    def __init__(self, search: Search[CpuDevice]) -> None:
+    def __init__(self, search: Search) -> None:
         self.search = search
-        self.work, self.device, self.calls, self.notes = (
-            search.work,
-            search.device,
-            search.calls,
-            search.notes,
-        )
+        self.work, self.device, self.limits = search.work, search.device, search.limits
+        self.calls, self.notes = search.limits.calls, search.notes
         self._default = search.space.default(search.work)
         self._untuned = search.space.program(search.work, self._default)
 
@@ -197,16 +189,16 @@ class _Decision:
             why = rounds.failed.get("tensorwise")
             if winner is None or why is None:
                 return winner, rounds
-            self.notes.append(f"{winner.program.name} dropped out of the rounds: {why}")
+            self.notes.append(f"{program_texts(winner.program)[0]} dropped out of the rounds: {why}")
             ranked = [trial for trial in ranked if trial is not winner]
-            if self.search.left_s() <= 0:
+            if self.limits.left_s <= 0:
                 return None, rounds
 
     def _choose(self, ranked: Sequence[Trial]) -> Trial | None:
         """Let the finalists of the search run against each other."""
         # The untuned kernel is always among them: an answer that it beats would be no answer.
         finalists = [*ranked[:FINALISTS], *(t for t in ranked[FINALISTS:] if t.config == self._default)]
-        share = self._share(0.25, 0.3) if math.isfinite(self.search.budget_s) else 3.0
+        share = self._share(0.25, 0.3) if self.limits.is_timed else 3.0
         costs = accumulate(RUNS * trial.measurement.seconds for trial in finalists)
         finalists = [t for t, cost in zip(finalists, costs, strict=True) if cost < share] or finalists[:1]
         if len(finalists) < 2:
@@ -214,13 +206,17 @@ class _Decision:
         self.search.say("choosing rounds")
         found = self.device.rounds(
             self.work,
-            {str(place): trial.program for place, trial in enumerate(finalists)},
+            {str(place): trial.config for place, trial in enumerate(finalists)},
             budget_s=share,
             max_rounds=15,
         )
+        self.notes += [
+            f"{program_texts(finalists[int(name)].program)[0]} dropped out of the choosing rounds: {why}"
+            for name, why in found.failed.items()
+        ]
         table = found.table
         if table is None:
-            return finalists[0]
+            return next((one for place, one in enumerate(finalists) if str(place) not in found.failed), None)
         standing = [name for name in table.names if name not in found.failed]
         if self.calls is None and table.best() in standing:
             return finalists[int(table.best())]
@@ -232,29 +228,29 @@ class _Decision:
 
     def _share(self, share: float, least_s: float) -> float:
         """Seconds of a share of what is left, or the least that rounds need if there are as many."""
-        return max(share * self.search.left_s(), min(least_s, share * left_s()))
+        return max(share * self.limits.left_s, min(least_s, share * left_s()))
 
     def _confirm(self, winner: Trial | None) -> Rounds:
         """Time the winner, the untuned kernel and the libraries in fresh rounds."""
         self.search.say("confirming rounds")
-        left = self._share(0.8, 0.5) if math.isfinite(self.search.budget_s) else 5.0
-        wanted: dict[str, tuple[Program | str, float]] = {
+        left = self._share(0.8, 0.5) if self.limits.is_timed else 5.0
+        wanted: dict[str, tuple[Candidate, float]] = {
             name: (name, measurement.seconds)
             for name, measurement in self.search.libraries.items()
             if measurement.ok
         }
         always = {"tensorwise", min(wanted, key=lambda name: wanted[name][1], default="")}
         if winner is not None:
-            wanted["tensorwise"] = (winner.program, winner.measurement.seconds)
+            wanted["tensorwise"] = (winner.config, winner.measurement.seconds)
             known = [t.measurement for t in self.search.trials if t.program == self._untuned]
             if winner.program != self._untuned and all(m.ok for m in known):
-                wanted["untuned"] = (self._untuned, max((m.seconds for m in known), default=0.0))
-        kernels: dict[str, Program | str] = {}
+                wanted["untuned"] = (self._default, max((m.seconds for m in known), default=0.0))
+        kernels: dict[str, Candidate] = {}
         cost = 0.0
         for name in sorted(wanted, key=lambda name: (name not in always, wanted[name][1])):
             kernel, seconds = wanted[name]
             cost += RUNS * seconds
-            if name in always or cost < left or math.isinf(self.search.budget_s):
+            if name in always or cost < left or not self.limits.is_timed:
                 kernels[name] = kernel
         return self.device.rounds(self.work, kernels, budget_s=left, max_rounds=25)
 
@@ -270,13 +266,13 @@ class _Decision:
         best, ratio = self._best(generated, libraries, rounds.table)
         kernel: Kernel
         if best is None:
-            kernel = default_kernel(self.work)
+            kernel = self.device.default_kernel(self.work)
             why = ": the budget was spent" if is_over() else ""
             self.notes.append(f"nothing could be measured{why}; this is the default kernel")
         elif best is generated and winner is not None:
-            kernel = GeneratedKernel(winner.program)
+            kernel = self.device.kernel(self.work, winner.config)
         else:
-            kernel = LIBRARY[best.name]()
+            kernel = self.device.kernel(self.work, best.name)
         operator = self._bound(kernel)
         if best is None:
             best = Standing(
@@ -285,12 +281,14 @@ class _Decision:
             )  # fmt: skip
         operator.result = TuneResult(
             self.work, self.device.threads, best, generated, libraries, untuned, ratio, tuple(self.search.trials),
-            self.search.spent(), self.device.compile_s, math.isfinite(best.seconds), rounds.table, self.notes,
+            self.limits.spent_s, self.device.compile_s, math.isfinite(best.seconds), rounds.table, self.notes,
+            device=self.device.name, host=str(self.device.provenance.get("host", self.device.name)),
+            baseline=self.device.baseline,
         )  # fmt: skip
         return operator
 
     def _standing(
-        self, name: str, rounds: Rounds, searched: Measurement | None, program: Program | None = None
+        self, name: str, rounds: Rounds, searched: Measurement | None, program: Any = None
     ) -> Standing | None:
         """Where a kernel stands: as timed in the rounds, else in the search; None where it failed or was in neither."""
         if name in rounds.failed:
@@ -303,15 +301,17 @@ class _Decision:
         else:
             return None
         facts = rounds.facts.get(name, {})
+        _, format_text, schedule_text = program_texts(program)
         return Standing(
             name="tensorwise" if program else name,
-            format=program.format_text if program else "",
-            schedule=program.schedule_text if program else "",
+            format=format_text,
+            schedule=schedule_text,
             seconds=seconds,
             spread_s=spread_s,
             rounds=count,
             conversion_s=facts.get("conversion_s", searched.conversion_s if searched else 0.0),
             bytes_held=int(facts.get("bytes_held", searched.bytes_held if searched else 0)),
+            program=program,
         )
 
     def _note_failures(self, rounds: Rounds) -> None:
@@ -323,9 +323,8 @@ class _Decision:
                 self.notes.append(f"{name} dropped out of the rounds: {why}")
         wrong = [t for t in self.search.trials if t.measurement.status == "wrong"]
         if wrong:
-            self.notes.append(
-                f"{len(wrong)} candidates gave wrong numbers, such as {wrong[0].program.name}: {wrong[0].measurement.note}"
-            )
+            name, why = program_texts(wrong[0].program)[0], wrong[0].measurement.note
+            self.notes.append(f"{len(wrong)} candidates gave wrong numbers, such as {name}: {why}")
 
     def _best(
         self, generated: Standing | None, libraries: Mapping[str, Standing], table: RoundTable | None
@@ -348,13 +347,16 @@ class _Decision:
     def _bound(self, kernel: Kernel) -> Operator:
         """Bind the winner in this process: its first runs were in the worker."""
         try:
-            return bind(kernel, self.work, self.device.threads)
+            return bind(kernel, self.work, self.device.threads, self.device.in_process)
         except (TensorwiseError, MemoryError) as error:
-            if LIBRARY["scipy"]().why_not(self.work) is not None:
+            had = self.device.baseline
+            if had not in self.device.libraries(self.work):
                 if not is_over():
                     raise
                 self.notes.append(f"the budget was exceeded, since nothing else computes it: {error}")
                 with within(UNTUNED_S, afresh=True):
-                    return bind(default_kernel(self.work), self.work, self.device.threads)
-            self.notes.append(f"{kernel.name} cannot be bound here ({error}); this is SciPy")
-            return bind(LIBRARY["scipy"](), self.work, self.device.threads)
+                    kernel = self.device.default_kernel(self.work)
+                    return bind(kernel, self.work, self.device.threads, self.device.in_process)
+            self.notes.append(f"{kernel.name} cannot be bound here ({error}); this is {had}")
+            kernel = self.device.kernel(self.work, had)
+            return bind(kernel, self.work, self.device.threads, self.device.in_process)

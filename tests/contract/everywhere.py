@@ -99,11 +99,11 @@ def _on_spade(name: str, op: str, entries: Entries) -> Iterator[tuple[str, objec
     work = workload(op, entries, n=64)
     for machine in SPADES:
         device = SpadeDevice(machine)
-        configs = list(device.space.enumerate(work))
+        configs = list(device.space(work).enumerate(work))
         some = [configs[int(place)] for place in np.linspace(0, len(configs) - 1, SPADE_CONFIGS)]
         some += [one for one in configs if one["reorder"]][:4]
         yield f"seconds of {op}, {name}, {machine}", [one.seconds for one in device.measure(work, some)]
-    mapper = device.space.mapper(work)
+    mapper = device.space(work).mapper(work)
     footprints = Footprints(entries, mapper.processors)
     strips = [mapper.strips(work, config) for config in some]
     yield f"footprints of {op}, {name}", [footprints.of(one, 64) for one in strips]

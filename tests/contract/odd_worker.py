@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from tensorwise.collect.executors import LocalExecutor
-from tensorwise.collect.job import DEVICES, Job
+from tensorwise.collect.job import Job
 from tensorwise.collect.serve import main
 from tensorwise.collect.spool import Spool, work
 from tensorwise.device.device import Device, Measurement
 from tensorwise.device.null import NullDevice
+from tensorwise.space.space import Space
 
 COMMAND = [sys.executable, "-P", "-m", "tests.contract.odd_worker"]
 
@@ -25,8 +26,11 @@ class OddDevice(Device):
         self._null, self._job = NullDevice(), job
         self.name, self.id = self._null.name, self._null.id
 
-    def measure(self, workload: Any, configs: Sequence[Any]) -> Iterator[Measurement]:
-        for count, measurement in enumerate(self._null.measure(workload, configs)):
+    def space(self, workload: Any) -> Space[Any]:
+        return self._null.space(workload)
+
+    def measure(self, workload: Any, candidates: Sequence[Any], **limits: Any) -> Iterator[Measurement]:
+        for count, measurement in enumerate(self._null.measure(workload, candidates)):
             if self._job.family == "slow":
                 time.sleep(0.02)
             if count == 2 and self._job.family == "hangs":
@@ -44,7 +48,7 @@ class OddDevice(Device):
             yield measurement
 
 
-DEVICES["null"] = OddDevice
+Job.open = OddDevice  # type: ignore[method-assign]
 
 if __name__ == "__main__":
     if len(sys.argv) == 1:

@@ -20,8 +20,7 @@ from tensorwise.device.null import NullDevice
 from tensorwise.device.spade import SpadeDevice
 from tensorwise.device.versions import VersionsDevice
 from tensorwise.errors import CompilerError
-from tensorwise.program.workload import workload
-from tensorwise.space.cpu import cpu_space
+from tensorwise.program.workload import Workload, workload
 from tensorwise.space.space import Space
 from tensorwise.space.versions import Version, Versions
 from tensorwise.tensor.convert import entries_from
@@ -33,29 +32,33 @@ from tests.contract.toys import GARDEN, ToyWorkload
 class Rig:
     """A device with something it can measure."""
 
-    device: Device
-    space: Space
+    device: Device[Any]
     workload: Any
     repeats: bool = False
     """Whether the same question gets exactly the same answer."""
     counts: Callable[[Sequence[float]], Any] = np.median
     """What of the samples is the time."""
 
+    @property
+    def space(self) -> Space[Any]:
+        """What the device says can be chosen."""
+        return self.device.space(self.workload)
+
 
 def null() -> Iterator[Rig]:
-    yield Rig(NullDevice(), GARDEN, ToyWorkload(), repeats=True)
+    yield Rig(NullDevice(space=GARDEN), ToyWorkload(), repeats=True)
 
 
 def null_that_crashes() -> Iterator[Rig]:
     def cost(workload: Any, config: Any) -> float:
         return math.inf if config["vector"] else 1e-3
 
-    yield Rig(NullDevice(cost, "crashing"), GARDEN, ToyWorkload(), repeats=True)
+    yield Rig(NullDevice(cost, "crashing", GARDEN), ToyWorkload(), repeats=True)
 
 
 def noisy() -> Iterator[Rig]:
     rng = np.random.default_rng(0)
-    yield Rig(NoisyDevice(NullDevice(), rng, failure_rate=0.3, drift=0.01), GARDEN, ToyWorkload())
+    yield Rig(NoisyDevice(NullDevice(space=GARDEN), rng, failure_rate=0.3, drift=0.01), ToyWorkload())
 
 
 def recorded() -> Iterator[Rig]:
@@ -66,7 +69,7 @@ def recorded() -> Iterator[Rig]:
         Record.of(measured, workload, device, GARDEN.name, config, {})
         for config, measured in zip(configs, device.measure(workload, configs), strict=True)
     ]
-    yield Rig(RecordedDevice(records), GARDEN, workload, repeats=True)
+    yield Rig(RecordedDevice(records, space=GARDEN), workload, repeats=True)
 
 
 def cpu() -> Iterator[Rig]:
@@ -78,21 +81,21 @@ def cpu() -> Iterator[Rig]:
     rng = np.random.default_rng(0)
     matrix = sp.random_array((60, 50), density=0.1, rng=rng, dtype=np.float32)
     work = workload("spmv", entries_from(matrix))
-    yield Rig(CpuDevice(2), cpu_space(work.assignment, "A"), work)
+    yield Rig(CpuDevice(2), work)
 
 
 def versions() -> Iterator[Rig]:
     listed = [Version("plus", lambda a, b: a + b), Version("minus", lambda a, b: a - b)]
     space = Versions.of("add", listed, lambda a, b: (a, b), {"a": "1", "b": "1"})
     device = VersionsDevice(space, rounds=2, budget_s=0.02)
-    yield Rig(device, space, space.call(1.0, 2.0), counts=min)
+    yield Rig(device, space.call(1.0, 2.0), counts=min)
 
 
 def spade() -> Iterator[Rig]:
     """A simulated accelerator."""
     matrix = sp.random_array((60, 500), density=0.1, rng=np.random.default_rng(0), dtype=np.float32)
     device = SpadeDevice("spade-small")
-    yield Rig(device, device.space, workload("spmm", entries_from(matrix), n=64), repeats=True)
+    yield Rig(device, workload("spmm", entries_from(matrix), n=64), repeats=True)
 
 
 DEVICES: dict[str, Callable[[], Iterator[Rig]]] = {
@@ -189,3 +192,58 @@ def test_its_measurements_become_records(rig: Rig) -> None:
         record = Record.of(one, rig.workload, rig.device, rig.space.name, config, {"threads": 1})
         assert Record.from_row(record.to_row()) == record
         assert record.device_id == rig.device.id
+
+
+# -- what a tuner asks -----------------------------------------------------------------------------------------
+
+
+def test_what_a_record_says_of_the_device_is_json(rig: Rig) -> None:
+    assert json.loads(json.dumps(dict(rig.device.provenance))) == dict(rig.device.provenance)
+    assert isinstance(rig.device.threads, int)
+    assert rig.device.compile_s >= 0
+    assert all(isinstance(one, str) for one in rig.device.warnings)
+
+
+def test_libraries_are_candidates(rig: Rig) -> None:
+    names = list(rig.device.libraries(rig.workload))
+    measured = list(rig.device.measure(rig.workload, [*names, *some_configs(rig, 1)]))
+    assert len(measured) == len(names) + 1
+    assert rig.device.baseline in ("", *names)
+
+
+def test_rounds_have_a_time_for_each_that_ran_and_a_reason_for_each_that_did_not(rig: Rig) -> None:
+    configs = (
+        rig.device.configs(rig.workload) if isinstance(rig.device, RecordedDevice) else some_configs(rig)
+    )
+    asked = {str(place): config for place, config in enumerate(configs[:4])}
+    found = rig.device.rounds(rig.workload, asked, budget_s=0.5, max_rounds=4)
+    timed = () if found.table is None else found.table.names
+    assert {*timed, *found.failed} == asked.keys()
+    assert not {*timed} & {*found.failed}
+    assert all(found.failed.values())
+    if found.table is not None:
+        assert found.table.seconds
+        assert all(row.keys() == {*timed} and min(row.values()) >= 0 for row in found.table.seconds)
+
+
+def test_preparing_and_starting_change_no_answer(rig: Rig) -> None:
+    configs = some_configs(rig, 2)
+    rig.device.start(rig.workload)
+    rig.device.prepare(rig.workload, configs)
+    assert len(list(rig.device.resources(rig.workload, configs))) == 2
+    measured = [one.ok for one in rig.device.measure(rig.workload, configs)]
+    assert measured == [one.ok for one in rig.device.measure(rig.workload, configs)] or not rig.repeats
+
+
+def test_its_kernels_compute_or_say_why_not(rig: Rig) -> None:
+    if not isinstance(rig.workload, Workload):
+        pytest.skip("toys and calls of functions have no kernels")
+    for kernel in (
+        rig.device.default_kernel(rig.workload),
+        rig.device.kernel(rig.workload, some_configs(rig, 1)[0]),
+    ):
+        bound = kernel.bind(rig.workload, rig.device.threads)
+        out = np.empty(rig.workload.output_shape, rig.workload.output_dtype)
+        operands = rig.workload.operands(np.random.default_rng(0))
+        bound.run(operands, out)
+        assert rig.workload.reference(operands).mismatch(out) is None

@@ -139,7 +139,7 @@ def test_what_is_faster_than_the_machine_can_be_is_doubted_once_more(
     monkeypatch.setattr("tensorwise.device.cpu.plausible_s", lambda workload, threads: least[-1])
     monkeypatch.setattr("tensorwise.device.cpu.doubted", lambda threads: least.append(again))
     kernels = [program(work), "scipy", program(work, SERIAL, "(i,k) -> U(i) U(k)")]
-    found = list(device.measure_kernels(work, kernels))
+    found = list(device.measure(work, kernels))
     assert [one.status for one in found] == [status] * 3
     assert least == [1.0, again]
     assert found[0].bytes_held > 0
@@ -158,7 +158,7 @@ def test_candidates_are_measured(device: CpuDevice, work: Workload) -> None:
 
 
 def test_libraries_and_programs_mix(device: CpuDevice, work: Workload) -> None:
-    measured = list(device.measure_kernels(work, ["scipy", program(work), "scipy"]))
+    measured = list(device.measure(work, ["scipy", program(work), "scipy"]))
     assert [one.status for one in measured] == ["ok"] * 3
 
 
@@ -170,29 +170,29 @@ def test_a_library_that_cannot_be_imported_spoils_nothing_else(
     (tmp_path / "torch" / "__init__.py").write_text(torch)
     monkeypatch.syspath_prepend(tmp_path)
     device.start(work)
-    assert [one.status for one in device.measure_kernels(work, ["scipy", "torch"])] == ["ok", "crash"]
-    assert [one.status for one in device.measure_kernels(work, [program(work)])] == ["ok"]
+    assert [one.status for one in device.measure(work, ["scipy", "torch"])] == ["ok", "crash"]
+    assert [one.status for one in device.measure(work, [program(work)])] == ["ok"]
 
 
 def test_a_workload_can_be_loaded_ahead(device: CpuDevice, work: Workload) -> None:
     device.start(work)
     first = worker_of(device)
     device.start(work)
-    assert [one.status for one in device.measure_kernels(work, ["scipy"])] == ["ok"]
+    assert [one.status for one in device.measure(work, ["scipy"])] == ["ok"]
     other = workload("spmm", work.entries, n=5)
     device.start(work)
     device.start(other)
-    assert [one.status for one in device.measure_kernels(work, ["scipy"])] == ["ok"]
+    assert [one.status for one in device.measure(work, ["scipy"])] == ["ok"]
     assert worker_of(device) == first
 
 
 def test_one_worker_serves_many_batches_and_workloads(device: CpuDevice, work: Workload) -> None:
-    list(device.measure_kernels(work, [program(work)]))
+    list(device.measure(work, [program(work)]))
     first = worker_of(device)
-    assert [one.status for one in device.measure_kernels(work, [program(work)])] == ["ok"]
+    assert [one.status for one in device.measure(work, [program(work)])] == ["ok"]
     other = workload("spmm", work.entries, n=5)
-    assert [one.status for one in device.measure_kernels(other, ["scipy"])] == ["ok"]
-    assert [one.status for one in device.measure_kernels(work, ["scipy"])] == ["ok"]
+    assert [one.status for one in device.measure(other, ["scipy"])] == ["ok"]
+    assert [one.status for one in device.measure(work, ["scipy"])] == ["ok"]
     assert worker_of(device) == first
 
 
@@ -223,7 +223,7 @@ def test_nothing_to_compare(device: CpuDevice, work: Workload) -> None:
 
 def test_a_schedule_that_cannot_run_is_refused(device: CpuDevice, work: Workload) -> None:
     hopeless = program(work, "parallel(k,dynamic,4)")
-    first, second = device.measure_kernels(work, [hopeless, program(work)])
+    first, second = device.measure(work, [hopeless, program(work)])
     assert second.status == "ok"
     assert first.status in ("ok", "refused")
 
@@ -249,7 +249,7 @@ def test_a_hostile_candidate_costs_only_itself(
     victim = program(work, "reorder(i,k) unroll(k,2)")
     poison(work, victim, body, tmp_path)
     good = program(work)
-    measured = list(device.measure_kernels(work, [good, victim, "scipy", victim, good, victim]))
+    measured = list(device.measure(work, [good, victim, "scipy", victim, good, victim]))
     assert [one.status for one in measured[::2]][:2] == ["ok", "ok"]
     assert measured[2].ok
     assert measured[4].ok
@@ -258,7 +258,7 @@ def test_a_hostile_candidate_costs_only_itself(
         assert word in bad.note
         assert bad.note
     # and the device goes on with the same worker
-    assert [one.status for one in device.measure_kernels(work, [good])] == ["ok"]
+    assert [one.status for one in device.measure(work, [good])] == ["ok"]
     worker = worker_of(device)
     assert eventually(lambda: not children(worker))
     device.close()
@@ -294,51 +294,51 @@ def test_a_slow_candidate_is_given_up(work: Workload, tmp_path: Path) -> None:
     victim = program(work, "reorder(i,k) unroll(k,2)")
     poison(work, victim, HANG, tmp_path)
     with CpuDevice(1) as device:  # the limit of a first run is 30 s
-        (one,) = device.measure_kernels(work, [victim], incumbent_s=1e-5)
+        (one,) = device.measure(work, [victim], incumbent_s=1e-5)
     assert one.status == "censored"
     assert one.seconds < 10
 
 
 def test_the_time_limit_ends_a_batch_between_candidates(device: CpuDevice, work: Workload) -> None:
     good = program(work)
-    list(device.measure_kernels(work, [good]))
+    list(device.measure(work, [good]))
     worker = worker_of(device)
-    some = list(device.measure_kernels(work, [good] * 50, limit_s=0.0))
+    some = list(device.measure(work, [good] * 50, limit_s=0.0))
     assert 1 <= len(some) < 50
     assert all(one.ok for one in some)
     assert worker_of(device) == worker, "no answers are left over"
-    assert [one.status for one in device.measure_kernels(work, [good])] == ["ok"]
+    assert [one.status for one in device.measure(work, [good])] == ["ok"]
 
 
 def test_an_abandoned_batch_leaves_no_process(device: CpuDevice, work: Workload, tmp_path: Path) -> None:
     victim = program(work, "reorder(i,k) unroll(k,2)")
     poison(work, victim, FORK, tmp_path)
-    results = device.measure_kernels(work, ["scipy", victim])
+    results = device.measure(work, ["scipy", victim])
     assert next(results).ok
     worker = worker_of(device)
     assert eventually(lambda: bool(children(worker)))
     del results
     assert eventually(lambda: worker not in children(os.getpid()))
-    assert [one.status for one in device.measure_kernels(work, ["scipy"])] == ["ok"]
+    assert [one.status for one in device.measure(work, ["scipy"])] == ["ok"]
 
 
 def test_a_worker_killed_from_outside(device: CpuDevice, work: Workload) -> None:
     good = program(work)
-    results = device.measure_kernels(work, [good] * 40)
+    results = device.measure(work, [good] * 40)
     assert next(results).ok
     os.kill(worker_of(device), signal.SIGKILL)
     with pytest.raises(MeasurementError, match="worker"):
         list(results)
-    assert [one.status for one in device.measure_kernels(work, [good])] == ["ok"]
+    assert [one.status for one in device.measure(work, [good])] == ["ok"]
 
 
 def test_a_worker_killed_between_calls(device: CpuDevice, work: Workload) -> None:
     good = program(work)
-    list(device.measure_kernels(work, [good]))
+    list(device.measure(work, [good]))
     worker = worker_of(device)
     os.kill(worker, signal.SIGKILL)
     assert eventually(lambda: device._worker is not None and device._worker.gone)
-    assert [one.status for one in device.measure_kernels(work, [good])] == ["ok"]
+    assert [one.status for one in device.measure(work, [good])] == ["ok"]
     assert worker_of(device) != worker
 
 
@@ -355,7 +355,7 @@ def test_the_worker_does_not_outlive_its_user(tmp_path: Path) -> None:
         "victim = t.program(work)\n"
         "t.poison(work, victim, t.HANG, Path(sys.argv[1]))\n"
         "device = t.CpuDevice(1)\n"
-        "results = device.measure_kernels(work, ['scipy', victim])\n"
+        "results = device.measure(work, ['scipy', victim])\n"
         "next(results)\n"
         "print(t.worker_of(device), flush=True)\n"
         "next(results)\n"
@@ -376,19 +376,19 @@ def test_the_worker_does_not_outlive_its_user(tmp_path: Path) -> None:
 
 
 def test_a_forked_child_leaves_its_parent_s_worker_alone(device: CpuDevice, work: Workload) -> None:
-    assert [one.status for one in device.measure_kernels(work, ["scipy"])] == ["ok"]
+    assert [one.status for one in device.measure(work, ["scipy"])] == ["ok"]
     worker = worker_of(device)
     child = os.fork()
     if child == 0:
         try:
-            assert [one.status for one in device.measure_kernels(work, ["scipy"])] == ["ok"]
+            assert [one.status for one in device.measure(work, ["scipy"])] == ["ok"]
             assert worker_of(device) != worker
             device.close()
             os._exit(0)
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert [one.status for one in device.measure_kernels(work, ["scipy"])] == ["ok"]
+    assert [one.status for one in device.measure(work, ["scipy"])] == ["ok"]
     assert worker_of(device) == worker
 
 
@@ -428,7 +428,7 @@ def _is_zombie(pid: int) -> bool:
 def test_close_may_come_first_and_twice(work: Workload) -> None:
     device = CpuDevice(1)
     device.close()
-    list(device.measure_kernels(work, ["scipy"]))
+    list(device.measure(work, ["scipy"]))
     device.close()
     device.close()
     assert not children(os.getpid()) or device._worker is None
@@ -463,7 +463,7 @@ def test_without_a_compiler_libraries_still_run(work: Workload, tmp_path: Path) 
         "work = workload('spmv', entries_from(sp.eye_array(9, dtype=np.float32).tocsr()))\n"
         "ours = program_for(work, '(i,k) -> U(i) C(k)', 'reorder(i,k)')\n"
         "with CpuDevice(1) as device:\n"
-        "    print([m.status for m in device.measure_kernels(work, ['scipy', ours])])\n"
+        "    print([m.status for m in device.measure(work, ['scipy', ours])])\n"
     )
     environment = {**os.environ, "TENSORWISE_CC": "/nonexistent/cc"}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
@@ -475,6 +475,6 @@ def test_code_out_of_proportion_is_refused_before_it_is_compiled(
     device: CpuDevice, work: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tensorwise.device.cpu.MOST_TEXT", 10)
-    ours, library = device.measure_kernels(work, [program(work), "scipy"])
+    ours, library = device.measure(work, [program(work), "scipy"])
     assert (ours.status, library.status) == ("refused", "ok")
     assert "unroll less" in ours.note

@@ -15,13 +15,14 @@ from typer.testing import CliRunner
 
 from tensorwise.device.cuda import CudaDevice
 from tensorwise.device.libraries.cusparse_calls import ALGORITHMS, find_cusparse
-from tensorwise.errors import CompilerError, MeasurementError, MissingExtraError
+from tensorwise.errors import CompilerError, InputError, MeasurementError, MissingExtraError
 from tensorwise.front.cli import app
 from tensorwise.program.program import program_for
 from tensorwise.program.workload import workload
 from tensorwise.tensor.convert import entries_from
 from tensorwise.toolchain.gpu import compiled, find_gpu
 from tensorwise.tuning.gpu import tune_gpu
+from tensorwise.tuning.tune import tune
 from tests.simt.gpu import COMPILER
 
 FAKE = Path(__file__).parents[1] / "simt" / "fake"
@@ -73,8 +74,8 @@ def test_measurements_are_verified(fake: None) -> None:
     refused = program_for(SPMM, CSR, "reorder(i,k,j) parallel(i)")
     with CudaDevice() as device:
         assert HAS_GPU or device.gpu.name == "H100"
-        (library,) = device.measure_kernels(SPMM, ["cusparse"])
-        first, third = device.measure_kernels(SPMM, [program_for(SPMM, CSR, GOOD), refused])
+        (library,) = device.measure(SPMM, ["cusparse"])
+        first, third = device.measure(SPMM, [program_for(SPMM, CSR, GOOD), refused])
         assert (library.status, first.status, third.status) == ("ok", "ok", "refused")
         assert "bind(i,block,8)" in third.note
         assert first.conversion_s > 0
@@ -88,7 +89,7 @@ def test_a_spoiled_gpu_is_left_with_its_process(fake: None, monkeypatch: pytest.
     wide = program_for(SPMM, CSR, "reorder(i,j,k) bind(i,block,2) tile(j,1x64) bind(j,thread,64) stage(k,4)")
     good = program_for(SPMM, CSR, GOOD)
     with CudaDevice() as device:
-        before, crashed, after = device.measure_kernels(SPMM, [good, wide, good])
+        before, crashed, after = device.measure(SPMM, [good, wide, good])
     assert (before.status, crashed.status, after.status) == ("ok", "crash", "ok")
 
 
@@ -130,20 +131,34 @@ def test_rounds_time_kernels_against_each_other(fake: None) -> None:
     with CudaDevice() as device:
         table = device.rounds(
             SPMM, {"mine": program_for(SPMM, CSR, GOOD), "cusparse": "cusparse"}, max_rounds=4
-        )
+        ).table
     assert table is not None
     assert table.names == ("mine", "cusparse")
     assert len(table.seconds) == 4
 
 
 def test_tuning_finds_a_program_that_is_right(fake: None) -> None:
-    result = tune_gpu(SPMM, trials=5, store=False)
-    assert result.program is not None
-    assert result.program.schedule.dealt is not None
+    operator = tune(MATRIX, "spmm", n=6, trials=5, store=False, device="cuda")
+    result = operator.result
+    assert result is not None
+    assert result.best_generated is not None
+    assert result.best_generated.program.schedule.dealt is not None
     assert len(result.trials) == 5
     assert result.ratio > 0
-    assert "cuSPARSE takes" in result.text()
+    assert "cusparse" in result.baselines
+    assert result.best.rounds
+    assert "on cuda (NVIDIA H100 (imagined))" in result.text() or HAS_GPU
     json.dumps(result.to_json())
+    given = RNG.standard_normal((7, 6)).astype("f4")
+    np.testing.assert_allclose(operator(given), MATRIX.to_scipy() @ given, rtol=1e-5, atol=1e-6)
+    with pytest.raises(InputError, match="only operators that run on a CPU"):
+        operator.save("nowhere.tw")
+
+
+def test_the_old_name_of_the_tuner_warns(fake: None) -> None:
+    with pytest.warns(DeprecationWarning, match="device='cuda'"):
+        result = tune_gpu(SPMM, trials=1, store=False)
+    assert len(result.trials) == 1
 
 
 def test_the_command_line_tunes_for_a_gpu(fake: None, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_tuning_takes_the_place_of_what_is_run() -> None:
     held = [cupy.asarray(operand) for operand in given]
     one.on_gpu().evaluate(text, held)
     (result,) = one.on_gpu().tune(trials=2, store=False)
-    assert result.program is not None
+    assert result.best_generated is not None
     assert one.on_gpu().tune(trials=2, store=False) == []
     np.testing.assert_allclose(one.on_gpu().evaluate(text, held).get(), one.evaluate(text, given), rtol=1e-5)
 

@@ -69,10 +69,10 @@ def targets(
         if not kept.exists():
             _check(left, f"{len(groups)} matrices of the target")
             work = read()
-            configs = list(device.space.enumerate(work))
-            model = AdditiveModel(device.space, {work.id: work}.__getitem__)
-            model.reader = model.made(device.space, work)
-            default = configs.index(device.space.default(work))
+            configs = list(device.space(work).enumerate(work))
+            model = AdditiveModel(device.space(work), {work.id: work}.__getitem__)
+            model.reader = model.made(device.space(work), work)
+            default = configs.index(device.space(work).default(work))
             _keep(
                 kept,
                 model.reader.read(work, configs),

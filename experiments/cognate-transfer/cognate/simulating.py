@@ -28,7 +28,7 @@ def simulated(job: Job, machine: str, files: Mapping[str, Pattern], n: int) -> R
     """
     op, pattern = job
     device, work = SpadeDevice(machine), target_workload(op, files, pattern, n)
-    seconds = [one.seconds for one in device.measure(work, list(device.space.enumerate(work)))]
+    seconds = [one.seconds for one in device.measure(work, list(device.space(work).enumerate(work)))]
     rows, columns = work.entries.shape
     family = splits().family(pattern, files[pattern.partition("~")[0]].family)
     return {

@@ -25,7 +25,9 @@ from tensorwise.space.config import Config
 from tensorwise.space.cuda import CudaSpace
 from tensorwise.toolchain.cubin import Resources
 from tensorwise.toolchain.gpu import Gpu, find_gpu
-from tensorwise.tuning.gpu import promising, tune_gpu
+from tensorwise.tuning.advice import KEPT, Advisor
+from tensorwise.tuning.limits import Guidance, Limits
+from tensorwise.tuning.tune import tune_workload
 
 STAGES = ("correctness", "records", "training", "subspace", "tuning", "comparison", "graphsage")
 
@@ -207,17 +209,19 @@ class Steps:
         trials, seed = self.settings["trials"], self.settings["seed"]
         model = self._model(op)
         rng, space = np.random.default_rng(seed), self.device.space(work)
-        kept = promising(model, space, work, self.device, rng)
+        kept = Advisor(model).named(work, space, self.device, KEPT, rng)
         few = [kept[place] for place in rng.permutation(len(kept))[:3]]
         three = min((m.seconds for m in self.device.measure(work, few) if m.ok), default=None)
         found: dict[str, Any] = {"three_s": three}
         for label, known in (("model", model), ("genetic", None)):
-            result = tune_gpu(work, trials=trials, model=known, store=False, seed=seed, device=self.device)
-            found[f"{label}_s"] = _number(result.seconds["tensorwise"])
+            guidance = Guidance(model=known and Advisor(known), store=False, seed=seed)
+            result = tune_workload(work, self.device, Limits(math.inf, trials), guidance).result
+            assert result is not None
+            best = result.best_generated
+            found[f"{label}_s"] = _number(best.seconds if best else math.inf)
             found[f"{label}_by_trial"] = [_seconds(trial.measurement) for trial in result.trials]
-            if result.program is not None:
-                found[f"{label}_format"] = result.program.format_text
-                found[f"{label}_schedule"] = result.program.schedule_text
+            if best is not None:
+                found[f"{label}_format"], found[f"{label}_schedule"] = best.format, best.schedule
         return found
 
     def _compare(self, work: Workload, name: str, op: str) -> dict[str, Any]:

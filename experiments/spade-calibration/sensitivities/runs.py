@@ -45,7 +45,7 @@ def simulate(run: Run, entries: Entries, values: Mapping[str, Any]) -> dict[str,
     choices = {name: getattr(run, name) for name in ("row_panel", "column_panel", "barrier", "bypass")}
     # Dense rows are not split in the papers: the smallest split that has all columns.
     choices["split"] = next(split for split in device.machine.splits if split >= run.width)
-    found = device.run(work, device.space.complete(choices, work, strict=True))
+    found = device.run(work, device.space(work).complete(choices, work, strict=True))
     return {"seconds": found.seconds, **found.counters}
 
 

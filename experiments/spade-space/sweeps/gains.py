@@ -15,7 +15,7 @@ def measured(device: SpadeDevice, path: Path, change: str, values: dict[str, Any
     """Return what the configs of a matrix take, in table order, and what follows from it."""
     entries = read_pattern(path, Augmentation.parse(change) if change else None)
     work = workload(values["op"], entries, n=values["n"])
-    default, *configs = [device.space.default(work), *device.space.enumerate(work)]
+    default, *configs = [device.space(work).default(work), *device.space(work).enumerate(work)]
     base, *seconds = [one.seconds for one in device.measure(work, [default, *configs])]
     best = int(np.argmin(seconds))
     return {

@@ -186,7 +186,7 @@ class Steps:
             first.setdefault(program.name, name)
         distinct = {name: programs[name] for name in first.values()}
         # In a process of its own first, since one may crash or hang.
-        screened = list(self.device.measure_kernels(work, list(distinct.values())))
+        screened = list(self.device.measure(work, list(distinct.values())))
         failed = {
             name: f"{m.status}: {m.note}"[:300]
             for name, m in zip(distinct, screened, strict=True)

@@ -198,7 +198,7 @@ def test_a_small_space_is_measured_whole(folder: Path, op: str) -> None:
     others = [record.config for record in records if record.provenance["drawn"] == "every"]
     _, work = job.load()
     with job.open() as device:
-        assert {anchor.config for anchor in anchors} == {job.space(work, device).default(work)}
+        assert {anchor.config for anchor in anchors} == {device.space(work).default(work)}
     assert len({*others, anchors[0].config}) == len(others) + 1 == 256
     assert all(record.ok and record.provenance["simulated"] is True for record in records)
     assert {(record.space, record.provenance["device"]) for record in records} == {("spade-small",) * 2}

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from tensorwise.collect.driver import EXECUTORS, collect
 from tensorwise.collect.executors import TRIES, Executor, WorkerLostError, records_in
-from tensorwise.collect.job import DEVICES, Job, plan
+from tensorwise.collect.job import Job, plan
 from tensorwise.collect.spool import Spool, gather, work
 from tensorwise.data.corpus import patterns
 from tensorwise.data.record import Record
@@ -115,7 +115,7 @@ class Ending(NullDevice):
 def test_a_job_is_measured_whole_or_lost(
     jobs: list[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: bool
 ) -> None:
-    monkeypatch.setitem(DEVICES, "null", lambda job: Ending())
+    monkeypatch.setattr(Job, "open", lambda job: Ending())
     monkeypatch.setattr(Ending, "says", says)
     monkeypatch.setattr(Ending, "left", 5)
     with pytest.raises(MeasurementError, match=r"status -9|ended before all"):
@@ -124,9 +124,9 @@ def test_a_job_is_measured_whole_or_lost(
 
 def test_a_worker_tells_a_device_that_is_gone_from_a_job_that_cannot_be_run(jobs: list[Job]) -> None:
     script = (
-        "from tests.unit.collect.test_lost import DEVICES, Ending\n"
+        "from tests.unit.collect.test_lost import Ending, Job\n"
         "from tensorwise.collect.serve import main\n"
-        "DEVICES['null'] = lambda job: Ending()\n"
+        "Job.open = lambda job: Ending()\n"
         "main()\n"
     )
     asked = [jobs[0], replace(jobs[0], path="nowhere.mtx")]
@@ -158,7 +158,7 @@ def test_records_name_the_device_that_ran(
     class Elsewhere(Losing):
         def submit(self, job: Job) -> "Future[list[Record]]":
             with monkeypatch.context() as there:
-                there.setitem(DEVICES, "null", lambda job: Other())
+                there.setattr(Job, "open", lambda job: Other())
                 return super().submit(job)
 
     with Store(tmp_path / "s.sqlite") as store:

@@ -22,6 +22,7 @@ from tensorwise.space.portfolio import portfolio
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tuning.advice import Advisor, _opened, graph_of
 from tensorwise.tuning.forecast import CAUTION, DOUBTFUL, ERROR, STEPPED
+from tensorwise.tuning.limits import Guidance, Limits
 from tensorwise.tuning.searching import Search
 from tensorwise.tuning.tune import tune
 from tests.unit.model.made_up import made_up
@@ -201,7 +202,9 @@ def shipped(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pa
 
 
 def searching(op: str = "spmm", threads: int = 1) -> Search:
-    return Search(work(op), CpuDevice(threads), 0.0, 1.0, None, None, False, None, model="shipped")
+    return Search(
+        work(op), CpuDevice(threads), Limits(1.0, start=0.0, clock=lambda: 0.0), Guidance(store=False)
+    )
 
 
 def test_the_shipped_model_is_found_and_read_once(shipped: Path) -> None:

@@ -1,6 +1,5 @@
 """Tuning that knows how often its answer will be called: no search for a few calls, and none longer than it can pay for."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +21,7 @@ from tensorwise.tensor.convert import entries_from
 from tensorwise.tuning import at_once
 from tensorwise.tuning.advice import Advisor
 from tensorwise.tuning.at_once import Usual
+from tensorwise.tuning.limits import Guidance, Limits
 from tensorwise.tuning.operator import Operator
 from tensorwise.tuning.result import TuneResult
 from tensorwise.tuning.searching import BATCH, Search
@@ -77,7 +77,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         asked.append(len(kernels))
         yield from (Measurement.of([1e-3]) for _ in kernels)
 
-    monkeypatch.setattr(CpuDevice, "measure_kernels", alike)
+    monkeypatch.setattr(CpuDevice, "measure", alike)
     return asked
 
 
@@ -182,10 +182,11 @@ def test_the_search_ends_when_all_are_alike(matrix: sp.csr_array, measured: list
 
     def tried(calls: float | None) -> int:
         with CpuDevice(1) as device:
-            search = Search(work, device, 0.0, math.inf, None, calls, False, None)
-            search.spent = lambda: 0.5 * len(search.trials)  # type: ignore[method-assign]  # a second is two candidates
-            search.budget_s = 100.0
-            search.run("random", np.random.default_rng(0))
+            limits = Limits(
+                100.0, None, calls, 0.0, lambda: 0.5 * len(search.trials)
+            )  # a second is two candidates
+            search = Search(work, device, limits, Guidance("random", None, store=False))
+            search.run()
             return len(search.trials)
 
     assert (
@@ -220,13 +221,14 @@ class Fond(CostModel):
 
 def few_calls(matrix: sp.csr_array, calls: float, model: CostModel | None) -> Search:
     work = workload("spmm", entries_from(matrix), n=8)
-    return Search(work, CpuDevice(1), 0.0, 9.0, None, calls, False, None, model=model and Advisor(model))
+    guidance = Guidance(model=model and Advisor(model), store=False)
+    return Search(work, CpuDevice(1), Limits(9.0, None, calls), guidance)
 
 
 def named(search: Search, price_s: float, monkeypatch: pytest.MonkeyPatch) -> Config | None:
     monkeypatch.setattr(at_once, "_price_s", lambda kernel, work: price_s)
     untuned = Prospect(1e-3)
-    found = at_once._predicted(search, untuned, untuned, search.calls or 0.0)
+    found = at_once._predicted(search, untuned, untuned, search.limits.calls or 0.0)
     if found is None:
         return None
     space = cpu_space(search.work.assignment)

@@ -242,7 +242,7 @@ def test_a_lost_worker_still_gives_operators(
         raise MeasurementError("the measuring worker is gone")
         yield
 
-    monkeypatch.setattr(CpuDevice, "measure_kernels", lost)
+    monkeypatch.setattr(CpuDevice, "measure", lost)
     sweep = quick(cube)
     is_right(sweep, cube, rng)
     assert any("worker is gone" in note for note in sweep.result.notes)

@@ -16,6 +16,7 @@ from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tuning.advice import Advisor
+from tensorwise.tuning.limits import Guidance, Limits
 from tensorwise.tuning.result import Trial
 from tensorwise.tuning.searching import BATCH, FEW, NAMED, Search
 
@@ -62,13 +63,10 @@ def as_told(config: Config) -> float:
     return 1e-3 * 2 ** (4 * lot(config))
 
 
-class Played(Search[CpuDevice]):
+class Played(Search):
     """A search that measures nothing: a candidate takes ``times`` and costs a tenth of a second."""
 
     times: Callable[[Config], float]
-
-    def spent(self) -> float:
-        return 0.1 * len(self.trials)
 
     def _measure(self, configs: Sequence[Config]) -> Iterator[Measurement]:
         for config in configs:
@@ -89,11 +87,11 @@ def tried(
     trials: int | None = None,
     budget_s: float = 15.0,
 ) -> list[Config]:
-    search = Played(
-        work(), CpuDevice(1), 0.0, budget_s, trials, calls, False, None, model=model and Advisor(model)
-    )
+    limits = Limits(budget_s, trials, calls, 0.0, lambda: 0.1 * len(search.trials))
+    guidance = Guidance("random", model and Advisor(model), store=False)
+    search = Played(work(), CpuDevice(1), limits, guidance)
     search.times = times
-    search.run("random", np.random.default_rng(0), libraries=False)
+    search.run(libraries=False)
     assert [note for note in search.notes if "something else" not in note] == []
     return [trial.config for trial in search.trials]
 

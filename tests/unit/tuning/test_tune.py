@@ -318,7 +318,7 @@ def test_a_lost_worker_still_gives_an_operator(
         raise MeasurementError("the measuring worker is gone")
         yield
 
-    monkeypatch.setattr(CpuDevice, "measure_kernels", lost)
+    monkeypatch.setattr(CpuDevice, "measure", lost)
     operator = quick(matrix, "spmv")
     x = rng.random(200, dtype=np.float32)
     np.testing.assert_allclose(operator(x), matrix @ x, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,102 @@
+"""Registries: the one mechanism by which this package and others add devices, strategies and the like by name."""
+
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final, Generic, TypeVar, cast, final
+
+from tensorwise.errors import InputError
+from tensorwise.reading import reason, shown
+
+GROUP: Final = "tensorwise."
+"""Prefix of the entry-point groups: a registry of ``devices`` reads the group ``tensorwise.devices``."""
+
+Value = TypeVar("Value")
+
+
+@final
+class Registry(Mapping[str, Value], Generic[Value]):
+    """Values of one kind by name: those of this package, those registered by ``register``, and installed entry points.
+
+    A row is a value or, where importing it takes time, a reference ``module:attribute``, which is imported when it is first
+    looked up. Another distribution adds rows without a changed line here, by an entry point in its ``pyproject.toml``::
+
+        [project.entry-points."tensorwise.devices"]
+        my-chip = "my_package.chip:open_chip"
+
+    Names of this package cannot be replaced: an entry point with such a name is ignored.
+
+    Args:
+        kind: what a value is, such as ``device``.
+        kinds: the plural; the entry-point group is ``tensorwise.`` and this.
+        rows: name -> value or reference.
+
+    >>> letters = Registry("letter", "letters", {"a": 1})
+    >>> letters.register("b")(2)
+    2
+    >>> sorted(letters), letters["b"]
+    (['a', 'b'], 2)
+    """
+
+    def __init__(self, kind: str, kinds: str, rows: Mapping[str, Value | str]) -> None:
+        self.kind, self.kinds = kind, kinds
+        self._rows: dict[str, Value | str] = dict(rows)
+        self._installed: dict[str, EntryPoint] | None = None
+
+    def register(self, name: str) -> Callable[[Value], Value]:
+        """Return a decorator that adds a value under ``name``.
+
+        Raises:
+            InputError: the name is taken by another value.
+        """
+
+        def add(value: Value) -> Value:
+            if self._rows.get(name, value) is not value:
+                raise InputError(f"{self.kind} {name!r} is registered already; choose another name")
+            self._rows[name] = value
+            return value
+
+        return add
+
+    def __getitem__(self, name: str) -> Value:
+        """Return the value called ``name``.
+
+        Raises:
+            InputError: there is none, or it cannot be imported; the message lists those that there are.
+        """
+        row = self._rows.get(name) if isinstance(name, str) else None
+        if row is None:
+            point = self._entry_points().get(name) if isinstance(name, str) else None
+            if point is None:
+                raise InputError(f"unknown {self.kind} {shown(name)}; known: {', '.join(self)}")
+            row = self._rows[name] = self._loaded(point)
+        if isinstance(row, str):
+            module, _, path = row.partition(":")
+            found: Any = import_module(module)
+            for attribute in path.split("."):
+                found = getattr(found, attribute)
+            row = self._rows[name] = cast(Value, found)
+        return row
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rows or name in self._entry_points()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys([*self._rows, *self._entry_points()]))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _entry_points(self) -> Mapping[str, EntryPoint]:
+        """The installed entry points, looked up once a process."""
+        if self._installed is None:
+            self._installed = {point.name: point for point in entry_points(group=GROUP + self.kinds)}
+        return self._installed
+
+    def _loaded(self, point: EntryPoint) -> Value:
+        try:
+            return cast(Value, point.load())
+        except Exception as error:  # whatever the other distribution raises
+            raise InputError(
+                f"{self.kind} {point.name!r} is installed as {point.value}, but cannot be loaded: {reason(error)}"
+            ) from error

@@ -1,0 +1,184 @@
+"""One tuner for every device: named ones, simulated ones, and a device of thirty lines that only measures."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import tensorwise as tw
+from tensorwise.data.store import Store
+from tensorwise.device.device import Candidate, Device, Measurement
+from tensorwise.device.noisy import NoisyDevice
+from tensorwise.device.null import NullDevice
+from tensorwise.device.spade import SpadeDevice
+from tensorwise.errors import InputError, MeasurementError
+from tensorwise.program.workload import Workload
+from tensorwise.space.config import Config
+from tensorwise.space.cpu import cpu_space_of
+from tensorwise.space.space import Space
+from tensorwise.tuning.operator import MatrixOperator
+from tensorwise.tuning.result import TuneResult
+
+
+@pytest.fixture
+def matrix() -> sp.csr_array:
+    rng = np.random.default_rng(3)
+    return sp.random_array((60, 50), density=0.2, rng=rng, dtype=np.float32, format="csr")
+
+
+class Chip(Device[Workload]):
+    """Says choices and times, and nothing else."""
+
+    name, id = "chip", "chip-1"
+
+    def __init__(self) -> None:
+        self.asked: list[Config] = []
+        self.closed = 0
+
+    def space(self, workload: Workload) -> Space[Any]:
+        return cpu_space_of(workload)
+
+    def measure(
+        self,
+        workload: Workload,
+        candidates: Sequence[Candidate],
+        *,
+        incumbent_s: float | None = None,
+        limit_s: float | None = None,
+    ) -> Iterator[Measurement]:
+        for config in candidates:
+            assert isinstance(config, Config)
+            self.asked.append(config)
+            yield Measurement.of([1e-3 if config["parallel"] == "none" else 2e-3])
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def result_of(operator: tw.Operator) -> TuneResult:
+    assert operator.result is not None
+    return operator.result
+
+
+def test_a_device_that_only_measures_is_tuned(matrix: sp.csr_array) -> None:
+    chip = Chip()
+    operator = tw.tune(matrix, "spmm", n=4, device=chip, trials=12, store=False)
+    result = result_of(operator)
+    assert len(result.trials) == 12
+    assert [trial.config for trial in result.trials] == list(dict.fromkeys(chip.asked))[:12]
+    assert result.best.seconds == 1e-3
+    assert result.best.program == next(t.program for t in result.trials if t.measurement.seconds == 1e-3)
+    assert result.baselines == {}
+    assert result.verified
+    assert chip.closed == 0, "a device that is given stays open"
+    assert "on chip" in result.text()
+    assert json.loads(json.dumps(result.to_json()))["device"] == "chip"
+    assert not isinstance(operator, MatrixOperator)
+    with pytest.raises(InputError, match=r"'chip'.*cannot be called"):
+        operator(np.ones((50, 4), np.float32))
+    with pytest.raises(InputError, match="only operators that run on a CPU"):
+        operator.save("nowhere.tw")
+
+
+def test_measurements_of_any_device_are_remembered(matrix: sp.csr_array, tmp_path: Any) -> None:
+    with Store(tmp_path / "s.sqlite") as store:
+        first = result_of(tw.tune(matrix, "spmm", n=4, device=Chip(), trials=12, store=store))
+        again = Chip()
+        tw.tune(matrix, "spmm", n=4, device=again, trials=2, store=store)
+        assert {record.device_id for record in store} == {"chip-1"}
+    fastest = {t.config for t in first.trials if t.measurement.seconds == 1e-3}
+    assert again.asked[0] in fastest
+
+
+def test_a_device_without_choices_is_refused(matrix: sp.csr_array) -> None:
+    class Mute(Chip):
+        space = Device.space  # type: ignore[assignment]
+
+    with pytest.raises(InputError, match=r"'chip' says no choices \(`Device.space`\)"):
+        tw.tune(matrix, "spmm", n=4, device=Mute(), trials=2, store=False)
+
+
+@pytest.mark.parametrize("op", ["spmm", "sddmm"])
+def test_a_simulated_accelerator_is_tuned_and_computes(matrix: sp.csr_array, op: str) -> None:
+    operator = tw.tune(matrix, op, n=32, device="spade-small", trials=6, store=False)
+    result = result_of(operator)
+    assert (result.device, result.host, len(result.trials)) == ("spade-small", "spade-small", 6)
+    times = [trial.measurement.seconds for trial in result.trials if trial.measurement.ok]
+    assert result.best.seconds == min(times), "what is simulated is the same in the rounds"
+    rng = np.random.default_rng(0)
+    if op == "spmm":
+        given = rng.standard_normal((50, 32)).astype(np.float32)
+        np.testing.assert_allclose(operator(given), matrix @ given, rtol=1e-4, atol=1e-5)
+    else:
+        left, right = (rng.standard_normal(shape).astype(np.float32) for shape in ((60, 32), (32, 50)))
+        found = operator(left, right)
+        expected = matrix.multiply(left @ right)
+        np.testing.assert_allclose(found.toarray(), expected.toarray(), rtol=1e-4, atol=1e-4)
+
+
+def test_an_open_simulated_device_serves(matrix: sp.csr_array) -> None:
+    with SpadeDevice("spade-small") as device:
+        named = tw.tune(matrix, "spmm", n=32, device="spade-small", trials=4, store=False)
+        given = tw.tune(matrix, "spmm", n=32, device=device, trials=4, store=False)
+    assert result_of(named).best == result_of(given).best
+
+
+def test_noise_is_met_with_rounds(matrix: sp.csr_array) -> None:
+    device = NoisyDevice(NullDevice(), np.random.default_rng(0), sigma=0.05)
+    result = result_of(tw.tune(matrix, "spmm", n=4, device=device, trials=8, store=False))
+    assert result.table is not None
+    assert len(result.table.seconds) > 3
+    assert result.best.rounds == len(result.table.seconds)
+
+
+def test_what_fails_in_the_rounds_makes_room_for_the_next(matrix: sp.csr_array) -> None:
+    """The fastest of the search crashes when it is timed again."""
+
+    class Fragile(Chip):
+        def measure(
+            self, workload: Workload, candidates: Sequence[Candidate], **limits: Any
+        ) -> Iterator[Measurement]:
+            for config, measurement in zip(candidates, super().measure(workload, candidates)):
+                fast = isinstance(config, Config) and config["parallel"] == "none"
+                crashed = fast and self.asked.count(config) > 1
+                yield Measurement.failed("crash", "it broke") if crashed else measurement
+
+    result = result_of(tw.tune(matrix, "spmm", n=4, device=Fragile(), trials=12, store=False))
+    assert result.best.seconds == 2e-3
+    assert any("it broke" in note for note in result.notes)
+
+
+def test_a_device_that_is_lost_leaves_what_was_found(matrix: sp.csr_array) -> None:
+    class Lost(Chip):
+        def measure(
+            self, workload: Workload, candidates: Sequence[Candidate], **limits: Any
+        ) -> Iterator[Measurement]:
+            for measurement in super().measure(workload, candidates):
+                if len(self.asked) > 5:
+                    raise MeasurementError("the chip is gone")
+                yield measurement
+
+    result = result_of(tw.tune(matrix, "spmm", n=4, device=Lost(), trials=12, store=False))
+    assert 0 < len(result.trials) <= 5
+    assert "the chip is gone" in result.notes
+    assert np.isfinite(result.best.seconds)
+
+
+@pytest.mark.parametrize(
+    ("device", "said"),
+    [
+        ("abacus", "unknown device 'abacus'; known: cpu, cuda, null, spade, spade-small"),
+        (3, "device is a name"),
+    ],
+)
+def test_what_is_no_device_is_refused(matrix: sp.csr_array, device: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        tw.tune(matrix, "spmm", n=4, device=device)
+
+
+def test_threads_are_of_devices_that_are_opened_here(matrix: sp.csr_array) -> None:
+    with pytest.raises(InputError, match="threads=2 is given with the open device 'chip'"):
+        tw.tune(matrix, "spmm", n=4, device=Chip(), threads=2)

@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar, cast, final
 from tensorwise.errors import InputError
 from tensorwise.reading import reason, shown
 
-GROUP: Final = "tensorwise."
+GROUP_PREFIX: Final = "tensorwise."
 """Prefix of the entry-point groups: a registry of ``devices`` reads the group ``tensorwise.devices``."""
 
 Value = TypeVar("Value")
@@ -90,7 +90,7 @@ class Registry(Mapping[str, Value], Generic[Value]):
     def _entry_points(self) -> Mapping[str, EntryPoint]:
         """The installed entry points, looked up once a process."""
         if self._installed is None:
-            self._installed = {point.name: point for point in entry_points(group=GROUP + self.kinds)}
+            self._installed = {point.name: point for point in entry_points(group=GROUP_PREFIX + self.kinds)}
         return self._installed
 
     def _loaded(self, point: EntryPoint) -> Value:

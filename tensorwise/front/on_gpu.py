@@ -16,7 +16,7 @@ from tensorwise.program.workload import Workload
 from tensorwise.space.cuda import cuda_space
 from tensorwise.space.readings import operand
 from tensorwise.toolchain.gpu import Gpu, Held
-from tensorwise.tuning.limits import Guidance, Limits, Listener, Observe, Progress
+from tensorwise.tuning.limits import Guidance, Listener, Observe, Progress, TuningLimits
 from tensorwise.tuning.result import TuneResult
 from tensorwise.tuning.tune import advisor_of, open_for, tune_workload
 
@@ -116,7 +116,7 @@ class OnGpu:
         with open_for("cuda", seed=seed) as device:
             for key in left:
                 work = self._kernels[key].workload
-                limits = Limits.of(budget_s, trials, None, device.budget_s)
+                limits = TuningLimits.of(budget_s, trials, None, device.budget_s)
                 result = tune_workload(work, device, limits, guidance, Listener(progress, observe)).result
                 assert result is not None
                 if result.best_generated is not None:

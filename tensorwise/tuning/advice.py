@@ -35,11 +35,11 @@ BRED: Final = 512
 """Configs that are bred by predictions where there is no graph, ..."""
 BROOD: Final = 64
 """... so many at a time."""
-DRAWN: Final = 2000
+NUM_PREDICTED: Final = 2000
 """Configs that a model which reads resources of compiled code predicts first."""
-COMPILED: Final = 80
+NUM_COMPILED: Final = 80
 """Configs of these that are compiled, and predicted again."""
-KEPT: Final = 20
+NUM_TRIED: Final = 20
 """Configs of these that are tried: 5 to 20 in G-Sparse, section III-D."""
 PROBED: Final = 4
 """Configs of a graph that are embedded again, to see that it is the model's."""
@@ -212,15 +212,15 @@ class Advisor:
         rng: np.random.Generator,
         doubtful: bool,
     ) -> Forecast:
-        """Predict DRAWN configs, compile the COMPILED best, and predict these again with the registers that they take.
+        """Predict NUM_PREDICTED configs, compile the NUM_COMPILED best, and predict these again with their registers.
 
-        The KEPT best and ``known`` are what is forecast (G-Sparse, section III-D).
+        The NUM_TRIED best and ``known`` are what is forecast (G-Sparse, section III-D).
         """
-        drawn = list(dict.fromkeys(space.sample(work, rng) for _ in range(DRAWN)))
-        best = _sort_by(self.model.predict(work, drawn, device), drawn)[:COMPILED]
+        drawn = list(dict.fromkeys(space.sample(work, rng) for _ in range(NUM_PREDICTED)))
+        best = _sort_by(self.model.predict(work, drawn, device), drawn)[:NUM_COMPILED]
         again = list(dict.fromkeys([*known, *best]))
         predicted = self.model.predict_compiled(work, again, device, device.resources(work, again))
-        kept = set(_sort_by(predicted, again)[:KEPT]) | set(known)
+        kept = set(_sort_by(predicted, again)[:NUM_TRIED]) | set(known)
         places = [place for place, config in enumerate(again) if config in kept]
         scores = predicted[places]
         if self.model.returns == "seconds":

@@ -6,7 +6,7 @@ from tensorwise.data.store import Store
 from tensorwise.device.device import Device
 from tensorwise.model import CostModel
 from tensorwise.program.workload import Workload
-from tensorwise.tuning.limits import Guidance, Limits, Listener, Observe, Progress
+from tensorwise.tuning.limits import Guidance, Listener, Observe, Progress, TuningLimits
 from tensorwise.tuning.result import TuneResult
 from tensorwise.tuning.tune import advisor_of, open_for, tune_workload
 
@@ -39,7 +39,7 @@ def tune_gpu(
         stacklevel=2,
     )
     with open_for("cuda" if device is None else device, seed=seed) as opened:
-        limits = Limits.of(budget_s, trials, None, opened.budget_s)
+        limits = TuningLimits.of(budget_s, trials, None, opened.budget_s)
         guidance = Guidance(strategy, advisor_of(model), store, seed)
         result = tune_workload(work, opened, limits, guidance, Listener(progress, observe)).result
     assert result is not None

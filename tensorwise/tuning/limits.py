@@ -25,7 +25,7 @@ Observe = Callable[["Trial"], None]
 
 @final
 @dataclass(frozen=True)
-class Limits:
+class TuningLimits:
     """How much a tuning may spend.
 
     Attributes:

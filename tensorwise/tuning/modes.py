@@ -35,7 +35,7 @@ from tensorwise.tuning.arrangement import (
     too_little,
     why,
 )
-from tensorwise.tuning.limits import Guidance, Limits, Listener, Observe, Progress
+from tensorwise.tuning.limits import Guidance, Listener, Observe, Progress, TuningLimits
 from tensorwise.tuning.operator import Operator, default_kernel
 from tensorwise.tuning.searching import INTERRUPTED, SEARCH_SHARE, Search
 from tensorwise.tuning.sharing import common, keeping, starts
@@ -103,7 +103,7 @@ def tune_modes(
             to store the tensor within ``memory_bytes``.
     """
     start = time.perf_counter()
-    Limits.of(budget_s, trials, expected_calls, MODE_S, start)  # before the tensor is read
+    TuningLimits.of(budget_s, trials, expected_calls, MODE_S, start)  # before the tensor is read
     guidance = Guidance(strategy, None, store, seed)
     if memory_bytes is not None and (
         isinstance(memory_bytes, bool) or not isinstance(memory_bytes, int) or memory_bytes < 1
@@ -117,7 +117,7 @@ def tune_modes(
             "give more, or no limit"
         )
     works[0].check_memory(*works[0].dense, works[0].assignment.output.tensor)
-    limits = Limits.of(budget_s, trials, expected_calls, MODE_S * entries.order, start)
+    limits = TuningLimits.of(budget_s, trials, expected_calls, MODE_S * entries.order, start)
     with within(limits.left_s), CpuDevice(threads, seed=seed) as device:
         return _Modes(works, device, limits, guidance, Listener(progress, observe), memory_bytes).tune()
 
@@ -129,7 +129,7 @@ class _Modes:
         self,
         works: Sequence[Workload],
         device: CpuDevice,
-        limits: Limits,
+        limits: TuningLimits,
         guidance: Guidance,
         listener: Listener,
         memory_bytes: int | None,
@@ -186,7 +186,7 @@ class _Modes:
         search = Search(
             self.works[mode],
             self.device,
-            Limits(left_s, most, self.limits.calls, now),
+            TuningLimits(left_s, most, self.limits.calls, now),
             self.guidance,
             Listener(self._telling(mode), self.listener.observe),
             space,

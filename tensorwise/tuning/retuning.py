@@ -19,7 +19,7 @@ from tensorwise.program.generated import BoundProgram
 from tensorwise.program.workload import Workload
 from tensorwise.tensor.entries import Entries
 from tensorwise.tuning.advice import SHIPPED
-from tensorwise.tuning.limits import Guidance, Limits, Listener, Observe, Progress
+from tensorwise.tuning.limits import Guidance, Listener, Observe, Progress, TuningLimits
 from tensorwise.tuning.result import TuneResult
 from tensorwise.tuning.searching import INTERRUPTED
 from tensorwise.tuning.tune import advisor_of, tune_workload
@@ -57,7 +57,7 @@ def retuned(
     Raises:
         InputError: an argument makes no sense.
     """
-    whole = Limits.of(budget_s, trials, expected_calls, CpuDevice.budget_s)
+    whole = TuningLimits.of(budget_s, trials, expected_calls, CpuDevice.budget_s)
     guidance = Guidance(strategy, advisor_of(model), store, seed)
     found: list[tuple[BoundProgram, TuneResult]] = []
     plain: dict[Entries, Entries] = {}
@@ -70,7 +70,7 @@ def retuned(
             operator = tune_workload(
                 _as_they_stand(bound.workload, plain),
                 devices[bound.threads],
-                Limits(share_s, trials, expected_calls),
+                TuningLimits(share_s, trials, expected_calls),
                 guidance,
                 Listener(progress, observe),
             )

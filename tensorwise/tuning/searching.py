@@ -28,7 +28,7 @@ from tensorwise.toolchain.deadline import is_over, left_s, within
 from tensorwise.toolchain.routines import load_all
 from tensorwise.tuning.advice import SHIPPED, Advisor, shipped_advisors
 from tensorwise.tuning.forecast import Forecast
-from tensorwise.tuning.limits import DEFAULT_GUIDANCE, SILENT, Guidance, Limits, Listener
+from tensorwise.tuning.limits import DEFAULT_GUIDANCE, SILENT, Guidance, Listener, TuningLimits
 from tensorwise.tuning.result import Trial
 from tensorwise.tuning.worth import Prospect, chance, per_call_s, worth_s
 from tensorwise.units import SHORTEST_S
@@ -72,7 +72,7 @@ class Search:
         self,
         work: Workload,
         device: Device[Workload],
-        limits: Limits,
+        limits: TuningLimits,
         guidance: Guidance = DEFAULT_GUIDANCE,
         listener: Listener = SILENT,
         space: Space[Any] | None = None,

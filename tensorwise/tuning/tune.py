@@ -25,7 +25,15 @@ from tensorwise.tensor.elements import value_dtype
 from tensorwise.toolchain.deadline import counting_waits, is_over, left_s, within
 from tensorwise.tuning.advice import SHIPPED, Advisor
 from tensorwise.tuning.at_once import at_once
-from tensorwise.tuning.limits import DEFAULT_GUIDANCE, SILENT, Guidance, Limits, Listener, Observe, Progress
+from tensorwise.tuning.limits import (
+    DEFAULT_GUIDANCE,
+    SILENT,
+    Guidance,
+    Listener,
+    Observe,
+    Progress,
+    TuningLimits,
+)
 from tensorwise.tuning.operator import Operator, bind
 from tensorwise.tuning.result import Standing, Trial, TuneResult, program_texts
 from tensorwise.tuning.searching import Search
@@ -98,7 +106,7 @@ def tune(
     """
     start = time.perf_counter()
     with open_for(device, threads, seed) as where:
-        limits = Limits.of(budget_s, trials, expected_calls, where.budget_s, start)
+        limits = TuningLimits.of(budget_s, trials, expected_calls, where.budget_s, start)
         guidance = Guidance(strategy, advisor_of(model), store, seed)
         dtypes = dict(dtype) if isinstance(dtype, Mapping) else {"A": dtype}
         entries = entries_from(A, dtypes.pop("A", None))
@@ -124,7 +132,7 @@ def open_for(
 def tune_workload(
     work: Workload,
     device: Device[Workload],
-    limits: Limits,
+    limits: TuningLimits,
     guidance: Guidance = DEFAULT_GUIDANCE,
     listener: Listener = SILENT,
 ) -> Operator:

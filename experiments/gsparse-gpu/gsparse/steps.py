@@ -25,8 +25,8 @@ from tensorwise.space.config import Config
 from tensorwise.space.cuda import CudaSpace
 from tensorwise.toolchain.cubin import Resources
 from tensorwise.toolchain.gpu import Gpu, find_gpu
-from tensorwise.tuning.advice import KEPT, Advisor
-from tensorwise.tuning.limits import Guidance, Limits
+from tensorwise.tuning.advice import NUM_TRIED, Advisor
+from tensorwise.tuning.limits import Guidance, TuningLimits
 from tensorwise.tuning.tune import tune_workload
 
 STAGES = ("correctness", "records", "training", "subspace", "tuning", "comparison", "graphsage")
@@ -209,13 +209,13 @@ class Steps:
         trials, seed = self.settings["trials"], self.settings["seed"]
         model = self._model(op)
         rng, space = np.random.default_rng(seed), self.device.space(work)
-        kept = Advisor(model).named(work, space, self.device, KEPT, rng)
+        kept = Advisor(model).named(work, space, self.device, NUM_TRIED, rng)
         few = [kept[place] for place in rng.permutation(len(kept))[:3]]
         three = min((m.seconds for m in self.device.measure(work, few) if m.ok), default=None)
         found: dict[str, Any] = {"three_s": three}
         for label, known in (("model", model), ("genetic", None)):
             guidance = Guidance(model=known and Advisor(known), store=False, seed=seed)
-            result = tune_workload(work, self.device, Limits(math.inf, trials), guidance).result
+            result = tune_workload(work, self.device, TuningLimits(math.inf, trials), guidance).result
             assert result is not None
             best = result.best_generated
             found[f"{label}_s"] = _number(best.seconds if best else math.inf)

@@ -32,7 +32,7 @@ from tensorwise.space.cpu import cpu_space, cpu_space_of
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.entries import Entries
 from tensorwise.tuning.advice import Advisor
-from tensorwise.tuning.limits import Guidance, Limits
+from tensorwise.tuning.limits import Guidance, TuningLimits
 from tensorwise.tuning.operator import Operator
 from tensorwise.tuning.searching import Search
 from tensorwise.tuning.tune import FINALISTS, tune
@@ -142,7 +142,7 @@ class Tuners:
         work = self.fresh()
         with CpuDevice(settings.threads, seed=settings.seeds[0]) as device:
             guidance = Guidance(model=advisor, store=False, seed=settings.seeds[0])
-            search = Search(work, device, Limits(math.inf, settings.top, start=start), guidance)
+            search = Search(work, device, TuningLimits(math.inf, settings.top, start=start), guidance)
             search.run(libraries=False)
             if search.interrupted:
                 raise KeyboardInterrupt  # which a search takes for its end

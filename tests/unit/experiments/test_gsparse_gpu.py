@@ -52,7 +52,7 @@ def test_all_stages_leave_records_a_model_and_a_page(tmp_path: Path, monkeypatch
     values, out = tmp_path / "values.toml", tmp_path / "out" / "results.json"
     values.write_text(TINY)
     monkeypatch.syspath_prepend(str(EXPERIMENT))
-    monkeypatch.setattr("tensorwise.tuning.advice.COMPILED", 4)
+    monkeypatch.setattr("tensorwise.tuning.advice.NUM_COMPILED", 4)
     run(monkeypatch, "--values", str(values), "--out", str(out), "--minutes", "5")
     runs = json.loads(out.read_text())["runs"]
     stages = {stage: [run for key, run in runs.items() if key.startswith(stage)] for stage in

@@ -22,7 +22,7 @@ from tensorwise.space.portfolio import portfolio
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tuning.advice import Advisor, _opened, graph_of
 from tensorwise.tuning.forecast import CAUTION, DOUBTFUL, ERROR, STEPPED
-from tensorwise.tuning.limits import Guidance, Limits
+from tensorwise.tuning.limits import Guidance, TuningLimits
 from tensorwise.tuning.searching import Search
 from tensorwise.tuning.tune import tune
 from tests.unit.model.made_up import made_up
@@ -203,7 +203,7 @@ def shipped(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pa
 
 def searching(op: str = "spmm", threads: int = 1) -> Search:
     return Search(
-        work(op), CpuDevice(threads), Limits(1.0, start=0.0, clock=lambda: 0.0), Guidance(store=False)
+        work(op), CpuDevice(threads), TuningLimits(1.0, start=0.0, clock=lambda: 0.0), Guidance(store=False)
     )
 
 

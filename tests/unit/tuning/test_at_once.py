@@ -21,7 +21,7 @@ from tensorwise.tensor.convert import entries_from
 from tensorwise.tuning import at_once
 from tensorwise.tuning.advice import Advisor
 from tensorwise.tuning.at_once import Usual
-from tensorwise.tuning.limits import Guidance, Limits
+from tensorwise.tuning.limits import Guidance, TuningLimits
 from tensorwise.tuning.operator import Operator
 from tensorwise.tuning.result import TuneResult
 from tensorwise.tuning.searching import BATCH, Search
@@ -182,7 +182,7 @@ def test_the_search_ends_when_all_are_alike(matrix: sp.csr_array, measured: list
 
     def tried(calls: float | None) -> int:
         with CpuDevice(1) as device:
-            limits = Limits(
+            limits = TuningLimits(
                 100.0, None, calls, 0.0, lambda: 0.5 * len(search.trials)
             )  # a second is two candidates
             search = Search(work, device, limits, Guidance("random", None, store=False))
@@ -222,7 +222,7 @@ class Fond(CostModel):
 def few_calls(matrix: sp.csr_array, calls: float, model: CostModel | None) -> Search:
     work = workload("spmm", entries_from(matrix), n=8)
     guidance = Guidance(model=model and Advisor(model), store=False)
-    return Search(work, CpuDevice(1), Limits(9.0, None, calls), guidance)
+    return Search(work, CpuDevice(1), TuningLimits(9.0, None, calls), guidance)
 
 
 def named(search: Search, price_s: float, monkeypatch: pytest.MonkeyPatch) -> Config | None:

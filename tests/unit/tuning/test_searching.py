@@ -16,7 +16,7 @@ from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tuning.advice import Advisor
-from tensorwise.tuning.limits import Guidance, Limits
+from tensorwise.tuning.limits import Guidance, TuningLimits
 from tensorwise.tuning.result import Trial
 from tensorwise.tuning.searching import BATCH, FEW, NAMED, Search
 
@@ -87,7 +87,7 @@ def tried(
     trials: int | None = None,
     budget_s: float = 15.0,
 ) -> list[Config]:
-    limits = Limits(budget_s, trials, calls, 0.0, lambda: 0.1 * len(search.trials))
+    limits = TuningLimits(budget_s, trials, calls, 0.0, lambda: 0.1 * len(search.trials))
     guidance = Guidance("random", model and Advisor(model), store=False)
     search = Played(work(), CpuDevice(1), limits, guidance)
     search.times = times

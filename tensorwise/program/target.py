@@ -5,8 +5,8 @@ A target's module is imported by name when a schedule first deals loops to it: p
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, final
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Final, final
 
 from tensorwise.codegen import ir
 from tensorwise.program.schedule import Schedule
@@ -31,14 +31,14 @@ class Target:
     text: Callable[[ir.Kernel], str]
 
 
-TARGETS: Final = {"gpu": "tensorwise.program.gpu"}
-"""Name of a target -> module that defines it as ``TARGET``."""
+TARGETS: Final = {"gpu": "tensorwise.program.gpu:TARGET"}
+"""Name of a target -> where its Target is, as entry points name it: ``module:name``."""
 
 
 def target_of(schedule: Schedule) -> Target | None:
     """Return what a schedule's loops are dealt to; None: they run on a CPU."""
     if schedule.dealt is None:
         return None
-    found: Any = import_module(TARGETS["gpu"]).TARGET
+    found = resolve_name(TARGETS["gpu"])
     assert isinstance(found, Target)
     return found

@@ -1,17 +1,18 @@
-"""The kinds of files that hold matrices and tensors, a row each: Matrix Market, FROSTT and SciPy's .npz."""
+"""The kinds of files that hold matrices and tensors, a row each: Matrix Market, FROSTT and SciPy's .npz.
+
+A row names its functions as entry points do, ``module:function``. They are imported when a file of the kind is read or
+written.
+"""
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import IO, Final, final
+from pkgutil import resolve_name
+from typing import IO, Final, cast, final
 
 from tensorwise.errors import InputError
 from tensorwise.tensor.canonical import MAX_ORDER
 from tensorwise.tensor.entries import Entries
-from tensorwise.tensor.frostt import read_frostt, write_frostt
-from tensorwise.tensor.matrix_market import Part, read_matrix_market, write_matrix_market
-from tensorwise.tensor.npz import read_npz, write_npz
-from tensorwise.tensor.raw import RawEntries
+from tensorwise.tensor.raw import Part, RawEntries
 
 
 @final
@@ -22,28 +23,53 @@ class FileFormat:
     Attributes:
         suffix: the ending of the file's name, in lower case, with the dot.
         title: what messages call it.
-        read: returns the raw entries of the file of a name.
-        write: writes entries, whose values are float32 or float64, to a binary stream.
-        read_part: reads one part of complex values; None: the format has no complex values.
+        reader: of a function that returns the raw entries of the file of a name; where there are complex values, it takes
+            the part of them as well, or None.
+        writer: of a function that writes entries, whose values are float32 or float64, to a binary stream.
+        has_complex: values may be complex.
         max_order: modes of the tensors that it holds, at most.
         is_text: a text, which may be compressed: its name then ends in ``.gz``.
     """
 
     suffix: str
     title: str
-    read: Callable[[str], RawEntries]
-    write: Callable[[IO[bytes], Entries], None]
-    read_part: Callable[[str, Part], RawEntries] | None = None
+    reader: str
+    writer: str
+    has_complex: bool = False
     max_order: int = MAX_ORDER
     is_text: bool = True
+
+    def read(self, name: str, part: Part | None) -> RawEntries:
+        """Return the raw entries of a file."""
+        parts = (part,) if self.has_complex else ()
+        return cast(RawEntries, resolve_name(self.reader)(name, *parts))
+
+    def write(self, stream: IO[bytes], entries: Entries) -> None:
+        """Write entries to a stream."""
+        resolve_name(self.writer)(stream, entries)
 
 
 FILE_FORMATS: Final = {
     one.suffix: one
     for one in (
-        FileFormat(".mtx", "Matrix Market", read_matrix_market, write_matrix_market, read_matrix_market, 2),
-        FileFormat(".tns", "FROSTT", read_frostt, write_frostt),
-        FileFormat(".npz", "SciPy's .npz", read_npz, write_npz, is_text=False),
+        FileFormat(
+            ".mtx",
+            "Matrix Market",
+            "tensorwise.tensor.matrix_market:read_matrix_market",
+            "tensorwise.tensor.matrix_market:write_matrix_market",
+            has_complex=True,
+            max_order=2,
+        ),
+        FileFormat(
+            ".tns", "FROSTT", "tensorwise.tensor.frostt:read_frostt", "tensorwise.tensor.frostt:write_frostt"
+        ),
+        FileFormat(
+            ".npz",
+            "SciPy's .npz",
+            "tensorwise.tensor.npz:read_npz",
+            "tensorwise.tensor.npz:write_npz",
+            is_text=False,
+        ),
     )
 }
 """Ending of a name -> what is in such a file. A new kind of file is a new row."""
@@ -81,8 +107,6 @@ def read_raw(path: str | os.PathLike[str], part: Part | None = None) -> RawEntri
         raise InputError(f"{name}: {what}; expected a file to read")
     if part not in (None, "real", "imaginary"):
         raise InputError(f"part must be 'real', 'imaginary' or None, got {part!r}")
-    if part is not None and kind.read_part is not None:
-        return kind.read_part(name, part)
-    if part == "imaginary":
+    if part == "imaginary" and not kind.has_complex:
         raise InputError(f"{name}: a {kind.suffix} file has no imaginary part")
-    return kind.read(name)
+    return kind.read(name, part)

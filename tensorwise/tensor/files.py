@@ -12,7 +12,7 @@ from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import is_half
 from tensorwise.tensor.entries import Entries, canonical_entries
 from tensorwise.tensor.file_formats import file_format_of, read_raw
-from tensorwise.tensor.matrix_market import Part
+from tensorwise.tensor.raw import Part
 from tensorwise.writing import replacing
 
 

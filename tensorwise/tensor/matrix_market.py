@@ -5,18 +5,17 @@ a line.
 """
 
 from dataclasses import dataclass
-from typing import IO, Literal, NoReturn
+from typing import IO, NoReturn
 
 import numpy as np
 
 from tensorwise.tensor.canonical import checked_shape, coordinate_dtype
 from tensorwise.tensor.entries import Entries
-from tensorwise.tensor.raw import RawCoordinates
+from tensorwise.tensor.raw import Part, RawCoordinates
 from tensorwise.tensor.text import Layout, TextFile, quoted, read_table, text_lines
 
 _FIELDS = ("real", "double", "integer", "unsigned-integer", "pattern")
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
-Part = Literal["real", "imaginary"]
 _EXAMPLE = "%%MatrixMarket matrix coordinate real general"
 
 

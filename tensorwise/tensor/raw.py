@@ -5,7 +5,7 @@ Readers and adapters make these; `tensorwise.tensor.entries.canonical_entries` c
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Literal, final
 
 import numpy as np
 
@@ -57,6 +57,8 @@ class RawCompressed:
 
 
 RawEntries = RawCoordinates | RawCompressed
+Part = Literal["real", "imaginary"]
+"""Of complex values, which are read one part at a time."""
 
 
 def expand_blocks(raw: RawCompressed) -> RawCoordinates:

@@ -50,7 +50,7 @@ def test_another_target_checks_lowers_and_prints(monkeypatch: pytest.MonkeyPatch
     class Module:
         TARGET = target.Target(check, lower, lambda made: f"{len(made.buffers)} buffers")
 
-    monkeypatch.setitem(target.TARGETS, "gpu", "another")
+    monkeypatch.setitem(target.TARGETS, "gpu", "another:TARGET")
     monkeypatch.setitem(sys.modules, "another", Module)
     program = Program(SPMM, CSR, Schedule.parse(GPU))
     assert program.lowered() is kernel

@@ -16,8 +16,10 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGE: Final = "tensorwise"
-CORE_START: Final = f"{PACKAGE}.tuning.tune"
-"""The module whose imports, and theirs, are the core: all that a newcomer reads to follow one ``tune`` on a CPU."""
+CORE_STARTS: Final = (f"{PACKAGE}.tuning.tune", f"{PACKAGE}.device.cpu")
+"""The modules whose imports, and theirs, are the core: all that one reads to follow one ``tune`` of a matrix in memory.
+
+The tuner opens the device of the CPU by its name, as any other: it is listed here."""
 VAGUE_NAME: Final = re.compile(
     r"_?(told|least|read|excess|said|kept|keeps?|beside|meets?|dealt|halved|asked|seen|given|known|found|meant|left|stood|standing"
     r"|looked|named|telling|put|made|gone|held)"
@@ -165,8 +167,10 @@ class House:
         """Return the functions whose name is a bare participle or adverb, with file and line."""
         return [one for module in self.modules.values() for one in module.vague]
 
-    def closure(self, start: str = CORE_START, without: Collection[tuple[str, str]] = ()) -> dict[str, str]:
-        """Return the modules that importing ``start`` and calling all its functions imports, each with the first importer.
+    def closure(
+        self, starts: Collection[str] = CORE_STARTS, without: Collection[tuple[str, str]] = ()
+    ) -> dict[str, str]:
+        """Return the modules that ``starts`` and their functions import, directly or not, each with who imports it first.
 
         The packages that hold a module are imported with it.
 
@@ -174,7 +178,7 @@ class House:
             without: imports (importer, imported) that are left out.
         """
         found: dict[str, str] = {}
-        pending = [(start, "")]
+        pending = [(start, "") for start in starts]
         while pending:
             name, importer = pending.pop(0)
             if name in found or name not in self.modules:
@@ -230,7 +234,9 @@ def main() -> None:
     print(f"class names of several classes: {len(classes)}:", ", ".join(classes))
     print(f"constants in three modules and more: {len(constants)}:", ", ".join(constants))
     print(f"functions named by a bare participle: {len(vague)}:", *vague, sep="\n  ")
-    print(f"the core, from {CORE_START}: {len(core)} modules, {house.num_lines(core)} lines with C files")
+    print(
+        f"the core, from {' and '.join(CORE_STARTS)}: {len(core)} modules, {house.num_lines(core)} lines with C files"
+    )
     if "--core" in sys.argv:
         print_core(house)
 

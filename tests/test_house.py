@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from tests.house import CORE_START, House, read_house
+from tests.house import CORE_STARTS, House, read_house
 
 MAX_REPEATED_CLASSES: Final = 25
 """Public class names that stand for several classes; target: 0."""
@@ -17,7 +17,7 @@ MAX_REPEATED_CONSTANTS: Final = 36
 """Names of constants that three modules and more define; target: 0."""
 MAX_VAGUE_FUNCTIONS: Final = 77
 """Functions whose name is a bare participle or adverb; target: 0."""
-MAX_CORE_LINES: Final = 34_100
+MAX_CORE_LINES: Final = 35_500
 """Lines of all that a CPU ``tune`` imports, docstrings and C files included, rounded up to a hundred; target: 20,000."""
 
 
@@ -60,6 +60,7 @@ def test_what_is_counted(tmp_path: Path) -> None:
         "tuning/tune.py": 'def put() -> None:\n    from tensorwise.one import Thing\nSOURCE = "fast.c"\nN = 1\n',
         "tuning/fast.c": "int a;\nint b;\n",
         "tuning/other.c": "int c;\n",
+        "device/cpu.py": "\n",
         "one.py": "import tensorwise.two\nclass Thing: ...\nclass _Own: ...\nN: int = 2\n",
         "two.py": "try:\n    from tensorwise import three\nfinally:\n    pass\nN = 3\n",
         "three.py": "class Thing:\n    def told(self) -> None:\n        from tensorwise.one import Thing\nclass _Own: ...\n",
@@ -74,14 +75,15 @@ def test_what_is_counted(tmp_path: Path) -> None:
     assert house.circles() == [["tensorwise.one", "tensorwise.three", "tensorwise.two"]]
     core = house.closure()
     assert core == {
-        CORE_START: "",
-        "tensorwise.tuning": CORE_START,
+        CORE_STARTS[0]: "",
+        CORE_STARTS[1]: "",
+        "tensorwise.tuning": CORE_STARTS[0],
         "tensorwise": "tensorwise.tuning",
-        "tensorwise.one": CORE_START,
+        "tensorwise.one": CORE_STARTS[0],
         "tensorwise.two": "tensorwise.one",
         "tensorwise.three": "tensorwise.two",
     }
-    assert house.num_lines(core) == 4 + 0 + 3 + 4 + 5 + 4 + 2
+    assert house.num_lines(core) == 4 + 0 + 3 + 4 + 5 + 4 + 2 + 1
     assert "tensorwise.three" not in house.closure(without=[("tensorwise.two", "tensorwise.three")])
     assert house.repeated_classes() == {"Thing": ["tensorwise.one", "tensorwise.three"]}
     assert house.repeated_constants() == {"N": ["tensorwise.one", "tensorwise.tuning.tune", "tensorwise.two"]}

@@ -5,11 +5,11 @@ A target's module is imported by name when a schedule first deals loops to it: p
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Final, final
 
 from tensorwise.codegen import ir
 from tensorwise.program.schedule import Schedule
+from tensorwise.registry import Registry
 
 if TYPE_CHECKING:
     from tensorwise.program.plan import Plan
@@ -31,14 +31,10 @@ class Target:
     text: Callable[[ir.Kernel], str]
 
 
-TARGETS: Final = {"gpu": "tensorwise.program.gpu:TARGET"}
-"""Name of a target -> where its Target is, as entry points name it: ``module:name``."""
+TARGETS: Final[Registry[Target]] = Registry("target", "targets", {"gpu": "tensorwise.program.gpu:TARGET"})
+"""What loops can be dealt to, other than the threads of a CPU, by name."""
 
 
 def target_of(schedule: Schedule) -> Target | None:
     """Return what a schedule's loops are dealt to; None: they run on a CPU."""
-    if schedule.dealt is None:
-        return None
-    found = resolve_name(TARGETS["gpu"])
-    assert isinstance(found, Target)
-    return found
+    return None if schedule.dealt is None else TARGETS["gpu"]

@@ -1,15 +1,15 @@
-"""The kinds of files that hold matrices and tensors, a row each: Matrix Market, FROSTT and SciPy's .npz.
+"""The kinds of files that hold matrices and tensors: Matrix Market, FROSTT and SciPy's .npz, and those of other packages.
 
-A row names its functions as entry points do, ``module:function``. They are imported when a file of the kind is read or
-written.
+A kind's module is imported when such a file is first read or written.
 """
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from pkgutil import resolve_name
-from typing import IO, Final, cast, final
+from typing import IO, Final, final
 
 from tensorwise.errors import InputError
+from tensorwise.registry import Registry
 from tensorwise.tensor.canonical import MAX_ORDER
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.raw import Part, RawEntries
@@ -21,62 +21,36 @@ class FileFormat:
     """A kind of file.
 
     Attributes:
-        suffix: the ending of the file's name, in lower case, with the dot.
         title: what messages call it.
-        reader: of a function that returns the raw entries of the file of a name; where there are complex values, it takes
-            the part of them as well, or None.
-        writer: of a function that writes entries, whose values are float32 or float64, to a binary stream.
-        has_complex: values may be complex.
+        read: returns the raw entries of the file of a name.
+        write: writes entries, whose values are float32 or float64, to a binary stream.
+        read_part: reads one part of complex values; None: the format has no complex values.
         max_order: modes of the tensors that it holds, at most.
         is_text: a text, which may be compressed: its name then ends in ``.gz``.
     """
 
-    suffix: str
     title: str
-    reader: str
-    writer: str
-    has_complex: bool = False
+    read: Callable[[str], RawEntries]
+    write: Callable[[IO[bytes], Entries], None]
+    read_part: Callable[[str, Part], RawEntries] | None = None
     max_order: int = MAX_ORDER
     is_text: bool = True
 
-    def read(self, name: str, part: Part | None) -> RawEntries:
-        """Return the raw entries of a file."""
-        parts = (part,) if self.has_complex else ()
-        return cast(RawEntries, resolve_name(self.reader)(name, *parts))
 
-    def write(self, stream: IO[bytes], entries: Entries) -> None:
-        """Write entries to a stream."""
-        resolve_name(self.writer)(stream, entries)
-
-
-FILE_FORMATS: Final = {
-    one.suffix: one
-    for one in (
-        FileFormat(
-            ".mtx",
-            "Matrix Market",
-            "tensorwise.tensor.matrix_market:read_matrix_market",
-            "tensorwise.tensor.matrix_market:write_matrix_market",
-            has_complex=True,
-            max_order=2,
-        ),
-        FileFormat(
-            ".tns", "FROSTT", "tensorwise.tensor.frostt:read_frostt", "tensorwise.tensor.frostt:write_frostt"
-        ),
-        FileFormat(
-            ".npz",
-            "SciPy's .npz",
-            "tensorwise.tensor.npz:read_npz",
-            "tensorwise.tensor.npz:write_npz",
-            is_text=False,
-        ),
-    )
-}
-"""Ending of a name -> what is in such a file. A new kind of file is a new row."""
+FILE_FORMATS: Final[Registry[FileFormat]] = Registry(
+    "kind of file",
+    "file_formats",
+    {
+        "mtx": "tensorwise.tensor.matrix_market:MATRIX_MARKET",
+        "tns": "tensorwise.tensor.frostt:FROSTT",
+        "npz": "tensorwise.tensor.npz:NPZ",
+    },
+)
+"""Ending of a name, without the dot -> what is in such a file. A new kind of file is a new row."""
 
 
-def file_format_of(path: str | os.PathLike[str]) -> tuple[str, FileFormat]:
-    """Return a path as text, and the format that the ending of its name stands for.
+def file_format_of(path: str | os.PathLike[str]) -> tuple[str, str, FileFormat]:
+    """Return a path as text, the ending of its name, such as ``.mtx``, and the format that it stands for.
 
     Raises:
         InputError: ``path`` is no path, or the ending is unknown.
@@ -88,25 +62,25 @@ def file_format_of(path: str | os.PathLike[str]) -> tuple[str, FileFormat]:
     if "\0" in name:
         raise InputError(f"{name!r}: a path cannot hold a zero byte")
     plain = name.lower().removesuffix(".gz")
-    found = FILE_FORMATS.get(os.path.splitext(plain)[1])
-    if found is None or (plain != name.lower() and not found.is_text):
-        *some, last = (
-            suffix
-            for one in FILE_FORMATS.values()
-            for suffix in (one.suffix, *[f"{one.suffix}.gz"] * one.is_text)
-        )
+    suffix = os.path.splitext(plain)[1]
+    known = suffix[1:] in FILE_FORMATS
+    if not known or (plain != name.lower() and not FILE_FORMATS[suffix[1:]].is_text):
+        rows = FILE_FORMATS.items()
+        *some, last = (f".{row}{end}" for row, kind in rows for end in ("", ".gz")[: 1 + kind.is_text])
         raise InputError(f"{name}: unknown kind of file; expected {', '.join(some)} or {last}")
-    return name, found
+    return name, suffix, FILE_FORMATS[suffix[1:]]
 
 
 def read_raw(path: str | os.PathLike[str], part: Part | None = None) -> RawEntries:
     """Return the raw entries of a file; see `tensorwise.tensor.files.read`."""
-    name, kind = file_format_of(path)
+    name, suffix, kind = file_format_of(path)
     if not os.path.isfile(name):
         what = "is no regular file" if os.path.exists(name) else "does not exist"
         raise InputError(f"{name}: {what}; expected a file to read")
     if part not in (None, "real", "imaginary"):
         raise InputError(f"part must be 'real', 'imaginary' or None, got {part!r}")
-    if part == "imaginary" and not kind.has_complex:
-        raise InputError(f"{name}: a {kind.suffix} file has no imaginary part")
-    return kind.read(name, part)
+    if part is not None and kind.read_part is not None:
+        return kind.read_part(name, part)
+    if part == "imaginary":
+        raise InputError(f"{name}: a {suffix} file has no imaginary part")
+    return kind.read(name)

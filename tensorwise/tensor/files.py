@@ -53,7 +53,7 @@ def write(path: str | os.PathLike[str], entries: Any) -> None:
         InputError: an unknown ending, a tensor of order other than 2 for ``.mtx``, or the file cannot be
             written.
     """
-    name, kind = file_format_of(path)
+    name, _, kind = file_format_of(path)
     entries = entries_from(entries)
     if entries.order > kind.max_order:
         raise InputError(

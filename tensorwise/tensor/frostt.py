@@ -10,10 +10,11 @@ Three relatives are told by their first lines, and read too:
 """
 
 import re
-from typing import IO
+from typing import IO, Final
 
 from tensorwise.tensor.canonical import MAX_ORDER, checked_shape, coordinate_dtype
 from tensorwise.tensor.entries import Entries
+from tensorwise.tensor.file_formats import FileFormat
 from tensorwise.tensor.raw import RawCoordinates
 from tensorwise.tensor.text import Layout, TextFile, quoted, read_table, text_lines
 
@@ -113,3 +114,7 @@ def _numbers(text: TextFile, count: int, what: str) -> tuple[int, ...]:
         )
     text.skip()
     return tuple(map(int, tokens))
+
+
+FROSTT: Final = FileFormat("FROSTT", read_frostt, write_frostt)
+"""The row of `FILE_FORMATS`."""

@@ -5,12 +5,13 @@ a line.
 """
 
 from dataclasses import dataclass
-from typing import IO, NoReturn
+from typing import IO, Final, NoReturn
 
 import numpy as np
 
 from tensorwise.tensor.canonical import checked_shape, coordinate_dtype
 from tensorwise.tensor.entries import Entries
+from tensorwise.tensor.file_formats import FileFormat
 from tensorwise.tensor.raw import Part, RawCoordinates
 from tensorwise.tensor.text import Layout, TextFile, quoted, read_table, text_lines
 
@@ -170,3 +171,9 @@ def _read_dense(
         columns = np.searchsorted(first, stored, side="right") - 1
         rows = stored - first[columns] + columns + below
     return rows, columns, values[stored]
+
+
+MATRIX_MARKET: Final = FileFormat(
+    "Matrix Market", read_matrix_market, write_matrix_market, read_matrix_market, max_order=2
+)
+"""The row of `FILE_FORMATS`."""

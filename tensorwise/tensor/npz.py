@@ -4,13 +4,14 @@ headers claim."""
 import math
 import os
 import zipfile
-from typing import IO, Any
+from typing import IO, Any, Final
 
 import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.tensor.canonical import checked_shape
 from tensorwise.tensor.entries import Entries
+from tensorwise.tensor.file_formats import FileFormat
 from tensorwise.tensor.memory import available_bytes
 from tensorwise.tensor.raw import (
     RawCompressed,
@@ -119,3 +120,7 @@ class _Arrays:
                 )
             data = member.read()
         return np.frombuffer(data, dtype).reshape(shape, order="F" if by_column else "C")
+
+
+NPZ: Final = FileFormat("SciPy's .npz", read_npz, write_npz, is_text=False)
+"""The row of `FILE_FORMATS`."""

@@ -6,12 +6,10 @@ import gzip
 import io
 import os
 import re
-import sys
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import IO, Any
 
 import numpy as np
@@ -734,12 +732,8 @@ def test_a_kind_of_file_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         for row, column, value in zip(*entries.coordinates, entries.values):
             stream.write(f"{row} {column} {value}\n".encode())
 
-    module = SimpleNamespace(read=read_lines, write=write_lines)
-    monkeypatch.setitem(sys.modules, "lines_of_text", module)  # type: ignore[arg-type]
-    row = FileFormat(
-        ".lines", "Lines", "lines_of_text:read", "lines_of_text:write", max_order=2, is_text=False
-    )
-    monkeypatch.setitem(FILE_FORMATS, ".lines", row)
+    monkeypatch.setattr(FILE_FORMATS, "_rows", dict(FILE_FORMATS._rows))
+    FILE_FORMATS.register("lines")(FileFormat("Lines", read_lines, write_lines, max_order=2, is_text=False))
     path = tmp_path / "a.lines"
     write(path, sp.coo_array(([2.5, 1.5], ([2, 0], [3, 1])), shape=(3, 4)))
     assert path.read_text() == "0 1 1.5\n2 3 2.5\n"

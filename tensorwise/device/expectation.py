@@ -17,7 +17,7 @@ from tensorwise.errors import InputError
 from tensorwise.program.einsum import Access, Assignment, Call, Einsum, Expression
 from tensorwise.program.reference import Reference, all_finite
 from tensorwise.program.workload import Workload
-from tensorwise.tensor.canonical import coordinate_dtype
+from tensorwise.tensor.checks import coordinate_dtype
 from tensorwise.tensor.entries import Entries
 
 _BLOCK: Final = 1 << 16  # elements in float64 that stay in a core's own cache

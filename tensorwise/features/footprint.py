@@ -13,7 +13,7 @@ import numpy as np
 from tensorwise.features.featurizer import Field
 from tensorwise.features.walks import Places, Walk, walk
 from tensorwise.space.strips import LEVELS, OWN, Processors, Strips
-from tensorwise.tensor.canonical import coordinate_dtype
+from tensorwise.tensor.checks import coordinate_dtype
 from tensorwise.tensor.orders import permutation
 
 if TYPE_CHECKING:

@@ -43,21 +43,20 @@ from tensorwise.program.work import worth_sharing
 from tensorwise.program.workload import Workload
 from tensorwise.reading import shown
 from tensorwise.space.cpu import cpu_space
-from tensorwise.tensor.canonical import (
+from tensorwise.tensor.canonical import stable_order
+from tensorwise.tensor.checks import (
     checked_indices,
     checked_integers,
     checked_pointers,
     checked_shape,
     coordinate_dtype,
-    pointers_of,
-    rows_of,
-    stable_order,
 )
 from tensorwise.tensor.elements import is_half, value_dtype
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.memory import available_bytes
 from tensorwise.tensor.pack import source_map
+from tensorwise.tensor.pointers import pointers_of, rows_of
 from tensorwise.toolchain.threads import granted_threads
 from tensorwise.tuning.advice import SHIPPED
 from tensorwise.tuning.limits import Progress

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tensorwise.errors import InputError
-from tensorwise.tensor.canonical import as_array, checked_shape
+from tensorwise.tensor.checks import as_array, checked_shape
 from tensorwise.tensor.elements import is_half, value_dtype
 from tensorwise.tensor.raw import (
     RawCompressed,

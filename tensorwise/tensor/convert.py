@@ -8,8 +8,9 @@ from typing import Any
 
 from tensorwise.errors import InputError
 from tensorwise.tensor.adapters import adapt
-from tensorwise.tensor.canonical import checked_dtype
-from tensorwise.tensor.entries import Entries, canonical_entries
+from tensorwise.tensor.canonical import canonical_entries
+from tensorwise.tensor.checks import checked_dtype
+from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.file_formats import read_raw
 
 

@@ -1,33 +1,17 @@
-"""Stored entries of a sparse matrix or tensor, and how checked arrays become them."""
+"""Stored entries of a sparse matrix or tensor."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
 from tensorwise.moved import forward_names
-from tensorwise.tensor.canonical import (
-    as_array,
-    checked_dtype,
-    checked_indices,
-    checked_integers,
-    checked_pointers,
-    checked_values,
-    coordinate_dtype,
-    is_strict,
-    matrix_pointers,
-    pointers_fit,
-    pointers_of,
-    refuse_entry,
-    row_major,
-    rows_of,
-)
-from tensorwise.tensor.elements import as_bits, is_half
-from tensorwise.tensor.raw import RawCompressed, RawCoordinates, RawEntries
+from tensorwise.tensor.checks import checked_dtype, checked_values, exact_dtype
+from tensorwise.tensor.elements import is_half
+from tensorwise.tensor.pointers import pointers_of
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -67,6 +51,20 @@ class Entries:
         for array in (*self.coordinates, self.values, self.pointers, self.numbers):
             if array is not None:
                 array.setflags(write=False)
+
+    @classmethod
+    def of_checked(
+        cls,
+        shape: tuple[int, ...],
+        coordinates: tuple[np.ndarray, ...],
+        values: np.ndarray,
+        pointers: np.ndarray | None,
+        given: np.dtype | None,
+    ) -> Self:
+        """Return the entries of arrays that are known to be right: ``check`` does not compare them again."""
+        entries = cls(shape, coordinates, values, pointers, given=given)
+        entries.__dict__["_is_checked"] = True
+        return entries
 
     @property
     def order(self) -> int:
@@ -134,7 +132,7 @@ class Entries:
         fresh = checked_values(values, None, "with_values")
         if fresh.shape != (self.nnz,):
             raise InputError(f"with_values: values have shape {fresh.shape}; expected ({self.nnz},)")
-        return self._sharing_pattern(fresh, _exact_dtype(values))
+        return self._sharing_pattern(fresh, exact_dtype(values))
 
     def astype(self, dtype: Any) -> "Entries":
         """The same entries with values of another dtype (as in `entries_from`); itself when nothing changes."""
@@ -227,121 +225,6 @@ def _problem(entries: Entries) -> str:
     if entries.numbers is not None and not np.array_equal(np.sort(entries.numbers), np.arange(nnz)):
         return "have numbers that do not number them"
     return ""
-
-
-def canonical_entries(raw: RawEntries, dtype: np.dtype | None) -> Entries:
-    """Return the `Entries` of arrays that came from outside, checked; untrusted arrays are copied.
-
-    Entries may come in any order. Duplicates are summed: in the order given, in float64, rounded to
-    the dtype of the result (boolean duplicates are combined by "or").
-
-    Args:
-        raw: what a reader or an adapter returned.
-        dtype: of the values, as `checked_dtype` returns it; None: see `checked_values`.
-
-    Raises:
-        InputError: arrays that do not fit each other or the shape, or values that are refused by `checked_values`.
-    """
-    return _from_compressed(raw, dtype) if isinstance(raw, RawCompressed) else _from_coordinates(raw, dtype)
-
-
-def _from_coordinates(raw: RawCoordinates, dtype: np.dtype | None) -> Entries:
-    shape, source = raw.shape, raw.source
-    if raw.is_trusted:
-        fresh = checked_values(raw.values, dtype, source, copy=False)
-        return _sorted_entries(shape, raw.coordinates, fresh, raw.values, dtype)
-    if len(raw.coordinates) != len(shape):
-        raise InputError(
-            f"{source}: {len(raw.coordinates)} coordinate arrays for {len(shape)} modes; expected one a mode"
-        )
-    index = coordinate_dtype(shape)
-    arrays = [
-        checked_integers(array, f"{source}: coordinates of mode {mode}")
-        for mode, array in enumerate(raw.coordinates)
-    ]
-    values = np.ones(len(arrays[0]), dtype or np.float32) if raw.values is None else raw.values
-    given = as_array(values, f"{source}: values")
-    fresh = checked_values(given, dtype, source)
-    for mode, array in enumerate(arrays):
-        if fresh.ndim != 1 or len(array) != len(fresh):
-            raise InputError(
-                f"{source}: {len(array)} coordinates of mode {mode}, but values of shape {fresh.shape}; "
-                "expected as many values as coordinates"
-            )
-    checked = []
-    for mode, array in enumerate(arrays):
-        indices, outside = checked_indices(array, shape[mode], index, source, f"mode {mode}")
-        if outside is not None:
-            refuse_entry(source, shape, outside, [other[outside] for other in arrays], fresh[outside])
-        checked.append(indices)
-    return _sorted_entries(shape, checked, fresh, given, dtype)
-
-
-def _from_compressed(raw: RawCompressed, dtype: np.dtype | None) -> Entries:
-    shape, source, by_column = raw.shape, raw.source, raw.by_column
-    lines, size = (shape[1], shape[0]) if by_column else shape
-    line, other = ("column", "row") if by_column else ("row", "column")
-    given = as_array(raw.values, f"{source}: values")
-    fresh = checked_values(given, dtype, source)
-    inner = checked_integers(raw.indices, f"{source}: {other} indices")
-    if fresh.shape != inner.shape:
-        raise InputError(
-            f"{source}: {len(inner)} {other} indices, but values of shape {fresh.shape}; "
-            "expected one value an index"
-        )
-    starts = checked_pointers(raw.pointers, lines, len(inner), source, line)
-    inner, outside = checked_indices(inner, size, coordinate_dtype(shape), source, other)
-    if outside is not None:
-        at_line = int(np.searchsorted(starts, outside, side="right")) - 1
-        place = (inner[outside], at_line) if by_column else (at_line, inner[outside])
-        refuse_entry(source, shape, outside, place, fresh[outside])
-    if by_column and pointers_fit(shape[0], len(inner)):
-        from scipy.sparse import csc_array
-
-        # The indices are known to be valid now. SciPy's transposition is a counting sort: rows come out in
-        # order.
-        by_rows = csc_array((as_bits(fresh), inner, starts), shape=(shape[0], shape[1])).tocsr()
-        inner = by_rows.indices.astype(coordinate_dtype(shape), copy=False)
-        starts = by_rows.indptr.astype(starts.dtype, copy=False)
-        fresh, by_column = by_rows.data.view(fresh.dtype), False
-    outer = rows_of(starts, inner.dtype)
-    if by_column:
-        return _sorted_entries(shape, (inner, outer), fresh, given, dtype)
-    if is_strict(outer, inner):
-        kind = _exact_dtype(given) if dtype is None else None
-        return _mark_checked(Entries(shape, (outer, inner), fresh, starts, given=kind))
-    return _sorted_entries(shape, (outer, inner), fresh, given, dtype)
-
-
-def _sorted_entries(
-    shape: tuple[int, ...],
-    coordinates: Sequence[np.ndarray],
-    values: np.ndarray,
-    given: np.ndarray,
-    dtype: np.dtype | None,
-) -> Entries:
-    """Return the Entries of valid coordinate arrays of the right dtype, in any order.
-
-    Args:
-        given: the values before they were converted; their dtype decides how duplicates are combined.
-        dtype: what was given to `canonical_entries`.
-    """
-    coords, merged = row_major(shape, coordinates, values, given.dtype)
-    pointers = matrix_pointers(shape, coords[0])
-    kind = _exact_dtype(given) if dtype is None else None
-    return _mark_checked(Entries(shape, coords, merged, pointers, given=kind))
-
-
-def _mark_checked(entries: Entries) -> Entries:
-    """Return entries that were made from checked arrays: ``check`` need not look at them again."""
-    entries.__dict__["_is_checked"] = True
-    return entries
-
-
-def _exact_dtype(values: Any) -> np.dtype | None:
-    """The dtype of booleans, integers and longdouble, in native byte order, None of others."""
-    dtype = np.asarray(values).dtype
-    return np.dtype(dtype.type) if dtype.kind in "biu" or (dtype.kind == "f" and dtype.itemsize > 8) else None
 
 
 __getattr__ = forward_names(__name__, {"entries_from": "tensorwise.tensor.convert"})

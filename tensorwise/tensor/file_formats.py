@@ -10,7 +10,7 @@ from typing import IO, Final, final
 
 from tensorwise.errors import InputError
 from tensorwise.registry import Registry
-from tensorwise.tensor.canonical import MAX_ORDER
+from tensorwise.tensor.checks import MAX_ORDER
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.raw import Part, RawEntries
 

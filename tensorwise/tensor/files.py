@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from tensorwise.errors import InputError
-from tensorwise.tensor.canonical import checked_dtype
+from tensorwise.tensor.canonical import canonical_entries
+from tensorwise.tensor.checks import checked_dtype
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import is_half
-from tensorwise.tensor.entries import Entries, canonical_entries
+from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.file_formats import file_format_of, read_raw
 from tensorwise.tensor.raw import Part
 from tensorwise.writing import replacing

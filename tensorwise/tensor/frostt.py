@@ -12,7 +12,7 @@ Three relatives are told by their first lines, and read too:
 import re
 from typing import IO, Final
 
-from tensorwise.tensor.canonical import MAX_ORDER, checked_shape, coordinate_dtype
+from tensorwise.tensor.checks import MAX_ORDER, checked_shape, coordinate_dtype
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.file_formats import FileFormat
 from tensorwise.tensor.raw import RawCoordinates

@@ -9,7 +9,7 @@ from typing import IO, Final, NoReturn
 
 import numpy as np
 
-from tensorwise.tensor.canonical import checked_shape, coordinate_dtype
+from tensorwise.tensor.checks import checked_shape, coordinate_dtype
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.file_formats import FileFormat
 from tensorwise.tensor.raw import Part, RawCoordinates

@@ -9,7 +9,7 @@ from typing import IO, Any, Final
 import numpy as np
 
 from tensorwise.errors import InputError
-from tensorwise.tensor.canonical import checked_shape
+from tensorwise.tensor.checks import checked_shape
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.file_formats import FileFormat
 from tensorwise.tensor.memory import available_bytes

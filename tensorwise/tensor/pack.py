@@ -13,13 +13,8 @@ import numpy as np
 
 from tensorwise.errors import FormatError, InputError
 from tensorwise.tensor import primitives
-from tensorwise.tensor.canonical import (
-    as_array,
-    checked_integers,
-    checked_values,
-    coordinate_dtype,
-    matrix_pointers,
-)
+from tensorwise.tensor.canonical import matrix_pointers
+from tensorwise.tensor.checks import as_array, checked_integers, checked_values, coordinate_dtype
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.fibertree import Tensor
 from tensorwise.tensor.format import Format, row_major

@@ -10,7 +10,8 @@ from typing import Any, Literal, final
 import numpy as np
 
 from tensorwise.errors import InputError
-from tensorwise.tensor.canonical import as_array, checked_indices, checked_integers, checked_pointers, rows_of
+from tensorwise.tensor.checks import as_array, checked_indices, checked_integers, checked_pointers
+from tensorwise.tensor.pointers import rows_of
 
 
 @final

@@ -25,7 +25,7 @@ from tensorwise.program.program import program_for
 from tensorwise.program.work import check_work
 from tensorwise.program.workload import Workload, einsum_workload
 from tensorwise.reading import WRONG_DATA, conform, parse_json, reading, reason, user_path
-from tensorwise.tensor.canonical import checked_integers, coordinate_dtype
+from tensorwise.tensor.checks import checked_integers, coordinate_dtype
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.tensor.entries import Entries

@@ -6,9 +6,9 @@ from typing import ClassVar, final
 import numpy as np
 
 from tensorwise.tensor import primitives
-from tensorwise.tensor.canonical import pointers_of
 from tensorwise.tensor.levels.level import Stage
 from tensorwise.tensor.levels.pointed import Listed
+from tensorwise.tensor.pointers import pointers_of
 from tensorwise.tensor.primitives import Form, Term
 
 

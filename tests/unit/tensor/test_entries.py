@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensorwise.errors import InputError, MissingExtraError
-from tensorwise.tensor.canonical import row_major, rows_of
+from tensorwise.tensor.canonical import canonical_entries, row_major
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import value_dtype
-from tensorwise.tensor.entries import Entries, canonical_entries
+from tensorwise.tensor.entries import Entries
+from tensorwise.tensor.pointers import rows_of
 from tensorwise.tensor.raw import RawCompressed
 
 VECTORS = hasattr(sp.coo_array((1, 1)), "coords")  # SciPy 1.13: sparse arrays of other orders than 2

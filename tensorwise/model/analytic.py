@@ -22,7 +22,7 @@ from tensorwise.device.device import Device
 from tensorwise.errors import InputError
 from tensorwise.model.model import CostModel, Returns, check_learned
 from tensorwise.model.samples import falling
-from tensorwise.model.table import Table
+from tensorwise.model.table import UNKNOWN, Table
 from tensorwise.space.config import Config, Value
 from tensorwise.space.space import Space
 from tensorwise.toolchain.cubin import Resources
@@ -53,10 +53,10 @@ LEARNING_RATE: Final = 3e-3
 def metrics(workload: Mapping[str, Any], config: Mapping[str, Value]) -> list[float]:
     """Return METRICS of a config on a workload, which is described as in a Record; all are 0 or more."""
     if "teams" in config:
-        threads, teams, vector = (_number(config[name]) for name in ("threads", "teams", "vector"))
-        registers, unroll = _number(config["registers"]), _number(config.get("unroll"))
-        staged = _number(config["nnz_tile"]) * teams if config["nnz_tile"] else 0
-        block, cut = threads * teams, _number(config["piece"]) if config["piece"] else math.inf
+        threads, teams, vector = (_number(config.get(name)) for name in ("threads", "teams", "vector"))
+        registers, unroll = _number(config.get("registers")), _number(config.get("unroll"))
+        staged = _number(config["nnz_tile"]) * teams if config.get("nnz_tile") else 0
+        block, cut = threads * teams, _number(config["piece"]) if config.get("piece") else math.inf
     elif "vector_bytes" in config:
         vector = _number(config["vector_bytes"]) // _item_bytes(workload) or 1
         threads, teams, block = 1, _number(config.get("chunk") or config.get("parts")), FEW_THREADS
@@ -128,16 +128,18 @@ class MetricsModel(CostModel):
     ) -> np.ndarray:
         """Return what the network sees: (configs, inputs) float64, metrics, shapes, CODE, places of values and of orders.
 
-        ``taken``: what machine code says of each config.
+        The place of an unknown value is NaN. ``taken``: what machine code says of each config.
         """
         known = shapes(workload)
         encoded = self.table.encode(configs)
-        places = np.concatenate([encoded.values - self.table.offsets, *encoded.orders], axis=1).astype(
-            np.float64
-        )
+        tokens = self.table.tokens(encoded)
+        values = np.where(tokens == UNKNOWN, np.nan, tokens)
+        places = np.concatenate([values, *encoded.orders], axis=1).astype(np.float64)
+        names = [param.name for param in self.table.params]
+        own_choices = [{name: config.get(name) for name in names} for config in configs]
         told = [found or Resources(0, 0) for found in taken or [None] * len(configs)]
         own = np.array(
-            [[*metrics(workload, c), *known, *found] for c, found in zip(configs, told, strict=True)],
+            [[*metrics(workload, c), *known, *found] for c, found in zip(own_choices, told, strict=True)],
             np.float64,
         )
         return np.concatenate([own.reshape(len(configs), -1), places], axis=1)
@@ -207,20 +209,23 @@ class MetricsModel(CostModel):
 
     def _performance(self, seen: np.ndarray) -> np.ndarray:
         a = self._arrays
-        held = (seen - a["mean"]) / a["spread"]
+        held = np.where(
+            np.isnan(seen), 0.0, (seen - a["mean"]) / a["spread"]
+        )  # unknown values count as the mean
         for layer in range(2):
             held = np.maximum(0.0, held @ a[f"weight{layer}"].T + a[f"bias{layer}"])
         last = held @ a["weight2"].T + a["bias2"]
         return np.asarray(1 / (1 + np.exp(-np.clip(last[:, 0], -60, 60))))
 
     def state(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
-        return {"table": self.table.to_json(), "epochs": self.epochs, "seed": self.seed}, dict(self._arrays)
+        described = {"table": self.table.to_json(), "space": self.table.space}
+        return {**described, "epochs": self.epochs, "seed": self.seed}, dict(self._arrays)
 
     @classmethod
     def from_state(cls, values: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> Self:
-        model = cls(
-            Table.from_json(values["table"]), epochs=int(str(values["epochs"])), seed=int(str(values["seed"]))
-        )
+        space = values.get("space")
+        table = Table.from_json(values["table"], None if space is None else str(space))
+        model = cls(table, epochs=int(str(values["epochs"])), seed=int(str(values["seed"])))
         wide = len(METRICS) + len(SHAPES) + len(CODE) + len(model.table.listed)
         wide += sum(len(param.items) ** 2 + 1 for param in model.table.permutations)
         expected = {

@@ -118,6 +118,8 @@ def _samples(
     model: RankingModel, records: Sequence[Record], workload: "Workload"
 ) -> tuple[np.ndarray, np.ndarray]:
     """The samples of all jobs of one workload as one."""
-    groups = groups_of(records, None, model.table, lambda _, configs: model.read(workload, configs))
+    groups = groups_of(
+        records, None, model.table, lambda _, configs: model.read(workload, configs), partly=True
+    )
     parts = [sample(model, group, workload) for group in groups if group.near.any()]
     return np.concatenate([seen for seen, _ in parts], axis=1), np.concatenate([logs for _, logs in parts])

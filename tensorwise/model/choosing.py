@@ -202,11 +202,15 @@ class TreeModel(CostModel["Workload | Call"]):
     def latency(self, config: Config, features: np.ndarray) -> np.ndarray:
         """Return predicted seconds of a config: (inputs, fields) -> (inputs,); of an unknown one the geometric mean.
 
+        Choices that the learned configs do not have are ignored.
+
         Raises:
             InputError: nothing was learned yet.
         """
         self._learned()
-        known = [self._latencies[config]] if config in self._latencies else list(self._latencies.values())
+        names = self.configs[0].keys()
+        own = Config({name: value for name, value in config.items() if name in names})
+        known = [self._latencies[own]] if own in self._latencies else list(self._latencies.values())
         return np.asarray(np.exp(np.mean([np.log(one.seconds(features)) for one in known], axis=0)))
 
     def predict(

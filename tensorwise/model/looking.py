@@ -26,7 +26,7 @@ from tensorwise.model.samples import (
     shape_numbers,
     standardised,
 )
-from tensorwise.model.scoring import BLIND, EMBEDDING, embed, look, score, shapes
+from tensorwise.model.scoring import BLIND, EMBEDDING, embed, look, score, shapes, with_unknown_rows
 from tensorwise.model.table import Encoded, Form
 from tensorwise.space.config import Config
 
@@ -89,7 +89,10 @@ class LookingModel(CostModel["Workload"], abc.ABC):
     def _forget(self, arrays: dict[str, np.ndarray]) -> None:
         """Go on with other weights; none at all means that nothing was learned yet."""
         self._arrays = arrays
-        self._short = [self._part(member, "scoring.") for member in range(self.members)]
+        self._short = [
+            with_unknown_rows(self._part(member, "scoring."), self.form)
+            for member in range(self.members if arrays else 0)
+        ]
         # In float64 a config's score does not depend on which other ones are scored with it.
         self._scorings = [
             {name: array.astype(np.float64) for name, array in one.items()} for one in self._short
@@ -325,21 +328,21 @@ class LookingModel(CostModel["Workload"], abc.ABC):
         self.history = tuple(Epoch.from_json(row) for row in history)
         self.families = {part: list(map(str, families[part])) for part in self.families}
         if arrays:
+            self._check_arrays(arrays)
             self._forget(dict(arrays))
-            self._check_arrays()
 
-    def _check_arrays(self) -> None:
-        self.heads = len(self._scorings[0]["head.0.weight"])
+    def _check_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
+        self.heads = len(arrays["scoring.head.0.weight"])
         wanted = shapes(self.form, self.heads)
-        for member, scoring in enumerate(self._scorings):
-            got, numbers = (
-                {name: array.shape for name, array in scoring.items()},
-                self._part(member, "numbers."),
+        for member in range(self.members):
+            scoring, numbers = (
+                _stripped(arrays, f"{prefix(member)}{what}") for what in ("scoring.", "numbers.")
             )
+            got = {name: array.shape for name, array in scoring.items()}
             mean, std = numbers["mean"], numbers["std"]
             if got != wanted or mean.ndim != 1 or mean.shape != std.shape or not (std > 0).all():
                 raise InputError(f"the arrays are not those of a {self.kind} model with this table")
-        if broken := [name for name, array in self._arrays.items() if not np.isfinite(array).all()]:
+        if broken := [name for name, array in arrays.items() if not np.isfinite(array).all()]:
             raise InputError(f"the array {broken[0]} is not finite")
 
 

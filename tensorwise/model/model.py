@@ -88,10 +88,17 @@ class CostModel(abc.ABC, Generic[Work]):
         return self.predict(workload, configs, device)
 
     def misfit(self, space: Space) -> str | None:
-        """Say why the model cannot read configs of ``space``; None if it can."""
-        if self.table is None or Table.of(space).id == self.table.id:
-            return None
-        return f"it was trained for another table of choices than that of space {space.name!r}"
+        """Say why the model cannot read configs of ``space``; None if it can, even if it does not know all of them."""
+        why = None if self.table is None else self.table.misfit(space)
+        return why and f"it was trained for another table of choices than that of space {space.name!r}: {why}"
+
+    def unknown_params(self, space: Space) -> list[str]:
+        """Return what the model does not know of the params of ``space``, a phrase each; empty if it knows them all.
+
+        Such a model predicts less accurately: a param that it does not have is ignored, and a value that it does not know
+        counts as the mean of those that it knows.
+        """
+        return [] if self.table is None else self.table.unknown(space)
 
     @abc.abstractmethod
     def state(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:

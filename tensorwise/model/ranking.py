@@ -16,7 +16,7 @@ from tensorwise.model.samples import Epoch, Group, Loss, Training, groups_of, mo
 from tensorwise.model.scoring import EMBEDDING, score, seen_last
 from tensorwise.model.table import Encoded, Form, Table
 from tensorwise.space.config import Config
-from tensorwise.space.cpu import cpu_space_of
+from tensorwise.space.cpu import CpuSpace, cpu_space_of
 from tensorwise.space.space import Space
 
 if TYPE_CHECKING:
@@ -70,7 +70,6 @@ class RankingModel(LookingModel):
             members=members,
         )
         self.table = Table.of(space)
-        self._space = space.name if isinstance(space, Space) else None
 
     @property
     def form(self) -> Form:
@@ -95,7 +94,9 @@ class RankingModel(LookingModel):
         Raises:
             InputError: nothing can be compared, or there is no function for patterns.
         """
-        return groups_of(records, self._space, self.table, self._counted if self._space == CPU else None)
+        return groups_of(
+            records, self.table.space, self.table, self._counted if self.table.space == CPU else None
+        )
 
     def learn(self, groups: Sequence[Group], start: "RankingModel | None" = None) -> None:
         """Learn from what ``groups`` returned; from scratch, or from where ``start`` ended.
@@ -104,7 +105,7 @@ class RankingModel(LookingModel):
         """
         if start is not None and start.members != self.members:
             raise InputError(f"a model of {self.members} members cannot go on from one of {start.members}")
-        counts = [group.configs.nests for group in groups if group.configs.nests is not None]
+        counts = [_known_rows(group.configs.nests) for group in groups if group.configs.nests is not None]
         if start is not None:
             by = start._moments
         else:
@@ -136,7 +137,7 @@ class RankingModel(LookingModel):
     def read(self, workload: "Workload", configs: Sequence[Config]) -> Encoded:
         """Return configs as numbers, with what their loops do on a workload."""
         encoded, by = self.table.encode(configs), self._moments
-        if self._space != CPU or not by:
+        if self.table.space != CPU or not by:
             return encoded
         return replace(encoded, nests=beside_one(counted(workload, configs), by))
 
@@ -196,7 +197,7 @@ class RankingModel(LookingModel):
     def state(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
         values: dict[str, object] = {
             **self._looks(),
-            "space": self._space,
+            "space": self.table.space,
             "table": self.table.to_json(),
             "table_id": self.table.id,
             "nests": ProgramNest().id,
@@ -205,11 +206,11 @@ class RankingModel(LookingModel):
 
     @classmethod
     def from_state(cls, values: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> Self:
-        table = Table.from_json(values["table"])
+        space = None if values["space"] is None else str(values["space"])
+        table = Table.from_json(values["table"], space)
         if table.id != values["table_id"]:
             raise InputError("the table of choices is not the one that the model was trained with")
         model = cls(table, net=str(values["net"]), training=Training(loss=cast(Loss, values["loss"])))
-        model._space = None if values["space"] is None else str(values["space"])
         if values["nests"] != ProgramNest().id:
             raise InputError("the model has learned from other numbers about loops; train it again")
         model._take_up(values, arrays)
@@ -217,14 +218,25 @@ class RankingModel(LookingModel):
 
 
 def counted(workload: "Workload", configs: Sequence[Config]) -> np.ndarray:
-    """Return what the loops of configs of the CPU's space do on a workload: float32, (n, fields of `ProgramNest`)."""
+    """Return what the loops of configs of the CPU's space do on a workload: float32, (n, fields of `ProgramNest`).
+
+    A config of an older or newer table of the space is migrated; the row of one that cannot be is NaN.
+    """
     space, nest = cpu_space_of(workload), ProgramNest()
     loads = space.loads(workload)
-    found = [
-        nest.features(Nest(space.program(workload, config), workload, space.counted(workload, config), loads))
-        for config in configs
-    ]
-    return np.array(found, np.float32).reshape(len(configs), len(nest.fields))
+    found = np.full((len(configs), len(nest.fields)), np.nan, np.float32)
+    for row, given in enumerate(configs):
+        config = given if space.recognizes(given) else _migrated(space, workload, given)
+        if config is not None:
+            program, bounds = space.program(workload, config), space.counted(workload, config)
+            found[row] = nest.features(Nest(program, workload, bounds, loads))
+    return found
+
+
+def _migrated(space: CpuSpace, workload: "Workload", config: Config) -> Config | None:
+    """Return a config that ``space`` does not recognize as one that it does, None where there is none."""
+    known = Config({name: value for name, value in config.items() if name in space.by_name})
+    return known if space.recognizes(known) else space.migrate(known, workload)
 
 
 def _standing(group: Group, by: Mapping[str, np.ndarray]) -> Group:
@@ -236,8 +248,14 @@ def _standing(group: Group, by: Mapping[str, np.ndarray]) -> Group:
 
 
 def beside_one(counts: np.ndarray, by: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return counts as a network takes them: standardised, beside ones, which tell that they are known."""
+    """Return counts as a network takes them: standardised, beside ones, which tell that they are known; or zeros."""
     known: np.ndarray = np.pad(standardised(counts, by), ((0, 0), (0, 1)), constant_values=1)
+    known[np.isnan(counts).any(axis=1)] = 0
+    return known
+
+
+def _known_rows(counts: np.ndarray) -> np.ndarray:
+    known: np.ndarray = counts[~np.isnan(counts).any(axis=1)]
     return known
 
 

@@ -60,7 +60,7 @@ class Reader:
         about = [self.table.id, repr(self.mapper and self.mapper.to_json()), str(self.footprints)]
         arrays = [array for layer in self.layers for array in layer]
         latent = self.layers[-1][1].shape[0] if self.layers else LATENT
-        return Form(content_id([*about, *arrays]), 0, 0, (SHARED, latent), len(FIELDS))
+        return Form(content_id([*about, *arrays]), (), (SHARED, latent), len(FIELDS))
 
     def read(self, workload: "Workload", configs: Sequence[Config]) -> Encoded:
         """Return configs as numbers: no values to look up, strips and latent numbers as orders, footprints as nests.
@@ -89,18 +89,19 @@ class Reader:
     def own(self, configs: Sequence[Mapping[str, Value]]) -> np.ndarray:
         """Return the choices that strips do not show, one number for each value: float32, (configs, width).
 
-        Barriers and reordering are there as well: strips show them, but not whatever else they do on a device.
+        An unknown value is an equal part of each known one. Barriers and reordering are there as well: strips show them, but
+        not whatever else they do on a device.
 
         Raises:
             InputError: a config is none of the table.
         """
         encoded = self.table.encode(configs)
+        tokens = self.table.tokens(encoded)
         seen = set(self.mapper.splits if self.mapper else ())
         parts = [np.zeros((len(configs), 0), np.float32)]
         for column, param in enumerate(self.table.listed):
             if param.name not in seen:
-                rows = encoded.values[:, column] - self.table.offsets[column]
-                parts.append(np.eye(1 + param.range.size, dtype=np.float32)[rows])
+                parts.append(_one_hot(param.range.size)[tokens[:, column]])
         for permutation, order in zip(self.table.permutations, encoded.orders, strict=True):
             if self.mapper is None or permutation.name != self.mapper.order:
                 parts.append(order)
@@ -136,7 +137,8 @@ class Reader:
         """Return all but the arrays, JSON-able."""
         mapper = None if self.mapper is None else self.mapper.to_json()
         return {
-            "table": self.table.to_json(), "mapper": mapper, "footprints": self.footprints, "form": self.form.id,
+            "table": self.table.to_json(), "space": self.table.space, "mapper": mapper, "footprints": self.footprints,
+            "form": self.form.id,
         }  # fmt: skip
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -154,12 +156,21 @@ class Reader:
         mapper = None if data["mapper"] is None else Mapper.from_json(data["mapper"])
         count = sum(name.startswith("latent.") for name in arrays) // 2
         layers = tuple((arrays[f"latent.{k}.weight"], arrays[f"latent.{k}.bias"]) for k in range(count))
-        reader = cls(Table.from_json(data["table"]), mapper, layers, bool(data["footprints"]))
+        reader = cls(
+            Table.from_json(data["table"], data.get("space")), mapper, layers, bool(data["footprints"])
+        )
         if any(weight.ndim != 2 or bias.shape != weight.shape[1:] for weight, bias in layers):
             raise InputError("the arrays of the latent encoder do not fit each other")
         if reader.form.id != data["form"]:
             raise InputError("the table, mapper or encoder is not the one that the model was trained with")
         return reader
+
+
+def _one_hot(values: int) -> np.ndarray:
+    """Return the numbers of each token of a param with so many values, the last row for UNKNOWN: float32, (n + 2, n + 1)."""
+    unknown = np.full((1, 1 + values), 1 / values, np.float32)
+    unknown[0, 0] = 0
+    return np.concatenate([np.eye(1 + values, dtype=np.float32), unknown])
 
 
 def _numbers(strips: Strips) -> np.ndarray:

@@ -259,7 +259,12 @@ def standardised(numbers: np.ndarray, by: Mapping[str, np.ndarray]) -> np.ndarra
 
 
 def groups_of(
-    records: Iterable[Record], space: str | None, table: Table, read: Read | None = None
+    records: Iterable[Record],
+    space: str | None,
+    table: Table,
+    read: Read | None = None,
+    *,
+    partly: bool = False,
 ) -> list[Group]:
     """Return the groups of those records that can be learned from, in the order of their first records.
 
@@ -272,6 +277,7 @@ def groups_of(
         space: name of the space of those that count; None: all.
         table: of the configs that can be read.
         read: how they are; None: as the table encodes them.
+        partly: whether configs count of which the table does not know every choice.
 
     Raises:
         InputError: no two configs of any job can be compared, or the patterns are of several orders.
@@ -279,11 +285,12 @@ def groups_of(
     found: defaultdict[tuple[str, str, object], defaultdict[Config, list[Record]]] = defaultdict(
         lambda: defaultdict(list)
     )
+    fits = table.reads if partly else table.fits
     fitting: dict[Config, bool] = {}
     for record in records:
         if space in (None, record.space) and not record.provenance.get("lost"):
             if record.config not in fitting:
-                fitting[record.config] = table.fits(record.config)
+                fitting[record.config] = fits(record.config)
             if fitting[record.config]:
                 job = (record.workload_id, record.device_id, record.provenance.get("job"))
                 found[job][record.config].append(record)

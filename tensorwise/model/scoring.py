@@ -27,7 +27,7 @@ HEAD: Final = (2 * EMBEDDING, 128, 64, 1)
 
 def shapes(form: Form, heads: int = 1) -> dict[str, tuple[int, ...]]:
     """Return the shape of each weight by name, for ``heads`` predictors that share the embeddings."""
-    choices = form.listed + len(form.orders)
+    choices = len(form.rows) + len(form.orders)
     layers = {"program.0": (WIDTH * choices, EMBEDDING), "program.1": (EMBEDDING, EMBEDDING)}
     for k, width in enumerate(form.orders):
         layers[f"order.{k}"] = (width, WIDTH)
@@ -56,11 +56,23 @@ def initial(form: Form, rng: np.random.Generator, heads: int = 1) -> dict[str, n
     return drawn
 
 
+def with_unknown_rows(weights: Mapping[str, np.ndarray], form: Form) -> dict[str, np.ndarray]:
+    """Return weights whose lookup table has a row for the unknown values of each listed param, behind the learned rows.
+
+    It is the mean of the rows of all values that are known. None is learned, so that a model of any age has them.
+    """
+    values, first, means = weights["values"], 0, []
+    for rows in form.rows:
+        means.append(values[first + 1 : first + rows].mean(axis=0, dtype=np.float64, keepdims=True))
+        first += rows
+    return {**weights, "values": np.concatenate([values, *means]).astype(values.dtype)}
+
+
 def embed(weights: Mapping[str, Any], configs: Encoded) -> Any:
     """Return the embeddings of n configs: (n, EMBEDDING).
 
     Args:
-        weights: by name, as ``shapes`` lists them; all of NumPy or all of torch.
+        weights: by name, as ``shapes`` lists them, the lookup table also `with_unknown_rows`; all of NumPy or all of torch.
         configs: arrays of the same library.
     """
     first = weights["program.0.weight"]

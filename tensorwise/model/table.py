@@ -1,10 +1,14 @@
-"""Table: what a model keeps of a Space to read its configs, without the Space: values by number, orders as matrices."""
+"""Table: what a model keeps of a Space to read its configs, without the Space: values by number, orders as matrices.
+
+A table outlives its space (decision 0082). A Param that the space has gained is not read. A value, an item or a Param that
+the table or the config does not have is read as unknown: as the mean of all that the table knows.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast, final
+from typing import Any, Final, cast, final
 
 import numpy as np
 
@@ -12,12 +16,16 @@ from tensorwise.errors import InputError
 from tensorwise.features.nest import ProgramNest
 from tensorwise.ids import content_id
 from tensorwise.reading import shown
-from tensorwise.space.config import Value
+from tensorwise.space.config import Value, show
 from tensorwise.space.param import ListedParam, Param
 from tensorwise.space.params import Choice, Permutation
 from tensorwise.space.space import Space
 
-SAVED = "as it was when the model learned"
+UNKNOWN: Final = -1
+"""The token of a value that the table does not have, and of a Param that the config does not have."""
+LEAST_SHARED: Final = 0.5
+"""Least share of the Params that a table and a space must have in common: half of the larger one's."""
+SAVED: Final = "as it was when the model learned"
 """The sentence of a Param that is read back: its reasons stay with the Space."""
 
 
@@ -27,7 +35,8 @@ class Encoded:
     """Configs as a network takes them.
 
     Attributes:
-        values: int64, (configs, listed params): rows of one lookup table for all params.
+        values: int64, (configs, listed params): rows of one lookup table for all params. Behind the rows that weights are
+            learned for follows one row for each listed param, for its unknown values.
         orders: for each permutation float32, (configs, items * items + 1): row-major item x place, and 1 if it applies.
             Other models have other numbers of configs there.
         nests: float32, (configs, numbers): what their loops do on one workload; None where that is not known. No part of a
@@ -54,16 +63,20 @@ class Form:
 
     Attributes:
         id: content id of what decides how configs are encoded.
-        listed: columns of ``values``; lookups: rows of the lookup table.
+        rows: for each column of ``values`` the rows of the lookup table that are learned: "does not apply", then the values.
         orders: the width of each of ``orders``.
         nest: columns of ``nests``.
     """
 
     id: str
-    listed: int
-    lookups: int
+    rows: tuple[int, ...]
     orders: tuple[int, ...]
     nest: int
+
+    @property
+    def lookups(self) -> int:
+        """Rows of the lookup table that are learned."""
+        return sum(self.rows)
 
 
 @final
@@ -72,6 +85,10 @@ class Table:
     """The Params of a Space: every value that a listed one can take, every item that an order has.
 
     Two spaces whose tables have one id are encoded alike.
+
+    Attributes:
+        params: one for each choice.
+        space: name of the space; None where it is not known.
 
     >>> from tensorwise.space.config import Config
     >>> from tensorwise.space.params import Flag
@@ -82,11 +99,12 @@ class Table:
     """
 
     params: tuple[Param, ...]
+    space: str | None = None
 
     @classmethod
     def of(cls, space: "Space | Table") -> "Table":
         """Return the table of a space."""
-        return space if isinstance(space, Table) else cls(space.params)
+        return space if isinstance(space, Table) else cls(space.params, space.name)
 
     @cached_property
     def listed(self) -> tuple[ListedParam, ...]:
@@ -99,15 +117,15 @@ class Table:
         return tuple(param for param in self.params if isinstance(param, Permutation))
 
     @cached_property
+    def rows(self) -> tuple[int, ...]:
+        """Rows of the lookup table of each listed param: one for "does not apply", and one for each value."""
+        return tuple(1 + param.range.size for param in self.listed)
+
+    @cached_property
     def offsets(self) -> np.ndarray:
         """The first row of each listed param in the lookup table: int64, (listed params,)."""
-        firsts: np.ndarray = np.cumsum([0] + [1 + param.range.size for param in self.listed])[:-1]
+        firsts: np.ndarray = np.cumsum([0, *self.rows])[:-1]
         return firsts
-
-    @property
-    def lookups(self) -> int:
-        """Rows of the lookup table: each listed param has one for each value and one for "does not apply"."""
-        return sum(1 + param.range.size for param in self.listed)
 
     @cached_property
     def id(self) -> str:
@@ -118,32 +136,89 @@ class Table:
     def form(self) -> Form:
         """What ``encode`` returns."""
         orders = tuple(len(param.items) ** 2 + 1 for param in self.permutations)
-        return Form(self.id, len(self.listed), self.lookups, orders, len(ProgramNest().fields) + 1)
+        return Form(self.id, self.rows, orders, len(ProgramNest().fields) + 1)
 
     def encode(self, configs: Sequence[Mapping[str, Value]]) -> Encoded:
         """Return configs as numbers, whatever the workload: what their loops do is not known.
 
+        Params that the table does not have are left out. Unknown values are rows behind the learned ones; of an order the
+        unknown items are left out; an order of which nothing is known has each item at each place equally.
+
         Raises:
-            InputError: a config lacks a param, or has a value that the param could not take when the table was made.
+            InputError: a config has too few of the table's params, or a value of another kind than the param's values.
         """
-        values = np.empty((len(configs), len(self.listed)), np.int64)
+        for names in {tuple(config) for config in configs}:
+            if why := self._foreign(names):
+                raise InputError(f"the config is of another table of choices than the model: {why}")
+        tokens = np.empty((len(configs), len(self.listed)), np.int64)
         for column, param in enumerate(self.listed):
-            values[:, column] = [self._one(param, config)[0] for config in configs]
+            tokens[:, column] = [self._one(param, config)[0] for config in configs]
         orders = [
             np.array([self._one(param, config) for config in configs], np.float32).reshape(
                 len(configs), len(param.items) ** 2 + 1
             )
             for param in self.permutations
         ]
-        return Encoded(values + self.offsets, tuple(orders))
+        unknown = self.form.lookups + np.arange(len(self.listed))
+        return Encoded(np.where(tokens == UNKNOWN, unknown, tokens + self.offsets), tuple(orders))
+
+    def tokens(self, encoded: Encoded) -> np.ndarray:
+        """Return the values of encoded configs param by param: 0 "does not apply", 1 the first value, or UNKNOWN.
+
+        int64, (configs, listed params).
+        """
+        known = encoded.values < self.form.lookups
+        return np.where(known, encoded.values - self.offsets, UNKNOWN)
 
     def fits(self, config: Mapping[str, Value]) -> bool:
-        """Whether ``encode`` takes a config, and no choice of it would go unseen."""
+        """Whether ``encode`` reads every choice of a config, and nothing of it is unknown: such configs are learned from."""
+        if config.keys() != self._by_name.keys():
+            return False
+        return all(param.misfit(config[param.name]) is None for param in self.params)
+
+    def reads(self, config: Mapping[str, Value]) -> bool:
+        """Whether ``encode`` accepts a config, however much of it is unknown."""
         try:
             self.encode([config])
         except InputError:
             return False
-        return len(config) == len(self.params)
+        return True
+
+    @cached_property
+    def _by_name(self) -> dict[str, Param]:
+        return {param.name: param for param in self.params}
+
+    def misfit(self, space: "Space | Table") -> str | None:
+        """Say why configs of ``space`` cannot be read by this table; None if they can, however much of them is unknown."""
+        now = Table.of(space)
+        for name, param in now._by_name.items():
+            known = self._by_name.get(name)
+            if known is not None and not _kinds(known) & _kinds(param):
+                return f"parameter {name} has values of another kind there"
+        if None not in (self.space, now.space) and self.space != now.space and self.unknown(now):
+            return f"its table is of space {self.space!r}"
+        return self._foreign(now._by_name)
+
+    def unknown(self, space: "Space | Table") -> list[str]:
+        """Return what this table does not know of ``space``, and what ``space`` does not have any more: a phrase each."""
+        now = Table.of(space)._by_name
+        found = [f"parameter {name} is new" for name in now if name not in self._by_name]
+        found += [f"parameter {name} is gone" for name in self._by_name if name not in now]
+        for name, param in now.items():
+            known = {(type(value), value) for value in _vocabulary(self._by_name.get(name, param))}
+            new = [show(value) for value in _vocabulary(param) if (type(value), value) not in known]
+            found += [f"{', '.join(new)} of parameter {name} is new"] if new else []
+        return found
+
+    def _foreign(self, names: Collection[str]) -> str | None:
+        """Say why params of these names belong to quite another table; None if enough of them are shared."""
+        shared = sum(name in self._by_name for name in names)
+        if not self.params or shared >= LEAST_SHARED * max(len(names), len(self.params)):
+            return None
+        return (
+            f"the {len(names)} parameters there and the {len(self.params)} of the model's table have {shared} in common, "
+            f"and at least {LEAST_SHARED:.0%} of the larger number are needed"
+        )
 
     @cached_property
     def _seen(self) -> dict[tuple[str, type, Value], list[float]]:
@@ -154,20 +229,33 @@ class Table:
         try:
             value = config[param.name]
         except KeyError:
-            raise InputError(
-                f"the config lacks {param.name}, which the model's table has; got {config}"
-            ) from None
+            return self._unknown(param)
         key = (param.name, type(value), value)  # with the type, because True == 1
         if key not in self._seen:
-            if problem := param.misfit(value):
-                raise InputError(f"{param.name}: {problem}; the model was made for another table of choices")
-            if isinstance(param, Permutation):
-                self._seen[key] = param.encode(
-                    value, cast(Any, None)
-                )  # an order's matrix asks for no workload
-            else:
-                self._seen[key] = [float(param.tokens(value)[0])]
+            self._seen[key] = self._numbers(param, value)
         return self._seen[key]
+
+    def _numbers(self, param: Param, value: Value) -> list[float]:
+        if isinstance(param, Permutation):
+            known = (
+                tuple(item for item in value if item in param.items) if isinstance(value, tuple) else value
+            )
+            if problem := param.misfit(known):
+                raise InputError(f"{param.name}: {problem}; the model was made for another table of choices")
+            # An order's matrix asks for no workload.
+            return self._unknown(param) if known == () else param.encode(known, cast(Any, None))
+        problem = param.misfit(value)
+        if problem and type(value) not in _kinds(param):
+            raise InputError(f"{param.name}: {problem}; the model was made for another table of choices")
+        return self._unknown(param) if problem else [float(param.tokens(value)[0])]
+
+    @staticmethod
+    def _unknown(param: Param) -> list[float]:
+        """The numbers of a value of which nothing is known."""
+        if isinstance(param, Permutation):
+            cells = len(param.items) ** 2
+            return [*[1 / len(param.items)] * cells, 1.0]
+        return [float(UNKNOWN)]
 
     def to_json(self) -> list[dict[str, object]]:
         """Return the rows as JSON-able objects: name, and values or items."""
@@ -184,8 +272,8 @@ class Table:
         return rows
 
     @classmethod
-    def from_json(cls, rows: object) -> "Table":
-        """Read back what ``to_json`` returned.
+    def from_json(cls, rows: object, space: str | None = None) -> "Table":
+        """Read back what ``to_json`` returned; ``space``: name of the space, where it is known.
 
         Raises:
             InputError: it is malformed (or KeyError, TypeError).
@@ -200,4 +288,16 @@ class Table:
             else:
                 items, beside = tuple(row["items"]), dict(row["beside"])
                 params.append(Permutation(row["name"], items, beside=beside, binds="call", doc=SAVED))
-        return cls(tuple(params))
+        return cls(tuple(params), space)
+
+
+def _vocabulary(param: Param) -> tuple[Value, ...]:
+    """What a param's values are made of: the values themselves, or the items of an order."""
+    if isinstance(param, Permutation):
+        return param.items
+    return tuple(param.range) if isinstance(param, ListedParam) else ()
+
+
+def _kinds(param: Param) -> set[type]:
+    """What kinds of values a param has: to a model, a Choice of numbers and a PowerOfTwo are of one kind."""
+    return {type(value) for value in param.range} if isinstance(param, ListedParam) else {type(param)}

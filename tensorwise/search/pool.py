@@ -126,6 +126,14 @@ class Pool(Sequence[Config]):
         chosen = zip(self.values.items(), self.choices[row].tolist(), strict=True)
         return Config({name: values[place] for (name, values), place in chosen})
 
+    def migrated(self, rows: np.ndarray, space: Space, workload: "Workload") -> list[Config]:
+        """Return the configs of ``rows`` as configs of ``space``, each once; see ``Space.migrate``.
+
+        Rows that cannot be migrated are left out.
+        """
+        found = (space.migrate(self[row], workload) for row in rows.tolist())
+        return list(dict.fromkeys(config for config in found if config is not None))
+
     def to_json(self) -> dict[str, list[Value]]:
         """Return the values as a JSON-able object; ``choices`` is an array of its own."""
         return {name: list(values) for name, values in self.values.items()}

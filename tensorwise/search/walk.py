@@ -124,11 +124,11 @@ class GraphWalk(Strategy):
     Costs that are told change nothing: the walk goes by what is predicted.
 
     Args:
-        graph: of configs of ``space``.
+        graph: of configs of ``space``, or of an older table of it: then rows are migrated (see ``Space.migrate``).
         score: predicts what rows of the graph cost for this workload.
 
     Raises:
-        InputError: the graph is of another space, or as for ``Strategy``.
+        InputError: the graph has no Param of ``space``, or as for ``Strategy``.
     """
 
     def __init__(
@@ -142,10 +142,13 @@ class GraphWalk(Strategy):
         seeds: Sequence[Config] = (),
     ) -> None:
         super().__init__(space, workload, rng, seeds=seeds)
-        for config in graph.pool[:1]:
-            space.parse(config)  # one speaks for all: they are over the same params
+        if len(graph) and not graph.pool.values.keys() & space.by_name.keys():
+            raise InputError(
+                f"the graph is of another space: it has {', '.join(graph.pool.values)}, "
+                f"and space {space.name!r} has {', '.join(space.by_name)}"
+            )
         self._pool = graph.pool
-        self.walk = Walk(graph, score, lambda row: space.allows(graph.pool[row], workload))
+        self.walk = Walk(graph, score, lambda row: space.migrate(graph.pool[row], workload) is not None)
 
     def _propose(self, n: int) -> list[Config]:
         chosen: list[Config] = []
@@ -153,5 +156,9 @@ class GraphWalk(Strategy):
             rows = self.walk.take(n - len(chosen))
             if not len(rows):
                 return chosen + self._draw(n - len(chosen))
-            chosen += [config for row in rows.tolist() if self._claim(config := self._pool[row])]
+            chosen += [
+                config
+                for config in self._pool.migrated(rows, self.space, self.workload)
+                if self._claim(config)
+            ]
         return chosen

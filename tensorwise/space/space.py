@@ -126,6 +126,25 @@ class Space(abc.ABC, Generic[Made]):
         choose = self._repairing(given, workload, rng, strict)
         return self._settle(choose, workload, rng, given if strict else {})
 
+    def migrate(self, config: Mapping[str, Value], workload: "Workload") -> Config | None:
+        """Return a config that an older or newer table of this space made as a config of this table.
+
+        Choices that both tables have are kept. Params that ``config`` lacks take their defaults, and choices that this
+        table does not have are left out.
+
+        Returns:
+            None if a kept choice is not allowed for ``workload``, or a rule refuses the outcome.
+        """
+        given = config if isinstance(config, Config) else Config(config)
+        if given.keys() == self.by_name.keys():
+            return given if self.allows(given, workload) else None
+        kept = {name: value for name, value in given.items() if name in self.by_name}
+        try:
+            migrated = self._walk(self._repairing(kept, workload, None, True), workload)
+        except InputError:
+            return None
+        return migrated if self._refusal(migrated, workload) is None else None
+
     def default(self, workload: "Workload") -> Config:
         """Return the config of preferred values: a sensible one to start from, the same every time."""
         return self.complete({}, workload)
@@ -275,6 +294,23 @@ class Space(abc.ABC, Generic[Made]):
             all(choices[param.name] in domains.of(param, choices, workload) for param in unknown)
             and self._refusal(choices, workload) is None
         )
+
+    def recognizes(self, config: Config) -> bool:
+        """Whether ``config`` has exactly this table's params, each with a value that it can take for some workload."""
+        choices, known = config.choices, self._recognized
+        if choices.keys() != self.by_name.keys():
+            return False
+        for name, value in choices.items():
+            if (name, type(value), value) not in known:
+                if self.by_name[name].misfit(value):
+                    return False
+                known.add((name, type(value), value))
+        return True
+
+    @cached_property
+    def _recognized(self) -> set[tuple[str, type, Value]]:
+        """Values that were recognized so far: there are few different ones, met often."""
+        return set()
 
     def check(self, config: Mapping[str, object], workload: "Workload") -> None:
         """Raise InputError with the text of ``why_not`` unless ``config`` is valid."""

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, final
 
-from tensorwise.errors import InputError
+from tensorwise.errors import FormatError, InputError
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Value
-from tensorwise.space.readings import operand, strings
+from tensorwise.space.readings import operand
+from tensorwise.tensor.orders import split_name
 
 LOOPS: Final = ("i1", "i2", "j1", "j2", "k1", "k2", "k3")
 """The loops, numbered from 1 in COGNATE's data."""
@@ -102,20 +103,30 @@ class Mapper:
     processors: Processors = USUAL
 
     def strips(self, workload: Workload, config: Mapping[str, Value]) -> Strips:
-        """Return ``config`` as loops over ``workload``."""
+        """Return ``config`` as loops over ``workload``.
+
+        A Param that ``config`` lacks splits nothing, moves nothing, and orders loops as its first known value does. Unknown
+        loops and unknown orders of rows are left out.
+        """
         extents = [workload.sizes[index] for index in modes(workload)]
         i, j, k = (
-            min(_product([config[name] for name in names.split("*") if name], extent), extent)
+            min(_product([config.get(name) for name in names.split("*") if name], extent), extent)
             for names, extent in zip(self.splits, extents, strict=True)
         )
-        value = config[self.order]
-        known = self.orders.get(value) or tuple(self.loops[loop] for loop in strings(value))
-        order = list(known)
-        for loop in (loop for loop in LOOPS if loop not in known):
+        order = self._loops_of(config.get(self.order))
+        order += [loop for loop in LOOPS if loop not in order and loop not in _BEHIND]
+        for loop in (loop for loop in LOOPS if loop not in order):
             order.insert(order.index(_BEHIND[loop]) + 1, loop)
-        way = config[self.move] if self.move else OWN
-        moved = self.moves.get(way, (way if isinstance(way, str) else OWN, OWN))
+        way = config.get(self.move, OWN) if self.move else OWN
+        moved = self.moves.get(way) or (_rows_order(way), OWN)
         return Strips((i, j, k), tuple(order), moved)
+
+    def _loops_of(self, value: Value) -> list[str]:
+        """Return the loops that a value of ``order`` names, the outer ones first."""
+        if value in self.orders:
+            return list(self.orders[value])
+        named = [self.loops[loop] for loop in value if loop in self.loops] if isinstance(value, tuple) else []
+        return named or list(next(iter(self.orders.values()), ()))
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-able object, so that a model needs no space to read configs."""
@@ -143,6 +154,17 @@ def _product(values: list[Value], extent: int) -> int:
     known = [value for value in values if value is not None]
     numbers = [value for value in known if isinstance(value, int)]
     return math.prod(numbers) if numbers and len(numbers) == len(known) else extent
+
+
+def _rows_order(way: Value) -> str:
+    """Return the order of rows that a value names, OWN where it names none that is known."""
+    if not isinstance(way, str) or way == OWN:
+        return OWN
+    try:
+        split_name(way)
+    except FormatError:
+        return OWN
+    return way
 
 
 SPADE: Final = Mapper(

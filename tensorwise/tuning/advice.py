@@ -100,8 +100,8 @@ class Advisor:
         """Whether it is of a workload's operation, as far as its card says."""
         return bool(self.model.card.get("op", work.op) == work.op)
 
-    def doubts(self, work: Workload, threads: int) -> list[str]:
-        """Say what the model was trained for that differs so much from this that it is to be believed less."""
+    def doubts(self, work: Workload, threads: int, space: Space) -> list[str]:
+        """Return what the model was trained for that differs so much from this that it is to be believed less."""
         card = self.model.card
         machine, data = (
             said if isinstance(said, dict) else {} for said in (card.get("machine"), card.get("data"))
@@ -114,7 +114,7 @@ class Advisor:
             found.append(f"threads {card['threads']}, here {threads}")
         if card.get("dtype", work.dtype_text) != work.dtype_text:
             found.append(f"{card['dtype']}, here {work.dtype_text}")
-        return found
+        return found + self.model.unknown_params(space)
 
     def forecast(
         self, work: Workload, device: Device, configs: Sequence[Config], *, doubtful: bool = False
@@ -252,9 +252,9 @@ class Advisor:
             walk = Walk(
                 graph,
                 lambda rows: model.score(pattern, graph.embeddings[rows]),
-                lambda row: space.allows(graph.pool[row], work),
+                lambda row: space.migrate(graph.pool[row], work) is not None,
             )
-            return [graph.pool[row] for row in walk.take(WALKED).tolist()]
+            return graph.pool.migrated(walk.take(WALKED), space, work)
         strategy = Genetic(space, work, rng, seeds=known)
         found: list[Config] = []
         while len(found) < BRED and (configs := strategy.ask(BROOD)):

@@ -213,7 +213,7 @@ class Search:
     @cached_property
     def doubtful(self) -> bool:
         """Whether the model was trained for something else, so that it is believed less, and more is measured."""
-        doubts = self.advisor.doubts(self.work, self.device.threads) if self.advisor else []
+        doubts = self.advisor.doubts(self.work, self.device.threads, self.space) if self.advisor else []
         if doubts:
             self.notes.append(
                 f"the model was trained for something else ({'; '.join(doubts)}): it is believed less"
@@ -398,8 +398,8 @@ class Search:
             self.notes.append(f"earlier measurements cannot be read: {error}")
             return []
         ranked = sorted((r for r in records if r.ok), key=lambda r: r.seconds)
-        found = [r.config for r in ranked if self.space.allows(r.config, self.work)]
-        return list(dict.fromkeys(found))[:REMEMBERED]
+        found = (self.space.migrate(r.config, self.work) for r in ranked)
+        return list(dict.fromkeys(config for config in found if config is not None))[:REMEMBERED]
 
     def interrupt(self) -> None:
         """Stop measuring, and say so."""

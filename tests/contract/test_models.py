@@ -3,6 +3,8 @@
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
@@ -25,7 +27,10 @@ from tensorwise.model import (
 )
 from tensorwise.model.model import ARRAYS, DESCRIPTION, Returns
 from tensorwise.model.ranking import Training
-from tests.contract.toys import GARDEN, ToyWorkload, draw_many
+from tensorwise.space.config import Config, Value
+from tensorwise.space.param import Param
+from tensorwise.space.params import Choice, Flag, Permutation
+from tests.contract.toys import GARDEN, TINY, ToySpace, ToyWorkload, draw_many
 
 W: Any = ToyWorkload()
 DEVICE = NullDevice()
@@ -45,6 +50,50 @@ MAKING: dict[str, Callable[[], CostModel]] = {
 
 NEEDS = {"metrics": "torch", "ranking": "torch", "transfer": "torch", "tree": "sklearn"}
 """Model -> package without which it cannot learn; add yours."""
+
+
+def changed(*params: Param, without: str = "") -> ToySpace:
+    """The garden with other params of the same names, with params more, or without one."""
+    given = {param.name: param for param in (*GARDEN.params, *params) if param.name != without}
+    return replace(GARDEN, params=tuple(given.values()))
+
+
+def chosen(config: Config, **choices: Value) -> Config:
+    """The config with other choices where these parameters apply; one that is None is left out."""
+    given = {**config, **{name: value for name, value in choices.items() if config.get(name, 0) is not None}}
+    return Config({name: value for name, value in given.items() if choices.get(name, 0) is not None})
+
+
+LOOPS, TILE = GARDEN.by_name["loops"], GARDEN.by_name["tile"]
+assert isinstance(LOOPS, Permutation)
+assert isinstance(TILE, Choice)
+WARP = Flag("warp", binds="call", doc="A parameter that the models have never seen.")
+CHANGES: dict[str, tuple[ToySpace, Callable[[Config], Config], str]] = {
+    "a param more": (changed(WARP), lambda one: Config({**one, "warp": True}), "parameter warp is new"),
+    "a listed param less": (
+        changed(without="lanes"),
+        lambda one: chosen(one, lanes=None),
+        "parameter lanes is gone",
+    ),
+    "an order less": (
+        changed(without="loops"),
+        lambda one: chosen(one, loops=None),
+        "parameter loops is gone",
+    ),
+    "a value more": (
+        changed(replace(TILE, values=(1, 2, 4, 8))),
+        lambda one: chosen(one, tile=8),
+        "8 of parameter tile is new",
+    ),
+    "an item more": (
+        changed(replace(LOOPS, items=(*LOOPS.items, "p"))),
+        lambda one: chosen(one, loops=("p", *one["loops"])),  # type: ignore[misc]  # an order
+        "p of parameter loops is new",
+    ),
+}
+"""A space that is not that of the model any more, how a config of it differs from the garden's, and what is unknown."""
+EXACT = {"a param more", "an item more"}
+"""Changes that leave all that is known of a config as it was."""
 
 
 def needed(kind: str) -> list[pytest.MarkDecorator]:
@@ -80,6 +129,18 @@ def fitted(make: type[CostModel]) -> CostModel:
     model = new(make)
     model.fit(records())
     return model
+
+
+@cache
+def once_fitted(make: type[CostModel]) -> CostModel:
+    """One for the tests that only ask it."""
+    return fitted(make)
+
+
+def reloaded(make: type[CostModel], folder: Path) -> CostModel:
+    """A fitted model that was saved and loaded."""
+    once_fitted(make).save(folder)
+    return load_model(folder)
 
 
 def test_predictions_are_finite_numbers_one_a_config(make: type[CostModel]) -> None:
@@ -227,3 +288,52 @@ def test_a_folder_that_cannot_be_written(make: type[CostModel], tmp_path: Path) 
 def test_kind_is_its_name_in_the_table(make: type[CostModel]) -> None:
     assert MODELS[make.kind] is make
     assert math.isfinite(make.version)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_space_costs_accuracy_and_not_the_model(
+    make: type[CostModel], change: str, tmp_path: Path
+) -> None:
+    space, other, unknown = CHANGES[change]
+    model = reloaded(make, tmp_path)
+    assert model.misfit(space) is None
+    assert model.unknown_params(space) == ([] if model.table is None else [unknown])
+    assert model.unknown_params(GARDEN) == []
+    configs = [other(config) for config in CONFIGS]
+    assert set(configs).isdisjoint(CONFIGS) or change == "a value more"  # some have no tile
+    predicted, known = (model.predict(W, some, DEVICE) for some in (configs, CONFIGS))
+    assert np.isfinite(predicted).all()
+    if make.kind == "random":
+        return  # it draws lots by the config's id
+    if change == "a param more" or (change in EXACT and make.kind in LEARNS):
+        np.testing.assert_array_equal(predicted, known)
+    elif make.kind in LEARNS:
+        assert np.abs(predicted - known).max() < 0.5 * np.ptp(known)
+        assert np.corrcoef(predicted, known)[0, 1] > 0.8
+
+
+REFUSED: dict[str, tuple[ToySpace, str]] = {
+    "no parameter shared": (replace(TINY, name="garden"), "have 0 in common"),
+    "too few shared": (replace(GARDEN, params=GARDEN.params[:3]), "have 3 in common"),
+    "the name for another kind": (
+        changed(Choice("tile", ("small", "large"), binds="compile", doc="Sizes that have names now.")),
+        "parameter tile has values of another kind",
+    ),
+    "an order that is a choice": (
+        changed(Choice("loops", ("i", "k"), binds="compile", doc="The outer loop alone.")),
+        "parameter loops has values of another kind",
+    ),
+    "another device": (replace(changed(WARP), name="orchard"), "its table is of space 'garden'"),
+}
+
+
+@pytest.mark.parametrize("space", REFUSED)
+def test_quite_another_space_is_refused(make: type[CostModel], space: str, tmp_path: Path) -> None:
+    model, (other, why) = reloaded(make, tmp_path), REFUSED[space]
+    if model.table is None:
+        assert model.misfit(other) is None
+        return
+    assert f"for another table of choices than that of space {other.name!r}: " in (model.misfit(other) or "")
+    assert why in (model.misfit(other) or "")
+    with pytest.raises(InputError, match="another table of choices"):
+        model.predict(W, list(TINY.enumerate(W))[:2], DEVICE)

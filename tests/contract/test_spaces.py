@@ -151,6 +151,28 @@ def test_a_config_moves_between_workloads_by_repair(case: Case) -> None:
             assert space.complete(config, workload) == config
 
 
+def test_a_config_of_an_older_or_newer_table_is_migrated(case: Case) -> None:
+    space = case.space()
+    for workload in case.workloads():
+        default = space.default(workload)
+        assert space.migrate(default, workload) is default
+        last = space.params[-1].name
+        older = Config({name: value for name, value in default.items() if name != last})
+        newer = Config({"forgotten": 7, **default})
+        assert not any(space.recognizes(one) for one in (older, newer))
+        assert space.recognizes(default)
+        assert space.migrate(older, workload) == default
+        assert space.migrate(newer, workload) == default
+        odd = {**default, space.params[0].name: "odd"}
+        for wrong in (Config(odd), Config({**odd, "forgotten": 7})):
+            assert not space.recognizes(wrong)
+            assert space.migrate(wrong, workload) is None
+        rng = np.random.default_rng(0)
+        for config in (space.sample(workload, rng) for _ in range(20)):
+            found = space.migrate(Config({**config, "forgotten": 7}), workload)
+            assert found == config
+
+
 def test_same_seed_same_configs(case: Case) -> None:
     space = case.space()
     for workload in case.workloads():

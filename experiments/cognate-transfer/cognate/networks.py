@@ -182,7 +182,7 @@ class Networks:
         first = groups[0]
         widths = tuple(order.shape[1] for order in first.configs.orders)
         nests = np.asarray(first.configs.nests).shape[1]
-        form = Form(content_id([self.reading.name, str(widths)]), 0, 0, widths, nests)
+        form = Form(content_id([self.reading.name, str(widths)]), (), widths, nests)
         return Trainer(
             self.reading.net, 2, form, groups, self.workloads, settings, None, told, "cpu", 1, start, 0.0
         ).run()  # fmt: skip

@@ -78,7 +78,7 @@ def test_a_shipped_model_is_adapted_and_then_taken(root: Path) -> None:
     assert said["model"] == str(place)
     found = Advisor.load(place)
     work = workload("spmm", entries_from(np.eye(40, dtype=np.float32)), n=8)
-    assert found.doubts(work, 1) == []
+    assert found.doubts(work, 1, cpu_space(work.assignment)) == []
     assert found.model.card["calibration"]["trained"] == {"machine": None, "threads": 2}
     assert found.model.card["split"] == old.card["split"]
     assert "## Calibration" in (place / "README.md").read_text()

@@ -1,5 +1,7 @@
 """Calibrating: last layers move towards what a machine takes, if that ranks better what was not measured."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from tensorwise.model import RankingModel
 from tensorwise.model.calibration import FEWEST, Calibration, calibrate, fitted
 from tensorwise.model.samples import Training
 from tensorwise.program.workload import Workload, workload
+from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
 from tensorwise.tensor.convert import entries_from
 from tests.unit.model.made_up import made_up
@@ -138,3 +141,12 @@ def test_too_little_is_said(old: RankingModel) -> None:
         calibrate(order, measured(old), of)
     with pytest.raises(InputError, match="last layers of 3 heads, got 1"):
         old.with_last_layers(np.zeros((1, 2)))
+
+
+def test_records_of_a_newer_table_calibrate_an_older_model(old: RankingModel) -> None:
+    """A Param more says nothing to the model; what it reads of the configs is fitted as before."""
+    records = measured(elsewhere(old), count=3, configs=30)
+    newer = [replace(record, config=Config({**record.config, "warp": True})) for record in records]
+    results = [calibrate(old, some, of) for some in (records, newer)]
+    assert results[1].better
+    np.testing.assert_array_equal(results[0].model.last_layers, results[1].model.last_layers)

@@ -88,7 +88,7 @@ def test_where_models_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     "folder", [path.parent for path in sorted(PACKAGED.glob(f"*/{DESCRIPTION}"))], ids=lambda p: p.name
 )
 def test_what_comes_along_can_be_used(folder: Path) -> None:
-    """A model for an older table of choices has to be trained again."""
+    """A model for an older table of choices may be used; one for a quite different table has to be trained again."""
     advisor = Advisor.load(folder)
     card = advisor.model.card
     assert advisor.model.misfit(cpu_space(Einsum.parse(card["einsum"]).single)) is None

@@ -1,6 +1,7 @@
 """The walk over a graph: what it finds, what it asks for."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from tensorwise.search.graph import ENTRIES, ConfigGraph
 from tensorwise.search.pool import Pool
 from tensorwise.search.walk import GraphWalk, Walk
 from tensorwise.space.config import Config
+from tensorwise.space.params import Flag
 from tests.contract.toys import GARDEN, TINY, WIDE, ToyWorkload
 
 W: Any = ToyWorkload()
@@ -246,8 +248,26 @@ def test_the_strategy_proposes_what_its_workload_allows() -> None:
     assert not set(strategy.ask(5)) & set(pool)  # from here on by chance
 
 
+def test_a_graph_of_an_older_table_is_walked_all_the_same() -> None:
+    """A Param more takes its default; of a Param less there are fewer different configs, each proposed once."""
+    pool = Pool.sample(GARDEN, [W], 60, np.random.default_rng(0))
+    costs = np.array([smooth_cost(W, config) for config in pool])
+    graph = ConfigGraph.build(pool, np.stack([GARDEN.encode(config, W) for config in pool]))
+    ranked = [pool[row] for row in np.argsort(costs, kind="stable").tolist()]
+    warp = Flag("warp", binds="call", doc="A parameter that the pool does not have.")
+    for params in ((*GARDEN.params, warp), tuple(p for p in GARDEN.params if p.name != "lanes")):
+        space = replace(GARDEN, params=params)
+        strategy = GraphWalk(space, W, np.random.default_rng(0), graph=graph, score=by_table(costs))
+        kept = [{name: one[name] for name in space.by_name if name in one} for one in ranked]
+        expected = list(
+            dict.fromkeys(Config({**one, "warp": False} if warp in params else one) for one in kept)
+        )
+        assert strategy.ask(len(expected)) == expected
+        assert all(space.why_not(config, W) is None for config in expected)
+
+
 def test_a_graph_of_another_space_is_refused() -> None:
     pool = Pool.of(TINY.enumerate(W))
     graph = ConfigGraph.build(pool, np.stack([TINY.encode(config, W) for config in pool]))
-    with pytest.raises(InputError, match="no such parameter"):
+    with pytest.raises(InputError, match="of another space"):
         GraphWalk(GARDEN, W, np.random.default_rng(0), graph=graph, score=by_table(np.zeros(24)))

@@ -5,7 +5,9 @@ import pytest
 
 from tensorwise.device.spade import Machine
 from tensorwise.program.workload import Workload, workload
+from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
+from tensorwise.space.readings import strings
 from tensorwise.space.strips import LOOPS, SPADE, cpu
 from tensorwise.tensor.convert import entries_from
 
@@ -54,3 +56,22 @@ def test_modes_of_the_cpu_go_by_their_part_in_the_product() -> None:
     """Dense columns are j in our SpMM and k in our SDDMM, and k in COGNATE's."""
     assert cpu(work("spmm")).splits == ("split_i", "split_k", "split_j")
     assert cpu(work("sddmm")).splits == ("split_i", "split_j", "split_k")
+
+
+def test_a_config_that_lacks_a_choice_is_an_order_of_all_loops_too() -> None:
+    """A Param that was added since, or is gone, does not end the reading; unknown values are left out."""
+    given = work()
+    accelerator, own = SPACE.default(given), cpu_space(given.assignment, "A").default(given)
+    for mapper, config in ((SPADE, accelerator), (cpu(given), own)):
+        known = mapper.strips(given, config)
+        names = [*(name for name in mapper.splits if name), mapper.order, mapper.move]
+        for name in names:
+            fewer = Config({key: value for key, value in config.items() if key != name})
+            found = mapper.strips(given, fewer)
+            assert sorted(found.order) == sorted(LOOPS)
+            assert found.order == known.order or name == mapper.order
+            assert found.splits == known.splits or name in mapper.splits
+        assert mapper.strips(given, Config({**config, mapper.move: "hilbert"})).moved == ("own", "own")
+    loops = strings(own["order"])
+    more = Config({**own, "order": (loops[0], "p", *loops[1:])})
+    assert cpu(given).strips(given, more) == cpu(given).strips(given, own)

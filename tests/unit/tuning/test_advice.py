@@ -1,5 +1,6 @@
 """What a tuning asks a model, and how far it believes the answers."""
 
+import dataclasses
 import subprocess
 import sys
 from functools import cache
@@ -18,6 +19,8 @@ from tensorwise.model.model import ARRAYS, DESCRIPTION
 from tensorwise.program.workload import Workload, workload
 from tensorwise.search.graph import GRAPH
 from tensorwise.space.cpu import cpu_space
+from tensorwise.space.cuda import cuda_space
+from tensorwise.space.params import Flag
 from tensorwise.space.portfolio import portfolio
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tuning.advice import Advisor, _opened, graph_of
@@ -64,7 +67,7 @@ def test_doubts() -> None:
     facts = host().facts
 
     def doubts(**card: object) -> list[str]:
-        return Advisor(made_up(SPACE, **card)).doubts(work(), 2)
+        return Advisor(made_up(SPACE, **card)).doubts(work(), 2, SPACE)
 
     assert doubts() == []
     assert doubts(machine=facts, threads=2, dtype="float32", data={"hosts": ["another name"]}) == []
@@ -241,7 +244,7 @@ def test_a_damaged_model_is_a_note_and_the_next_one_is_taken(shipped: Path, tmp_
 
 
 def test_a_model_for_another_table_is_a_note_if_shipped_and_an_error_if_named(shipped: Path) -> None:
-    other = made_up(cpu_space(work("spmv").assignment), op="spmm", threads=1)
+    other = made_up(cuda_space(work().assignment), op="spmm", threads=1)
     other.save(shipped / "spmm")
     search = searching()
     assert search.advisor is None
@@ -250,6 +253,23 @@ def test_a_model_for_another_table_is_a_note_if_shipped_and_an_error_if_named(sh
         tune(work().entries, "spmm", n=8, model=other, store=False)
     with pytest.raises(InputError, match="cannot be used here"):
         tune(work().entries, "spmm", n=8, model=shipped / "spmm", store=False)
+
+
+def test_a_parameter_that_the_model_does_not_know_is_a_doubt_in_the_answers_notes(
+    shipped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warp = Flag("warp", binds="call", doc="A parameter that the model has never seen.")
+    newer = dataclasses.replace(SPACE, params=(*SPACE.params, warp))
+    monkeypatch.setattr(CpuDevice, "space", lambda self, work: newer)
+    found = tune(work().entries, "spmm", n=8, trials=4, threads=1, model="shipped", store=False)
+    doubt = "the model was trained for something else (parameter warp is new): it is believed less"
+    assert [note for note in found.result.notes if "model" in note] == [doubt]
+    search = searching()
+    assert search.doubtful
+    assert search.advisor is not None
+    named = search.advisor.named(work(), newer, NullDevice(), 30, np.random.default_rng(0))
+    assert len(named) == 30
+    assert {config["warp"] for config in named} <= {False, True}
 
 
 def test_a_doubtful_model_is_believed_less() -> None:

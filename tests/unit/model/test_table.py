@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tensorwise.errors import InputError
 from tensorwise.features.nest import ProgramNest
+from tensorwise.model.reader import Reader
 from tensorwise.model.scoring import EMBEDDING, embed, initial, score, shapes, with_unknown_rows
 from tensorwise.model.table import UNKNOWN, Encoded, Table
 from tensorwise.program.workload import workload
@@ -94,6 +95,17 @@ def test_what_is_unknown_is_read_as_unknown() -> None:
     for unknown in ({"loops": ("x", "y")}, {}):
         choices = {**{key: value for key, value in config.items() if key != "loops"}, **unknown}
         assert table.encode([Config(choices)]).orders[0].tolist() == [[0.25] * 16 + [1.0]]
+
+
+def test_readers_take_an_unknown_value_for_an_equal_part_of_each_known_one() -> None:
+    reader = Reader(Table.of(TINY), None)
+    known = reader.own(
+        [{"layout": kind, "balanced": True, "split": 2} for kind in ("row", "column", "block")]
+    )
+    (unknown,) = reader.own([{"layout": "tile", "balanced": True, "split": 2}])
+    np.testing.assert_allclose(unknown, known.mean(axis=0), rtol=1e-6)
+    (missing,) = reader.own([{"balanced": True, "split": 2}])
+    assert missing.tolist() == unknown.tolist()
 
 
 @given(

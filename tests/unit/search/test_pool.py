@@ -1,6 +1,7 @@
 """Pool: configs as small numbers."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from tensorwise.device.null import smooth_cost
 from tensorwise.errors import InputError
 from tensorwise.search.pool import Pool, bred
 from tensorwise.space.config import Config
+from tensorwise.space.params import Choice
 from tests.contract.toys import GARDEN, TINY, WIDE, ToyWorkload, draw_many
 
 W: Any = ToyWorkload()
@@ -108,3 +110,16 @@ def test_what_is_bred_gets_cheaper() -> None:
     assert np.mean(last) < np.mean(first) - np.std(first)
     assert found == bred(WIDE, W, cost, 200, np.random.default_rng(0))
     assert set(bred(TINY, W, cost, 100, np.random.default_rng(0))) == set(TINY.enumerate(W))
+
+
+def test_rows_that_are_alike_without_a_gone_param_are_migrated_once() -> None:
+    pool = Pool.of(TINY.enumerate(W))
+    fewer = replace(TINY, params=tuple(param for param in TINY.params if param.name != "split"))
+    rows = np.arange(len(pool))[::-1]
+    found = pool.migrated(rows, fewer, W)
+    assert found == list(dict.fromkeys(Config({k: one[k] for k in fewer.by_name}) for one in pool[::-1]))
+    assert len(found) == 6
+    assert pool.migrated(rows, TINY, W) == pool[::-1]
+    narrow = Choice("layout", ("row",), binds="pack", doc="Storage order; one is left.")
+    rest = tuple(param for param in TINY.params if param.name != "layout")
+    assert len(pool.migrated(rows, replace(TINY, params=(narrow, *rest)), W)) == 8

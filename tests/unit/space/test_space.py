@@ -141,3 +141,13 @@ def test_program_refuses_what_is_not_valid() -> None:
     assert GARDEN.program(W, GARDEN.default(W)).startswith("i_split=1")
     with pytest.raises(InputError):
         GARDEN.program(W, Config({**GARDEN.default(W), "i_split": 32768}))
+
+
+def test_what_is_migrated_obeys_the_rules() -> None:
+    work: Any = ToyWorkload()
+    outermost = {"loops": ("i1", "i0", "k1", "k0"), "i_split": 4, "k_split": 4, "parallel": "i1", "chunk": 1}
+    config = GARDEN.complete(outermost, work, strict=True)
+    broken = Config({**config, "parallel": "k1"})  # only the outermost loop can be shared out
+    assert GARDEN.migrate(Config({**config, "forgotten": 1}), work) == config
+    assert GARDEN.migrate(broken, work) is None
+    assert GARDEN.migrate(Config({**broken, "forgotten": 1}), work) is None

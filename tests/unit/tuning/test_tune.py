@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, final
 
@@ -26,6 +27,7 @@ from tensorwise.model import CostModel, MeanModel
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
+from tensorwise.space.params import Flag
 from tensorwise.tuning.operator import Operator
 from tensorwise.tuning.result import Trial, TuneResult
 from tensorwise.tuning.searching import FEW
@@ -222,6 +224,22 @@ def test_a_second_tuning_starts_from_the_best_of_the_first(matrix: sp.csr_array,
     )
     second = quick(matrix, "spmm", store=store, trials=3, budget_s=30.0)
     assert [trial.config for trial in result_of(second).trials] == [record.config for record in ranked[:3]]
+
+
+def test_measurements_of_an_older_table_are_starts_too(
+    matrix: sp.csr_array, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path / "store.sqlite")
+    work = quick(matrix, "spmv", store=store, trials=1, budget_s=30.0).workload
+    space = cpu_space(work.assignment)
+    (record,) = (one for one in store.query(workload_id=work.id) if one.ok)
+    drawn = space.sample(work, np.random.default_rng(5))
+    store.append([replace(record, config=drawn, seconds=1e-9)])
+    warp = Flag("warp", binds="call", doc="A parameter that came after the measurements.")
+    newer = replace(space, params=(*space.params, warp))
+    monkeypatch.setattr(CpuDevice, "space", lambda self, work: newer)
+    second = quick(matrix, "spmv", store=store, trials=1, budget_s=30.0)
+    assert [trial.config for trial in result_of(second).trials] == [Config({**drawn, "warp": False})]
 
 
 def test_a_broken_store_costs_only_the_memory(matrix: sp.csr_array, tmp_path: Path) -> None:

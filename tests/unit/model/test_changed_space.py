@@ -19,7 +19,7 @@ from tensorwise.space.cpu import CpuSpace, cpu_space_of
 from tensorwise.space.cuda import cuda_space
 from tensorwise.space.param import Param
 from tensorwise.space.params import Choice, Flag, Permutation
-from tensorwise.tensor.entries import entries_from
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tuning.advice import Advisor
 
 OPS: dict[str, dict[str, int]] = {"spmv": {}, "spmm": {"n": 32}, "sddmm": {"n": 32}, "mttkrp": {"n": 16}}

@@ -22,7 +22,7 @@ from tensorwise.device.device import Device
 from tensorwise.errors import InputError
 from tensorwise.model.model import CostModel, Returns, check_learned
 from tensorwise.model.samples import falling
-from tensorwise.model.table import UNKNOWN, Table
+from tensorwise.model.table import UNKNOWN_TOKEN, Table
 from tensorwise.space.config import Config, Value
 from tensorwise.space.space import Space
 from tensorwise.toolchain.cubin import Resources
@@ -133,7 +133,7 @@ class MetricsModel(CostModel):
         known = shapes(workload)
         encoded = self.table.encode(configs)
         tokens = self.table.tokens(encoded)
-        values = np.where(tokens == UNKNOWN, np.nan, tokens)
+        values = np.where(tokens == UNKNOWN_TOKEN, np.nan, tokens)
         places = np.concatenate([values, *encoded.orders], axis=1).astype(np.float64)
         names = [param.name for param in self.table.params]
         own_choices = [{name: config.get(name) for name in names} for config in configs]

@@ -167,7 +167,7 @@ class Reader:
 
 
 def _one_hot(values: int) -> np.ndarray:
-    """Return the numbers of each token of a param with so many values, the last row for UNKNOWN: float32, (n + 2, n + 1)."""
+    """Return the numbers of each token of a param with so many values: float32, (n + 2, n + 1), UNKNOWN_TOKEN's last."""
     unknown = np.full((1, 1 + values), 1 / values, np.float32)
     unknown[0, 0] = 0
     return np.concatenate([np.eye(1 + values, dtype=np.float32), unknown])

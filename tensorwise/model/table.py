@@ -21,7 +21,7 @@ from tensorwise.space.param import ListedParam, Param
 from tensorwise.space.params import Choice, Permutation
 from tensorwise.space.space import Space
 
-UNKNOWN: Final = -1
+UNKNOWN_TOKEN: Final = -1
 """The token of a value that the table does not have, and of a Param that the config does not have."""
 LEAST_SHARED: Final = 0.5
 """Least share of the Params that a table and a space must have in common: half of the larger one's."""
@@ -160,15 +160,15 @@ class Table:
             for param in self.permutations
         ]
         unknown = self.form.lookups + np.arange(len(self.listed))
-        return Encoded(np.where(tokens == UNKNOWN, unknown, tokens + self.offsets), tuple(orders))
+        return Encoded(np.where(tokens == UNKNOWN_TOKEN, unknown, tokens + self.offsets), tuple(orders))
 
     def tokens(self, encoded: Encoded) -> np.ndarray:
-        """Return the values of encoded configs param by param: 0 "does not apply", 1 the first value, or UNKNOWN.
+        """Return the values of encoded configs param by param: 0 "does not apply", 1 the first value, or UNKNOWN_TOKEN.
 
         int64, (configs, listed params).
         """
         known = encoded.values < self.form.lookups
-        return np.where(known, encoded.values - self.offsets, UNKNOWN)
+        return np.where(known, encoded.values - self.offsets, UNKNOWN_TOKEN)
 
     def fits(self, config: Mapping[str, Value]) -> bool:
         """Whether ``encode`` reads every choice of a config, and nothing of it is unknown: such configs are learned from."""
@@ -255,7 +255,7 @@ class Table:
         if isinstance(param, Permutation):
             cells = len(param.items) ** 2
             return [*[1 / len(param.items)] * cells, 1.0]
-        return [float(UNKNOWN)]
+        return [float(UNKNOWN_TOKEN)]
 
     def to_json(self) -> list[dict[str, object]]:
         """Return the rows as JSON-able objects: name, and values or items."""

@@ -13,7 +13,7 @@ from tensorwise.errors import InputError
 from tensorwise.features.nest import ProgramNest
 from tensorwise.model.reader import Reader
 from tensorwise.model.scoring import EMBEDDING, embed, initial, score, shapes, with_unknown_rows
-from tensorwise.model.table import UNKNOWN, Encoded, Table
+from tensorwise.model.table import UNKNOWN_TOKEN, Encoded, Table
 from tensorwise.program.workload import workload
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
@@ -87,7 +87,7 @@ def test_what_is_unknown_is_read_as_unknown() -> None:
             if name in one and str not in kinds:
                 one[name] = 12 if kinds == {int} else config[name]
             expected = np.where(
-                [name == key and one.get(key) != config[key] for key in names], UNKNOWN, known
+                [name == key and one.get(key) != config[key] for key in names], UNKNOWN_TOKEN, known
             )
             assert table.tokens(table.encode([Config(one)]))[0].tolist() == expected.tolist()
     (order,) = table.encode([Config({**config, "loops": ("x", "k1", "y", "i1")})]).orders

@@ -1,17 +1,20 @@
 """Models: predict what configs cost, from records."""
 
 import os
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tensorwise.errors import InputError
-from tensorwise.model.additive import AdditiveModel
-from tensorwise.model.analytic import MetricsModel
-from tensorwise.model.choosing import TreeModel
-from tensorwise.model.mean import MeanModel
 from tensorwise.model.model import CostModel, describe
-from tensorwise.model.random import RandomModel
 from tensorwise.model.ranking import RankingModel
-from tensorwise.model.transfer import TransferModel
+from tensorwise.registry import Registry
+
+if TYPE_CHECKING:
+    from tensorwise.model.additive import AdditiveModel
+    from tensorwise.model.analytic import MetricsModel
+    from tensorwise.model.choosing import TreeModel
+    from tensorwise.model.mean import MeanModel
+    from tensorwise.model.random import RandomModel
+    from tensorwise.model.transfer import TransferModel
 
 __all__ = [
     "MODELS",
@@ -26,16 +29,35 @@ __all__ = [
     "load_model",
 ]
 
-MODELS: Final[dict[str, type[CostModel]]] = {
-    "mean": MeanModel,
-    "metrics": MetricsModel,
-    "additive": AdditiveModel,
-    "random": RandomModel,
-    "ranking": RankingModel,
-    "transfer": TransferModel,
-    "tree": TreeModel,
+MODELS: Final[Registry[type[CostModel]]] = Registry(
+    "model",
+    "models",
+    {
+        "mean": "tensorwise.model.mean:MeanModel",
+        "metrics": "tensorwise.model.analytic:MetricsModel",
+        "additive": "tensorwise.model.additive:AdditiveModel",
+        "random": "tensorwise.model.random:RandomModel",
+        "ranking": RankingModel,
+        "transfer": "tensorwise.model.transfer:TransferModel",
+        "tree": "tensorwise.model.choosing:TreeModel",
+    },
+)
+"""All models by kind: a new one is a file in this folder and a row here, or an entry point of another package."""
+_KINDS: Final = {
+    "AdditiveModel": "additive",
+    "MeanModel": "mean",
+    "MetricsModel": "metrics",
+    "RandomModel": "random",
+    "TransferModel": "transfer",
+    "TreeModel": "tree",
 }
-"""All models by kind: a new one is a file in this folder and a row here."""
+"""Classes that are imported when they are first used, and their kinds."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _KINDS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return MODELS[_KINDS[name]]
 
 
 def load_model(directory: str | os.PathLike[str]) -> CostModel:

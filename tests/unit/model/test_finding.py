@@ -1,5 +1,7 @@
 """Which model is taken when nobody names one."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -95,3 +97,20 @@ def test_what_comes_along_can_be_used(folder: Path) -> None:
     assert folder.name.partition("-")[0] == card["op"]
     assert card["machine"] is not None
     assert advisor.graph is None or len(advisor.graph)
+
+
+def test_a_kind_of_model_is_imported_when_it_is_used() -> None:
+    code = """
+import sys
+import tensorwise.model as models
+assert "tensorwise.model.transfer" not in sys.modules
+assert models.TransferModel is models.MODELS["transfer"]
+assert set(models.__all__) <= {*dir(models), *models._KINDS}
+try:
+    models.OracleModel
+except AttributeError as error:
+    assert "OracleModel" in str(error)
+else:
+    raise SystemExit("there is no such model")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

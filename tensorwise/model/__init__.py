@@ -43,7 +43,7 @@ MODELS: Final[Registry[type[CostModel]]] = Registry(
     },
 )
 """All models by kind: a new one is a file in this folder and a row here, or an entry point of another package."""
-_KINDS: Final = {
+_LAZY_CLASSES: Final = {
     "AdditiveModel": "additive",
     "MeanModel": "mean",
     "MetricsModel": "metrics",
@@ -55,9 +55,9 @@ _KINDS: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _KINDS:
+    if name not in _LAZY_CLASSES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return MODELS[_KINDS[name]]
+    return MODELS[_LAZY_CLASSES[name]]
 
 
 def load_model(directory: str | os.PathLike[str]) -> CostModel:

@@ -105,7 +105,7 @@ import sys
 import tensorwise.model as models
 assert "tensorwise.model.transfer" not in sys.modules
 assert models.TransferModel is models.MODELS["transfer"]
-assert set(models.__all__) <= {*dir(models), *models._KINDS}
+assert set(models.__all__) <= {*dir(models), *models._LAZY_CLASSES}
 try:
     models.OracleModel
 except AttributeError as error:

@@ -23,7 +23,7 @@ COSTS: Final[Mapping[str, Mapping[str, float]]] = {
 """Cycles of a multiprocessor for one of what warps do."""
 WAITING: Final = {"alone": 0.053, "flowing": 0.6}
 """Shares of the cycles that a warp takes which is alone, for each turn of as many blocks as multiprocessors hold."""
-BLOCK: Final = 134.0
+BLOCK_START_CYCLES: Final = 134.0
 """Cycles of a multiprocessor to begin a block."""
 BEGIN: Final = 3300.0
 """Cycles until a program begins, and until its end is known."""
@@ -32,7 +32,11 @@ CYCLES: Final = (*COSTS, "waiting", "blocks")
 WHOLE: Final = ("launches", "blocks", "threads", "resident", "registers", "frame", "shared")
 """Of a program: its launches. Of that which takes longest: blocks, threads of a block, warps that a multiprocessor holds at
 once; registers and bytes of its own memory that a thread has, bytes that a block shares."""
-NAMES: Final = (*COUNTED, *(f"cycles.{name}" for name in CYCLES), *(f"whole.{name}" for name in WHOLE))
+GPU_CODE_NAMES: Final = (
+    *COUNTED,
+    *(f"cycles.{name}" for name in CYCLES),
+    *(f"whole.{name}" for name in WHOLE),
+)
 HELD: Final = {"warps": 64, "blocks": 32, "registers": 65536, "shared": 227 * 1024}
 """What a multiprocessor holds at once, those since 2020 about."""
 
@@ -56,7 +60,7 @@ class Launched(Protocol):
 def counts(
     text: str, launches: Sequence[Launched], registers: int, frame_bytes: int, multiprocessors: int
 ) -> dict[str, float]:
-    """Return what a program does on a GPU: NAMES, ``cycles``, ``instructions`` of warps, and ``flops``.
+    """Return what a program does on a GPU: GPU_CODE_NAMES, ``cycles``, ``instructions`` of warps, and ``flops``.
 
     Args:
         text: its kernels, as PTX.
@@ -70,7 +74,7 @@ def counts(
     known = {kernel.name: kernel for kernel in kernels(text)}
     if missing := {launch.kernel for launch in launches} - known.keys():
         raise InputError(f"the PTX has no kernel {min(missing)}")
-    found = dict.fromkeys((*NAMES, "cycles", "instructions", "flops"), 0.0)
+    found = dict.fromkeys((*GPU_CODE_NAMES, "cycles", "instructions", "flops"), 0.0)
     found["cycles"], longest = BEGIN, 0.0
     for launch in launches:
         kernel = known[launch.kernel]
@@ -83,7 +87,7 @@ def counts(
         }
         turns = math.ceil(blocks / multiprocessors / resident)
         cycles["waiting"] = turns * sum(share * does[name] for name, share in WAITING.items())
-        cycles["blocks"] = BLOCK * blocks / multiprocessors
+        cycles["blocks"] = BLOCK_START_CYCLES * blocks / multiprocessors
         for name in (*COUNTED, "instructions", "flops"):
             found[name] += does[name]
         for name, taken in cycles.items():

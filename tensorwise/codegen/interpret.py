@@ -25,7 +25,7 @@ _NUMBERS: Final[dict[str, Callable[[Any], Any]]] = {
     "i32": int,
     "i64": int,
 }
-_KEPT: Final = {"f32": "f4", "f64": "f8", "i32": "i4", "i64": "i8", "u16": "u2", "u32": "u4"}
+_NUMPY_CODES: Final = {"f32": "f4", "f64": "f8", "i32": "i4", "i64": "i8", "u16": "u2", "u32": "u4"}
 IMAGINARY_THREADS: Final = 5
 MOST_CHUNKS: Final = 24
 """Chunks of a parallel loop; a short loop gets a chunk an iteration, so that neighbours may race."""
@@ -79,7 +79,7 @@ class _Machine:
         kernel: ir.Kernel,
     ) -> None:
         self.names, self.rng, self.bounds = names, rng, bounds
-        kept = {b.name: np.zeros(length, _KEPT[b.elem]) for b, length in kernel.scratch}
+        kept = {b.name: np.zeros(length, _NUMPY_CODES[b.elem]) for b, length in kernel.scratch}
         self.buffers: dict[str, np.ndarray] = {**buffers, **kept}
         self.own = frozenset(kept)
         self.joined = kernel.joined
@@ -248,10 +248,10 @@ class _Machine:
         match statement:
             case ir.Meet():
 
-                def meet() -> Meeting:
+                def wait_at_barrier() -> Meeting:
                     yield 0, None
 
-                return meet
+                return wait_at_barrier
             case ir.Exchange(var=var, value=expr, distance=distance):
                 value = self.value(expr)
 

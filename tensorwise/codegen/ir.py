@@ -405,7 +405,7 @@ def compute(name: str, *arguments: Expr) -> Expr:
     return Op(name, tuple(widen(a, lanes) for a in arguments), Type(arguments[0].type.elem, lanes))
 
 
-def beside(elem: str) -> str:
+def integer_elem(elem: str) -> str:
     """Element type of integers that are as wide as floats: i32 beside f32, i64 beside f64."""
     return f"i{elem[1:]}"
 
@@ -423,7 +423,7 @@ def compare(name: str, left: Expr, right: Expr, elem: str = "") -> Expr:
     if lanes == 1:
         return Op(name, (left, right), I64)
     if left.type.is_float:
-        kind = Type(beside(left.type.elem), lanes)
+        kind = Type(integer_elem(left.type.elem), lanes)
         return Op(name, (widen(left, lanes), widen(right, lanes)), kind)
     kind = Type(elem or left.type.elem, lanes)
     return Op(name, (narrow(left, kind), narrow(right, kind)), kind)

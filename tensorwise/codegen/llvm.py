@@ -22,7 +22,7 @@ UNKNOWN: Final = 4.0
 """Iterations of a loop of which nothing is known."""
 DRAWS: Final = 64
 """Of the counters of loops, to see how often a condition holds."""
-VECTORS: Final = "vector."
+VECTOR_LABEL: Final = "vector."
 """Begins labels of what LLVM has made vectors of; it asks first whether it may, of what is not known when it compiles."""
 MARK: Final = "#BLOCK"
 """Begins the comments that mark blocks in assembly; see `marked`."""
@@ -274,7 +274,7 @@ class _Flow:
                 found[taken] += 1
             else:
                 return [times / len(draws) for times in found.values()]
-        likely = [self._function.labels[one].startswith(VECTORS) for one in after]
+        likely = [self._function.labels[one].startswith(VECTOR_LABEL) for one in after]
         likely = likely if any(likely) else [True] * len(after)
         return [one / sum(likely) for one in likely]
 

@@ -14,15 +14,15 @@ Counters = Mapping[str, int] | None
 """What counters of loops are, by name; None: what hangs on one is not known. Those that are not named are as at first."""
 Edge = tuple[int, int]
 """A way from one block to the next, by their numbers."""
-DEEPEST: Final = 120
+MAX_VALUE_DEPTH: Final = 120
 """Values that a value is computed from, one through the other."""
-APART: Final = 2**44
+ARRAY_DISTANCE_BYTES: Final = 2**44
 """Bytes between one array and the next: no program has so many."""
 POINTER_BITS: Final = 64
 
 _ASSIGNED: Final = re.compile(rf"\s+%({NAME}) = (.*)$")
 _FLAGS: Final = r"(?:(?:nuw|nsw|exact|disjoint|nneg|samesign) )*"
-_ARITHMETIC: Final = re.compile(
+_LLVM_ARITHMETIC: Final = re.compile(
     rf"(add|sub|mul|sdiv|udiv|srem|urem|shl|lshr|ashr|and|or|xor) {_FLAGS}i(\d+) ([^,]+), ([^,\s]+)"
 )
 _CAST: Final = re.compile(
@@ -76,7 +76,7 @@ class Values:
                     if made[2].startswith("phi "):
                         self._phis[number].append(made[1])
         self._arrays = {
-            name: APART * (k + 1)
+            name: ARRAY_DISTANCE_BYTES * (k + 1)
             for k, name in enumerate(name for name, made in self._made.items() if _ARRAY.match(made))
         }
 
@@ -100,7 +100,7 @@ class Values:
         """What a condition is; None where it hangs on something that is not known, or on itself."""
         if name in ("true", "false"):
             return name == "true"
-        if name in seen or len(seen) > DEEPEST:
+        if name in seen or len(seen) > MAX_VALUE_DEPTH:
             return None
         made, seen = self._made.get(name[1:], ""), seen | {name}
 
@@ -141,7 +141,7 @@ class Values:
             return int(text)
         if counters and text in counters:
             return counters[text]
-        if not text.startswith("%") or text in seen or len(seen) > DEEPEST:
+        if not text.startswith("%") or text in seen or len(seen) > MAX_VALUE_DEPTH:
             return None
         name = text[1:]
         if (task := _TASK.get(name.split(".")[0])) is not None:
@@ -153,7 +153,7 @@ class Values:
         def of(part: str) -> int | None:
             return self.value(part, counters, seen)
 
-        if one := _ARITHMETIC.match(made):
+        if one := _LLVM_ARITHMETIC.match(made):
             bits, a, b = int(one[2]), of(one[3]), of(one[4])
             if a is None or b is None:
                 return None

@@ -23,7 +23,7 @@ from tensorwise.reading import parse_json, reading, shown
 
 Kind = Literal["serial", "parallel", "vectorized", "unrolled", "block", "thread", "virtual", "condition"]
 Mode = Literal["read", "write", "update"]
-KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+LOOP_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 OPERATIONS: Final = (
     "float_add", "float_mul", "float_div", "float_compare", "float_math",
@@ -34,7 +34,7 @@ LINE_BYTES: Final = 64
 """Bytes of a cache line."""
 PAGE_BYTES: Final = 4096
 """Bytes of a page of memory."""
-DEEPEST: Final = 200
+MAX_LOOP_DEPTH: Final = 200
 """Loops in loops that are read back from a text."""
 
 
@@ -187,7 +187,9 @@ class LoopTree:
         def walk(nodes: Sequence[Node], kept: tuple[bool, ...]) -> Iterator[Node]:
             for node in nodes:
                 if isinstance(node, Leaf):
-                    yield Leaf(node.operations, tuple(_beside(access, kept) for access in node.accesses))
+                    yield Leaf(
+                        node.operations, tuple(_without_loops(access, kept) for access in node.accesses)
+                    )
                 elif node.extent == 1 and node.kind != "condition":
                     yield from walk(node.body, (*kept, False))
                 else:
@@ -215,7 +217,7 @@ class LoopTree:
             return cls(tuple(_node(data, 0) for data in nodes))
 
 
-def _beside(access: Access, kept: Sequence[bool]) -> Access:
+def _without_loops(access: Access, kept: Sequence[bool]) -> Access:
     """An access without the strides of the loops that are not kept."""
     strides, moves = (tuple(compress(numbers, kept)) for numbers in (access.strides, access.moves))
     return replace(access, strides=strides, moves=moves)
@@ -242,13 +244,13 @@ def _plain(node: Node) -> list[Any]:
 
 def _node(data: Any, depth: int) -> Node:
     kind, amount, below = data
-    if depth > DEEPEST:
-        raise ValueError(f"more than {DEEPEST} loops in each other")
+    if depth > MAX_LOOP_DEPTH:
+        raise ValueError(f"more than {MAX_LOOP_DEPTH} loops in each other")
     if kind == "leaf":
         counts = {str(name): float(count) for name, count in amount.items()}
         return Leaf(counts, tuple(_access(*row) for row in below))
-    if kind not in KINDS:
-        raise ValueError(f"unknown kind {kind!r}; known: {', '.join(KINDS)}")
+    if kind not in LOOP_KINDS:
+        raise ValueError(f"unknown kind {kind!r}; known: {', '.join(LOOP_KINDS)}")
     return Loop(kind, float(amount), tuple(_node(child, depth + 1) for child in below))
 
 

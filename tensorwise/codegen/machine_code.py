@@ -13,18 +13,18 @@ from tensorwise.codegen import gpu_code
 from tensorwise.codegen.gpu_code import Launched
 from tensorwise.codegen.llvm import runs
 from tensorwise.codegen.warps import SECTOR
-from tensorwise.codegen.x86 import KINDS, LIMITS, REACHES, WIDTHS, blocks, cost
+from tensorwise.codegen.x86 import INSTRUCTION_BYTES, INSTRUCTION_KINDS, LIMITS, REACHES, blocks, cost
 from tensorwise.errors import InputError
 
 SHARED: Final = ("memory.loaded", "memory.stored", "all.flops", "all.instructions", "all.cycles")
 """What is counted of all programs; the other numbers are of those for CPUs, or begin with ``gpu.``."""
-NAMES: Final = (
-    *(f"{kind}.{width}" for kind in ("arithmetic", "load", "store") for width in WIDTHS),
-    *(f"kind.{kind}" for kind in KINDS if kind != "arithmetic"),
+MACHINE_CODE_NAMES: Final = (
+    *(f"{kind}.{width}" for kind in ("arithmetic", "load", "store") for width in INSTRUCTION_BYTES),
+    *(f"kind.{kind}" for kind in INSTRUCTION_KINDS if kind != "arithmetic"),
     *(f"memory.{reach}" for reach in REACHES if reach not in ("load", "store")),
     "memory.blocked", "memory.loaded", "memory.stored", "all.flops", "all.instructions", "all.cycles",
     *(f"cycles.{limit}" for limit in LIMITS), "hot.cycles", "hot.runs", "hot.length", "hot.others",
-    *(f"gpu.{name}" for name in gpu_code.NAMES),
+    *(f"gpu.{name}" for name in gpu_code.GPU_CODE_NAMES),
 )  # fmt: skip
 """All numbers of a MachineCode."""
 HOT: Final = 0.01
@@ -34,7 +34,7 @@ HOT: Final = 0.01
 @final
 @dataclass(frozen=True)
 class MachineCode:
-    """Numbers of compiled code, by name, as NAMES lists them.
+    """Numbers of compiled code, by name, as MACHINE_CODE_NAMES lists them.
 
     Attributes:
         numbers: of all blocks, as often as they run: instructions by kind, and by bytes or way into memory (gathers by
@@ -54,7 +54,7 @@ class MachineCode:
             ir: as LLVM prints it, without marks; assembly: of the same module, ``marked``.
         """
         times = runs(ir)
-        found = dict.fromkeys(NAMES, 0.0)
+        found = dict.fromkeys(MACHINE_CODE_NAMES, 0.0)
         taken = []
         for place, block in blocks(assembly).items():
             ran = times.get(place)
@@ -93,7 +93,9 @@ class MachineCode:
             InputError: a kernel that is launched is not among them.
         """
         counted = gpu_code.counts(ptx, launches, registers, frame_bytes, multiprocessors)
-        found = dict.fromkeys(NAMES, 0.0) | {f"gpu.{name}": counted[name] for name in gpu_code.NAMES}
+        found = dict.fromkeys(MACHINE_CODE_NAMES, 0.0) | {
+            f"gpu.{name}": counted[name] for name in gpu_code.GPU_CODE_NAMES
+        }
         for name in ("flops", "instructions", "cycles"):
             found[f"all.{name}"] = counted[name]
         for name in ("loaded", "stored"):
@@ -125,10 +127,10 @@ class MachineCode:
         Raises:
             InputError: it is malformed.
         """
-        if not isinstance(data, dict) or not data.keys() <= set(NAMES):
+        if not isinstance(data, dict) or not data.keys() <= set(MACHINE_CODE_NAMES):
             raise InputError(f"malformed counts of machine code: {str(data)[:120]}")
         try:
-            return cls({name: float(data.get(name, 0.0)) for name in NAMES})
+            return cls({name: float(data.get(name, 0.0)) for name in MACHINE_CODE_NAMES})
         except (TypeError, ValueError, OverflowError):
             raise InputError(f"malformed counts of machine code: {str(data)[:120]}") from None
 

@@ -215,7 +215,7 @@ class _Walk:
             case ir.Search(buffer=buffer, lo=lo, hi=hi, coordinate=coordinate):
                 array = self.buffers[buffer.name]
                 ends = (self.value(part, values).tolist() for part in (lo, hi, coordinate))
-                return np.array([_found(array, *one) for one in zip(*ends, strict=True)])
+                return np.array([_find_coordinate(array, *one) for one in zip(*ends, strict=True)])
             case ir.Splat(value=inner, lanes=lanes):
                 return np.repeat(self.value(inner, values)[:, None], lanes, axis=1)
             case ir.Ramp(base=base, lanes=lanes):
@@ -223,7 +223,7 @@ class _Walk:
         raise TypeError(expr)
 
 
-def _found(array: np.ndarray, lo: int, hi: int, coordinate: int) -> int:
+def _find_coordinate(array: np.ndarray, lo: int, hi: int, coordinate: int) -> int:
     place = lo + int(np.searchsorted(array[lo:hi], coordinate))
     return place if place < min(hi, len(array)) and array[place] == coordinate else -1
 

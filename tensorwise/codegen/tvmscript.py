@@ -19,7 +19,7 @@ from tensorwise.codegen.loop_tree import Access, Kind, Leaf, Loop, LoopTree, Mod
 from tensorwise.errors import InputError
 from tensorwise.reading import reading
 
-SAMPLES: Final = 64
+SAMPLED_ITERATIONS: Final = 64
 """Iterations at which an access is looked at: only those of fused loops differ."""
 LONGEST: Final = 4 * 2**20
 """Characters of a text that is read: a program of TVM has some ten thousand."""
@@ -56,7 +56,7 @@ _COMPUTED: Final[dict[type[ast.AST], Callable[..., Any]]] = {
     ast.GtE: operator.ge,
 }  # fmt: skip
 """What is computed of arrays at an operator; powers and left shifts, whose numbers have no bounds, are refused."""
-_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+_TVM_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "max": np.maximum, "min": np.minimum, "floordiv": np.floor_divide, "floormod": np.mod, "truncdiv": np.floor_divide,
     "truncmod": np.mod, "Select": np.where, "if_then_else": np.where, "shift_right": np.right_shift,
     "shift_left": np.left_shift, "bitwise_and": np.bitwise_and,
@@ -160,7 +160,7 @@ class _Reader:
                 case ast.Assign(targets=[ast.Subscript()]):
                     run.append(statement)
                 case ast.Assign(targets=[target], value=value):
-                    scope = self.named(target, value, scope)
+                    scope = self.bind_names(target, value, scope)
                 case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                     scope = scope.bind(name, value)
                 case ast.Expr(value=ast.Call(args=[predicate]) as call) if _called(call) == "where":
@@ -174,7 +174,7 @@ class _Reader:
                     raise InputError(f"unknown statement: {ast.unparse(statement)[:80]}")
         return (*nodes, *self.leaf(run, scope))
 
-    def named(self, target: ast.expr, value: ast.expr, scope: _Scope) -> _Scope:
+    def bind_names(self, target: ast.expr, value: ast.expr, scope: _Scope) -> _Scope:
         """A buffer, a variable of a block, or several."""
         if not isinstance(value, ast.Call):
             return scope.bind(ast.unparse(target), value)
@@ -236,7 +236,7 @@ class _Reader:
     def condition(self, test: ast.expr, body: Sequence[ast.stmt], scope: _Scope) -> list[Node]:
         """A loop that runs where the test holds, as often as it holds at random iterations."""
         values = self.values(scope, self.points(scope))
-        share = float(np.mean(np.broadcast_to(self.value(test, values), SAMPLES) != 0))
+        share = float(np.mean(np.broadcast_to(self.value(test, values), SAMPLED_ITERATIONS) != 0))
         inside = replace(scope, loops=(*scope.loops, (f"condition {len(scope.loops)}", 1)))
         return [Loop("condition", share, self.block(body, inside))]
 
@@ -283,9 +283,9 @@ class _Reader:
             parts = [
                 np.asarray(self.value(i, values), np.int64) * w for i, w in zip(indices, widths, strict=True)
             ]
-            return np.broadcast_to(sum(parts, np.zeros(1, np.int64)), (SAMPLES,))
+            return np.broadcast_to(sum(parts, np.zeros(1, np.int64)), (SAMPLED_ITERATIONS,))
 
-        ones = np.ones(SAMPLES)
+        ones = np.ones(SAMPLED_ITERATIONS)
         steps = [
             (0.0, 0.0) if before is after else movement(place(before), place(after), ones)
             for before, after in onward
@@ -294,7 +294,9 @@ class _Reader:
         return Access(name, mode, buffer.item_bytes, float(math.prod(buffer.shape)), strides, moves)
 
     def points(self, scope: _Scope) -> dict[str, np.ndarray]:
-        return {name: self.rng.integers(0, max(extent, 1), SAMPLES) for name, extent in scope.loops}
+        return {
+            name: self.rng.integers(0, max(extent, 1), SAMPLED_ITERATIONS) for name, extent in scope.loops
+        }
 
     def values(self, scope: _Scope, points: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """Numbers of all names; that of a buffer gives some element of it, always the same at a place."""
@@ -331,7 +333,7 @@ class _Contents:
 
 
 _Computed: TypeAlias = Callable[[Mapping[str, Any]], Any]
-"""(numbers of all names) -> numbers of an expression: a scalar, or (SAMPLES,)."""
+"""(numbers of all names) -> numbers of an expression: a scalar, or (SAMPLED_ITERATIONS,)."""
 
 
 def _computed(expr: ast.expr) -> _Computed:
@@ -367,8 +369,8 @@ def _computed(expr: ast.expr) -> _Computed:
             return lambda values: _element(values[name], at(values))
         case ast.Call(func=ast.Attribute(value=ast.Name(id="T"), attr=name), args=arguments, keywords=[]):
             given = [_computed(argument) for argument in arguments if not _text(argument)]
-            if name in _FUNCTIONS:
-                function = _FUNCTIONS[name]
+            if name in _TVM_FUNCTIONS:
+                function = _TVM_FUNCTIONS[name]
                 return lambda values: function(*(one(values) for one in given))
             if given:  # casts and literals are the numbers themselves
                 return given[0]

@@ -20,7 +20,7 @@ WARP: Final = 32
 """Threads that run side by side."""
 DRAWN: Final = 12
 """Warps that are run."""
-STEPS: Final = 100_000
+MAX_BLOCKS_RUN: Final = 100_000
 """Blocks of instructions that are run, at most: what is left then is not counted."""
 LOOKED: Final = 3
 """Runs of a block whose addresses are computed; the others are taken to be like them."""
@@ -28,7 +28,7 @@ SECTOR: Final = 32
 """Bytes that memory hands over, at least."""
 BANKS: Final = 32
 """Words of four bytes that shared memory hands over at once, if they are of different banks."""
-APART: Final = 2**40
+GLOBAL_DISTANCE_BYTES: Final = 2**40
 """Bytes between one array in global memory and the next."""
 
 COUNTED: Final = (
@@ -38,9 +38,16 @@ COUNTED: Final = (
 """Instructions of warps by kind. ``special``: divisions, roots, exponentials and the like; ``exchange``: between lanes;
 ``load``, ``store``: requests of global memory, for sectors ``loaded`` and ``stored``; of shared memory requests, and the
 turns that they take; requests of a thread's own memory, its stack."""
-LATENCY: Final = {"special": 20, "exchange": 25, "shared.load": 30, "load": 400, "local": 30, "barrier": 20}
+WARP_LATENCY_CYCLES: Final = {
+    "special": 20,
+    "exchange": 25,
+    "shared.load": 30,
+    "load": 400,
+    "local": 30,
+    "barrier": 20,
+}
 """Cycles until a result can be used, or all threads have come; 4 for anything else."""
-USUAL: Final = 4
+DEFAULT_LATENCY_CYCLES: Final = 4
 
 _FLOATS: Final = ("f16", "f16x2", "bf16", "f32", "f64")
 _SPECIAL: Final = ("div", "rcp", "sqrt", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh")
@@ -48,7 +55,7 @@ _COMPARE: Final[Mapping[str, Callable[..., np.ndarray]]] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
 }  # fmt: skip
-_PLAIN: Final[Mapping[str, Callable[..., np.ndarray]]] = {
+_INTEGER_OPERATIONS: Final[Mapping[str, Callable[..., np.ndarray]]] = {
     "mov": np.asarray, "cvta": np.asarray, "neg": operator.neg, "abs": np.abs, "add": operator.add, "sub": operator.sub,
     "and": operator.and_, "or": operator.or_, "xor": operator.xor, "min": np.minimum, "max": np.maximum,
     "shl": lambda a, b: a << np.minimum(b, 63), "shr": lambda a, b: a >> np.minimum(b, 63),
@@ -61,7 +68,7 @@ _UNSIGNED: Final = ("shr", "div", "rem", "setp", "min", "max", "cvt", "bfe")
 """Those, besides some products, to which it matters whether a type has a sign; registers keep all with one."""
 _TYPES: Final[Mapping[str, type[np.signedinteger[Any]]]] = {"8": np.int8, "16": np.int16, "32": np.int32}
 """What registers keep, by the bits of a type; 64 where there is none."""
-_INTEGER: Final = re.compile(r"-?(0x[0-9a-fA-F]+|\d+)U?")
+_PTX_INTEGER: Final = re.compile(r"-?(0x[0-9a-fA-F]+|\d+)U?")
 _PARAMETER: Final = re.compile(r"_param_(\d+)")
 _PLACE: Final = re.compile(r"([%\w$.]+)\s*\+?\s*(-?\d+)?")
 
@@ -182,7 +189,7 @@ class Warps:
         blocks, labels = self._kernel.blocks, self._kernel.labels
         end = len(blocks)
         at = np.where(self._lanes, 0, end)
-        for _ in range(STEPS):
+        for _ in range(MAX_BLOCKS_RUN):
             block = int(at.min())
             if block == end:
                 return
@@ -237,7 +244,7 @@ class Warps:
         """What an operand is in each lane, or in all of them; 0 where it is not known."""
         if text[0] == "%":
             return self._registers.get(text, self._places.get(text, self._zero))
-        if _INTEGER.fullmatch(text):
+        if _PTX_INTEGER.fullmatch(text):
             return np.array(int(text.rstrip("U"), 0))
         return np.array(self._kernel.arrays.get(text, 0))
 
@@ -246,7 +253,7 @@ class Warps:
         kind = one.kind
         if one.name == "ld":
             place = _PARAMETER.search(one.operands[1]) if one.space == "param" else None
-            return self._zero + (APART * (1 + int(place[1])) if place else 0)
+            return self._zero + (GLOBAL_DISTANCE_BYTES * (1 + int(place[1])) if place else 0)
         if kind in _FLOATS or (one.name == "cvt" and one.parts[-2] in _FLOATS):
             return self._zero
         given = [self._value(text) for text in one.operands[1:]]
@@ -265,8 +272,8 @@ class Warps:
                     one.parts[-2],
                 )
                 found = _unsigned(found, kind) if kind[0] == "u" else found
-            case name if name in _PLAIN:
-                found = _PLAIN[name](*given)
+            case name if name in _INTEGER_OPERATIONS:
+                found = _INTEGER_OPERATIONS[name](*given)
             case _:
                 return self._zero
         return found.astype(_TYPES.get(kind[1:], np.int64)) + self._zero
@@ -310,7 +317,7 @@ def _compared(one: Instruction, given: list[np.ndarray]) -> np.ndarray:
     """What setp says of integers, and of another condition, where it asks for both."""
     found: np.ndarray = _COMPARE[one.parts[0]](given[0], given[1])
     if one.parts[1] in ("and", "or"):
-        found = _PLAIN[one.parts[1]](found, given[2] != 0)
+        found = _INTEGER_OPERATIONS[one.parts[1]](found, given[2] != 0)
     return found
 
 
@@ -346,15 +353,15 @@ def _alone(block: list[Instruction]) -> tuple[float, float]:
     now = 0.0
     for reads, results, kind in waits:
         begins = max([now, *(ready.get(name, 0.0) for name in reads)])
-        now = begins + (LATENCY["barrier"] if kind == "barrier" else 1)
-        ready |= dict.fromkeys(results, begins + LATENCY.get(kind, USUAL))
+        now = begins + (WARP_LATENCY_CYCLES["barrier"] if kind == "barrier" else 1)
+        ready |= dict.fromkeys(results, begins + WARP_LATENCY_CYCLES.get(kind, DEFAULT_LATENCY_CYCLES))
     alone = max([now, *ready.values()])
     ready, ends = {}, list[float]()
     for _ in range(2):
         for reads, results, kind in waits:
             begins = max((ready.get(name, 0.0) for name in reads), default=0.0)
-            ready |= dict.fromkeys(results, begins + LATENCY.get(kind, USUAL))
+            ready |= dict.fromkeys(results, begins + WARP_LATENCY_CYCLES.get(kind, DEFAULT_LATENCY_CYCLES))
         ends.append(max(ready.values(), default=0.0))
     barriers = sum(kind == "barrier" for _, _, kind in waits)
     path = ends[0] if barriers else ends[1] - ends[0]
-    return alone, max(len(block), path + LATENCY["barrier"] * barriers)
+    return alone, max(len(block), path + WARP_LATENCY_CYCLES["barrier"] * barriers)

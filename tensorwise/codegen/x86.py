@@ -22,13 +22,13 @@ each lane from elsewhere; integers in vectors; conversions and rounding; moves; 
 calls."""
 Reach = Literal["load", "broadcast", "store", "reload", "spill"]
 """Of an instruction into memory: one number into all lanes is broadcast; what registers had no room for is spilled."""
-KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+INSTRUCTION_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 REACHES: Final[tuple[Reach, ...]] = get_args(Reach)
-WIDTHS: Final = (4, 8, 16, 32, 64)
+INSTRUCTION_BYTES: Final = (4, 8, 16, 32, 64)
 """Bytes that an instruction handles: a float, a double or a general register, vectors."""
 LIMITS: Final = ("issue", "arithmetic", "vectors", "loads", "stores", "gathers", "latency")
 """What can decide how long a block takes; see `Cost`."""
-LATENCY: Final[dict[Kind, int]] = {
+X86_LATENCY_CYCLES: Final[dict[Kind, int]] = {
     "arithmetic": 4, "divide": 12, "shuffle": 2, "gather": 12, "integer": 1, "convert": 4, "move": 0, "scalar": 1,
     "branch": 0, "call": 0,
 }  # fmt: skip
@@ -219,7 +219,7 @@ def waited(block: Sequence[Instruction], iterations: int = ITERATIONS) -> Waited
                     blocked += not whole
                     waits = FORWARDED if whole else BLOCKED
                     begins = max([begins, *(when + waits for when, _ in before)])
-            done = begins + (LATENCY[one.kind] if one.kind else 0)
+            done = begins + (X86_LATENCY_CYCLES[one.kind] if one.kind else 0)
             for name in one.writes:
                 ready[name] = done
             if one.reach in ("store", "spill"):

@@ -16,7 +16,7 @@ from tensorwise.codegen.loop_tree import LINE_BYTES, OPERATIONS, PAGE_BYTES, Lea
 from tensorwise.codegen.machine_code import MachineCode
 from tensorwise.features.code import CODE, UNCOMPILED, Compiled
 from tensorwise.features.featurizer import Featurizer, Field
-from tensorwise.features.place import WIDTHS, Place
+from tensorwise.features.place import VECTOR_LANES, Place
 
 INNER: Final = 7
 """Innermost loops that have fields of their own: a register tile and what feeds it."""
@@ -60,7 +60,7 @@ class LeafFeatures(Featurizer[Place]):
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        return _FIELDS
+        return _AST_FIELDS
 
     def features(self, described: Place) -> np.ndarray:
         """Return the numbers of a leaf: float32, shape (len(fields),), all finite."""
@@ -225,7 +225,7 @@ def _lanes(place: Place, touched: "_Touched") -> Iterator[float]:
     extent = extents[lane] if lane is not None else 1.0
     yield _log(extent)
     yield _twos(extent)
-    for width in WIDTHS:
+    for width in VECTOR_LANES:
         yield extent / width / max(math.ceil(extent / width), 1)
         yield _log(extent // width + (int(extent) % width).bit_count())
     if lane is None:
@@ -454,7 +454,7 @@ def _fields() -> Iterator[Field]:
     yield Field("lanes.loop", "0 or 1", f"whether {what} stays a loop, which a compiler can vectorize")
     yield Field("lanes.extent", "log2(1 + iterations)", f"those of {what}; 1: there is none")
     yield Field("lanes.twos", "log2(iterations)", f"the power of two, up to {ALIGNED}, that divides them")
-    for width in WIDTHS:
+    for width in VECTOR_LANES:
         yield Field(f"lanes.full{width}", "share of lanes", f"those in use, of vectors of {width}")
         yield Field(
             f"lanes.vectors{width}", "log2(1 + vectors)", f"those of {width}, the rest in powers of two"
@@ -501,5 +501,5 @@ def _fields() -> Iterator[Field]:
     yield Field("memory.touched", "log2(1 + bytes)", "what all executions touch, each element once")
 
 
-_FIELDS: Final = tuple(_fields())
+_AST_FIELDS: Final = tuple(_fields())
 LEAVES: Final = LeafFeatures()

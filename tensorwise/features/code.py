@@ -8,7 +8,7 @@ from typing import ClassVar, Final, final
 import numpy as np
 
 from tensorwise.codegen.loop_tree import LoopTree
-from tensorwise.codegen.machine_code import NAMES, SHARED, MachineCode
+from tensorwise.codegen.machine_code import MACHINE_CODE_NAMES, SHARED, MachineCode
 from tensorwise.codegen.x86 import FIVE
 from tensorwise.features.featurizer import Featurizer, Field
 from tensorwise.features.misses import MISSED, missed
@@ -17,7 +17,7 @@ _WHOLE: Final = (
     "all.cycles",
     "hot.length",
     "hot.others",
-    *(name for name in NAMES if name.startswith("gpu.whole.")),
+    *(name for name in MACHINE_CODE_NAMES if name.startswith("gpu.whole.")),
 )
 """Numbers that are not told by the cycle."""
 
@@ -44,7 +44,7 @@ class CodeFeatures(Featurizer[Compiled]):
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        return _FIELDS
+        return _CODE_FIELDS
 
     def features(self, described: Compiled) -> np.ndarray:
         """Return the numbers of compiled code: float32, shape (len(fields),), all finite."""
@@ -54,7 +54,7 @@ class CodeFeatures(Featurizer[Compiled]):
             math.log2(1 + numbers[name]) - (0.0 if name in _WHOLE else by)
             if name in SHARED or name.startswith("gpu.") == for_gpu
             else 0.0
-            for name in NAMES
+            for name in MACHINE_CODE_NAMES
         ]
         if for_gpu:  # caches of one core are none of a GPU's
             return np.array([*told, *(0.0 for _ in MISSED)], np.float32)
@@ -144,7 +144,7 @@ _LIMITED: Final = {
 
 
 def _fields() -> Iterator[Field]:
-    for name in NAMES:
+    for name in MACHINE_CODE_NAMES:
         group, _, part = name.partition(".")
         if group == "gpu":
             unit, doc = _ON_GPUS[part]
@@ -159,7 +159,7 @@ def _fields() -> Iterator[Field]:
         yield Field(f"missed.{name}", _BY.format(unit), doc)
 
 
-_FIELDS: Final = tuple(_fields())
+_CODE_FIELDS: Final = tuple(_fields())
 CODE: Final = CodeFeatures()
-UNCOMPILED: Final = np.zeros(len(_FIELDS), np.float32)
+UNCOMPILED: Final = np.zeros(len(_CODE_FIELDS), np.float32)
 """Those of a program that was not compiled."""

@@ -28,7 +28,7 @@ WINDOW: Final = 4096
 """Rows that are sorted together; the order ``length4096``."""
 GROUP: Final = 8
 """Rows that share dense columns, as in the partition ``columns>4/8``."""
-MOST: Final = 4
+SPARSE_MEETINGS: Final = 4
 """Rows of a group that a column may meet before it counts as dense."""
 GRIDS: Final = (64, 32, 16, 8)
 """Cells in a row, and in a column, of the grids that are laid over a matrix."""
@@ -68,7 +68,7 @@ class MatrixCounts:
         block_meetings: (len(NARROW), len(HEIGHTS)), meetings of groups of columns in the sample.
         diagonal_meetings: meetings of diagonals by each of PIECES, in the sample.
         sampled: entries in the sample.
-        dense: of these, entries in columns that a group of rows meets more than MOST times.
+        dense: of these, entries in columns that a group of rows meets more than SPARSE_MEETINGS times.
         span: sum of column - column before it in the row.
         runs: how many of these differences are 1.
         below, above: the largest row - column and column - row.

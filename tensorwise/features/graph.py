@@ -12,7 +12,7 @@ from tensorwise.toolchain.routines import POINTER, SIZE, Routines
 
 PATHS: Final = 10
 """Shortest paths that are sampled, between nodes drawn at random ..."""
-TRIES: Final = 20
+MAX_DRAWS: Final = 20
 """... in at most so many draws: from many nodes there may be no way anywhere."""
 QUARTILES: Final = (25, 50, 75)
 
@@ -23,7 +23,7 @@ WALKING: Final = Routines(
     Path(__file__).with_name("graph.c"),
 )
 
-_FIELDS: Final = (
+_GRAPH_FIELDS: Final = (
     Field("nodes", "nodes", "the number of nodes."),
     Field(
         "edges", "edges", "the number of edges; of an undirected graph each counts twice, as it is stored."
@@ -49,12 +49,12 @@ class GraphPattern(Featurizer[Entries]):
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        return _FIELDS
+        return _GRAPH_FIELDS
 
     @property
     def units(self) -> dict[str, str]:
         """Field -> unit, as ``tensorwise.versions`` takes them."""
-        return {field.name: field.unit for field in _FIELDS}
+        return {field.name: field.unit for field in _GRAPH_FIELDS}
 
     def features(self, described: Entries) -> np.ndarray:
         """Return the numbers of a graph: float32, shape (len(fields),), all finite.
@@ -68,7 +68,7 @@ class GraphPattern(Featurizer[Entries]):
         if max(nodes, edges) >= 2**31:
             raise InputError(f"{self.name} counts in 32 bits, got {nodes} nodes and {edges} edges")
         if not nodes:
-            return np.zeros(len(_FIELDS), np.float32)
+            return np.zeros(len(_GRAPH_FIELDS), np.float32)
         pointers = described.row_pointers().astype(np.int32, copy=False)
         targets = described.coordinates[1].astype(np.int32, copy=False)
         lengths = _sampled(pointers, targets)
@@ -87,7 +87,7 @@ class GraphPattern(Featurizer[Entries]):
 def _sampled(pointers: np.ndarray, targets: np.ndarray) -> list[int]:
     """Return the lengths of shortest paths from random nodes to random ones of those that can be reached from there."""
     rng, lengths, nodes = np.random.default_rng(0), list[int](), len(pointers) - 1
-    for _ in range(TRIES):
+    for _ in range(MAX_DRAWS):
         distance = distances(pointers, targets, int(rng.integers(nodes)))
         reached = distance[distance > 0]
         if len(reached):

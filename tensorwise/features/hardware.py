@@ -18,7 +18,7 @@ class HardwareFeatures(Featurizer[Hardware]):
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        return _FIELDS
+        return _HARDWARE_FIELDS
 
     def features(self, described: Hardware) -> np.ndarray:
         """Return the numbers of a device: float32, shape (len(fields),), all finite; what is not known is 0."""
@@ -40,7 +40,7 @@ _SCALED: Final = (
     ("l2_bytes", 1024, "KiB", "the second cache, of a core of a CPU or of a whole GPU"),
     ("last_bytes", 1024, "KiB", "the cache that all cores of a CPU share"),
 )
-_FIELDS: Final = (
+_HARDWARE_FIELDS: Final = (
     *(Field(f"kind.{kind}", "0 or 1", f"whether the device is a {kind}") for kind in _KINDS),
     *(Field(name, f"log2(1 + {unit})", doc) for name, _, unit, doc in _SCALED),
 )

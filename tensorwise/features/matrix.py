@@ -13,11 +13,11 @@ from tensorwise.features.counts import (
     GROUP,
     HEIGHTS,
     LINE,
-    MOST,
     NARROW,
     OFFSETS,
     PIECES,
     SLICES,
+    SPARSE_MEETINGS,
     STRIPS,
     WINDOW,
     MatrixCounts,
@@ -43,7 +43,7 @@ class MatrixPattern(Featurizer[Entries]):
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        return _FIELDS
+        return _MATRIX_FIELDS
 
     def features(self, described: Entries) -> np.ndarray:
         """Return the numbers of a matrix: float32, shape (len(fields),), all finite.
@@ -100,7 +100,8 @@ _APART: Final = (
     Field(
         "apart.columns",
         "share of entries",
-        f"what columns hold that have more than {MOST} entries in {GROUP} aligned rows: what a hybrid may set apart",
+        f"what columns hold that have more than {SPARSE_MEETINGS} entries in {GROUP} aligned rows: what a hybrid may set "
+        "apart",
     ),
 )
 
@@ -284,4 +285,4 @@ _GROUPS: Final[tuple[tuple[tuple[Field, ...], Numbers], ...]] = (
     (_BANDS, _bands),
     (_GRIDS, _grids),
 )
-_FIELDS: Final = tuple(field for fields, _ in _GROUPS for field in fields)
+_MATRIX_FIELDS: Final = tuple(field for fields, _ in _GROUPS for field in fields)

@@ -33,7 +33,7 @@ _LOOP: Final = (
 )
 _PLACES: Final = ("the innermost loop", "the loop around the innermost", "the loop around these two")
 
-_FIELDS: Final = (
+_NEST_FIELDS: Final = (
     Field("nest.terms", "log2(1 + terms)", "the number of terms that are summed."),
     Field("nest.loops", "loops", "how many loops run more than once."),
     Field("nest.steps", _A_TERM, "the iterations of all loops."),
@@ -105,7 +105,7 @@ class ProgramNest(Featurizer[Nest]):
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        return _FIELDS
+        return _NEST_FIELDS
 
     def features(self, described: Nest) -> np.ndarray:
         program, workload, bounds, loads = described

@@ -5,11 +5,11 @@ from typing import Final
 
 import numpy as np
 
-SAMPLES: Final = 1024
+SAMPLED_ELEMENTS: Final = 1024
 """Entries that are looked at: the share of zeros is then off by 1.6 points at most, as a rule (its standard error)."""
 
 
-def share_of_zeros(array: np.ndarray, samples: int = SAMPLES) -> float:
+def share_of_zeros(array: np.ndarray, samples: int = SAMPLED_ELEMENTS) -> float:
     """Return the share of entries that are zero, of ``samples`` drawn ones, or of all where there are no more.
 
     The same places are looked at in all arrays of a shape. Where an array is made anew for each call this is still cheap

@@ -34,7 +34,7 @@
 #define HEAVY 8192    /* entries above which a panel is not counted as a whole, but */
 #define STRIP 10      /* some strips of it, of so many columns (log2) */
 #define GROUP 3       /* log2 of the rows that share dense columns */
-#define MOST 4        /* rows of a group that a column may meet before it counts as dense */
+#define SPARSE_MEETINGS 4 /* rows of a group that a column may meet before it counts as dense */
 #define NARROW 3      /* groups of 2, 4 and 8 columns are met in the sample */
 #define LINE 4        /* log2 of the columns that share a cache line, as floats do */
 
@@ -152,7 +152,7 @@ static void meet_and_count(const uint32_t *restrict slot, const uint32_t *restri
     look_back(kept, stamp, m, level, many, out);
 }
 
-/* Meetings of slots that are met more than MOST times by a group of rows. A slot keeps the number of the last group, and
+/* Meetings of slots that are met more than SPARSE_MEETINGS times by a group of rows. A slot keeps the number of the last group, and
    in four bits how often that group met it. */
 static int64_t meet_in_groups(const uint32_t *restrict slot, const uint32_t *restrict row, int64_t m,
                               uint32_t *restrict state)
@@ -164,7 +164,7 @@ static int64_t meet_in_groups(const uint32_t *restrict slot, const uint32_t *res
         met[e] = (before & 15) + 1;
         state[slot[e]] = before + ((before & 15) < 15);
     }
-    for (int64_t e = 0; e < m; e++) dense += met[e] == MOST + 1 ? MOST + 1 : met[e] > MOST;
+    for (int64_t e = 0; e < m; e++) dense += met[e] == SPARSE_MEETINGS + 1 ? SPARSE_MEETINGS + 1 : met[e] > SPARSE_MEETINGS;
     return dense;
 }
 

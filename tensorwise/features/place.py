@@ -7,7 +7,7 @@ from typing import Final, final
 
 from tensorwise.codegen.loop_tree import Access, Leaf, Loop
 
-WIDTHS: Final = (4, 8, 16)
+VECTOR_LANES: Final = (4, 8, 16)
 """Lanes of a vector of float32: SSE, AVX2, AVX-512."""
 STRAIGHT: Final = 300
 """Operations and accesses up to which a C compiler makes straight code of a short loop: about LLVM's limit."""
@@ -48,7 +48,7 @@ class Place:
         for k in real:
             kind, extent = loops[k].kind, loops[k].extent
             if kind == "vectorized":
-                size *= max(1.0, extent / WIDTHS[1])
+                size *= max(1.0, extent / VECTOR_LANES[1])
             elif kind == "unrolled" or (kind == "serial" and size * extent <= STRAIGHT):
                 size *= extent
             else:
@@ -67,14 +67,14 @@ class Place:
     def stretch(self) -> int:
         """Executions that compiled code does at a stretch: those of straight code, for all lanes."""
         straight, lane = self.vectors
-        lanes = 1.0 if lane is None or lane in straight else min(WIDTHS[1], self.extents[lane])
+        lanes = 1.0 if lane is None or lane in straight else min(VECTOR_LANES[1], self.extents[lane])
         return max(1, round(math.prod(max(1.0, self.extents[k]) for k in straight) * max(1.0, lanes)))
 
     def grain(self, access: Access) -> int:
         """Bytes that an instruction of a stretch reads or writes: an element, or those of all lanes, side by side."""
         lane = self.vectors[1]
         together = lane is not None and access.moves[lane] > 0 and access.strides[lane] == 1
-        return max(1, round(access.item_bytes)) * (WIDTHS[1] if together else 1)
+        return max(1, round(access.item_bytes)) * (VECTOR_LANES[1] if together else 1)
 
     def apart(self, access: Access) -> int:
         """Bytes from what one of two threads touches to what the other one does meanwhile; 0: no parallel loop moves it."""

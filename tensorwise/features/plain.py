@@ -15,12 +15,12 @@ from tensorwise.features.counts import (
     HEAVY,
     HEIGHTS,
     LINE,
-    MOST,
     NARROW,
     OFFSETS,
     PANEL,
     PIECES,
     SLICES,
+    SPARSE_MEETINGS,
     STRIP,
     STRIPS,
     WINDOW,
@@ -133,12 +133,12 @@ def _sampled(r: np.ndarray, c: np.ndarray, skip: int) -> np.ndarray:
 
 
 def _dense(slots: np.ndarray, r: np.ndarray) -> int:
-    """Meetings of slots that are met more than MOST times by a group of rows."""
+    """Meetings of slots that are met more than SPARSE_MEETINGS times by a group of rows."""
     order = np.lexsort((r // GROUP, slots))
     fresh = np.ones(len(r), bool)
     fresh[1:] = (np.diff(slots[order]) != 0) | (np.diff((r // GROUP)[order]) != 0)
     met = np.diff(np.flatnonzero(fresh), append=len(r))
-    return int(met[met > MOST].sum())
+    return int(met[met > SPARSE_MEETINGS].sum())
 
 
 def _slices(ids: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

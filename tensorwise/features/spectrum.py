@@ -49,7 +49,7 @@ class Spectrum:
         return np.cumsum(self.lines)
 
     @cached_property
-    def _held(self) -> np.ndarray:
+    def _entries_up_to(self) -> np.ndarray:
         """Entries in lines up to each length."""
         return np.cumsum(self.lengths * self.lines)
 
@@ -66,7 +66,7 @@ class Spectrum:
     @cached_property
     def entries(self) -> int:
         """Entries in all lines."""
-        return int(self._held[-1])
+        return int(self._entries_up_to[-1])
 
     @property
     def longest(self) -> int:
@@ -91,7 +91,9 @@ class Spectrum:
         """Gini coefficient of the lengths: 0 where all are equal, almost 1 where one line has everything."""
         if not self.entries:
             return 0.0
-        twice = self._held + self._held  # the area below Lorenz's curve, trapezium by trapezium
+        twice = (
+            self._entries_up_to + self._entries_up_to
+        )  # the area below Lorenz's curve, trapezium by trapezium
         area = (
             float((twice - self.lengths * self.lines).astype(float) @ self.lines) / self.entries / self.size
         )
@@ -106,13 +108,13 @@ class Spectrum:
     def share_above(self, length: float) -> float:
         """Return the share of entries in lines that are longer than ``length``."""
         shorter = int(np.searchsorted(self.lengths, length, side="right"))
-        return 1 - float(self._held[shorter - 1]) / self.entries if self.entries else 0.0
+        return 1 - float(self._entries_up_to[shorter - 1]) / self.entries if self.entries else 0.0
 
     def share_of_longest(self, count: int) -> float:
         """Return the share of entries in the ``count`` longest lines."""
         shorter = max(self.size - count, 0)
         place = int(np.searchsorted(self._ends, shorter))
-        rest = int(self._held[place]) - (int(self._ends[place]) - shorter) * int(self.lengths[place])
+        rest = int(self._entries_up_to[place]) - (int(self._ends[place]) - shorter) * int(self.lengths[place])
         return 1 - rest / self.entries if self.entries else 0.0
 
     def slots(self, heights: Sequence[int]) -> np.ndarray:

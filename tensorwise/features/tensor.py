@@ -17,7 +17,7 @@ ORDERS: Final = (3, 4, 5)
 """Orders of tensors that have numbers."""
 MODES: Final = range(max(ORDERS))
 PAIRS: Final = tuple(combinations(MODES, 2))
-BLOCKS: Final = (1, 8, 64)
+PAIR_BLOCK_SIZES: Final = (1, 8, 64)
 """Coordinates of a block, in both modes of a pair."""
 
 
@@ -35,7 +35,7 @@ class TensorPattern(Featurizer[Entries]):
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        return _FIELDS
+        return _TENSOR_FIELDS
 
     def features(self, described: Entries) -> np.ndarray:
         """Return the numbers of a tensor: float32, shape (len(fields),), all finite.
@@ -55,7 +55,7 @@ class TensorPattern(Featurizer[Entries]):
             numbers.extend(_mode(described, mode) if has else [0.0] * len(_mode_fields(mode)))
         for first, second in PAIRS:
             has = second < described.order
-            numbers.extend(_pair(described, first, second) if has else [0.0] * len(BLOCKS))
+            numbers.extend(_pair(described, first, second) if has else [0.0] * len(PAIR_BLOCK_SIZES))
         return np.array(numbers, np.float32)
 
 
@@ -111,7 +111,7 @@ def _mode_fields(mode: int) -> tuple[Field, ...]:
 
 
 def _pair(entries: Entries, first: int, second: int) -> Iterable[float]:
-    for block in BLOCKS:
+    for block in PAIR_BLOCK_SIZES:
         yield _per_entry(count_pairs(entries, first, second, block.bit_length() - 1), entries.nnz)
 
 
@@ -124,7 +124,7 @@ def _pair_fields(first: int, second: int) -> tuple[Field, ...]:
             if block > 1
             else f"how many pairs of coordinates of modes {first} and {second} occur: fibers, if stored in this order",
         )
-        for block in BLOCKS
+        for block in PAIR_BLOCK_SIZES
     )
 
 
@@ -133,7 +133,7 @@ def _per_entry(number: float, entries: int) -> float:
     return float(np.log2(number / entries)) if entries else 0.0
 
 
-_FIELDS: Final = (
+_TENSOR_FIELDS: Final = (
     *_WHOLE,
     *(field for mode in MODES for field in _mode_fields(mode)),
     *(field for pair in PAIRS for field in _pair_fields(*pair)),

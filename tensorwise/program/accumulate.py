@@ -60,7 +60,7 @@ class Accumulation(MergePath, abc.ABC):
         if not loops or self.opens(loops):
             return True
         axis = loops[0].axis if isinstance(loops[0], Lanes) else loops[0]
-        return not self.meets(axis) and self.accumulates(loops[1:])
+        return not self.has_shared_outputs(axis) and self.accumulates(loops[1:])
 
     def factors(self, env: Env, loops: tuple[Loop, ...]) -> bool:
         """Whether the schedule wants the sum over these loops by itself."""

@@ -29,7 +29,7 @@ from tensorwise.tensor.remap import Axis
 
 ENTRIES: Final = Var("n_entries")
 """Entries of the first sparse operand; it has a name of its own in kernels already."""
-COLUMNS: Final = 4
+PIECE_COLUMNS: Final = 4
 """Numbers of a piece: a position of the outermost level, its first position of the level below and its end, and 1 if it is a
 whole iteration."""
 COUNT, CUT = Var("n_pieces"), Var("n_cut")
@@ -93,7 +93,7 @@ class _Arrays:
                 self.same(equal, a, b)
         multiples: dict[str, int] = {}
         for index in self.plan.exact:
-            extent = self.given(equal, self.extents[index])
+            extent = self.resolve_extent(equal, self.extents[index])
             if isinstance(extent, Var):
                 multiples[extent.name] = math.lcm(multiples.get(extent.name, 1), self.schedule.splits[index])
         equal |= {name: Var(f"multiple_{name}") * by for name, by in multiples.items()}
@@ -101,14 +101,14 @@ class _Arrays:
 
     def same(self, equal: dict[str, Expr], a: str, b: str) -> None:
         """Note that two indices extend equally far."""
-        one, other = (self.given(equal, self.extents.get(index, Const(0))) for index in (a, b))
+        one, other = (self.resolve_extent(equal, self.extents.get(index, Const(0))) for index in (a, b))
         if one != other and isinstance(other, Var):
             equal[other.name] = one
         elif one != other and isinstance(one, Var):
             equal[one.name] = other
 
     @staticmethod
-    def given(equal: Mapping[str, Expr], extent: Expr) -> Expr:
+    def resolve_extent(equal: Mapping[str, Expr], extent: Expr) -> Expr:
         """Return what an extent is equal to."""
         while isinstance(extent, Var) and extent.name in equal:
             extent = equal[extent.name]
@@ -149,7 +149,7 @@ class _Arrays:
                     for kind, width in zip(level.arrays, self.plan.widths[name][place])
                 }
                 self.bits[f"{stem}_mask"] = kept["pos"]
-                self.idioms += [partial(_found, level, kept), partial(_taken, level, kept, extent)]
+                self.idioms += [partial(_bitmask_range, level, kept), partial(_taken, level, kept, extent)]
             above = count
         entries = self.entries[name]
         arrays[f"{name}_values"] = Array(counts[-1])
@@ -190,7 +190,7 @@ class _Arrays:
         rows, below = (Const(0), counts[0]), (Const(0), counts[1])
         arrays[CUTS.name] = Array(PARTS * 2 + 2, (rows, below))
         numbers = (Const(0), counts[0] - 1), below, below, (Const(0), Const(1))
-        arrays["pieces"] = Array(COUNT * COLUMNS, numbers)
+        arrays["pieces"] = Array(COUNT * PIECE_COLUMNS, numbers)
         arrays["cut"] = self.coordinates(CUT, counts[0])
         mode = first.axes[0].mode
         extents: Mapping[str, Expr] = {**self.extents, mode: self.splits.get(mode, Const(1))}
@@ -201,7 +201,7 @@ class _Arrays:
         return arrays
 
 
-def _found(
+def _bitmask_range(
     level: Bitmask, arrays: Mapping[str, Buffer], expr: Expr, masks: Mapping[str, Load]
 ) -> tuple[Expr, Expr] | None:
     """Return the range of ``Bitmask.find``: a position of the parent's, or -1."""

@@ -364,7 +364,7 @@ LONGEST_SHOWN = 200
 MOST_NESTED = 200
 """What reads expressions calls itself for their arguments."""
 _INDEX = re.compile(r"[A-Za-z]+")
-_FUNCTIONS = ("max", "min", "abs", "exp")
+_ELEMENT_FUNCTIONS = ("max", "min", "abs", "exp")
 _ORDERED = {ast.Lt: "lt", ast.LtE: "le"}
 _BINARY = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
 
@@ -434,7 +434,7 @@ def _convert(node: ast.expr, text: str) -> Expression:
             return Call(_BINARY[type(operator)], (_convert(left, text), _convert(right, text)))
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return Call("neg", (_convert(operand, text),))
-        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _ELEMENT_FUNCTIONS:
             if len(arguments) == COMBINE[name].arity:
                 return Call(name, tuple(_convert(a, text) for a in arguments))
         case ast.IfExp(test=ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.Name(id=index)])):

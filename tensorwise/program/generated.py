@@ -173,7 +173,7 @@ class BoundProgram(BoundKernel):
 
     def run(self, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
         """Compute into ``out``; see :class:`BoundKernel`."""
-        held = self._held(operands, out)
+        held = self._arrange_operands(operands, out)
         frame = self._frame()
         kernels = frame.on(held)
         if not self._direct or kernels[0]():  # a flag is rare: all is computed again then
@@ -189,7 +189,7 @@ class BoundProgram(BoundKernel):
 
     def ready(self, operands: Sequence[np.ndarray], out: np.ndarray) -> Callable[[], object]:
         """Return ``run`` with its pointers in place; see :class:`BoundKernel`."""
-        held = self._held(operands, out)
+        held = self._arrange_operands(operands, out)
         if any(mine is not given for mine, given in zip(held, operands, strict=False)):
             return lambda: self.run(operands, out)  # what is copied is copied anew for each call
         parts, direct, masked = self._parts, self._direct, self._masked_on
@@ -201,7 +201,7 @@ class BoundProgram(BoundKernel):
 
         return call
 
-    def _held(self, operands: Sequence[np.ndarray], out: np.ndarray) -> list[np.ndarray]:
+    def _arrange_operands(self, operands: Sequence[np.ndarray], out: np.ndarray) -> list[np.ndarray]:
         """Return the operands in the layout that kernels expect, and the output; InputError where they are others."""
         if not out.flags.c_contiguous or (out.shape, out.dtype) != self._out:
             raise InputError(

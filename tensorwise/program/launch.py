@@ -7,11 +7,11 @@ from tensorwise.program.plan import Plan
 from tensorwise.program.schedule import WARP, Bind
 from tensorwise.tensor.remap import Axis
 
-MOST_THREADS: Final = 1024
+MAX_BLOCK_THREADS: Final = 1024
 """Threads of a block, on every GPU since 2010."""
 MOST_SHARED_BYTES: Final = 48 * 1024
 """Shared memory that a block may have without asking for more, on every GPU since 2010."""
-VECTORS: Final = (1, 2, 4)
+LOAD_WIDTHS: Final = (1, 2, 4)
 """Neighbours that a thread loads at once: up to 16 bytes in one instruction."""
 
 
@@ -22,9 +22,10 @@ def check_launch(plan: Plan) -> None:
     _check_operands(plan)
     _check_dealing(plan, schedule.dealt)
     _check_threads(plan)
-    if schedule.threads * schedule.teams > MOST_THREADS:
+    if schedule.threads * schedule.teams > MAX_BLOCK_THREADS:
         raise ScheduleError(
-            f"{schedule}: {schedule.teams} teams of {schedule.threads} threads are more than the {MOST_THREADS} of a block"
+            f"{schedule}: {schedule.teams} teams of {schedule.threads} threads are more than the "
+            f"{MAX_BLOCK_THREADS} of a block"
         )
     for stage in schedule.stages.values():
         if stage.what not in ("indices", "values", "both") or stage.size < 1:
@@ -94,7 +95,7 @@ def _check_threads(plan: Plan) -> None:
             whole = "" if bind.to == "lane" else f", or a multiple of {WARP}"
             raise ScheduleError(f"{bind}: threads are a power of two up to {WARP}{whole}")
     own, rest = divmod(tile.lanes, threads)
-    if rest or own not in VECTORS:
+    if rest or own not in LOAD_WIDTHS:
         raise ScheduleError(
             f"{tile}: its lanes are 1, 2 or 4 for each of the {threads} threads of a team (got {schedule})"
         )

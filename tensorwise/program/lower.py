@@ -252,7 +252,7 @@ class Lowering(Accumulation):
         lo, hi = self.stored(env, name)
         if loop.mode in self.assignment.kept:
             env = replace(env, skips_output=True)
-        if not level.unique and not self.keeps(name):
+        if not level.unique and not self.has_own_outputs(name):
             env = replace(env, reduced_outside=True, skips_output=True)
         env = self.shared(env, loop)
         cursor = self.cursor(level.cursor(arrays, state.position), loop)
@@ -483,7 +483,7 @@ class Lowering(Accumulation):
     def shared(self, env: Env, loop: Axis) -> Env:
         """Note when threads that run this loop update the same output elements."""
         parallel = self.schedule.parallel
-        if parallel and parallel.loop == loop.name and self.meets(loop):
+        if parallel and parallel.loop == loop.name and self.has_shared_outputs(loop):
             return replace(env, shared_output=True)
         return env
 

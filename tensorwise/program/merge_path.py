@@ -43,7 +43,7 @@ class MergePath(Nest, abc.ABC):
         (name, format), *_ = self.plan.formats.items()
         rows, below = format.levels[:2]
         apart = below.unique and below.axis.mode in self.assignment.kept
-        return not (self.meets(rows.axis) or self.keeps(name) or apart)
+        return not (self.has_shared_outputs(rows.axis) or self.has_own_outputs(name) or apart)
 
     @cached_property
     def carries(self) -> Buffer | None:

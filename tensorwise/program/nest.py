@@ -175,7 +175,7 @@ class Nest(abc.ABC):
         self.initial: float | None = None
         self.extents, self.splits = sizes_of(plan)
         self.counts: dict[tuple[str, int], Var] = {}
-        self.index_elem = ir.beside(plan.elem)
+        self.index_elem = ir.integer_elem(plan.elem)
         output_elem = plan.halves.get(self.assignment.output.tensor, plan.elem)
         self.output = Buffer(
             "out", self.index_elem if self.assignment.argument else output_elem, writable=True
@@ -209,15 +209,17 @@ class Nest(abc.ABC):
         self.places = {
             name: Buffer(f"{name}_place", plan.source_elem) for name in self.named if name in plan.renumbered
         }
-        self.given = frozenset(self._given())
+        self.given = frozenset(self._argument_names())
         """Names of buffers and sizes, which no variable may have."""
         self.watch = plan.padded and not plan.masked
         parallel = self.schedule.parallel
         self.private = bool(
-            parallel and parallel.reduction == "private" and self.meets(Axis.named(parallel.loop))  # type: ignore[arg-type]
+            parallel
+            and parallel.reduction == "private"
+            and self.has_shared_outputs(Axis.named(parallel.loop))  # type: ignore[arg-type]
         )
 
-    def _given(self) -> Iterator[str]:
+    def _argument_names(self) -> Iterator[str]:
         for name, format in self.plan.formats.items():
             for place, arrays in enumerate(self.arrays[name]):
                 yield f"n_{name}{place}"
@@ -347,7 +349,7 @@ class Nest(abc.ABC):
         along = self.extents.get(axis.along, Const(1))
         return axis.extent(self.extents[axis.mode], self.split(axis.mode), along)  # type: ignore[no-any-return]
 
-    def meets(self, loop: Axis) -> bool:
+    def has_shared_outputs(self, loop: Axis) -> bool:
         """Whether iterations of ``loop`` meet at the same output elements."""
         if loop.mode not in self.assignment.kept:
             return True
@@ -355,10 +357,10 @@ class Nest(abc.ABC):
             level.axis == loop and (not level.unique or loop.part in ("slot", "diagonal"))
             for name, format in self.plan.formats.items()
             for level in format.levels
-            if not self.keeps(name)
+            if not self.has_own_outputs(name)
         )
 
-    def keeps(self, operand: str) -> bool:
+    def has_own_outputs(self, operand: str) -> bool:
         """Whether the output holds one element for each position of ``operand``, which thus never meet."""
         return self.plan.keep_pattern and operand == next(iter(self.plan.formats))
 

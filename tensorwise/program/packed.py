@@ -161,10 +161,10 @@ class PackedOperands:
         if self.part is None:
             known = _SOURCES.setdefault(whole, {})  # programs of one operand share it
             if format not in known:
-                known[format] = _named(source_map(whole, format), whole.numbers)
+                known[format] = _renumber_source(source_map(whole, format), whole.numbers)
             return known[format]
         places = self.part.places
-        return _named(
+        return _renumber_source(
             source_map(self._entries[operand], format),
             places if whole.numbers is None else whole.numbers[places],
         )
@@ -230,7 +230,7 @@ class PackedOperands:
         return self.threads * parallel.chunk
 
 
-def _named(source: np.ndarray, numbers: np.ndarray | None) -> np.ndarray:
+def _renumber_source(source: np.ndarray, numbers: np.ndarray | None) -> np.ndarray:
     """Return a source map in which the entries have ``numbers``, instead of 0, 1, 2, ..."""
     if numbers is None:
         return source

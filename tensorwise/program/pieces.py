@@ -19,7 +19,7 @@ from typing import Final, final
 
 from tensorwise.codegen import ir
 from tensorwise.codegen.ir import LANE, Buffer, Const, Expr, For, If, Reduce, Stmt, Store, Var
-from tensorwise.program.arrays import COLUMNS, COUNT, CUT
+from tensorwise.program.arrays import COUNT, CUT, PIECE_COLUMNS
 from tensorwise.program.nest import Env, Piece, State
 from tensorwise.program.schedule import WARP
 from tensorwise.program.teams import Teams
@@ -75,10 +75,10 @@ class GpuLowering(Teams):
         """Emit the loop over pieces, and ``body`` for what each has of an iteration."""
         piece = self.fresh("piece")
         with self.scope(lambda block: For(piece, Const(0), COUNT, 1, block, self.handed(self.loops[0]))):
-            row = self.let(var.name, self.pieces[piece * COLUMNS])
-            begin = self.let("begin", self.pieces[piece * COLUMNS + 1])
-            end = self.let("end", self.pieces[piece * COLUMNS + 2])
-            whole = self.let("whole", self.pieces[piece * COLUMNS + 3]) if self.shares_rows else None
+            row = self.let(var.name, self.pieces[piece * PIECE_COLUMNS])
+            begin = self.let("begin", self.pieces[piece * PIECE_COLUMNS + 1])
+            end = self.let("end", self.pieces[piece * PIECE_COLUMNS + 2])
+            whole = self.let("whole", self.pieces[piece * PIECE_COLUMNS + 3]) if self.shares_rows else None
             body(replace(env, piece=Piece(end, begin, whole=whole)), row)
 
     def finished(self, env: Env, store: Store) -> list[Stmt]:

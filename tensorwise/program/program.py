@@ -284,7 +284,7 @@ def program_for(
         )
     assignment = workload.assignment
 
-    def read(name: str, given: Format | str) -> Format:
+    def read_format(name: str, given: Format | str) -> Format:
         format = Format.parse(given, name) if isinstance(given, str) else given
         return format.renamed(assignment.access(name).indices)
 
@@ -293,7 +293,7 @@ def program_for(
         given = formats[name]
         if isinstance(given, str) and ";" in given:
             given, _, apart[name] = given.partition(";")
-        renamed[name] = read(name, given)
+        renamed[name] = read_format(name, given)
     if isinstance(schedule, str):
         first, _, second = schedule.partition(";")
         schedule = Schedule.parse(first)
@@ -304,7 +304,7 @@ def program_for(
         return program
     (name, text), *_ = apart.items()
     rule, _, text = text.partition(":")
-    partition, format = Partition.parse(rule), read(name, text)
+    partition, format = Partition.parse(rule), read_format(name, text)
     own = fitted(Schedule.parse(second), assignment, {name: format})
     return replace(program, apart=Apart(partition, format, own))
 

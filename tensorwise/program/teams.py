@@ -143,15 +143,15 @@ class Teams(Lowering):
         hi = self.let("stop", hi)
         with self.scope(lambda block: For(at, lo, hi, stage.size, block)):
             count = self.let("count", ir.smaller(ir.Const(stage.size), hi - at))
-            self.meet()
+            self.wait_for_team()
             fetch = tuple(Store(to, place, source[at + place]) for source, to in kept.items())
             self.block.append(
                 For(place, LANE if self.threads > 1 else ir.Const(0), count, self.threads, fetch)
             )
-            self.meet()
+            self.wait_for_team()
             yield replace(env, staged=(at, kept)), at, self.let("end", at + count)
 
-    def meet(self) -> None:
+    def wait_for_team(self) -> None:
         """Let the threads of a team wait for each other; a single one need not."""
         if self.threads > 1:
             self.block.append(Meet())

@@ -118,7 +118,7 @@ def _counted(program: Program, workload: Workload, held: Positions) -> tuple[lis
         if axis.part == "inner" and Axis(axis.mode, "outer") in loops[place:]:
             extents[axis.name] = program.schedule.splits[axis.mode]
 
-    def known(name: str, mode: str) -> bool:
+    def is_bound(name: str, mode: str) -> bool:
         return name in bound or (name == mode and {f"{mode}1", f"{mode}0"} <= bound)
 
     for axis in loops:
@@ -161,7 +161,7 @@ def _counted(program: Program, workload: Workload, held: Positions) -> tuple[lis
                     bound.add(level.axis.name)
                     extents[level.axis.name] = 1  # no loop: it follows the position above
                     continue
-                if not known(level.axis.name, level.axis.mode):
+                if not is_bound(level.axis.name, level.axis.mode):
                     break
                 done[name] += 1
                 positions[name] *= size(level.axis)

@@ -422,7 +422,7 @@ def workload(
         sizes |= dict.fromkeys(free, int(extent))
     elif n is not None and n != 1:
         raise InputError(f"{op} has no dense-only index, so n must be left out (got n={n})")
-    return Workload(op, einsum, {"A": a}, sizes, _known(einsum, dtypes or {}))
+    return Workload(op, einsum, {"A": a}, sizes, _check_dtypes(einsum, dtypes or {}))
 
 
 def einsum_workload(
@@ -478,10 +478,10 @@ def einsum_workload(
     names |= {mttkrp(order, mode): "mttkrp" for order in (3, 4, 5) for mode in range(order)}
     op = names.get(str(einsum), "einsum") if next(iter(sparse)) == "A" and len(sparse) == 1 else "einsum"
     sizes = {index: int(found[index]) for index in assignment.indices}
-    return Workload(op, einsum, dict(sparse), sizes, _known(einsum, dtypes or {}))
+    return Workload(op, einsum, dict(sparse), sizes, _check_dtypes(einsum, dtypes or {}))
 
 
-def _known(einsum: Einsum, dtypes: Mapping[str, np.dtype]) -> dict[str, np.dtype]:
+def _check_dtypes(einsum: Einsum, dtypes: Mapping[str, np.dtype]) -> dict[str, np.dtype]:
     outputs = [assignment.output.tensor for assignment in einsum.assignments]
     unknown = [name for name in dtypes if name not in (*einsum.operands, *outputs)]
     if unknown:

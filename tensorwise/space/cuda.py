@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final, final
 
 from tensorwise.program.einsum import Assignment
-from tensorwise.program.launch import MOST_SHARED_BYTES, MOST_THREADS, VECTORS
+from tensorwise.program.launch import LOAD_WIDTHS, MAX_BLOCK_THREADS, MOST_SHARED_BYTES
 from tensorwise.program.program import Program, program_for
 from tensorwise.program.schedule import WARP
 from tensorwise.program.workload import Workload
@@ -67,7 +67,7 @@ class Gpu:
 
 
 ANY: Final = Gpu(
-    "any", 80, MOST_THREADS, 65536, 255, MOST_SHARED_BYTES, 9e11, 1.4e13, 2**17, 6 * 2**20, "sm_70"
+    "any", 80, MAX_BLOCK_THREADS, 65536, 255, MOST_SHARED_BYTES, 9e11, 1.4e13, 2**17, 6 * 2**20, "sm_70"
 )
 """What every GPU since 2017 has."""
 
@@ -193,7 +193,7 @@ def _params(gpu: Gpu) -> list[Param]:
             narrow=_threads,
         ),
         Choice(
-            "vector", VECTORS, binds="compile", prefer=_default_vector,
+            "vector", LOAD_WIDTHS, binds="compile", prefer=_default_vector,
             doc="Neighbours that a thread loads at once, up to 16 bytes; the extent has to be a multiple",
             narrow=_vectors,
         ),
@@ -208,7 +208,7 @@ def _params(gpu: Gpu) -> list[Param]:
             narrow=_unrolls(gpu),
         ),
         PowerOfTwo(
-            "teams", 1, MOST_THREADS, binds="compile", prefer=_default_teams,
+            "teams", 1, MAX_BLOCK_THREADS, binds="compile", prefer=_default_teams,
             doc="kMTile, rows of a block, or entries of a block; a block has a warp of threads at least, and registers "
             "for all of them",
             narrow=_teams(gpu),
@@ -260,7 +260,7 @@ def _vectors(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
     if earlier["threads"] is None:
         return None
     most = min(_longest_vector(nest), max(1, nest.extent // number(earlier["threads"])))
-    return tuple(v for v in VECTORS if v <= most)
+    return tuple(v for v in LOAD_WIDTHS if v <= most)
 
 
 def _longest_vector(nest: _Nest) -> int:
@@ -269,7 +269,7 @@ def _longest_vector(nest: _Nest) -> int:
     if nest.along or not w.assignment.monoid.single or w.assignment.chosen:
         return 1
     return max(
-        v for v in VECTORS if v == 1 or (v * w.dtype.itemsize <= VECTOR_BYTES and nest.extent % v == 0)
+        v for v in LOAD_WIDTHS if v == 1 or (v * w.dtype.itemsize <= VECTOR_BYTES and nest.extent % v == 0)
     )
 
 

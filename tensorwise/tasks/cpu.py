@@ -44,7 +44,7 @@ from tensorwise.toolchain.threads import available_threads, most_threads
 _NEEDED: Final = {"sse": "sse2", "avx2": "avx2", "avx512": "avx512bw"}
 _WIDTHS: Final = {"sse": 16, "avx2": 32, "avx512": 64}
 """Bytes of a vector."""
-MOST_THREADS: Final = 1024
+MAX_CPU_THREADS: Final = 1024
 """More threads than a machine has processors."""
 _SETTING: Final = re.compile(rf"tvm-({'|'.join(ISAS)})-([1-9][0-9]{{0,3}})t")
 _FULL: Final = re.compile(rf"{_SETTING.pattern}-(\w+)")
@@ -54,7 +54,7 @@ ROUNDS: Final = 24
 """The programs of a batch take turns, at most so often, BOUT times in a process that is forked, until rounds agree."""
 RUNS_S: Final = 0.3
 """One that has run for so long after a bout runs no more: a collection would spend its time on the slowest."""
-OWN: Final = 0.75
+OWN_CORE_SHARE: Final = 0.75
 """Of a core that is shared with a neighbour a program has a half, where nobody is there nearly all."""
 PATIENCE_S, NAP_S = 10.0, 0.05
 """How long a batch waits at most, in all, for processors of its own, and how long until it looks again."""
@@ -77,7 +77,7 @@ class TvmCpu(Device[Task]):
             left them.
 
     Raises:
-        InputError: the processor lacks the instruction set, or it is unknown; or there are more than MOST_THREADS.
+        InputError: the processor lacks the instruction set, or it is unknown; or there are more than MAX_CPU_THREADS.
     """
 
     def __init__(self, isa: str, threads: int, limit_s: float = 20.0, *, cold: bool = True) -> None:
@@ -234,7 +234,7 @@ def hardware_here(name: str) -> Hardware | None:
     """Return what a setting of this CPU is made of, by its full name; None where it is none. TVM is not needed.
 
     Raises:
-        InputError: the processor lacks the instruction set, or there are more than MOST_THREADS.
+        InputError: the processor lacks the instruction set, or there are more than MAX_CPU_THREADS.
     """
     found = _FULL.fullmatch(name)
     if found is None or found[3] != host().id[:4]:
@@ -251,8 +251,8 @@ def _check_isa(isa: str) -> None:
 
 
 def _check_threads(threads: int) -> None:
-    if threads > MOST_THREADS:
-        raise InputError(f"a setting of this CPU has at most {MOST_THREADS} threads, got {threads}")
+    if threads > MAX_CPU_THREADS:
+        raise InputError(f"a setting of this CPU has at most {MAX_CPU_THREADS} threads, got {threads}")
 
 
 def check_measurable(threads: Sequence[int]) -> None:
@@ -276,7 +276,7 @@ def in_turns(
 ) -> list[Measurement]:
     """Time programs in turns until their rounds agree, or they had ROUNDS; see `fastest`.
 
-    Rounds during which the processors did less than OWN of what they can count for nothing but the fastest run.
+    Rounds during which the processors did less than OWN_CORE_SHARE of what they can count for nothing but the fastest run.
 
     Args:
         found: of each program its first run, or why it has none: that remains what is said of it.
@@ -299,12 +299,12 @@ def in_turns(
         ]
         if not left:
             break
-        while share() < OWN and waited_s < PATIENCE_S:
+        while share() < OWN_CORE_SHARE and waited_s < PATIENCE_S:
             time.sleep(NAP_S)
             waited_s += NAP_S
         left *= BOUT
         turns = list(in_children(lambda turn, left=left: timed(left[turn]), [True] * len(left), limit_s))  # type: ignore[misc]
-        own, over = share() >= OWN, waited_s >= PATIENCE_S
+        own, over = share() >= OWN_CORE_SHARE, waited_s >= PATIENCE_S
         shared |= over and not own
         for place, its in zip(left, turns, strict=True):
             rounds[place].append(its)

@@ -28,9 +28,9 @@ from tensorwise.toolchain.gpu import Gpu, Held, find_gpu
 
 PROTOCOL: Final = "warm-1"
 """How is measured; part of the device's id."""
-POOL: Final = 2**24
+POOL_ELEMENTS: Final = 2**24
 """Elements of each dtype that operands are parts of, at least: drawing them anew for each task would take longest of all."""
-APART: Final = 64
+OPERAND_ALIGNMENT: Final = 64
 """Elements between the beginnings of operands: as far as programs may believe them to be aligned."""
 
 
@@ -177,14 +177,14 @@ class TaskGpu(Device[StagedTask]):
     def _part(self, size: int, elem: str, begin: int) -> Held:
         """Elements of the pool of a dtype."""
         if elem not in self._pools or self._pools[elem].size < begin + size:
-            length = max(POOL, 2 * (begin + size))
+            length = max(POOL_ELEMENTS, 2 * (begin + size))
             self._pools[elem] = self._gpu.upload(drawn((length,), elem, np.random.default_rng(0)))
         return self._pools[elem][begin : begin + size]
 
 
 def _room(shape: tuple[int, ...]) -> int:
     """Elements from the beginning of an operand to that of the next one."""
-    return -(-math.prod(shape) // APART) * APART
+    return -(-math.prod(shape) // OPERAND_ALIGNMENT) * OPERAND_ALIGNMENT
 
 
 def _alike(operand: Held, result: Held) -> bool:

@@ -16,10 +16,10 @@ from tensorwise.tasks.tvm_extra import meta_schedule, s_tir, tvm
 CORES: Final = 2
 """What meta-schedule is told of the machine: it decides into how many iterations parallel loops are fused. One number for
 all devices, so that they run the same programs."""
-TRIES: Final = {"cpu": 4, "cuda": 200}
+DRAWS_PER_SCHEDULE: Final = {"cpu": 4, "cuda": 200}
 """Draws for each schedule that is wanted: some are refused, and small tasks have few different ones. Of what is drawn for
 GPUs nine in ten, of some tasks all, want too many threads of a block, or too few, or too much of its memory."""
-BLOCK: Final = 256
+DEFAULT_BLOCK_THREADS: Final = 256
 """Threads of a block where nothing is chosen."""
 
 
@@ -40,7 +40,7 @@ class Schedules:
     def __init__(self, task: Task, gpu: Gpu | None = None) -> None:
         self.task, self._gpu = task, gpu
         kind = "cpu" if gpu is None else "cuda"
-        self.name, self._tries = space_name(tvm.__version__, kind), TRIES[kind]
+        self.name, self._tries = space_name(tvm.__version__, kind), DRAWS_PER_SCHEDULE[kind]
         rules = {} if gpu is None else dict.fromkeys(("sch_rules", "postprocs", "mutator_probs"), "cuda")
         self._context = meta_schedule.TuneContext(
             mod=task.module,
@@ -100,7 +100,7 @@ class Schedules:
             spatial = [loop for loop, kind in loops if kind == 0]
             if len(spatial) < len(loops):
                 schedule.reorder(*spatial, *(loop for loop, kind in loops if kind != 0))
-            blocks, threads = schedule.split(schedule.fuse(*spatial), [None, BLOCK])
+            blocks, threads = schedule.split(schedule.fuse(*spatial), [None, DEFAULT_BLOCK_THREADS])
             schedule.bind(blocks, "blockIdx.x")
             schedule.bind(threads, "threadIdx.x")
         return schedule

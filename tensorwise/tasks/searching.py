@@ -21,7 +21,7 @@ from tensorwise.tasks.targets import cpu_target
 from tensorwise.tasks.task import Task, loop_tree
 from tensorwise.tasks.tvm_extra import derived_object, meta_schedule
 
-BATCH: Final = 16
+TRIALS_PER_BATCH: Final = 16
 """Programs that are measured before a cost model learns from them."""
 Guide = Callable[[Sequence[LoopTree], Sequence[MachineCode | None]], np.ndarray]
 """Says what programs take, in seconds; it is told what a compiler made of them, where one did."""
@@ -56,7 +56,7 @@ def search_schedules(
     trials: int,
     guide: Guide | str = "xgb",
     *,
-    batch: int = BATCH,
+    batch: int = TRIALS_PER_BATCH,
     population: int = 512,
     generations: int = 4,
     compiled: int = 0,

@@ -15,7 +15,7 @@ from tensorwise.tensor.file_formats import FileFormat
 from tensorwise.tensor.raw import Part, RawCoordinates
 from tensorwise.tensor.text import Layout, TextFile, quoted, read_table, text_lines
 
-_FIELDS = ("real", "double", "integer", "unsigned-integer", "pattern")
+_VALUE_FIELDS = ("real", "double", "integer", "unsigned-integer", "pattern")
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
 _EXAMPLE = "%%MatrixMarket matrix coordinate real general"
 
@@ -93,8 +93,8 @@ def _read_banner(text: TextFile, part: Part | None) -> _Banner:
         _refuse_word(text, "format", words[2], ("coordinate", "array"))
     if words[3] == "complex" and part is None:
         text.refuse("complex values are not supported; read one part with part='real' or part='imaginary'", 1)
-    if words[3] != "complex" and words[3] not in _FIELDS:
-        _refuse_word(text, "field", words[3], _FIELDS)
+    if words[3] != "complex" and words[3] not in _VALUE_FIELDS:
+        _refuse_word(text, "field", words[3], _VALUE_FIELDS)
     if words[3] != "complex" and part == "imaginary":
         text.refuse(f"has the field {words[3]}, so it has no imaginary part", 1)
     if words[4] not in _SYMMETRIES:

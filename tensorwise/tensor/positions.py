@@ -15,7 +15,7 @@ from tensorwise.tensor.levels import Level
 from tensorwise.tensor.orders import Places
 from tensorwise.tensor.remap import Axis, diagonal
 
-MOST: Final = 2**16
+SAMPLED_ENTRIES: Final = 2**16
 """About as many entries are looked at, in bands of the first mode; all of a pattern that has no more ..."""
 SAMPLE: Final = 2**12
 """... and of these about as many for one count, in units, such as blocks of rows, each of which is seen whole."""
@@ -32,7 +32,8 @@ class Positions:
     """Counts positions of formats in one pattern; what they share is counted once.
 
     What is below a unit of the sample is as it is in the whole pattern, and there is as much more of it as there are more
-    entries. Units larger than a band (of a pattern of far more than MOST entries) are seen in part, and seem emptier.
+    entries. Units larger than a band (of a pattern of far more than SAMPLED_ENTRIES entries) are seen in part, and seem
+    emptier.
 
     Args:
         entries: the pattern.
@@ -139,16 +140,18 @@ def _bands(entries: Entries) -> list[np.ndarray]:
     """The coordinates of some bands of the first mode, or of all entries: int64."""
     first, *_ = entries.coordinates
     chosen: np.ndarray | slice = slice(None)
-    if entries.nnz > MOST:
-        bands = -(-PIECES * entries.nnz // MOST)
+    if entries.nnz > SAMPLED_ENTRIES:
+        bands = -(-PIECES * entries.nnz // SAMPLED_ENTRIES)
         height = 1 << max(0, (entries.shape[0] // bands).bit_length() - 1)
         starts = np.arange(0, entries.shape[0] + height, height)
         ends = np.searchsorted(first, np.minimum(starts, entries.shape[0]).astype(first.dtype))
-        low = (np.arange(len(starts) - 1, dtype=np.uint64) * _HASH) < np.uint64(MOST / entries.nnz * 2.0**64)
+        low = (np.arange(len(starts) - 1, dtype=np.uint64) * _HASH) < np.uint64(
+            SAMPLED_ENTRIES / entries.nnz * 2.0**64
+        )
         held = np.flatnonzero(low)
         chosen = np.concatenate([np.arange(ends[band], ends[band + 1]) for band in held] or [np.arange(0)])
         if not len(chosen):
-            chosen = slice(None, None, -(-entries.nnz // MOST))
+            chosen = slice(None, None, -(-entries.nnz // SAMPLED_ENTRIES))
     return [coordinates[chosen].astype(np.int64) for coordinates in entries.coordinates]
 
 

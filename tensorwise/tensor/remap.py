@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 Part = Literal["whole", "outer", "inner", "slot", "diagonal", "permuted"]
 _SUFFIX: dict[Part, str] = {"whole": "", "outer": "1", "inner": "0", "slot": "#"}
 _PARTS: dict[str, Part] = {suffix: part for part, suffix in _SUFFIX.items()}
-_NAME = re.compile(r"([A-Za-z]+)([01#]?|-[A-Za-z]+)")
+_AXIS_NAME = re.compile(r"([A-Za-z]+)([01#]?|-[A-Za-z]+)")
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Axis:
     @classmethod
     def named(cls, name: str) -> Self | None:
         """Return the axis that ``name`` stands for, or None where it is no axis name."""
-        match = _NAME.fullmatch(name)
+        match = _AXIS_NAME.fullmatch(name)
         if match is None:
             return None
         mode, suffix = match.groups()

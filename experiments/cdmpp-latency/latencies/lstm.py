@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from tensorwise.codegen.loop_tree import KINDS, Loop, LoopTree
+from tensorwise.codegen.loop_tree import LOOP_KINDS, Loop, LoopTree
 from tensorwise.model.averaged import Averaged
 from tensorwise.model.labels import Labels
 from tensorwise.model.latency_training import CLIP, LatencyTraining
@@ -28,11 +28,11 @@ def structure(tree: LoopTree) -> tuple[Structure, np.ndarray]:
     def walk(node: Any) -> Structure:
         if not isinstance(node, Loop):
             return ()
-        rows.append([np.log2(1 + node.extent), *(float(node.kind == kind) for kind in KINDS)])
+        rows.append([np.log2(1 + node.extent), *(float(node.kind == kind) for kind in LOOP_KINDS)])
         return ("loop", *(walk(child) for child in node.body))
 
     shape = ("root", *(walk(node) for node in tree.nodes))
-    return shape, np.array(rows, np.float32).reshape(len(rows), 1 + len(KINDS))
+    return shape, np.array(rows, np.float32).reshape(len(rows), 1 + len(LOOP_KINDS))
 
 
 class TreeNet(torch.nn.Module):
@@ -43,7 +43,7 @@ class TreeNet(torch.nn.Module):
         linear, relu = torch.nn.Linear, torch.nn.ReLU
         self.leaf = torch.nn.Sequential(linear(leaf, width), relu(), linear(width, width), relu())
         self.inside = torch.nn.LSTM(width, width, batch_first=True)
-        self.loop = torch.nn.Sequential(linear(width + 1 + len(KINDS), width), relu())
+        self.loop = torch.nn.Sequential(linear(width + 1 + len(LOOP_KINDS), width), relu())
         self.device = torch.nn.Sequential(linear(device, width), relu(), linear(width, width))
         self.say = torch.nn.Sequential(
             linear(width, width), relu(), linear(width, width), relu(), linear(width, 1)

@@ -121,7 +121,7 @@ def test_operators_in_all_widths(elem: str, lanes: int) -> None:
 @pytest.mark.parametrize("elem", ["f32", "f64"])
 def test_integers_of_every_width_in_lanes(elem: str, lanes: int) -> None:
     """What is compared, chosen and gathered by: buffers of all integer types, read as neighbours and otherwise."""
-    kinds, beside = {"i32": "i4", "i64": "i8", "u16": "u2", "u32": "u4"}, Type(ir.beside(elem), lanes)
+    kinds, beside = {"i32": "i4", "i64": "i8", "u16": "u2", "u32": "u4"}, Type(ir.integer_elem(elem), lanes)
     length = 3 * lanes
     rng = np.random.default_rng(lanes)
     x, y = Buffer("x", elem), Buffer("y", elem)

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorwise.codegen.loop_tree import KINDS, OPERATIONS, Access, Leaf, Loop, LoopTree, Node
+from tensorwise.codegen.loop_tree import LOOP_KINDS, OPERATIONS, Access, Leaf, Loop, LoopTree, Node
 from tensorwise.errors import InputError
 from tensorwise.program.interpreted import InterpretedKernel
 from tensorwise.program.program import Program
@@ -38,7 +38,7 @@ def trees(depth: int = 0) -> st.SearchStrategy[Node]:
     if depth == 3:
         return leaf
     below = st.lists(st.deferred(lambda: trees(depth + 1)), max_size=3).map(tuple)
-    return leaf | st.builds(Loop, st.sampled_from(KINDS), st.just(1) | small, below)
+    return leaf | st.builds(Loop, st.sampled_from(LOOP_KINDS), st.just(1) | small, below)
 
 
 @settings(max_examples=60, deadline=None)

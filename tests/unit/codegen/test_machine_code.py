@@ -2,7 +2,7 @@
 
 import pytest
 
-from tensorwise.codegen.machine_code import NAMES, MachineCode
+from tensorwise.codegen.machine_code import MACHINE_CODE_NAMES, MachineCode
 from tensorwise.codegen.x86 import LOADED, blocks, cost, instruction, waited
 from tensorwise.errors import InputError
 
@@ -137,7 +137,7 @@ def test_blocks_are_told_apart_by_their_marks() -> None:
 def test_instructions_count_as_often_as_they_run() -> None:
     code = MachineCode.of(IR, ASSEMBLY)
     numbers = code.numbers
-    assert set(numbers) == set(NAMES)
+    assert set(numbers) == set(MACHINE_CODE_NAMES)
     assert numbers["all.instructions"] == 1 + 8 * 6 + 2
     assert numbers["arithmetic.32"] == numbers["store.32"] == 8
     assert numbers["all.flops"] == 64

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorwise.codegen.gpu_code import BEGIN, COSTS, NAMES, counts
+from tensorwise.codegen.gpu_code import BEGIN, COSTS, GPU_CODE_NAMES, counts
 from tensorwise.codegen.machine_code import MachineCode
 from tensorwise.codegen.ptx import Instruction, kernels
-from tensorwise.codegen.warps import DRAWN, STEPS, Warps
+from tensorwise.codegen.warps import DRAWN, MAX_BLOCKS_RUN, Warps
 from tensorwise.errors import InputError
 from tensorwise.tasks.staged import Launch
 
@@ -119,7 +119,7 @@ def test_integers(text: str, given: list[int], wanted: list[int]) -> None:
 def test_an_endless_kernel_is_left() -> None:
     text = ".visible .entry endless()\n{\n$L1:\n\tbra.uni \t$L1;\n\tret;\n}\n"
     (kernel,) = kernels(text)
-    assert Warps(kernel, (1, 1), (32, 1)).counted()["branch"] == STEPS
+    assert Warps(kernel, (1, 1), (32, 1)).counted()["branch"] == MAX_BLOCKS_RUN
 
 
 def test_what_costs_adds_up() -> None:
@@ -147,5 +147,7 @@ def test_code_for_a_gpu_is_code() -> None:
     assert code.numbers["all.flops"] == 384
     assert code.numbers["memory.loaded"] == 32 * 48
     assert code.numbers["gpu.loaded"] == 48
-    assert {name for name in code.numbers if name.startswith("gpu.")} == {f"gpu.{name}" for name in NAMES}
+    assert {name for name in code.numbers if name.startswith("gpu.")} == {
+        f"gpu.{name}" for name in GPU_CODE_NAMES
+    }
     assert MachineCode.from_json(code.to_json()).numbers == pytest.approx(code.numbers, rel=1e-3)

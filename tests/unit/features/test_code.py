@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensorwise.codegen.loop_tree import Access, Leaf, Loop, LoopTree
-from tensorwise.codegen.machine_code import NAMES, MachineCode
+from tensorwise.codegen.machine_code import MACHINE_CODE_NAMES, MachineCode
 from tensorwise.features.code import CODE, UNCOMPILED, Compiled
 from tensorwise.features.misses import MISSED
 
@@ -16,13 +16,13 @@ NAMED = [field.name for field in CODE.fields]
 
 def features(tree: LoopTree = STREAM, **numbers: float) -> dict[str, float]:
     told = {name.replace("_", "."): number for name, number in numbers.items()}
-    found = CODE.features(Compiled(tree, MachineCode(dict.fromkeys(NAMES, 0.0) | told)))
+    found = CODE.features(Compiled(tree, MachineCode(dict.fromkeys(MACHINE_CODE_NAMES, 0.0) | told)))
     assert found.dtype == np.float32
     return dict(zip(NAMED, found.tolist(), strict=True))
 
 
 def test_fields_are_the_numbers_of_code_and_of_misses() -> None:
-    assert [*NAMES, *(f"missed.{name}" for name in MISSED)] == NAMED
+    assert [*MACHINE_CODE_NAMES, *(f"missed.{name}" for name in MISSED)] == NAMED
     assert all(field.doc and field.unit.startswith("log2(") for field in CODE.fields)
     assert len(UNCOMPILED) == len(NAMED)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tensorwise.errors import InputError
-from tensorwise.features.tensor import BLOCKS, TensorPattern
+from tensorwise.features.tensor import PAIR_BLOCK_SIZES, TensorPattern
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.entries import Entries
 from tests.unit.features.cases import drawn
@@ -39,7 +39,7 @@ def test_numbers_are_those_of_the_coordinates(shape: tuple[int, ...], kind: str)
         expected[f"mode{mode}.gathers64"] = np.log2(len(windows) / nnz)
         expected[f"mode{mode}.gathers16384"] = np.log2(len(np.unique(here)) / nnz)
         for other in range(mode + 1, len(shape)):
-            for block in BLOCKS:
+            for block in PAIR_BLOCK_SIZES:
                 met = len(np.unique(coordinates[:, [mode, other]] // block, axis=0))
                 expected[f"modes{mode}{other}.blocks{block}"] = np.log2(met / nnz)
     assert {name: numbers[name] for name in expected} == pytest.approx(expected, rel=1e-5, abs=1e-6)

@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from tensorwise.codegen.loop_tree import Access, Leaf, Loop, LoopTree
-from tensorwise.codegen.machine_code import NAMES, MachineCode
+from tensorwise.codegen.machine_code import MACHINE_CODE_NAMES, MachineCode
 from tensorwise.data.record import Record
 from tensorwise.device.device import Measurement
 from tensorwise.device.hardware import Hardware, described
@@ -31,7 +31,9 @@ def tree(extents: list[int]) -> LoopTree:
 
 def code(cycles: float) -> MachineCode:
     """Code that takes so many cycles."""
-    return MachineCode({**dict.fromkeys(NAMES, 0.0), "all.cycles": cycles, "all.instructions": 5 * cycles})
+    return MachineCode(
+        {**dict.fromkeys(MACHINE_CODE_NAMES, 0.0), "all.cycles": cycles, "all.instructions": 5 * cycles}
+    )
 
 
 def records(

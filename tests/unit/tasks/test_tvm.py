@@ -399,7 +399,7 @@ def test_programs_for_a_gpu_are_counted_where_there_is_a_compiler(
 def test_where_no_draw_fits_a_gpu_each_element_has_a_thread(
     small: tuple[TaskGraph, dict[str, Task]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tensorwise.tasks.schedules.TRIES", {"cpu": 0, "cuda": 0})
+    monkeypatch.setattr("tensorwise.tasks.schedules.DRAWS_PER_SCHEDULE", {"cpu": 0, "cuda": 0})
     for task in small[1].values():
         schedules = Schedules(task, gpu_called("H100"))
         ((config, module),) = schedules.sample(2, np.random.default_rng(0))

@@ -67,7 +67,7 @@ def test_a_large_one_is_sampled(text: str, monkeypatch: pytest.MonkeyPatch) -> N
     format = Format.parse(text)
     held = len(pack(entries, format).values)
     for most, sample in ((2**40, 2**40), (2**40, 2**12), (2**15, 2**12)):
-        monkeypatch.setattr(module, "MOST", most)
+        monkeypatch.setattr(module, "SAMPLED_ENTRIES", most)
         monkeypatch.setattr(module, "SAMPLE", sample)
         found = stored(entries, format, Positions(entries, Places(entries)))
         exact = sample > entries.nnz

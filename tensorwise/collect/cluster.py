@@ -9,7 +9,9 @@ Starting or joining a cluster opens ports, and whoever reaches them runs code th
 """
 
 import abc
+import math
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
@@ -23,6 +25,8 @@ from tensorwise.errors import MeasurementError, TensorwiseError
 
 SLOT: Final = "tensorwise"
 """The resource of which a job takes a unit."""
+COUNT_S: Final = 5.0
+"""Seconds between two counts of the nodes: one of a thousand takes some milliseconds."""
 
 
 def needed(kind: str) -> dict[str, int]:
@@ -74,6 +78,8 @@ class ClusterExecutor(Executor[Job]):
         self._lock = threading.Lock()
         self._kinds = {""}
         """Kinds of which there were nodes: a last one that went may come back."""
+        self._counted: dict[str, tuple[float, int]] = {}
+        """Resource -> when its units were counted, and how many there were."""
         try:
             self._open(address, slots)
         except TensorwiseError:
@@ -104,8 +110,17 @@ class ClusterExecutor(Executor[Job]):
         with self._lock:
             self._tasks[future] = task
         task.add_done_callback(lambda _: self._end(future))
-        self.slots = max(self._count(SLOT), 1)  # nodes come and go; a last one that went may come back
+        self.slots = self.capacity("")
         return future
+
+    def capacity(self, kind: str) -> int:
+        """Return how many slots there are for a kind, as of some seconds ago; at least 1, since a node may come back."""
+        resource = f"{SLOT}-{kind}" if kind else SLOT
+        when, count = self._counted.get(resource, (-math.inf, 0))
+        if time.monotonic() - when > COUNT_S:
+            count = max(self._count(resource), 1)
+            self._counted[resource] = time.monotonic(), count
+        return count
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End. What was submitted counts as begun, since no more is submitted than there are slots."""

@@ -1,25 +1,35 @@
-"""Collection: jobs are run by an executor, and each one's records are appended to the store in one transaction.
+"""Driver: jobs are run by an executor, and their records are appended to a store in batches.
 
-May be ended in any way at any time. What is in the store stays, what was under way is lost as a whole, and the same
-call goes on with what is left: a job that has records of this device is done.
+Any number of drivers may work at one store, on one machine or on several: a ledger beside the store says who runs what.
+Each may die at any moment. What is in the store stays, what was under way is lost as a whole and done by the others, or
+by the same call, given again: a job that has records in the store is done. Of several results the first stays.
 """
 
 import contextlib
 import math
+import queue
+import re
+import secrets
+import socket
+import statistics
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar, final
+from typing import Any, Final, Generic, Protocol, TypeVar, final
 
+from tensorwise.collect.collected import Collected
 from tensorwise.collect.dask import DaskExecutor
 from tensorwise.collect.executors import TRIES, AnyJob, Executor, LocalExecutor, WorkerLostError, explain
+from tensorwise.collect.ledger import BEAT_S, LEASE_S, Ledger
 from tensorwise.collect.ray import RayExecutor
 from tensorwise.collect.spool import SpoolExecutor
+from tensorwise.data.finished import FinishedJobs, JobRecords
+from tensorwise.data.parts import PartStore
 from tensorwise.data.record import Record
-from tensorwise.data.store import Store, exclusive
-from tensorwise.errors import StoreError, TensorwiseError
+from tensorwise.data.store import Store
+from tensorwise.errors import TensorwiseError
 
 EXECUTORS: Final[dict[str, type[Executor[Any]]]] = {
     "local": LocalExecutor,
@@ -28,189 +38,464 @@ EXECUTORS: Final[dict[str, type[Executor[Any]]]] = {
     "dask": DaskExecutor,
 }
 """Executors by name."""
-_TICK_S: Final = 0.5
 J = TypeVar("J", bound=AnyJob)
+Observe = Callable[[Any, Collected], None]
+"""Called with each job that ended, and how the collection stands."""
+_STRAGGLERS: Final = 2.0
+"""A job that has run for longer than the median by this factor is begun once more where a node is idle at the end."""
+_MANY: Final = 64
+"""From so many jobs in flight on they are submitted several at a time."""
+_SAMPLE: Final = 256
+"""Durations of which the median is taken."""
 
 
 @final
-@dataclass
-class Collected:
-    """How a collection stands.
+@dataclass(frozen=True)
+class Limits:
+    """How much a driver holds, and how long it waits.
+
+    A driver holds a few dozen bytes for each planned job, and besides at most ``in_flight`` jobs that were submitted, and
+    one batch of results. It submits nothing while it appends, so that a slow store slows the nodes.
 
     Attributes:
-        planned: jobs in all; before: those that the store had when this run began.
-        jobs: jobs finished in this run; records: their records; statuses: how those ended.
-        failed: why jobs could not be run; they are tried again by the next run.
-        lost: jobs whose workers or nodes were lost each time; nothing is recorded, and the next run tries them again.
-        mixed: of which kinds of machines jobs were measured on devices that differ; see ``mixed_kinds``.
-        redone: how often a job was begun again after its worker or node was lost.
-        seconds: since this run began.
-        interrupted: whether it was ended by hand.
+        in_flight: jobs that are submitted at a time, if the executor has slots for so many.
+        batch_jobs: results that are appended together. Default: a sixteenth of the slots, 1 to 256, so that with few slots
+            each result is appended when it is there.
+        batch_bytes: fewer results are appended when their records take so many bytes as JSON;
+        batch_s: or when the first of them has waited for so many seconds.
+        gather_s: with many jobs in flight, seconds for which answers are gathered before the next jobs are submitted.
+        look_s: seconds between two looks at what other drivers do.
+        beat_s: seconds between two signs of life in the ledger.
+        lease_s: a driver on another machine that gave none for so many seconds is taken for dead.
+        patience_s: a job that was submitted so many seconds ago is begun again; its node may still answer first.
     """
 
-    planned: int
-    before: int
-    jobs: int = 0
-    records: int = 0
-    statuses: Counter[str] = field(default_factory=Counter)
-    failed: list[str] = field(default_factory=list)
-    lost: list[str] = field(default_factory=list)
-    mixed: list[str] = field(default_factory=list)
-    redone: int = 0
-    seconds: float = 0.0
-    interrupted: bool = False
-
-    @property
-    def left(self) -> int:
-        """Jobs neither done, nor failed, nor lost."""
-        return self.planned - self.before - self.ended
-
-    @property
-    def ended(self) -> int:
-        """Jobs of this run that are done, failed or lost."""
-        return self.jobs + len(self.failed) + len(self.lost)
-
-    @property
-    def left_s(self) -> float:
-        """Seconds that what is left will take at the pace so far; infinite before the first job is done."""
-        return self.left * self.seconds / self.ended if self.ended else math.inf
-
-    @property
-    def per_minute(self) -> float:
-        """Records a minute."""
-        return 60 * self.records / self.seconds if self.seconds else 0.0
-
-    def note(self, records: Sequence[Record]) -> None:
-        """Count a finished job."""
-        self.jobs += 1
-        self.records += len(records)
-        self.statuses.update(record.status for record in records)
-
-    def to_json(self) -> dict[str, object]:
-        """Return a JSON object; numbers may be infinite."""
-        return {
-            "planned": self.planned,
-            "before": self.before,
-            "jobs": self.jobs,
-            "left": self.left,
-            "records": self.records,
-            "statuses": dict(self.statuses.most_common()),
-            "failed": self.failed,
-            "lost": self.lost,
-            "mixed": self.mixed,
-            "redone": self.redone,
-            "seconds": self.seconds,
-            "records_per_minute": self.per_minute,
-            "left_s": self.left_s,
-        }
+    in_flight: int = 20_000
+    batch_jobs: int | None = None
+    batch_bytes: int = 64 * 2**20
+    batch_s: float = 5.0
+    gather_s: float = 0.2
+    look_s: float = 0.5
+    beat_s: float = BEAT_S
+    lease_s: float = LEASE_S
+    patience_s: float = 3600.0
 
 
-Observe = Callable[[Any, Collected], None]
-"""Called with each job that ended, and how the collection stands."""
+class JobStore(Protocol):
+    """What a driver needs of a store: ``Store`` and ``PartStore`` have it."""
+
+    def finished(self) -> FinishedJobs:
+        """Return the jobs that have records, as of now."""
+
+    def append_jobs(self, results: Sequence[JobRecords], *, anywhere: bool = False) -> list[JobRecords]:
+        """Append records of whole jobs; return those that were not there yet."""
 
 
 def collect(
     jobs: Sequence[J],
-    store: Store,
+    store: Store | PartStore,
     executor: Executor[J],
     *,
     budget_s: float = math.inf,
     anywhere: bool = False,
     observe: Observe | None = None,
     complete: Callable[[J], J] | None = None,
+    limits: Limits = Limits(),  # noqa: B008: frozen
 ) -> Collected:
     """Run the jobs that are left and append their records to ``store``.
 
-    Ctrl-C gives up what is under way and returns. The executor is shut down in the end. A job whose worker or node is lost
-    is begun again after all others, ``TRIES`` times in all; what is recorded was measured.
+    Other calls, in other processes or on other machines, may do the same at the same time. This one returns when all jobs
+    are done by any of them. Ctrl-C gives up what is under way and returns. The executor is shut down in the end. A job whose
+    worker or node is lost is begun again after all others, ``TRIES`` times in all; what is recorded was measured.
 
     Args:
+        jobs: the same for all calls; each is read when it is its turn.
         budget_s: no job is begun after so many seconds.
-        anywhere: a job is done when any device's records are there, not only this machine's.
+        anywhere: a job is done when any device's records are there, not only this machine's; and jobs that take long in the
+            end are begun a second time on nodes that are idle.
         observe: called with each job that ended.
         complete: says what is still to be said of a job that is about to be run; its id stays what it is.
+        limits: see Limits.
 
     Raises:
-        StoreError: the store cannot be written, or another collection is writing to it.
+        StoreError: the store or the ledger cannot be written.
     """
-    start = time.monotonic()
-    pending: dict[Future[list[Record]], J] = {}
-    tries: Counter[str] = Counter()
     clean = False
     try:
-        with _alone(store):
-            waiting = _left(jobs, store, anywhere)
-            found = Collected(len(jobs), len(jobs) - len(waiting))
-            waiting.reverse()
+        ledger = ledger_of(store)
+        name = f"{re.sub('[^A-Za-z0-9]', '-', socket.gethostname())[:40]}-{secrets.token_hex(6)}"
+        with ledger.hold(name):
+            driver = _Driver(
+                name, jobs, store, executor, ledger, budget_s, anywhere, observe, complete, limits
+            )
             try:
-                while pending or (waiting and time.monotonic() - start < budget_s):
-                    while waiting and len(pending) < executor.slots and time.monotonic() - start < budget_s:
-                        job = waiting.pop()
-                        job = job if complete is None else complete(job)
-                        pending[_submitted(executor, job)] = job
-                    ended, _ = wait(pending, _TICK_S, FIRST_COMPLETED)
-                    for future in ended:
-                        job = pending.pop(future)
-                        try:
-                            records = future.result()
-                        except WorkerLostError as error:
-                            tries[job.id] += error.tries
-                            if tries[job.id] < TRIES:
-                                found.redone += 1
-                                waiting.insert(0, job)
-                                continue
-                            found.lost.append(explain(job, error))
-                        except TensorwiseError as error:
-                            found.failed.append(explain(job, error))
-                        else:
-                            store.append(records)
-                            found.note(records)
-                        found.seconds = time.monotonic() - start
-                        if observe is not None:
-                            observe(job, found)
-                clean = True
+                driver.run()
+                clean = not driver.flights
             except KeyboardInterrupt:
-                found.interrupted = True
-            found.seconds = time.monotonic() - start
-            if anywhere:
-                found.mixed = mixed_kinds(jobs, store)
-            return found
+                driver.found.interrupted = True
+                driver.append()
+            ledger.remove(name)
+        driver.found.seconds = time.monotonic() - driver.start
+        if anywhere:
+            driver.found.mixed = mixed_kinds(jobs, store)
+        return driver.found
     finally:
         executor.shutdown(wait=clean, cancel_futures=True)
 
 
-def _submitted(executor: Executor[J], job: J) -> "Future[list[Record]]":
-    """Submit a job; one that cannot be submitted is a failed one, and the others go on."""
-    try:
-        return executor.submit(job)
-    except TensorwiseError as error:
-        future: Future[list[Record]] = Future()
-        future.set_exception(error)
-        return future
+def ledger_of(store: Store | PartStore) -> Ledger:
+    """Return the ledger of the drivers that append to a store."""
+    if isinstance(store, PartStore):
+        return Ledger(store.path / "drivers")
+    return Ledger(store.path.with_name(f"{store.path.name}.drivers"))
 
 
-def _left(jobs: Sequence[J], store: Store, anywhere: bool) -> list[J]:
-    """Jobs that are not in the store."""
-    done = store.jobs()
-    if anywhere:
-        known = {job for job, _ in done}
-        return [job for job in jobs if job.id not in known]
+@dataclass(eq=False)
+class _Flight(Generic[J]):
+    """A job that was submitted, and when; ``late`` once it was taken for lost."""
+
+    place: int
+    job: J
+    since: float
+    late: bool = False
+
+
+@final
+@dataclass
+class _Driver(Generic[J]):
+    name: str
+    jobs: Sequence[J]
+    store: JobStore
+    executor: Executor[J]
+    ledger: Ledger
+    budget_s: float
+    anywhere: bool
+    observe: Observe | None
+    complete: Callable[[J], J] | None
+    limits: Limits
+    flights: "dict[Future[list[Record]], _Flight[J]]" = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.start = time.monotonic()
+        self._answers: queue.SimpleQueue[Future[list[Record]]] = queue.SimpleQueue()
+        self._flying: Counter[str] = Counter()
+        """Job id -> how often it is in flight, the late ones left out."""
+        self._busy: Counter[str] = Counter()
+        """Kind of machines -> jobs in flight."""
+        self._held: dict[str, int] = {}
+        """Id -> place of jobs that other drivers run."""
+        self._ended: set[str] = set()
+        """Ids of jobs that ended in this run, here or elsewhere."""
+        self._answered: set[str] = set()
+        """Ids of the jobs in the batch."""
+        self._batch: list[tuple[J, JobRecords]] = []
+        self._batch_bytes = 0
+        self._batch_since = self._looked = self._beat = self.start
+        self._durations: deque[float] = deque(maxlen=_SAMPLE)
+        self.ledger.refresh()
+        self.ledger.remove_dead()
+        self._losses_before = {job: len(times) for job, times in self.ledger.lost.items()}
+        self._failed_before = set(self.ledger.failed)
+        self._finished = self.store.finished()
+        self._devices = {} if self.anywhere else _devices(self.jobs)
+        self._left = self._plan()
+        left = sum(map(len, self._left.values()))
+        self.found = Collected(len(self.jobs), len(self.jobs) - left)
+
+    def _plan(self) -> dict[str, deque[int]]:
+        """Return the places of the jobs that are left, by the kind of machines that they are for."""
+        left: dict[str, deque[int]] = {}
+        known: set[str] = set()
+        for place, job in enumerate(self.jobs):
+            if job.id not in known and not self._is_finished(job):
+                known.add(job.id)
+                left.setdefault(_kind(job), deque()).append(place)
+        if self.ledger.others(self.name, self.limits.lease_s):
+            for places in left.values():  # another begins at the front
+                places.rotate(secrets.randbelow(len(places)))
+        return left
+
+    def run(self) -> None:
+        """Run jobs until none is left, or the time is up."""
+        while not self._is_over():
+            self._look()
+            self._submit()
+            self._take()
+            if self._is_due():
+                self.append()
+
+    def _is_over(self) -> bool:
+        if self._batch:
+            return False
+        waited_for = [one for one in self.flights.values() if not one.late and not self._is_ended(one.job)]
+        if waited_for:
+            return False
+        return self._time_is_up() or not (self._held or any(self._left.values()) or self._is_waiting())
+
+    def _is_waiting(self) -> bool:
+        """Whether a late job may still be done by its node only."""
+        return any(not self._is_ended(one.job) for one in self.flights.values())
+
+    def _time_is_up(self) -> bool:
+        return time.monotonic() - self.start >= self.budget_s
+
+    # -- other drivers ---------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Give a sign of life, see what other drivers have done, and which jobs are late."""
+        now = time.monotonic()
+        if now - self._beat >= self.limits.beat_s:
+            self._beat = now
+            self.ledger.append(self.name, {"beat": len(self.flights)})
+        if now - self._looked < self.limits.look_s:
+            return
+        self.ledger.refresh()
+        self._finished = self.store.finished()
+        for job_id, place in list(self._held.items()):
+            job = self.jobs[place]
+            if self._is_ended(job):
+                del self._held[job_id]
+                self._note_elsewhere(job)
+            elif not self.ledger.rivals(job_id, self.name, self.limits.lease_s):
+                del self._held[job_id]
+                self._left.setdefault(_kind(job), deque()).append(place)
+        for places in self._left.values():
+            while places and self._is_ended(self.jobs[places[0]]):
+                self._note_elsewhere(self.jobs[places.popleft()])
+        for flight in list(self.flights.values()):
+            if self._is_ended(flight.job):
+                self._note_elsewhere(flight.job)
+            elif not flight.late and now - flight.since > self.limits.patience_s:
+                flight.late = True
+                self._land(flight.job)
+                self._lose(flight, WorkerLostError("timeout", f"no answer for {self.limits.patience_s:g} s"))
+        # Looking takes at most a twentieth of the time, however many jobs others hold.
+        self._looked = time.monotonic() + 19 * (time.monotonic() - now)
+
+    def _is_finished(self, job: J) -> bool:
+        device = None if self.anywhere else self._devices[job.device, job.threads]
+        return self._finished.has(job.id, device)
+
+    def _is_ended(self, job: J) -> bool:
+        """Whether nothing is to be done about a job any more, whoever did it."""
+        return (
+            job.id in self._ended
+            or self._is_finished(job)
+            or (job.id in self.ledger.failed and job.id not in self._failed_before)
+            or self._losses(job) >= TRIES
+        )
+
+    def _losses(self, job: J) -> int:
+        """Return how often all drivers have lost a job since this one began."""
+        return len(self.ledger.lost.get(job.id, ())) - self._losses_before.get(job.id, 0)
+
+    def _note_elsewhere(self, job: J) -> None:
+        if job.id not in self._ended:
+            self._ended.add(job.id)
+            self.found.elsewhere += 1
+            self.ledger.forget(job.id)
+
+    # -- submission ------------------------------------------------------------------------------------------------
+
+    def _submit(self) -> None:
+        """Claim and submit as many jobs as there are free slots."""
+        if self._time_is_up() or self._batch_bytes > self.limits.batch_bytes:
+            return
+        room = min(self.executor.slots, self.limits.in_flight) - len(self.flights)
+        if room <= 0:
+            return
+        chosen: list[tuple[int, J]] = []
+        if any(self._left.values()):
+            self.ledger.refresh()
+        for kind in self._left:
+            free = min(self.executor.capacity(kind) - self._busy[kind], room - len(chosen))
+            chosen += self._next(kind, free)
+        if chosen:
+            self.ledger.append(self.name, *({"claim": job.id} for _, job in chosen))
+            self.ledger.refresh()
+            for place, job in chosen:
+                rivals = self.ledger.rivals(job.id, self.name, self.limits.lease_s)
+                if any(other < self.name for other in rivals):
+                    self._held[job.id] = place  # claimed at the same moment: the first by name runs it
+                else:
+                    self._begin(place, job)
+        elif self.anywhere and not any(self._left.values()):
+            late = list(self._stragglers(room))
+            if late:
+                self.ledger.append(self.name, *({"claim": job.id} for _, job in late))
+            for place, job in late:
+                self.found.redone += 1
+                self._begin(place, job)
+
+    def _next(self, kind: str, count: int) -> Iterator[tuple[int, J]]:
+        """Yield up to ``count`` jobs that nobody runs."""
+        places = self._left[kind]
+        while count > 0 and places:
+            place = places.popleft()
+            job = self.jobs[place]
+            if job.id in self._answered:  # by a node that was late
+                continue
+            if self._is_ended(job):
+                self._note_elsewhere(job)
+            elif self.ledger.rivals(job.id, self.name, self.limits.lease_s):
+                self._held[job.id] = place
+            else:
+                count -= 1
+                yield place, job
+
+    def _stragglers(self, count: int) -> Iterator[tuple[int, J]]:
+        """Yield jobs of this driver and of others that take long, for nodes that would be idle."""
+        if len(self._durations) < 2:
+            return
+        now, long_s = time.monotonic(), _STRAGGLERS * statistics.median(self._durations)
+        begun = [(one.since, one.place, one.job) for one in self.flights.values() if not one.late]
+        for job_id, place in self._held.items():
+            begun.append((self.ledger.claimed_at.get(job_id, now), place, self.jobs[place]))
+        for since, place, job in sorted(begun, key=lambda one: one[0]):
+            if count <= 0 or now - since <= long_s:
+                return
+            copies = self._flying[job.id] + len(self.ledger.rivals(job.id, self.name, self.limits.lease_s))
+            free = self._busy[_kind(job)] < self.executor.capacity(_kind(job))
+            if copies == 1 and free and not self._is_ended(job) and job.id not in self._answered:
+                count -= 1
+                yield place, job
+
+    def _begin(self, place: int, job: J) -> None:
+        job = job if self.complete is None else self.complete(job)
+        try:
+            future = self.executor.submit(job)
+        except TensorwiseError as error:  # the others go on
+            future = Future()
+            future.set_exception(error)
+        self.flights[future] = _Flight(place, job, time.monotonic())
+        self._flying[job.id] += 1
+        self._busy[_kind(job)] += 1
+        future.add_done_callback(self._answers.put)
+
+    # -- results ---------------------------------------------------------------------------------------------------
+
+    def _take(self) -> None:
+        """Wait a moment for answers, and take all that are there."""
+        with contextlib.suppress(queue.Empty):
+            self._answer(self._answers.get(timeout=self.limits.look_s))
+            if len(self.flights) >= _MANY:
+                time.sleep(self.limits.gather_s)
+            while True:
+                self._answer(self._answers.get_nowait())
+
+    def _answer(self, future: "Future[list[Record]]") -> None:
+        flight = self.flights.pop(future)
+        job = flight.job
+        self._busy[_kind(job)] -= 1
+        if not flight.late:
+            self._land(job)
+        try:
+            records = future.result()
+            if not records or not all(_is_of(record, job) for record in records):
+                raise WorkerLostError("crash", "its answer is that of another job")
+        except WorkerLostError as error:
+            if not flight.late:
+                self._lose(flight, error)
+        except TensorwiseError as error:
+            if not self._is_ended(job):
+                self.ledger.append(self.name, {"job": job.id, "error": explain(job, error)})
+                self._give_up(job, self.found.failed, error)
+        except CancelledError:
+            pass
+        else:
+            self._durations.append(time.monotonic() - flight.since)
+            self._batch_since = self._batch_since if self._batch else time.monotonic()
+            self._batch.append((job, JobRecords.of(job.id, records)))
+            self._answered.add(job.id)
+            self._batch_bytes += len(records) * len(records[0].to_json())
+
+    def _land(self, job: J) -> None:
+        self._flying[job.id] -= 1
+        if not self._flying[job.id]:
+            del self._flying[job.id]
+
+    def _lose(self, flight: "_Flight[J]", error: WorkerLostError) -> None:
+        """Begin a job again after all others, unless that was done often enough, or another node runs it."""
+        job = flight.job
+        if self._is_ended(job) or job.id in self._answered:
+            return
+        line = {"job": job.id, "lost": explain(job, error)}
+        self.ledger.append(self.name, *[line] * error.tries)
+        self.ledger.refresh()
+        if self._losses(job) >= TRIES:
+            self._give_up(job, self.found.lost, error)
+        elif job.id not in self._flying:
+            self.found.redone += 1
+            self._left.setdefault(_kind(job), deque()).append(flight.place)
+
+    def _give_up(self, job: J, reasons: list[str], error: TensorwiseError) -> None:
+        self._ended.add(job.id)
+        reasons.append(explain(job, error))
+        self._tell(job)
+
+    def _is_due(self) -> bool:
+        """Whether the batch is to be appended."""
+        most = self.limits.batch_jobs or min(max(self.executor.slots // 16, 1), 256)
+        return bool(self._batch) and (
+            len(self._batch) >= most
+            or self._batch_bytes >= self.limits.batch_bytes
+            or time.monotonic() - self._batch_since >= self.limits.batch_s
+            or (
+                not any(not one.late for one in self.flights.values())
+                and (self._time_is_up() or not any(self._left.values()))
+            )
+        )
+
+    def append(self) -> None:
+        """Append the batch to the store; results of jobs that others have finished are dropped."""
+        batch, self._batch, self._batch_bytes = self._batch, [], 0
+        self._answered.clear()
+        new = {id(one) for one in self.store.append_jobs([one for _, one in batch], anywhere=self.anywhere)}
+        self._finished = self.store.finished()
+        for job, one in batch:
+            if id(one) not in new:
+                self.found.dropped += 1
+                self._note_elsewhere(job)
+                continue
+            self._ended.add(job.id)
+            self._held.pop(job.id, None)
+            self.ledger.forget(job.id)
+            self.found.note(one.records)
+            self._tell(job)
+
+    def _tell(self, job: J) -> None:
+        self.found.seconds = time.monotonic() - self.start
+        if self.observe is not None:
+            self.observe(job, self.found)
+
+
+def _kind(job: AnyJob) -> str:
+    return getattr(job, "kind", "")
+
+
+def _is_of(record: Record, job: AnyJob) -> bool:
+    """Whether a record is of a job, and of the kind of machines that it is for."""
+    return record.has_fact("job", job.id) and (not _kind(job) or record.has_fact("kind", _kind(job)))
+
+
+def _devices(jobs: Sequence[AnyJob]) -> dict[tuple[str, int | tuple[int, ...]], str]:
+    """Return the ids of the devices of this machine that jobs are measured on."""
     devices: dict[tuple[str, int | tuple[int, ...]], str] = {}
     for job in jobs:
         if (job.device, job.threads) not in devices:
             with job.open() as device:
                 devices[job.device, job.threads] = device.id
-    return [job for job in jobs if (job.id, devices[job.device, job.threads]) not in done]
+    return devices
 
 
-def mixed_kinds(jobs: Sequence[AnyJob], store: Store) -> list[str]:
+def mixed_kinds(jobs: Sequence[AnyJob], store: JobStore) -> list[str]:
     """Say which kinds of machines are several by their records: what was measured on different hardware is not one sample.
 
     For collections on machines that take jobs from each other: there a job is done when one of them has measured it.
     """
     groups = {job.id: (getattr(job, "kind", ""), str(job.device), str(job.threads)) for job in jobs}
     found: dict[tuple[str, str, str], dict[str, int]] = {}
-    for job, device in store.jobs():
+    for job, device in store.finished().pairs:
         if job in groups:
             counts = found.setdefault(groups[job], {})
             counts[device] = counts.get(device, 0) + 1
@@ -221,16 +506,3 @@ def mixed_kinds(jobs: Sequence[AnyJob], store: Store) -> list[str]:
         for (kind, _, _), counts in found.items()
         if len(counts) > 1
     ]
-
-
-@contextlib.contextmanager
-def _alone(store: Store) -> Iterator[None]:
-    """Hold what only one collection may: two with the same plan would measure everything twice."""
-    with contextlib.ExitStack() as held:
-        try:
-            held.enter_context(exclusive(store.path.with_name(f"{store.path.name}.collecting"), 0.0))
-        except StoreError as error:
-            raise StoreError(
-                f"another collection is writing to the store {store.path}; wait for it, or name another file with --store"
-            ) from error
-        yield

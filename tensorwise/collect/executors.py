@@ -63,6 +63,10 @@ class Executor(abc.ABC, Generic[J]):
 
     slots: int
 
+    def capacity(self, kind: str) -> int:
+        """Return how many jobs for a kind of machines are run at once."""
+        return self.slots
+
     @abc.abstractmethod
     def submit(self, job: J) -> "Future[list[Record]]":
         """Return the future of the job's records.

@@ -2,15 +2,14 @@
 
     jobs.jsonl            a job a line
     patterns/             the files that the jobs need
-    results/WORKER.jsonl  one append-only file a worker: {"claim": JOB} before a job,
-                          {"job": JOB, "device": ID, "records": [...]}, {"job": JOB, "error": text} where it cannot be
-                          run, or {"job": JOB, "lost": text} where its worker died or hung, after it
+    results/WORKER.jsonl  the journal of a worker (see ``ledger.py``), with {"job": JOB, "device": ID, "records": [...]}
+                          after each job that was measured
 
-No locks and no clocks: nobody but its worker writes to a file, a line is written at once and counts when it is whole,
-and a job's records are one line. Two workers that claim a job at the same moment may both measure it; gathering takes
+A job's records are one line. Two workers that claim a job at the same moment may both measure it; gathering takes
 one of the results. The folder may be copied to a machine and its ``results`` copied back.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -18,24 +17,25 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, Final, final
+from typing import Any, Final, final, overload
 
 from tensorwise.collect.executors import TRIES, Executor, WorkerLostError, explain
 from tensorwise.collect.job import NAME, Job
+from tensorwise.collect.ledger import BEAT_S, LEASE_S, Ledger, append_text
+from tensorwise.data.finished import JobRecords
+from tensorwise.data.parts import PartStore
 from tensorwise.data.record import Record
 from tensorwise.data.store import Store
-from tensorwise.errors import InputError, MeasurementError, StoreError, TensorwiseError
+from tensorwise.errors import InputError, MeasurementError, TensorwiseError
 from tensorwise.ids import content_id
 from tensorwise.reading import (
-    MOST_BYTES,
     open_regular,
     parse_json,
     printable,
-    read_bytes,
     reading,
     reason,
     shown,
@@ -43,9 +43,9 @@ from tensorwise.reading import (
 )
 from tensorwise.writing import replacing
 
-LEASE_S: Final = 3600.0
-"""A worker's claims are void when its file did not grow for so long, as seen by another: no job takes half of it."""
 _POLL_S: Final = 0.5
+_GATHERED: Final = 100
+"""Jobs that are appended to a store at a time."""
 _PATTERN: Final = re.compile(r"patterns/[^/\0]+")
 """Where a spool keeps files: a plan from elsewhere names no other file of this machine."""
 
@@ -62,8 +62,31 @@ class UnplannedError(InputError):
 
 
 @final
-class Spool:
-    """The files of a spool. Reading goes on where it stopped.
+class PlannedJobs(Sequence[Job]):
+    """The jobs of a spool's plan, read one at a time: a million take 40 MB."""
+
+    def __init__(self, folder: Path, places: Sequence[int]) -> None:
+        self._folder, self._places = folder, places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, place: int) -> Job: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Job]: ...
+    def __getitem__(self, place: int | slice) -> Job | Sequence[Job]:
+        if isinstance(place, slice):
+            return PlannedJobs(self._folder, self._places[place])
+        begin = self._places[place]
+        with open(self._folder / "jobs.jsonl", "rb") as file:
+            file.seek(begin)
+            return _job_of(file.readline(), self._folder)
+
+
+@final
+class Spool(Ledger):
+    """The files of a spool: a plan, the patterns that it needs, and a ledger of workers that has their records, too.
 
     Args:
         folder: made if absent.
@@ -71,24 +94,14 @@ class Spool:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = user_path(folder).absolute()
-        self.results = self.folder / "results"
-        self.results.mkdir(parents=True, exist_ok=True)
+        super().__init__(self.folder / "results")
+        self.results = self.journals
         (self.folder / "patterns").mkdir(exist_ok=True)
-        self.damaged = 0
-        """Lines that were not whole, as of workers that were killed while they wrote; their jobs are still to be done."""
-        self.claims: dict[str, set[str]] = {}
-        """Job id -> workers that said they would run it."""
         self.done: dict[str, str | None] = {}
         """Job id -> None, or why it cannot be run."""
-        self.lost: dict[str, list[str]] = {}
-        """Job id -> what was said each time that its worker died or hung; it is still to be done."""
-        self.unread: dict[str, str] = {}
-        """Files of results that could not be read, and why; they are tried again each time."""
         self.odd: list[str] = []
         """Lines of ``jobs.jsonl`` that `jobs` could not read, and why; the others are done all the same."""
         self._planned: set[str] | None = None
-        self._read: dict[str, int] = {}
-        self._grew: dict[str, float] = {}
 
     def plan(self, jobs: Iterable[Job]) -> int:
         """Write down the jobs that are not there yet, with their files; return how many are new.
@@ -113,7 +126,7 @@ class Spool:
         planned = [job for job in new if _kept(job) not in problems]
         if planned:
             lines = [json.dumps(replace(job, path=_kept(job)).to_json()) for job in planned]
-            _append(self.folder / "jobs.jsonl", "".join(f"{line}\n" for line in lines))
+            append_text(self.folder / "jobs.jsonl", "".join(f"{line}\n" for line in lines))
             self._planned.update(job.id for job in planned)
         if problems:
             raise UnplannedError(len(planned), len(new) - len(planned), list(problems.values()))
@@ -121,84 +134,35 @@ class Spool:
 
     def jobs(self) -> list[Job]:
         """Return the jobs in the order planned."""
-        path, found = self.folder / "jobs.jsonl", {}
+        return list(self.planned())
+
+    def planned(self) -> "PlannedJobs":
+        """Return the jobs in the order planned; each is read from the file when it is its turn."""
+        path, places = self.folder / "jobs.jsonl", dict[str, int]()
         self.odd = []
-        lines = read_bytes(path, "is no plan of jobs").split(b"\n") if path.exists() else []
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                job = Job.from_json(parse_json(line, "no job"))
-                if not _PATTERN.fullmatch(job.path):
-                    raise InputError(f"its file {shown(job.path)} is not one of the spool's patterns")
-            except (
-                InputError
-            ) as error:  # of a plan that was interrupted, perhaps: planning again adds it whole
-                self.odd.append(f"{path}, line {number}: left out: {error}")
-            else:
-                found[job.id] = replace(job, path=str(self.folder / job.path))
-        return list(found.values())
-
-    def append(self, worker: str, line: dict[str, Any]) -> None:
-        """Add a line to the worker's file; it is on the disk when this returns."""
-        path = self.results / f"{worker}.jsonl"
+        place = 0
         try:
-            _append(path, json.dumps(line, separators=(",", ":")) + "\n")
-        except OSError as error:
-            raise StoreError(
-                f"{path}: results cannot be written to it ({reason(error)}); mend it, or give the worker another name"
-            ) from error
+            with open_regular(path) if path.exists() else contextlib.nullcontext(()) as lines:
+                for number, line in enumerate(lines, 1):
+                    try:
+                        if line.strip():
+                            places[_job_of(line, self.folder).id] = place
+                    except (
+                        InputError
+                    ) as error:  # a plan that was interrupted, perhaps: planning again adds it
+                        self.odd.append(f"{path}, line {number}: left out: {error}")
+                    place += len(line)
+        except (OSError, ValueError) as error:
+            raise InputError(f"{printable(str(path))} is no plan of jobs ({reason(error)})") from error
+        return PlannedJobs(self.folder, list(places.values()))
 
-    def refresh(self) -> None:
-        """Read what workers have appended: ``claims`` and ``done`` are up to date then."""
-        for worker, line in self.lines(self._read):
-            self._grew[worker] = time.monotonic()
-            if "claim" in line:
-                self.claims.setdefault(str(line["claim"]), set()).add(worker)
-                continue
-            job = str(line.get("job"))
-            if "lost" in line:
-                self.lost.setdefault(job, []).append(str(line["lost"]))
-                self.claims.get(job, set()).discard(worker)
-            elif "error" in line:
-                self.done.setdefault(job, str(line["error"]))
-            elif "records" in line and self.results_of(line, parse=False):
-                self.done[job] = None
-
-    def lines(self, read: dict[str, int] | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield (worker, line) of all whole lines, worker by worker; ``read`` remembers how far, in bytes."""
-        read = {} if read is None else read
-        paths = sorted(self.results.glob("*.jsonl"))
-        for name in self.unread.keys() - {path.name for path in paths}:
-            del self.unread[name]
-        for path in paths:
-            try:
-                with open_regular(path) as file:
-                    file.seek(read.get(path.stem, 0))
-                    yield from self._lines(path, file, read)
-                self.unread.pop(path.name, None)
-            except (OSError, InputError) as error:  # the others are read all the same
-                self.unread[path.name] = f"{printable(str(path))}: its results are left out: {reason(error)}"
-
-    def _lines(
-        self, path: Path, file: BinaryIO, read: dict[str, int]
-    ) -> Iterator[tuple[str, dict[str, Any]]]:
-        while text := file.readline(MOST_BYTES + 1):
-            if len(text) > MOST_BYTES:
-                raise InputError(f"a line is longer than {MOST_BYTES} bytes")
-            if not text.endswith(b"\n"):
-                break  # being written, or never finished: its writer, if it returns, ends it
-            read[path.stem] = read.get(path.stem, 0) + len(text)
-            if not text.strip():
-                continue
-            try:
-                line = parse_json(text, "no line of results")
-            except InputError:
-                line = None
-            if _is_line(line):
-                yield path.stem, line
-            elif line != {}:
-                self.damaged += 1
+    def note(self, driver: str, line: dict[str, Any]) -> None:
+        """Take note of a line; a job whose records can be read is done."""
+        super().note(driver, line)
+        if "error" in line:
+            self.done.setdefault(line["job"], line["error"])
+        elif "records" in line and self.results_of(line, parse=False):
+            self.done[line["job"]] = None
 
     def results_of(self, line: dict[str, Any], *, parse: bool = True) -> list[Record]:
         """Return the records in a line; none, and one more damaged line, if one has not the content its id stands for.
@@ -211,11 +175,6 @@ class Spool:
         except InputError:
             self.damaged += 1
             return []
-
-    def rivals(self, job: str, worker: str, lease_s: float) -> set[str]:
-        """Return the other workers that have claimed ``job`` and still show life."""
-        oldest = time.monotonic() - lease_s
-        return {other for other in self.claims.get(job, ()) if other != worker and self._grew[other] > oldest}
 
 
 def work(
@@ -231,19 +190,20 @@ def work(
 ) -> int:
     """Run jobs of the spool until all of its share are done; return how many were run here.
 
-    Jobs that others have claimed are left to them, and waited for; those of a worker that shows no life are taken over, and
-    those whose worker process died or hung are begun again, ``TRIES`` times in all since this call began.
+    Jobs that others have claimed are left to them, and waited for; those of a worker that died or shows no life are taken
+    over, and those whose worker process died or hung are begun again, ``TRIES`` times in all since this call began.
 
     Args:
         worker: a name that no other worker of this spool has; one that comes back goes on with its file.
         share: (k, of): every of-th job, beginning with the k-th, for machines that do not see each other's files.
         kind: of this machine: jobs that are for another kind, or for any where this is given, are left to others.
-        lease_s: see LEASE_S.
+        lease_s: see ``ledger.LEASE_S``.
         until: ``time.monotonic()`` after which no job is begun.
         observe: called with (jobs done, jobs in all, what happened last).
 
     Raises:
         InputError: the name is no file's name, the share is none, or no job is for machines of the kind.
+        StoreError: another process is a worker of this name.
     """
     if not NAME.fullmatch(worker):
         raise InputError(f"a worker's name is made of letters, digits, '.', '_' and '-', got {worker!r}")
@@ -264,30 +224,34 @@ def work(
     def losses(job: Job) -> int:
         return len(spool.lost.get(job.id, ())) - before.get(job.id, 0)
 
-    while True:
-        spool.refresh()
-        left = [job for job in mine if job.id not in spool.done and losses(job) < TRIES]
-        free = next(
-            (job for job in sorted(left, key=losses) if not spool.rivals(job.id, worker, lease_s)), None
-        )
-        if not left or time.monotonic() >= until:
-            return ran
-        if free is None:
-            time.sleep(_POLL_S)
-            continue
-        spool.append(worker, {"claim": free.id})
-        spool.refresh()
-        if any(other < worker for other in spool.rivals(free.id, worker, lease_s)):
-            continue  # claimed at the same moment: the first by name runs it
-        said = _run(spool, worker, executor, free)
-        ran += 1
-        if observe is not None:
-            observe(len(mine) - len(left) + 1, len(mine), said)
+    with spool.hold(worker):
+        while True:
+            spool.refresh()
+            left = [job for job in mine if job.id not in spool.done and losses(job) < TRIES]
+            free = next(
+                (job for job in sorted(left, key=losses) if not spool.rivals(job.id, worker, lease_s)), None
+            )
+            if not left or time.monotonic() >= until:
+                return ran
+            if free is None:
+                time.sleep(_POLL_S)
+                continue
+            spool.append(worker, {"claim": free.id})
+            spool.refresh()
+            if any(other < worker for other in spool.rivals(free.id, worker, lease_s)):
+                continue  # claimed at the same moment: the first by name runs it
+            said = _run(spool, worker, executor, free)
+            ran += 1
+            if observe is not None:
+                observe(len(mine) - len(left) + 1, len(mine), said)
 
 
 def _run(spool: Spool, worker: str, executor: Executor[Job], job: Job) -> str:
     try:
-        records = executor.submit(job).result()
+        future = executor.submit(job)
+        while not wait([future], BEAT_S).done:
+            spool.append(worker, {"beat": 1})
+        records = future.result()
     except WorkerLostError as error:
         spool.append(worker, {"job": job.id, "lost": explain(job, error)})
         return f"lost, to be done again: {explain(job, error)}"
@@ -299,10 +263,10 @@ def _run(spool: Spool, worker: str, executor: Executor[Job], job: Job) -> str:
     return f"{job.label}: {len(records)} records"
 
 
-def gather(spool: Spool, store: Store) -> tuple[int, int]:
+def gather(spool: Spool, store: Store | PartStore) -> tuple[int, int]:
     """Append the results of all workers to ``store``; return how many jobs and records were new.
 
-    May be done at any time and again: a job's records are appended in one transaction, and once, whichever of
+    May be done at any time and again: a job's records are appended as a whole, and once, whichever of
     several workers measured it. ``spool.done`` says afterwards what is done and what cannot be run.
     """
     spool.refresh()
@@ -312,12 +276,23 @@ def gather(spool: Spool, store: Store) -> tuple[int, int]:
         str(line["job"]) for _, line in files.lines() if (line.get("job"), line.get("device")) in stored
     }
     jobs = new = 0
+    batch: list[JobRecords] = []
+
+    def append() -> None:
+        nonlocal jobs, new
+        appended = store.append_jobs(batch)
+        jobs += len(appended)
+        new += sum(len(one.records) for one in appended)
+        batch.clear()
+
     for _, line in files.lines():
         job = str(line.get("job"))
         if "records" in line and job not in finished and (records := files.results_of(line)):
-            new += store.append(records)
+            batch.append(JobRecords.of(job, records))
             finished.add(job)
-            jobs += 1
+            if len(batch) >= _GATHERED:
+                append()
+    append()
     spool.unread |= files.unread
     return jobs, new
 
@@ -412,30 +387,14 @@ def _told(error: Exception) -> TensorwiseError:
     return error if isinstance(error, TensorwiseError) else MeasurementError(reason(error))
 
 
-def _is_line(line: Any) -> bool:
-    """Whether this is what a worker writes: a job and what became of it, or a claim."""
-    if not isinstance(line, dict) or not line:
-        return False
-    said = [line[name] for name in ("claim", "job", "device", "lost", "error") if name in line]
-    whole = all(isinstance(one, str) for one in said) and isinstance(line.get("records", []), list)
-    return whole and ("claim" in line or "job" in line)
+def _job_of(line: bytes, folder: Path) -> Job:
+    """Return the job in a line of a plan, with the place of its file in the spool."""
+    job = Job.from_json(parse_json(line, "no job"))
+    if not _PATTERN.fullmatch(job.path):
+        raise InputError(f"its file {shown(job.path)} is not one of the spool's patterns")
+    return replace(job, path=str(folder / job.path))
 
 
 def _kept(job: Job) -> str:
     """Where a spool keeps the file of a job; the name ends as the file's does, which tells its kind."""
     return f"patterns/{job.digest}-{Path(job.path).name}"
-
-
-def _append(path: Path, text: str) -> None:
-    """Append whole lines; what a killed process left unfinished is ended first."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-    try:
-        size = os.fstat(descriptor).st_size
-        if size and os.pread(descriptor, 1, size - 1) != b"\n":
-            text = f"\n{text}"
-        data = text.encode()
-        while data:
-            data = data[os.write(descriptor, data) :]
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

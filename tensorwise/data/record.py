@@ -141,6 +141,12 @@ class Record:
         """Name of the operation, empty if the description has none."""
         return str(self.workload.get("op", ""))
 
+    def has_fact(self, name: str, text: str) -> bool:
+        """Whether the provenance says ``text`` of ``name``; a record that is not parsed is not parsed for it."""
+        if (row := self.__dict__.get("_row")) is None:
+            return self.provenance.get(name) == text
+        return f"{json.dumps(name)}:{json.dumps(text)}" in row[-1]
+
     @cached_property
     def id(self) -> str:
         """Content id: appending the same record twice stores it once."""

@@ -93,7 +93,8 @@ def _model(folder: Path | None, op: str, einsum: str, threads: int) -> "tuple[Pa
 
 def _measured(jobs: "list[Job]", path: Path | None, budget_s: float) -> "list[Record]":
     """Run jobs until the time is up, and return the records of all that are done on this machine."""
-    from tensorwise.collect.driver import Collected, collect
+    from tensorwise.collect.collected import Collected
+    from tensorwise.collect.driver import collect
     from tensorwise.collect.executors import LocalExecutor
     from tensorwise.data.store import Store
 

@@ -12,7 +12,7 @@ from tensorwise.errors import InputError
 from tensorwise.front.terminal import FAILED, INTERRUPTED, command, emit, progress_bar, warn
 
 if TYPE_CHECKING:
-    from tensorwise.collect.driver import Collected
+    from tensorwise.collect.collected import Collected
     from tensorwise.collect.executors import AnyJob
     from tensorwise.collect.job import Job
     from tensorwise.collect.spool import Spool
@@ -76,6 +76,13 @@ DeviceName = Annotated[
     ),
 ]
 StorePath = Annotated[Path | None, typer.Option("--store", help="The store's file; default: the user's.")]
+JobStorePath = Annotated[
+    Path | None,
+    typer.Option(
+        "--store",
+        help="The store's file, or a folder NAME.parts to which many machines append; default: the user's file.",
+    ),
+]
 ExecutorName = Annotated[
     str, typer.Option("--executor", help="What runs jobs: local processes; ray or dask, which open ports.")
 ]
@@ -102,7 +109,7 @@ Kinds = Annotated[
 ]
 LostAfter = Annotated[
     float | None,
-    typer.Option("--lost-after", help="With --worker: take over from one silent for so many seconds; 3600."),
+    typer.Option("--lost-after", help="With --worker: take over from one silent for so many seconds; 600."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]
 
@@ -123,7 +130,7 @@ def collect(
     model: ModelFolder = None,
     named: Named = 12,
     device: DeviceName = "cpu",
-    store: StorePath = None,
+    store: JobStorePath = None,
     executor: ExecutorName = "local",
     address: Address = None,
     spool: SpoolFolder = None,
@@ -138,8 +145,9 @@ def collect(
 ) -> None:
     """Measure formats and schedules on many matrices and tensors, for models to learn from.
 
-    May be ended at any time, and goes on with what is left when the same command is given again. With --spool alone
-    the jobs are written down for other machines; those run them with --worker, and --gather merges what they found.
+    May be ended at any time, and goes on with what is left when the same command is given again; several may run at a
+    time and share the jobs. With --spool alone the jobs are written down for other machines; those run them with --worker,
+    and --gather merges what they found, or a cluster runs them with --executor.
     """
     if (worker is not None or gather) and (spool is None or sources or (worker is not None and gather)):
         raise typer.BadParameter(
@@ -151,8 +159,11 @@ def collect(
             f"expected local, or {' or '.join(CLUSTERS)}, which may have an --address",
             param_hint="'--executor'",
         )
-    if executor != "local" and spool is not None:
-        raise typer.BadParameter("a spool has workers of its own: --worker", param_hint="'--executor'")
+    if executor != "local" and spool is not None and (sources or worker is not None or gather):
+        raise typer.BadParameter(
+            "a cluster runs the jobs of a spool that is planned; --worker runs them on this machine, and --gather none",
+            param_hint="'--executor'",
+        )
     if kind and (
         gather or (len(kind) > 1 and (worker is not None or (executor == "local" and spool is None)))
     ):
@@ -164,6 +175,8 @@ def collect(
         _work(spool, worker, share, kind[0] if kind else "", lost_after, budget_s, json)
     elif spool is not None and gather:
         _gather(spool, store, json)
+    elif spool is not None and executor != "local":
+        run_jobs(_existing(spool).planned(), store, budget_s, json, executor, **_cluster_at(address))
     else:
         from tensorwise.collect.job import MOST_TERMS, plan
         from tensorwise.data.corpus import patterns
@@ -185,10 +198,13 @@ def collect(
         else:
             for problem in left_out:
                 warn(f"left out: {problem}")
-            options = {} if address is None else {"address": address}
-            run_jobs(jobs, store, budget_s, json, executor, complete, **options)
+            run_jobs(jobs, store, budget_s, json, executor, complete, **_cluster_at(address))
             if left_out:
                 raise typer.Exit(FAILED)
+
+
+def _cluster_at(address: str | None) -> dict[str, Any]:
+    return {} if address is None else {"address": address}
 
 
 def _advisor(folder: Path, ops: list[str]) -> "Advisor":
@@ -234,9 +250,9 @@ def run_jobs(
 ) -> None:
     """Collect on this machine or on a cluster, by the executor of a name, made with options."""
     from tensorwise.collect.driver import EXECUTORS, collect
-    from tensorwise.data.store import Store
+    from tensorwise.data.reading import open_store
 
-    with Store(path) as store, progress_bar("collecting") as progress:
+    with open_store(path) as store, progress_bar("collecting") as progress:
         executor = EXECUTORS[name](**options)
         found = collect(
             jobs, store, executor, budget_s=budget_s, anywhere="address" in options,
@@ -282,6 +298,7 @@ def _summary(found: "Collected", place: Path) -> str:
         f"{status} {100 * count / total:.1f} %" for status, count in found.statuses.most_common()
     )
     before = f", {found.before} were done before" if found.before else ""
+    before += f", {found.elsewhere} by other drivers" if found.elsewhere else ""
     redone = f", {found.redone} begun again after a worker or node was lost" if found.redone else ""
     return (
         f"{found.jobs} of {found.planned} jobs in {_duration(found.seconds)}{before}{redone}\n"
@@ -355,7 +372,8 @@ def _work(
     import time
 
     from tensorwise.collect.executors import LocalExecutor
-    from tensorwise.collect.spool import LEASE_S, Spool, work
+    from tensorwise.collect.ledger import LEASE_S
+    from tensorwise.collect.spool import Spool, work
 
     spool = _existing(folder)
     k, _, of = share.partition("/")
@@ -398,10 +416,10 @@ def _gather(folder: Path, path: Path | None, json: bool) -> None:
     """Merge what the workers of a spool have found."""
     from tensorwise.collect.driver import mixed_kinds
     from tensorwise.collect.spool import gather
-    from tensorwise.data.store import Store
+    from tensorwise.data.reading import open_store
 
     spool = _existing(folder)
-    with Store(path) as store:
+    with open_store(path) as store:
         jobs, new = gather(spool, store)
         place = store.path
         mixed = mixed_kinds(spool.jobs(), store)

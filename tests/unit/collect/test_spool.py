@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tensorwise.collect import spool as spooling
+from tensorwise.collect import ledger as ledgers
 from tensorwise.collect.driver import collect, mixed_kinds
 from tensorwise.collect.executors import Executor, LocalExecutor
 from tensorwise.collect.job import Job, plan
@@ -266,7 +266,7 @@ def test_a_line_of_results_has_an_end(tmp_path: Path, monkeypatch: pytest.Monkey
     spool = Spool(tmp_path)
     (spool.results / "a.jsonl").write_bytes(b" " * 2000)
     spool.append("b", {"claim": "x"})
-    monkeypatch.setattr(spooling, "MOST_BYTES", 1000)
+    monkeypatch.setattr(ledgers, "MOST_BYTES", 1000)
     spool.refresh()
     assert spool.claims == {"x": {"b"}}
     assert "a line is longer than 1000 bytes" in spool.unread["a.jsonl"]

@@ -121,7 +121,9 @@ def explore(space: CpuSpace, work: Workload, device: CpuDevice, settings: Settin
             break
         programs = [space.program(work, config) for config in configs]
         limit_s = None if tried < len(known) else left
-        measured = list(device.measure(work, programs, min(times.values(), default=None), limit_s))
+        measured = list(
+            device.measure(work, programs, incumbent_s=min(times.values(), default=None), limit_s=limit_s)
+        )
         tried += len(measured)
         strategy.tell(configs[: len(measured)], [m.cost for m in measured])
         times |= {config: m.seconds for config, m in zip(configs, measured, strict=False) if m.ok}

@@ -66,7 +66,9 @@ def test_it_measures_tests_and_saves(root: Path) -> None:
     assert run("model", root / "moved").stdout.strip() == page.strip()
     device = SpadeDevice("spade-small")
     work = workload("spmm", entries_from(np.eye(300, dtype=np.float32)), n=64)
-    assert np.isfinite(load_model(root / "moved").predict(work, [device.space.default(work)], device)).all()
+    assert np.isfinite(
+        load_model(root / "moved").predict(work, [device.space(work).default(work)], device)
+    ).all()
     listed = run("model", root)
     assert "additive: op spmm, device spade-small" in listed.stdout
 
@@ -124,7 +126,7 @@ def test_what_is_wrong_is_said(root: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     assert "none of 1 matrices can be read" in none.stderr
     assert "there is no model in" in moving(root, "--from", tmp_path).stderr
-    ranking = made_up(SpadeDevice("spade-small").space, op="spmm")
+    ranking = made_up(SpadeDevice("spade-small").machine.space, op="spmm")
     ranking.save(tmp_path / "ranking")
     assert (
         "kind 'ranking', which knows one device only" in moving(root, "--from", tmp_path / "ranking").stderr

@@ -145,7 +145,7 @@ class RankingModel(LookingModel):
         """Return the embeddings of configs: float32, (n, members * EMBEDDING). They do not depend on the workload.
 
         Raises:
-            InputError: nothing was learned yet, or a config is none of the table.
+            InputError: nothing was learned yet, or the table does not read a config; see `Table.encode`.
         """
         check_learned(self._arrays)
         return self._embed(self.table.encode(configs))

@@ -66,7 +66,7 @@ class Reader:
         """Return configs as numbers: no values to look up, strips and latent numbers as orders, footprints as nests.
 
         Raises:
-            InputError: a config is none of the table.
+            InputError: the table does not read a config; see `Table.encode`.
         """
         shared = np.zeros((len(configs), SHARED), np.float32)
         touched = np.zeros((len(configs), len(FIELDS)), np.float32)
@@ -93,7 +93,7 @@ class Reader:
         not whatever else they do on a device.
 
         Raises:
-            InputError: a config is none of the table.
+            InputError: the table does not read a config; see `Table.encode`.
         """
         encoded = self.table.encode(configs)
         tokens = self.table.tokens(encoded)

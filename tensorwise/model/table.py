@@ -1,7 +1,7 @@
 """Table: what a model keeps of a Space to read its configs, without the Space: values by number, orders as matrices.
 
-A table outlives its space (decision 0082). A Param that the space has gained is not read. A value, an item or a Param that
-the table or the config does not have is read as unknown: as the mean of all that the table knows.
+A table outlives its space (decision 0082). Params and items of orders that the table does not have are ignored. A value that
+it does not have, and a Param that a config does not have, are read as unknown: as the mean of all that the table knows.
 """
 
 import json

@@ -85,6 +85,15 @@ class _Arithmetic:
         """Return how many bits are set, as ``int.bit_count`` does."""
         return Op("popcount", (self,), I64)  # type: ignore[arg-type]
 
+    def smaller(self, other: "Expr | int") -> "Expr":
+        """Return the smaller of two integers."""
+        return smaller(self, Const(other) if isinstance(other, int) else other)  # type: ignore[arg-type]
+
+    def at_most(self, other: "Expr | int") -> "Expr":
+        """Return 1 where this integer is at most the other one, else 0."""
+        right = Const(other) if isinstance(other, int) else other
+        return select(compare("le", self, right), Const(1), Const(0))  # type: ignore[arg-type]
+
 
 @dataclass(frozen=True)
 class Const(_Arithmetic):

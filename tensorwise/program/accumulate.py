@@ -12,7 +12,6 @@ from tensorwise.program import monoids
 from tensorwise.program.einsum import Access, Call, Constant, Expression, Index, product_of
 from tensorwise.program.merge_path import MergePath
 from tensorwise.program.nest import Accumulators, Env, Keys, Lanes, Loop
-from tensorwise.tensor.levels import Compressed
 from tensorwise.tensor.remap import Axis
 
 MAX_ACCUMULATORS: Final = 64
@@ -102,7 +101,7 @@ class Accumulation(MergePath, abc.ABC):
             if not left:
                 continue
             levels = (*format.levels[above : above + 1], *left)
-            if above < 0 or not all(isinstance(level, Compressed) for level in levels):
+            if above < 0 or not all(level.listed and level.unique and not level.pads for level in levels):
                 return True
             if [level.axis for level in left] != [loop for loop in led if any(loop == a.axis for a in left)]:
                 return True

@@ -24,7 +24,8 @@ from tensorwise.program.einsum import Access
 from tensorwise.program.merge_path import CUTS, PARTS
 from tensorwise.program.nest import sizes_of
 from tensorwise.program.plan import Plan
-from tensorwise.tensor.levels import Bitmask
+from tensorwise.tensor.levels import Level
+from tensorwise.tensor.levels.level import ArrayFacts
 from tensorwise.tensor.remap import Axis
 
 ENTRIES: Final = Var("n_entries")
@@ -63,6 +64,7 @@ class _Arrays:
                 self.equal[self.entries[name].name] = self.counts[name][-1]
         self.idioms: list[Idiom] = []
         self.bits: dict[str, Buffer] = {}
+        self.unknown_counts: set[str] = set()
 
     def facts(self) -> Facts:
         """Return all facts."""
@@ -77,6 +79,7 @@ class _Arrays:
         least = {
             count.name: 0 for counts in self.counts.values() for count in counts if isinstance(count, Var)
         }
+        least |= dict.fromkeys(self.unknown_counts, 0)
         least |= {f"N_{index}": 0 for index in self.assignment.indices}
         least |= {f"s_{index}": 1 for index in self.splits}  # which may also count the positions of a level
         least |= {entries.name: 0 for entries in self.entries.values()}
@@ -138,17 +141,15 @@ class _Arrays:
         above: Expr = Const(1)
         for place, level in enumerate(format.levels):
             stem, count, extent = f"{name}{place}", counts[place], self.extent(level.axis)
-            if "pos" in level.arrays:
-                arrays[f"{stem}_pos"] = Array(above + 1, ((Const(0), count),), ascending=True)
-            if "crd" in level.arrays:
-                arrays[f"{stem}_crd"] = self.coordinates(count, extent)
-            if isinstance(level, Bitmask):
-                arrays[f"{stem}_mask"] = Array(above)
+            for kind, known in level.facts(above, count, extent, partial(self.unknown, stem)).items():
+                arrays[f"{stem}_{kind}"] = _array(known)
+            if level.bit_array is not None:
                 kept = {
                     kind: Buffer(f"{stem}_{kind}", width)
                     for kind, width in zip(level.arrays, self.plan.widths[name][place])
                 }
-                self.bits[f"{stem}_mask"] = kept["pos"]
+                assert level.pointer_array is not None
+                self.bits[f"{stem}_{level.bit_array}"] = kept[level.pointer_array]
                 self.idioms += [partial(_bitmask_range, level, kept), partial(_taken, level, kept, extent)]
             above = count
         entries = self.entries[name]
@@ -158,6 +159,12 @@ class _Arrays:
         for mode in format.orders:
             arrays[f"{name}_{mode}_order"] = self.coordinates(self.extents[mode], self.extents[mode])
         return arrays
+
+    def unknown(self, stem: str, name: str) -> Expr:
+        """Return a count of a level's own, such as how many runs there are: known to proofs only, at least 0."""
+        count = Var(f"n_{stem}_{name}")
+        self.unknown_counts.add(count.name)
+        return count
 
     @staticmethod
     def coordinates(length: Expr, extent: Expr) -> Array:
@@ -201,10 +208,23 @@ class _Arrays:
         return arrays
 
 
+def _array(known: ArrayFacts) -> Array:
+    """What a level knows of an array, as proofs take it."""
+    bounded = known.low is not None and known.high is not None
+    columns = ((_expression(known.low), _expression(known.high)),) if bounded else ()
+    return Array(_expression(known.length), columns, known.ascending)
+
+
+def _expression(value: Expr | int) -> Expr:
+    return Const(value) if isinstance(value, int) else value
+
+
 def _bitmask_range(
-    level: Bitmask, arrays: Mapping[str, Buffer], expr: Expr, masks: Mapping[str, Load]
+    level: Level, arrays: Mapping[str, Buffer], expr: Expr, masks: Mapping[str, Load]
 ) -> tuple[Expr, Expr] | None:
-    """Return the range of ``Bitmask.find``: a position of the parent's, or -1."""
+    """Return the range of ``find`` of a level of bits: a position of the parent's, or -1."""
+    assert level.bit_array is not None
+    assert level.pointer_array is not None
     match expr:
         case Op(
             name="sub",
@@ -213,20 +233,22 @@ def _bitmask_range(
                 Const(value=1),
             ),
         ):
-            if mask.buffer.name == arrays["mask"].name and expr == level.find(arrays, mask.index, at):
-                return Const(-1), arrays["pos"][mask.index + 1] - 1
+            bits = arrays[level.bit_array]
+            if mask.buffer.name == bits.name and expr == level.find(arrays, mask.index, at):
+                return Const(-1), arrays[level.pointer_array][mask.index + 1] - 1
     return None
 
 
 def _taken(
-    level: Bitmask, arrays: Mapping[str, Buffer], extent: Expr, expr: Expr, masks: Mapping[str, Load]
+    level: Level, arrays: Mapping[str, Buffer], extent: Expr, expr: Expr, masks: Mapping[str, Load]
 ) -> tuple[Expr, Expr] | None:
-    """Return the range of ``Bitmask.coordinate`` where each position takes a bit of its own."""
+    """Return the range of ``coordinate`` of a level of bits where each position takes a bit of its own."""
+    assert level.bit_array is not None
     if not (isinstance(expr, Op) and expr.name == "popcount"):
         return None
     for register, mask in masks.items():
-        if mask.buffer.name == arrays["mask"].name and expr == level.coordinate(
-            arrays, Const(0), Var(register)
+        if mask.buffer.name == arrays[level.bit_array].name and expr == level.coordinate(
+            arrays, mask.index, Const(0), Var(register)
         ):
             return Const(0), extent - 1
     return None

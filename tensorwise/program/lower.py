@@ -222,9 +222,8 @@ class Lowering(Accumulation):
                     level = self.plan.formats[loop.leader].levels[state.levels]
                     states = {**env.states, loop.leader: State(state.levels + 1, value)}
                     inside = replace(inside, states=states)
-                    value = self.let(
-                        loop.axis.name, level.coordinate(self.arrays[loop.leader][state.levels], value)
-                    )
+                    arrays = self.arrays[loop.leader][state.levels]
+                    value = self.let(loop.axis.name, level.coordinate(arrays, state.position, value))
                 stored = loop.leader is not None
                 self.bind(inside, loop.axis, value, lambda inner: self.emit(inner, rest), stored=stored)
 
@@ -262,10 +261,10 @@ class Lowering(Accumulation):
 
         def body(inner: Env, position: Expr) -> None:
             self.prefetch(inner, loop, rest, name, position)
-            held = self.fetched(inner, level.coordinate(arrays, position, cursor))
+            held = self.fetched(inner, self.coordinate(level, arrays, state.position, position, cursor))
             coordinate = self.let(loop.name, held)
             if cursor is not None:
-                self.block.append(Set(cursor, level.advance(cursor)))
+                self.block.append(Set(cursor, level.advance(arrays, state.position, position, cursor)))
             states = {**inner.states, name: State(state.levels + 1, position)}
             self.bind(
                 replace(inner, states=states),
@@ -419,7 +418,7 @@ class Lowering(Accumulation):
             levels = self.plan.formats[leader].levels
             if (
                 rest
-                or "crd" not in levels[state.levels].arrays
+                or levels[state.levels].coordinate_array is None
                 or loop.part == "outer"
                 or loop.mode not in self.assignment.reduced
                 or state.levels + 1 < len(levels)
@@ -443,14 +442,11 @@ class Lowering(Accumulation):
         level = env.states[name].levels
         for directive in self.schedule.prefetches:
             access = self.assignment.access(directive.tensor)
-            if (
-                loop.mode not in access.indices
-                or "crd" not in self.arrays[name][level]
-                or loop.part != "whole"
-            ):
+            listed = self.plan.formats[name].levels[level].coordinate_array
+            if loop.mode not in access.indices or listed is None or loop.part != "whole":
                 continue
             ahead = ir.smaller(position + directive.distance, self.count(name, level) - 1)
-            coordinates = {**env.coordinates, loop.mode: self.arrays[name][level]["crd"][ahead]}
+            coordinates = {**env.coordinates, loop.mode: self.arrays[name][level][listed][ahead]}
             lanes = next((item for item in rest if isinstance(item, Lanes)), None)
             width = 1
             if lanes is not None and lanes.axis.mode in access.indices:

@@ -17,6 +17,7 @@ from tensorwise.errors import ScheduleError
 from tensorwise.program.einsum import Access, Expression
 from tensorwise.program.plan import Plan
 from tensorwise.program.schedule import CONSTANT_SPLIT
+from tensorwise.tensor.levels import Level
 from tensorwise.tensor.remap import Axis, join, off_diagonal
 
 _ROOT = Const(0)
@@ -387,6 +388,18 @@ class Nest(abc.ABC):
             return (lo, ir.smaller(hi, end)) if begin is None else (begin, end)
         return lo, hi
 
+    def coordinate(
+        self,
+        level: Level,
+        arrays: Mapping[str, Buffer],
+        parent: Expr,
+        position: Expr,
+        cursor: Expr | None = None,
+    ) -> Expr:
+        """Return the coordinate at a position of a level, inside of the extent where no proof says that it is."""
+        held: Expr = level.coordinate(arrays, parent, position, cursor)
+        return ir.smaller(held, self.extent(level.axis) - 1) if level.clamped else held
+
     def range_end(self, env: Env, axis: Axis) -> Expr:
         """End of the dense range of ``axis``, tightened by the other part where that is bound.
 
@@ -481,7 +494,7 @@ class Nest(abc.ABC):
                     break
                 if level.single:
                     env = replace(env, states={**env.states, name: State(state.levels + 1, state.position)})
-                    held = self.fetched(env, level.coordinate(arrays, state.position))
+                    held = self.fetched(env, level.coordinate(arrays, state.position, state.position))
                     coordinate = self.let(level.axis.name, held)
                     known = env.coordinates.get(level.axis.name)
                     if known is None:
@@ -509,11 +522,12 @@ class Nest(abc.ABC):
                     )
                 place = level.find(arrays, state.position, coordinate)
                 if place is None:
-                    if not level.unique or "crd" not in arrays:
+                    listed = level.coordinate_array
+                    if listed is None or not (level.unique and level.ordered):
                         raise ScheduleError(
                             f"{level} of {name} cannot be searched; put a loop {level.axis.name} where it is stored"
                         )
-                    place = ir.Search(arrays["crd"], *self.stored(env, name), coordinate)
+                    place = ir.Search(arrays[listed], *self.stored(env, name), coordinate)
                 found = self.fresh(f"{name.lower()}p")
                 self.block.append(Let(found, place))
                 env = replace(
@@ -553,9 +567,8 @@ class Nest(abc.ABC):
                     states={**env.states, name: State(state.levels + 1, position)},
                     skips_output=True,
                 )
-                self.bind(
-                    inner, level.axis, self.let(level.axis.name, level.coordinate(arrays, position)), then
-                )
+                coordinate = level.coordinate(arrays, state.position, position)
+                self.bind(inner, level.axis, self.let(level.axis.name, coordinate), then)
 
         if name not in self.places:
             at(number)

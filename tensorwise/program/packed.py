@@ -357,17 +357,17 @@ def merge_path_parts(tensor: Tensor, parts: int) -> np.ndarray:
     the middle of a row; costs are those of :func:`balanced_parts`. A part that starts a row with entries has its
     first one, and what it has of a row that started earlier comes before the rows that it starts.
     """
-    starts = tensor.arrays[1]["pos"]
+    level, arrays = tensor.format.levels[1], tensor.arrays[1]
     rows = np.arange(tensor.counts[0] + 1, dtype=np.int64)
     cost = _values_before(tensor, 0, rows) + ROW_COST * rows
     cuts = np.zeros((parts + 1, 2), np.int64)
-    cuts[-1] = rows[-1], starts[rows[-1]]
+    cuts[-1] = rows[-1], level.first(arrays, rows[-1])
     for number in range(1, parts):
         target = int(cost[-1]) * number // parts
         row = int(np.searchsorted(cost[:-1], target, side="left"))
         if not row:
             continue
-        first, end = int(starts[row - 1]), int(starts[row])
+        first, end = map(int, level.bounds(arrays, row - 1))
         wanted = target - ROW_COST * row
         at = bisect_left(range(first, end), wanted, key=lambda place: int(_values_before(tensor, 1, place)))
         cuts[number] = (row - 1, first) if at == 0 and first < end else (row, first + at)
@@ -383,7 +383,10 @@ def pieces_of(tensor: Tensor, most: int) -> tuple[np.ndarray, np.ndarray]:
 
     Raises FormatError where the integers cannot tell the iterations apart.
     """
-    starts, coordinates = (tensor.arrays[1][kind] for kind in ("pos", "crd"))
+    level = tensor.format.levels[1]
+    assert level.pointer_array is not None
+    assert level.coordinate_array is not None
+    starts, coordinates = (tensor.arrays[1][kind] for kind in (level.pointer_array, level.coordinate_array))
     count = tensor.counts[0]
     if count > np.iinfo(starts.dtype).max:
         raise FormatError(f"{count} iterations are more than {starts.dtype} can number; cut no iterations")
@@ -408,5 +411,7 @@ def _values_before(tensor: Tensor, level: int, positions: Any) -> Any:
     below = zip(tensor.format.levels, tensor.arrays, extents, strict=True)
     for number, (deeper, arrays, extent) in enumerate(below):
         if number > level and not deeper.single:
-            positions = positions * extent if deeper.full else arrays["pos"][positions].astype(np.int64)
+            positions = (
+                positions * extent if deeper.full else deeper.first(arrays, positions).astype(np.int64)
+            )
     return positions

@@ -45,7 +45,10 @@ class GpuLowering(Teams):
     @cached_property
     def pieces(self) -> Buffer:
         """The list of pieces."""
-        return Buffer("pieces", self.arrays[next(iter(self.plan.formats))][1]["pos"].elem)
+        name, format = next(iter(self.plan.formats.items()))
+        pointers = format.levels[1].pointer_array
+        assert pointers is not None  # of a list of coordinates, as the plan has checked
+        return Buffer("pieces", self.arrays[name][1][pointers].elem)
 
     @cached_property
     def cut_ones(self) -> Buffer:
@@ -119,7 +122,7 @@ class GpuLowering(Teams):
         team = ir.Blocks("x", CLEARING, WARP) if others else ir.Blocks("x", CLEARING * WARP, 1)
         with self.scope(lambda block: For(number, Const(0), CUT, 1, block, team)):
             row = self.let("row", self.cut_ones[number])
-            coordinate = row if rows.full else rows.coordinate(self.arrays[name][0], row)
+            coordinate = row if rows.full else rows.coordinate(self.arrays[name][0], Const(0), row)
             self.bind(
                 Env({}, done), rows.axis, self.let(rows.axis.name, coordinate), lambda env: over(env, others)
             )

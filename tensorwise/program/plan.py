@@ -185,7 +185,7 @@ class Plan:
         *above, last = format.levels
         known = all(level.axis.mode in holds.indices for level in above)
         whole = all(level.axis.part == "whole" for level in format.levels)
-        if not (format.order_kept and known and whole and {"pos", "crd"} <= set(last.arrays) and last.unique):
+        if not (format.order_kept and known and whole and last.listed and last.unique):
             raise ScheduleError(
                 f"locate({operand}): {holds} tells where entries stand in formats such as (i,k) -> U(i) C(k), got {format}"
             )
@@ -205,7 +205,7 @@ class Plan:
                 f"{parallel}: what a piece of an iteration adds to is a block of outputs, but those of {parallel.loop} "
                 "lie apart; use balanced, or store the outer part above the inner one"
             )
-        if not below or not {"pos", "crd"} <= set(below[0].arrays):
+        if not below or not below[0].listed:
             raise ScheduleError(
                 f"{parallel}: parts cut a list of coordinates that lies below {parallel.loop}, as in U(i) C(k); "
                 f"the format is {format}; use balanced"

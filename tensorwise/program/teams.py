@@ -85,7 +85,9 @@ class Teams(Lowering):
         place = env.states[name].levels
         last = place + 1 == len(self.plan.formats[name].levels)
         values = self.values.get(name) if last else None
-        with self.staged(env, stage, lo, hi, self.arrays[name][place].get("crd"), values) as (inner, at, end):
+        listed = self.plan.formats[name].levels[place].coordinate_array
+        coordinates = None if listed is None else self.arrays[name][place][listed]
+        with self.staged(env, stage, lo, hi, coordinates, values) as (inner, at, end):
             self.repeat(inner, loop, var, at, end, body)
 
     def vectors_of(self, strip: Lanes) -> Iterator[tuple[Expr, tuple[object, ...]]]:

@@ -23,8 +23,6 @@ from tensorwise.tensor.levels import LEVELS, Compressed, Dense, Level, Repeated,
 from tensorwise.tensor.remap import Axis
 
 _LONGEST: Final[WeakKeyDictionary[Entries, dict[str, int]]] = WeakKeyDictionary()
-COMPRESSED: Final = ("C", "C16")
-"""Kinds of levels that keep a list of the coordinates that occur."""
 
 
 def strings(value: Value) -> tuple[str, ...]:
@@ -117,7 +115,7 @@ def block_loops(config: Earlier) -> list[str]:
     return [
         loop
         for loop in strings(config["order"])
-        if loop not in taken and constant(config, loop) and config.get(f"kind_{loop}", "U") == "U"
+        if loop not in taken and constant(config, loop) and dense(config, loop)
     ]
 
 
@@ -141,7 +139,20 @@ def innermost_stored(config: Earlier) -> str:
 
 def compressed(config: Earlier, loop: str) -> bool:
     """Whether a loop runs over the coordinates that occur."""
-    return config.get(f"kind_{loop}") in COMPRESSED
+    kind = config.get(f"kind_{loop}")
+    return kind is not None and LEVELS[str(kind)].listed
+
+
+def dense(config: Earlier, loop: str) -> bool:
+    """Whether a loop runs over all coordinates: it has no level of the operand, or one that is full."""
+    kind = config.get(f"kind_{loop}", "U")
+    return kind is not None and LEVELS[str(kind)].full
+
+
+def sequential(config: Earlier, loop: str) -> bool:
+    """Whether a loop's coordinates can only be read in order."""
+    kind = config.get(f"kind_{loop}")
+    return kind is not None and LEVELS[str(kind)].sequential
 
 
 def loop_axes(config: Earlier, modes: tuple[str, ...]) -> dict[str, Axis]:

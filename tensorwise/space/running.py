@@ -18,6 +18,7 @@ from tensorwise.space.readings import (
     block_copies,
     compressed,
     constant,
+    dense,
     gathers,
     innermost_stored,
     longest,
@@ -25,6 +26,7 @@ from tensorwise.space.readings import (
     nest,
     operand,
     prefetched,
+    sequential,
     split,
     stored_loops,
     strings,
@@ -144,7 +146,7 @@ def running(assignment: Assignment) -> list[Param]:
 
 def _shareable(earlier: Earlier, w: Workload) -> tuple[str, ...]:
     """The outer two loops, without reduced ones where partial results cannot be shared."""
-    outer = [loop for loop in nest(earlier) if earlier.get(f"kind_{loop}") != "B"][:2]
+    outer = [loop for loop in nest(earlier) if not sequential(earlier, loop)][:2]
     single, reduced = w.assignment.monoid.single, w.assignment.reduced
     return tuple(loop for loop in outer if single or loop[:-1] not in reduced) or ("none",)
 
@@ -233,7 +235,7 @@ def _runs_in_lanes(loop: str, earlier: Earlier, w: Workload) -> bool:
         # Strips along a compressed level gather; it has to be the last one and the innermost loop.
         innermost = layout == "coordinates" and loop == own[-1] == strings(earlier["order"])[-1]
         return innermost and loop[:-1] in assignment.reduced
-    dense_below = all(earlier[f"kind_{below}"] == "U" for below in own[own.index(loop) :])
+    dense_below = all(dense(earlier, below) for below in own[own.index(loop) :])
     # A masked program cannot run in lanes: padding has no value that is sure to vanish, or no number.
     vanishes = assignment.annihilated_by(sparse.tensor) and sparse.tensor not in assignment.counted
     return dense_below and vanishes and not w.keeps_pattern

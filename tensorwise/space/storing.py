@@ -15,10 +15,9 @@ from tensorwise.space.domain import Orders, orders
 from tensorwise.space.param import Earlier, Narrow, Param, Prefer, powers
 from tensorwise.space.params import Choice, Flag, Permutation, PowerOfTwo
 from tensorwise.space.readings import levels, loops_of, operand, present, split, strings
-from tensorwise.tensor.levels import LEVELS
+from tensorwise.tensor.levels import LEVELS, proposed_levels
 from tensorwise.toolchain.threads import available_threads
 
-KINDS: Final = ("U", "C", "C16", "B")
 """Kinds of levels that hold coordinates; lists and slots have kinds of their own."""
 LEAST_SHARE_BYTES: Final = 64
 """A thread that has less of each row than a cache line would share that with others."""
@@ -88,7 +87,7 @@ def storing(assignment: Assignment, sparse: str) -> list[Param]:
         ),
         *(
             Choice(
-                f"kind_{loop}", KINDS, binds="pack",
+                f"kind_{loop}", proposed_levels(), binds="pack",
                 doc=f"How level {loop} is kept: U every coordinate, C those that occur (Table 4.1), C16 with short "
                 "coordinates, B as bits",
                 narrow=_kind_domain(loop), prefer=_default_kind(loop, stored),
@@ -205,8 +204,13 @@ def _kind_domain(loop: str) -> Narrow:
         extent = inner if loop[-1] == "0" else -(-size // inner)
         if layout == "diagonals" and last:
             extent = size + w.sizes[stored[0]] - 1
-        kinds = KINDS if loop[-1] == "0" else [kind for kind in KINDS if kind != "B"]
-        return tuple(kind for kind in kinds if extent <= (LEVELS[kind].largest_extent or extent))
+        # What can only be read in order holds the insides of blocks, which no thread divides.
+        kinds = {kind: LEVELS[kind] for kind in proposed_levels()}
+        return tuple(
+            kind
+            for kind, level in kinds.items()
+            if extent <= (level.largest_extent or extent) and (loop[-1] == "0" or not level.sequential)
+        )
 
     return narrow
 

@@ -195,7 +195,7 @@ def _structure(entries: Entries, format: Format) -> _Structure:
     # Working memory for every coordinate of the level, and more than the entries take, is not worth it.
     grouped = (
         to_group < to_sort
-        and isinstance(format.levels[bottom], Compressed)
+        and format.levels[bottom].groups
         and extents[bottom] < min(max(4 * entries.nnz, 2**16), 2**31)
     )
     key = wanted[: to_group if grouped else to_sort]

@@ -30,7 +30,7 @@ from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.format import Format
-from tensorwise.tensor.levels import LEVELS, Bitmask, Compressed, Level, Repeated, ShortSingle, Single, Slots
+from tensorwise.tensor.levels import LEVELS, Level, Repeated, ShortSingle, Single, Slots
 from tensorwise.tensor.partition import Partition
 from tensorwise.tensor.remap import Axis
 from tests.oracle.einsums import draw_einsum
@@ -450,9 +450,13 @@ def _format(
     return Format(modes, tuple(_level(rng, axis, sizes, split) for axis in axes), split, order)
 
 
+EXTRA_LEVELS: list[str] = []
+"""Letters of levels of other packages, which are drawn besides those of this one."""
+
+
 def _level(rng: np.random.Generator, axis: Axis, sizes: dict[str, int], splits: dict[str, int]) -> Level:
     extent = axis.extent(sizes[axis.mode], splits.get(axis.mode, 1))
-    kinds = [LEVELS[letter] for letter in ("U", "U", "C", "C", "C16", "B")]
+    kinds = [LEVELS[letter] for letter in ("U", "U", "C", "C", "C16", "B", *EXTRA_LEVELS)]
     able = [kind for kind in kinds if kind.largest_extent is None or extent <= kind.largest_extent]
     return able[int(rng.integers(len(able)))](axis)
 
@@ -502,9 +506,7 @@ def _schedule(
     whole = workload.assignment.monoid.single  # else reductions stay inside an iteration
     taken = {axis for format in formats.values() for axis in format.followed}
     shared = [axis for axis in loops if whole or axis.mode in workload.assignment.kept]
-    masks = {
-        level.axis for format in formats.values() for level in format.levels if isinstance(level, Bitmask)
-    }
+    masks = {level.axis for format in formats.values() for level in format.levels if level.sequential}
     shared = [axis for axis in shared if axis not in taken | masks]
     if shared and rng.random() < 0.7:
         axis = shared[0] if rng.random() < 0.7 else shared[int(rng.integers(len(shared)))]
@@ -512,7 +514,7 @@ def _schedule(
         leads = [f.levels[0] for f in formats.values() if f.axes[0] == axis]
         able = axis == first == loops[0] and (not leads[0].full or all(level.full for level in leads))
         below = next(iter(formats.values())).levels[1:2]
-        cuts = whole and bool(below) and {"pos", "crd"} <= set(below[0].arrays)
+        cuts = whole and bool(below) and below[0].listed
         policy = "dynamic"
         if able and focus.parallel:
             policy = focus.parallel if cuts or focus.parallel != "merge-path" else "balanced"
@@ -598,9 +600,7 @@ def _tileable(
         if touched and masked:
             continue
         last = axis == loops[-1] and axis.mode in workload.assignment.reduced and axis.part != "outer"
-        gathers = [
-            f for f in touched if last and f.levels[-1].axis == axis and isinstance(f.levels[-1], Compressed)
-        ]
+        gathers = [f for f in touched if last and f.levels[-1].axis == axis and f.levels[-1].listed]
         dense = [f for f in touched if f not in gathers]
         if len(gathers) > 1 or not all(_full_from(f, axis) for f in dense):
             continue

@@ -1,8 +1,8 @@
 """The kinds of levels. A new kind is one file beside these and one row in ``LEVELS``."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
+from typing import Final
 
+from tensorwise.registry import Registry
 from tensorwise.tensor.levels.bitmask import Bitmask
 from tensorwise.tensor.levels.compressed import Compressed, ShortCompressed
 from tensorwise.tensor.levels.dense import Dense
@@ -11,15 +11,23 @@ from tensorwise.tensor.levels.repeated import Repeated
 from tensorwise.tensor.levels.single import ShortSingle, Single
 from tensorwise.tensor.levels.slots import Slots
 
-LEVELS: Mapping[str, type[Level]] = MappingProxyType(
+LEVELS: Final[Registry[type[Level]]] = Registry(
+    "level",
+    "levels",
     {
         kind.letter: kind
         for kind in (Dense, Compressed, ShortCompressed, Bitmask, Repeated, Slots, Single, ShortSingle)
-    }
+    },
 )
 """Letter in a format's text -> kind of level."""
 
+
+def proposed_levels() -> tuple[str, ...]:
+    """Return the letters of the levels that the spaces of CPUs propose."""
+    return tuple(letter for letter, kind in LEVELS.items() if kind.proposed)
+
+
 __all__ = [
     "LEVELS", "Bitmask", "Compressed", "Dense", "Level", "Repeated", "ShortCompressed", "ShortSingle", "Single",
-    "Slots",
+    "Slots", "proposed_levels",
 ]  # fmt: skip

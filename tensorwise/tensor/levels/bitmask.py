@@ -1,6 +1,6 @@
 """The level B: one bit a coordinate, for short axes such as the inside of a block."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, final
@@ -8,7 +8,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from tensorwise.tensor import primitives
-from tensorwise.tensor.levels.level import Stage
+from tensorwise.tensor.levels.level import ArrayFacts, Stage
 from tensorwise.tensor.levels.pointed import Pointed
 from tensorwise.tensor.primitives import Form, Term
 
@@ -22,7 +22,10 @@ class Bitmask(Pointed):
     """
 
     letter: ClassVar[str] = "B"
+    sequential: ClassVar[bool] = True
+    proposed: ClassVar[bool] = True
     largest_extent: ClassVar[int | None] = 32
+    bit_array: ClassVar[str | None] = "mask"
     arrays: ClassVar[tuple[str, ...]] = ("pos", "mask")
     dtypes: ClassVar[Mapping[str, np.dtype]] = MappingProxyType({"mask": np.dtype(np.uint32)})
 
@@ -37,21 +40,27 @@ class Bitmask(Pointed):
         """Return the bits that are still to come."""
         return arrays["mask"][parent]
 
-    def coordinate(self, arrays: Mapping[str, Any], position: Any, cursor: Any = None) -> Any:
+    def coordinate(self, arrays: Mapping[str, Any], parent: Any, position: Any, cursor: Any = None) -> Any:
         """Return the number of the lowest bit."""
         return ((cursor & (0 - cursor)) - 1).bit_count()
 
-    def advance(self, cursor: Any) -> Any:
+    def advance(self, arrays: Mapping[str, Any], parent: Any, position: Any, cursor: Any) -> Any:
         """Clear the lowest bit."""
         return cursor & (cursor - 1)
+
+    def facts(
+        self, parents: Any, positions: Any, extent: Any, unknown: Callable[[str], Any]
+    ) -> Mapping[str, ArrayFacts]:
+        """Masks hold any bits; the lowering knows what ``find`` and ``coordinate`` make of them."""
+        return {**super().facts(parents, positions, extent, unknown), "mask": ArrayFacts(parents)}
 
     def children(self, arrays: Mapping[str, Any], parent: int, extent: int) -> Iterator[tuple[int, int]]:
         """Yield the coordinates whose bits are set."""
         low, high = self.bounds(arrays, parent)
-        cursor = int(self.cursor(arrays, parent))
+        cursor = int(self.cursor(arrays, parent))  # NumPy's unsigned integers count no bits
         for position in range(int(low), int(high)):
-            yield self.coordinate(arrays, position, cursor), position
-            cursor = self.advance(cursor)
+            yield self.coordinate(arrays, parent, position, cursor), position
+            cursor = self.advance(arrays, parent, position, cursor)
 
     def ascend(
         self, arrays: Mapping[str, np.ndarray], positions: np.ndarray, extent: int

@@ -18,6 +18,8 @@ class Compressed(Listed):
     """``pos[p] .. pos[p + 1]`` are the positions below parent p, ``crd`` holds their coordinates."""
 
     letter: ClassVar[str] = "C"
+    proposed: ClassVar[bool] = True
+    groups: ClassVar[bool] = True
 
     def build(self, stage: Stage) -> tuple[dict[str, np.ndarray], Form]:
         """Number the distinct coordinates below each parent."""

@@ -19,6 +19,7 @@ class Dense(Level):
     full: ClassVar[bool] = True
     pads: ClassVar[bool] = True
     sorts: ClassVar[bool] = False
+    proposed: ClassVar[bool] = True
     arrays: ClassVar[tuple[str, ...]] = ()
 
     def locate(self, arrays: Mapping[str, Any], parent: Any, coordinate: Any, extent: Any) -> Any:

@@ -31,6 +31,36 @@ class Stage:
     """Called with a number of elements and what they are before they are allocated; may refuse."""
 
 
+def smaller(left: Any, right: Any) -> Any:
+    """Return the smaller of two integers, or of an integer and a symbolic expression."""
+    if hasattr(left, "smaller"):
+        return left.smaller(right)
+    return right.smaller(left) if hasattr(right, "smaller") else min(int(left), int(right))
+
+
+def at_most(left: Any, right: Any) -> Any:
+    """Return 1 where ``left <= right``, else 0, of integers or symbolic expressions."""
+    if hasattr(left, "at_most"):
+        return left.at_most(right)
+    return 1 - (right + 1).at_most(left) if hasattr(right, "at_most") else int(int(left) <= int(right))
+
+
+@dataclass(frozen=True)
+class ArrayFacts:
+    """What is known of an index array, whatever it was built from.
+
+    Attributes:
+        length: how many elements it has; an integer or an expression of counts, as are the others.
+        low, high: the lowest and highest value of its elements; None: any.
+        ascending: its elements ascend, and the first is 0.
+    """
+
+    length: Any
+    low: Any = None
+    high: Any = None
+    ascending: bool = False
+
+
 @dataclass(frozen=True)
 class Level(ABC):
     """One storage axis. Below each parent position it holds coordinates, each at a position.
@@ -40,8 +70,11 @@ class Level(ABC):
     Any other level lists the coordinates it holds: ``bounds`` gives the range of positions below a
     parent, and ``coordinate`` what stands at one.
 
-    These members use plain operators, indexing and ``bit_count`` only: the lowering calls them with
-    symbolic expressions where printing and tests call them with NumPy arrays.
+    These members use plain operators, indexing, ``bit_count``, `smaller` and `at_most` only: the lowering calls them
+    with symbolic expressions where printing and tests call them with NumPy arrays.
+
+    What programs may do with a level follows from its flags alone (the capabilities of TACO, Chou et al., 2018, and of
+    MLIR's sparse dialect): nothing outside this package asks for its class or letter.
     """
 
     axis: Axis
@@ -60,6 +93,27 @@ class Level(ABC):
     """Entries have to ascend by (parent, coordinate) for ``build``; otherwise any order will do."""
     largest_extent: ClassVar[int | None] = None
     """How long an axis may be that is stored so; None: any."""
+    ordered: ClassVar[bool] = True
+    """Coordinates ascend below each parent."""
+    sequential: ClassVar[bool] = False
+    """Coordinates can only be read in the order of positions, with a ``cursor``."""
+    clamped: ClassVar[bool] = False
+    """Coordinates are computed in a way that no proof bounds: lowering keeps them inside of the extent."""
+    proposed: ClassVar[bool] = False
+    """The spaces of CPUs propose it for any axis that it can hold."""
+    groups: ClassVar[bool] = False
+    """``build`` also takes entries whose coordinates stand in any order below each parent (``Stage.sorted`` is false)."""
+    pointer_array: ClassVar[str | None] = None
+    """Name of the array with the first position below each parent, and the end of the last one; with it the positions of one
+    parent can be divided among threads. None: ``bounds`` are computed."""
+    coordinate_array: ClassVar[str | None] = None
+    """Name of the array with the coordinate of each position: these can be read in any order, ahead of time, and searched
+    where they are ordered and unique. None: coordinates are computed."""
+    listed: ClassVar[bool] = False
+    """It has a ``pointer_array`` and a ``coordinate_array``: the list of coordinates below a parent can be cut anywhere."""
+    bit_array: ClassVar[str | None] = None
+    """Name of the array in which bit c of element p says whether coordinate c stands below parent p; ``find`` and
+    ``coordinate`` count its bits, which proofs know."""
     arrays: ClassVar[tuple[str, ...]]
     """Names of the index arrays that it stores, in the order in which kernels receive them."""
     dtypes: ClassVar[Mapping[str, np.dtype]] = MappingProxyType({})
@@ -76,25 +130,53 @@ class Level(ABC):
         """Return the position of ``coordinate`` below ``parent``, or -1, by arithmetic; None: by searching ``crd``."""
         return None
 
-    def bounds(self, arrays: Mapping[str, Any], parent: Any) -> tuple[Any, Any]:
-        """Return first and past-the-last position below ``parent``; levels that are not full."""
+    def first(self, arrays: Mapping[str, Any], parent: Any) -> Any:
+        """Return the first position below ``parent``, or of the number of parents how many positions there are.
+
+        Levels that are neither full nor single.
+        """
         raise NotImplementedError(f"a level {self.letter} keeps no list of positions")
 
+    def bounds(self, arrays: Mapping[str, Any], parent: Any) -> tuple[Any, Any]:
+        """Return first and past-the-last position below ``parent``; levels that are neither full nor single."""
+        return self.first(arrays, parent), self.first(arrays, parent + 1)
+
     def cursor(self, arrays: Mapping[str, Any], parent: Any) -> Any:
-        """Return what ``coordinate`` needs besides the position while positions are passed in order; None: nothing."""
+        """Return what ``coordinate`` needs besides the position; sequential levels only, None for the others."""
         return None
 
-    def coordinate(self, arrays: Mapping[str, Any], position: Any, cursor: Any = None) -> Any:
-        """Return the coordinate at ``position``; levels that are not full."""
+    def coordinate(self, arrays: Mapping[str, Any], parent: Any, position: Any, cursor: Any = None) -> Any:
+        """Return the coordinate at ``position``, which is below ``parent``; levels that are not full."""
         raise NotImplementedError(f"a level {self.letter} keeps no list of coordinates")
 
-    def advance(self, cursor: Any) -> Any:
-        """Return the cursor for the next position."""
+    def advance(self, arrays: Mapping[str, Any], parent: Any, position: Any, cursor: Any) -> Any:
+        """Return the cursor of the position after ``position``; sequential levels only."""
         return cursor
 
-    @abstractmethod
+    def facts(
+        self, parents: Any, positions: Any, extent: Any, unknown: Callable[[str], Any]
+    ) -> Mapping[str, "ArrayFacts"]:
+        """Return what is known of each index array that ``build`` makes: proofs that accesses stay inside rest on it.
+
+        Args:
+            parents, positions: how many positions the level above and this level have.
+            extent: of the axis.
+            unknown: returns a count of a name of the level's own, such as how many runs there are.
+        """
+        known: dict[str, ArrayFacts] = {}
+        if self.pointer_array is not None:
+            known[self.pointer_array] = ArrayFacts(parents + 1, 0, positions, ascending=True)
+        if self.coordinate_array is not None:
+            known[self.coordinate_array] = ArrayFacts(positions, 0, extent - 1)
+        return known
+
     def children(self, arrays: Mapping[str, Any], parent: int, extent: int) -> Iterator[tuple[int, int]]:
         """Yield (coordinate, position) of all that is below ``parent``, in the order of positions."""
+        low, high = self.bounds(arrays, parent)
+        cursor = self.cursor(arrays, parent)
+        for position in range(int(low), int(high)):
+            yield int(self.coordinate(arrays, parent, position, cursor)), position
+            cursor = self.advance(arrays, parent, position, cursor)
 
     @abstractmethod
     def ascend(

@@ -1,7 +1,7 @@
 """What levels share that keep one pointer a parent (P, B), and those that also list coordinates (C, C16, N)."""
 
 from abc import ABC
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,9 +14,11 @@ from tensorwise.tensor.levels.level import Level
 class Pointed(Level, ABC):
     """``pos[p] .. pos[p + 1]`` are the positions below parent p."""
 
-    def bounds(self, arrays: Mapping[str, Any], parent: Any) -> tuple[Any, Any]:
-        """Return ``pos[parent]`` and ``pos[parent + 1]``."""
-        return arrays["pos"][parent], arrays["pos"][parent + 1]
+    pointer_array: ClassVar[str | None] = "pos"
+
+    def first(self, arrays: Mapping[str, Any], parent: Any) -> Any:
+        """Return ``pos[parent]``."""
+        return arrays["pos"][parent]
 
     def parents(self, arrays: Mapping[str, np.ndarray], positions: np.ndarray) -> np.ndarray:
         """Return the parent of each position, int64: a search among the pointers."""
@@ -27,17 +29,13 @@ class Pointed(Level, ABC):
 class Listed(Pointed, ABC):
     """Besides, ``crd`` holds the coordinate at each position."""
 
+    listed: ClassVar[bool] = True
+    coordinate_array: ClassVar[str | None] = "crd"
     arrays: ClassVar[tuple[str, ...]] = ("pos", "crd")
 
-    def coordinate(self, arrays: Mapping[str, Any], position: Any, cursor: Any = None) -> Any:
+    def coordinate(self, arrays: Mapping[str, Any], parent: Any, position: Any, cursor: Any = None) -> Any:
         """Return ``crd[position]``."""
         return arrays["crd"][position]
-
-    def children(self, arrays: Mapping[str, Any], parent: int, extent: int) -> Iterator[tuple[int, int]]:
-        """Yield the stored coordinates below ``parent`` with their positions."""
-        low, high = self.bounds(arrays, parent)
-        for position in range(int(low), int(high)):
-            yield int(self.coordinate(arrays, position)), position
 
     def ascend(
         self, arrays: Mapping[str, np.ndarray], positions: np.ndarray, extent: int

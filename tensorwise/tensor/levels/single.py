@@ -19,9 +19,11 @@ class Single(Level):
     letter: ClassVar[str] = "S"
     single: ClassVar[bool] = True
     sorts: ClassVar[bool] = False
+    ordered: ClassVar[bool] = False
+    coordinate_array: ClassVar[str | None] = "crd"
     arrays: ClassVar[tuple[str, ...]] = ("crd",)
 
-    def coordinate(self, arrays: Mapping[str, Any], position: Any, cursor: Any = None) -> Any:
+    def coordinate(self, arrays: Mapping[str, Any], parent: Any, position: Any, cursor: Any = None) -> Any:
         """Return ``crd[position]``."""
         return arrays["crd"][position]
 

@@ -23,10 +23,11 @@ class Slots(Pointed):
 
     letter: ClassVar[str] = "P"
     pads: ClassVar[bool] = True
+    ordered: ClassVar[bool] = False
     sorts: ClassVar[bool] = False
     arrays: ClassVar[tuple[str, ...]] = ("pos",)
 
-    def coordinate(self, arrays: Mapping[str, Any], position: Any, cursor: Any = None) -> Any:
+    def coordinate(self, arrays: Mapping[str, Any], parent: Any, position: Any, cursor: Any = None) -> Any:
         """Return the position: it tells slots apart, and nothing in a program asks for their numbers."""
         return position
 

@@ -1,5 +1,6 @@
 """Registries: the one mechanism by which this package and others add devices, strategies and the like by name."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -11,6 +12,9 @@ from tensorwise.reading import reason, shown
 GROUP_PREFIX: Final = "tensorwise."
 """Prefix of the entry-point groups: a registry of ``devices`` reads the group ``tensorwise.devices``."""
 
+REFERENCE: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+"""Where a value is imported from, as in entry points."""
+
 Value = TypeVar("Value")
 
 
@@ -19,7 +23,8 @@ class Registry(Mapping[str, Value], Generic[Value]):
     """Values of one kind by name: those of this package, those registered by ``register``, and installed entry points.
 
     A row is a value or, where importing it takes time, a reference ``module:attribute``, which is imported when it is first
-    looked up. Another distribution adds rows without a changed line here, by an entry point in its ``pyproject.toml``::
+    looked up. A text of any other form is a value. Another distribution adds rows without a changed line here, by an entry
+    point in its ``pyproject.toml``::
 
         [project.entry-points."tensorwise.devices"]
         my-chip = "my_package.chip:open_chip"
@@ -70,13 +75,13 @@ class Registry(Mapping[str, Value], Generic[Value]):
             if point is None:
                 raise InputError(f"unknown {self.kind} {shown(name)}; known: {', '.join(self)}")
             row = self._rows[name] = self._loaded(point)
-        if isinstance(row, str):
+        if isinstance(row, str) and REFERENCE.fullmatch(row):
             module, _, path = row.partition(":")
             found: Any = import_module(module)
             for attribute in path.split("."):
                 found = getattr(found, attribute)
             row = self._rows[name] = cast(Value, found)
-        return row
+        return cast(Value, row)
 
     def __contains__(self, name: object) -> bool:
         return name in self._rows or name in self._entry_points()

@@ -400,7 +400,11 @@ class _Proof:
                     self.known.bound(made, one, high=case)
                 elif name == "max":
                     self.known.bound(made, one, low=case)
-        return self.atoms[key]
+        made = self.atoms[key]
+        # Said here, where what bounds the cases has not cancelled yet: of ``b + min(o, n - 1 - b)`` it would.
+        if name == "min" and all(map(self.known.holds, (left, right))):
+            self.known.assume_not_negative(made)
+        return made
 
 
 def _column(index: Poly, columns: int) -> int:

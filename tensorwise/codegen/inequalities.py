@@ -151,6 +151,13 @@ class Inequalities:
                 self._add(known.assumed_high, (-factor, rest))
         self._failed[-1].clear()
 
+    def assume_not_negative(self, made: Poly) -> None:
+        """Take it as given, to the end of the scope, that one unknown is not negative, whatever follows from that."""
+        low, bound = self._known[made.last].assumed_low, (Poly.constant(1), Poly.constant(0))
+        if bound not in low:
+            self._add(low, bound)
+            self._failed[-1].clear()
+
     def order(self, more: Poly, less: Poly) -> None:
         """Take it as given, to the end of the scope, that one unknown is not below another; it is tried last."""
         one = Poly.constant(1)

@@ -89,6 +89,11 @@ class _Arithmetic:
         """Return the smaller of two integers."""
         return smaller(self, Const(other) if isinstance(other, int) else other)  # type: ignore[arg-type]
 
+    def larger(self, other: "Expr | int") -> "Expr":
+        """Return the larger of two integers."""
+        right = Const(other) if isinstance(other, int) else other
+        return Op("max", (self, right), I64)  # type: ignore[arg-type]
+
     def at_most(self, other: "Expr | int") -> "Expr":
         """Return 1 where this integer is at most the other one, else 0."""
         right = Const(other) if isinstance(other, int) else other

@@ -51,8 +51,9 @@ def tune(
     Args:
         A: SciPy sparse array or matrix, NumPy array, torch sparse tensor, path of a .mtx, .tns or .npz
             file, or ``Entries``.
-        op: ``spmv``, ``spmm``, ``spmv_t``, ``spmm_t`` (A transposed), ``sddmm``, ``mttkrp``, ``ttv`` or ``ttm``.
-        n: extent of the dense-only index (columns of B, inner dimension of SDDMM, rank).
+        op: ``spmv``, ``spmm``, ``spmv_t``, ``spmm_t`` (A transposed), ``sddmm``, ``mttkrp``, ``ttv``, ``ttm``, or the text
+            of an einsum whose sparse operand is called A, such as ``C[i,j] += A[i,k] * B[k,j] * D[i]``.
+        n: extent of the indices that A lacks (columns of B, inner dimension of SDDMM, rank).
         mode: output mode of MTTKRP.
         budget_s: wall seconds for all of it (default 30, on a GPU 60, unlimited when ``trials`` is given).
         trials: most candidates to try.

@@ -248,7 +248,7 @@ def _taken(
         return None
     for register, mask in masks.items():
         if mask.buffer.name == arrays[level.bit_array].name and expr == level.coordinate(
-            arrays, mask.index, Const(0), Var(register)
+            arrays, mask.index, Const(0), extent, Var(register)
         ):
             return Const(0), extent - 1
     return None

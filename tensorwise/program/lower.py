@@ -22,7 +22,7 @@ from typing import Final
 
 from tensorwise.codegen import ir
 from tensorwise.codegen.hoist import hoist
-from tensorwise.codegen.ir import Buffer, Const, Expr, For, If, Reg, Set, Stmt, Store, Var
+from tensorwise.codegen.ir import Buffer, Const, Expr, For, If, Let, Reg, Set, Stmt, Store, Var
 from tensorwise.codegen.together import fold_together
 from tensorwise.errors import ScheduleError
 from tensorwise.program.accumulate import Accumulation
@@ -223,7 +223,10 @@ class Lowering(Accumulation):
                     states = {**env.states, loop.leader: State(state.levels + 1, value)}
                     inside = replace(inside, states=states)
                     arrays = self.arrays[loop.leader][state.levels]
-                    value = self.let(loop.axis.name, level.coordinate(arrays, state.position, value))
+                    value = self.let(
+                        loop.axis.name,
+                        level.coordinate(arrays, state.position, value, self.extent(level.axis)),
+                    )
                 stored = loop.leader is not None
                 self.bind(inside, loop.axis, value, lambda inner: self.emit(inner, rest), stored=stored)
 
@@ -261,10 +264,15 @@ class Lowering(Accumulation):
 
         def body(inner: Env, position: Expr) -> None:
             self.prefetch(inner, loop, rest, name, position)
-            held = self.fetched(inner, self.coordinate(level, arrays, state.position, position, cursor))
+            now = cursor
+            if cursor is not None and not level.bit_array:  # masks of bits are followed in their register
+                now = self.fresh("cursor")
+                self.block.append(Let(now, cursor))  # so that proofs see one value
+            extent = self.extent(level.axis)
+            held = self.fetched(inner, level.coordinate(arrays, state.position, position, extent, now))
             coordinate = self.let(loop.name, held)
-            if cursor is not None:
-                self.block.append(Set(cursor, level.advance(arrays, state.position, position, cursor)))
+            if cursor is not None and now is not None:
+                self.block.append(Set(cursor, level.advance(arrays, state.position, position, now)))
             states = {**inner.states, name: State(state.levels + 1, position)}
             self.bind(
                 replace(inner, states=states),

@@ -145,7 +145,11 @@ class MergePath(Nest, abc.ABC):
             first, begin, stop = self.start_of(part)
             with self.scope(lambda block: If(ir.compare("lt", begin, stop), block)):
                 row = first - 1
-                coordinate = row if rows.full else rows.coordinate(self.arrays[name][0], Const(0), row)
+                coordinate = (
+                    row
+                    if rows.full
+                    else rows.coordinate(self.arrays[name][0], Const(0), row, self.extent(rows.axis))
+                )
                 self.bind(
                     Env({}, done),
                     rows.axis,

@@ -17,7 +17,6 @@ from tensorwise.errors import ScheduleError
 from tensorwise.program.einsum import Access, Expression
 from tensorwise.program.plan import Plan
 from tensorwise.program.schedule import CONSTANT_SPLIT
-from tensorwise.tensor.levels import Level
 from tensorwise.tensor.remap import Axis, join, off_diagonal
 
 _ROOT = Const(0)
@@ -388,18 +387,6 @@ class Nest(abc.ABC):
             return (lo, ir.smaller(hi, end)) if begin is None else (begin, end)
         return lo, hi
 
-    def coordinate(
-        self,
-        level: Level,
-        arrays: Mapping[str, Buffer],
-        parent: Expr,
-        position: Expr,
-        cursor: Expr | None = None,
-    ) -> Expr:
-        """Return the coordinate at a position of a level, inside of the extent where no proof says that it is."""
-        held: Expr = level.coordinate(arrays, parent, position, cursor)
-        return ir.smaller(held, self.extent(level.axis) - 1) if level.clamped else held
-
     def range_end(self, env: Env, axis: Axis) -> Expr:
         """End of the dense range of ``axis``, tightened by the other part where that is bound.
 
@@ -494,7 +481,9 @@ class Nest(abc.ABC):
                     break
                 if level.single:
                     env = replace(env, states={**env.states, name: State(state.levels + 1, state.position)})
-                    held = self.fetched(env, level.coordinate(arrays, state.position, state.position))
+                    held = self.fetched(
+                        env, level.coordinate(arrays, state.position, state.position, self.extent(level.axis))
+                    )
                     coordinate = self.let(level.axis.name, held)
                     known = env.coordinates.get(level.axis.name)
                     if known is None:
@@ -567,7 +556,7 @@ class Nest(abc.ABC):
                     states={**env.states, name: State(state.levels + 1, position)},
                     skips_output=True,
                 )
-                coordinate = level.coordinate(arrays, state.position, position)
+                coordinate = level.coordinate(arrays, state.position, position, self.extent(level.axis))
                 self.bind(inner, level.axis, self.let(level.axis.name, coordinate), then)
 
         if name not in self.places:

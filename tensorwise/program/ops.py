@@ -10,15 +10,21 @@ from typing import Any, Final
 
 import numpy as np
 
-NAMED: Final[dict[str, str]] = {
-    "spmv": "C[i] += A[i,k] * B[k]",
-    "spmm": "C[i,j] += A[i,k] * B[k,j]",
-    "spmv_t": "C[k] += A[i,k] * B[i]",
-    "spmm_t": "C[k,j] += A[i,k] * B[i,j]",
-    "sddmm": "C[i,j] += A[i,j] * B[i,k] * D[k,j]",
-    "ttv": "C[i,j] += A[i,j,k] * B[k]",
-    "ttm": "C[i,j,r] += A[i,j,k] * B[k,r]",
-}
+from tensorwise.registry import Registry
+
+NAMED: Final[Registry[str]] = Registry(
+    "operation",
+    "operations",
+    {
+        "spmv": "C[i] += A[i,k] * B[k]",
+        "spmm": "C[i,j] += A[i,k] * B[k,j]",
+        "spmv_t": "C[k] += A[i,k] * B[i]",
+        "spmm_t": "C[k,j] += A[i,k] * B[i,j]",
+        "sddmm": "C[i,j] += A[i,j] * B[i,k] * D[k,j]",
+        "ttv": "C[i,j] += A[i,j,k] * B[k]",
+        "ttm": "C[i,j,r] += A[i,j,k] * B[k,r]",
+    },
+)
 """Operation name -> einsum text. The sparse operand is called A; SDDMM's output keeps A's pattern. The operations
 with a ``_t`` use A transposed; whether that is stored, or A as it is, is a matter of format and schedule."""
 

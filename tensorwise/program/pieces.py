@@ -122,7 +122,11 @@ class GpuLowering(Teams):
         team = ir.Blocks("x", CLEARING, WARP) if others else ir.Blocks("x", CLEARING * WARP, 1)
         with self.scope(lambda block: For(number, Const(0), CUT, 1, block, team)):
             row = self.let("row", self.cut_ones[number])
-            coordinate = row if rows.full else rows.coordinate(self.arrays[name][0], Const(0), row)
+            coordinate = (
+                row
+                if rows.full
+                else rows.coordinate(self.arrays[name][0], Const(0), row, self.extent(rows.axis))
+            )
             self.bind(
                 Env({}, done), rows.axis, self.let(rows.axis.name, coordinate), lambda env: over(env, others)
             )

@@ -384,8 +384,9 @@ def workload(
     """Build the workload of a named operation on the stored entries ``a``.
 
     Args:
-        op: ``spmv``, ``spmm``, ``spmv_t``, ``spmm_t`` (A transposed), ``sddmm``, ``mttkrp``, ``ttv`` or ``ttm``.
-        n: extent of the dense-only index: columns of B in SpMM (default 64), inner dimension of
+        op: ``spmv``, ``spmm``, ``spmv_t``, ``spmm_t`` (A transposed), ``sddmm``, ``mttkrp``, ``ttv``, ``ttm``, an operation
+            that another package adds, or the text of an einsum whose sparse operand is called A.
+        n: extent of the indices that A lacks: columns of B in SpMM (default 64), inner dimension of
             SDDMM (64), rank of MTTKRP (16) and TTM (16).
         mode: output mode of MTTKRP.
         dtypes: dense operand -> dtype, where it is not that of ``a``.
@@ -403,11 +404,16 @@ def workload(
         text = mttkrp(a.order, mode)
     elif isinstance(op, str) and op in NAMED:
         text = NAMED[op]
+    elif isinstance(op, str) and "=" in op:
+        text = op
     else:
         raise InputError(f"unknown operation {shown(op)}; known: {', '.join([*NAMED, 'mttkrp'])}")
     if op != "mttkrp" and (isinstance(mode, bool) or not isinstance(mode, int | np.integer) or mode != 0):
         raise InputError(f"mode is the output mode of mttkrp; {op} has none, got {shown(mode)}")
     einsum = Einsum.parse(text)
+    if "A" not in einsum.single.operands:
+        raise InputError(f"'{einsum}' has no operand A, which stands for the sparse operand; rename it to A")
+    op = _name_of(einsum) if op == text else op
     indices = einsum.single.access("A").indices
     if len(indices) != a.order:
         raise InputError(
@@ -474,11 +480,16 @@ def einsum_workload(
     missing = [index for index in assignment.indices if index not in found]
     if missing:
         raise InputError(f"the size of index {missing[0]!r} is not known; give sizes={{{missing[0]!r}: ...}}")
-    names = {NAMED[op]: op for op in NAMED}
-    names |= {mttkrp(order, mode): "mttkrp" for order in (3, 4, 5) for mode in range(order)}
-    op = names.get(str(einsum), "einsum") if next(iter(sparse)) == "A" and len(sparse) == 1 else "einsum"
+    op = _name_of(einsum) if next(iter(sparse)) == "A" and len(sparse) == 1 else "einsum"
     sizes = {index: int(found[index]) for index in assignment.indices}
     return Workload(op, einsum, dict(sparse), sizes, _check_dtypes(einsum, dtypes or {}))
+
+
+def _name_of(einsum: Einsum) -> str:
+    """Return the name of the operation that an einsum is exactly, else ``einsum``."""
+    names = {NAMED[op]: op for op in NAMED}
+    names |= {mttkrp(order, mode): "mttkrp" for order in (3, 4, 5) for mode in range(order)}
+    return names.get(str(einsum), "einsum")
 
 
 def _check_dtypes(einsum: Einsum, dtypes: Mapping[str, np.dtype]) -> dict[str, np.dtype]:

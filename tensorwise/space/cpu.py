@@ -30,6 +30,7 @@ from tensorwise.program.work import Bounds
 from tensorwise.program.workload import Workload
 from tensorwise.space.apart import rule, setting_apart
 from tensorwise.space.config import Config, Value
+from tensorwise.space.extensions import PARAMS, ParamExtension
 from tensorwise.space.readings import (
     block_loops,
     innermost_stored,
@@ -67,9 +68,15 @@ class _Counted(NamedTuple):
 @final
 @dataclass(frozen=True)
 class CpuSpace(Space[Program]):
-    """Choices for one assignment; made by :func:`cpu_space`."""
+    """Choices for one assignment; made by :func:`cpu_space`.
+
+    Attributes:
+        assignment: what is computed.
+        extensions: Params of other packages -> what they change in a program.
+    """
 
     assignment: Assignment | None = None
+    extensions: tuple[tuple[str, ParamExtension], ...] = ()
 
     def mapper(self, workload: Workload) -> Mapper | None:
         """Return COGNATE's pi for products of matrices; None for other workloads."""
@@ -104,7 +111,11 @@ class CpuSpace(Space[Program]):
         if config["prefetch"]:
             directives.append(Prefetch(str(prefetched(config, workload)), number(config["prefetch"])))
         apart = None if config["apart"] in (None, "none") else self._apart(workload, str(config["apart"]))[1]
-        return replace(nest, schedule=Schedule(tuple(directives)), apart=apart)
+        program = replace(nest, schedule=Schedule(tuple(directives)), apart=apart)
+        for name, extension in self.extensions:
+            if config[name] is not None:
+                program = extension.apply(program, workload, config[name])
+        return program
 
     def _nest(self, workload: Workload, config: Mapping[str, Value]) -> Program:
         """The program as far as it says how all entries are stored and which loops there are, but not how they run."""
@@ -197,13 +208,19 @@ class CpuSpace(Space[Program]):
 @lru_cache(maxsize=64)
 def cpu_space(assignment: Assignment, sparse: str = "A") -> CpuSpace:
     """Return the space of ``assignment`` whose only sparse operand is ``sparse``."""
-    params = (*storing(assignment, sparse), *running(assignment), setting_apart())
+    params = [*storing(assignment, sparse), *running(assignment), setting_apart()]
+    extensions = []
+    for extension in PARAMS.values():
+        param = extension.param(assignment, sparse)
+        if param is not None:
+            params.append(param)
+            extensions.append((param.name, extension))
     work = Rule(
         "work",
         f"it takes more than {MOST_STEPS_A_TERM} loop iterations a term, so that searching dominates",
         _affordable,
     )
-    return CpuSpace("cpu", params, (work,), assignment)
+    return CpuSpace("cpu", tuple(params), (work,), assignment, tuple(extensions))
 
 
 def cpu_space_of(workload: Workload) -> CpuSpace:

@@ -204,12 +204,12 @@ def _kind_domain(loop: str) -> Narrow:
         extent = inner if loop[-1] == "0" else -(-size // inner)
         if layout == "diagonals" and last:
             extent = size + w.sizes[stored[0]] - 1
-        # What can only be read in order holds the insides of blocks, which no thread divides.
+        # Bits hold the insides of blocks.
         kinds = {kind: LEVELS[kind] for kind in proposed_levels()}
         return tuple(
             kind
             for kind, level in kinds.items()
-            if extent <= (level.largest_extent or extent) and (loop[-1] == "0" or not level.sequential)
+            if extent <= (level.largest_extent or extent) and (loop[-1] == "0" or level.bit_array is None)
         )
 
     return narrow

@@ -40,7 +40,9 @@ class Bitmask(Pointed):
         """Return the bits that are still to come."""
         return arrays["mask"][parent]
 
-    def coordinate(self, arrays: Mapping[str, Any], parent: Any, position: Any, cursor: Any = None) -> Any:
+    def coordinate(
+        self, arrays: Mapping[str, Any], parent: Any, position: Any, extent: Any, cursor: Any = None
+    ) -> Any:
         """Return the number of the lowest bit."""
         return ((cursor & (0 - cursor)) - 1).bit_count()
 
@@ -59,7 +61,7 @@ class Bitmask(Pointed):
         low, high = self.bounds(arrays, parent)
         cursor = int(self.cursor(arrays, parent))  # NumPy's unsigned integers count no bits
         for position in range(int(low), int(high)):
-            yield self.coordinate(arrays, parent, position, cursor), position
+            yield self.coordinate(arrays, parent, position, extent, cursor), position
             cursor = self.advance(arrays, parent, position, cursor)
 
     def ascend(

@@ -38,6 +38,13 @@ def smaller(left: Any, right: Any) -> Any:
     return right.smaller(left) if hasattr(right, "smaller") else min(int(left), int(right))
 
 
+def larger(left: Any, right: Any) -> Any:
+    """Return the larger of two integers, or of an integer and a symbolic expression."""
+    if hasattr(left, "larger"):
+        return left.larger(right)
+    return right.larger(left) if hasattr(right, "larger") else max(int(left), int(right))
+
+
 def at_most(left: Any, right: Any) -> Any:
     """Return 1 where ``left <= right``, else 0, of integers or symbolic expressions."""
     if hasattr(left, "at_most"):
@@ -70,8 +77,8 @@ class Level(ABC):
     Any other level lists the coordinates it holds: ``bounds`` gives the range of positions below a
     parent, and ``coordinate`` what stands at one.
 
-    These members use plain operators, indexing, ``bit_count``, `smaller` and `at_most` only: the lowering calls them
-    with symbolic expressions where printing and tests call them with NumPy arrays.
+    These members use plain operators, indexing, ``bit_count``, `smaller`, `larger` and `at_most` only: the lowering calls
+    them with symbolic expressions where printing and tests call them with NumPy arrays.
 
     What programs may do with a level follows from its flags alone (the capabilities of TACO, Chou et al., 2018, and of
     MLIR's sparse dialect): nothing outside this package asks for its class or letter.
@@ -97,8 +104,6 @@ class Level(ABC):
     """Coordinates ascend below each parent."""
     sequential: ClassVar[bool] = False
     """Coordinates can only be read in the order of positions, with a ``cursor``."""
-    clamped: ClassVar[bool] = False
-    """Coordinates are computed in a way that no proof bounds: lowering keeps them inside of the extent."""
     proposed: ClassVar[bool] = False
     """The spaces of CPUs propose it for any axis that it can hold."""
     groups: ClassVar[bool] = False
@@ -145,8 +150,14 @@ class Level(ABC):
         """Return what ``coordinate`` needs besides the position; sequential levels only, None for the others."""
         return None
 
-    def coordinate(self, arrays: Mapping[str, Any], parent: Any, position: Any, cursor: Any = None) -> Any:
-        """Return the coordinate at ``position``, which is below ``parent``; levels that are not full."""
+    def coordinate(
+        self, arrays: Mapping[str, Any], parent: Any, position: Any, extent: Any, cursor: Any = None
+    ) -> Any:
+        """Return the coordinate at ``position``, which is below ``parent``; levels that are not full.
+
+        A coordinate that is computed must be certain to lie in 0 .. extent - 1 by what `facts` says of the arrays, whatever
+        they hold: keep it there by `smaller`, or no program with the level is proved to stay inside of its arrays.
+        """
         raise NotImplementedError(f"a level {self.letter} keeps no list of coordinates")
 
     def advance(self, arrays: Mapping[str, Any], parent: Any, position: Any, cursor: Any) -> Any:
@@ -175,7 +186,7 @@ class Level(ABC):
         low, high = self.bounds(arrays, parent)
         cursor = self.cursor(arrays, parent)
         for position in range(int(low), int(high)):
-            yield int(self.coordinate(arrays, parent, position, cursor)), position
+            yield int(self.coordinate(arrays, parent, position, extent, cursor)), position
             cursor = self.advance(arrays, parent, position, cursor)
 
     @abstractmethod

@@ -33,7 +33,9 @@ class Listed(Pointed, ABC):
     coordinate_array: ClassVar[str | None] = "crd"
     arrays: ClassVar[tuple[str, ...]] = ("pos", "crd")
 
-    def coordinate(self, arrays: Mapping[str, Any], parent: Any, position: Any, cursor: Any = None) -> Any:
+    def coordinate(
+        self, arrays: Mapping[str, Any], parent: Any, position: Any, extent: Any, cursor: Any = None
+    ) -> Any:
         """Return ``crd[position]``."""
         return arrays["crd"][position]
 

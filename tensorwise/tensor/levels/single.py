@@ -23,7 +23,9 @@ class Single(Level):
     coordinate_array: ClassVar[str | None] = "crd"
     arrays: ClassVar[tuple[str, ...]] = ("crd",)
 
-    def coordinate(self, arrays: Mapping[str, Any], parent: Any, position: Any, cursor: Any = None) -> Any:
+    def coordinate(
+        self, arrays: Mapping[str, Any], parent: Any, position: Any, extent: Any, cursor: Any = None
+    ) -> Any:
         """Return ``crd[position]``."""
         return arrays["crd"][position]
 

@@ -27,7 +27,9 @@ class Slots(Pointed):
     sorts: ClassVar[bool] = False
     arrays: ClassVar[tuple[str, ...]] = ("pos",)
 
-    def coordinate(self, arrays: Mapping[str, Any], parent: Any, position: Any, cursor: Any = None) -> Any:
+    def coordinate(
+        self, arrays: Mapping[str, Any], parent: Any, position: Any, extent: Any, cursor: Any = None
+    ) -> Any:
         """Return the position: it tells slots apart, and nothing in a program asks for their numbers."""
         return position
 

@@ -160,6 +160,6 @@ def test_level_arithmetic_is_symbolic() -> None:
     p, arrays = Text("p"), {"pos": Text("pos"), "crd": Text("crd")}
     assert Dense(Axis("i")).locate({}, p, Text("i"), Text("n")) == "p*n+i"
     assert Compressed(Axis("i")).bounds(arrays, p) == ("pos[p]", "pos[p+1]")
-    assert Compressed(Axis("i")).coordinate(arrays, p, p) == "crd[p]"
+    assert Compressed(Axis("i")).coordinate(arrays, p, p, Text("n")) == "crd[p]"
     with pytest.raises(NotImplementedError):
         Compressed(Axis("i")).locate(arrays, p, p, p)

@@ -41,7 +41,9 @@ def walk(tensor: Tensor) -> Iterator[tuple[tuple[int, ...], int]]:
                 yield from descend(depth + 1, position, stored | {level.axis: coordinate})
         else:
             low, high = (int(bound) for bound in level.bounds(arrays, parent))
-            coordinates = [int(level.coordinate(arrays, parent, position)) for position in range(low, high)]
+            coordinates = [
+                int(level.coordinate(arrays, parent, position, extent)) for position in range(low, high)
+            ]
             assert coordinates == sorted(set(coordinates)), f"{level} is not strictly ascending"
             assert all(0 <= coordinate < extent for coordinate in coordinates)
             for position, coordinate in zip(range(low, high), coordinates):

@@ -3,6 +3,7 @@
 #   make test    every test and doctest
 #   make check   lint, types, layers, tests
 #   make test-extras   the tests with all optional packages: torch, PyG, TVM, NVRTC, Ray, Dask, ... (gigabytes)
+#   make test-plugin   examples/plugin, a package that extends this one: contracts, random oracle, tuner
 #   make docs    the documentation, into site/
 #   make fuzz    malformed input at every door, for MINUTES=10
 #   make clean   remove what the others made
@@ -23,7 +24,7 @@ FIND_PYTHON = for p in $(PYTHON) python3 python python3.14 python3.13 python3.12
 	echo "no Python 3.11 or newer with the venv module was found; install one (Debian: python3-venv) or run: make PYTHON=/path/to/python" >&2; exit 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-extras check lint types layers docs fuzz clean
+.PHONY: help demo test test-extras test-plugin check lint types layers docs fuzz clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -36,6 +37,14 @@ test: $(STAMPS)/dev $(STAMPS)/demo
 
 test-extras: $(STAMPS)/dev $(STAMPS)/extras
 	$(BIN)/python -m pytest $(ARGS)
+
+# Installed beside, not in, the environment: the other tests run without it.
+test-plugin: $(STAMPS)/dev
+	rm -rf $(STAMPS)/plugin
+	$(BIN)/python -m pip install --quiet --no-deps --target $(STAMPS)/plugin examples/plugin
+	rm -rf examples/plugin/build examples/plugin/*.egg-info
+	PYTHONPATH=$(STAMPS)/plugin $(BIN)/python -m pytest examples/plugin/tests \
+		tests/contract/test_strategies.py tests/contract/test_spaces.py $(ARGS)
 
 fuzz: $(STAMPS)/dev
 	$(BIN)/python benchmarks/robustness/fuzz.py --minutes $(MINUTES)

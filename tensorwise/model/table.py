@@ -172,7 +172,7 @@ class Table:
 
     def fits(self, config: Mapping[str, Value]) -> bool:
         """Whether ``encode`` reads every choice of a config, and nothing of it is unknown: such configs are learned from."""
-        if config.keys() != self._by_name.keys():
+        if config.keys() != self.by_name.keys():
             return False
         return all(param.misfit(config[param.name]) is None for param in self.params)
 
@@ -185,34 +185,35 @@ class Table:
         return True
 
     @cached_property
-    def _by_name(self) -> dict[str, Param]:
+    def by_name(self) -> dict[str, Param]:
+        """The params by name."""
         return {param.name: param for param in self.params}
 
     def misfit(self, space: "Space | Table") -> str | None:
         """Say why configs of ``space`` cannot be read by this table; None if they can, however much of them is unknown."""
         now = Table.of(space)
-        for name, param in now._by_name.items():
-            known = self._by_name.get(name)
+        for name, param in now.by_name.items():
+            known = self.by_name.get(name)
             if known is not None and not _kinds(known) & _kinds(param):
                 return f"parameter {name} has values of another kind there"
         if None not in (self.space, now.space) and self.space != now.space and self.unknown(now):
             return f"its table is of space {self.space!r}"
-        return self._foreign(now._by_name)
+        return self._foreign(now.by_name)
 
     def unknown(self, space: "Space | Table") -> list[str]:
         """Return what this table does not know of ``space``, and what ``space`` does not have any more: a phrase each."""
-        now = Table.of(space)._by_name
-        found = [f"parameter {name} is new" for name in now if name not in self._by_name]
-        found += [f"parameter {name} is gone" for name in self._by_name if name not in now]
+        now = Table.of(space).by_name
+        found = [f"parameter {name} is new" for name in now if name not in self.by_name]
+        found += [f"parameter {name} is gone" for name in self.by_name if name not in now]
         for name, param in now.items():
-            known = {(type(value), value) for value in _vocabulary(self._by_name.get(name, param))}
+            known = {(type(value), value) for value in _vocabulary(self.by_name.get(name, param))}
             new = [show(value) for value in _vocabulary(param) if (type(value), value) not in known]
             found += [f"{', '.join(new)} of parameter {name} is new"] if new else []
         return found
 
     def _foreign(self, names: Collection[str]) -> str | None:
         """Say why params of these names belong to quite another table; None if enough of them are shared."""
-        shared = sum(name in self._by_name for name in names)
+        shared = sum(name in self.by_name for name in names)
         if not self.params or shared >= LEAST_SHARED * max(len(names), len(self.params)):
             return None
         return (

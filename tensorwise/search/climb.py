@@ -4,7 +4,7 @@ A pool knows good values of each choice, but few of their combinations. From the
 all that differ by one step of one choice, predicts them, and goes on from the best of all (steepest ascent with a beam).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -33,6 +33,7 @@ def climbed(
     cost: Cost,
     quick: Cost,
     *,
+    names: Collection[str] | None = None,
     hops: int = HOPS,
     enough: Callable[[], bool] = lambda: False,
 ) -> dict[Config, float]:
@@ -44,6 +45,7 @@ def climbed(
         known: where to begin: valid configs and what ``cost`` says of them.
         cost: what is minimised.
         quick: a cheaper prediction, which says what ``cost`` is asked about.
+        names: params that are stepped; None: all. Steps that ``cost`` cannot see would all tie.
         hops: most steps.
         enough: asked before each hop whether it has taken long enough.
     """
@@ -53,7 +55,7 @@ def climbed(
         if not here or enough():
             break
         seen.update(here)
-        near = dict.fromkeys(near for config in here for near in space.neighbours(config, workload))
+        near = dict.fromkeys(near for config in here for near in space.neighbours(config, workload, names))
         new = [config for config in near if config not in costs]
         if not new:
             continue

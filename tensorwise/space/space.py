@@ -10,7 +10,7 @@ import abc
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar, final
@@ -210,16 +210,18 @@ class Space(abc.ABC, Generic[Made]):
 
         return self._settle(choose, workload, rng, {})
 
-    def neighbours(self, config: Config, workload: "Workload") -> list[Config]:
+    def neighbours(
+        self, config: Config, workload: "Workload", names: Collection[str] | None = None
+    ) -> list[Config]:
         """Return the valid configs that differ by one step of one choice, and what must follow from it.
 
         Later choices that are no longer allowed move to the nearest allowed value. In table order,
-        without repeats and without ``config``.
+        without repeats and without ``config``. ``names``: params that are stepped; None: all.
         """
         here = self.complete(self.parse(config), workload)
         domains = self._domains(workload)
         found: dict[Config, None] = {}
-        for param in self.params:
+        for param in self.params if names is None else [self.by_name[name] for name in names]:
             for value in param.neighbours(here[param.name], domains.of(param, here, workload)):
                 given = {name: kept for name, kept in here.items() if kept is not None} | {param.name: value}
                 candidate = self._walk(self._repairing(given, workload, None, False), workload)

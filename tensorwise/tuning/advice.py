@@ -198,6 +198,7 @@ class Advisor:
             dict(zip(configs, cost(configs).tolist(), strict=True)),
             cost,
             lambda some: model.score(pattern, model.embed_configs(some)),
+            names=[name for name in space.by_name if name in model.table.by_name],
             enough=enough,
         )
         scores, spreads = np.array(list(estimates.values())).T

@@ -80,3 +80,13 @@ def test_it_stops_where_it_has_taken_long_enough_and_where_nothing_is_known() ->
     known = begun(WIDE, 4)
     assert climbed(WIDE, W, known, cost, cost, enough=lambda: True) == known
     assert climbed(WIDE, W, {}, cost, cost) == {}
+
+
+def test_only_the_named_params_are_stepped() -> None:
+    known = begun(WIDE, 4)
+    found = climbed(WIDE, W, known, cost, cost, names=["p3", "p7"])
+    others = {tuple(config[name] for name in WIDE.by_name if name not in ("p3", "p7")) for config in known}
+    assert len(found) > len(known)
+    assert {
+        tuple(config[name] for name in WIDE.by_name if name not in ("p3", "p7")) for config in found
+    } == others

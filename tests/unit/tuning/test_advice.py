@@ -269,7 +269,9 @@ def test_a_parameter_that_the_model_does_not_know_is_a_doubt_in_the_answers_note
     assert search.advisor is not None
     named = search.advisor.named(work(), newer, NullDevice(), 30, np.random.default_rng(0))
     assert len(named) == 30
-    assert {config["warp"] for config in named} <= {False, True}
+    assert {config["warp"] for config in named} == {
+        False
+    }  # steps that the model cannot see are left to the search
 
 
 def test_a_doubtful_model_is_believed_less() -> None:

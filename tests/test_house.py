@@ -11,7 +11,7 @@ import pytest
 
 from tests.house import CORE_STARTS, House, read_house
 
-MAX_REPEATED_CLASSES: Final = 25
+MAX_REPEATED_CLASSES: Final = 16
 """Public class names that stand for several classes; target: 0."""
 MAX_REPEATED_CONSTANTS: Final = 13
 """Names of constants that three modules and more define; target: 0."""

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-from tensorwise.codegen.ptx import Kernel, kernels
+from tensorwise.codegen.ptx import PtxKernel, kernels
 from tensorwise.codegen.warps import COUNTED, WARP, Warps
 from tensorwise.errors import InputError
 
@@ -41,7 +41,7 @@ HELD: Final = {"warps": 64, "blocks": 32, "registers": 65536, "shared": 227 * 10
 """What a multiprocessor holds at once, those since 2020 about."""
 
 
-class Launched(Protocol):
+class LaunchShape(Protocol):
     """One launch."""
 
     @property
@@ -58,7 +58,7 @@ class Launched(Protocol):
 
 
 def counts(
-    text: str, launches: Sequence[Launched], registers: int, frame_bytes: int, multiprocessors: int
+    text: str, launches: Sequence[LaunchShape], registers: int, frame_bytes: int, multiprocessors: int
 ) -> dict[str, float]:
     """Return what a program does on a GPU: GPU_CODE_NAMES, ``cycles``, ``instructions`` of warps, and ``flops``.
 
@@ -112,7 +112,7 @@ def _warps(threads: int) -> int:
     return -(-threads // WARP)
 
 
-def _resident(kernel: Kernel, threads: int, registers: int) -> int:
+def _resident(kernel: PtxKernel, threads: int, registers: int) -> int:
     """Blocks of a kernel that a multiprocessor holds at once."""
     warps = _warps(threads)
     fitting = (

@@ -40,7 +40,7 @@ MAX_LOOP_DEPTH: Final = 200
 
 @final
 @dataclass(frozen=True)
-class Access:
+class BufferAccess:
     """Elements of a buffer that a leaf reads or writes each time it runs.
 
     Attributes:
@@ -122,7 +122,7 @@ class Leaf:
     """
 
     operations: Mapping[str, float]
-    accesses: tuple[Access, ...]
+    accesses: tuple[BufferAccess, ...]
 
 
 @final
@@ -146,7 +146,7 @@ class LoopTree:
     Raises:
         InputError: an access has more or fewer strides than its leaf has loops, or a number is negative or infinite.
 
-    >>> total = Access("x", "read", 4, 1000, (1.0,), (1.0,))
+    >>> total = BufferAccess("x", "read", 4, 1000, (1.0,), (1.0,))
     >>> tree = LoopTree((Loop("serial", 1000, (Leaf({"float_add": 1}, (total,)),)),))
     >>> LoopTree.from_text(tree.text) == tree
     True
@@ -217,7 +217,7 @@ class LoopTree:
             return cls(tuple(_node(data, 0) for data in nodes))
 
 
-def _without_loops(access: Access, kept: Sequence[bool]) -> Access:
+def _without_loops(access: BufferAccess, kept: Sequence[bool]) -> BufferAccess:
     """An access without the strides of the loops that are not kept."""
     strides, moves = (tuple(compress(numbers, kept)) for numbers in (access.strides, access.moves))
     return replace(access, strides=strides, moves=moves)
@@ -256,23 +256,25 @@ def _node(data: Any, depth: int) -> Node:
 
 def _access(
     buffer: str, mode: Mode, item: int, size: float, count: float, strides: Any, moves: Any
-) -> Access:
+) -> BufferAccess:
     if mode not in MODES:
         raise ValueError(f"unknown mode {mode!r}; known: {', '.join(MODES)}")
-    return Access(
+    return BufferAccess(
         str(buffer), mode, int(item), float(size),
         tuple(map(float, strides)), tuple(map(float, moves)), float(count),
     )  # fmt: skip
 
 
-def merged(accesses: Sequence[Access]) -> tuple[Access, ...]:
+def merged(accesses: Sequence[BufferAccess]) -> tuple[BufferAccess, ...]:
     """Return accesses that differ in nothing but where they are as one that touches as many elements as all of them."""
-    counts: dict[Access, float] = {}
+    counts: dict[BufferAccess, float] = {}
     for access in accesses:
-        key = Access(access.buffer, access.mode, access.item_bytes, access.size, access.strides, access.moves)
+        key = BufferAccess(
+            access.buffer, access.mode, access.item_bytes, access.size, access.strides, access.moves
+        )
         counts[key] = counts.get(key, 0.0) + access.count
     return tuple(
-        Access(a.buffer, a.mode, a.item_bytes, a.size, a.strides, a.moves, count)
+        BufferAccess(a.buffer, a.mode, a.item_bytes, a.size, a.strides, a.moves, count)
         for a, count in counts.items()
     )
 

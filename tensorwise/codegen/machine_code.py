@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self, final
 
 from tensorwise.codegen import gpu_code
-from tensorwise.codegen.gpu_code import Launched
+from tensorwise.codegen.gpu_code import LaunchShape
 from tensorwise.codegen.llvm import runs
 from tensorwise.codegen.warps import SECTOR
 from tensorwise.codegen.x86 import INSTRUCTION_BYTES, INSTRUCTION_KINDS, LIMITS, REACHES, blocks, cost
@@ -85,7 +85,7 @@ class MachineCode:
 
     @classmethod
     def on_gpu(
-        cls, ptx: str, launches: Sequence[Launched], registers: int, frame_bytes: int, multiprocessors: int
+        cls, ptx: str, launches: Sequence[LaunchShape], registers: int, frame_bytes: int, multiprocessors: int
     ) -> Self:
         """Return what is in kernels for a GPU; see `gpu_code.counts`.
 

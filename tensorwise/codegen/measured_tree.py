@@ -12,7 +12,7 @@ import numpy as np
 
 from tensorwise.codegen import ir
 from tensorwise.codegen.interpret import OPERATORS
-from tensorwise.codegen.loop_tree import Access, Kind, Leaf, Loop, LoopTree, Node, merged, movement
+from tensorwise.codegen.loop_tree import BufferAccess, Kind, Leaf, Loop, LoopTree, Node, merged, movement
 from tensorwise.errors import InputError
 
 PATHS: Final = 256
@@ -172,7 +172,7 @@ class _Walk:
         path: _Path,
         now: _Values,
         onward: Sequence[_Values],
-    ) -> Access:
+    ) -> BufferAccess:
         here = self.value(index, now)
         first = here if here.ndim == 1 else here[:, 0]
         steps = []
@@ -184,7 +184,7 @@ class _Walk:
             steps.append(movement(first, second, path.weights))
         size = len(self.buffers[buffer.name])
         strides, moves = zip(*steps, strict=True) if steps else ((), ())
-        return Access(buffer.name, mode, buffer.item_bytes, size, strides, moves)
+        return BufferAccess(buffer.name, mode, buffer.item_bytes, size, strides, moves)
 
     def value(self, expr: ir.Expr, values: _Values) -> np.ndarray:
         """Evaluate integers along all paths: (paths,), of vectors (paths, lanes).

@@ -29,7 +29,7 @@ _SILENT: Final = (*JUMPS, "st", "red", "cp", "bar", "barrier", "membar", "fence"
 
 @final
 @dataclass(frozen=True)
-class Instruction:
+class PtxInstruction:
     """One instruction, such as ``@!%p1 ld.global.nc.v2.f32 {%f1, %f2}, [%rd1+8];``
 
     Attributes:
@@ -45,7 +45,7 @@ class Instruction:
     unless: bool = False
 
     @classmethod
-    def of(cls, text: str) -> "Instruction":
+    def of(cls, text: str) -> "PtxInstruction":
         """Return the instruction of a line, without its semicolon."""
         guard = _GUARD.match(text)
         words = text[guard.end() :] if guard else text
@@ -97,7 +97,7 @@ class Instruction:
 
 @final
 @dataclass
-class Kernel:
+class PtxKernel:
     """A kernel.
 
     Attributes:
@@ -109,18 +109,18 @@ class Kernel:
     """
 
     name: str
-    blocks: list[list[Instruction]] = field(default_factory=lambda: [[]])
+    blocks: list[list[PtxInstruction]] = field(default_factory=lambda: [[]])
     labels: dict[str, int] = field(default_factory=dict)
     arrays: dict[str, int] = field(default_factory=dict)
     shared_bytes: int = 0
 
 
-def kernels(text: str) -> Iterator[Kernel]:
+def kernels(text: str) -> Iterator[PtxKernel]:
     """Yield the kernels of a module, in PTX as NVRTC prints it."""
-    kernel: Kernel | None = None
+    kernel: PtxKernel | None = None
     for line in (raw.split("//")[0].strip() for raw in text.split("\n")):
         if found := _ENTRY.search(line):
-            kernel = Kernel(found[1])
+            kernel = PtxKernel(found[1])
         elif kernel is None or not line:
             continue
         elif line == "}":
@@ -133,12 +133,12 @@ def kernels(text: str) -> Iterator[Kernel]:
                 kernel.blocks.append([])
             kernel.labels[found[1]] = len(kernel.blocks) - 1
         elif line.endswith(";") and line[0] not in ".{(":
-            kernel.blocks[-1].append(Instruction.of(line[:-1]))
+            kernel.blocks[-1].append(PtxInstruction.of(line[:-1]))
             if kernel.blocks[-1][-1].name in JUMPS:
                 kernel.blocks.append([])
 
 
-def _place(kernel: Kernel, space: str, align: str, kind: str, name: str, count: str | None) -> None:
+def _place(kernel: PtxKernel, space: str, align: str, kind: str, name: str, count: str | None) -> None:
     if space == "local":  # each thread has its own: where does not matter
         kernel.arrays[name] = 0
         return

@@ -15,7 +15,17 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from tensorwise.codegen.loop_tree import Access, Kind, Leaf, Loop, LoopTree, Mode, Node, merged, movement
+from tensorwise.codegen.loop_tree import (
+    BufferAccess,
+    Kind,
+    Leaf,
+    Loop,
+    LoopTree,
+    Mode,
+    Node,
+    merged,
+    movement,
+)
 from tensorwise.errors import InputError
 from tensorwise.reading import reading
 
@@ -275,7 +285,7 @@ class _Reader:
         indices: tuple[ast.expr, ...],
         scope: _Scope,
         onward: Sequence[tuple[dict[str, Any], dict[str, Any]]],
-    ) -> Access:
+    ) -> BufferAccess:
         buffer = scope.buffers[name]
         widths = [math.prod(buffer.shape[k + 1 :]) for k in range(len(buffer.shape))]
 
@@ -291,7 +301,7 @@ class _Reader:
             for before, after in onward
         ]
         strides, moves = zip(*steps, strict=True) if steps else ((), ())
-        return Access(name, mode, buffer.item_bytes, float(math.prod(buffer.shape)), strides, moves)
+        return BufferAccess(name, mode, buffer.item_bytes, float(math.prod(buffer.shape)), strides, moves)
 
     def points(self, scope: _Scope) -> dict[str, np.ndarray]:
         return {

@@ -14,7 +14,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from tensorwise.codegen.ptx import JUMPS, Instruction, Kernel
+from tensorwise.codegen.ptx import JUMPS, PtxInstruction, PtxKernel
 
 WARP: Final = 32
 """Threads that run side by side."""
@@ -73,7 +73,7 @@ _PARAMETER: Final = re.compile(r"_param_(\d+)")
 _PLACE: Final = re.compile(r"([%\w$.]+)\s*\+?\s*(-?\d+)?")
 
 
-def kind_of(one: Instruction) -> str:
+def kind_of(one: PtxInstruction) -> str:
     """Return what an instruction counts as, one of COUNTED."""
     if one.touches:
         way = "store" if one.name in ("st", "red") else "load"
@@ -103,7 +103,9 @@ class Warps:
         seed: decides which warps.
     """
 
-    def __init__(self, kernel: Kernel, grid: tuple[int, int], block: tuple[int, int], seed: int = 0) -> None:
+    def __init__(
+        self, kernel: PtxKernel, grid: tuple[int, int], block: tuple[int, int], seed: int = 0
+    ) -> None:
         self._kernel = kernel
         threads = block[0] * block[1]
         each = -(-threads // WARP)
@@ -212,12 +214,12 @@ class Warps:
                         self._registers[name] = np.where(on, found, self._registers.get(name, self._zero))
             at = np.where(here, after, at)
 
-    def _holds(self, one: Instruction) -> np.ndarray:
+    def _holds(self, one: PtxInstruction) -> np.ndarray:
         assert one.guard is not None
         found: np.ndarray = (self._registers.get(one.guard, self._zero) != 0) != one.unless
         return found
 
-    def _touch(self, one: Instruction, on: np.ndarray, ran: "_Ran") -> None:
+    def _touch(self, one: PtxInstruction, on: np.ndarray, ran: "_Ran") -> None:
         """Count sectors, or the turns that shared memory takes, of an access."""
         kind = kind_of(one)
         place = _PLACE.match(one.address)
@@ -248,7 +250,7 @@ class Warps:
             return np.array(int(text.rstrip("U"), 0))
         return np.array(self._kernel.arrays.get(text, 0))
 
-    def _result(self, one: Instruction) -> np.ndarray:
+    def _result(self, one: PtxInstruction) -> np.ndarray:
         """The integers that an instruction computes; 0 for floats and for what is loaded."""
         kind = one.kind
         if one.name == "ld":
@@ -294,7 +296,7 @@ class _Ran:
         self.looked += warps * look
 
 
-def _base(one: Instruction) -> str:
+def _base(one: PtxInstruction) -> str:
     """The register that an access begins from, or the name of an array."""
     place = _PLACE.match(one.address)
     return place[1] if place else ""
@@ -313,7 +315,7 @@ def _unsigned(values: np.ndarray, kind: str) -> np.ndarray:
     return values if bits >= 64 else np.bitwise_and(values, (1 << bits) - 1)
 
 
-def _compared(one: Instruction, given: list[np.ndarray]) -> np.ndarray:
+def _compared(one: PtxInstruction, given: list[np.ndarray]) -> np.ndarray:
     """What setp says of integers, and of another condition, where it asks for both."""
     found: np.ndarray = _COMPARE[one.parts[0]](given[0], given[1])
     if one.parts[1] in ("and", "or"):
@@ -321,7 +323,7 @@ def _compared(one: Instruction, given: list[np.ndarray]) -> np.ndarray:
     return found
 
 
-def _product(one: Instruction, given: list[np.ndarray]) -> tuple[np.ndarray, str]:
+def _product(one: PtxInstruction, given: list[np.ndarray]) -> tuple[np.ndarray, str]:
     """What mul and mad say, and its type."""
     first, second, *added = given
     kind, bits = one.kind, int(one.kind[1:])
@@ -334,7 +336,7 @@ def _product(one: Instruction, given: list[np.ndarray]) -> tuple[np.ndarray, str
     return (found + added[0] if added else found), kind
 
 
-def _does(block: list[Instruction]) -> dict[str, float]:
+def _does(block: list[PtxInstruction]) -> dict[str, float]:
     """How many instructions of each kind a block has, and what floating-point operations a lane does."""
     found: dict[str, float] = defaultdict(float)
     for one in block:
@@ -344,7 +346,7 @@ def _does(block: list[Instruction]) -> dict[str, float]:
     return found
 
 
-def _alone(block: list[Instruction]) -> tuple[float, float]:
+def _alone(block: list[PtxInstruction]) -> tuple[float, float]:
     """Cycles that a warp takes for a block if nothing else runs: in order, an instruction waits for what it reads, and the
     next block for all results; and where only values wait for each other, from one iteration to the next.
     """

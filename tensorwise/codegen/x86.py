@@ -183,7 +183,7 @@ def cost(block: Sequence[Instruction], alone: bool) -> Cost:
 
 @final
 @dataclass(frozen=True)
-class Waited:
+class DependencyCycles:
     """How instructions of a block wait for each other.
 
     Attributes:
@@ -196,7 +196,7 @@ class Waited:
     blocked: int
 
 
-def waited(block: Sequence[Instruction], iterations: int = ITERATIONS) -> Waited:
+def waited(block: Sequence[Instruction], iterations: int = ITERATIONS) -> DependencyCycles:
     """Return how long each result of a loop's iteration waits, through registers and through memory.
 
     What is stored is known by registers and distance: where these registers change from one iteration to the next, it
@@ -227,7 +227,7 @@ def waited(block: Sequence[Instruction], iterations: int = ITERATIONS) -> Waited
                     stored[one.base, word] = done, number
         stored = {key: value for key, value in stored.items() if not changed & set(key[0].split())}
         ends.append(max([*ready.values(), *(when for when, _ in stored.values())], default=0.0))
-    return Waited(ends[-1] - ends[-2], blocked)
+    return DependencyCycles(ends[-1] - ends[-2], blocked)
 
 
 @lru_cache(1 << 17)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 
 from tensorwise.features.featurizer import Field
-from tensorwise.features.walks import Places, Walk, walk
+from tensorwise.features.walks import Places, TileWalk, walk
 from tensorwise.space.strips import LEVELS, OWN, Processors, Strips
 from tensorwise.tensor.checks import coordinate_dtype
 from tensorwise.tensor.orders import permutation
@@ -56,7 +56,7 @@ class Footprints:
     def __init__(self, entries: "Entries", processors: Processors) -> None:
         self._entries, self._processors = entries, processors
         self._laid: dict[_Moved, Places] = {}
-        self._walks: dict[tuple[_Moved, int, int, bool], Walk] = {}
+        self._walks: dict[tuple[_Moved, int, int, bool], TileWalk] = {}
 
     def of(self, strips: Strips, dense: int) -> np.ndarray:
         """Return what FIELDS are logarithms of, for a config: float64, (len(FIELDS),), zeros where there is nothing to do.
@@ -101,7 +101,7 @@ class Footprints:
             self._laid[moved] = found[0][taken].astype(index), found[1][taken].astype(index)
         return self._laid[moved]
 
-    def _walk(self, moved: _Moved, i: int, j: int, columns_first: bool) -> Walk:
+    def _walk(self, moved: _Moved, i: int, j: int, columns_first: bool) -> TileWalk:
         key = moved, i, j, columns_first
         if key not in self._walks:
             places, shape = self._places(moved), self._entries.shape

@@ -78,7 +78,7 @@ _NEST_FIELDS: Final = (
 )
 
 
-class Nest(NamedTuple):
+class WorkloadNest(NamedTuple):
     """A program on a workload, and what is known of its loops and of the pattern; of a hybrid, of the rest."""
 
     program: Program
@@ -94,7 +94,7 @@ class Nest(NamedTuple):
 
 
 @final
-class ProgramNest(Featurizer[Nest]):
+class ProgramNest(Featurizer[WorkloadNest]):
     """What the loops of a program do on a workload with one sparse operand, about or at most.
 
     A parallel loop with parts counts as many tasks as it would have with two threads.
@@ -107,7 +107,7 @@ class ProgramNest(Featurizer[Nest]):
     def fields(self) -> tuple[Field, ...]:
         return _NEST_FIELDS
 
-    def features(self, described: Nest) -> np.ndarray:
+    def features(self, described: WorkloadNest) -> np.ndarray:
         program, workload, bounds, loads = described
         rest = program.parts[0]
         loops = bounds.loops

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, final
 
-from tensorwise.codegen.loop_tree import Access, Leaf, Loop
+from tensorwise.codegen.loop_tree import BufferAccess, Leaf, Loop
 
 VECTOR_LANES: Final = (4, 8, 16)
 """Lanes of a vector of float32: SSE, AVX2, AVX-512."""
@@ -70,13 +70,13 @@ class Place:
         lanes = 1.0 if lane is None or lane in straight else min(VECTOR_LANES[1], self.extents[lane])
         return max(1, round(math.prod(max(1.0, self.extents[k]) for k in straight) * max(1.0, lanes)))
 
-    def grain(self, access: Access) -> int:
+    def grain(self, access: BufferAccess) -> int:
         """Bytes that an instruction of a stretch reads or writes: an element, or those of all lanes, side by side."""
         lane = self.vectors[1]
         together = lane is not None and access.moves[lane] > 0 and access.strides[lane] == 1
         return max(1, round(access.item_bytes)) * (VECTOR_LANES[1] if together else 1)
 
-    def apart(self, access: Access) -> int:
+    def apart(self, access: BufferAccess) -> int:
         """Bytes from what one of two threads touches to what the other one does meanwhile; 0: no parallel loop moves it."""
         dealt = [k for k, loop in enumerate(self.loops) if loop.kind == "parallel" and loop.extent > 1]
         rest, found = math.ceil(math.prod(self.extents[k] for k in dealt) / 2), 0.0

@@ -51,7 +51,7 @@ class Curve:
 
 @final
 @dataclass(frozen=True)
-class Walk:
+class TileWalk:
     """What becomes of entries in the order in which processors take the tiles.
 
     Attributes:
@@ -72,7 +72,7 @@ Places = tuple[np.ndarray, np.ndarray]
 
 def walk(
     places: Places, shape: tuple[int, ...], tile: tuple[int, int], columns_first: bool, processors: Processors
-) -> Walk:
+) -> TileWalk:
     """Walk along the entries of a matrix of ``shape``.
 
     Args:
@@ -89,7 +89,7 @@ def walk(
 
 def _compiled(
     places: Places, shape: tuple[int, ...], tile: tuple[int, int], columns_first: bool, processors: Processors
-) -> Walk:
+) -> TileWalk:
     row, column = (np.ascontiguousarray(one, np.int32) for one in places)
     high, wide = (-(-extent // size) for extent, size in zip(shape, tile, strict=True))
     several = list(dict.fromkeys(sharers for _, sharers in processors.caches))
@@ -108,12 +108,12 @@ def _compiled(
             Curve([len(row), begun], int(both[0]), gaps[:2], gaps[2]),
         )
     work, rows_begun, tiles = map(float, most)
-    return Walk(work, rows_begun, tiles, tuple(curves[count] for _, count in processors.caches))
+    return TileWalk(work, rows_begun, tiles, tuple(curves[count] for _, count in processors.caches))
 
 
 def plain(
     places: Places, shape: tuple[int, ...], tile: tuple[int, int], columns_first: bool, processors: Processors
-) -> Walk:
+) -> TileWalk:
     """Do what ``walk`` does in NumPy, by sorting."""
     row, column = (one.astype(np.int64, copy=False) for one in places)
     panel, part = (where // size for where, size in zip((row, column), tile, strict=True))
@@ -133,7 +133,7 @@ def plain(
         group = panel // several + turn * high
         together = np.lexsort((rank, group)) if several > 1 else slice(None)
         curves[several] = _streams(row[together], column[together], begins[together], shape[1])
-    return Walk(
+    return TileWalk(
         _most(whose, processors.lanes), _most(whose[begins], processors.lanes), _most(whose[first], processors.lanes),
         tuple(curves[sharers] for _, sharers in processors.caches),
     )  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 
 from tensorwise.data.record import Record
 from tensorwise.errors import InputError
-from tensorwise.features.nest import Nest, ProgramNest
+from tensorwise.features.nest import ProgramNest, WorkloadNest
 from tensorwise.model.looking import LookingModel, prefix
 from tensorwise.model.model import check_learned
 from tensorwise.model.samples import Epoch, Group, Loss, Training, groups_of, moments, standardised
@@ -229,7 +229,7 @@ def counted(workload: "Workload", configs: Sequence[Config]) -> np.ndarray:
         config = given if space.recognizes(given) else _migrated(space, workload, given)
         if config is not None:
             program, bounds = space.program(workload, config), space.counted(workload, config)
-            found[row] = nest.features(Nest(program, workload, bounds, loads))
+            found[row] = nest.features(WorkloadNest(program, workload, bounds, loads))
     return found
 
 

@@ -121,7 +121,7 @@ def _densenet(blocks: tuple[int, ...], growth: int) -> Any:
     import torch
     from torch import nn
 
-    class Layer(nn.Module):
+    class DenselyConnected(nn.Module):
         def __init__(self, width: int) -> None:
             super().__init__()
             self.steps = nn.Sequential(
@@ -137,7 +137,7 @@ def _densenet(blocks: tuple[int, ...], growth: int) -> Any:
     parts.append(nn.MaxPool2d(3, 2, 1))
     for place, count in enumerate(blocks):
         for _ in range(count):
-            parts.append(Layer(width))
+            parts.append(DenselyConnected(width))
             width += growth
         if place < len(blocks) - 1:
             parts += [nn.BatchNorm2d(width), nn.ReLU(), nn.Conv2d(width, width // 2, 1), nn.AvgPool2d(2)]
@@ -152,7 +152,7 @@ def _mixer(patch: int, width: int, layers: int) -> Any:
 
     patches = (IMAGE // patch) ** 2
 
-    class Layer(nn.Module):
+    class MixerLayer(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
@@ -169,7 +169,7 @@ def _mixer(patch: int, width: int, layers: int) -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.patches = nn.Conv2d(3, width, patch, patch)
-            self.layers = nn.Sequential(*(Layer() for _ in range(layers)), nn.LayerNorm(width))
+            self.layers = nn.Sequential(*(MixerLayer() for _ in range(layers)), nn.LayerNorm(width))
             self.head = nn.Linear(width, 1000)
 
         def forward(self, x: Any) -> Any:

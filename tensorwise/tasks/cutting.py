@@ -185,7 +185,7 @@ def _scaled(module: Any) -> Any:
     """
     import torch
 
-    class Scale(torch.nn.Module):
+    class ChannelScale(torch.nn.Module):
         def __init__(self, norm: Any) -> None:
             super().__init__()
             factor = norm.weight / torch.sqrt(norm.running_var + norm.eps)
@@ -198,7 +198,7 @@ def _scaled(module: Any) -> Any:
 
     for name, child in module.named_children():
         if type(child) in (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d):
-            setattr(module, name, Scale(child))
+            setattr(module, name, ChannelScale(child))
         else:
             _scaled(child)
     return module

@@ -31,7 +31,7 @@ GUIDES: Final = "xgb", "random"
 
 @final
 @dataclass(frozen=True)
-class Search:
+class TaskSearch:
     """What a search did.
 
     Attributes:
@@ -61,7 +61,7 @@ def search_schedules(
     generations: int = 4,
     compiled: int = 0,
     seed: int = 0,
-) -> Search:
+) -> TaskSearch:
     """Let TVM search for a schedule; its database of what was tried is all that is left in ``folder``.
 
     Programs are built here and run in forked processes: TVM's own workers take ten times as long for each, most of it to
@@ -113,7 +113,7 @@ def search_schedules(
         ),
     )  # fmt: skip
     spent = 0.0 if isinstance(model, str) else model.spent_s
-    return Search(tuple(done), time.perf_counter() - start, spent)
+    return TaskSearch(tuple(done), time.perf_counter() - start, spent)
 
 
 def _silence() -> None:

@@ -23,7 +23,7 @@ from tensorwise.writing import replacing
 
 @final
 @dataclass(frozen=True)
-class Launch:
+class StagedLaunch:
     """One launch of a kernel.
 
     Attributes:
@@ -51,7 +51,7 @@ class StagedProgram:
 
     config: Config
     tree: str = field(repr=False)
-    launches: tuple[Launch, ...]
+    launches: tuple[StagedLaunch, ...]
     scratch: tuple[int, ...]
     code: bytes = field(repr=False)
     counted: MachineCode = field(repr=False)
@@ -75,7 +75,9 @@ class StagedProgram:
         launches = []
         for kernel, grid, block, arguments in data["launches"]:
             (across, down), (wide, high) = map(int, grid), map(int, block)
-            launches.append(Launch(str(kernel), (across, down), (wide, high), tuple(map(int, arguments))))
+            launches.append(
+                StagedLaunch(str(kernel), (across, down), (wide, high), tuple(map(int, arguments)))
+            )
         code = _unpacked(base64.b64decode(data["code"], validate=True))
         scratch = tuple(map(int, data["scratch"]))
         counted = MachineCode.from_json(data["counted"])

@@ -21,7 +21,7 @@ from tensorwise.space.config import Config
 from tensorwise.space.cuda import Gpu
 from tensorwise.tasks.cutting import Found
 from tensorwise.tasks.schedules import Schedules
-from tensorwise.tasks.staged import Launch, StagedProgram, StagedTask
+from tensorwise.tasks.staged import StagedLaunch, StagedProgram, StagedTask
 from tensorwise.tasks.targets import gpu_target
 from tensorwise.tasks.task import Task, loop_tree, operands
 from tensorwise.tasks.tvm_extra import tvm
@@ -185,7 +185,7 @@ def _program(config: Config, module: Any, gpu: Gpu) -> StagedProgram:
     return StagedProgram(config, tree, launches, scratch, code, counted)
 
 
-def read_launches(text: str, names: Sequence[str]) -> tuple[tuple[Launch, ...], tuple[int, ...]]:
+def read_launches(text: str, names: Sequence[str]) -> tuple[tuple[StagedLaunch, ...], tuple[int, ...]]:
     """Return the launches of a host function, as TVM prints it, and the bytes of what it allocates between them.
 
     Args:
@@ -198,9 +198,9 @@ def read_launches(text: str, names: Sequence[str]) -> tuple[tuple[Launch, ...], 
         return _read_launches(text, names)
 
 
-def _read_launches(text: str, names: Sequence[str]) -> tuple[tuple[Launch, ...], tuple[int, ...]]:
+def _read_launches(text: str, names: Sequence[str]) -> tuple[tuple[StagedLaunch, ...], tuple[int, ...]]:
     places = {name: place for place, name in enumerate(names)}
-    launches: list[Launch] = []
+    launches: list[StagedLaunch] = []
     scratch: list[int] = []
     begin = text.find('"compute_scope"')
     if begin < 0:
@@ -241,7 +241,7 @@ def _parsed(statement: str) -> ast.stmt:
         raise InputError(f"not understood: {statement[:80]}") from error
 
 
-def _launch(call: ast.Call, places: dict[str, int]) -> Launch:
+def _launch(call: ast.Call, places: dict[str, int]) -> StagedLaunch:
     tags = next(ast.literal_eval(one.value) for one in call.keywords if one.arg == "launch_params")
     if not set(tags) <= set(_TAGS):
         raise InputError(f"a launch wants {', '.join(tags)}")
@@ -249,7 +249,9 @@ def _launch(call: ast.Call, places: dict[str, int]) -> Launch:
     extents = dict(zip(tags, map(constant, given[len(given) - len(tags) :]), strict=True))
     sizes = [extents.get(tag, 1) for tag in _TAGS]
     arguments = tuple(places[_owner(one)] for one in given[: len(given) - len(tags)])
-    return Launch(str(ast.literal_eval(call.args[0])), (sizes[0], sizes[1]), (sizes[2], sizes[3]), arguments)
+    return StagedLaunch(
+        str(ast.literal_eval(call.args[0])), (sizes[0], sizes[1]), (sizes[2], sizes[3]), arguments
+    )
 
 
 def _owner(expr: ast.expr | None) -> str:

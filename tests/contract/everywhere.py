@@ -16,7 +16,7 @@ from tensorwise.device.spade import SPADES, SpadeDevice
 from tensorwise.features.footprint import Footprints
 from tensorwise.features.graph import GraphPattern
 from tensorwise.features.matrix import MatrixPattern
-from tensorwise.features.nest import Nest, ProgramNest
+from tensorwise.features.nest import ProgramNest, WorkloadNest
 from tensorwise.features.tensor import TensorPattern
 from tensorwise.program.workload import workload
 from tensorwise.search.nearest import far_apart, linked
@@ -76,7 +76,7 @@ def facts() -> Iterator[tuple[str, object]]:
         space, rng = cpu_space_of(work), np.random.default_rng(7)
         configs = [*portfolio(space, work), *(space.sample(work, rng) for _ in range(20))]
         yield f"configs of {name}", [str(config) for config in configs]
-        nests = [Nest.of(space.program(work, config), work) for config in configs[:8]]
+        nests = [WorkloadNest.of(space.program(work, config), work) for config in configs[:8]]
         yield f"program features of {name}", [ProgramNest().features(nest) for nest in nests]
         drawn = [
             Augmentation.draw(entries.shape, entries.nnz, rng, 10**5, fibres=n % 2 == 1) for n in range(8)

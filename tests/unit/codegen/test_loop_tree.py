@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorwise.codegen.loop_tree import LOOP_KINDS, OPERATIONS, Access, Leaf, Loop, LoopTree, Node
+from tensorwise.codegen.loop_tree import LOOP_KINDS, OPERATIONS, BufferAccess, Leaf, Loop, LoopTree, Node
 from tensorwise.errors import InputError
 from tensorwise.program.interpreted import InterpretedKernel
 from tensorwise.program.program import Program
@@ -23,7 +23,7 @@ def trees(depth: int = 0) -> st.SearchStrategy[Node]:
     """Nodes with ``depth`` loops around them, numbers short enough for a text."""
     small = st.integers(0, 999)
     access = st.builds(
-        lambda strides, mode, size: Access(
+        lambda strides, mode, size: BufferAccess(
             "x", mode, 4, size, tuple(map(float, strides)), tuple(float(s > 0) for s in strides)
         ),
         st.lists(small, min_size=depth, max_size=depth),
@@ -70,7 +70,7 @@ def test_other_text_is_refused(text: str) -> None:
 
 
 def test_an_access_has_a_stride_for_each_loop() -> None:
-    leaf = Leaf({}, (Access("x", "read", 4, 10, (1.0,), (1.0,)),))
+    leaf = Leaf({}, (BufferAccess("x", "read", 4, 10, (1.0,), (1.0,)),))
     with pytest.raises(InputError, match="1 strides"):
         LoopTree((leaf,))
 
@@ -87,7 +87,9 @@ def test_an_access_has_a_stride_for_each_loop() -> None:
     ],
 )
 def test_touched_elements_are_those_of_a_run(strides: tuple[int, ...], extents: tuple[int, ...]) -> None:
-    access = Access("x", "read", 4, 1e9, tuple(map(float, strides)), tuple(float(s > 0) for s in strides))
+    access = BufferAccess(
+        "x", "read", 4, 1e9, tuple(map(float, strides)), tuple(float(s > 0) for s in strides)
+    )
     for depth in range(len(extents) + 1):
         ranges = [range(extent) for extent in extents[depth:]]
         places = {
@@ -115,7 +117,7 @@ def test_sets_are_those_of_a_run(
     count: int, strides: tuple[int, ...], extents: tuple[int, ...], first: float
 ) -> None:
     moves = tuple(float(stride > 0) for stride in strides)
-    access = Access("x", "read", 4, 1e9, tuple(map(float, strides)), moves, first)
+    access = BufferAccess("x", "read", 4, 1e9, tuple(map(float, strides)), moves, first)
     for depth in range(len(extents) + 1):
         ranges = [range(extent) for extent in (*extents[depth:], int(first))]
         steps = (*strides[depth:], 1)

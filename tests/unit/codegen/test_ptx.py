@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tensorwise.codegen.ptx import Instruction, kernels
+from tensorwise.codegen.ptx import PtxInstruction, kernels
 
 TEXT = Path(__file__).with_name("kernels.ptx").read_text()
 
@@ -33,7 +33,7 @@ def test_kernels_have_blocks_that_jumps_end() -> None:
 def test_accesses(
     text: str, results: tuple[str, ...], reads: tuple[str, ...], space: str, touched: int, address: str
 ) -> None:
-    one = Instruction.of(text)
+    one = PtxInstruction.of(text)
     assert one.touches
     assert (one.results, one.reads, one.space, one.bytes, one.address) == (
         results,
@@ -45,11 +45,11 @@ def test_accesses(
 
 
 def test_guards_and_what_goes_to_no_memory() -> None:
-    jump = Instruction.of("@!%p3 bra \t$L__BB0_2")
+    jump = PtxInstruction.of("@!%p3 bra \t$L__BB0_2")
     assert (jump.name, jump.guard, jump.unless, jump.operands) == ("bra", "%p3", True, ("$L__BB0_2",))
     assert jump.reads == ("%p3",)
-    assert not Instruction.of("ld.param.u64 \t%rd1, [copied_param_0]").touches
-    assert not Instruction.of("cp.async.wait_group 0").touches
-    both = Instruction.of("shfl.sync.down.b32 \t%r9|%p2, %r6, %r8, %r7, %r4")
+    assert not PtxInstruction.of("ld.param.u64 \t%rd1, [copied_param_0]").touches
+    assert not PtxInstruction.of("cp.async.wait_group 0").touches
+    both = PtxInstruction.of("shfl.sync.down.b32 \t%r9|%p2, %r6, %r8, %r7, %r4")
     assert both.results == ("%r9", "%p2")
-    assert Instruction.of("ret").operands == ()
+    assert PtxInstruction.of("ret").operands == ()

@@ -7,10 +7,10 @@ import pytest
 
 from tensorwise.codegen.gpu_code import BEGIN, COSTS, GPU_CODE_NAMES, counts
 from tensorwise.codegen.machine_code import MachineCode
-from tensorwise.codegen.ptx import Instruction, kernels
+from tensorwise.codegen.ptx import PtxInstruction, kernels
 from tensorwise.codegen.warps import DRAWN, MAX_BLOCKS_RUN, Warps
 from tensorwise.errors import InputError
-from tensorwise.tasks.staged import Launch
+from tensorwise.tasks.staged import StagedLaunch
 
 TEXT = Path(__file__).with_name("kernels.ptx").read_text()
 KERNELS = {kernel.name: kernel for kernel in kernels(TEXT)}
@@ -113,7 +113,7 @@ def test_integers(text: str, given: list[int], wanted: list[int]) -> None:
     warps = Warps(KERNELS["parted"], (1, 1), (32, 1))
     lanes = np.resize(np.array(given, np.int64), 32)
     warps._registers |= {"%r1": lanes, "%p1": np.ones(32, np.int64), "%p2": np.zeros(32, np.int64)}
-    assert warps._result(Instruction.of(text))[: len(given)].tolist() == wanted
+    assert warps._result(PtxInstruction.of(text))[: len(given)].tolist() == wanted
 
 
 def test_an_endless_kernel_is_left() -> None:
@@ -123,7 +123,7 @@ def test_an_endless_kernel_is_left() -> None:
 
 
 def test_what_costs_adds_up() -> None:
-    launch = Launch("summed", (264, 1), (32, 1), (0, 1))
+    launch = StagedLaunch("summed", (264, 1), (32, 1), (0, 1))
     found = counts(TEXT, [launch], 32, 0, 132)
     parts = sum(found[f"cycles.{name}"] for name in (*COSTS, "waiting", "blocks"))
     assert found["cycles"] == pytest.approx(BEGIN + parts)
@@ -138,11 +138,11 @@ def test_what_costs_adds_up() -> None:
     # A thread with many registers leaves room for few blocks.
     assert counts(TEXT, [launch], 255, 0, 132)["whole.resident"] == 8
     with pytest.raises(InputError, match="no kernel nothing"):
-        counts(TEXT, [Launch("nothing", (1, 1), (32, 1), ())], 32, 0, 132)
+        counts(TEXT, [StagedLaunch("nothing", (1, 1), (32, 1), ())], 32, 0, 132)
 
 
 def test_code_for_a_gpu_is_code() -> None:
-    code = MachineCode.on_gpu(TEXT, [Launch("copied", (3, 1), (128, 1), (0, 1))], 16, 0, 132)
+    code = MachineCode.on_gpu(TEXT, [StagedLaunch("copied", (3, 1), (128, 1), (0, 1))], 16, 0, 132)
     assert code.for_gpu
     assert code.numbers["all.flops"] == 384
     assert code.numbers["memory.loaded"] == 32 * 48

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorwise.codegen.loop_tree import Access, Leaf, Loop, LoopTree, Node
+from tensorwise.codegen.loop_tree import BufferAccess, Leaf, Loop, LoopTree, Node
 from tensorwise.features.ast import END, LEAVES, CompactAst, positional_encoding, serialised
 from tensorwise.features.place import Place
 
@@ -24,7 +24,7 @@ def product(m: int = M, n: int = N, k: int = K, once: bool = False) -> LoopTree:
         moves = tuple(tuple(x for move in row for x in (0, move)) for row in moves)  # type: ignore[assignment]
         strides = tuple(tuple(x for step in row for x in (7, step)) for row in strides)  # type: ignore[assignment]
     a, b, c = (
-        Access(name, mode, 4, size, tuple(map(float, stride)), tuple(map(float, move)))
+        BufferAccess(name, mode, 4, size, tuple(map(float, stride)), tuple(map(float, move)))
         for name, mode, size, stride, move in zip(
             "ABC", ("read", "read", "update"), (m * k, k * n, m * n), strides, moves, strict=True
         )
@@ -91,7 +91,7 @@ def test_a_matrix_product_is_described() -> None:
 def one_leaf(loops: list[tuple[str, int]], **strides: tuple[int, ...]) -> LoopTree:
     """Return what adds a product of two buffers to a third, whose strides are given: loops are outermost first."""
     accesses = [
-        Access(name, "update" if name == "C" else "read", 4, 1e6, tuple(map(float, steps)),
+        BufferAccess(name, "update" if name == "C" else "read", 4, 1e6, tuple(map(float, steps)),
                tuple(float(step > 0) for step in steps)) for name, steps in strides.items()
     ]  # fmt: skip
     body: tuple[Node, ...] = (Leaf({"float_mul": 1, "float_add": 1}, tuple(accesses)),)

@@ -5,12 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from tensorwise.codegen.loop_tree import Access, Leaf, Loop, LoopTree
+from tensorwise.codegen.loop_tree import BufferAccess, Leaf, Loop, LoopTree
 from tensorwise.codegen.machine_code import MACHINE_CODE_NAMES, MachineCode
 from tensorwise.features.code import CODE, UNCOMPILED, Compiled
 from tensorwise.features.misses import MISSED
 
-STREAM = LoopTree((Loop("serial", 16384, (Leaf({}, (Access("x", "read", 4, 16384, (1.0,), (1.0,)),)),)),))
+STREAM = LoopTree(
+    (Loop("serial", 16384, (Leaf({}, (BufferAccess("x", "read", 4, 16384, (1.0,), (1.0,)),)),)),)
+)
 NAMED = [field.name for field in CODE.fields]
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorwise.codegen.loop_tree import Access, Kind, Leaf, Loop, LoopTree, Mode
+from tensorwise.codegen.loop_tree import BufferAccess, Kind, Leaf, Loop, LoopTree, Mode
 from tensorwise.errors import CompilerError, InputError
 from tensorwise.features import misses
 from tensorwise.features.misses import MISSED, WINDOW, Walked, missed, plain
@@ -27,7 +27,7 @@ def nest(
 ) -> LoopTree:
     """Loops around a leaf that goes through some buffers of floats."""
     accesses = tuple(
-        Access(f"b{k}", mode, 4, 2.0**24, tuple(one), (moves,) * len(one), count)
+        BufferAccess(f"b{k}", mode, 4, 2.0**24, tuple(one), (moves,) * len(one), count)
         for k, one in enumerate(strides)
     )
     node: Loop | Leaf = Leaf({}, accesses)
@@ -166,7 +166,7 @@ def test_addresses_beyond_all_memory_are_refused() -> None:
 def test_compiled_code_counts_what_python_does(data: st.DataObject, windows: bool) -> None:
     extents = data.draw(st.lists(st.integers(1, 9), max_size=4))
     accesses = [
-        Access(
+        BufferAccess(
             data.draw(st.sampled_from("abc")), data.draw(st.sampled_from(["read", "write", "update"])),
             data.draw(st.sampled_from([1, 4, 8])), float(data.draw(st.integers(1, 5000))),
             tuple(data.draw(st.sampled_from([0.0, 1.0, 7.0, 16.0, 1024.0, 4096.0])) for _ in extents),

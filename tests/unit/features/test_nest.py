@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tensorwise.features.nest import Nest, ProgramNest
+from tensorwise.features.nest import ProgramNest, WorkloadNest
 from tensorwise.program.program import program_for
 from tensorwise.program.work import work_bound
 from tensorwise.program.workload import Workload, workload
@@ -25,7 +25,7 @@ TERMS = NNZ * N
 
 def numbers(format: str, schedule: str, work: Workload = SPMM) -> dict[str, float]:
     nest = ProgramNest()
-    found = nest.features(Nest.of(program_for(work, format, schedule), work))
+    found = nest.features(WorkloadNest.of(program_for(work, format, schedule), work))
     assert found.dtype == np.float32
     assert np.isfinite(found).all()
     return dict(zip([field.name for field in nest.fields], found.tolist(), strict=True))
@@ -120,7 +120,7 @@ def test_whatever_a_space_draws_is_finite_and_in_proportion(work: Workload) -> N
     names = [field.name for field in nest.fields]
     for _ in range(50):
         program = space.program(work, space.sample(work, rng))
-        found = dict(zip(names, nest.features(Nest.of(program, work)).tolist(), strict=True))
+        found = dict(zip(names, nest.features(WorkloadNest.of(program, work)).tolist(), strict=True))
         assert np.isfinite(list(found.values())).all()
         if program.apart is None:
             assert found["nest.steps"] == log2(max(work_bound(program, work), 1) / max(work.terms, 1))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tensorwise.errors import CompilerError
 from tensorwise.features import walks
-from tensorwise.features.walks import Walk, plain, walk
+from tensorwise.features.walks import TileWalk, plain, walk
 from tensorwise.space.strips import Processors
 
 
@@ -17,7 +17,7 @@ def places(rows: int, columns: int, count: int, seed: int) -> walks.Places:
     return row, column
 
 
-def numbers(found: Walk) -> list[object]:
+def numbers(found: TileWalk) -> list[object]:
     held = (1.0, 2.5, 7.0, 40.0, 1e9)
     curves = [curve.fetched(size) for level in found.curves for curve in level for size in held]
     return [found.work, found.begun, found.tiles, *curves]

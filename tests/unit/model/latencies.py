@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from tensorwise.codegen.loop_tree import Access, Leaf, Loop, LoopTree
+from tensorwise.codegen.loop_tree import BufferAccess, Leaf, Loop, LoopTree
 from tensorwise.codegen.machine_code import MACHINE_CODE_NAMES, MachineCode
 from tensorwise.data.record import Record
 from tensorwise.device.device import Measurement
@@ -24,7 +24,7 @@ def tree(extents: list[int]) -> LoopTree:
     """A loop of each extent, one after the other, each with one leaf."""
     loops = []
     for place, extent in enumerate(extents):
-        access = Access(f"b{place}", "update", 4, extent, (1.0,), (1.0,))
+        access = BufferAccess(f"b{place}", "update", 4, extent, (1.0,), (1.0,))
         loops.append(Loop("serial", extent, (Leaf({"float_mul": 1}, (access,)),)))
     return LoopTree(tuple(loops))
 

@@ -16,7 +16,7 @@ from tensorwise.space.config import Config
 from tensorwise.tasks import gpu as gpus
 from tensorwise.tasks.cutting import Node, TaskGraph
 from tensorwise.tasks.gpu import TaskGpu
-from tensorwise.tasks.staged import Launch, StagedProgram, StagedTask
+from tensorwise.tasks.staged import StagedLaunch, StagedProgram, StagedTask
 from tensorwise.tasks.task import Task
 from tensorwise.toolchain.cubin import Resources
 from tensorwise.toolchain.gpu import Function, Gpu, Held
@@ -84,16 +84,19 @@ KERNELS = {"doubled": doubled, "added": added, "wrong": wrong, "endless": endles
 COUNTED = MachineCode.from_json({"all.cycles": 100.0, "gpu.load": 3.0, "gpu.whole.launches": 1.0})
 
 
-def program(design: int, *launches: Launch, scratch: tuple[int, ...] = ()) -> StagedProgram:
+def program(design: int, *launches: StagedLaunch, scratch: tuple[int, ...] = ()) -> StagedProgram:
     config = Config({"design": design, "decisions": "[]"})
     return StagedProgram(config, "[]", launches, scratch, bytes(range(256)), COUNTED)
 
 
 RIGHT = program(
-    0, Launch("doubled", (1, 1), (32, 1), (0, 3)), Launch("added", (1, 1), (32, 1), (3, 1, 2)), scratch=(40,)
+    0,
+    StagedLaunch("doubled", (1, 1), (32, 1), (0, 3)),
+    StagedLaunch("added", (1, 1), (32, 1), (3, 1, 2)),
+    scratch=(40,),
 )
-WRONG = program(1, Launch("wrong", (1, 1), (32, 1), (0, 2)))
-LARGE = program(2, Launch("endless", (1, 1), (32, 1), (0, 2)))
+WRONG = program(1, StagedLaunch("wrong", (1, 1), (32, 1), (0, 2)))
+LARGE = program(2, StagedLaunch("endless", (1, 1), (32, 1), (0, 2)))
 
 
 @pytest.fixture
@@ -174,7 +177,7 @@ def test_programs_of_a_network_read_what_others_leave(
     monkeypatch.setattr(device, "_gpu", ArrayGpu({"first": first, "second": second, "places": places}))
 
     def made(name: str, *operands: tuple[tuple[int, ...], str]) -> tuple[StagedTask, StagedProgram]:
-        one = program(0, Launch(name, (1, 1), (32, 1), tuple(range(len(operands)))))
+        one = program(0, StagedLaunch(name, (1, 1), (32, 1), tuple(range(len(operands)))))
         return StagedTask(Task(name, name, "", {}), (), "H200", "sm_90", operands, "0.1", (one,)), one
 
     row, square = ((10,), "float32"), ((2, 5), "float32")

@@ -32,7 +32,7 @@ from tensorwise.tasks.cpu import TvmCpu, codes_of, in_children, use_threads  # n
 from tensorwise.tasks.cutting import Found, TaskGraph, cut, lowered, of_onnx, of_torch, onnx_batch, tasks_of  # noqa: E402
 from tensorwise.tasks.schedules import Schedules  # noqa: E402
 from tensorwise.tasks.searching import found_in, search_schedules  # noqa: E402
-from tensorwise.tasks.staged import Launch, StagedProgram, StagedTask  # noqa: E402
+from tensorwise.tasks.staged import StagedLaunch, StagedProgram, StagedTask  # noqa: E402
 from tensorwise.tasks.task import Task, loop_tree, operands  # noqa: E402
 from tensorwise.tasks.tvm_extra import tvm  # noqa: E402
 from tensorwise.tasks.whole import compiled, inputs_of, measured_network, scheduled  # noqa: E402
@@ -425,7 +425,7 @@ def test_what_a_host_function_launches() -> None:
     launches, scratch = staging.read_launches(text, ["a", "b"])
     assert scratch == (24, 10)
     assert launches == (
-        Launch("main_kernel", (8, 1), (32, 1), (2, 0)), Launch("main_kernel_1", (2, 1), (4, 3), (1, 2, 3)),
+        StagedLaunch("main_kernel", (8, 1), (32, 1), (2, 0)), StagedLaunch("main_kernel_1", (2, 1), (4, 3), (1, 2, 3)),
     )  # fmt: skip
     for old, new in (
         ("blockIdx.x", "blockIdx.z"),

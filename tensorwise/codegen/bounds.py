@@ -206,7 +206,7 @@ class _Proof:
         match expr:
             case Load(buffer=buffer, index=index):
                 self.touch(buffer, index)
-            case ir.Search(buffer=buffer, lo=lo, hi=hi):
+            case ir.SearchSorted(buffer=buffer, lo=lo, hi=hi):
                 with self.known.scope():
                     first, last = self.integer(lo), self.integer(hi) - 1
                     self.known.assume(last - first)
@@ -273,7 +273,7 @@ class _Proof:
                 )
             case Load(buffer=buffer, index=index):
                 return self.loaded(buffer, self.integer(index), expr)
-            case ir.Search(buffer=buffer, lo=lo, hi=hi, coordinate=coordinate):
+            case ir.SearchSorted(buffer=buffer, lo=lo, hi=hi, coordinate=coordinate):
                 first, end = self.integer(lo), self.integer(hi)
                 key = ("search", buffer.name, first, end, self.integer(coordinate))
                 return self.atom(key, partial(text, expr), Poly.constant(-1), end - 1)

@@ -53,7 +53,7 @@ class Printer:
         main: list[str] = []
         self.block(self.kernel.body, main, 1)
         notes = [f"/* {note} */" for note in self.kernel.notes]
-        flags = any(isinstance(statement, ir.Flag) for statement in ir.walk(self.kernel.body))
+        flags = any(isinstance(statement, ir.RaiseFlag) for statement in ir.walk(self.kernel.body))
         return "\n".join(
             [
                 *notes,
@@ -77,13 +77,13 @@ class Printer:
             match expr:
                 case ir.Var(name=name):
                     names.add(name)
-                case ir.Load(buffer=buffer) | ir.Search(buffer=buffer):
+                case ir.Load(buffer=buffer) | ir.SearchSorted(buffer=buffer):
                     names.add(buffer.name)
             for child in ir.children(expr):
                 visit(child)
 
         for statement in ir.walk(block):
-            if isinstance(statement, ir.Store | ir.Reduce | ir.Prefetch):
+            if isinstance(statement, ir.Store | ir.Reduce | ir.PrefetchLine):
                 names.add(statement.buffer.name)
             for expr in ir.expressions(statement):
                 visit(expr)
@@ -158,9 +158,9 @@ class Printer:
                         )
                         lines.append(f"{pad}  {place} = {merged_text};")
                     lines.append(f"{pad}}}")
-            case ir.Flag():
+            case ir.RaiseFlag():
                 lines.append(f"{pad}__atomic_store_n(flag_, 1, __ATOMIC_RELAXED);")
-            case ir.Prefetch(buffer=buffer, index=index):
+            case ir.PrefetchLine(buffer=buffer, index=index):
                 lines.append(f"{pad}__builtin_prefetch(&{buffer.name}[{self.scalar(index)}], 0, 3);")
 
     def elements(self, buffer: ir.Buffer, index: ir.Expr, value: ir.Expr) -> Iterator[tuple[str, str]]:
@@ -196,7 +196,7 @@ class Printer:
             v.name: v.type for s in ir.walk(loop.body) for e in ir.expressions(s) for v in ir.variables(e)
         }
         captured = [(self.type(types[v]), v) for v in names]
-        if any(isinstance(statement, ir.Flag) for statement in ir.walk(loop.body)):
+        if any(isinstance(statement, ir.RaiseFlag) for statement in ir.walk(loop.body)):
             captured.append(("int *", "flag_"))
         body: list[str] = []
         self.block(loop.body, body, 2)
@@ -340,7 +340,7 @@ class Printer:
                     narrow = [isinstance(a, ir.Load) and a.buffer.elem in ("i32", "u16", "u32") for a in args]
                     texts = [f"({self.integer}){t}" if n else t for t, n in zip(texts, narrow, strict=True)]
                 return self.operation(name, texts, ir.Type(type.elem))
-            case ir.Search(buffer=buffer, lo=lo, hi=hi, coordinate=coordinate):
+            case ir.SearchSorted(buffer=buffer, lo=lo, hi=hi, coordinate=coordinate):
                 bounds = f"{self.scalar(lo)}, {self.scalar(hi)}, {self.scalar(coordinate)}"
                 return f"tw_search_{buffer.elem}({buffer.name}, {bounds})"
             case ir.Fold(operator=operator, vector=vector):

@@ -124,9 +124,9 @@ class _Machine:
                 return self.update(buffer, index, expr, _WRITE, lambda _, new: new)
             case ir.Reduce(buffer=buffer, index=index, operator=name, value=expr, atomic=atomic):
                 return self.update(buffer, index, expr, _ATOMIC if atomic else _WRITE, OPERATORS[name])
-            case ir.Flag():
+            case ir.RaiseFlag():
                 return lambda: setattr(self, "flag", True)
-            case ir.Prefetch(index=index):
+            case ir.PrefetchLine(index=index):
                 value = self.value(index)  # evaluated for what it loads; the address may lie anywhere
 
                 def prefetch() -> None:
@@ -363,7 +363,7 @@ class _Machine:
             case ir.Op(name=name, args=args):
                 apply, values = OPERATORS[name], [self.value(argument) for argument in args]
                 return lambda: apply(*[value() for value in values])
-            case ir.Search():
+            case ir.SearchSorted():
                 return self.search(expr)
             case ir.Splat(value=inner, lanes=lanes):
                 a = self.value(inner)
@@ -405,7 +405,7 @@ class _Machine:
             return lambda: one(place())
         return lambda: np.array([one(at) for at in place().tolist()])
 
-    def search(self, expr: ir.Search) -> Value:
+    def search(self, expr: ir.SearchSorted) -> Value:
         """One by one: whether the coordinates ascend is the binary search's concern."""
         coordinates: list[int] = self.buffers[expr.buffer.name].tolist()
         lo, hi, wanted = self.value(expr.lo), self.value(expr.hi), self.value(expr.coordinate)

@@ -6,7 +6,7 @@
     block  = stmt*
     stmt   = For(var, lo, hi, step, block, bind) | If(cond, block) | Let(var, expr)
            | Reg(var, init) | Set(var, expr) | Store(buffer, index, expr)
-           | Reduce(buffer, index, operator, expr, atomic) | Prefetch(buffer, index) | Flag
+           | Reduce(buffer, index, operator, expr, atomic) | PrefetchLine(buffer, index) | RaiseFlag
            | Meet | Exchange(var, expr, distance)
     bind   = None (serial) | Workers(policy) | Blocks(axis, teams, threads)
     expr   = Const(value, type) | Var(name, type) | Load(buffer, index) | Op(name, expr*, type)
@@ -160,7 +160,7 @@ class Op(_Arithmetic):
 
 
 @dataclass(frozen=True)
-class Search(_Arithmetic):
+class SearchSorted(_Arithmetic):
     """Position of ``coordinate`` in the ascending ``buffer[lo:hi]``, or -1."""
 
     buffer: Buffer
@@ -222,7 +222,7 @@ class Folds(_Arithmetic):
         return Type(self.vectors[0].type.elem, len(self.vectors))
 
 
-Expr: TypeAlias = Const | Var | Load | Op | Search | Splat | Ramp | Fold | Folds
+Expr: TypeAlias = Const | Var | Load | Op | SearchSorted | Splat | Ramp | Fold | Folds
 
 
 @dataclass(frozen=True)
@@ -309,7 +309,7 @@ class Reduce:
 
 
 @dataclass(frozen=True)
-class Prefetch:
+class PrefetchLine:
     """Ask for the cache line of an element; the address need not be valid."""
 
     buffer: Buffer
@@ -317,7 +317,7 @@ class Prefetch:
 
 
 @dataclass(frozen=True)
-class Flag:
+class RaiseFlag:
     """Let the kernel's function return 1: its results want a second look."""
 
 
@@ -335,7 +335,7 @@ class Exchange:
     distance: int
 
 
-Stmt: TypeAlias = For | If | Let | Reg | Set | Store | Reduce | Prefetch | Flag | Meet | Exchange
+Stmt: TypeAlias = For | If | Let | Reg | Set | Store | Reduce | PrefetchLine | RaiseFlag | Meet | Exchange
 Block = tuple[Stmt, ...]
 
 
@@ -488,9 +488,9 @@ def expressions(statement: Stmt) -> tuple[Expr, ...]:
             return (init,)
         case Store(index=index, value=value) | Reduce(index=index, value=value):
             return (index, value)
-        case Prefetch(index=index):
+        case PrefetchLine(index=index):
             return (index,)
-        case Flag() | Meet():
+        case RaiseFlag() | Meet():
             return ()
 
 
@@ -501,7 +501,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (index,)
         case Op(args=args):
             return args
-        case Search(lo=lo, hi=hi, coordinate=coordinate):
+        case SearchSorted(lo=lo, hi=hi, coordinate=coordinate):
             return (lo, hi, coordinate)
         case Splat(value=value):
             return (value,)
@@ -527,7 +527,7 @@ def substituted(expr: Expr, known: Mapping[Expr, Expr]) -> Expr:
             return replace(expr, index=inside(index))
         case Op(args=args):
             return replace(expr, args=tuple(map(inside, args)))
-        case Search(lo=lo, hi=hi, coordinate=coordinate):
+        case SearchSorted(lo=lo, hi=hi, coordinate=coordinate):
             return replace(expr, lo=inside(lo), hi=inside(hi), coordinate=inside(coordinate))
         case Splat(value=value):
             return replace(expr, value=inside(value))

@@ -9,7 +9,6 @@ from tensorwise.codegen.ir import (
     Const,
     Exchange,
     Expr,
-    Flag,
     Fold,
     Folds,
     For,
@@ -19,11 +18,12 @@ from tensorwise.codegen.ir import (
     Load,
     Meet,
     Op,
-    Prefetch,
+    PrefetchLine,
+    RaiseFlag,
     Ramp,
     Reduce,
     Reg,
-    Search,
+    SearchSorted,
     Set,
     Splat,
     Store,
@@ -70,7 +70,7 @@ def text(expr: Expr) -> str:
             return f"({text(left)} {_SYMBOLS[name]} {text(right)})"
         case Op(name=name, args=args):
             return f"{name}({', '.join(map(text, args))})"
-        case Search(buffer=buffer, lo=lo, hi=hi, coordinate=coordinate):
+        case SearchSorted(buffer=buffer, lo=lo, hi=hi, coordinate=coordinate):
             return f"search({text(coordinate)} in {buffer.name}[{text(lo)}:{text(hi)}])"
         case Splat(value=value):
             return text(value)
@@ -112,11 +112,11 @@ def _lines(block: Block, depth: int) -> Iterator[str]:
             case Reduce(buffer=buffer, index=index, operator=operator, value=value, atomic=atomic):
                 how = " atomically" if atomic else ""
                 yield f"{pad}{buffer.name}[{text(index)}] {operator}= {text(value)}{how}"
-            case Flag():
+            case RaiseFlag():
                 yield f"{pad}flag"
             case Meet():
                 yield f"{pad}meet"
             case Exchange(var=var, value=value, distance=distance):
                 yield f"{pad}{var.name} = {text(value)} of lane ^ {distance}"
-            case Prefetch(buffer=buffer, index=index):
+            case PrefetchLine(buffer=buffer, index=index):
                 yield f"{pad}prefetch {buffer.name}[{text(index)}]"

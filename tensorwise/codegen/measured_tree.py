@@ -140,7 +140,7 @@ class _Walk:
         touching = [s for s in run if isinstance(s, ir.Store | ir.Reduce)]
         places: list[tuple[ir.Buffer, str, ir.Expr]] = [
             *((part.buffer, "read", part.index) for part in parts if isinstance(part, ir.Load)),
-            *((part.buffer, "read", part.lo) for part in parts if isinstance(part, ir.Search)),
+            *((part.buffer, "read", part.lo) for part in parts if isinstance(part, ir.SearchSorted)),
             *((s.buffer, "update" if isinstance(s, ir.Reduce) else "write", s.index) for s in touching),
         ]
         lanes = max([1, *(part.type.lanes for part in parts)])
@@ -212,7 +212,7 @@ class _Walk:
                 return np.asarray(self.value(left, values) // np.maximum(self.value(right, values), 1))
             case ir.Op(name=name, args=args):
                 return np.asarray(OPERATORS[name](*(self.value(part, values) for part in args)), np.int64)
-            case ir.Search(buffer=buffer, lo=lo, hi=hi, coordinate=coordinate):
+            case ir.SearchSorted(buffer=buffer, lo=lo, hi=hi, coordinate=coordinate):
                 array = self.buffers[buffer.name]
                 ends = (self.value(part, values).tolist() for part in (lo, hi, coordinate))
                 return np.array([_find_coordinate(array, *one) for one in zip(*ends, strict=True)])

@@ -22,7 +22,7 @@ overflow the instruction cache."""
 
 
 @dataclass(frozen=True)
-class Slot:
+class AccumulatorSlot:
     """What a slot of accumulators fixes of one loop: a coordinate, or a vector of them, if it lies before ``end``."""
 
     axis: Axis
@@ -125,14 +125,16 @@ class Accumulation(MergePath, abc.ABC):
     def accumulate(self, env: Env, loops: tuple[Loop, ...], outside: Expression | None = None) -> None:
         """Open accumulators, emit the loops and write the results, multiplied by ``outside``."""
         accumulators = Accumulators(self.block, self.first_argument(env))
-        local: list[list[Slot]] = []
+        local: list[list[AccumulatorSlot]] = []
         for loop in loops:
             if isinstance(loop, Lanes) and loop.axis.mode in self.assignment.kept:
-                local.append([Slot(loop.axis, value, key, loop.end) for value, key in self.vectors_of(loop)])
+                local.append(
+                    [AccumulatorSlot(loop.axis, value, key, loop.end) for value, key in self.vectors_of(loop)]
+                )
             elif isinstance(loop, Axis) and loop.mode in self.assignment.kept:
                 local.append(
                     [
-                        Slot(loop, Const(number), (loop.name, number))
+                        AccumulatorSlot(loop, Const(number), (loop.name, number))
                         for number in range(self.schedule.splits[loop.mode])
                     ]
                 )
@@ -226,12 +228,12 @@ class Accumulation(MergePath, abc.ABC):
         else:
             total = self.let("watched", total)
             found = ir.compare("ne", total, total)
-        self.block.append(If(found, (ir.Flag(),)))
+        self.block.append(If(found, (ir.RaiseFlag(),)))
 
     def write_slot(
         self,
         env: Env,
-        slot: "tuple[Slot, ...]",
+        slot: "tuple[AccumulatorSlot, ...]",
         result: tuple[Expr, ...],
         outside: Expression | None,
     ) -> None:

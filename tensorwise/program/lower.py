@@ -471,7 +471,7 @@ class Lowering(Accumulation):
             base = self.let("ahead", self.linear(access, where))
             asked = self.values[directive.tensor]
             for offset in range(0, width, CACHE_LINE_BYTES // asked.item_bytes):
-                self.block.append(ir.Prefetch(asked, base + offset))
+                self.block.append(ir.PrefetchLine(asked, base + offset))
 
     def reads(self, index: str, env: Env) -> bool:
         """Whether going past the end of ``index`` would touch memory that is not there.

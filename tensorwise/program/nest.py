@@ -516,7 +516,7 @@ class Nest(abc.ABC):
                         raise ScheduleError(
                             f"{level} of {name} cannot be searched; put a loop {level.axis.name} where it is stored"
                         )
-                    place = ir.Search(arrays[listed], *self.stored(env, name), coordinate)
+                    place = ir.SearchSorted(arrays[listed], *self.stored(env, name), coordinate)
                 found = self.fresh(f"{name.lower()}p")
                 self.block.append(Let(found, place))
                 env = replace(

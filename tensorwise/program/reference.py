@@ -28,7 +28,7 @@ import numpy as np
 from tensorwise.program.einsum import Access, Assignment, Call, Constant, Expression, Index
 from tensorwise.program.joined import check_joined
 from tensorwise.program.ops import COMBINE
-from tensorwise.tensor.elements import Limits, is_float, is_half, limits
+from tensorwise.tensor.elements import FloatLimits, is_float, is_half, limits
 from tensorwise.tensor.entries import Entries
 
 
@@ -258,7 +258,7 @@ def _evaluate(
     dense: Mapping[str, np.ndarray],
     count: int,
     free_shape: tuple[int, ...],
-    holds: Limits,
+    holds: FloatLimits,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return term and magnitude arrays of shape (count, *free_shape).
 
@@ -336,7 +336,7 @@ def _spoiled(expression: Expression, *args: Any) -> np.ndarray:
     return np.isnan(total)
 
 
-def _unsure(operator: str, parts: Sequence[np.ndarray], value: np.ndarray, holds: Limits) -> np.ndarray:
+def _unsure(operator: str, parts: Sequence[np.ndarray], value: np.ndarray, holds: FloatLimits) -> np.ndarray:
     """Whether a result may be any other: parts that are infinite or 0 in the computing dtype meet 0, infinity or others."""
     found = np.logical_or.reduce([_overflows(part, holds.max) for part in parts])
     if operator in ("mul", "div"):

@@ -64,7 +64,7 @@ def as_bits(array: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Limits:
+class FloatLimits:
     """Of a floating-point type: distance from 1 to the next number, least normal and subnormal, largest."""
 
     eps: float
@@ -73,9 +73,11 @@ class Limits:
     max: float
 
 
-def limits(dtype: np.dtype) -> Limits:
+def limits(dtype: np.dtype) -> FloatLimits:
     """Return the limits of one of ``ELEMS``, which ``numpy.finfo`` knows three of."""
     if dtype.name == "bfloat16":
-        return Limits(2.0**-7, 2.0**-126, 2.0**-133, (2 - 2.0**-7) * 2.0**127)
+        return FloatLimits(2.0**-7, 2.0**-126, 2.0**-133, (2 - 2.0**-7) * 2.0**127)
     info = np.finfo(dtype)
-    return Limits(*(float(x) for x in (info.eps, info.smallest_normal, info.smallest_subnormal, info.max)))
+    return FloatLimits(
+        *(float(x) for x in (info.eps, info.smallest_normal, info.smallest_subnormal, info.max))
+    )

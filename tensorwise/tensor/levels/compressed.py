@@ -9,12 +9,12 @@ import numpy as np
 
 from tensorwise.tensor import primitives
 from tensorwise.tensor.levels.level import Stage
-from tensorwise.tensor.levels.pointed import Listed
+from tensorwise.tensor.levels.pointed import ListedLevel
 from tensorwise.tensor.primitives import Form, Term
 
 
 @dataclass(frozen=True)
-class Compressed(Listed):
+class Compressed(ListedLevel):
     """``pos[p] .. pos[p + 1]`` are the positions below parent p, ``crd`` holds their coordinates."""
 
     letter: ClassVar[str] = "C"

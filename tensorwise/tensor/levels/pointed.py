@@ -26,7 +26,7 @@ class Pointed(Level, ABC):
 
 
 @dataclass(frozen=True)
-class Listed(Pointed, ABC):
+class ListedLevel(Pointed, ABC):
     """Besides, ``crd`` holds the coordinate at each position."""
 
     listed: ClassVar[bool] = True

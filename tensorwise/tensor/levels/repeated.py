@@ -7,14 +7,14 @@ import numpy as np
 
 from tensorwise.tensor import primitives
 from tensorwise.tensor.levels.level import Stage
-from tensorwise.tensor.levels.pointed import Listed
+from tensorwise.tensor.levels.pointed import ListedLevel
 from tensorwise.tensor.pointers import pointers_of
 from tensorwise.tensor.primitives import Form, Term
 
 
 @final
 @dataclass(frozen=True)
-class Repeated(Listed):
+class Repeated(ListedLevel):
     """As C, but not unique: ``crd`` holds a coordinate for each entry below it."""
 
     letter: ClassVar[str] = "N"

@@ -12,7 +12,7 @@ from tensorwise.codegen.ir import (
     If,
     Let,
     Load,
-    Prefetch,
+    PrefetchLine,
     Ramp,
     Reduce,
     Reg,
@@ -79,7 +79,7 @@ def test_vectors() -> None:
 
 def test_a_search_finds_its_coordinate_or_nothing() -> None:
     def found(wanted: int, lo: int, hi: int) -> float:
-        search = ir.Search(CRD, Const(lo), Const(hi), Const(wanted))
+        search = ir.SearchSorted(CRD, Const(lo), Const(hi), Const(wanted))
         place = Var("p")
         body = (Let(place, search), Store(OUT, ir.compute("add", place, Const(1)), ONE))
         return float(np.flatnonzero(run(*body, crd=[1, 4, 9, 2, 4]))[0]) - 1
@@ -131,7 +131,7 @@ def test_variables_do_not_leak_between_chunks() -> None:
         Reduce(OUT, Const(8), "add", ONE),
         Store(OUT, Const(0), X[8]),
         Store(OUT, Const(0), ir.Fold("add", Load(X, Ramp(Const(6), 4)))),
-        Store(OUT, ir.Search(CRD, Const(0), Const(4), Const(1)), ONE),
+        Store(OUT, ir.SearchSorted(CRD, Const(0), Const(4), Const(1)), ONE),
     ],
 )
 def test_accesses_outside_buffers_are_reported(statement: ir.Stmt) -> None:
@@ -140,9 +140,9 @@ def test_accesses_outside_buffers_are_reported(statement: ir.Stmt) -> None:
 
 
 def test_a_prefetch_may_point_anywhere_but_not_read_there() -> None:
-    run(Prefetch(X, Const(10**9)), x=[1.0])
+    run(PrefetchLine(X, Const(10**9)), x=[1.0])
     with pytest.raises(IndexError, match=r"crd\[7\] lies outside"):
-        run(Prefetch(X, CRD[7]), x=[1.0], crd=[1])
+        run(PrefetchLine(X, CRD[7]), x=[1.0], crd=[1])
 
 
 RACES = {

@@ -12,7 +12,7 @@ from tensorwise.codegen.ir import (
     If,
     Let,
     Load,
-    Prefetch,
+    PrefetchLine,
     Ramp,
     Reduce,
     Reg,
@@ -75,7 +75,7 @@ def test_walks_reach_everything() -> None:
 
 
 def test_every_kind_of_expression_knows_its_children() -> None:
-    search = ir.Search(Buffer("crd", "i32"), AT, N, Var("c"))
+    search = ir.SearchSorted(Buffer("crd", "i32"), AT, N, Var("c"))
     for expression, names in (
         (search, ["i", "n", "c"]),
         (Splat(AT, 4), ["i"]),
@@ -99,8 +99,8 @@ def test_text_for_people() -> None:
             (Set(acc, ir.compute("add", acc, Load(X, Ramp(AT, 8)))),),
             ir.Workers("dynamic"),
         ),
-        Let(Var("p"), ir.Search(Buffer("crd", "i32"), Const(0), N, AT + 1)),
-        If(ir.compare("le", Const(0), Var("p")), (Prefetch(X, Var("p")),)),
+        Let(Var("p"), ir.SearchSorted(Buffer("crd", "i32"), Const(0), N, AT + 1)),
+        If(ir.compare("le", Const(0), Var("p")), (PrefetchLine(X, Var("p")),)),
         Reduce(OUT, Const(0), "max", ir.Fold("max", acc), atomic=True),
         Store(OUT, Ramp(AT * 8, 8), ir.compute("neg", acc)),
     )

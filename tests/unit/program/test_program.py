@@ -121,7 +121,7 @@ def test_which_programs_consult_the_source_map(einsum: str, format: str, form: s
     assert ("masked" if plan.masked else "watched" if plan.padded else "plain") == form
     kernel = lower(plan)
     names = {buffer.name for buffer in kernel.buffers}
-    assert any(isinstance(s, ir.Flag) for s in ir.walk(kernel.body)) == (form == "watched")
+    assert any(isinstance(s, ir.RaiseFlag) for s in ir.walk(kernel.body)) == (form == "watched")
     assert ("A_source" in names) == (form == "masked" or (work.keeps_pattern and "U(k)" in format))
 
 

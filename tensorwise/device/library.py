@@ -1,22 +1,24 @@
 """Library routines as Kernels: baselines of every measurement and candidates of every tuning.
 
-A routine is one leaf file in ``device/libraries/`` and one row of ``LIBRARY``.
+A routine is one leaf file in ``device/libraries/`` and one row of ``LIBRARY``, or an entry point of another package.
 """
 
 from typing import Final
 
 from tensorwise.device.libraries.base import LibraryKernel
-from tensorwise.device.libraries.mkl import MklKernel
-from tensorwise.device.libraries.scipy import ScipyKernel
-from tensorwise.device.libraries.torch import TorchKernel
 from tensorwise.program.kernel import Kernel
 from tensorwise.program.workload import Workload
+from tensorwise.registry import Registry
 
-LIBRARY: Final[dict[str, type[LibraryKernel]]] = {
-    "scipy": ScipyKernel,
-    "mkl": MklKernel,
-    "torch": TorchKernel,
-}
+LIBRARY: Final[Registry[type[LibraryKernel]]] = Registry(
+    "library kernel",
+    "library_kernels",
+    {
+        "scipy": "tensorwise.device.libraries.scipy:ScipyKernel",
+        "mkl": "tensorwise.device.libraries.mkl:MklKernel",
+        "torch": "tensorwise.device.libraries.torch:TorchKernel",
+    },
+)
 """Kernel name -> class, in the order in which reports list them."""
 
 

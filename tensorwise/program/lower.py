@@ -28,6 +28,7 @@ from tensorwise.errors import ScheduleError
 from tensorwise.program.accumulate import Accumulation
 from tensorwise.program.nest import Env, Lanes, Loop, State
 from tensorwise.program.plan import Plan
+from tensorwise.program.schedule import LoopPass
 from tensorwise.program.target import target_of
 from tensorwise.tensor.remap import Axis, join, off_diagonal
 
@@ -44,8 +45,18 @@ def lower(plan: Plan) -> ir.Kernel:
     Raises:
         ScheduleError: a directive does not fit the einsum and formats; the message says which.
     """
+    passes = [directive for directive in plan.schedule.directives if isinstance(directive, LoopPass)]
     target = target_of(plan.schedule)
-    return hoist(fold_together(emit_kernel(plan, Lowering))) if target is None else target.lower(plan)
+    if target is not None:
+        if passes:
+            raise ScheduleError(
+                f"{passes[0]}: directives of other packages are for CPUs (got {plan.schedule})"
+            )
+        return target.lower(plan)
+    kernel = emit_kernel(plan, Lowering)
+    for directive in passes:
+        kernel = directive.rewrite(kernel, plan)
+    return hoist(fold_together(kernel))
 
 
 def emit_kernel(plan: Plan, kind: "type[Lowering]") -> ir.Kernel:

@@ -8,13 +8,19 @@ part of a split one, ``k#`` and ``k-i`` for the slots and diagonals of a format.
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tensorwise.errors import ScheduleError
+from tensorwise.registry import Registry
 from tensorwise.tensor.remap import Axis
+
+if TYPE_CHECKING:
+    from tensorwise.codegen import ir
+    from tensorwise.program.plan import Plan
 
 CONSTANT_SPLIT: Final = 16
 """Splits up to this size are compiled in, so that their loops can be unrolled; larger ones are run-time
@@ -233,8 +239,36 @@ class Locate:
         return f"locate({self.tensor})"
 
 
+class LoopPass(ABC):
+    """A directive of another package: a pass over the loops that were made of a program, on CPUs.
+
+    Derive a frozen dataclass; its ``str`` is the directive's text. What a pass returns is proved to stay inside of its
+    arrays like all code, or refused.
+    """
+
+    @abstractmethod
+    def rewrite(self, kernel: "ir.Kernel", plan: "Plan") -> "ir.Kernel":
+        """Return the kernel that computes the same by other loops.
+
+        Raises:
+            ScheduleError: the directive does not fit the program; the message says why.
+        """
+
+
 Directive = (
-    Split | Reorder | Parallel | Unroll | Tile | Prefetch | Bound | Factor | Bind | Stage | Visit | Locate
+    Split
+    | Reorder
+    | Parallel
+    | Unroll
+    | Tile
+    | Prefetch
+    | Bound
+    | Factor
+    | Bind
+    | Stage
+    | Visit
+    | Locate
+    | LoopPass
 )
 
 
@@ -249,22 +283,27 @@ def _tile(loop: str, shape: str) -> Tile:
     return Tile(loop, _whole(vectors), _whole(lanes))
 
 
-_READERS: Final[dict[str, Callable[..., Directive]]] = {
-    "split": lambda index, size: Split(index, _whole(size)),
-    "reorder": lambda *loops: Reorder(loops),
-    "parallel": lambda loop, policy="dynamic", chunk="32", reduction="atomic": Parallel(
-        loop, policy, _whole(chunk), reduction
-    ),
-    "unroll": lambda loop, factor="0": Unroll(loop, _whole(factor)),
-    "tile": _tile,
-    "prefetch": lambda tensor, distance: Prefetch(tensor, _whole(distance)),
-    "bound": lambda index, size: Bound(index, _whole(size)),
-    "factor": Factor,
-    "bind": lambda loop, to, count="1": Bind(loop, to, _whole(count)),
-    "stage": lambda loop, size, what="both": Stage(loop, _whole(size), what),
-    "visit": Visit,
-    "locate": Locate,
-}
+DIRECTIVES: Final[Registry[Callable[..., Directive]]] = Registry(
+    "directive",
+    "directives",
+    {
+        "split": lambda index, size: Split(index, _whole(size)),
+        "reorder": lambda *loops: Reorder(loops),
+        "parallel": lambda loop, policy="dynamic", chunk="32", reduction="atomic": Parallel(
+            loop, policy, _whole(chunk), reduction
+        ),
+        "unroll": lambda loop, factor="0": Unroll(loop, _whole(factor)),
+        "tile": _tile,
+        "prefetch": lambda tensor, distance: Prefetch(tensor, _whole(distance)),
+        "bound": lambda index, size: Bound(index, _whole(size)),
+        "factor": Factor,
+        "bind": lambda loop, to, count="1": Bind(loop, to, _whole(count)),
+        "stage": lambda loop, size, what="both": Stage(loop, _whole(size), what),
+        "visit": Visit,
+        "locate": Locate,
+    },
+)
+"""Name of a directive -> what makes it of its arguments, which are texts. Other packages add `LoopPass` directives."""
 
 
 @dataclass(frozen=True)
@@ -284,13 +323,13 @@ class Schedule:
         rest = text.strip()
         while rest:
             match = re.match(r"([a-z]+)\s*\(([^()]*)\)\s*", rest)
-            if match is None or match[1] not in _READERS:
+            if match is None or match[1] not in DIRECTIVES:
                 raise ScheduleError(
-                    f"cannot read schedule at {rest[:40]!r}; known directives: {', '.join(_READERS)}"
+                    f"cannot read schedule at {rest[:40]!r}; known directives: {', '.join(DIRECTIVES)}"
                 )
             arguments = [argument.strip() for argument in match[2].split(",")]
             try:
-                directives.append(_READERS[match[1]](*arguments))
+                directives.append(DIRECTIVES[match[1]](*arguments))
             except TypeError:
                 raise ScheduleError(
                     f"{match[1]} does not take {len(arguments)} arguments: {match[0].strip()!r}"

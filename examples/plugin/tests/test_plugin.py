@@ -15,7 +15,7 @@ from tensorwise_plugin.run_length import RunLength
 
 import tensorwise as tw
 from tensorwise.device.opening import DEVICES
-from tensorwise.errors import FormatError
+from tensorwise.errors import FormatError, ScheduleError
 from tensorwise.program.program import Program
 from tensorwise.program.workload import workload
 from tensorwise.search import STRATEGIES
@@ -158,3 +158,32 @@ def test_the_cpu_is_tuned_with_all_of_it() -> None:
     assert not wrong
     X = np.random.default_rng(1).standard_normal((200, 8)).astype(np.float32)
     np.testing.assert_allclose(operator(X), A @ X, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("format", "schedule"),
+    [
+        ("(i,k) -> U(i) U(k)", "reorder(i,k) reverse(k)"),
+        ("(i,k) -> U(i) C(k)", "reorder(i,k) parallel(i,dynamic,16) reverse(i)"),
+        ("(i,k) -> U(k) R(i)", "reorder(k,i) reverse(k)"),
+    ],
+)
+def test_loops_run_backwards(format: str, schedule: str) -> None:
+    A = banded()
+    x = np.random.default_rng(1).standard_normal(200).astype(np.float32)
+    product = tw.compile("y[i] += A[i,k] * x[k]", A=A, format=format, schedule=schedule)
+    assert "_backwards" in product.source()
+    np.testing.assert_allclose(product(x), A @ x, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("einsum", "schedule", "said"),
+    [
+        ("y[i] += A[i,k] * x[k]", "reverse(k)", r"reverse\(k\): there is no dense loop k"),
+        ("y[i] argmax= A[i,k] * x[k]", "reverse(i)", "argmax depends on the order"),
+        ("y[i] += A[i,k] * x[k]", "reverse(i,k)", "reverse does not take 2 arguments"),
+    ],
+)
+def test_what_cannot_run_backwards_is_refused(einsum: str, schedule: str, said: str) -> None:
+    with pytest.raises(ScheduleError, match=said):
+        tw.compile(einsum, A=banded(), format="(i,k) -> U(i) C(k)", schedule=schedule)

@@ -4,13 +4,17 @@ The figures below are limits that may only be lowered: whoever makes one smaller
 count, and where, is printed by ``python -m tests.house --core``.
 """
 
+import ast
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+import tensorwise
+from tensorwise.tensor.levels import LEVELS
 from tests.house import CORE_STARTS, House, read_house
 
+PACKAGE: Final = Path(tensorwise.__file__).parent
 MAX_REPEATED_CLASSES: Final = 11
 """Public class names that stand for several classes; target: 0."""
 MAX_REPEATED_CONSTANTS: Final = 12
@@ -50,6 +54,27 @@ def test_the_core_does_not_grow(house: House) -> None:
     assert house.num_lines(core) <= MAX_CORE_LINES, (
         "python -m tests.house --core lists what is imported by whom"
     )
+
+
+LEVEL_CLASSES: Final = frozenset(kind.__name__ for kind in LEVELS.values())
+
+
+def test_what_a_device_or_a_level_can_do_is_asked_and_not_its_class() -> None:
+    """Other packages add devices and levels: no code outside of their rooms may know the classes."""
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        room = path.relative_to(PACKAGE).parts[0]
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id == "isinstance"
+            ):
+                names = {one.id for one in ast.walk(node.args[1]) if isinstance(one, ast.Name)}
+                device = room != "device" and any(name.endswith("Device") for name in names)
+                if device or (room != "tensor" and names & LEVEL_CLASSES):
+                    found.append(f"{path}:{node.lineno} {ast.unparse(node)}")
+    assert found == []
 
 
 def test_what_is_counted(tmp_path: Path) -> None:

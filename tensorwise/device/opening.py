@@ -1,6 +1,7 @@
 """The devices by name, and how one is opened."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final, final
 
@@ -58,3 +59,13 @@ def open_device(device: str | Device[Any], options: DeviceOptions) -> Device[Any
     if not isinstance(device, str):
         raise InputError(f"device is a name ({', '.join(DEVICES)}) or a Device, got {shown(device)}")
     return DEVICES[device](options)
+
+
+def opened(device: str | Device[Any], options: DeviceOptions) -> AbstractContextManager[Device[Any]]:
+    """Return a context in which a device is open: one that is given by name is closed behind it, a `Device` stays open.
+
+    Raises:
+        InputError, MissingExtraError, MeasurementError: as `open_device`.
+    """
+    found = open_device(device, options)
+    return nullcontext(found) if found is device else found

@@ -9,6 +9,7 @@ import numpy as np
 
 from tensorwise.data.store import Store
 from tensorwise.device.gpus import gpu_named
+from tensorwise.device.opening import DeviceOptions, opened
 from tensorwise.model import CostModel
 from tensorwise.program.launched import BoundLaunched, LaunchedKernel
 from tensorwise.program.program import Program
@@ -18,7 +19,7 @@ from tensorwise.space.readings import operand
 from tensorwise.toolchain.gpu import Gpu, Held
 from tensorwise.tuning.limits import Guidance, Listener, Observe, Progress, TuningLimits
 from tensorwise.tuning.result import TuneResult
-from tensorwise.tuning.tune import advisor_of, open_for, tune_workload
+from tensorwise.tuning.tune import advisor_of, tune_workload
 
 if TYPE_CHECKING:
     from tensorwise.front.gnn import Graph
@@ -113,7 +114,7 @@ class OnGpu:
         left = [key for key in self._kernels if key not in self._tuned]
         if not left:
             return found
-        with open_for("cuda", seed=seed) as device:
+        with opened("cuda", DeviceOptions(seed=seed)) as device:
             for key in left:
                 work = self._kernels[key].workload
                 limits = TuningLimits.of(budget_s, trials, None, device.budget_s)

@@ -4,11 +4,12 @@ import warnings
 
 from tensorwise.data.store import Store
 from tensorwise.device.device import Device
+from tensorwise.device.opening import DeviceOptions, opened
 from tensorwise.model import CostModel
 from tensorwise.program.workload import Workload
 from tensorwise.tuning.limits import Guidance, Listener, Observe, Progress, TuningLimits
 from tensorwise.tuning.result import TuneResult
-from tensorwise.tuning.tune import advisor_of, open_for, tune_workload
+from tensorwise.tuning.tune import advisor_of, tune_workload
 
 
 def tune_gpu(
@@ -38,9 +39,9 @@ def tune_gpu(
         DeprecationWarning,
         stacklevel=2,
     )
-    with open_for("cuda" if device is None else device, seed=seed) as opened:
-        limits = TuningLimits.of(budget_s, trials, None, opened.budget_s)
+    with opened("cuda" if device is None else device, DeviceOptions(seed=seed)) as where:
+        limits = TuningLimits.of(budget_s, trials, None, where.budget_s)
         guidance = Guidance(strategy, advisor_of(model), store, seed)
-        result = tune_workload(work, opened, limits, guidance, Listener(progress, observe)).result
+        result = tune_workload(work, where, limits, guidance, Listener(progress, observe)).result
     assert result is not None
     return result

@@ -8,13 +8,12 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from itertools import accumulate
 from typing import Any, Final
 
 from tensorwise.data.store import Store
 from tensorwise.device.device import Candidate, Device, Measurement, Rounds
-from tensorwise.device.opening import DeviceOptions, open_device
+from tensorwise.device.opening import DeviceOptions, opened
 from tensorwise.device.rounds import RoundTable
 from tensorwise.errors import MeasurementError, TensorwiseError
 from tensorwise.model import CostModel
@@ -106,7 +105,7 @@ def tune(
             output do not fit into memory.
     """
     start = time.perf_counter()
-    with open_for(device, threads, seed) as where:
+    with opened(device, DeviceOptions(threads, seed)) as where:
         limits = TuningLimits.of(budget_s, trials, expected_calls, where.budget_s, start)
         guidance = Guidance(strategy, advisor_of(model), store, seed)
         dtypes = dict(dtype) if isinstance(dtype, Mapping) else {"A": dtype}
@@ -116,18 +115,6 @@ def tune(
         )
         work.check_memory(*work.dense, work.assignment.output.tensor)
         return tune_workload(work, where, limits, guidance, Listener(progress, observe))
-
-
-def open_for(
-    device: str | Device[Workload], threads: int | None = None, seed: int = 0
-) -> AbstractContextManager[Device[Workload]]:
-    """Return a context in which a device is open: one that is given by name is closed behind it.
-
-    Raises:
-        InputError, MissingExtraError, MeasurementError: as `open_device`.
-    """
-    opened = open_device(device, DeviceOptions(threads, seed))
-    return nullcontext(opened) if isinstance(device, Device) else opened
 
 
 def tune_workload(

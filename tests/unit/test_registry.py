@@ -18,6 +18,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> list[EntryPoint]:
         return [point for point in points if point.group == group]
 
     monkeypatch.setattr("tensorwise.registry.entry_points", entry_points)
+    monkeypatch.setattr(DEVICES, "_installed", {})  # which would be remembered for the tests behind
     return points
 
 

@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from tensorwise.errors import InputError
+from tensorwise.reading import reason
 from tensorwise.tensor.adapters import adapt
 from tensorwise.tensor.canonical import canonical_entries
 from tensorwise.tensor.checks import checked_dtype
@@ -49,7 +50,15 @@ def entries_from(obj: Any, dtype: Any = None) -> Entries:
     if isinstance(obj, Entries):
         obj.check()
         return obj if target is None else obj.astype(target)
-    raw = read_raw(obj) if isinstance(obj, str | os.PathLike) else adapt(obj, target)
+    if isinstance(obj, str | os.PathLike):
+        raw_file = read_raw(obj)
+        try:
+            return canonical_entries(raw_file, target)
+        except (MemoryError, OverflowError) as error:  # sizes of a file that nobody has seen yet
+            raise InputError(
+                f"{os.fsdecode(obj)}: what it claims to hold does not fit into memory ({reason(error)})"
+            ) from error
+    raw = adapt(obj, target)
     if raw is None:
         raise InputError(
             f"cannot take entries from {type(obj).__name__}; expected a scipy.sparse array or matrix, "

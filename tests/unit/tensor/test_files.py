@@ -749,3 +749,20 @@ def test_a_kind_of_file_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         read(path, part="imaginary")
     with pytest.raises(InputError, match=r"expected .mtx, .mtx.gz, .tns, .tns.gz, .npz or .lines"):
         read(tmp_path / "a.lines.gz")
+
+
+@pytest.mark.parametrize("error", [MemoryError("no room"), OverflowError("too large")])
+def test_a_file_whose_entries_do_not_fit_is_bad_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Arrays of the user's own raise MemoryError; a file may claim any size."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    write(tmp_path / "a.npz", entries_from(np.eye(3)))
+    monkeypatch.setattr("tensorwise.tensor.convert.canonical_entries", fail)
+    with pytest.raises(InputError, match=r"a\.npz: what it claims to hold does not fit into memory"):
+        entries_from(tmp_path / "a.npz")
+    with pytest.raises(type(error)):
+        entries_from(np.eye(3))

@@ -229,7 +229,7 @@ def _asked(advisor: "Advisor", count: int) -> "Callable[[Job], Job]":
         try:
             _, work = job.load()
             with job.open() as device:
-                configs = advisor.named(work, device.space(work), device, count, rng)
+                configs = advisor.top_configs(work, device.space(work), device, count, rng)
         except (
             InputError
         ):  # its collection will say what is wrong; or the model is of tensors of another order

@@ -1,6 +1,6 @@
-"""A model as a tuning asks it: which configs may be fast, how long they will take, and how sure that is.
+"""Model advice for a tuning: which configs may be fast, their predicted run times, and the uncertainty of each.
 
-Searches know no models and models no searches; here they meet.
+This module connects search and model, which do not import each other.
 """
 
 import json
@@ -147,13 +147,13 @@ class Advisor:
             scores = np.log2(np.maximum(scores, SHORTEST_S))
         return scores, np.nan_to_num(spreads) if returns == "ratio" else np.zeros(len(configs))
 
-    def named(
+    def top_configs(
         self, work: Workload, space: Space, device: Device, count: int, rng: np.random.Generator
     ) -> list[Config]:
-        """Return the ``count`` configs that a tuning would try first, known structures among them, whatever the time.
+        """Return the ``count`` configs that a tuning would try first, portfolio structures included, with no time limit.
 
         Raises:
-            TensorwiseError: the model cannot tell.
+            TensorwiseError: the model cannot make a prediction.
         """
         found = self.promising(work, space, device, portfolio(space, work), rng, lambda: False)
         return found.named[:count]
@@ -169,23 +169,25 @@ class Advisor:
         *,
         doubtful: bool = False,
     ) -> Forecast:
-        """Return what the model says of ``known`` and of configs that it finds itself: `imagined`, and steps from the best.
+        """Return the forecast of ``known``, of the configs of `propose`, and of configs one step from the best of them.
 
         Args:
-            known, rng, enough: as for `imagined`.
+            known, rng, enough: as for `propose`.
             doubtful: as for `forecast`.
 
         Raises:
-            TensorwiseError: the model cannot tell.
+            TensorwiseError: the model cannot make a prediction.
         """
         model = self.model
         if model.reads_resources:
             return self._screened(work, space, device, known, rng, doubtful)
-        configs = list(dict.fromkeys([*known, *self.imagined(work, space, device, known, rng, enough)]))
-        if not isinstance(model, RankingModel) or self.graph is None:  # what was bred took its steps already
+        configs = list(dict.fromkeys([*known, *self.propose(work, space, device, known, rng, enough)]))
+        if (
+            not isinstance(model, RankingModel) or self.graph is None
+        ):  # the evolutionary search includes such steps
             return self.forecast(work, device, configs, doubtful=doubtful)
         pattern = model.embed_pattern(work)
-        estimates: dict[Config, tuple[float, float]] = {}  # a forecast of them all asks nothing again
+        estimates: dict[Config, tuple[float, float]] = {}  # reused by the forecast, without further inference
 
         def cost(some: Sequence[Config]) -> np.ndarray:
             scores, spreads = self._estimated(work, some, device)
@@ -228,7 +230,7 @@ class Advisor:
             scores = np.log2(np.maximum(scores, SHORTEST_S))
         return self._forecast([again[place] for place in places], scores, np.zeros(len(places)), doubtful)
 
-    def imagined(
+    def propose(
         self,
         work: Workload,
         space: Space,
@@ -237,15 +239,15 @@ class Advisor:
         rng: np.random.Generator,
         enough: Callable[[], bool],
     ) -> list[Config]:
-        """Return configs that may be fast: those that a walk over the graph ends with, else bred ones.
+        """Return configs that may be fast: the results of a graph search, else of an evolutionary search.
 
         Args:
-            known: good ones, of which others are bred.
-            rng: decides which.
-            enough: asked between broods whether it has taken long enough.
+            known: good configs, the seeds of the evolutionary search.
+            rng: random numbers of the evolutionary search.
+            enough: called between generations; the search ends once it returns True.
 
         Raises:
-            TensorwiseError: the model cannot tell.
+            TensorwiseError: the model cannot make a prediction.
         """
         graph = self.graph
         if graph is not None and isinstance(self.model, RankingModel):

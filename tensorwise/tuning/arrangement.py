@@ -12,11 +12,11 @@ from tensorwise.program.program import Program
 from tensorwise.tuning.worth import per_call_s
 
 NEAR: Final = 0.02
-"""Arrangements within this share of the least cost count as equally fast: rounds hardly tell them apart."""
+"""Arrangements within this fraction of the lowest cost count as equally fast: rounds hardly resolve smaller differences."""
 SWEEPS: Final = 6
-"""Arrangements that are timed in sweeps ..."""
+"""Most arrangements that are timed in whole sweeps."""
 SLOWER: Final = 2.0
-"""... none of which is slower than the fastest by this factor, as far as single calls tell."""
+"""Arrangements slower than the fastest by this factor, by the sum of their single calls, are not timed in sweeps."""
 OWN_TENSORS: Final = 4
 """Tensors that only one mode reads and that take part beside those that others may share."""
 
@@ -59,7 +59,7 @@ class Way:
 
     @property
     def name(self) -> str:
-        """What tells ways to compute the same mode apart."""
+        """Name that distinguishes the kernels of one mode."""
         return self.kernel if isinstance(self.kernel, str) else self.kernel.name
 
     @property

@@ -1,4 +1,4 @@
-"""What a tuning is told besides what it computes and where: how much it may spend, what guides it, who listens."""
+"""Options of a tuning besides workload and device: limits, guidance (strategy, model, store) and progress callbacks."""
 
 import math
 import time
@@ -114,7 +114,7 @@ class Guidance:
 @final
 @dataclass(frozen=True)
 class Listener:
-    """Who is told how a tuning goes; None: nobody."""
+    """Callbacks that receive a tuning's progress; None for no callback."""
 
     progress: Progress | None = None
     observe: Observe | None = None
@@ -123,4 +123,4 @@ class Listener:
 DEFAULT_GUIDANCE: Final = Guidance()
 """The genetic strategy, the shipped model and the default store."""
 SILENT: Final = Listener()
-"""Nobody is told."""
+"""No callbacks."""

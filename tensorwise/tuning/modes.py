@@ -188,7 +188,7 @@ class _Modes:
             self.device,
             TuningLimits(left_s, most, self.limits.calls, now),
             self.guidance,
-            Listener(self._telling(mode), self.listener.observe),
+            Listener(self._progress_of(mode), self.listener.observe),
             space,
         )
         self.guidance = replace(self.guidance, store=False if search.store is None else search.store)
@@ -216,8 +216,8 @@ class _Modes:
         if winner is not None:
             self.winners.setdefault(winner.program.format_text, winner.config)
 
-    def _telling(self, mode: int) -> Progress | None:
-        """Tell a mode's progress as that of the whole."""
+    def _progress_of(self, mode: int) -> Progress | None:
+        """Return a callback that reports a mode's progress as a share of the whole tuning; None without a listener."""
         tell = self.listener.progress
         if tell is None:
             return None
@@ -266,7 +266,7 @@ class _Modes:
         ranked = sorted(ways, key=lambda way: way.seconds)
         costs = accumulate(RUNS * way.seconds for way in ranked)
         timed = [way for way, cost in zip(ranked, costs, strict=True) if cost < left_s] or ranked[:1]
-        tell = self._telling(mode)
+        tell = self._progress_of(mode)
         try:
             if tell is not None:
                 tell("rounds", 0.0)

@@ -22,7 +22,7 @@ from tensorwise.tensor.fibertree import Tensor
 from tensorwise.toolchain.forks import lock
 from tensorwise.tuning.matrix import Matrix
 from tensorwise.tuning.result import TuneResult
-from tensorwise.tuning.saving import described, parsed, read, save
+from tensorwise.tuning.saving import described, parsed, read_operator, save
 from tensorwise.tuning.transposed import over, transposed
 
 TRANSPOSED: Final = {"spmv": "spmv_t", "spmm": "spmm_t", "spmv_t": "spmv", "spmm_t": "spmm"}
@@ -49,10 +49,10 @@ class Operator:
     ``operator(B, ...)`` runs the operation on the dense operands. For products with a matrix it is a `MatrixOperator`,
     which stands in for the matrix as well.
 
-    An operator never changes: its arrays are read-only, ``copy`` and ``deepcopy`` return it. Pickled, it is the sparse
-    operand and the choice, as in a file of ``save``; whoever unpickles it packs and compiles again (or finds the
-    kernel in the cache). What comes out of pickle is validated, but unpickling what others wrote is never safe in
-    Python: use ``save`` and ``load`` for files from elsewhere.
+    An operator never changes: its arrays are read-only, ``copy`` and ``deepcopy`` return it. A pickle holds the sparse
+    operand and the chosen program, like a file of ``save``. Unpickling packs the operand and compiles the kernel again,
+    or takes the kernel from the cache. The unpickled content is validated, but unpickling untrusted data is never safe
+    in Python: use ``save`` and ``load`` for files of others.
 
     Attributes:
         workload: what is computed; the sparse operand's values are those given to ``tune``.
@@ -227,7 +227,7 @@ class Operator:
     def __reduce__(self) -> tuple[Any, ...]:
         return unpickled, described(self)
 
-    # -- telling --------------------------------------------------------------------------------------------
+    # -- properties -----------------------------------------------------------------------------------------
 
     @property
     def format(self) -> str:
@@ -236,7 +236,7 @@ class Operator:
 
     @property
     def schedule(self) -> str:
-        """Schedule as text, that of a hybrid's part set apart behind a semicolon; empty for a library kernel."""
+        """Schedule as text, a hybrid's outlier schedule after a semicolon; empty for a library kernel."""
         return self.program.schedule_text if self.program else ""
 
     @property
@@ -296,7 +296,7 @@ class MatrixOperator(Operator, Matrix):  # type: ignore[override] # where SciPy 
         self._product, self._column = product
         self._transposed: MatrixOperator | None = None
         self._original: weakref.ref[MatrixOperator] | None = (
-            None  # whose T this is; were it held, neither would be freed at once
+            None  # whose T this is; a strong reference would delay freeing both until a garbage collection
         )
         self._wider: dict[np.dtype, MatrixOperator] = {}
         self._plain: dict[np.dtype, Any] = {}
@@ -333,18 +333,18 @@ class MatrixOperator(Operator, Matrix):  # type: ignore[override] # where SciPy 
 
     @property  # type: ignore[misc]
     def shape(self) -> tuple[int, int]:
-        """Shape of the matrix that it stands in for."""
+        """Shape of the matrix that the operator represents."""
         rows, columns = self.workload.entries.shape
         return (columns, rows) if self._product.endswith("_t") else (rows, columns)
 
     @property
     def dtype(self) -> np.dtype:  # type: ignore[override]
-        """dtype of the matrix as it was given, integers included, or that which ``tune`` was asked for."""
+        """dtype of the given matrix, integers included, or the ``dtype`` passed to ``tune``."""
         return self.workload.entries.given or self.workload.value_dtype
 
     @property
     def operand_dtype(self) -> np.dtype:
-        """dtype of the operands that the tuned kernel takes; others are computed with as `Matrix` says."""
+        """dtype of the operands of the tuned kernel; `Matrix` describes how operands of other dtypes are computed."""
         return self._dtypes[0]
 
     def diagonal(self) -> np.ndarray:
@@ -487,7 +487,7 @@ def load(
         MissingExtraError: the chosen library is not installed here.
         CompilerError: the chosen kernel is generated code, and no compiler works here.
     """
-    kernel, work, threads = read(path, matrix, check_machine, rounding)
+    kernel, work, threads = read_operator(path, matrix, check_machine, rounding)
     return bind(kernel, work, threads)
 
 

@@ -12,13 +12,13 @@ from tensorwise.space.config import Config
 from tensorwise.units import time_text
 
 HAD: Final = "scipy"
-"""What the user of a CPU had: break-even is counted against it."""
+"""Library that a CPU's user has without tuning: the baseline of break-even."""
 
 
 def program_texts(program: Any) -> tuple[str, str, str]:
-    """Return name, format and schedule of what a space makes of a config.
+    """Return name, format and schedule of a config's program as texts.
 
-    Programs of devices that know no formats and schedules are shown whole as the schedule.
+    A program without ``format_text`` and ``schedule_text`` is shown whole as the schedule.
     """
     if program is None:
         return "", "", ""

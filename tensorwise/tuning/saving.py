@@ -89,17 +89,17 @@ def parsed(text: str, arrays: Mapping[str, np.ndarray]) -> tuple[Kernel, Workloa
     return kernel, work, min(threads, available_threads())
 
 
-def read(
+def read_operator(
     path: str | os.PathLike[str], matrix: Any, check_machine: bool, rounding: bool = False
 ) -> tuple[Kernel, Workload, int]:
-    """Read what ``save`` wrote: the kernel, the workload and the number of threads; nothing is run.
+    """Read a file that ``save`` wrote and return kernel, workload and number of threads; nothing is run.
 
     See :func:`tensorwise.tuning.operator.load`.
 
     Raises:
-        InputError: the file is missing, damaged or no operator; it belongs to another machine or matrix.
+        InputError: the file is missing, damaged or no operator, or belongs to another machine or matrix.
     """
-    description, arrays = _read(user_path(path))
+    description, arrays = _read_file(user_path(path))
     kernel, work, threads, wrote = _parsed(description, arrays, str(path))
     if check_machine and wrote["host_id"] != host().id:
         raise InputError(
@@ -168,8 +168,8 @@ def _description(operator: "Operator") -> dict[str, Any]:
     }
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return description and arrays of a file whose checksum is right."""
+def _read_file(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return description and arrays of a file; raise InputError where its checksum is wrong."""
     from safetensors import safe_open
 
     if not path.is_file():

@@ -38,17 +38,17 @@ SEARCH_SHARE: Final = 0.65
 BATCH: Final = 8
 """Configs asked for at a time: one compilation, and on a CPU one child of the worker."""
 FEW: Final = 5
-"""Configs tried at a time where a model learns from what they took which are the next."""
-IMAGINED_SHARE: Final = 0.05
-"""Most of the budget that a model takes for its predictions."""
+"""Configs tried at a time where a model chooses the next ones by the measured times."""
+MODEL_SHARE: Final = 0.05
+"""Largest share of the budget spent on finding configs with the model."""
 NAMED: Final = 32
-"""Configs that are tried because of a model that only says in which order."""
+"""Configs tried by the advice of a model that predicts only a ranking."""
 CHANCE: Final = 0.1
-"""Where calls are not known, a config is tried for a model's sake while it is the fastest so far with this probability."""
+"""Without `expected_calls`, a model's config is tried where it beats the fastest so far with at least this probability."""
 SPREAD: Final = 0.4
-"""Standard deviation of the logarithm of the times of candidates, before any was measured ..."""
+"""Prior standard deviation of the logarithm of the candidates' times."""
 PRIOR: Final = 16
-"""... which counts for as much as so many of them."""
+"""Weight of that prior, in measured candidates."""
 REMEMBERED: Final = 4
 """Configs that were the fastest in earlier tunings of the same workload, and are tried first."""
 
@@ -82,9 +82,9 @@ class Search:
         Args:
             work: what is computed.
             device: what measures.
-            limits: what may be spent.
-            guidance: the strategy, what names the candidates that are tried first, and the store.
-            listener: who is told.
+            limits: time and number of candidates.
+            guidance: the strategy, the model that names the first candidates, and the store.
+            listener: callbacks that receive progress.
             space: see the attribute.
 
         Raises:
@@ -221,13 +221,13 @@ class Search:
         return bool(doubts)
 
     def _predict(self, known: Sequence[Config], first: Sequence[Config], rng: np.random.Generator) -> None:
-        """Ask the model about the known structures, and about configs that it finds promising itself.
+        """Predict the run times of ``known``, of ``first`` and of promising configs that the model finds.
 
-        ``first`` are tried whatever it says.
+        ``first`` are tried whatever the prediction.
         """
         if self.advisor is None:
             return
-        until = self.limits.spent_s + IMAGINED_SHARE * self.limits.budget_s
+        until = self.limits.spent_s + MODEL_SHARE * self.limits.budget_s
         try:
             self.forecast = self.advisor.promising(
                 self.work, self.space, self.device, list(dict.fromkeys([*known, *first])), rng,

@@ -32,13 +32,13 @@ def keeping(space: CpuSpace, config: Config) -> CpuSpace:
     fixed |= {"levels_follow_loops": True, "levels": None}
     pairs = tuple(pairwise(stored))
 
-    def held(param: Param) -> Param:
+    def fix_domain(param: Param) -> Param:
         if param.name == "order" and isinstance(param, Permutation):
             items = param.items
             return replace(param, narrow=lambda earlier, w: orders(present(items, earlier), pairs))
         return replace(param, narrow=_only(fixed[param.name])) if param.name in fixed else param
 
-    return replace(space, params=tuple(held(param) for param in space.params))
+    return replace(space, params=tuple(fix_domain(param) for param in space.params))
 
 
 def _only(value: Value) -> Narrow:

@@ -28,14 +28,14 @@ ROUNDS: Final = 25
 @final
 @dataclass
 class SweepResult:
-    """What a tuning of all modes found, and its price.
+    """Result and cost of a tuning of all modes.
 
     Attributes:
         workloads: one a mode.
         best: what the operators are, one of the alternatives.
         why: why this one, in words.
         alternatives: arrangements that no other one beats in both memory and time, from the smallest to the fastest.
-        apart: the fastest kernel of each mode, each with a tensor of its own: what tuning the modes one by one gives.
+        apart: the fastest kernel of each mode, each with its own tensor: the result of tuning every mode by itself.
         baseline: the fastest library kernel of each mode; None where no library has all of them.
         memory_bytes: the limit; None for none.
         candidates: how many candidates were tried.

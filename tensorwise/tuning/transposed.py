@@ -24,7 +24,7 @@ from tensorwise.program.workload import Workload
 from tensorwise.space.running import MOST_PRIVATE_BYTES
 
 SMALL_BYTES: Final = 2**20
-"""What takes less is stored twice unasked: a cache holds both copies, and comparing takes longer than converting."""
+"""Matrices of fewer bytes are always copied: both copies fit the cache, and a test takes longer than converting."""
 ROUNDS: Final = 9
 ROUNDS_S: Final = 0.1
 """Rounds in which the two are compared, and seconds after which no further one starts, once there were three."""
@@ -91,11 +91,11 @@ def _walked(bound: BoundKernel, work: Workload, threads: int) -> Bound | None:
 def _walks(program: Program, work: Workload, threads: int) -> Iterator[Program]:
     """Yield the loops of ``program`` for ``work``: with its vectors and, where these do not fit, without."""
     for vectors in (True, False):
-        apart = program.apart
-        if apart is not None:
-            apart = replace(apart, schedule=_walk(apart.schedule, threads, vectors))
+        outlier = program.apart
+        if outlier is not None:
+            outlier = replace(outlier, schedule=_walk(outlier.schedule, threads, vectors))
         schedule = _walk(program.schedule, threads, vectors)
-        yield replace(program, assignment=work.assignment, schedule=schedule, apart=apart).fitting(work)
+        yield replace(program, assignment=work.assignment, schedule=schedule, apart=outlier).fitting(work)
 
 
 def _walk(schedule: Schedule, threads: int, vectors: bool) -> Schedule:

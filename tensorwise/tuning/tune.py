@@ -23,7 +23,6 @@ from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.toolchain.deadline import counting_waits, is_over, left_s, within
 from tensorwise.tuning.advice import SHIPPED, Advisor
-from tensorwise.tuning.at_once import at_once
 from tensorwise.tuning.limits import (
     DEFAULT_GUIDANCE,
     SILENT,
@@ -36,6 +35,7 @@ from tensorwise.tuning.limits import (
 from tensorwise.tuning.operator import Operator, bind
 from tensorwise.tuning.result import Standing, Trial, TuneResult, program_texts
 from tensorwise.tuning.searching import Search
+from tensorwise.tuning.without_search import tune_without_search
 from tensorwise.tuning.worth import per_call_s
 
 FINALISTS: Final = 4
@@ -130,14 +130,14 @@ def tune_workload(
         device: where candidates are measured, and the operator runs.
         limits: what may be spent.
         guidance: strategy, model and store.
-        listener: who is told.
+        listener: callbacks that receive progress.
     """
     with within(limits.left_s), counting_waits() as waited:
         search = Search(work, device, limits, guidance, listener)
-        operator = at_once(search)
+        operator = tune_without_search(search)
         if operator is None:
             search.run()
-            operator = _Decision(search).made()
+            operator = _Decision(search).decide()
         if operator.result is not None:
             operator.result.waited_s = waited.seconds
         return operator
@@ -162,7 +162,7 @@ class _Decision:
         self._default = search.space.default(search.work)
         self._untuned = search.space.program(search.work, self._default)
 
-    def made(self) -> Operator:
+    def decide(self) -> Operator:
         """Time the best against the libraries and return the fastest verified kernel."""
         tried = (trial for trial in self.search.trials if trial.measurement.ok)
         ranked = sorted(tried, key=lambda trial: self.search.cost(trial.measurement))
@@ -253,10 +253,12 @@ class _Decision:
     def _answer(self, winner: Trial | None, rounds: Rounds) -> Operator:
         """Bind the fastest kernel, and say what was found."""
         generated = (
-            self._standing("tensorwise", rounds, winner.measurement, winner.program) if winner else None
+            self._standing_of("tensorwise", rounds, winner.measurement, winner.program) if winner else None
         )
-        untuned = self._standing("untuned", rounds, None, self._untuned)
-        found = {name: self._standing(name, rounds, known) for name, known in self.search.libraries.items()}
+        untuned = self._standing_of("untuned", rounds, None, self._untuned)
+        found = {
+            name: self._standing_of(name, rounds, known) for name, known in self.search.libraries.items()
+        }
         libraries = {name: standing for name, standing in found.items() if standing is not None}
         self._note_failures(rounds)
         best, ratio = self._best(generated, libraries, rounds.table)
@@ -283,10 +285,10 @@ class _Decision:
         )  # fmt: skip
         return operator
 
-    def _standing(
+    def _standing_of(
         self, name: str, rounds: Rounds, searched: Measurement | None, program: Any = None
     ) -> Standing | None:
-        """Where a kernel stands: as timed in the rounds, else in the search; None where it failed or was in neither."""
+        """Return a kernel's times from the rounds, else from the search; None where it failed or neither timed it."""
         if name in rounds.failed:
             return None
         table = rounds.table

@@ -209,7 +209,7 @@ class Steps:
         trials, seed = self.settings["trials"], self.settings["seed"]
         model = self._model(op)
         rng, space = np.random.default_rng(seed), self.device.space(work)
-        kept = Advisor(model).named(work, space, self.device, NUM_TRIED, rng)
+        kept = Advisor(model).top_configs(work, space, self.device, NUM_TRIED, rng)
         few = [kept[place] for place in rng.permutation(len(kept))[:3]]
         three = min((m.seconds for m in self.device.measure(work, few) if m.ok), default=None)
         found: dict[str, Any] = {"three_s": three}

@@ -112,7 +112,7 @@ def test_a_walk_names_the_best_of_the_graph_that_are_valid(folder: Path) -> None
     assert 200 < len(advisor.graph) <= 300
     model = made_up(SPACE)
     small = work(rows=30)
-    found = advisor.imagined(small, SPACE, NullDevice(), [], np.random.default_rng(0), lambda: True)
+    found = advisor.propose(small, SPACE, NullDevice(), [], np.random.default_rng(0), lambda: True)
     assert all(SPACE.why_not(config, small) is None for config in found)
     scored = model.score(
         model.embed_pattern(small), advisor.graph.embeddings
@@ -128,7 +128,7 @@ def test_a_walk_names_the_best_of_the_graph_that_are_valid(folder: Path) -> None
 
 def test_without_a_graph_configs_are_bred(folder: Path) -> None:
     known = portfolio(SPACE, work())
-    found = Advisor(made_up(SPACE)).imagined(
+    found = Advisor(made_up(SPACE)).propose(
         work(), SPACE, NullDevice(), known, np.random.default_rng(0), lambda: True
     )
     assert set(known) <= set(found)
@@ -159,7 +159,7 @@ from tensorwise.program.workload import workload
 from tensorwise.space.cpu import cpu_space
 from tensorwise.tensor.convert import entries_from
 w = workload("spmm", entries_from(np.eye(50, dtype=np.float32)), n=16)
-found = Advisor.load({str(folder)!r}).imagined(
+found = Advisor.load({str(folder)!r}).propose(
     w, cpu_space(w.assignment), NullDevice(), [], np.random.default_rng(0), lambda: True)
 assert len(found) == 64, len(found)
 """
@@ -170,7 +170,7 @@ def test_steps_go_on_from_what_a_walk_ends_with(folder: Path) -> None:
     advisor, small = Advisor.load(folder), work(rows=30)
     known = portfolio(SPACE, small)
     some = np.random.default_rng(0)
-    begun = [*known, *advisor.imagined(small, SPACE, NullDevice(), known, some, lambda: True)]
+    begun = [*known, *advisor.propose(small, SPACE, NullDevice(), known, some, lambda: True)]
     found = advisor.promising(small, SPACE, NullDevice(), known, np.random.default_rng(0), lambda: False)
     assert {*begun} < found.scores.keys()
     assert all(SPACE.why_not(config, small) is None for config in found.scores)
@@ -185,7 +185,7 @@ def test_steps_go_on_from_what_a_walk_ends_with(folder: Path) -> None:
     assert sorted(map(str, found.named)) == sorted(map(str, found.scores))
     assert found.named[:7] == list(found.scores)[:7]
     assert {*found.named[7:10]} <= {*begun}
-    assert advisor.named(small, SPACE, NullDevice(), 12, np.random.default_rng(0)) == found.named[:12]
+    assert advisor.top_configs(small, SPACE, NullDevice(), 12, np.random.default_rng(0)) == found.named[:12]
     hurried = advisor.promising(small, SPACE, NullDevice(), known, np.random.default_rng(0), lambda: True)
     assert hurried.scores.keys() == {*begun}
 

@@ -18,14 +18,14 @@ from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
 from tensorwise.tensor.convert import entries_from
-from tensorwise.tuning import at_once
+from tensorwise.tuning import without_search
 from tensorwise.tuning.advice import Advisor
-from tensorwise.tuning.at_once import Usual
 from tensorwise.tuning.limits import Guidance, TuningLimits
 from tensorwise.tuning.operator import Operator
 from tensorwise.tuning.result import TuneResult
 from tensorwise.tuning.searching import BATCH, Search
 from tensorwise.tuning.tune import tune
+from tensorwise.tuning.without_search import SpeedupPrior
 from tensorwise.tuning.worth import Prospect
 from tests.unit.device.cases import tensor
 
@@ -56,13 +56,13 @@ def tuned(A: Any, op: str, calls: float, **options: Any) -> tuple[Operator, Tune
 def entered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was looked at, in order."""
     names: list[str] = []
-    enter = at_once._Contest.enter
+    enter = without_search._Contest.enter
 
     def noting(self: Any, name: str, kernel: Any, check: bool = False) -> None:
         names.append(name)
         enter(self, name, kernel, check)
 
-    monkeypatch.setattr(at_once._Contest, "enter", noting)
+    monkeypatch.setattr(without_search._Contest, "enter", noting)
     return names
 
 
@@ -100,12 +100,17 @@ def test_a_few_calls_measure_nothing_and_are_right(
 
 
 def looks(
-    matrix: sp.csr_array, op: str, calls: float, price_s: float, usual: Usual, monkeypatch: pytest.MonkeyPatch
+    matrix: sp.csr_array,
+    op: str,
+    calls: float,
+    price_s: float,
+    prior: SpeedupPrior,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> tuple[TuneResult, list[str]]:
-    monkeypatch.setattr(at_once, "_price_s", lambda kernel, work: price_s)
-    monkeypatch.setattr(at_once, "USUAL", {op: usual})
-    monkeypatch.setattr(at_once, "START_S", 1e9)  # there is never a search
-    monkeypatch.setattr(at_once, "ASKING_S", 1e9)
+    monkeypatch.setattr(without_search, "_price_s", lambda kernel, work: price_s)
+    monkeypatch.setattr(without_search, "SPEEDUP_PRIORS", {op: prior})
+    monkeypatch.setattr(without_search, "START_S", 1e9)  # there is never a search
+    monkeypatch.setattr(without_search, "INFERENCE_S", 1e9)
     _, result = tuned(matrix, op, calls, model=None)
     return result, list(result.baselines)
 
@@ -114,7 +119,7 @@ def test_the_library_is_looked_at_where_that_may_pay(
     matrix: sp.csr_array, entered: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The default kernel is compiled: whether SciPy might be faster is worth two calls of it, or not."""
-    sure, unsure = Usual(8.0, 0.1, 1.0, 0.1), Usual(1.4, 0.43, 1.0, 0.1)
+    sure, unsure = SpeedupPrior(8.0, 0.1, 1.0, 0.1), SpeedupPrior(1.4, 0.43, 1.0, 0.1)
     result, libraries = looks(matrix, "spmm", 1e6, 0.0, sure, monkeypatch)
     assert entered == ["untuned"]
     assert libraries == []
@@ -131,12 +136,12 @@ def test_the_library_is_looked_at_where_that_may_pay(
 def test_before_the_default_kernel_is_compiled_it_must_be_worth_that(
     matrix: sp.csr_array, entered: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual = Usual(8.0, 0.1, 1.0, 0.1)
-    result, _ = looks(matrix, "spmm", 3, 100.0, usual, monkeypatch)
+    prior = SpeedupPrior(8.0, 0.1, 1.0, 0.1)
+    result, _ = looks(matrix, "spmm", 3, 100.0, prior, monkeypatch)
     assert entered == ["scipy"]
     assert result.best.name == "scipy"
     entered.clear()
-    looks(matrix, "spmm", 1e9, 100.0, usual, monkeypatch)
+    looks(matrix, "spmm", 1e9, 100.0, prior, monkeypatch)
     assert entered == ["scipy", "untuned"]
 
 
@@ -147,7 +152,7 @@ def test_where_the_default_kernel_cannot_be_bound_there_is_the_library(
         raise MemoryError("too large")
 
     monkeypatch.setattr(GeneratedKernel, "bind", fail)
-    result, libraries = looks(matrix, "spmm", 3, 0.0, Usual(8.0, 0.1, 1.0, 0.1), monkeypatch)
+    result, libraries = looks(matrix, "spmm", 3, 0.0, SpeedupPrior(8.0, 0.1, 1.0, 0.1), monkeypatch)
     assert libraries == ["scipy"]
     assert result.best.name == "scipy"
     assert "the default kernel cannot be used here: too large" in result.notes
@@ -226,13 +231,13 @@ def few_calls(matrix: sp.csr_array, calls: float, model: CostModel | None) -> Se
 
 
 def named(search: Search, price_s: float, monkeypatch: pytest.MonkeyPatch) -> Config | None:
-    monkeypatch.setattr(at_once, "_price_s", lambda kernel, work: price_s)
+    monkeypatch.setattr(without_search, "_price_s", lambda kernel, work: price_s)
     untuned = Prospect(1e-3)
-    found = at_once._predicted(search, untuned, untuned, search.limits.calls or 0.0)
+    found = without_search._find_predicted(search, untuned, untuned, search.limits.calls or 0.0)
     if found is None:
         return None
     space = cpu_space(search.work.assignment)
-    known = at_once.portfolio(space, search.work)
+    known = without_search.portfolio(space, search.work)
     return next(config for config in known if space.program(search.work, config) == found.program)
 
 
@@ -263,8 +268,8 @@ def test_no_model_or_one_for_something_else_names_none(
 def test_what_a_model_names_is_right_and_nothing_is_measured(
     matrix: sp.csr_array, op: str, measured: list[int], entered: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(at_once, "ASKING_S", -1.0)  # it is always asked
-    monkeypatch.setattr(at_once, "_price_s", lambda kernel, work: 0.0)
+    monkeypatch.setattr(without_search, "INFERENCE_S", -1.0)  # it is always asked
+    monkeypatch.setattr(without_search, "_price_s", lambda kernel, work: 0.0)
     operator, result = tuned(matrix, op, calls=3, model=Fond())
     assert measured == []
     assert entered[-1] == "predicted"
@@ -282,7 +287,7 @@ def test_a_kernel_with_other_numbers_is_refused(matrix: sp.csr_array) -> None:
     work = workload("spmm", entries_from(matrix), n=8)
     shifted = sp.csr_array((matrix.data, (matrix.indices + 1) % 300, matrix.indptr), matrix.shape)
     wrong = workload("spmm", entries_from(shifted), n=8)
-    contest = at_once._Contest(work, 1)
+    contest = without_search._Contest(work, 1)
     contest.enter("scipy", LIBRARY["scipy"]())
     space = cpu_space(work.assignment)
     kernel = GeneratedKernel(space.program(work, space.default(work)))

@@ -28,7 +28,7 @@ def content_id(parts: Iterable[str | bytes | np.ndarray], length: int = 32) -> s
 
 
 def file_id(path: str | os.PathLike[str]) -> str:
-    """Return the id of a file's bytes, so that another file of the same name is told apart.
+    """Return the id of a file's bytes, which differs between files of the same name and different content.
 
     Raises:
         InputError: it cannot be read.

@@ -44,8 +44,8 @@ class Keeping:
     ) -> None:
         """Write both files into ``directory`` (made if absent).
 
-        The description is written last and names the arrays' checksum: an interrupted save is noticed. What `halved`
-        returned takes half the space.
+        The description is written last and holds the arrays' checksum, so that an interrupted save is detected. Arrays of
+        `round_to_float16` take half the space.
 
         Raises:
             InputError: the directory cannot be written.
@@ -137,17 +137,17 @@ class Keeping:
             raise InputError(f"{damaged[0]}: {error}; {damaged[1]}") from error
 
 
-def halved(array: np.ndarray) -> np.ndarray:
-    """Return the nearest numbers of eleven bits as float32, which is more than weights are known to.
+def round_to_float16(array: np.ndarray) -> np.ndarray:
+    """Return an array rounded to float16, as float32: eleven bits of precision suffice for weights.
 
-    One that is too large for a float16 leaves all as they are.
+    An array with a number beyond float16's range is returned unrounded.
     """
     return (array.astype(np.float16) if _fits(array) else array).astype(np.float32)
 
 
 def _shortest(array: np.ndarray) -> np.ndarray:
     """The same numbers as float16 where that holds them."""
-    short = array.dtype == np.float32 and _fits(array) and np.array_equal(array, halved(array))
+    short = array.dtype == np.float32 and _fits(array) and np.array_equal(array, round_to_float16(array))
     return array.astype(np.float16) if short else array
 
 

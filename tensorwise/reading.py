@@ -26,9 +26,9 @@ from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, ge
 from tensorwise.errors import InputError, TensorwiseError
 
 DEEPEST: Final = 500
-"""Lists and objects in each other: more would overflow the stack of whoever walks them."""
+"""Greatest depth of nested lists and objects: deeper ones overflow the stack of a recursive function."""
 MOST_BYTES: Final = 256 * 2**20
-"""A longer JSON file, or line of one, is not read: ours are kilobytes, and the largest descriptions a few MiB."""
+"""Greatest length of a JSON file or line in bytes: ours are kilobytes, and the largest descriptions a few MiB."""
 MOST_PATH_BYTES: Final = 4095
 MOST_NAME_BYTES: Final = 255
 """The longest path and name that Linux takes; a longer one makes ``Path.is_file`` raise OSError."""
@@ -318,13 +318,13 @@ def conform(value: Any, kind: Any, where: str) -> Any:
         if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
             return {name: conform(one, inner[1], f"{where}.{printable(name)}") for name, one in value.items()}
     elif dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        return made(kind, value, where)
+        return parse_dataclass(kind, value, where)
     else:
         raise AssertionError(f"no rule for {kind}")
     raise InputError(f"{where}: expected {_name(kind)}, got {shown(value)}")
 
 
-def made(kind: type[T], value: Any, where: str) -> T:
+def parse_dataclass(kind: type[T], value: Any, where: str) -> T:
     """Return the dataclass ``kind`` made of a JSON object that has its fields, each of the right type.
 
     Raises:

@@ -32,8 +32,9 @@ REPEATS: Final = 1000
 class ActiveSampling(Generic[Input]):
     """Proposes inputs to measure: as a Strategy does configs, by ``ask`` and ``tell``.
 
-    At first inputs are taken as they are drawn. Once ``initial`` of them are known, a random forest guides. It is made anew
-    from what was told, and never kept: whoever knows the measurements can go on. There are two ways:
+    The first ``initial`` inputs are taken as they are drawn; a random forest guides the choice of the others. The forest
+    is fitted again to all measurements at each step and never saved, so that the measurements alone suffice to resume.
+    There are two criteria:
 
     - Each tree says what the answers cost. What the forest would choose costs more than what a tree would by so much: the
       mean over trees is what is expected to be lost. Inputs are drawn in proportion to that.

@@ -17,11 +17,11 @@ SHARES: Final = np.linspace(0, 1, 21)
 @final
 @dataclass(frozen=True, eq=False)
 class Elsewhere:
-    """A latency model of a device that is told what programs took on others.
+    """A latency model of a device that is corrected by measurements on other devices.
 
-    What models do not see in a program they do not see on any device. So by how much the program is off elsewhere, on the
-    devices that are most like the target, it is off here, too, times a ``share``. How alike two devices are in that is seen
-    on some programs of the target.
+    A model's error for a program correlates across devices. The mean log error on the devices most similar to the target,
+    times ``share``, therefore corrects the prediction for the target. Some measured programs of the target give the
+    similarity of devices.
 
     Attributes:
         model: of the target.
@@ -78,13 +78,17 @@ class Elsewhere:
         )
 
     def _known(self, programs: Programs) -> np.ndarray:
-        """(n,) mean log error on the devices that are most like each program's; NaN where none is known."""
+        """Return (n,) mean log errors on the devices most similar to each program's; NaN without measurements."""
         found = np.full(len(programs), np.nan)
         for place, row in enumerate(programs):
             if some := self.off.get(row.key):
-                apart = [_apart(row.hardware, hardware) for hardware, _ in some]
+                distances = [_apart(row.hardware, hardware) for hardware, _ in some]
                 found[place] = np.mean(
-                    [error for away, (_, error) in zip(apart, some, strict=True) if away == min(apart)]
+                    [
+                        error
+                        for away, (_, error) in zip(distances, some, strict=True)
+                        if away == min(distances)
+                    ]
                 )
         return found
 

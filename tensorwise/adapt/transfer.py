@@ -1,6 +1,6 @@
-"""A model of another device: a few matrices are measured there, and a model learns from them (COGNATE).
+"""Adapt a model to another device by measurements of a few matrices there (COGNATE).
 
-May be ended at any time: each measurement is remembered as soon as it is there, and none is taken twice.
+The adaptation can be interrupted and resumed: each measurement is stored when it is taken, and none is repeated.
 """
 
 from collections.abc import Callable, Mapping, Sequence

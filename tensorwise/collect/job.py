@@ -25,7 +25,7 @@ from tensorwise.ids import content_id
 from tensorwise.program.einsum import Einsum
 from tensorwise.program.ops import NAMED, mttkrp
 from tensorwise.program.workload import Workload, workload
-from tensorwise.reading import made, shown
+from tensorwise.reading import parse_dataclass, shown
 
 MOST_THREADS: Final = 4096
 """Most threads of a call that a job may ask for."""
@@ -124,7 +124,7 @@ class Job:
         Raises:
             InputError: a field is missing, unknown or has the wrong type.
         """
-        return made(cls, data, "job")
+        return parse_dataclass(cls, data, "job")
 
     def open(self) -> Device:
         """Return the device; nothing is started yet."""

@@ -11,7 +11,7 @@ from tensorwise.data.record import Record
 from tensorwise.device.device import Measurement
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id, file_id
-from tensorwise.reading import made
+from tensorwise.reading import parse_dataclass
 from tensorwise.space.config import Config
 from tensorwise.tasks.staged import StagedTask
 from tensorwise.tasks.task import space_name
@@ -73,7 +73,7 @@ class StagedJob:
         Raises:
             InputError: a field is missing or unknown.
         """
-        return made(cls, data, "job")
+        return parse_dataclass(cls, data, "job")
 
     def open(self) -> "TaskGpu":
         """Return the GPU of this machine."""

@@ -20,7 +20,7 @@ from tensorwise.device.device import Device, Measurement
 from tensorwise.device.timing import preparing
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
-from tensorwise.reading import made
+from tensorwise.reading import parse_dataclass
 from tensorwise.space.config import Config
 from tensorwise.tasks.cutting import tasks_of
 from tensorwise.tasks.task import Task, loop_tree, space_name
@@ -82,7 +82,7 @@ class TaskJob:
         Raises:
             InputError: a field is missing or unknown.
         """
-        job = made(cls, data, "job")
+        job = parse_dataclass(cls, data, "job")
         if not job.threads or min(job.threads) < 1 or job.samples < 1 or job.seed < 0 or not job.limit_s > 0:
             raise InputError(
                 f"job {job.label}: threads, samples and seconds must be positive, and the seed not negative, "

@@ -109,11 +109,11 @@ class Augmentation:
     ) -> "Augmentation":
         """Draw an augmentation for a pattern of ``shape`` with ``nnz`` entries.
 
-        Half of them resize all modes by one factor, so that what is square stays square. The block is the largest
-        of those drawn with which the entries, were they all apart, are no more than ``most_entries``.
+        Half of the augmentations resize all modes by one factor, so that a square matrix stays square. The block is the
+        largest of the drawn ones with at most ``most_entries`` entries, counted as if no two blocks overlapped.
 
-        With ``fibres`` a mode is added. It is as long as the last, resized as the others are; a fibre has as many
-        entries as a row has on the average, times a factor as of a resizing, and within ``most_entries``.
+        ``fibres`` adds a mode. Its extent is that of the last mode, resized like the others. A fibre has as many entries
+        as a row has on average, times a random factor, and at most ``most_entries`` in all.
         """
         fibre = 0
         if fibres:

@@ -167,7 +167,7 @@ def _check_regular(path: Path) -> None:
 
 def _single(path: Path) -> Pattern:
     kind = next((kind for kind in KINDS if path.name.lower().endswith(kind)), "")
-    # A tensor's order is in its first line only; matrices are told by the file's ending.
+    # A tensor's order is in its first line only; the file name's suffix identifies a matrix.
     order = read(path).order if kind.startswith(".tns") else 2
     name = path.name[: len(path.name) - len(kind)] if kind else path.name
     return Pattern(name, path.resolve(), path.resolve().parent.name, order)

@@ -32,7 +32,7 @@ record.
 """
 TASK_READING = """\
 `seconds` is the fastest run of a program, operands but the first thrown out of the caches before each; the samples are the
-fastest runs of its three fastest rounds, and where these are more than 2 % apart the note says so. `provenance.tree` is the
+fastest runs of its three fastest rounds, and the note says where these differ by more than 2 %. `provenance.tree` is the
 program, as loops; `provenance.code` what was counted in its compiled code; `provenance.hardware` what the device is made of;
 `provenance.networks` those in which the task occurs: divide by network, never by record. Devices are settings of one CPU.
 """
@@ -110,8 +110,8 @@ class Datasheet:
         return [max(times) / min(times) for times in self.anchors.values() if len(times) > 1]
 
     @property
-    def apart(self) -> list[float]:
-        """Of each program that was timed again, by what share the slower time exceeds the faster one."""
+    def repeat_errors(self) -> list[float]:
+        """Relative excess of the slower time over the faster, for each program that was timed twice."""
         return [max(times) / min(times) - 1 for times in self.twice.values() if len(times) > 1]
 
     def text(self, title: str) -> str:
@@ -152,7 +152,7 @@ class Datasheet:
         lines = []
         for numbers, what in (
             (self.spreads, "interquartile range over median, of the samples of one time"),
-            (self.apart, "by what share the slower of two times of a program exceeds the faster one"),
+            (self.repeat_errors, "by what share the slower of two times of a program exceeds the faster one"),
             (self.repeats, "slowest over fastest time of the default config, of those of one job"),
             (self.errors, "standard error of the logarithm of a ratio taken in rounds"),
         ):

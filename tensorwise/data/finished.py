@@ -1,4 +1,4 @@
-"""Which jobs have records in a store. Of several results for one job the first stays, whoever appends them."""
+"""The jobs that have records in a store. Of several results for one job the first stays, from any collector."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Self, final

@@ -28,11 +28,11 @@ from tensorwise.data.parquet import SUFFIX, read_records, write_records, write_r
 from tensorwise.data.record import Record
 from tensorwise.data.sqlite import CorruptStoreError
 from tensorwise.errors import InputError, StoreError
-from tensorwise.reading import made, parse_json, printable, reason, shown, user_path
+from tensorwise.reading import parse_dataclass, parse_json, printable, reason, shown, user_path
 from tensorwise.writing import replacing
 
 FOLDER_SUFFIX: Final = ".parts"
-"""A new PartStore's folder ends with this, so that its path is told from that of a Store."""
+"""Suffix of a new PartStore's folder, which distinguishes its path from that of a Store."""
 COMPACT_RECORDS: Final = 200_000
 """Records of a merged part: while it is written they take about 0.5 GB of memory."""
 ORPHAN_S: Final = 86_400.0
@@ -250,7 +250,7 @@ class PartStore:
             except OSError as error:
                 raise StoreError(f"{printable(str(entry))}: cannot be read ({reason(error)})") from error
             try:
-                commit = made(Commit, parse_json(text, "no commit"), "commit")
+                commit = parse_dataclass(Commit, parse_json(text, "no commit"), "commit")
             except InputError as error:
                 raise CorruptStoreError(
                     f"{printable(str(entry))}: {error}; restore it from a copy"

@@ -82,7 +82,7 @@ class Database:
         with self._lock, self._explaining():
             self._connect()
 
-    def read(self, sql: str, values: Sequence[object] = ()) -> list[tuple[object, ...]]:
+    def fetch_rows(self, sql: str, values: Sequence[object] = ()) -> list[tuple[object, ...]]:
         """Return all rows of a query."""
         with self._lock, self._explaining():
             return self._connect().execute(sql, values).fetchall()
@@ -223,9 +223,9 @@ _OURS = frozenset(_plain(sql) for sql in TABLES)
 
 
 def _listening(raised: list[BaseException]) -> Iterator[int]:
-    """Yield 0 for SQLite to go on, and 1 for it to stop, since a signal's handler raised: Python runs those in here.
+    """Yield 0 to let SQLite continue, and 1 to stop it after a signal's handler raised: Python runs such handlers in here.
 
-    What a progress handler raises is lost in SQLite, so that it is caught, and kept for whoever called SQLite.
+    SQLite drops an exception of its progress handler, so that it is caught here and raised again for SQLite's caller.
     """
     try:
         while True:
@@ -290,7 +290,9 @@ _HELD: list[Database] = []
 
 
 def _before_fork() -> None:
-    held = sorted(_OPEN, key=id)  # one order, so that two threads that fork at once cannot block each other
+    held = sorted(
+        _OPEN, key=id
+    )  # one order of locks, so that two threads that fork concurrently cannot deadlock
     for database in held:
         database._lock.acquire()
         database.disconnect()

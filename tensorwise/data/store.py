@@ -131,7 +131,7 @@ class Store:
         where, values = _where(workload_id, device_id, space, status)
         last = 0
         while True:
-            rows = self._database.read(
+            rows = self._database.fetch_rows(
                 f"SELECT n, {', '.join(COLUMNS)} FROM records WHERE n > ? {where} ORDER BY n LIMIT {PAGE}",
                 (last, *values),
             )
@@ -150,7 +150,7 @@ class Store:
     ) -> int:
         """Return the number of records that agree with every filter given."""
         where, values = _where(workload_id, device_id, space, status)
-        rows = self._database.read(f"SELECT count(*) FROM records WHERE n > 0 {where}", values)
+        rows = self._database.fetch_rows(f"SELECT count(*) FROM records WHERE n > 0 {where}", values)
         return int(str(rows[0][0]))
 
     def jobs(self) -> set[tuple[str, str]]:
@@ -159,7 +159,7 @@ class Store:
 
     def finished(self) -> FinishedJobs:
         """Return the jobs that have records here. The object is the store's own, and is updated by later calls."""
-        self._read_finished(self._database.read)
+        self._read_finished(self._database.fetch_rows)
         return self._finished
 
     def append_jobs(self, results: Sequence[JobRecords], *, anywhere: bool = False) -> list[JobRecords]:
@@ -191,7 +191,7 @@ class Store:
 
     def check(self) -> None:
         """Read the whole file; raise CorruptStoreError if SQLite or any record's content id objects."""
-        problems = [str(row[0]) for row in self._database.read("PRAGMA quick_check(3)")]
+        problems = [str(row[0]) for row in self._database.fetch_rows("PRAGMA quick_check(3)")]
         if problems != ["ok"]:
             raise CorruptStoreError(
                 f"the store {self.path} is damaged ({'; '.join(problems)}); see Store.open_or_move_aside"

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, Self, final, get_args
 from tensorwise.device.host import host
 from tensorwise.device.roofline import roofline
 from tensorwise.errors import InputError
-from tensorwise.reading import made
+from tensorwise.reading import parse_dataclass
 
 FOLDER: Final = Path(__file__).parent / "machines" / "devices"
 Kind = Literal["cpu", "gpu", "accelerator"]
@@ -68,7 +68,7 @@ class Hardware:
         Raises:
             InputError: a field is missing, unknown, or no number.
         """
-        return made(cls, data, "a device's description")
+        return parse_dataclass(cls, data, "a device's description")
 
 
 @cache

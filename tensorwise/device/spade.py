@@ -31,7 +31,7 @@ from tensorwise.errors import InputError
 from tensorwise.ids import content_id
 from tensorwise.program.kernel import GENERATED, BoundKernel, Kernel
 from tensorwise.program.workload import Workload
-from tensorwise.reading import WRONG_DATA, made, printable, reading, reason
+from tensorwise.reading import WRONG_DATA, parse_dataclass, printable, reading, reason
 from tensorwise.space.config import Config
 from tensorwise.space.spade import LANES, SpadeSpace, TileProgram, spade_space
 from tensorwise.space.strips import Processors
@@ -161,7 +161,7 @@ class Machine:
                 f"{printable(str(path))}: is no machine file ({reason(error)}); known names: {', '.join(SPADES)}"
             ) from error
         with reading(f"{path}: a machine with impossible numbers"):
-            return made(cls, given, f"{path}: machine")
+            return parse_dataclass(cls, given, f"{path}: machine")
 
     @cached_property
     def id(self) -> str:

@@ -42,9 +42,9 @@ def calibrate(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Adapt a model to this machine with a few minutes of measurements, and test what they brought. Needs no torch.
+    """Adapt a model to this machine with a few minutes of measurements, and test the adapted model. Needs no torch.
 
-    May be ended at any time: the same command goes on with the patterns that are left.
+    Can be interrupted: the same command resumes with the remaining patterns.
     """
     from tensorwise.collect.job import plan
     from tensorwise.data.corpus import patterns
@@ -76,17 +76,17 @@ def calibrate(
 
 
 def _model(folder: Path | None, op: str, einsum: str, threads: int) -> "tuple[Path, RankingModel]":
-    """Return the model to start from and its folder: the one that is named, or that comes along."""
+    """Return the model to start from and its folder: the named model, else the bundled one."""
     from tensorwise.model import RankingModel
     from tensorwise.model.finding import PACKAGED, shipped_for
 
-    # A calibrated one is not calibrated again: it has seen these measurements.
+    # A calibrated model is not calibrated again: it was fitted to these measurements.
     known = (
         [folder] if folder else [one for one in shipped_for(op, einsum, threads) if one.parent == PACKAGED]
     )
     if not known:
         raise InputError(
-            f"no model of {op} ({einsum}) came along; name one with --model, or make one: tensorwise train"
+            f"no model of {op} ({einsum}) is bundled; name one with --model, or make one: tensorwise train"
         )
     return known[0], RankingModel.load(known[0])
 
@@ -114,7 +114,7 @@ def _measured(jobs: "list[Job]", path: Path | None, budget_s: float) -> "list[Re
     for problem in found.failed:
         warn(problem)
     if found.interrupted:
-        fail("interrupted; the same command goes on with the patterns that are left", INTERRUPTED)
+        fail("interrupted; the same command resumes with the remaining patterns", INTERRUPTED)
     return records
 
 

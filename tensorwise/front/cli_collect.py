@@ -145,9 +145,9 @@ def collect(
 ) -> None:
     """Measure formats and schedules on many matrices and tensors, for models to learn from.
 
-    May be ended at any time, and goes on with what is left when the same command is given again; several may run at a
-    time and share the jobs. With --spool alone the jobs are written down for other machines; those run them with --worker,
-    and --gather merges what they found, or a cluster runs them with --executor.
+    Can be interrupted: the same command resumes with the remaining jobs. Several collectors can run at a time and share
+    the jobs. --spool alone writes the jobs for other machines, which run them with --worker; --gather merges their
+    results. --executor runs the jobs on a cluster.
     """
     if (worker is not None or gather) and (spool is None or sources or (worker is not None and gather)):
         raise typer.BadParameter(
@@ -192,7 +192,7 @@ def collect(
             samples=samples, sample_s=budget_per_sample, asked="" if advisor is None else f"{advisor.id} {named}",
             left_out=left_out,
         )  # fmt: skip
-        complete = None if advisor is None else _asked(advisor, named)
+        complete = None if advisor is None else _add_predicted(advisor, named)
         if spool is not None:
             _plan(spool, jobs, complete, json, left_out)
         else:
@@ -218,8 +218,8 @@ def _advisor(folder: Path, ops: list[str]) -> "Advisor":
     return advisor
 
 
-def _asked(advisor: "Advisor", count: int) -> "Callable[[Job], Job]":
-    """Return what completes a job with the configs that a model names: the same ones every time."""
+def _add_predicted(advisor: "Advisor", count: int) -> "Callable[[Job], Job]":
+    """Return a function that adds a model's ``count`` best configs to a job, the same ones at every call."""
     from dataclasses import replace
 
     import numpy as np

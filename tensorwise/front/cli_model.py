@@ -143,7 +143,7 @@ def train(
     if members > 1 and kind != "ranking":
         raise typer.BadParameter("only a ranking model has members", param_hint="'--members'")
     workloads = Workloads(patterns(sources))
-    given = _read(records, workloads, op, threads or available_threads())
+    given = _load_records(records, workloads, op, threads or available_threads())
     if split is not None:
         given = (origins := Origins.load(split)).relabelled(given)
     einsum = str(given[0].workload["einsum"])
@@ -241,7 +241,7 @@ def evaluate(
         )
     workloads = Workloads(patterns(sources))
     card = loaded.card
-    given = _read(records, workloads, card["op"], card["threads"], card["einsum"])
+    given = _load_records(records, workloads, card["op"], card["threads"], card["einsum"])
     split = card["split"]
     learned = {*split["training"], *split["validation"]}
     chosen = [
@@ -289,7 +289,7 @@ def model_info(
         found = [folder] if single else sorted(path.parent for path in folder.glob(f"*/{DESCRIPTION}"))
     if not found and folder is None:
         raise InputError(
-            "no models came along, and none was calibrated here; make one with: tensorwise train"
+            "no models are bundled, and none was calibrated here; make one with: tensorwise train"
         )
     if not found:
         raise InputError(
@@ -311,12 +311,12 @@ def model_info(
             pairs([(path.name, f"{kind}: {about}")])
 
 
-def _read(
+def _load_records(
     paths: Sequence[Path] | None, workloads: "Workloads", op: str, threads: int, einsum: str = ""
 ) -> "list[Record]":
     """Return the records of ``op`` and ``threads`` whose patterns are here, from stores and Parquet files.
 
-    Of an operation that stands for several einsums (mttkrp: orders and modes) those of ``einsum``, or of the first.
+    Of an operation with several einsums (mttkrp: one for each order and mode), the records of ``einsum``, else of the first.
     """
     from tensorwise.data.reading import records_of
     from tensorwise.data.store import default_path

@@ -19,8 +19,8 @@ def _finite(seconds: float) -> float | None:
     return seconds if math.isfinite(seconds) else None
 
 
-def _said(one: "NetworkLatency") -> str:
-    """The time with its interval, and what such intervals are worth."""
+def _format_time(one: "NetworkLatency") -> str:
+    """Return the time with its interval and the interval's coverage, as text."""
     from tensorwise.units import time_text
 
     said = time_text(one.seconds)
@@ -66,7 +66,7 @@ def predict(
         int, typer.Option("--samples", min=1, help="Schedules of a task; the fastest runs.")
     ] = 8,
     engines: Annotated[
-        int, typer.Option("--engines", min=1, max=1024, help="Tasks that a device runs at once.")
+        int, typer.Option("--engines", min=1, max=1024, help="Tasks that a device runs concurrently.")
     ] = 1,
     trace: Annotated[
         Path | None, typer.Option("--trace", help="Write the timeline for chrome://tracing or Perfetto.")
@@ -129,7 +129,7 @@ def predict(
         paid = f", {1e6 * cost[one.device]:.3g} a million runs" if one.device in cost else ""
         mark = " *" if one.doubts or one.left_out else ""
         given = f" ({', '.join(shape)})" if shape else ""
-        print(f"{one.network} batch {one.batch}{given} on {one.device}: {_said(one)}{paid}{mark}")
+        print(f"{one.network} batch {one.batch}{given} on {one.device}: {_format_time(one)}{paid}{mark}")
     for one in found:
         if one.left_out:
             warn(f"{one.device}: the time is without {one.left_out}, of which nothing is known")

@@ -64,9 +64,9 @@ def train(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Measure the versions of a function on inputs of its generator, and learn which one suits which.
+    """Measure the versions of a function on inputs of its generator, and train a model that chooses one for each input.
 
-    May be ended at any time: the same command goes on with what is in the store. Needs the extra `select`.
+    Can be interrupted: the same command resumes from the store. Needs the extra `select`.
     """
     from tensorwise.data.store import Store
 

@@ -56,7 +56,7 @@ def cut(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Cut networks into tasks, with TVM. What is there already stays, so that the command may be ended at any time."""
+    """Cut networks into tasks, with TVM. Can be interrupted: existing tasks stay, and the same command adds the others."""
     from tensorwise.front.networks import network_graph
     from tensorwise.tasks.architectures import ARCHITECTURES
     from tensorwise.tasks.shapes import read_shapes
@@ -119,7 +119,7 @@ def collect(
 ) -> None:
     """Measure schedules of all tasks in a folder, each with every instruction set and number of threads.
 
-    May be ended at any time, and goes on with what is left when the same command is given again.
+    Can be interrupted: the same command resumes with the remaining schedules.
     """
     from tensorwise.collect.staged_job import SILENCE_S, staged_plan
     from tensorwise.collect.task_job import WORKERS, task_plan
@@ -166,8 +166,8 @@ def stage(
 ) -> None:
     """Compile schedules of all tasks in a folder for a GPU that need not be here; `collect --staged` times them there.
 
-    Needs TVM and CuPy, whose NVRTC compiles without a GPU; the GPU's machine needs CuPy only. May be ended at any time; what
-    is in the folder stays.
+    Needs TVM and CuPy, whose NVRTC compiles without a GPU; the GPU's machine needs CuPy only. Can be
+    interrupted; programs in the folder stay.
     """
     from tensorwise.device.gpus import gpu_called
     from tensorwise.tasks.cutting import tasks_of
@@ -204,7 +204,9 @@ def replay_network(
     device: Annotated[str, typer.Option("--device", help="Whose records: tvm-avx2-1t, for instance.")],
     folder: Folder = Path("networks"),
     batch: Annotated[int, typer.Option("--batch", min=1, help="Inputs at a time.")] = 1,
-    engines: Annotated[int, typer.Option("--engines", min=1, max=1024, help="Tasks that run at once.")] = 1,
+    engines: Annotated[
+        int, typer.Option("--engines", min=1, max=1024, help="Tasks that run concurrently.")
+    ] = 1,
     store: StorePath = None,
     trace: Annotated[
         Path | None, typer.Option("--trace", help="Write a timeline for chrome://tracing or Perfetto.")
@@ -427,7 +429,7 @@ def adapt_model(
     count: Annotated[int, typer.Option("--count", min=10, help="Tasks of the folder to measure.")] = 50,
     samples: Annotated[int, typer.Option("--samples", min=1, help="Schedules of each, on each device.")] = 2,
     model: Annotated[
-        Path | None, typer.Option("--model", help="The model's folder; default: the one that comes along.")
+        Path | None, typer.Option("--model", help="The model's folder; default: the bundled one.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="The new model's folder; default: where predict looks.")
@@ -436,10 +438,10 @@ def adapt_model(
     store: StorePath = None,
     json: Json = False,
 ) -> None:
-    """Adapt a latency model to settings of this CPU: measure a few tasks that stand for all, and learn from them.
+    """Adapt a latency model to settings of this CPU by measuring a few representative tasks.
 
-    The new model is of these settings only; of other devices predict asks the one that comes along. May be ended at any
-    time while it measures: the same command goes on. Where the model gets no better nothing is saved.
+    The new model is for these settings only; predict uses the bundled model for other devices. The measurement can be
+    interrupted: the same command resumes it. The model is saved only where its error became smaller.
     """
     import numpy as np
 

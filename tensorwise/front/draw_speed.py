@@ -104,7 +104,7 @@ def _roof(across: Scale, up: Scale, peak: float | None, bandwidth: float | None)
 
 
 def _points(marks: Sequence[Mark], across: Scale, up: Scale, width: float) -> list[str]:
-    """Draw the dots, then the names of the best and of the libraries, pushed apart so all are legible."""
+    """Draw the dots, then the names of the best kernel and of the libraries, moved so that none overlap."""
     parts, named = [], []
     for mark in sorted(marks, key=lambda m: ("gen", "lib", "best").index(m.kind)):
         x, y = across(mark.flop_per_byte or across.lo), up(mark.flop_per_s)

@@ -197,7 +197,7 @@ class Graph:
         Raises:
             InputError: it is not read ``for`` one pattern, or operands are missing or do not fit.
         """
-        names = _named(text, operands)
+        names = _names_of_operands(text, operands)
         return self.evaluate(text, [operands[name] for name in names])
 
     def evaluate(
@@ -311,7 +311,7 @@ class Graph:
         Raises:
             InputError: the assignment has none (see :mod:`tensorwise.program.gradient`), or operands are missing.
         """
-        names = _named(text, operands)
+        names = _names_of_operands(text, operands)
         arrays = [_checked_array(operands[name], name) for name in names]
         bound = self._kernels.get(_key(text, arrays))
         work = (
@@ -471,7 +471,7 @@ def _unpickled(
     return made
 
 
-def _named(text: str, operands: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+def _names_of_operands(text: str, operands: Mapping[str, np.ndarray]) -> tuple[str, ...]:
     """Return the names of an assignment's operands in order; InputError where others are given."""
     names = operands_of(text)
     if sorted(names) != sorted(operands):

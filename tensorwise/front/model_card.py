@@ -220,13 +220,15 @@ def latency_page(model: LatencyModel) -> str:
         lines += [*_markdown(rows), "", f"The median is {held['median']:.1%}."]
         if "covered" in held:
             lines.append(
-                f"Intervals hold {held['covered']:.0%} of these programs; their ends are a factor {held['width']:.1f} apart."
+                f"Intervals contain {held['covered']:.0%} of these programs; upper ends are {held['width']:.1f} x lower ends."
             )
         if summed := held.get("together"):
-            lines.append(f"Sums of a network's programs, one of each task, are {summed['mape']:.1%} off.")
+            lines.append(
+                f"Sums of a network's programs, one of each task, have a MAPE of {summed['mape']:.1%}."
+            )
             if "covered" in summed:
                 lines.append(
-                    f"Their intervals hold {summed['covered']:.0%}; the ends are a factor {summed['width']:.1f} apart."
+                    f"Their intervals contain {summed['covered']:.0%}; upper ends are {summed['width']:.1f} x lower ends."
                 )
     return "\n".join([*lines, ""])
 

@@ -34,22 +34,22 @@ from tensorwise.writing import replacing
 _log = logging.getLogger(__name__)
 
 COMES_ALONG: Final = PACKAGED / "latency"
-"""The latency model that comes with Tensorwise."""
+"""Folder of the bundled latency model."""
 SCHEDULES: Final = 8
-"""Programs of a task among which the fastest is sought."""
+"""Default number of programs of a task from which the fastest prediction is taken."""
 MOST_ENGINES: Final = 1024
-"""Programs that a device runs at once: no device has so many queues."""
+"""Most programs that a device runs concurrently: no device has so many queues."""
 _CUT: Final = "2"
-"""How files are cut; with another number those that are kept are cut again."""
+"""Version of the cutting; files cut by another version are cut again."""
 
 
 def latency_model_folder() -> Path:
-    """Return where ``tensorwise tasks train`` leaves its model, and ``tensorwise predict`` looks for one."""
+    """Return the folder where ``tensorwise tasks train`` writes its model and ``tensorwise predict`` reads it."""
     return cache_dir() / "models" / "latency"
 
 
 def latency_model(folder: Path | None = None, device: str | None = None) -> LatencyModel:
-    """Return the latency model in a folder, by default the user's, or else that which comes with Tensorwise.
+    """Return the latency model in a folder, by default the user's, else the bundled one.
 
     Args:
         device: full name of one that the model should have learned from: if the user's has not and the other has, that
@@ -187,12 +187,12 @@ def programs_of(
     for place, task in enumerate(tasks):
         stem = folder / "programs" / f"{task}-{samples}"
         path, bare = Path(f"{stem}{target}.json"), Path(f"{stem}{uncounted}.json")
-        programs = _kept(path)
+        programs = _read_programs(path)
         if not programs or (compiled and not _all_counted(programs)):
             try:
                 programs = _drawn(folder, task, samples, isa, gpu, path, bare)
             except MissingExtraError:  # no TVM here: what an earlier run could not count is still a program
-                programs = programs or _kept(bare)
+                programs = programs or _read_programs(bare)
                 if not programs:
                     raise
         found[task] = [CompactAst.of(LoopTree.from_text(text), compiled=code) for text, code in programs]
@@ -203,10 +203,10 @@ def programs_of(
 def unscheduled(
     folder: Path, tasks: Collection[str], progress: Callable[[str, float], None] = lambda *_: None
 ) -> dict[str, list[CompactAst]]:
-    """Return each task of a folder as one program, as TVM has it before any schedule: tells tasks apart without compiling.
+    """Return each task of a folder as TVM's unscheduled program, which distinguishes tasks without compiling.
 
     Args:
-        progress: told what is going on, and the share done.
+        progress: receives the current step and the share done.
 
     Raises:
         InputError: a task cannot be read.
@@ -241,9 +241,9 @@ def predict_latency(
         folder: where networks, tasks and programs are kept.
         model: of all devices, or one of each; by default what `latency_model` returns of each.
         samples: programs of a task, of which the one that is predicted to be the fastest runs.
-        engines: programs that a device runs at once, at most MOST_ENGINES.
+        engines: programs that a device runs concurrently, at most MOST_ENGINES.
         shapes: of inputs of an ONNX file whose dimensions are open.
-        partial: predict what can be predicted of a network with operators that are no tasks: what they take is left out.
+        partial: predict a network with operators that are no tasks, without the run time of those operators.
 
     Raises:
         InputError: a name is unknown, there is no model, or the network cannot be cut; or it has operators that are no
@@ -303,8 +303,8 @@ def prices(given: Sequence[str]) -> Mapping[str, float]:
     return found
 
 
-def _kept(path: Path) -> list[tuple[str, MachineCode | None]]:
-    """Trees, as text, and code of the programs in a file; none where it is absent or something else."""
+def _read_programs(path: Path) -> list[tuple[str, MachineCode | None]]:
+    """Return the trees, as text, and the code of the programs in a file; none where it is missing or invalid."""
     try:
         return [(str(one["tree"]), MachineCode.within(one)) for one in read_json(path, "holds no programs")]
     except (InputError, *WRONG_DATA):

@@ -118,8 +118,8 @@ class Spelled:
 
     Attributes:
         text: the assignment; its operands are called L and R.
-        views: features of each operand, in order, as ``text`` sees them: without extents of 1, and neighbours as one where
-            nothing tells them apart.
+        views: extents of each operand's features, in order, as ``text`` indexes them: extents of 1 dropped, and adjacent
+            features merged where ``text`` uses them as one.
         features: of the result.
     """
 

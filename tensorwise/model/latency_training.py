@@ -16,7 +16,7 @@ import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
-from tensorwise.keeping import halved
+from tensorwise.keeping import round_to_float16
 from tensorwise.model.averaged import Averaged
 from tensorwise.model.checkpoints import array_of, reading_checkpoint, restore, write_checkpoint
 from tensorwise.model.labels import Labels
@@ -200,13 +200,13 @@ class LatencyTrainer:
         return len(self.history) >= self.settings.epochs
 
     def run(self, budget_s: float = math.inf) -> dict[str, np.ndarray] | None:
-        """Train until it is done and return the weights, `halved`; None when the budget is over: the checkpoint goes on."""
+        """Train until it is done and return the weights, `round_to_float16`; None when the budget is over: the checkpoint goes on."""
         ends = time.monotonic() + budget_s
         while not self.done:
             if time.monotonic() > ends:
                 return None
             self._epoch()
-        return {name: halved(array) for name, array in self._best.items()}
+        return {name: round_to_float16(array) for name, array in self._best.items()}
 
     def _epoch(self) -> None:
         start, number = time.perf_counter(), len(self.history)

@@ -18,7 +18,7 @@ import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
-from tensorwise.keeping import halved
+from tensorwise.keeping import round_to_float16
 from tensorwise.model.averaged import Averaged
 from tensorwise.model.checkpoints import array_of, reading_checkpoint, restore, write_checkpoint
 from tensorwise.model.metrics import spearman
@@ -130,7 +130,7 @@ class Trainer:
     def run(self) -> dict[str, np.ndarray]:
         """Train until it is done and return all that a model needs, by name.
 
-        The best weights (the last ones without validation), which are `halved`, and the numbers' mean and deviation.
+        The best weights (the last ones without validation), which are `round_to_float16`, and the numbers' mean and deviation.
         """
         written = time.monotonic()
         while not self._done:
@@ -147,7 +147,7 @@ class Trainer:
             if self._checkpoint is not None:
                 self._write()
                 written = time.monotonic()
-        weights = {name: halved(array) for name, array in self._best.items()}
+        weights = {name: round_to_float16(array) for name, array in self._best.items()}
         return weights | {f"numbers.{key}": array for key, array in self.numbers.items()}
 
     @property

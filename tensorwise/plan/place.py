@@ -13,10 +13,10 @@ from tensorwise.plan.chain import place_chain
 from tensorwise.plan.graph import Graph, Network
 
 MOST_ENTRIES: Final = 2**16
-"""Size of the largest table that is made: 10 steps at once on 3 devices, 16 on 2. Graphs whose branches are narrower than
-that are solved exactly, as long as ``MOST_TABLES`` suffices."""
+"""Entries of the largest table: 10 steps together on 3 devices, or 16 on 2. Graphs of smaller width are solved exactly
+where ``MOST_TABLES`` suffices."""
 MOST_TABLES: Final = 2**25
-"""Numbers in all tables that are made for one graph, 256 MiB: once there are so many, further ones are of two steps."""
+"""Numbers in all tables of one graph, 256 MiB: beyond it, further tables have two steps."""
 MOST_ENTANGLED: Final = 2**16
 """Steps and results read of a graph that is no chain: more would take many minutes."""
 SWEEPS: Final = 20
@@ -33,8 +33,8 @@ class Placement:
 
     Attributes:
         devices: one a step, in the graph's order.
-        seconds: of all steps one at a time, with every transfer; a result is moved to a device once, whoever reads it there.
-        bound_s: no placement takes less.
+        seconds: of all steps one at a time, with every transfer; a result is moved to each device at most once.
+        bound_s: lower bound of the seconds of any placement.
     """
 
     devices: tuple[str, ...]
@@ -90,9 +90,9 @@ def _eliminate(
 ) -> tuple[np.ndarray, float]:
     """Place by bucket elimination (Dechter, Bucket elimination, 1999), which the chain's recurrence is a case of.
 
-    A step is eliminated by taking the least over its devices of all that it enters into, for every choice of the others.
-    Where that would be a table too many, it is taken of parts apart: mini-buckets (Dechter and Rish, JACM 2003), whose
-    sum is a bound.
+    Eliminating a step minimises the sum of its factors over its devices, for every choice of the other steps. Where that
+    table would be too large, the factors are split into mini-buckets (Dechter and Rish, JACM 2003), each minimised by
+    itself; their sum is a lower bound.
     """
     devices, count = cost.shape[1], len(graph.steps)
     live: list[dict[int, Factor]] = [{} for _ in range(count)]
@@ -143,10 +143,10 @@ def _leave(factor: Factor, live: list[dict[int, Factor]], met: list[Counter[int]
 
 
 def _factors(graph: Graph, cost: np.ndarray, move: np.ndarray, most_entries: int) -> list[Factor]:
-    """What steps cost, by themselves and together.
+    """Return the cost factors of single steps and of transfers between steps.
 
-    Where too many read one result for a table, moving it is bounded: it costs at least the mean of what its readers would
-    pay apart.
+    Where too many steps read one result for a table, the transfer's cost is bounded below by the mean of its readers'
+    separate transfers.
     """
     devices = cost.shape[1]
     factors: list[Factor] = [((step,), row) for step, row in enumerate(cost)]

@@ -62,12 +62,12 @@ def predicted(
     engines: int = 1,
     gap_s: float = 0.0,
 ) -> NetworkLatency:
-    """Return what a network takes if each of its tasks runs the program that is predicted to be the fastest.
+    """Return the run time of a network whose tasks each run the program with the fastest prediction.
 
     Args:
         graph: the network.
         programs: task -> its programs.
-        engines: programs that the device runs at once; gap_s: between two of an engine.
+        engines: programs that the device runs concurrently; gap_s: seconds between two programs of an engine.
 
     Raises:
         InputError: a task has no program.

@@ -168,12 +168,12 @@ def replay(graph: Graph, engines: Mapping[str, int] | None = None, gap_s: float 
     """Return when each step runs if devices work side by side (CDMPP, Algorithm 2), in order of their beginnings.
 
     A device, or each of its engines, runs one step after the other, those first that were ready first. A step is ready when
-    all that it reads is there; moving results takes no time. Of all devices the one that can begin next does so, where the
-    paper takes the one that was done first: then nothing is begun before something that is ready earlier.
+    all that it reads is there; moving results takes no time. The device that can start
+    earliest starts next, where the paper takes the device that finished first: so no step starts before one that is ready earlier.
 
     Args:
         graph: each of its steps with its seconds on the one device on which it runs.
-        engines: device -> how many steps it can run at once; 1 where it is not named.
+        engines: device -> number of steps that it runs concurrently; 1 for a device that is not given.
         gap_s: seconds between two steps of an engine, such as the overhead of a call.
 
     Raises:

@@ -11,7 +11,7 @@ from typing import Final, Self, final
 import numpy as np
 
 from tensorwise.errors import InputError
-from tensorwise.keeping import Keeping, halved
+from tensorwise.keeping import Keeping, round_to_float16
 from tensorwise.search.nearest import far_apart, linked
 from tensorwise.search.pool import Pool
 
@@ -35,7 +35,7 @@ class ConfigGraph:
 
     Attributes:
         pool: the configs, by row.
-        embeddings: float32, (configs, dimensions): what a model made of them, once and for all; `halved`.
+        embeddings: float32, (configs, dimensions): what a model made of them, once and for all; `round_to_float16`.
         starts: int64, (configs + 1,): where the links of each row begin and end in ``links``.
         links: int32: rows, both ways between each config and its nearest.
         entry_points: int64: rows where a walk begins, far apart.
@@ -98,7 +98,7 @@ class ConfigGraph:
                 f"expected a finite embedding for each of {len(pool)} configs, got shape {points.shape}"
             )
         starts, links = linked(points, neighbours)
-        return cls(pool, halved(points), starts, links, far_apart(points, entries))
+        return cls(pool, round_to_float16(points), starts, links, far_apart(points, entries))
 
     def __len__(self) -> int:
         return len(self.pool)

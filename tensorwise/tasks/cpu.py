@@ -102,7 +102,7 @@ class TvmCpu(Device[Task]):
 
     @cached_property
     def hardware(self) -> Hardware:
-        """What models are told of the device; measured the first time on a machine."""
+        """The device's description for models; measured at the first use on a machine."""
         return this_cpu(self.name, self.threads, _WIDTHS[self.isa])
 
     def share(self) -> float:
@@ -256,14 +256,14 @@ def _check_threads(threads: int) -> None:
 
 
 def check_measurable(threads: Sequence[int]) -> None:
-    """Refuse numbers of threads that cannot run at once here: they wait for each other, and say nothing of the setting.
+    """Refuse numbers of threads that exceed this machine's processors: their timings would not be of that setting.
 
     Raises:
         InputError: one is larger than the number of processors of this process.
     """
     if max(threads) > (most := most_threads()):
         raise InputError(
-            f"{max(threads)} threads cannot be measured here, where {most} run at once; expected at most {most}"
+            f"{max(threads)} threads cannot be measured here, where {most} run in parallel; expected at most {most}"
         )
 
 

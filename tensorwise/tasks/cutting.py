@@ -13,7 +13,7 @@ from typing import Any, Final, Self, final
 import numpy as np
 
 from tensorwise.errors import InputError, MissingExtraError
-from tensorwise.reading import made, open_regular, read_json
+from tensorwise.reading import open_regular, parse_dataclass, read_json
 from tensorwise.tasks.shapes import Extent, Shapes, input_shapes, said_batch
 from tensorwise.tasks.task import MOST_BYTES, Task, operands, plain_name
 from tensorwise.writing import replacing
@@ -105,7 +105,7 @@ class TaskGraph:
         """
         what = f"{os.fspath(path)} holds no task graph"
         data = read_json(path, "holds no task graph", MOST_BYTES)
-        found = made(cls, data, what)
+        found = parse_dataclass(cls, data, what)
         if not data.keys() >= {"unlowered", "dtypes"}:
             found = replace(found, unlowered=None, dtypes=None)
         if any(not 0 <= before < place for place, node in enumerate(found.nodes) for before in node.after):

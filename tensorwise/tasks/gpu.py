@@ -1,7 +1,7 @@
 """A GPU of this machine, for programs of tasks that were staged: TVM is not needed here.
 
-What is timed are calls one after the other, launched at once, with operands that stay where they are: of a network whose
-weights fit into the second cache that is how they are found, too.
+The timed calls run one after the other, launched without waiting, on the same operands: so does a network whose weights
+fit into the L2 cache.
 """
 
 import math
@@ -53,7 +53,7 @@ class TaskGpu(Device[StagedTask]):
         self.name = gpu_named(self._gpu.name).name
         if self.name not in described():
             raise InputError(
-                f"{self._gpu.name} is not described; models tell devices apart by that: {', '.join(described())}"
+                f"{self._gpu.name} is not described, and models need a description; expected one of: {', '.join(described())}"
             )
         self.id = content_id(
             ["staged", PROTOCOL, self._gpu.name, str(facts["runtime"]), str(facts["driver"])]
@@ -67,7 +67,7 @@ class TaskGpu(Device[StagedTask]):
 
     @property
     def hardware(self) -> Hardware:
-        """What models are told of the device."""
+        """The device's description for models."""
         return described()[self.name]
 
     def measure(
@@ -116,10 +116,10 @@ class TaskGpu(Device[StagedTask]):
         return found
 
     def network(self, graph: TaskGraph, parts: Mapping[str, tuple[StagedTask, StagedProgram]]) -> Measurement:
-        """Time a network's programs, one after the other, launched at once; each reads what those before it leave.
+        """Time a network's programs, launched without waiting, one after the other; each reads the results of earlier ones.
 
-        Weights of each run are its own, as in a network. What a run reads of another is found by its size: of results that
-        only choose elements (integers) it has drawn ones instead, which are in range.
+        Each run has its own weights, as in a network. A run's inputs are matched to earlier results by size. Integer
+        inputs, which are indices, are drawn at random within their range instead.
 
         Args:
             graph: the network.

@@ -14,8 +14,8 @@ from tensorwise.tasks.task import Task, space_name
 from tensorwise.tasks.tvm_extra import meta_schedule, s_tir, tvm
 
 CORES: Final = 2
-"""What meta-schedule is told of the machine: it decides into how many iterations parallel loops are fused. One number for
-all devices, so that they run the same programs."""
+"""Number of cores given to meta-schedule, which fuses parallel loops by it. It is the same for all devices, so that they
+run the same programs."""
 DRAWS_PER_SCHEDULE: Final = {"cpu": 4, "cuda": 200}
 """Draws for each schedule that is wanted: some are refused, and small tasks have few different ones. Of what is drawn for
 GPUs nine in ten, of some tasks all, want too many threads of a block, or too few, or too much of its memory."""

@@ -22,9 +22,9 @@ from tensorwise.tasks.task import Task, loop_tree
 from tensorwise.tasks.tvm_extra import derived_object, meta_schedule
 
 TRIALS_PER_BATCH: Final = 16
-"""Programs that are measured before a cost model learns from them."""
+"""Programs that are measured before each training of the cost model."""
 Guide = Callable[[Sequence[LoopTree], Sequence[MachineCode | None]], np.ndarray]
-"""Says what programs take, in seconds; it is told what a compiler made of them, where one did."""
+"""Predicts the run times of programs in seconds, from their loop trees and, where compiled, their machine code."""
 GUIDES: Final = "xgb", "random"
 """Cost models of TVM: boosted trees, which learn from what is measured, and none."""
 

@@ -113,7 +113,7 @@ def stage_all(
 ) -> Iterator[int]:
     """Write the programs of tasks into a folder, on all processors; yield how many each has, as they get ready.
 
-    It may be ended at any time: what is in the folder stays, and is not made again.
+    It can be interrupted and resumed: programs in the folder stay, and are not written again.
 
     Args: as of `stage`.
 

@@ -103,7 +103,7 @@ class Task:
 
 
 def plain_name(name: str) -> str:
-    """Return what a function of TVM computes: without the numbers that tell functions of one network apart."""
+    """Return the name of a TVM function without the numbers that distinguish functions of one network."""
     return re.sub(r"(?<=[a-z_])\d+(?=_|$)", "", re.sub(r"(?<=2d)\d+", "", name))
 
 
@@ -128,7 +128,7 @@ def drawn(shape: tuple[int, ...], elem: str, rng: np.random.Generator) -> np.nda
 
 
 def agreeing(found: np.ndarray, wanted: np.ndarray) -> None:
-    """Raise ValueError where a program's result is not that of the task's first program: RELATIVE apart, or more."""
+    """Raise ValueError where a program's result differs from the task's first program's by more than `RELATIVE`."""
     wanted = wanted.astype(float)
     if not np.allclose(
         found, wanted, rtol=0, atol=RELATIVE * (np.abs(wanted).max(initial=0) or 1.0), equal_nan=True

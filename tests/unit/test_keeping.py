@@ -8,7 +8,7 @@ import pytest
 
 from tensorwise.errors import InputError
 from tensorwise.ids import file_id
-from tensorwise.keeping import Keeping, halved
+from tensorwise.keeping import Keeping, round_to_float16
 
 THING = Keeping("thing")
 
@@ -23,7 +23,7 @@ def kept(folder: Path, array: np.ndarray) -> np.ndarray:
     "array",
     [
         np.random.default_rng(0).normal(size=1000).astype(np.float32),
-        halved(np.random.default_rng(0).normal(size=1000).astype(np.float32)),
+        round_to_float16(np.random.default_rng(0).normal(size=1000).astype(np.float32)),
         np.array([1e-30, 70_000, 0.5], np.float32),
         np.array([1.0, 2.0], np.float64),
         np.arange(5, dtype=np.int32),
@@ -39,9 +39,9 @@ def test_what_was_kept_comes_back_as_it_was(tmp_path: Path, array: np.ndarray) -
 
 def test_halved_weights_are_near_and_take_half_the_space(tmp_path: Path) -> None:
     weights = np.random.default_rng(0).normal(size=10_000).astype(np.float32)
-    np.testing.assert_allclose(halved(weights), weights, rtol=2**-11, atol=2**-25)
+    np.testing.assert_allclose(round_to_float16(weights), weights, rtol=2**-11, atol=2**-25)
     sizes = []
-    for array in (weights, halved(weights)):
+    for array in (weights, round_to_float16(weights)):
         kept(tmp_path, array)
         sizes.append((tmp_path / "thing.safetensors").stat().st_size)
     assert sizes[1] < 0.51 * sizes[0]
@@ -49,7 +49,7 @@ def test_halved_weights_are_near_and_take_half_the_space(tmp_path: Path) -> None
 
 def test_what_no_half_holds_stays() -> None:
     large = np.array([1 / 3, 1e5], np.float32)
-    np.testing.assert_array_equal(halved(large), large)
+    np.testing.assert_array_equal(round_to_float16(large), large)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")

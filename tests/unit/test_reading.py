@@ -13,7 +13,7 @@ import pytest
 
 from tensorwise.codegen.tvmscript import read_tvmscript
 from tensorwise.errors import InputError, StoreError
-from tensorwise.reading import DEEPEST, conform, made, parse_json, read_json, reading, user_path
+from tensorwise.reading import DEEPEST, conform, parse_dataclass, parse_json, read_json, reading, user_path
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,9 @@ class Plan:
 
 
 def test_a_plan_is_what_it_says() -> None:
-    plan = made(Plan, {"name": "x", "kind": "b", "seconds": 2, "loops": ["i"], "shares": {"a": 1}}, "plan")
+    plan = parse_dataclass(
+        Plan, {"name": "x", "kind": "b", "seconds": 2, "loops": ["i"], "shares": {"a": 1}}, "plan"
+    )
     assert plan == Plan("x", "b", 1, 2.0, None, ("i",), {"a": 1.0})
     assert isinstance(plan.seconds, float)
 
@@ -95,13 +97,13 @@ def test_a_plan_is_what_it_says() -> None:
 def test_what_is_wrong_with_a_plan_is_named(change: dict[str, Any], message: str) -> None:
     given = {"name": "x", "kind": "a", **change}
     with pytest.raises(InputError, match=message):
-        made(Plan, {name: value for name, value in given.items() if value is not ...}, "plan")
+        parse_dataclass(Plan, {name: value for name, value in given.items() if value is not ...}, "plan")
 
 
 @pytest.mark.parametrize("value", [None, 1, "x", [], [1]])
 def test_a_plan_is_an_object(value: Any) -> None:
     with pytest.raises(InputError, match="plan: expected an object with the fields name, kind"):
-        made(Plan, value, "plan")
+        parse_dataclass(Plan, value, "plan")
 
 
 def test_a_door_turns_what_readers_raise_into_one_error_and_lets_ours_pass() -> None:

@@ -182,7 +182,7 @@ def test_the_datasheet_of_programs(tmp_path: Path) -> None:
     assert "patterns" not in text.partition("## What")[0]
     assert "None" not in text
     assert "designs of TVM's meta-schedule" in text
-    assert sheet.apart == pytest.approx([0.5])
+    assert sheet.repeat_errors == pytest.approx([0.5])
 
 
 def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

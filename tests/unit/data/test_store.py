@@ -479,7 +479,7 @@ with Store(sys.argv[1]) as store:
     for _ in range(2):
         signal.setitimer(signal.ITIMER_REAL, 0.2)
         try:
-            store._database.read("{ENDLESS} SELECT count(*) FROM r")
+            store._database.fetch_rows("{ENDLESS} SELECT count(*) FROM r")
         except KeyboardInterrupt:
             assert len(store) == 0
             print("interrupted")

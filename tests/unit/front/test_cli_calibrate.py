@@ -27,7 +27,7 @@ def run(*arguments: object) -> Result:
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Four patterns, and a model that came along."""
+    """Four patterns, and a bundled model."""
     rng = np.random.default_rng(0)
     (tmp_path / "corpus").mkdir()
     for k in range(4):
@@ -140,4 +140,4 @@ def test_what_is_missing_is_named(root: Path) -> None:
     assert "1 workloads with 8 timed configs are too few" in few.stderr
     assert "there is no model in" in calibrating(root, "--model", root / "corpus").stderr
     (root / "shipped" / "spmm" / "model.json").unlink()
-    assert "no models came along" in run("model").stderr
+    assert "no models are bundled" in run("model").stderr

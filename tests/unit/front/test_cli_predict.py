@@ -337,7 +337,7 @@ def test_a_model_is_trained_from_a_store(tmp_path: Path) -> None:
     assert "Held out: all tasks of net2." in page
     assert f"| slow | {model.card['judged']['devices']['slow']:.1%} |" in page
     summed = model.card["judged"]["together"]
-    assert f"Sums of a network's programs, one of each task, are {summed['mape']:.1%} off." in page
+    assert f"Sums of a network's programs, one of each task, have a MAPE of {summed['mape']:.1%}." in page
     found = CliRunner().invoke(app, [*arguments, "--device", "abacus"])
     assert found.exit_code == 1
     assert "no records of programs" in found.stderr

@@ -220,7 +220,7 @@ def latency_page(model: LatencyModel) -> str:
         lines += [*_markdown(rows), "", f"The median is {held['median']:.1%}."]
         if "covered" in held:
             lines.append(
-                f"Intervals contain {held['covered']:.0%} of these programs; upper ends are {held['width']:.1f} x lower ends."
+                f"Intervals contain {held['covered']:.0%} of these programs; upper end {held['width']:.1f} x the lower."
             )
         if summed := held.get("together"):
             lines.append(
@@ -228,7 +228,7 @@ def latency_page(model: LatencyModel) -> str:
             )
             if "covered" in summed:
                 lines.append(
-                    f"Their intervals contain {summed['covered']:.0%}; upper ends are {summed['width']:.1f} x lower ends."
+                    f"Their intervals contain {summed['covered']:.0%}; upper end {summed['width']:.1f} x the lower."
                 )
     return "\n".join([*lines, ""])
 

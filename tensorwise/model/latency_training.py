@@ -200,7 +200,7 @@ class LatencyTrainer:
         return len(self.history) >= self.settings.epochs
 
     def run(self, budget_s: float = math.inf) -> dict[str, np.ndarray] | None:
-        """Train until it is done and return the weights, `round_to_float16`; None when the budget is over: the checkpoint goes on."""
+        """Train and return the weights, rounded to float16; None when the budget is over: the checkpoint resumes."""
         ends = time.monotonic() + budget_s
         while not self.done:
             if time.monotonic() > ends:

@@ -128,9 +128,9 @@ class Trainer:
         }
 
     def run(self) -> dict[str, np.ndarray]:
-        """Train until it is done and return all that a model needs, by name.
+        """Train and return the arrays of a model, by name.
 
-        The best weights (the last ones without validation), which are `round_to_float16`, and the numbers' mean and deviation.
+        They are the best weights (the last ones without validation), rounded to float16, and the inputs' mean and deviation.
         """
         written = time.monotonic()
         while not self._done:

@@ -169,7 +169,8 @@ def replay(graph: Graph, engines: Mapping[str, int] | None = None, gap_s: float 
 
     A device, or each of its engines, runs one step after the other, those first that were ready first. A step is ready when
     all that it reads is there; moving results takes no time. The device that can start
-    earliest starts next, where the paper takes the device that finished first: so no step starts before one that is ready earlier.
+    earliest starts next, so that no step starts before one that is ready earlier; the paper takes the device that
+    finished first.
 
     Args:
         graph: each of its steps with its seconds on the one device on which it runs.

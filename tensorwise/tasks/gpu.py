@@ -53,7 +53,7 @@ class TaskGpu(Device[StagedTask]):
         self.name = gpu_named(self._gpu.name).name
         if self.name not in described():
             raise InputError(
-                f"{self._gpu.name} is not described, and models need a description; expected one of: {', '.join(described())}"
+                f"{self._gpu.name} has no description, which models need; expected one of: {', '.join(described())}"
             )
         self.id = content_id(
             ["staged", PROTOCOL, self._gpu.name, str(facts["runtime"]), str(facts["driver"])]

@@ -39,7 +39,7 @@ SHAPES: Final = ("rows", "columns", "entries", "features", "longest")
 CODE: Final = Resources._fields
 """What machine code tells of a program that was compiled; all are 0 where it is not known."""
 SECTOR_BYTES: Final = 32
-"""What memory moves at once."""
+"""Bytes of one memory transaction."""
 FEW_THREADS: Final = 128
 """Blocks with fewer threads leave room unused: the paper's penalty of block sizes."""
 SMALLEST: Final = 0.01

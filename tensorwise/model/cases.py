@@ -36,8 +36,8 @@ class Cases:
         """Return the cases of one function on one device; of repeated measurements the fastest
         counts, as others on the machine only slow a version down.
 
-        Inputs on which nothing ended ok are left out. ``provenance["input"]`` tells apart inputs whose features are the
-        same; ``provenance["cell"]`` names an input's group, where the generator of inputs gave one.
+        Inputs on which nothing ended ok are left out. ``provenance["input"]`` distinguishes inputs of equal
+        features; ``provenance["cell"]`` names an input's group, where the generator of inputs gave one.
 
         Args:
             records: see above.

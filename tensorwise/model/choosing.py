@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
 
 SMALLEST_LEAF: Final = 12
-"""Inputs at a leaf, at least (MLCD, section III-A2); imagined ones count."""
+"""Fewest inputs at a leaf, synthetic ones included (MLCD, section III-A2)."""
 MOST_PENALTY: Final = 3.0
 """What takes more than so much longer than the fastest is as bad as what does: how bad it is teaches nothing."""
 FOREST: Final = {"n_estimators": 30, "min_samples_leaf": 3, "max_features": 0.6, "random_state": 0}
 IMAGINED: Final = (10, 50_000)
-"""So many inputs are imagined for each that was measured, and at most so many in all."""
+"""Synthetic inputs for each measured one, and the most in all."""
 APART: Final = 50
-"""An imagined input lies between one that was measured and one of so many on either side, in an order drawn at random."""
+"""A synthetic input interpolates a measured one and one of its neighbours within this distance, in a random order."""
 STEADY: Final = 4
 """Inputs a field from which on a line is fitted to times; fewer say too little."""
 FARTHEST: Final = 60.0
@@ -40,8 +40,8 @@ def grow_choice(cases: Cases) -> Tree:
 
     MLCD's decision tree (section III-A) with two changes. It learns penalties instead of names, so that what hardly matters
     is noise; long inputs count for more (by the root of their seconds: between the average penalty, to which all inputs are
-    the same, and the percentage of ideal speed, to which only seconds count). And it imitates a random forest, on inputs
-    imagined between those that were measured, too (Breiman and Shang, Born Again Trees, 1996): what trees of parts of the
+    the same, and the percentage of ideal speed, to which only seconds count). And it imitates a random forest, also on
+    synthetic inputs between the measured ones (Breiman and Shang, Born Again Trees, 1996): what trees of parts of the
     inputs agree about holds elsewhere, and a tree that asks as cheaply can say it.
 
     Raises:
@@ -71,9 +71,9 @@ def lost(penalties: np.ndarray) -> np.ndarray:
 
 
 def _imagined(features: np.ndarray) -> np.ndarray:
-    """Return inputs between those given, (n, fields) -> (imagined, fields), with geometric means of what is large.
+    """Interpolate inputs, (n, fields) -> (synthetic, fields), geometrically where values are large.
 
-    So features that are products of others are so of an imagined input.
+    Features that are products of others stay so in a synthetic input.
     """
     rng, n = np.random.default_rng(0), len(features)
     each, most = IMAGINED

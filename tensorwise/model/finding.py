@@ -1,6 +1,6 @@
 """Where models are that nobody names: those that come with Tensorwise, and those that were calibrated on this machine.
 
-Each has a folder named ``OP`` or ``OP-ANYTHING``. A calibrated model is preferred to one that comes along. Neither is
+Each has a folder named ``OP`` or ``OP-ANYTHING``. A calibrated model is preferred to a bundled one. Neither is
 opened by ``import tensorwise``.
 """
 
@@ -77,7 +77,7 @@ def shipped_for(op: str, einsum: str, threads: int) -> list[Path]:
             card: Mapping[str, Any] = describe(folder)["card"]
             fits, octaves = card.get("einsum", einsum) == einsum, _octaves(card, threads)
         except (InputError, AttributeError, KeyError, TypeError, ValueError):
-            fits, octaves = True, math.inf  # whoever opens it learns why it cannot be used
+            fits, octaves = True, math.inf  # opening it raises the reason
         if fits:
             ranked.append((octaves, folder))
     return [folder for _, folder in sorted(ranked, key=lambda one: one[0])]

@@ -56,7 +56,7 @@ def judge(
 
     Args:
         workloads: makes a record's workload, as ``Workloads.of`` does.
-        progress: told of jobs done, and of how many there are.
+        progress: receives the number of jobs done and the total.
 
     Raises:
         InputError: no job has so many.

@@ -1,6 +1,6 @@
 """LatencyModel: the seconds of a program on a device, with an interval; trained with torch, read with NumPy alone (CDMPP).
 
-It reads programs, whoever wrote them, where a CostModel reads configs of a space: hence it is none of those.
+It reads programs of any source. A CostModel reads configs of a space; hence LatencyModel is no CostModel.
 """
 
 import math
@@ -56,9 +56,9 @@ STEPS: Final = 150
 SEEN_AGAIN: Final = 2000
 """Programs of those learned from before that fine-tuning draws to see again, at least."""
 BEYOND: Final = 4.0
-"""How many times shorter or longer than all that was learned from an answer may be: a network knows no bounds."""
+"""Predictions are clamped to this factor beyond the range of the training labels."""
 Progress = Callable[[int, int, float, float], None]
-"""Told of each epoch: member, epoch, loss, and MAPE on validation."""
+"""Receives, for each epoch: member, epoch, loss, and MAPE on validation."""
 
 
 @final
@@ -124,9 +124,7 @@ class Interval:
 
 
 def sort_of(program: CompactAst, hardware: Hardware) -> str:
-    """Return what tells programs apart that a model knows more or less about: the kind of device, and whether it was asked
-    what a compiler makes of them.
-    """
+    """Return the group of a program's prediction interval: the kind of device, and whether machine code was counted."""
     return f"{hardware.kind} compiled" if program.compiled else hardware.kind
 
 

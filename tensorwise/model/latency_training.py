@@ -136,7 +136,7 @@ class LatencyTrainer:
         training, validation: the latter decides which epoch's weights are kept; without any the last are.
         scales: see ``program_net.scales_of``.
         checkpoint: file to go on from and to keep up to date; None keeps none.
-        progress: told of each epoch: its number, the loss, and the MAPE on validation.
+        progress: receives, for each epoch: its number, the loss, and the MAPE on validation.
         start: weights to go on from, in fine-tuning.
         foreign: what the target runs, without times, for CMD.
         torch_device: torch's name of where to compute: ``cpu``, ``cuda``.

@@ -48,7 +48,7 @@ class LookingModel(CostModel["Workload"], abc.ABC):
         training: see `Training`.
         checkpoint: file from which `fit` goes on after a kill, and which it keeps up to date. A training that was
             finished is not repeated.
-        progress: told of each epoch of `fit`.
+        progress: called after each epoch of `fit`.
         torch_device: where torch computes: ``cpu``, ``cuda``.
         heads: how many predictors of scores are trained; their mean is predicted, and `estimate` says how far they disagree.
         members: how many networks are trained one after the other, each with predictors of its own. Their embeddings are

@@ -12,9 +12,9 @@ import numpy as np
 from tensorwise.errors import InputError
 
 FASTEST: Final = 0.25
-"""Share of the configs that counts as the fastest quartile: a search has to tell these apart."""
+"""Share of the configs that counts as the fastest quartile, which a search has to rank."""
 SLOW: Final = 10.0
-"""A config that takes more than so many times as long as the best is counted apart."""
+"""A config that takes more than so many times as long as the best is counted separately."""
 TOP: Final = (1, 10, 20)
 """How many of the best predicted are measured: WACO reports 10, and its code measures 20."""
 
@@ -94,7 +94,7 @@ class Quality:
         spearman, kendall: rank correlations over all configs: one that was given up counts with its bound, those that
             failed behind all others.
         fastest_spearman, fastest_kendall: over the fastest quartile of those with a time.
-        near_spearman: over those that take at most ten times as long as the best, which are harder to tell apart.
+        near_spearman: over those that take at most ten times as long as the best, which are harder to rank.
         best_of_top: number of best predicted configs that are measured -> best time of all divided by theirs. Configs
             without a time take their places.
         slower_than_10x: share of all configs that take more than ten times as long as the best.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CHANNELS: Final = 32
 """Features of a site: few, so that matrices with ten million entries fit into memory (WACO, section 4.1.1)."""
 LAYERS: Final = 14
-"""Convolutions of WACONet; the thirteen strided ones bring what is 8192 apart together."""
+"""Convolutions of WACONet; the thirteen strided ones connect sites at a distance of 8192."""
 COGNATE_BLOCKS: Final = ((32, 32, 64), (64, 64, 128), (128, 128, 256), (256, 256, 256))
 """Channels of CognateNet's convolutions, block by block."""
 SIDES: Final = {2: 256, 3: 32}

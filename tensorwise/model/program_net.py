@@ -50,7 +50,7 @@ class Shape:
             are added: what is said of a leaf holds in programs with more of them, too. It is how much longer the leaf takes
             than at the device's best rates.
         counts: numbers of leaves that have a layer.
-        positions: whether leaves are told where in the tree they are.
+        positions: whether a leaf's position in the tree is an input.
     """
 
     leaf: int

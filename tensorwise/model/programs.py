@@ -160,7 +160,7 @@ class Programs:
 
     @property
     def noise(self) -> float:
-        """Median of how far two times of the same program on the same device are apart, as a factor - 1; NaN: of none."""
+        """Median ratio of two times of one program on one device, less 1; NaN where no program was timed twice."""
         ratios = [
             abs(np.log(b / a))
             for row in self.rows

@@ -56,7 +56,7 @@ class Trainer:
         workloads: workload id -> the workload; asked again when a prepared pattern was not kept.
         settings: see ``Training``.
         checkpoint: file to go on from and to keep up to date; None keeps none.
-        progress: told of each epoch.
+        progress: called after each epoch.
         device: torch's name of where to compute: ``cpu``, ``cuda``.
         heads: predictors that share the embeddings. Each learns from other families (a bootstrap), so that where they
             disagree little is known.

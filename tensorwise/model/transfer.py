@@ -1,4 +1,4 @@
-"""TransferModel: COGNATE's cost model. It learns on one device, and goes on with a few samples of another.
+"""TransferModel: COGNATE's cost model. It is trained on one device and fine-tuned on a few samples of another.
 
 The pattern's network, the strips and what they touch of the pattern mean the same everywhere; only the latent encoder is
 made anew for another device. Fitting needs torch; with the network ``statistics`` predicting needs NumPy only.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PRETRAINING: Final = Training(epochs=30, learning_rate=1e-3, loss="ratio", validation=0.0)
 """How a model learns on the first device."""
 TUNING: Final = Training(epochs=100, learning_rate=1e-3, batch=64, loss="ratio", validation=0.0)
-"""How it goes on with a few samples of another."""
+"""Training settings of the fine-tuning on another device."""
 
 
 @final

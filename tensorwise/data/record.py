@@ -168,7 +168,7 @@ class Record:
             self.note,
             _dump("provenance", self.provenance),
         )
-        return (_row_id(values), *values)
+        return (row_id(values), *values)
 
     if not TYPE_CHECKING:
 
@@ -208,7 +208,7 @@ class Record:
                 or not (number or value is None or wanted[0] is str)
             ):
                 raise InputError(f"{name} of a record must be {wanted[0].__name__}, got {shown(value)}")
-        if _row_id(row[1:]) != named["id"]:
+        if row_id(row[1:]) != named["id"]:
             raise InputError(f"record {named['id']} does not have the content that its id stands for")
         seconds = None if named["seconds"] is None else float(named["seconds"])  # type: ignore[arg-type]
         spread_s = float(named["spread_s"])  # type: ignore[arg-type]
@@ -242,7 +242,8 @@ class Record:
         return cls.from_row([data[name] for name in COLUMNS], parse=parse)
 
 
-def _row_id(values: Sequence[object]) -> str:
+def row_id(values: Sequence[object]) -> str:
+    """Return the content id of a row: of the values of all COLUMNS but the first."""
     numbers = (repr(float(v)) if isinstance(v, (int, float)) else v for v in values)
     return content_id([value if isinstance(value, str) else "null" for value in numbers])
 

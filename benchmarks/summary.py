@@ -26,7 +26,12 @@ This page is written by `python benchmarks/summary.py`.
 
 def scripts() -> list[Path]:
     """Return the scripts that have a claim."""
-    found = [*HERE.glob("*.py"), *HERE.glob("kernels/run.py"), *HERE.glob("robustness/*.py")]
+    found = [
+        *HERE.glob("*.py"),
+        *HERE.glob("kernels/run.py"),
+        HERE / "collection" / "simulate.py",
+        *HERE.glob("robustness/*.py"),
+    ]
     return sorted(path for path in found if path.name not in SHARED and path.name != "__init__.py")
 
 

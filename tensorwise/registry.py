@@ -1,6 +1,7 @@
 """Registries: the one mechanism by which this package and others add devices, strategies and the like by name."""
 
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -35,6 +36,7 @@ class Registry(Mapping[str, Value], Generic[Value]):
         kind: what a value is, such as ``device``.
         kinds: the plural; the entry-point group is ``tensorwise.`` and this.
         rows: name -> value or reference.
+        accepts: whether an entry point's value is of this kind; None: any is.
 
     >>> letters = Registry("letter", "letters", {"a": 1})
     >>> letters.register("b")(2)
@@ -43,8 +45,14 @@ class Registry(Mapping[str, Value], Generic[Value]):
     (['a', 'b'], 2)
     """
 
-    def __init__(self, kind: str, kinds: str, rows: Mapping[str, Value | str]) -> None:
-        self.kind, self.kinds = kind, kinds
+    def __init__(
+        self,
+        kind: str,
+        kinds: str,
+        rows: Mapping[str, Value | str],
+        accepts: Callable[[object], bool] | None = None,
+    ) -> None:
+        self.kind, self.kinds, self._accepts = kind, kinds, accepts
         self._rows: dict[str, Value | str] = dict(rows)
         self._installed: dict[str, EntryPoint] | None = None
 
@@ -92,6 +100,19 @@ class Registry(Mapping[str, Value], Generic[Value]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
+    def sound(self) -> dict[str, Value]:
+        """Return the values that can be loaded; of a broken entry point a warning is given, and nothing else stops.
+
+        For code that goes through all values: what nobody has asked for by name must not end what somebody did.
+        """
+        found: dict[str, Value] = {}
+        for name in self:
+            try:
+                found[name] = self[name]
+            except InputError as error:
+                warnings.warn(f"{error}; it is left out", RuntimeWarning, stacklevel=2)
+        return found
+
     def _entry_points(self) -> Mapping[str, EntryPoint]:
         """The installed entry points, looked up once a process."""
         if self._installed is None:
@@ -100,8 +121,13 @@ class Registry(Mapping[str, Value], Generic[Value]):
 
     def _loaded(self, point: EntryPoint) -> Value:
         try:
-            return cast(Value, point.load())
+            value = point.load()
         except Exception as error:  # whatever the other distribution raises
             raise InputError(
                 f"{self.kind} {point.name!r} is installed as {point.value}, but cannot be loaded: {reason(error)}"
             ) from error
+        if self._accepts is not None and not self._accepts(value):
+            raise InputError(
+                f"{self.kind} {point.name!r} is installed as {point.value}, which is {shown(value)}, not a {self.kind}"
+            )
+        return cast(Value, value)

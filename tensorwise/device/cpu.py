@@ -69,6 +69,7 @@ class CpuDevice(Device):
     baseline: ClassVar[str] = "scipy"
     routines: ClassVar[tuple[Routines, ...]] = (DRIVER, PACKING)
     in_process: ClassVar[bool] = True
+    verifies: ClassVar[bool] = True
     drifts: ClassVar[bool] = True
 
     def __init__(

@@ -50,6 +50,7 @@ class CudaDevice(Device):
     name = "cuda"
     budget_s: ClassVar[float] = 60.0
     baseline: ClassVar[str] = CusparseKernel.name
+    verifies: ClassVar[bool] = True
     routines: ClassVar[tuple[Routines, ...]] = (PACKING,)
 
     def __init__(self, number: int = 0, seed: int = 0) -> None:

@@ -187,6 +187,8 @@ class Device(abc.ABC, Generic[Work]):
         routines: compiled routines of this package that candidates need.
         deterministic: equal questions get equal answers, so that one round compares kernels.
         in_process: operators run on the CPU of the calling process, so that a single call can be timed without a worker.
+        verifies: measurements compared the numbers of candidates with the reference. Where a device does not, the operator
+            of a tuning is compared once before it is returned.
         drifts: times change from one measurement to the next, as on a shared machine, so that records of a collection
             also hold ratios of interleaved rounds.
     """
@@ -201,6 +203,7 @@ class Device(abc.ABC, Generic[Work]):
     routines: ClassVar[tuple["Routines", ...]] = ()
     deterministic: ClassVar[bool] = False
     in_process: ClassVar[bool] = False
+    verifies: ClassVar[bool] = False
     drifts: ClassVar[bool] = False
 
     def space(self, workload: Work) -> Space[Any]:
@@ -278,6 +281,11 @@ class Device(abc.ABC, Generic[Work]):
         names = list(candidates)
         for _ in range(1 if self.deterministic else max_rounds):
             found = dict(zip(names, self.measure(workload, [candidates[name] for name in names])))
+            found |= {
+                name: Measurement.failed("crash", "the device gave no measurement")
+                for name in names
+                if name not in found
+            }
             failed |= {name: one.note or one.status for name, one in found.items() if not one.ok}
             facts |= {
                 name: {"conversion_s": one.conversion_s, "bytes_held": one.bytes_held, "compile_s": 0.0}

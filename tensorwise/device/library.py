@@ -18,6 +18,7 @@ LIBRARY: Final[Registry[type[LibraryKernel]]] = Registry(
         "mkl": "tensorwise.device.libraries.mkl:MklKernel",
         "torch": "tensorwise.device.libraries.torch:TorchKernel",
     },
+    lambda value: isinstance(value, type) and issubclass(value, LibraryKernel),
 )
 """Kernel name -> class, in the order in which reports list them."""
 
@@ -27,5 +28,5 @@ def available(workload: Workload) -> list[Kernel]:
 
     Only their presence is checked here: torch is imported, and MKL loaded, by the first ``bind``.
     """
-    kernels = [cls() for cls in LIBRARY.values() if cls.installed()]
+    kernels = [cls() for cls in LIBRARY.sound().values() if cls.installed()]
     return [kernel for kernel in kernels if kernel.why_not(workload) is None]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final, final
 
 from tensorwise.device.device import Device
-from tensorwise.errors import InputError
-from tensorwise.reading import shown
+from tensorwise.errors import InputError, TensorwiseError
+from tensorwise.reading import reason, shown
 from tensorwise.registry import Registry
 
 
@@ -37,6 +37,7 @@ DEVICES: Final[Registry[Callable[[DeviceOptions], Device[Any]]]] = Registry(
         "spade": "tensorwise.device.spade:open_spade",
         "spade-small": "tensorwise.device.spade:open_spade_small",
     },
+    callable,
 )
 """Name -> what opens the device. ``null`` answers from a formula, to try out a plan; ``spade`` and ``spade-small`` are
 simulated."""
@@ -55,10 +56,38 @@ def open_device(device: str | Device[Any], options: DeviceOptions) -> Device[Any
             raise InputError(
                 f"threads={options.threads} is given with the open device {device.name!r}; open it with so many threads"
             )
-        return device
+        return _check(device)
     if not isinstance(device, str):
         raise InputError(f"device is a name ({', '.join(DEVICES)}) or a Device, got {shown(device)}")
-    return DEVICES[device](options)
+    opener = DEVICES[device]
+    try:
+        found = opener(options)
+    except TensorwiseError:
+        raise
+    except Exception as error:  # whatever another distribution raises
+        raise InputError(
+            f"device {device!r} cannot be opened: {type(error).__name__}: {reason(error)}"
+        ) from error
+    if not isinstance(found, Device):
+        raise InputError(
+            f"device {device!r} cannot be opened: {shown(opener)} returns {shown(found)}, not a Device"
+        )
+    return _check(found)
+
+
+def _check(device: Device[Any]) -> Device[Any]:
+    """Raise InputError where a device does not say what records and results need."""
+    for name in ("name", "id"):
+        value = getattr(device, name, None)
+        if not isinstance(value, str) or not value:
+            raise InputError(
+                f"{type(device).__name__}.{name} must be a text that is not empty, got {shown(value)}"
+            )
+    if not isinstance(device.threads, int) or device.threads < 1:
+        raise InputError(
+            f"{type(device).__name__}.threads must be a positive integer, got {shown(device.threads)}"
+        )
+    return device
 
 
 def opened(device: str | Device[Any], options: DeviceOptions) -> AbstractContextManager[Device[Any]]:

@@ -24,6 +24,7 @@ NAMED: Final[Registry[str]] = Registry(
         "ttv": "C[i,j] += A[i,j,k] * B[k]",
         "ttm": "C[i,j,r] += A[i,j,k] * B[k,r]",
     },
+    lambda value: isinstance(value, str),
 )
 """Operation name -> einsum text. The sparse operand is called A; SDDMM's output keeps A's pattern. The operations
 with a ``_t`` use A transposed; whether that is stored, or A as it is, is a matter of format and schedule."""

@@ -487,7 +487,7 @@ def einsum_workload(
 
 def _name_of(einsum: Einsum) -> str:
     """Return the name of the operation that an einsum is exactly, else ``einsum``."""
-    names = {NAMED[op]: op for op in NAMED}
+    names = {text: op for op, text in NAMED.sound().items()}
     names |= {mttkrp(order, mode): "mttkrp" for order in (3, 4, 5) for mode in range(order)}
     return names.get(str(einsum), "einsum")
 

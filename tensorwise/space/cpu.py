@@ -30,7 +30,7 @@ from tensorwise.program.work import Bounds
 from tensorwise.program.workload import Workload
 from tensorwise.space.apart import rule, setting_apart
 from tensorwise.space.config import Config, Value
-from tensorwise.space.extensions import PARAMS, ParamExtension
+from tensorwise.space.extensions import ParamExtension, apply_extension, extended
 from tensorwise.space.readings import (
     block_loops,
     innermost_stored,
@@ -114,7 +114,7 @@ class CpuSpace(Space[Program]):
         program = replace(nest, schedule=Schedule(tuple(directives)), apart=apart)
         for name, extension in self.extensions:
             if config[name] is not None:
-                program = extension.apply(program, workload, config[name])
+                program = apply_extension(name, extension, program, workload, config[name])
         return program
 
     def _nest(self, workload: Workload, config: Mapping[str, Value]) -> Program:
@@ -208,19 +208,14 @@ class CpuSpace(Space[Program]):
 @lru_cache(maxsize=64)
 def cpu_space(assignment: Assignment, sparse: str = "A") -> CpuSpace:
     """Return the space of ``assignment`` whose only sparse operand is ``sparse``."""
-    params = [*storing(assignment, sparse), *running(assignment), setting_apart()]
-    extensions = []
-    for extension in PARAMS.values():
-        param = extension.param(assignment, sparse)
-        if param is not None:
-            params.append(param)
-            extensions.append((param.name, extension))
+    own = (*storing(assignment, sparse), *running(assignment), setting_apart())
+    params, extensions = extended(own, assignment, sparse)
     work = Rule(
         "work",
         f"it takes more than {MOST_STEPS_A_TERM} loop iterations a term, so that searching dominates",
         _affordable,
     )
-    return CpuSpace("cpu", tuple(params), (work,), assignment, tuple(extensions))
+    return CpuSpace("cpu", params, (work,), assignment, extensions)
 
 
 def cpu_space_of(workload: Workload) -> CpuSpace:

@@ -1,17 +1,18 @@
 """Params that other packages add to the spaces of CPUs."""
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
+from tensorwise.errors import InputError, ScheduleError, TensorwiseError
 from tensorwise.program.einsum import Assignment
 from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload
+from tensorwise.reading import reason, shown
 from tensorwise.registry import Registry
 from tensorwise.space.config import Value
-
-if TYPE_CHECKING:
-    from tensorwise.space.param import Param
+from tensorwise.space.param import Param
 
 
 @final
@@ -26,9 +27,55 @@ class ParamExtension:
             None). Raises ScheduleError or FormatError where the value does not fit: the candidate is then refused.
     """
 
-    param: "Callable[[Assignment, str], Param | None]"
+    param: Callable[[Assignment, str], Param | None]
     apply: Callable[[Program, Workload, Value], Program]
 
 
-PARAMS: Final[Registry[ParamExtension]] = Registry("param", "params", {})
+PARAMS: Final[Registry[ParamExtension]] = Registry(
+    "param", "params", {}, lambda value: isinstance(value, ParamExtension)
+)
 """Extensions by name, of other packages alone: the Params of this one are in `storing` and `running`."""
+
+
+def extended(
+    params: Sequence[Param], assignment: Assignment, sparse: str
+) -> tuple[tuple[Param, ...], tuple[tuple[str, ParamExtension], ...]]:
+    """Return ``params`` with those of other packages, and the extension of each of these by name.
+
+    An extension that fails, or whose Param has the name of another one, is left out with a warning.
+    """
+    found, extensions = list(params), list[tuple[str, ParamExtension]]()
+    for name, extension in PARAMS.sound().items():
+        try:
+            param = extension.param(assignment, sparse)
+            if param is None:
+                continue
+            if not isinstance(param, Param):
+                raise InputError(f"it returns {shown(param)}, not a Param")
+            if any(param.name == other.name for other in found):
+                raise InputError(f"there is a Param {param.name!r} already")
+        except Exception as error:  # whatever the other distribution raises
+            warnings.warn(f"param {name!r} is left out: {reason(error)}", RuntimeWarning, stacklevel=3)
+            continue
+        found.append(param)
+        extensions.append((param.name, extension))
+    return tuple(found), tuple(extensions)
+
+
+def apply_extension(
+    name: str, extension: ParamExtension, program: Program, workload: Workload, value: Value
+) -> Program:
+    """Return the program with the value of a Param of another package.
+
+    Raises:
+        ScheduleError: the extension fails, or returns no program.
+    """
+    try:
+        made = extension.apply(program, workload, value)
+    except TensorwiseError:
+        raise
+    except Exception as error:  # whatever the other distribution raises
+        raise ScheduleError(f"param {name!r} cannot apply {shown(value)}: {reason(error)}") from error
+    if not isinstance(made, Program):
+        raise ScheduleError(f"param {name!r} returns {shown(made)} for {shown(value)}, not a program")
+    return made

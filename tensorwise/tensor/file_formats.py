@@ -45,6 +45,7 @@ FILE_FORMATS: Final[Registry[FileFormat]] = Registry(
         "tns": "tensorwise.tensor.frostt:FROSTT",
         "npz": "tensorwise.tensor.npz:NPZ",
     },
+    lambda value: isinstance(value, FileFormat),
 )
 """Ending of a name, without the dot -> what is in such a file. A new kind of file is a new row."""
 
@@ -65,7 +66,7 @@ def file_format_of(path: str | os.PathLike[str]) -> tuple[str, str, FileFormat]:
     suffix = os.path.splitext(plain)[1]
     known = suffix[1:] in FILE_FORMATS
     if not known or (plain != name.lower() and not FILE_FORMATS[suffix[1:]].is_text):
-        rows = FILE_FORMATS.items()
+        rows = FILE_FORMATS.sound().items()
         *some, last = (f".{row}{end}" for row, kind in rows for end in ("", ".gz")[: 1 + kind.is_text])
         raise InputError(f"{name}: unknown kind of file; expected {', '.join(some)} or {last}")
     return name, suffix, FILE_FORMATS[suffix[1:]]

@@ -19,6 +19,7 @@ from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.fibertree import Tensor
 from tensorwise.tensor.format import Format, row_major
 from tensorwise.tensor.levels import Compressed, Dense
+from tensorwise.tensor.levels.check import check_built
 from tensorwise.tensor.levels.level import Stage
 from tensorwise.tensor.orders import permutation
 from tensorwise.tensor.primitives import Form, Term
@@ -214,6 +215,7 @@ def _structure(entries: Entries, format: Format) -> _Structure:
         last = depth == len(axes) - 1
         stage = Stage(entries.nnz, places, terms[level.axis], extents[depth], in_order, last, reserve)
         arrays, places = level.build(stage)
+        check_built(level, stage, arrays, places)
         built.append(arrays)
         counts.append(places.count)
     _refuse(entries, format, counts[-1], "values", max(MOST_FILL * entries.nnz, SMALL))

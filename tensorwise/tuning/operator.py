@@ -1,6 +1,7 @@
 """The Operator: what tuning returns - a kernel bound to a packed operand, callable like the matrix it replaces."""
 
 import os
+import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -11,10 +12,11 @@ import numpy as np
 
 from tensorwise.device.default import default_kernel as default_kernel
 from tensorwise.device.libraries.contraction import Contraction, contraction
-from tensorwise.errors import InputError
-from tensorwise.program.generated import BoundProgram
+from tensorwise.errors import InputError, MeasurementError
+from tensorwise.program.generated import BoundProgram, GeneratedKernel
 from tensorwise.program.kernel import BoundKernel, Kernel
 from tensorwise.program.program import Program
+from tensorwise.program.schedule import LoopPass
 from tensorwise.program.workload import Workload, workload
 from tensorwise.tensor.elements import is_float, is_half
 from tensorwise.tensor.entries import Entries
@@ -33,6 +35,8 @@ MOST_WIDTHS: Final = 8
 """Widths of the dense operand besides the tuned one, whose call layouts are kept."""
 
 
+MOST_COMPARED_TERMS: Final = 10_000_000
+"""Terms of a program with directives of other packages that is compared with the reference when it is bound."""
 MATRIX_ONLY: Final = frozenset(
     {"matvec", "rmatvec", "matmat", "rmatmat", "dot", "transpose", "adjoint", "T", "H", "trace", "diagonal"}
 )
@@ -511,7 +515,32 @@ def bind(kernel: Kernel, work: Workload, threads: int, in_process: bool = True) 
         raise InputError(
             f"{work.op} of a longdouble operand would be computed in float64; ask for that with dtype='float64'"
         )
-    return operator_of(kernel.bind(work, threads), work, threads, kernel, in_process)
+    operator = operator_of(kernel.bind(work, threads), work, threads, kernel, in_process)
+    foreign = _loop_passes(kernel)
+    if foreign and work.terms > MOST_COMPARED_TERMS:
+        warnings.warn(
+            f"{foreign[0]}: the numbers of a program of so many terms were not compared", stacklevel=2
+        )
+    elif foreign and (wrong := mismatch(operator)):
+        raise MeasurementError(f"{foreign[0]}: a program with this directive computes wrong numbers: {wrong}")
+    return operator
+
+
+def mismatch(operator: Operator) -> str | None:
+    """Compare one call of an operator with the reference; return None, or how they differ in words."""
+    work = operator.workload
+    operands = work.operands(np.random.default_rng(0))
+    out = np.full(work.output_shape, np.nan, work.output_dtype)
+    Operator.__call__(operator, *operands, out=out)
+    return work.reference(operands).mismatch(out)
+
+
+def _loop_passes(kernel: Kernel) -> list[LoopPass]:
+    """The directives of other packages, which nothing proves to compute the same."""
+    if not isinstance(kernel, GeneratedKernel):
+        return []
+    directives = (one for part in kernel.program.parts for one in part.schedule.directives)
+    return [one for one in directives if isinstance(one, LoopPass)]
 
 
 def _is_long(entries: Entries) -> bool:

@@ -65,6 +65,11 @@ class Standing:
         return {"name": self.name, "format": self.format, "schedule": self.schedule, "seconds": self.seconds}
 
 
+def _ratio_text(seconds: float, best: float) -> str:
+    """One time over another as text; a dash where they do not compare."""
+    return f"{seconds / best:.2f}" if math.isfinite(seconds) and 0 < best < math.inf else "-"
+
+
 @final
 @dataclass
 class TuneResult:
@@ -195,7 +200,7 @@ class TuneResult:
             marker = "*" if row == self.best else " "
             lines.append(
                 f"{row.name:<11}{marker} {time_text(row.seconds):>10} {time_text(row.spread_s):>9} "
-                f"{row.seconds / self.best.seconds:>6.2f}x  {what}".rstrip()
+                f"{_ratio_text(row.seconds, self.best.seconds):>6}x  {what}".rstrip()
             )
         calls = self.break_even_calls
         lines.append(

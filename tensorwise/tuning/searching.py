@@ -15,11 +15,18 @@ import numpy as np
 
 from tensorwise.data.record import Record
 from tensorwise.data.store import Store
-from tensorwise.device.device import Device, Measurement
-from tensorwise.errors import CompilerError, InputError, MeasurementError, StoreError, TensorwiseError
+from tensorwise.device.device import Candidate, Device, Measurement
+from tensorwise.errors import (
+    CompilerError,
+    InputError,
+    MeasurementError,
+    OutOfTimeError,
+    StoreError,
+    TensorwiseError,
+)
 from tensorwise.features.compiled import COUNTING
 from tensorwise.program.workload import Workload
-from tensorwise.reading import shown
+from tensorwise.reading import reason, shown
 from tensorwise.search import STRATEGIES, Strategy
 from tensorwise.space.config import Config
 from tensorwise.space.portfolio import portfolio
@@ -180,7 +187,7 @@ class Search:
         self.say("libraries")
         names = self.device.libraries(self.work)
         left = SEARCH_SHARE * self.limits.budget_s - self.limits.spent_s
-        found = self.device.measure(self.work, names, limit_s=left if math.isfinite(left) else None)
+        found = self._answers(names, None, left)
         for name, measurement in zip(names, found, strict=False):  # fewer when the time is up
             self.libraries[name] = measurement
             if measurement.note:
@@ -354,12 +361,7 @@ class Search:
         records: list[Record] = []
         try:
             left = SEARCH_SHARE * self.limits.budget_s - self.limits.spent_s
-            results = self.device.measure(
-                self.work,
-                configs,
-                incumbent_s=min(known, default=None),
-                limit_s=left if math.isfinite(left) else None,
-            )
+            results = self._answers(configs, min(known, default=None), left)
             for config, program, measurement in zip(configs, programs, results, strict=False):
                 self.trials.append(Trial(config, program, measurement))
                 records.append(self._record(config, measurement))
@@ -369,6 +371,40 @@ class Search:
                 yield measurement
         finally:
             self._remember(records)
+
+    def _answers(
+        self, candidates: Sequence[Candidate], incumbent_s: float | None, left_s: float
+    ) -> Iterator[Measurement]:
+        """Yield the device's measurements.
+
+        Raises:
+            MeasurementError: the device is gone, fails in another way, or gives no measurement at all.
+        """
+        answered = 0
+        try:
+            for measurement in self.device.measure(
+                self.work,
+                candidates,
+                incumbent_s=incumbent_s,
+                limit_s=left_s if math.isfinite(left_s) else None,
+            ):
+                if not isinstance(measurement, Measurement):
+                    raise TypeError(f"measure yields {shown(measurement)}, not a Measurement")
+                answered += 1
+                yield measurement
+        except TensorwiseError as error:
+            if isinstance(error, MeasurementError | OutOfTimeError):
+                raise
+            raise MeasurementError(f"the device {self.device.name!r} failed: {error}") from error
+        except Exception as error:  # whatever a device of another package raises
+            name = type(error).__name__
+            raise MeasurementError(
+                f"the device {self.device.name!r} failed: {name}: {reason(error)}"
+            ) from error
+        if candidates and not answered and not is_over():
+            raise MeasurementError(
+                f"the device {self.device.name!r} gave no measurement of {len(candidates)} candidates"
+            )
 
     def cost(self, measurement: Measurement) -> float:
         """Seconds a call, with the conversion's share where the number of calls is known."""

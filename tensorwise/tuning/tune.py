@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 from tensorwise.data.store import Store
-from tensorwise.device.device import Candidate, Device, Measurement, Rounds
+from tensorwise.device.device import Candidate, Device, MeasuredOnly, Measurement, Rounds
 from tensorwise.device.opening import DeviceOptions, opened
 from tensorwise.device.rounds import RoundTable
 from tensorwise.errors import MeasurementError, TensorwiseError
@@ -32,11 +32,12 @@ from tensorwise.tuning.limits import (
     Progress,
     TuningLimits,
 )
-from tensorwise.tuning.operator import Operator, bind
+from tensorwise.tuning.operator import Operator, bind, mismatch
 from tensorwise.tuning.result import Standing, Trial, TuneResult, program_texts
 from tensorwise.tuning.searching import Search
 from tensorwise.tuning.without_search import tune_without_search
 from tensorwise.tuning.worth import per_call_s
+from tensorwise.units import SHORTEST_S
 
 FINALISTS: Final = 4
 """Generated kernels that meet the libraries in the choosing rounds."""
@@ -314,11 +315,16 @@ class _Decision:
 
     def _note_failures(self, rounds: Rounds) -> None:
         """Note what disturbed the rounds, who dropped out of them, and which candidates were wrong."""
-        if rounds.table is not None and rounds.table.note:
+        once = self.device.deterministic and rounds.table is not None and len(rounds.table.seconds) == 1
+        if rounds.table is not None and rounds.table.note and not once:
             self.notes.append(rounds.table.note)
         for name, why in rounds.failed.items():
             if name != "tensorwise":  # noted already
                 self.notes.append(f"{name} dropped out of the rounds: {why}")
+        tried = self.search.trials
+        if tried and not any(t.measurement.ok for t in tried):
+            first = tried[0].measurement
+            self.notes.append(f"no candidate ran; the first of {len(tried)}: {first.status}: {first.note}")
         wrong = [t for t in self.search.trials if t.measurement.status == "wrong"]
         if wrong:
             name, why = program_texts(wrong[0].program)[0], wrong[0].measurement.note
@@ -333,7 +339,7 @@ class _Decision:
             return library, 1.0
         if library is None:
             return generated, 1.0
-        ratio = generated.seconds / library.seconds
+        ratio = max(generated.seconds, SHORTEST_S) / max(library.seconds, SHORTEST_S)
         if table is not None and library.name in table.names and generated.rounds:
             ratio = table.ratio("tensorwise", library.name).median
         pays = ratio if self.calls is None else self._total(generated) / self._total(library)
@@ -344,6 +350,17 @@ class _Decision:
 
     def _bound(self, kernel: Kernel) -> Operator:
         """Bind the winner in this process: its first runs were in the worker."""
+        operator = self._bind(kernel)
+        if not self.device.verifies and not isinstance(kernel, MeasuredOnly):
+            wrong = mismatch(operator)
+            if wrong is not None:
+                raise MeasurementError(
+                    f"the kernel that the device {self.device.name!r} gives for {program_texts(kernel.program)[0]} computes "
+                    f"wrong numbers: {wrong}"
+                )
+        return operator
+
+    def _bind(self, kernel: Kernel) -> Operator:
         try:
             return bind(kernel, self.work, self.device.threads, self.device.in_process)
         except (TensorwiseError, MemoryError) as error:

@@ -48,7 +48,7 @@ class OddDevice(Device):
             yield measurement
 
 
-Job.open = OddDevice  # type: ignore[method-assign]
+Job.open = lambda job: OddDevice(job)  # type: ignore[method-assign]
 
 if __name__ == "__main__":
     if len(sys.argv) == 1:

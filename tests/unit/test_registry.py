@@ -73,3 +73,42 @@ def test_a_device_of_another_package_is_opened_by_name(installed: list[EntryPoin
     assert fresh["zero"](DeviceOptions()).name == "null"
     assert open_device("null", DeviceOptions()).name == "null"
     assert [name for name in DEVICES] == ["cpu", "cuda", "null", "spade", "spade-small"]
+
+
+def test_a_broken_entry_point_stops_only_who_asks_for_it(installed: list[EntryPoint]) -> None:
+    installed += [
+        EntryPoint("missing", "no.such.module:thing", "tensorwise.letters"),
+        EntryPoint("number", "math:pi", "tensorwise.letters"),
+        EntryPoint("root", "math:sqrt", "tensorwise.letters"),
+    ]
+    found: Registry[Any] = Registry("letter", "letters", {"own": "math:sin"}, callable)
+    with pytest.warns(RuntimeWarning) as said:
+        assert list(found.sound()) == ["own", "root"]
+    texts = [str(one.message) for one in said]
+    assert "letter 'missing' is installed as no.such.module:thing, but cannot be loaded" in texts[0]
+    assert "letter 'number' is installed as math:pi, which is 3.14" in texts[1]
+    with pytest.raises(InputError, match="not a letter"):
+        found["number"]
+
+
+@pytest.mark.parametrize(
+    ("opener", "said"),
+    [
+        ("tests.unit.test_registry:opens_nothing", "returns None, not a Device"),
+        ("tests.unit.test_registry:fails", "cannot be opened: RuntimeError: no power"),
+    ],
+)
+def test_an_opener_that_fails_is_named(
+    installed: list[EntryPoint], monkeypatch: pytest.MonkeyPatch, opener: str, said: str
+) -> None:
+    monkeypatch.setitem(DEVICES._rows, "odd", opener)
+    with pytest.raises(InputError, match=f"device 'odd' cannot be opened.*{said}|device 'odd' {said}"):
+        open_device("odd", DeviceOptions())
+
+
+def opens_nothing(options: DeviceOptions) -> None:
+    return None
+
+
+def fails(options: DeviceOptions) -> None:
+    raise RuntimeError("no power")

@@ -4,6 +4,7 @@ Run from the repository, with the plugin installed: ``make test-plugin``.
 """
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,11 +12,14 @@ import scipy.sparse as sp
 from tensorwise_plugin.memory_bound import MemoryBound
 from tensorwise_plugin.offsets import OffsetCompressed
 from tensorwise_plugin.operations import SCALED_SPMM
+from tensorwise_plugin.reverse import Reverse
 from tensorwise_plugin.run_length import RunLength
 
 import tensorwise as tw
+from tensorwise.codegen import ir
 from tensorwise.device.opening import DEVICES
-from tensorwise.errors import FormatError, ScheduleError
+from tensorwise.errors import FormatError, MeasurementError, ScheduleError
+from tensorwise.program.plan import Plan
 from tensorwise.program.program import Program
 from tensorwise.program.workload import workload
 from tensorwise.search import STRATEGIES
@@ -187,3 +191,14 @@ def test_loops_run_backwards(format: str, schedule: str) -> None:
 def test_what_cannot_run_backwards_is_refused(einsum: str, schedule: str, said: str) -> None:
     with pytest.raises(ScheduleError, match=said):
         tw.compile(einsum, A=banded(), format="(i,k) -> U(i) C(k)", schedule=schedule)
+
+
+def test_a_pass_that_loses_terms_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(self: Reverse, kernel: ir.Kernel, plan: Plan) -> ir.Kernel:
+        return replace(kernel, body=())
+
+    monkeypatch.setattr(Reverse, "rewrite", lost)
+    with pytest.raises(
+        MeasurementError, match=r"reverse\(i\): a program with this directive computes wrong numbers"
+    ):
+        tw.compile("y[i] += A[i,k] * x[k]", A=banded(), format="(i,k) -> U(i) C(k)", schedule="reverse(i)")

@@ -18,13 +18,14 @@ LEVELS: Final[Registry[type[Level]]] = Registry(
         kind.letter: kind
         for kind in (Dense, Compressed, ShortCompressed, Bitmask, Repeated, Slots, Single, ShortSingle)
     },
+    lambda value: isinstance(value, type) and issubclass(value, Level),
 )
 """Letter in a format's text -> kind of level."""
 
 
 def proposed_levels() -> tuple[str, ...]:
     """Return the letters of the levels that the spaces of CPUs propose."""
-    return tuple(letter for letter, kind in LEVELS.items() if kind.proposed)
+    return tuple(letter for letter, kind in LEVELS.sound().items() if kind.proposed)
 
 
 __all__ = [

@@ -15,10 +15,12 @@ from tensorwise.device.noisy import NoisyDevice
 from tensorwise.device.null import NullDevice
 from tensorwise.device.spade import SpadeDevice
 from tensorwise.errors import InputError, MeasurementError
-from tensorwise.program.workload import Workload
+from tensorwise.program.kernel import BoundKernel, Kernel
+from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space_of
 from tensorwise.space.space import Space
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tuning.operator import MatrixOperator
 from tensorwise.tuning.result import TuneResult
 
@@ -182,3 +184,112 @@ def test_what_is_no_device_is_refused(matrix: sp.csr_array, device: Any, said: s
 def test_threads_are_of_devices_that_are_opened_here(matrix: sp.csr_array) -> None:
     with pytest.raises(InputError, match="threads=2 is given with the open device 'chip'"):
         tw.tune(matrix, "spmm", n=4, device=Chip(), threads=2)
+
+
+class Zeroing(BoundKernel):
+    """Computes nothing."""
+
+    def run(self, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
+        out[...] = 0
+
+
+class Fake(Kernel):
+    name = "fake"
+
+    def bind(self, workload: Workload, threads: int) -> BoundKernel:
+        return Zeroing()
+
+
+def test_a_kernel_that_computes_something_else_is_not_returned(matrix: sp.csr_array) -> None:
+    class Wrong(Chip):
+        def kernel(self, workload: Workload, candidate: Candidate) -> Kernel:
+            return Fake()
+
+    with pytest.raises(MeasurementError, match=r"device 'chip' gives .* computes wrong numbers"):
+        tw.tune(matrix, "spmm", n=4, device=Wrong(), trials=2, store=False)
+
+
+def answers(*given: Any) -> type[Chip]:
+    """A device that yields these, or raises one that is an exception."""
+
+    class Odd(Chip):
+        def measure(
+            self, workload: Workload, candidates: Sequence[Candidate], **limits: Any
+        ) -> Iterator[Measurement]:
+            for one in given:
+                if isinstance(one, Exception):
+                    raise one
+                yield one
+
+    return Odd
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ((), "the device 'chip' gave no measurement"),
+        ((0.5,), "the device 'chip' failed: TypeError: measure yields 0.5, not a Measurement"),
+        ((RuntimeError("fuse blown"),), "the device 'chip' failed: RuntimeError: fuse blown"),
+        ((InputError("no such thing"),), "the device 'chip' failed: no such thing"),
+        ((Measurement.of([1e-3]), ValueError("later")), "the device 'chip' failed: ValueError: later"),
+    ],
+)
+def test_a_device_that_fails_in_its_own_way_is_named_and_what_was_found_stays(
+    matrix: sp.csr_array, given: tuple[Any, ...], said: str
+) -> None:
+    result = result_of(tw.tune(matrix, "spmm", n=4, device=answers(*given)(), trials=8, store=False))
+    assert said in "\n".join(result.notes)
+    assert len(result.trials) == sum(isinstance(one, Measurement) for one in given)
+
+
+def test_why_nothing_ran_is_said(matrix: sp.csr_array) -> None:
+    class Broken(Chip):
+        def measure(
+            self, workload: Workload, candidates: Sequence[Candidate], **limits: Any
+        ) -> Iterator[Measurement]:
+            yield from (Measurement.failed("crash", "it burnt") for _ in candidates)
+
+    operator = tw.tune(matrix, "spmm", n=4, device=Broken(), trials=3, store=False)
+    assert "no candidate ran; the first of 3: crash: it burnt" in result_of(operator).notes
+    assert "nan" not in operator.report()
+
+
+def test_times_of_zero_do_not_end_a_report(matrix: sp.csr_array) -> None:
+    class Instant(Chip):
+        def libraries(self, workload: Workload) -> list[str]:
+            return ["oracle"]
+
+        def measure(
+            self, workload: Workload, candidates: Sequence[Candidate], **limits: Any
+        ) -> Iterator[Measurement]:
+            yield from (Measurement.of([0.0]) for _ in candidates)
+
+    operator = tw.tune(matrix, "spmm", n=4, device=Instant(), trials=3, store=False)
+    assert "oracle" in operator.report()
+
+
+def test_rounds_of_a_device_that_answers_too_few(matrix: sp.csr_array) -> None:
+    work = workload("spmm", entries_from(matrix), n=4)
+    device = answers(Measurement.of([1e-3]))()
+    config = device.space(work).default(work)
+    found = device.rounds(work, {"a": config, "b": config}, budget_s=0.1, max_rounds=3)
+    assert found.failed == {"b": "the device gave no measurement"}
+    assert found.table is not None
+    assert found.table.names == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({"id": None}, "id must be a text"), ({"threads": 0}, "threads must be a")],
+)
+def test_a_device_must_say_who_it_is(matrix: sp.csr_array, change: dict[str, Any], said: str) -> None:
+    device = Chip()
+    for name, value in change.items():
+        setattr(device, name, value)
+    with pytest.raises(InputError, match=said):
+        tw.tune(matrix, "spmm", n=4, device=device, trials=2, store=False)
+
+
+def test_a_deterministic_device_needs_one_round(matrix: sp.csr_array) -> None:
+    notes = result_of(tw.tune(matrix, "spmm", n=4, device="null", trials=4, store=False)).notes
+    assert not any("rounds fitted" in note for note in notes)

@@ -9,13 +9,11 @@ import csv
 import io
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Final, final
-
-import numpy as np
 
 from tensorwise.data.augment import Augmentation
 from tensorwise.errors import InputError
@@ -28,8 +26,6 @@ MANIFEST: Final = "MANIFEST.csv"
 """In a folder, the list that counts instead of the files themselves."""
 KINDS: Final = (".mtx", ".mtx.gz", ".tns", ".tns.gz", ".npz")
 """Endings of the files taken from a folder without a list."""
-PARTS: Final = {"train": 0.8, "validation": 0.1, "test": 0.1}
-"""Shares of the patterns; WACO holds 20 % back (section 4.1.3)."""
 
 
 @final
@@ -96,36 +92,6 @@ def patterns(sources: Sequence[str | os.PathLike[str]], left_out: list[str] | No
             f"{len(twice)} names are given twice, such as {twice[0]!r} ({where}); rename one, or leave it out"
         )
     return sorted(found, key=lambda pattern: (pattern.nnz or 0, pattern.name))
-
-
-def split_families(
-    families: Iterable[str], rng: np.random.Generator, parts: Mapping[str, float] = PARTS
-) -> dict[str, str]:
-    """Divide families: family -> part.
-
-    Families go, in random order, to the part that lacks most of its share of the patterns. Every part gets at least
-    one family while there are families enough.
-
-    Args:
-        families: the family of each pattern, repeated as often as there are patterns of it.
-        rng: decides the order.
-        parts: part -> share of the patterns; shares are positive and add up to 1.
-
-    Raises:
-        InputError: shares that are not positive or do not add up to 1.
-    """
-    if not parts or min(parts.values()) <= 0 or abs(sum(parts.values()) - 1) > 1e-9:
-        raise InputError(f"shares must be positive and add up to 1, got {dict(parts)}")
-    counts = Counter(families)
-    total = counts.total()
-    held = dict.fromkeys(parts, 0)
-    part_of: dict[str, str] = {}
-    names = sorted(counts)
-    for place in rng.permutation(len(names)):
-        name = names[int(place)]
-        part_of[name] = min(parts, key=lambda part: (held[part] > 0, held[part] - parts[part] * total))
-        held[part_of[name]] += counts[name]
-    return part_of
 
 
 def _patterns_of(source: Path, left_out: list[str] | None) -> Iterator[Pattern]:

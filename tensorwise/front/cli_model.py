@@ -120,8 +120,9 @@ def train(
     """
     import numpy as np
 
-    from tensorwise.data.corpus import patterns, split_families
+    from tensorwise.data.corpus import patterns
     from tensorwise.data.origins import Origins
+    from tensorwise.data.split import split_families
     from tensorwise.data.workloads import Workloads
     from tensorwise.model import RankingModel, TransferModel
     from tensorwise.model.samples import Training

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final, get_arg
 
 import numpy as np
 
-from tensorwise.data.corpus import split_families
 from tensorwise.data.record import Record
+from tensorwise.data.split import split_families
 from tensorwise.errors import InputError
 from tensorwise.features.featurizer import Featurizer
 from tensorwise.features.matrix import MatrixPattern

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tensorwise.data.augment import Augmentation
-from tensorwise.data.corpus import split_families
+from tensorwise.data.split import split_families
 from tensorwise.device.spade import SPADES, SpadeDevice
 from tensorwise.features.footprint import Footprints
 from tensorwise.features.graph import GraphPattern

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from tensorwise.data.augment import Augmentation
-from tensorwise.data.corpus import patterns, read_pattern, split_families
+from tensorwise.data.corpus import patterns, read_pattern
+from tensorwise.data.split import split_families
 from tensorwise.errors import InputError
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write

@@ -79,7 +79,7 @@ def test_coordinates_are_read_as_kernels_read_them(
     level: type[Foreign], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def coordinate(
-        self: Foreign, arrays: Mapping[str, Any], parent: Any, position: Any, extent: Any, cursor: Any = None
+        self: Foreign, arrays: Arrays, parent: Any, position: Any, extent: Any, cursor: Any = None
     ) -> Any:
         return extent - 1 - arrays["crd"][position]
 

@@ -140,7 +140,7 @@ def test_the_graph_of_a_bundled_model_names_configs_of_the_changed_space(name: s
     change, op = CHANGES[name], "spmm"
     space = changed(op, change)
     found, before = (
-        advisor(op).imagined(work(op), one, DEVICE, [], np.random.default_rng(0), lambda: True)
+        advisor(op).propose(work(op), one, DEVICE, [], np.random.default_rng(0), lambda: True)
         for one in (space, cpu_space_of(work(op)))
     )
     assert len(found) > 32

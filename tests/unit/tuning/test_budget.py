@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from tensorwise.data.store import Store
 from tensorwise.device import timing
 from tensorwise.device.cpu import CpuDevice
-from tensorwise.tuning import tune as module
+from tensorwise.device.library import LIBRARY
 from tensorwise.tuning.modes import tune_modes
 from tensorwise.tuning.operator import Operator
 from tensorwise.tuning.tune import tune
@@ -160,7 +160,7 @@ def test_what_nothing_else_computes_is_compiled_all_the_same(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TENSORWISE_CACHE_DIR", str(tmp_path / "cache"))  # nothing is compiled
-    monkeypatch.setattr(module.LIBRARY["scipy"], "why_not", lambda self, work: "not asked")
+    monkeypatch.setattr(LIBRARY["scipy"], "why_not", lambda self, work: "not asked")
     a = sp.random_array((60, 50), density=0.2, format="csr", rng=np.random.default_rng(0), dtype=np.float32)
     operator = tune(a, "spmv", budget_s=1e-3, threads=1, store=False)
     np.testing.assert_allclose(operator(np.ones(50, np.float32)), a @ np.ones(50, np.float32), rtol=1e-4)

@@ -12,7 +12,7 @@ import pytest
 
 import tensorwise
 from tensorwise.tensor.levels import LEVELS
-from tests.house import CORE_STARTS, House, read_house
+from tests.house import CORE_STARTS, ROOT, House, read_house
 
 PACKAGE: Final = Path(tensorwise.__file__).parent
 MAX_REPEATED_CLASSES: Final = 11
@@ -113,3 +113,45 @@ def test_what_is_counted(tmp_path: Path) -> None:
     assert house.repeated_classes() == {"Thing": ["tensorwise.one", "tensorwise.three"]}
     assert house.repeated_constants() == {"N": ["tensorwise.one", "tensorwise.tuning.tune", "tensorwise.two"]}
     assert house.vague_functions() == ["tensorwise/three.py:2 told", "tensorwise/tuning/tune.py:1 put"]
+
+
+SCRIPTS: Final = sorted(
+    path
+    for folder in ("benchmarks", "examples", "experiments", "tests")
+    for path in (ROOT / folder).rglob("*.py")
+)
+
+
+def _names(path: Path) -> set[str]:
+    """Return all that a module binds at its top level, and names of the modules of a package."""
+    found = {file.stem for file in path.parent.iterdir()} if path.name == "__init__.py" else set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
+                found.add(name)
+            case ast.alias(name=name, asname=alias):
+                found.add(alias or name.partition(".")[0])
+            case ast.Constant(value=str(name)):  # names that are imported when they are asked for
+                found.add(name)
+    return found
+
+
+def test_scripts_import_names_that_exist() -> None:
+    """Benchmarks and experiments are not run by the tests: a name that was renamed must still be found."""
+    missing, names = [], dict[Path, set[str]]()
+    for script in SCRIPTS:
+        for node in ast.walk(ast.parse(script.read_text())):
+            if not isinstance(node, ast.ImportFrom) or node.level or not node.module:
+                continue
+            if node.module.partition(".")[0] != PACKAGE.name:
+                continue
+            base = PACKAGE.parent.joinpath(*node.module.split("."))
+            path = base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
+            if path not in names:
+                names[path] = _names(path) if path.is_file() else set()
+            missing += [
+                f"{script.relative_to(ROOT)}:{node.lineno}: {node.module}.{alias.name}"
+                for alias in node.names
+                if alias.name not in names[path]
+            ]
+    assert missing == []

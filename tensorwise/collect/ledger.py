@@ -215,7 +215,10 @@ def _is_line(line: Any) -> bool:
         return False
     said = [line[name] for name in ("claim", "job", "device", "lost", "error", "host") if name in line]
     whole = all(isinstance(one, str) for one in said) and isinstance(line.get("records", []), list)
-    return whole and any(name in line for name in ("claim", "job", "host", "beat"))
+    of_a_job = any(name in line for name in ("lost", "error", "records"))
+    return whole and any(
+        name in line for name in (("job",) if of_a_job else ("claim", "job", "host", "beat"))
+    )
 
 
 def _boot() -> str:

@@ -71,6 +71,10 @@ def _from_coordinates(raw: RawCoordinates, dtype: np.dtype | None) -> Entries:
 
 def _from_compressed(raw: RawCompressed, dtype: np.dtype | None) -> Entries:
     shape, source, by_column = raw.shape, raw.source, raw.by_column
+    if len(shape) != 2:
+        raise InputError(
+            f"{source}: shape {shape} has {len(shape)} modes; expected two, compressed by row or column"
+        )
     lines, size = (shape[1], shape[0]) if by_column else shape
     line, other = ("column", "row") if by_column else ("row", "column")
     given = as_array(raw.values, f"{source}: values")

@@ -24,7 +24,7 @@ from tensorwise.device.spade import MACHINES, Machine
 from tensorwise.errors import InputError
 from tensorwise.front.cli import _array
 from tensorwise.front.cli_select import _read_graph
-from tensorwise.front.networks import _kept
+from tensorwise.front.networks import _read_programs
 from tensorwise.keeping import Keeping
 from tensorwise.model.choosing import TreeModel
 from tensorwise.model.latency import LatencyModel
@@ -489,7 +489,7 @@ def task(rng: random.Random, folder: Path) -> object:
             (Task.load, TASK),
             (TaskGraph.load, TASK_GRAPH),
             (StagedTask.load, STAGED),
-            (_kept, [{"tree": "[]", "code": {}}]),
+            (_read_programs, [{"tree": "[]", "code": {}}]),
         )
     )
     path = folder / "t.json"

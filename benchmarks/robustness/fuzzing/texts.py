@@ -18,7 +18,7 @@ from tensorwise.codegen.tvmscript import read_tvmscript
 from tensorwise.collect.executors import records_in
 from tensorwise.collect.serve import job_of
 from tensorwise.data.augment import Augmentation
-from tensorwise.data.record import COLUMNS, Record, _row_id
+from tensorwise.data.record import COLUMNS, Record, row_id
 from tensorwise.data.store import default_path
 from tensorwise.device.device import Measurement
 from tensorwise.device.hardware import Hardware, described
@@ -213,7 +213,7 @@ def record(rng: random.Random, folder: Path) -> object:
             if rng.random() < 0.3 and isinstance(data[name], str):
                 changed[name] = json.dumps(mutate.json_of(rng, json.loads(data[name])))
         with contextlib.suppress(OverflowError, TypeError, ValueError):
-            changed["id"] = _row_id([changed[name] for name in COLUMNS[1:]])
+            changed["id"] = row_id([changed[name] for name in COLUMNS[1:]])
     text = json.dumps(changed)
     return Record.from_json(mutate.text_of(rng, text) if rng.random() < 0.2 else text).id
 
@@ -225,7 +225,7 @@ def row(rng: random.Random, folder: Path) -> object:
         changed = [changed]
     if rng.random() < 0.8:
         with contextlib.suppress(OverflowError, TypeError, ValueError, AttributeError, IndexError):
-            changed[0] = _row_id(changed[1:])
+            changed[0] = row_id(changed[1:])
     return Record.from_row(changed).id
 
 

@@ -406,6 +406,8 @@ def test_corrupted_compressed(
         ("indices", np.array([0, 2, 1, 3, 2**63], np.uint64)),
         ("indices", np.array([0, 2, 1, 3, 2**40], np.int64)),
         ("indices", np.array([0, 2, 1, 3, -1], np.int8)),
+        ("_shape", (4,)),
+        ("_shape", (4, 4, 1)),
     ],
 )
 def test_strange_arrays_inside_a_csr_array(matrix: sp.csr_array, attribute: str, value: Any) -> None:

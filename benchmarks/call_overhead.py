@@ -16,8 +16,8 @@ import scipy.sparse as sp
 from corpus import RESULTS, Results
 
 from tensorwise.device.timing import interleave, measuring_slot
-from tensorwise.program.generated import BoundProgram
 from tensorwise.program.workload import workload
+from tensorwise.runtime.generated import BoundProgram
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tuning.operator import Operator, bind, default_kernel
 

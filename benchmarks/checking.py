@@ -21,8 +21,8 @@ from tensorwise.device.library import LIBRARY
 from tensorwise.device.rounds import Ratio
 from tensorwise.device.timing import interleave, measuring_slot
 from tensorwise.device.verify import Checker
-from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.workload import workload
+from tensorwise.runtime.generated import GeneratedKernel
 from tensorwise.space.cpu import cpu_space
 from tensorwise.tensor.convert import entries_from
 

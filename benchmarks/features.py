@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from corpus import RESULTS, Item, Results, entries_of, items
 
-from tensorwise.features import compiled, plain
-from tensorwise.features.counts import skip
-from tensorwise.features.matrix import MatrixPattern, numbers
-from tensorwise.features.tensor import TensorPattern
+from tensorwise.analysis import compiled, plain
+from tensorwise.analysis.counts import skip
+from tensorwise.analysis.matrix import MatrixPattern, numbers
+from tensorwise.analysis.tensor import TensorPattern
 
 LIMIT_MS, SMALL = 15.0, 10_000
 

@@ -12,9 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Self, final
 
-from tensorwise.data.origins import PARTS, Origins, SealedError
-from tensorwise.data.record import Record
 from tensorwise.errors import InputError
+from tensorwise.store.origins import PARTS, Origins, SealedError
+from tensorwise.store.record import Record
 from tensorwise.tasks.architectures import ARCHITECTURES
 
 PATH: Final = Path(__file__).parents[1] / "experiments" / "splits.toml"

@@ -9,12 +9,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tensorwise.features.ast import LEAVES
-from tensorwise.features.code import CODE
-from tensorwise.features.featurizer import Featurizer, Field
-from tensorwise.features.hardware import HARDWARE
-from tensorwise.features.nest import ProgramNest
-from tensorwise.features.patterns import PATTERNS
+from tensorwise.analysis.ast import LEAVES
+from tensorwise.analysis.code import CODE
+from tensorwise.analysis.featurizer import Featurizer, Field
+from tensorwise.analysis.hardware import HARDWARE
+from tensorwise.analysis.nest import ProgramNest
+from tensorwise.analysis.patterns import PATTERNS
 
 HEAD = """# Features
 
@@ -24,7 +24,7 @@ that a model is never fed numbers it was not trained on.
 
 ```python
 import scipy.sparse as sp
-from tensorwise.features.matrix import MatrixPattern
+from tensorwise.analysis.matrix import MatrixPattern
 from tensorwise.tensor.convert import entries_from
 
 pattern = MatrixPattern()
@@ -33,7 +33,7 @@ assert numbers.shape == (len(pattern.fields),)
 print(pattern.fields[0])
 ```
 
-Counting patterns is compiled (`features/pattern.c`); without a C compiler NumPy counts the same, more slowly. Quantities
+Counting patterns is compiled (`analysis/pattern.c`); without a C compiler NumPy counts the same, more slowly. Quantities
 that range widely are logarithms. `log2(x / entries)` is 0 where each entry has an x of its own: above 0 a format pads,
 below 0 entries share.
 

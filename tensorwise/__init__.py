@@ -1,5 +1,6 @@
 """Tensorwise: sparse tensor programs made fast by choosing format, schedule, code version and device."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tensorwise.version import __version__ as __version__
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from tensorwise.tuning.modes import tune_modes as tune_modes
     from tensorwise.tuning.operator import Operator as Operator
     from tensorwise.tuning.operator import load as load
+
+# By its name: that old names work for one more release is nothing that others import, or have to read.
+import_module("tensorwise.old_rooms").install()
 
 _HOMES = {
     "Entries": "tensorwise.tensor.entries",
@@ -42,8 +46,6 @@ __all__ = [*_HOMES, "__version__"]
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'tensorwise' has no attribute {name!r}")
-    from importlib import import_module
-
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value

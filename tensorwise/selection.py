@@ -12,16 +12,16 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 
 from tensorwise.adapt.active import ActiveSampling
-from tensorwise.data.record import Record
-from tensorwise.data.store import Store
 from tensorwise.device.device import Device
 from tensorwise.device.host import host
 from tensorwise.device.versions import Agree, VersionsDevice
 from tensorwise.errors import InputError
 from tensorwise.model.cases import Cases, config_name
 from tensorwise.model.choosing import TreeModel
-from tensorwise.program.call import Call
+from tensorwise.runtime.call import Call
 from tensorwise.space.versions import Features, Function, Version, Versions
+from tensorwise.store.record import Record
+from tensorwise.store.store import Store
 from tensorwise.toolchain.threads import available_threads
 from tensorwise.tuning.limits import Progress
 from tensorwise.version import __version__

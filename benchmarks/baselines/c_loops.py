@@ -19,8 +19,8 @@ import numpy as np
 
 from tensorwise.device.libraries.base import LibraryKernel
 from tensorwise.errors import CompilerError
-from tensorwise.program.kernel import BoundKernel, address
 from tensorwise.program.workload import Workload
+from tensorwise.runtime.kernel import BoundKernel, address
 
 from .rows import Rows, kind_of, rows_of
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from tensorwise.device.libraries.base import LibraryKernel
-from tensorwise.program.kernel import BoundKernel
 from tensorwise.program.workload import Workload
+from tensorwise.runtime.kernel import BoundKernel
 
 from .rows import Rows, kind_of, rows_of
 

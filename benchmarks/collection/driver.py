@@ -20,7 +20,7 @@ from tensorwise.collect import cluster, ledger
 from tensorwise.collect.cluster import ClusterExecutor, Task
 from tensorwise.collect.driver import Limits, collect
 from tensorwise.collect.spool import Spool
-from tensorwise.data.parts import PartStore
+from tensorwise.store.parts import PartStore
 
 
 class NodeGoneError(Exception):

@@ -17,8 +17,8 @@ from unittest import mock
 
 from tensorwise.collect.cluster import SLOT
 from tensorwise.collect.job import Job
-from tensorwise.data.record import row_id
 from tensorwise.device.null import NullDevice, smooth_cost
+from tensorwise.store.record import row_id
 
 KINDS: Final = {"slow": 3.0, "middle": 2.0, "fast": 1.0}
 """Kinds of nodes, and how long everything takes there: their answers differ."""

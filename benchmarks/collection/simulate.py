@@ -42,10 +42,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.collection.nodes import KINDS, Cluster, Node, Times, measured
 from tensorwise import entries_from
+from tensorwise.collect.corpus import patterns
 from tensorwise.collect.job import Job, plan
 from tensorwise.collect.spool import Spool
-from tensorwise.data.corpus import patterns
-from tensorwise.data.parts import PartStore
+from tensorwise.store.parts import PartStore
 from tensorwise.tensor.files import write
 
 DRIVER: Final = Path(__file__).with_name("driver.py")

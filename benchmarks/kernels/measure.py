@@ -22,10 +22,10 @@ from tensorwise.device.rounds import MIN_ROUNDS, RoundTable
 from tensorwise.device.timing import interleave, measuring_slot
 from tensorwise.device.verify import Checker, poison
 from tensorwise.errors import InputError, TensorwiseError
-from tensorwise.program.generated import GeneratedKernel
-from tensorwise.program.kernel import BoundKernel, Kernel
-from tensorwise.program.program import Program
+from tensorwise.lower.program import Program
 from tensorwise.program.workload import Workload, workload
+from tensorwise.runtime.generated import GeneratedKernel
+from tensorwise.runtime.kernel import BoundKernel, Kernel
 from tensorwise.search import STRATEGIES
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import CpuSpace, cpu_space

@@ -34,11 +34,11 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.corpus import made_by
-from tensorwise.data.record import Record
-from tensorwise.data.sqlite import BUSY_S
-from tensorwise.data.store import Store
 from tensorwise.errors import TensorwiseError
 from tensorwise.space.config import Config
+from tensorwise.store.record import Record
+from tensorwise.store.sqlite import BUSY_S
+from tensorwise.store.store import Store
 
 _BYSTANDERS = 2
 _PAUSE_S = 0.02  # of a bystander between batches, so that reading keeps up with writing

@@ -22,8 +22,8 @@ from latencies.steps import Experiment
 from benchmarks.corpus import Results, resumable
 from benchmarks.splits import PATH as SPLITS
 from benchmarks.splits import with_networks
-from tensorwise.data.reading import records_of
 from tensorwise.model.programs import Programs
+from tensorwise.store.reading import records_of
 from tensorwise.toolchain.places import cache_dir
 
 HERE = Path(__file__).parent

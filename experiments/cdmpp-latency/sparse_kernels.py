@@ -21,10 +21,10 @@ from latencies.sparse_steps import judge, page, steps
 
 from benchmarks.corpus import Results, UnfinishedError, resumable
 from benchmarks.splits import PATH as SPLITS
-from tensorwise.data.corpus import patterns
-from tensorwise.data.reading import records_of
-from tensorwise.data.workloads import Workloads
+from tensorwise.collect.corpus import patterns
+from tensorwise.collect.workloads import Workloads
 from tensorwise.device.hardware import Hardware
+from tensorwise.store.reading import records_of
 from tensorwise.toolchain.places import cache_dir
 
 HERE = Path(__file__).parent

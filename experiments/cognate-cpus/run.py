@@ -23,7 +23,7 @@ from processors.steps import Steps
 
 from benchmarks.corpus import Results, resumable
 from benchmarks.splits import PATH as SPLITS
-from tensorwise.data.corpus import patterns
+from tensorwise.collect.corpus import patterns
 from tensorwise.ids import content_id
 from tensorwise.toolchain.places import cache_dir
 

@@ -27,10 +27,10 @@ from cognate.steps import Steps
 
 from benchmarks.corpus import Results, UnfinishedError, resumable
 from benchmarks.splits import PATH as SPLITS
-from tensorwise.data.corpus import patterns
-from tensorwise.data.reading import records_of
+from tensorwise.collect.corpus import patterns
 from tensorwise.device.spade import SpadeDevice
 from tensorwise.program.workload import Workload
+from tensorwise.store.reading import records_of
 from tensorwise.toolchain.places import cache_dir
 
 HERE = Path(__file__).parent

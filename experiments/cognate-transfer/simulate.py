@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from cognate.simulating import Simulations, each_simulated
 
 from benchmarks.corpus import resumable
-from tensorwise.data.corpus import patterns
+from tensorwise.collect.corpus import patterns
 from tensorwise.device.spade import SpadeDevice
 
 HERE = Path(__file__).parent

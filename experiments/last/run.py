@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from making import WAYS, members, spins
 
 from benchmarks.splits import splits
-from tensorwise.data.corpus import MANIFEST
+from tensorwise.collect.corpus import MANIFEST
 from tensorwise.errors import InputError
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.files import write

@@ -18,10 +18,10 @@ from recount import parser_of, schedules_of
 
 from benchmarks.corpus import resumable
 from tensorwise.collect.task_job import BATCH
-from tensorwise.data.parquet import read_records
-from tensorwise.data.record import Record
-from tensorwise.data.store import Store
 from tensorwise.model.programs import network_name
+from tensorwise.store.parquet import read_records
+from tensorwise.store.record import Record
+from tensorwise.store.store import Store
 from tensorwise.tasks.cpu import TvmCpu, full_name
 
 KEPT = ("job", "networks", "tree", "code")

@@ -19,11 +19,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.corpus import resumable
-from tensorwise.data.parquet import read_records, write_records
-from tensorwise.data.record import Record
 from tensorwise.device.gpus import gpu_named
 from tensorwise.space.config import Config
 from tensorwise.space.cuda import Gpu
+from tensorwise.store.parquet import read_records, write_records
+from tensorwise.store.record import Record
 from tensorwise.tasks.cpu import codes_of
 from tensorwise.tasks.schedules import Schedules
 from tensorwise.tasks.staging import codes_on

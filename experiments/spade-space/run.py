@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from sweeps.gains import measured, summary
 
 from benchmarks.corpus import continued, digests, write_json
-from tensorwise.data.corpus import patterns
+from tensorwise.collect.corpus import patterns
 from tensorwise.device.spade import SPADES, SpadeDevice
 
 HERE = Path(__file__).parent

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tensorwise.analysis.footprint import Footprints
 from tensorwise.errors import InputError
-from tensorwise.features.footprint import Footprints
 from tensorwise.space.strips import modes
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tensorwise.analysis.ast import CompactAst
 from tensorwise.errors import InputError
-from tensorwise.features.ast import CompactAst
 
 
 def clustered_tasks(

@@ -11,7 +11,6 @@ import numpy as np
 
 from tensorwise.adapt.sampling import representative
 from tensorwise.collect.measuring import BATCH, Drawn, answers, initial
-from tensorwise.data.record import Record
 from tensorwise.device.device import Device
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
@@ -20,11 +19,12 @@ from tensorwise.model.gains import Gain, gain
 from tensorwise.model.samples import Times
 from tensorwise.model.transfer import TransferModel
 from tensorwise.space.config import Config
+from tensorwise.store.record import Record
 
 if TYPE_CHECKING:
-    from tensorwise.data.store import Store
     from tensorwise.program.workload import Workload
     from tensorwise.space.space import Space
+    from tensorwise.store.store import Store
 
 SAMPLES: Final = 100
 """Configs measured on a matrix (COGNATE, section 4.1)."""

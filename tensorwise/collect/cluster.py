@@ -20,8 +20,8 @@ from typing import Any, Final, Protocol
 
 from tensorwise.collect.executors import SILENCE_S, Executor, LocalExecutor, WorkerLostError, records_in
 from tensorwise.collect.job import Job
-from tensorwise.data.record import Record
 from tensorwise.errors import MeasurementError, TensorwiseError
+from tensorwise.store.record import Record
 
 SLOT: Final = "tensorwise"
 """The resource of which a job takes a unit."""

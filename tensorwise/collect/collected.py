@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
-from tensorwise.data.record import Record
+from tensorwise.store.record import Record
 
 
 @final

@@ -25,11 +25,11 @@ from tensorwise.collect.executors import TRIES, AnyJob, Executor, LocalExecutor,
 from tensorwise.collect.ledger import BEAT_S, LEASE_S, Ledger
 from tensorwise.collect.ray import RayExecutor
 from tensorwise.collect.spool import SpoolExecutor
-from tensorwise.data.finished import FinishedJobs, JobRecords
-from tensorwise.data.parts import PartStore
-from tensorwise.data.record import Record
-from tensorwise.data.store import Store
 from tensorwise.errors import TensorwiseError
+from tensorwise.store.finished import FinishedJobs, JobRecords
+from tensorwise.store.parts import PartStore
+from tensorwise.store.record import Record
+from tensorwise.store.store import Store
 
 EXECUTORS: Final[dict[str, type[Executor[Any]]]] = {
     "local": LocalExecutor,

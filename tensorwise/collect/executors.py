@@ -21,10 +21,10 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar, final
 from tensorwise.collect.job import Job
 from tensorwise.collect.staged_job import StagedJob
 from tensorwise.collect.task_job import TaskJob
-from tensorwise.data.record import Record
 from tensorwise.device.device import Status
 from tensorwise.errors import InputError, MeasurementError, TensorwiseError
 from tensorwise.reading import parse_json, reading, shown
+from tensorwise.store.record import Record
 from tensorwise.toolchain.threads import unbound
 
 SILENCE_S: Final = 900.0

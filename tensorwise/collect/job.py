@@ -15,9 +15,8 @@ from typing import Any, Final, final
 import numpy as np
 
 from tensorwise.collect import measuring
-from tensorwise.data.augment import MOST_ENTRIES, Augmentation
-from tensorwise.data.corpus import Pattern, read_pattern
-from tensorwise.data.record import Record
+from tensorwise.collect.augment import MOST_ENTRIES, Augmentation
+from tensorwise.collect.corpus import Pattern, read_pattern
 from tensorwise.device.device import Device
 from tensorwise.device.opening import DEVICES, DeviceOptions, open_device
 from tensorwise.errors import InputError
@@ -26,6 +25,7 @@ from tensorwise.program.einsum import Einsum
 from tensorwise.program.ops import NAMED, mttkrp
 from tensorwise.program.workload import Workload, workload
 from tensorwise.reading import parse_dataclass, shown
+from tensorwise.store.record import Record
 
 MOST_THREADS: Final = 4096
 """Most threads of a call that a job may ask for."""

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
-from tensorwise.data.record import Record
 from tensorwise.device.device import Device, Measurement
 from tensorwise.device.rounds import MIN_ROUNDS
 from tensorwise.errors import InputError, MeasurementError, TensorwiseError
@@ -24,6 +23,7 @@ from tensorwise.program.workload import Workload
 from tensorwise.space.config import Config
 from tensorwise.space.portfolio import portfolio
 from tensorwise.space.space import Space
+from tensorwise.store.record import Record
 
 if TYPE_CHECKING:
     from tensorwise.collect.job import Job

@@ -26,10 +26,6 @@ from typing import Any, Final, final, overload
 from tensorwise.collect.executors import TRIES, Executor, WorkerLostError, explain
 from tensorwise.collect.job import NAME, Job
 from tensorwise.collect.ledger import BEAT_S, LEASE_S, Ledger, append_text
-from tensorwise.data.finished import JobRecords
-from tensorwise.data.parts import PartStore
-from tensorwise.data.record import Record
-from tensorwise.data.store import Store
 from tensorwise.errors import InputError, MeasurementError, TensorwiseError
 from tensorwise.ids import content_id
 from tensorwise.reading import (
@@ -41,6 +37,10 @@ from tensorwise.reading import (
     shown,
     user_path,
 )
+from tensorwise.store.finished import JobRecords
+from tensorwise.store.parts import PartStore
+from tensorwise.store.record import Record
+from tensorwise.store.store import Store
 from tensorwise.writing import replacing
 
 _POLL_S: Final = 0.5

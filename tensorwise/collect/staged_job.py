@@ -6,13 +6,13 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
-from tensorwise.codegen.machine_code import program_json
-from tensorwise.data.record import Record
+from tensorwise.analysis.machine_code import program_json
 from tensorwise.device.device import Measurement
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id, file_id
 from tensorwise.reading import parse_dataclass
 from tensorwise.space.config import Config
+from tensorwise.store.record import Record
 from tensorwise.tasks.staged import StagedTask
 from tensorwise.tasks.task import space_name
 

@@ -14,14 +14,14 @@ from typing import Any, Final, Self, final
 
 import numpy as np
 
-from tensorwise.codegen.machine_code import program_json
-from tensorwise.data.record import Record
+from tensorwise.analysis.machine_code import program_json
 from tensorwise.device.device import Device, Measurement
 from tensorwise.device.timing import preparing
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
 from tensorwise.reading import parse_dataclass
 from tensorwise.space.config import Config
+from tensorwise.store.record import Record
 from tensorwise.tasks.cutting import tasks_of
 from tensorwise.tasks.task import Task, loop_tree, space_name
 

@@ -32,11 +32,11 @@ from tensorwise.errors import (
     TensorwiseError,
 )
 from tensorwise.ids import content_id
-from tensorwise.program.generated import GeneratedKernel
-from tensorwise.program.kernel import Kernel
-from tensorwise.program.program import Program
-from tensorwise.program.work import check_work
+from tensorwise.lower.program import Program
 from tensorwise.program.workload import Workload
+from tensorwise.runtime.generated import GeneratedKernel
+from tensorwise.runtime.kernel import Kernel
+from tensorwise.runtime.work import check_work
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import CpuSpace, cpu_space_of
 from tensorwise.tensor.primitives import PACKING

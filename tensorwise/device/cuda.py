@@ -17,10 +17,10 @@ from tensorwise.device.timing import measuring_slot
 from tensorwise.device.worker import CHECK_S
 from tensorwise.errors import MeasurementError
 from tensorwise.ids import content_id
-from tensorwise.program.kernel import Kernel
-from tensorwise.program.launched import LaunchedKernel
-from tensorwise.program.program import Program
+from tensorwise.lower.program import Program
 from tensorwise.program.workload import Workload
+from tensorwise.runtime.kernel import Kernel
+from tensorwise.runtime.launched import LaunchedKernel
 from tensorwise.space.config import Config
 from tensorwise.space.cuda import CudaSpace, cuda_space
 from tensorwise.tensor.primitives import PACKING

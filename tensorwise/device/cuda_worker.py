@@ -26,9 +26,9 @@ from tensorwise.device.rounds import MIN_ROUNDS, RoundTable
 from tensorwise.device.verify import poison
 from tensorwise.device.worker import GIVE_UP, Bench, requests, user_of
 from tensorwise.errors import FormatError, MeasurementError, ScheduleError, TensorwiseError
-from tensorwise.program.launched import BoundLaunched, LaunchedKernel, brought
-from tensorwise.program.program import program_for
-from tensorwise.program.work import check_work
+from tensorwise.lower.program import program_for
+from tensorwise.runtime.launched import BoundLaunched, LaunchedKernel, brought
+from tensorwise.runtime.work import check_work
 from tensorwise.toolchain.gpu import Gpu, Held, find_gpu
 
 Json = Mapping[str, Any]

@@ -2,9 +2,9 @@
 
 from tensorwise.device.library import LIBRARY
 from tensorwise.errors import TensorwiseError
-from tensorwise.program.generated import GeneratedKernel
-from tensorwise.program.kernel import Kernel
 from tensorwise.program.workload import Workload
+from tensorwise.runtime.generated import GeneratedKernel
+from tensorwise.runtime.kernel import Kernel
 from tensorwise.space.cpu import cpu_space_of
 from tensorwise.toolchain.compiler import find_compiler
 

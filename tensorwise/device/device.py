@@ -13,8 +13,8 @@ import numpy as np
 
 from tensorwise.device.rounds import MIN_ROUNDS, RoundTable
 from tensorwise.errors import InputError
-from tensorwise.program.kernel import GENERATED, BoundKernel, Kernel
 from tensorwise.reading import WRONG_DATA, reason, shown
+from tensorwise.runtime.kernel import GENERATED, BoundKernel, Kernel
 from tensorwise.space.config import Config
 from tensorwise.space.space import Space
 from tensorwise.version import __version__

@@ -6,9 +6,9 @@ A routine is one leaf file in ``device/libraries/`` and one row of ``LIBRARY``, 
 from typing import Final
 
 from tensorwise.device.libraries.base import LibraryKernel
-from tensorwise.program.kernel import Kernel
 from tensorwise.program.workload import Workload
 from tensorwise.registry import Registry
+from tensorwise.runtime.kernel import Kernel
 
 LIBRARY: Final[Registry[type[LibraryKernel]]] = Registry(
     "library kernel",

@@ -8,7 +8,7 @@ import numpy as np
 from tensorwise.device.device import Candidate, Device, Measurement
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
-from tensorwise.program.kernel import Kernel
+from tensorwise.runtime.kernel import Kernel
 from tensorwise.space.space import Space
 
 if TYPE_CHECKING:

@@ -29,9 +29,9 @@ from tensorwise.device.device import Candidate, Device, Measurement
 from tensorwise.device.opening import DeviceOptions
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
-from tensorwise.program.kernel import GENERATED, BoundKernel, Kernel
 from tensorwise.program.workload import Workload
 from tensorwise.reading import WRONG_DATA, parse_dataclass, printable, reading, reason
+from tensorwise.runtime.kernel import GENERATED, BoundKernel, Kernel
 from tensorwise.space.config import Config
 from tensorwise.space.spade import LANES, SpadeSpace, TileProgram, spade_space
 from tensorwise.space.strips import Processors

@@ -13,7 +13,7 @@ from tensorwise.device.host import host
 from tensorwise.device.rounds import median_of
 from tensorwise.device.timing import interleave, measuring_slot, time_calls
 from tensorwise.ids import content_id
-from tensorwise.program.call import Call
+from tensorwise.runtime.call import Call
 from tensorwise.space.config import Config
 from tensorwise.space.versions import Version, Versions
 from tensorwise.toolchain.threads import available_threads

@@ -34,12 +34,12 @@ from tensorwise.device.library import LIBRARY
 from tensorwise.device.timing import interleave, time_calls
 from tensorwise.device.verify import Checker, poison
 from tensorwise.errors import FormatError, ScheduleError, TensorwiseError
+from tensorwise.lower.program import program_for
 from tensorwise.program.einsum import Einsum
-from tensorwise.program.generated import BoundProgram, GeneratedKernel
-from tensorwise.program.kernel import BoundKernel, Kernel
-from tensorwise.program.program import program_for
-from tensorwise.program.work import check_work
 from tensorwise.program.workload import Workload
+from tensorwise.runtime.generated import BoundProgram, GeneratedKernel
+from tensorwise.runtime.kernel import BoundKernel, Kernel
+from tensorwise.runtime.work import check_work
 from tensorwise.tensor.elements import as_bits, value_dtype
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.memory import available_bytes

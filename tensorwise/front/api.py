@@ -6,16 +6,16 @@ from typing import Any, final
 
 import numpy as np
 
-from tensorwise.data.store import Store
 from tensorwise.device.device import Device
 from tensorwise.errors import InputError
+from tensorwise.lower.program import program_for
 from tensorwise.model import CostModel
 from tensorwise.program.einsum import Assignment, Einsum
-from tensorwise.program.generated import GeneratedKernel
-from tensorwise.program.program import program_for
 from tensorwise.program.schedule import Schedule
-from tensorwise.program.work import check_work
 from tensorwise.program.workload import Workload, einsum_workload
+from tensorwise.runtime.generated import GeneratedKernel
+from tensorwise.runtime.work import check_work
+from tensorwise.store.store import Store
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import is_half, value_dtype
 from tensorwise.tensor.entries import Entries

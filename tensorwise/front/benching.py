@@ -8,9 +8,9 @@ from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.device import Rounds
 from tensorwise.device.library import available
 from tensorwise.errors import MeasurementError
-from tensorwise.program.generated import GeneratedKernel
-from tensorwise.program.program import Program
+from tensorwise.lower.program import Program
 from tensorwise.program.workload import Workload, workload
+from tensorwise.runtime.generated import GeneratedKernel
 from tensorwise.space.cpu import cpu_space_of
 from tensorwise.tensor.entries import Entries
 from tensorwise.toolchain.threads import granted_threads

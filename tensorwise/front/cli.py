@@ -127,10 +127,10 @@ def tune(
     ``--device cuda`` what is found is a program for this machine's GPU, which ``--json`` prints for `compile`.
     """
     _check_choices(op, dtype)
-    from tensorwise.data.store import Store
     from tensorwise.device.opening import DEVICES
     from tensorwise.front.reporting import check_writable, write_report
     from tensorwise.search import STRATEGIES as KNOWN
+    from tensorwise.store.store import Store
     from tensorwise.tuning.tune import tune as search
 
     if device not in DEVICES:

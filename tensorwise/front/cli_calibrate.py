@@ -13,9 +13,9 @@ from tensorwise.front.terminal import INTERRUPTED, command, emit, fail, finite, 
 
 if TYPE_CHECKING:
     from tensorwise.collect.job import Job
-    from tensorwise.data.record import Record
     from tensorwise.model import RankingModel
     from tensorwise.model.calibration import Calibration
+    from tensorwise.store.record import Record
 
 
 @command
@@ -46,9 +46,9 @@ def calibrate(
 
     Can be interrupted: the same command resumes with the remaining patterns.
     """
+    from tensorwise.collect.corpus import patterns
     from tensorwise.collect.job import plan
-    from tensorwise.data.corpus import patterns
-    from tensorwise.data.workloads import Workloads
+    from tensorwise.collect.workloads import Workloads
     from tensorwise.model.calibration import calibrate as fit
     from tensorwise.model.finding import calibrated_for
     from tensorwise.toolchain.places import private_dir
@@ -96,7 +96,7 @@ def _measured(jobs: "list[Job]", path: Path | None, budget_s: float) -> "list[Re
     from tensorwise.collect.collected import Collected
     from tensorwise.collect.driver import collect
     from tensorwise.collect.executors import LocalExecutor
-    from tensorwise.data.store import Store
+    from tensorwise.store.store import Store
 
     with Store(path) as store, progress_bar("measuring") as progress:
 

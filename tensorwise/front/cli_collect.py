@@ -178,8 +178,8 @@ def collect(
     elif spool is not None and executor != "local":
         run_jobs(_existing(spool).planned(), store, budget_s, json, executor, **_cluster_at(address))
     else:
+        from tensorwise.collect.corpus import patterns
         from tensorwise.collect.job import MOST_TERMS, plan
-        from tensorwise.data.corpus import patterns
         from tensorwise.toolchain.threads import available_threads
 
         if not sources or not op:
@@ -250,7 +250,7 @@ def run_jobs(
 ) -> None:
     """Collect on this machine or on a cluster, by the executor of a name, made with options."""
     from tensorwise.collect.driver import EXECUTORS, collect
-    from tensorwise.data.reading import open_store
+    from tensorwise.store.reading import open_store
 
     with open_store(path) as store, progress_bar("collecting") as progress:
         executor = EXECUTORS[name](**options)
@@ -416,7 +416,7 @@ def _gather(folder: Path, path: Path | None, json: bool) -> None:
     """Merge what the workers of a spool have found."""
     from tensorwise.collect.driver import mixed_kinds
     from tensorwise.collect.spool import gather
-    from tensorwise.data.reading import open_store
+    from tensorwise.store.reading import open_store
 
     spool = _existing(folder)
     with open_store(path) as store:

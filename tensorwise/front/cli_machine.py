@@ -231,8 +231,8 @@ def store_info(context: typer.Context, store: StorePath = None, json: Json = Fal
     context.obj = store
     if context.invoked_subcommand is not None:
         return
-    from tensorwise.data.store import Store, default_path
     from tensorwise.device.device import STATUSES
+    from tensorwise.store.store import Store, default_path
 
     path = store or default_path()
     facts: dict[str, Any] = {"path": str(path), "records": 0, "bytes": 0, "statuses": {}}
@@ -259,9 +259,9 @@ def store_export(
     json: Json = False,
 ) -> None:
     """Write all records to a file: JSON lines, or compact Parquet with a datasheet (.md) beside it."""
-    from tensorwise.data.datasheet import Datasheet
-    from tensorwise.data.parquet import SUFFIX, write_records
-    from tensorwise.data.store import Store, default_path
+    from tensorwise.store.datasheet import Datasheet
+    from tensorwise.store.parquet import SUFFIX, write_records
+    from tensorwise.store.store import Store, default_path
     from tensorwise.writing import replacing
 
     source = context.obj or default_path()
@@ -297,9 +297,9 @@ def store_import(
     json: Json = False,
 ) -> None:
     """Add the records of a file that `export` wrote, or of TenSet; those already there are skipped."""
-    from tensorwise.data.parquet import SUFFIX, read_records
-    from tensorwise.data.store import PAGE, Store
-    from tensorwise.data.tenset import looks_like_tenset, tenset_records
+    from tensorwise.store.parquet import SUFFIX, read_records
+    from tensorwise.store.store import PAGE, Store
+    from tensorwise.store.tenset import looks_like_tenset, tenset_records
 
     if not path.is_file():
         what = "is no regular file" if path.exists() else "does not exist"

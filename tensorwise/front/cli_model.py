@@ -14,13 +14,13 @@ from tensorwise.front.terminal import INTERRUPTED, command, emit, fail, finite, 
 from tensorwise.version import __version__
 
 if TYPE_CHECKING:
-    from tensorwise.data.record import Record
-    from tensorwise.data.workloads import Workloads
+    from tensorwise.collect.workloads import Workloads
     from tensorwise.model import RankingModel
     from tensorwise.model.judging import Judged
     from tensorwise.model.samples import Epoch
     from tensorwise.program.workload import Workload
     from tensorwise.search import ConfigGraph
+    from tensorwise.store.record import Record
 
 README = "README.md"
 """Beside a model's own files, its card for people."""
@@ -120,15 +120,15 @@ def train(
     """
     import numpy as np
 
-    from tensorwise.data.corpus import patterns
-    from tensorwise.data.origins import Origins
-    from tensorwise.data.split import split_families
-    from tensorwise.data.workloads import Workloads
+    from tensorwise.collect.corpus import patterns
+    from tensorwise.collect.workloads import Workloads
     from tensorwise.model import RankingModel, TransferModel
     from tensorwise.model.samples import Training
     from tensorwise.program.einsum import Einsum
     from tensorwise.search.graph import GRAPH
     from tensorwise.space.cpu import cpu_space
+    from tensorwise.store.origins import Origins
+    from tensorwise.store.split import split_families
     from tensorwise.toolchain.threads import available_threads
 
     if not 0 < test < 1:
@@ -227,8 +227,8 @@ def evaluate(
     json: Json = False,
 ) -> None:
     """Say how well a model ranks configs on families that it has not learned from."""
-    from tensorwise.data.corpus import patterns
-    from tensorwise.data.workloads import Workloads
+    from tensorwise.collect.corpus import patterns
+    from tensorwise.collect.workloads import Workloads
     from tensorwise.front.model_card import figures
     from tensorwise.front.reporting import check_writable
     from tensorwise.model import load_model
@@ -319,8 +319,8 @@ def _load_records(
 
     Of an operation with several einsums (mttkrp: one for each order and mode), the records of ``einsum``, else of the first.
     """
-    from tensorwise.data.reading import records_of
-    from tensorwise.data.store import default_path
+    from tensorwise.store.reading import records_of
+    from tensorwise.store.store import default_path
 
     found: list[Record] = []
     elsewhere: set[str] = set()

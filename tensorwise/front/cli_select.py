@@ -12,9 +12,9 @@ from tensorwise.front.terminal import command, emit, pairs, progress_bar
 from tensorwise.reading import members, printable, read_json
 
 if TYPE_CHECKING:
-    from tensorwise.data.record import Record
     from tensorwise.plan import Graph, Network
     from tensorwise.selection import Selection
+    from tensorwise.store.record import Record
 
 select_app = typer.Typer(
     help="Choose among versions of a function, by a decision tree over features of its input.",
@@ -68,7 +68,7 @@ def train(
 
     Can be interrupted: the same command resumes from the store. Needs the extra `select`.
     """
-    from tensorwise.data.store import Store
+    from tensorwise.store.store import Store
 
     selection = _selection(file, function)
     with progress_bar(f"training {selection.op}") as progress:
@@ -263,9 +263,9 @@ def _selection(file: Path, function: str | None) -> "Selection":
 
 def _records(paths: list[Path] | None, function: str, device: str | None) -> "list[Record]":
     """Return the records of a function's versions on one device."""
-    from tensorwise.data.reading import records_of
-    from tensorwise.data.store import default_path
     from tensorwise.space.versions import space_name
+    from tensorwise.store.reading import records_of
+    from tensorwise.store.store import default_path
 
     found: list[Record] = []
     spaces: set[str] = set()

@@ -17,10 +17,10 @@ from tensorwise.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tensorwise.data.record import Record
     from tensorwise.device.device import Measurement
     from tensorwise.device.hardware import Kind
     from tensorwise.model.latency import LatencyModel
+    from tensorwise.store.record import Record
     from tensorwise.tasks.cutting import TaskGraph
 
 tasks_app = typer.Typer(no_args_is_help=True, help="Cut networks into tasks, and measure schedules of these.")
@@ -365,13 +365,13 @@ def train_model(
     json: Json = False,
 ) -> None:
     """Train a latency model from records of tasks. Goes on where it was ended when the same command is given again."""
-    from tensorwise.data.reading import records_of
-    from tensorwise.data.store import default_path
     from tensorwise.front.networks import latency_model_folder
     from tensorwise.model.latency import judged, train_latency
     from tensorwise.model.latency_training import LatencyTraining
     from tensorwise.model.program_net import PAPER
     from tensorwise.model.programs import Programs
+    from tensorwise.store.reading import records_of
+    from tensorwise.store.store import default_path
     from tensorwise.toolchain.places import private_dir
 
     folder = out or private_dir(latency_model_folder())
@@ -448,10 +448,10 @@ def adapt_model(
     from tensorwise.adapt.latency import TRAINING, adapt_latency
     from tensorwise.adapt.tasks import clustered_tasks
     from tensorwise.collect.task_job import WORKERS, task_plan
-    from tensorwise.data.store import Store
     from tensorwise.front.networks import COMES_ALONG, latency_model, latency_model_folder, unscheduled
     from tensorwise.model.latency_training import LatencyTraining
     from tensorwise.model.programs import Programs
+    from tensorwise.store.store import Store
     from tensorwise.tasks.cpu import check_measurable
     from tensorwise.toolchain.places import private_dir
 
@@ -508,7 +508,7 @@ def _kind(device: str) -> "Kind":
 
 def _fastest(graph: "TaskGraph", device: str, folder: Path, store: Path | None) -> dict[str, "Record"]:
     """The fastest record of each task of a network on a device."""
-    from tensorwise.data.store import Store
+    from tensorwise.store.store import Store
 
     found: dict[str, Record] = {}
     with Store(store) as records:

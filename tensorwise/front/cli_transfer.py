@@ -63,7 +63,7 @@ def transfer(
     be ended at any time: the same command goes on, and measures nothing twice.
     """
     from tensorwise.adapt.transfer import transfer as move
-    from tensorwise.data.store import Store
+    from tensorwise.store.store import Store
 
     old, name = _start(start, op)
     jobs, works = _matrices(matrices, name, n, device, threads, samples, seed, most_terms)
@@ -125,8 +125,8 @@ def _matrices(
     most_terms: int | None,
 ) -> "tuple[dict[str, Job], dict[str, Workload]]":
     """Read the matrices; those that cannot be read are named and left out."""
+    from tensorwise.collect.corpus import patterns
     from tensorwise.collect.job import MOST_TERMS, plan
-    from tensorwise.data.corpus import patterns
     from tensorwise.toolchain.threads import available_threads
 
     planned = plan(

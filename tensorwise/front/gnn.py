@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from tensorwise.data.store import Store
 from tensorwise.errors import InputError
 from tensorwise.front.spelling import (
     SLOPE,
@@ -35,14 +34,15 @@ from tensorwise.front.spelling import (
     spell,
     weighed_texts,
 )
+from tensorwise.lower.program import Program
 from tensorwise.model import CostModel
 from tensorwise.program.einsum import Access, Einsum
-from tensorwise.program.generated import BoundProgram
-from tensorwise.program.program import Program
-from tensorwise.program.work import worth_sharing
 from tensorwise.program.workload import Workload
 from tensorwise.reading import shown
+from tensorwise.runtime.generated import BoundProgram
+from tensorwise.runtime.work import worth_sharing
 from tensorwise.space.cpu import cpu_space
+from tensorwise.store.store import Store
 from tensorwise.tensor.canonical import stable_order
 from tensorwise.tensor.checks import (
     checked_indices,

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorwise.codegen.loop_tree import LoopTree
-from tensorwise.codegen.machine_code import MachineCode, program_json
+from tensorwise.analysis.ast import CompactAst
+from tensorwise.analysis.code import CODE
+from tensorwise.analysis.loop_tree import LoopTree
+from tensorwise.analysis.machine_code import MachineCode, program_json
 from tensorwise.device.gpus import gpu_named
 from tensorwise.device.hardware import Hardware
 from tensorwise.errors import InputError, MissingExtraError
-from tensorwise.features.ast import CompactAst
-from tensorwise.features.code import CODE
 from tensorwise.ids import content_id, file_id
 from tensorwise.model.finding import PACKAGED
 from tensorwise.model.latency import LATENCY, LatencyModel

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
-from tensorwise.data.store import Store
 from tensorwise.device.gpus import gpu_named
 from tensorwise.device.opening import DeviceOptions, opened
+from tensorwise.lower.program import Program
 from tensorwise.model import CostModel
-from tensorwise.program.launched import BoundLaunched, LaunchedKernel
-from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload
+from tensorwise.runtime.launched import BoundLaunched, LaunchedKernel
 from tensorwise.space.cuda import cuda_space
 from tensorwise.space.readings import operand
+from tensorwise.store.store import Store
 from tensorwise.toolchain.gpu import Gpu, Held
 from tensorwise.tuning.limits import Guidance, Listener, Observe, Progress, TuningLimits
 from tensorwise.tuning.result import TuneResult

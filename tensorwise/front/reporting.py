@@ -15,9 +15,9 @@ from tensorwise.errors import CompilerError, InputError
 from tensorwise.front.draw_pattern import spy_of
 from tensorwise.front.report import render
 from tensorwise.front.report_data import Candidate, ReportData
-from tensorwise.program.generated import GeneratedKernel
-from tensorwise.program.program import Program
+from tensorwise.lower.program import Program
 from tensorwise.reading import user_path
+from tensorwise.runtime.generated import GeneratedKernel
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.tuning.operator import Operator
 from tensorwise.tuning.result import Standing, TuneResult, program_texts

@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 
 from tensorwise.errors import TensorwiseError
-from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.workload import Workload, workload
+from tensorwise.runtime.generated import GeneratedKernel
 from tensorwise.space.cpu import cpu_space
 from tensorwise.space.portfolio import portfolio
 from tensorwise.tensor.convert import entries_from

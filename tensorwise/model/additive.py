@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast, final
 import numpy as np
 from scipy.optimize import nnls
 
-from tensorwise.data.record import Record
+from tensorwise.analysis.footprint import FIELDS
 from tensorwise.device.device import Device
 from tensorwise.errors import InputError
-from tensorwise.features.footprint import FIELDS
 from tensorwise.model.model import CostModel, check_learned
 from tensorwise.model.reader import Reader
 from tensorwise.model.samples import Group, looked_up
@@ -24,6 +23,7 @@ from tensorwise.model.table import Encoded, Table
 from tensorwise.space.config import Config
 from tensorwise.space.space import Space
 from tensorwise.space.strips import Mapper
+from tensorwise.store.record import Record
 
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload

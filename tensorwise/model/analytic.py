@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, final
 
 import numpy as np
 
-from tensorwise.data.record import Record
 from tensorwise.device.device import Device
 from tensorwise.errors import InputError
 from tensorwise.model.model import CostModel, Returns, check_learned
@@ -25,6 +24,7 @@ from tensorwise.model.samples import falling
 from tensorwise.model.table import UNKNOWN_TOKEN, Table
 from tensorwise.space.config import Config, Value
 from tensorwise.space.space import Space
+from tensorwise.store.record import Record
 from tensorwise.toolchain.cubin import Resources
 from tensorwise.units import SHORTEST_S
 

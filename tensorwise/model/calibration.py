@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
-from tensorwise.data.record import Record
 from tensorwise.errors import InputError
 from tensorwise.model.judging import LEAST, Judged, judge
 from tensorwise.model.metrics import mean_quality
 from tensorwise.model.ranking import RankingModel
 from tensorwise.model.samples import Group, groups_of
+from tensorwise.store.record import Record
 
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload

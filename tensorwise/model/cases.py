@@ -6,9 +6,9 @@ from typing import Any, Self, cast, final
 
 import numpy as np
 
-from tensorwise.data.record import Record
 from tensorwise.errors import InputError
 from tensorwise.space.config import Config
+from tensorwise.store.record import Record
 from tensorwise.units import SHORTEST_S
 
 

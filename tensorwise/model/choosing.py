@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, final
 
 import numpy as np
 
-from tensorwise.data.record import Record
 from tensorwise.device.device import Device
 from tensorwise.errors import InputError
 from tensorwise.model.cases import Cases, features_of, matrix_of
 from tensorwise.model.model import CostModel, Returns
 from tensorwise.model.tree import LEAF, Tree, scikit_learn
-from tensorwise.program.call import Call
+from tensorwise.runtime.call import Call
 from tensorwise.space.config import Config
+from tensorwise.store.record import Record
 from tensorwise.toolchain.threads import available_threads
 from tensorwise.units import SHORTEST_S
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
-from tensorwise.data.record import Record
-from tensorwise.data.recorded import RecordedDevice
 from tensorwise.errors import InputError
 from tensorwise.model.metrics import Quality, mean_quality, quality
 from tensorwise.model.model import CostModel
 from tensorwise.model.samples import Times
 from tensorwise.space.config import Config
+from tensorwise.store.record import Record
+from tensorwise.store.recorded import RecordedDevice
 
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload

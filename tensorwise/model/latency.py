@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 
 import numpy as np
 
+from tensorwise.analysis.ast import LEAVES, CompactAst
+from tensorwise.analysis.code import CODE
+from tensorwise.analysis.hardware import HARDWARE
 from tensorwise.device.hardware import Hardware, described
 from tensorwise.errors import InputError
-from tensorwise.features.ast import LEAVES, CompactAst
-from tensorwise.features.code import CODE
-from tensorwise.features.hardware import HARDWARE
 from tensorwise.keeping import Keeping
 from tensorwise.model.labels import Kind, Labels
 from tensorwise.model.program_net import (

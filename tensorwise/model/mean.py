@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar, Self, final
 
 import numpy as np
 
-from tensorwise.data.record import Record
 from tensorwise.device.device import Device
 from tensorwise.errors import InputError
 from tensorwise.model.model import CostModel, Returns, check_learned
 from tensorwise.space.config import Config
+from tensorwise.store.record import Record
 from tensorwise.units import SHORTEST_S
 
 if TYPE_CHECKING:

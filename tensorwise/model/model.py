@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, Self
 
 import numpy as np
 
-from tensorwise.data.record import Record
 from tensorwise.device.device import Device, Work
 from tensorwise.errors import InputError
 from tensorwise.keeping import Keeping
 from tensorwise.model.table import Table
 from tensorwise.space.config import Config
 from tensorwise.space.space import Space
+from tensorwise.store.record import Record
 
 if TYPE_CHECKING:
     from tensorwise.toolchain.cubin import Resources

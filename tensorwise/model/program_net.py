@@ -11,10 +11,10 @@ from typing import Any, Final, Literal, Self, final, get_args
 
 import numpy as np
 
+from tensorwise.analysis.ast import LEAVES, positional_encoding
+from tensorwise.analysis.code import CODE
+from tensorwise.analysis.hardware import HARDWARE
 from tensorwise.errors import InputError
-from tensorwise.features.ast import LEAVES, positional_encoding
-from tensorwise.features.code import CODE
-from tensorwise.features.hardware import HARDWARE
 from tensorwise.model.labels import UNIT_S, Labels
 
 Joining = Literal["counts", "sum"]

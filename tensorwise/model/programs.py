@@ -9,14 +9,14 @@ from typing import Final, Self, TypeAlias, final
 
 import numpy as np
 
-from tensorwise.codegen.loop_tree import LoopTree
-from tensorwise.codegen.machine_code import MachineCode
-from tensorwise.data.record import Record
+from tensorwise.analysis.ast import CompactAst
+from tensorwise.analysis.code import CODE
+from tensorwise.analysis.hardware import HARDWARE
+from tensorwise.analysis.loop_tree import LoopTree
+from tensorwise.analysis.machine_code import MachineCode
 from tensorwise.device.hardware import Hardware
 from tensorwise.errors import InputError
-from tensorwise.features.ast import CompactAst
-from tensorwise.features.code import CODE
-from tensorwise.features.hardware import HARDWARE
+from tensorwise.store.record import Record
 
 SPREAD: Final = 0.5
 """Records whose middle half of samples is spread over more than this share of their time are left out."""

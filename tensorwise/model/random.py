@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, ClassVar, Self, final
 
 import numpy as np
 
-from tensorwise.data.record import Record
 from tensorwise.device.device import Device
 from tensorwise.model.model import CostModel, Returns
 from tensorwise.space.config import Config
+from tensorwise.store.record import Record
 
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, Self, cast, final
 
 import numpy as np
 
-from tensorwise.data.record import Record
+from tensorwise.analysis.nest import ProgramNest, WorkloadNest
 from tensorwise.errors import InputError
-from tensorwise.features.nest import ProgramNest, WorkloadNest
 from tensorwise.model.looking import LookingModel, prefix
 from tensorwise.model.model import check_learned
 from tensorwise.model.samples import Epoch, Group, Loss, Training, groups_of, moments, standardised
@@ -18,6 +17,7 @@ from tensorwise.model.table import Encoded, Form, Table
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import CpuSpace, cpu_space_of
 from tensorwise.space.space import Space
+from tensorwise.store.record import Record
 
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from tensorwise.data.record import Record
+from tensorwise.analysis.footprint import FIELDS, Footprints
 from tensorwise.errors import InputError
-from tensorwise.features.footprint import FIELDS, Footprints
 from tensorwise.ids import content_id
 from tensorwise.model.samples import Group, groups_of
 from tensorwise.model.table import Encoded, Form, Table
 from tensorwise.space.config import Config, Value
 from tensorwise.space.strips import LOOPS, Mapper, Strips, modes
+from tensorwise.store.record import Record
 
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload

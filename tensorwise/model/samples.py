@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final, get_arg
 
 import numpy as np
 
-from tensorwise.data.record import Record
-from tensorwise.data.split import split_families
+from tensorwise.analysis.featurizer import Featurizer
+from tensorwise.analysis.matrix import MatrixPattern
+from tensorwise.analysis.tensor import TensorPattern
 from tensorwise.errors import InputError
-from tensorwise.features.featurizer import Featurizer
-from tensorwise.features.matrix import MatrixPattern
-from tensorwise.features.tensor import TensorPattern
 from tensorwise.ids import content_id
 from tensorwise.model.metrics import SLOW
 from tensorwise.model.table import Encoded, Table
 from tensorwise.space.config import Config
+from tensorwise.store.record import Record
+from tensorwise.store.split import split_families
 from tensorwise.units import SHORTEST_S
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import Any, Final, cast, final
 
 import numpy as np
 
+from tensorwise.analysis.nest import ProgramNest
 from tensorwise.errors import InputError
-from tensorwise.features.nest import ProgramNest
 from tensorwise.ids import content_id
 from tensorwise.reading import shown
 from tensorwise.space.config import Value, show

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast, final
 
 import numpy as np
 
-from tensorwise.data.record import Record
 from tensorwise.model.looking import LookingModel
 from tensorwise.model.model import check_learned
 from tensorwise.model.reader import LATENT, Reader
@@ -19,6 +18,7 @@ from tensorwise.model.samples import Epoch, Group, Loss, Training
 from tensorwise.model.table import Encoded, Form, Table
 from tensorwise.space.config import Config
 from tensorwise.space.space import Space
+from tensorwise.store.record import Record
 
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from tensorwise.analysis.ast import CompactAst
 from tensorwise.device.hardware import Hardware
-from tensorwise.features.ast import CompactAst
 from tensorwise.model.latency import LatencyModel
 from tensorwise.tasks.cutting import TaskGraph
 

@@ -7,9 +7,9 @@ from typing import Final, final
 
 import numpy as np
 
+from tensorwise.analysis.ast import CompactAst
 from tensorwise.device.hardware import Hardware, Kind
 from tensorwise.errors import InputError
-from tensorwise.features.ast import CompactAst
 from tensorwise.model.latency import LatencyModel
 from tensorwise.plan.doubts import MOST, doubts
 from tensorwise.plan.graph import Graph, Step

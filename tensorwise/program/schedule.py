@@ -19,8 +19,8 @@ from tensorwise.registry import Registry
 from tensorwise.tensor.remap import Axis
 
 if TYPE_CHECKING:
-    from tensorwise.codegen import ir
-    from tensorwise.program.plan import Plan
+    from tensorwise.lower import ir
+    from tensorwise.lower.plan import Plan
 
 CONSTANT_SPLIT: Final = 16
 """Splits up to this size are compiled in, so that their loops can be unrolled; larger ones are run-time

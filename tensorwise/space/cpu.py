@@ -10,9 +10,8 @@ from functools import cached_property, lru_cache
 from typing import Final, NamedTuple, final
 from weakref import WeakKeyDictionary
 
+from tensorwise.lower.program import Apart, Program
 from tensorwise.program.einsum import Assignment
-from tensorwise.program.loads import Loads
-from tensorwise.program.program import Apart, Program
 from tensorwise.program.schedule import (
     Bound,
     Directive,
@@ -26,8 +25,9 @@ from tensorwise.program.schedule import (
     Tile,
     Unroll,
 )
-from tensorwise.program.work import Bounds
 from tensorwise.program.workload import Workload
+from tensorwise.runtime.loads import Loads
+from tensorwise.runtime.work import Bounds
 from tensorwise.space.apart import rule, setting_apart
 from tensorwise.space.config import Config, Value
 from tensorwise.space.extensions import ParamExtension, apply_extension, extended

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, final
 
+from tensorwise.lower.launch import LOAD_WIDTHS, MAX_BLOCK_THREADS, MOST_SHARED_BYTES
+from tensorwise.lower.program import Program, program_for
 from tensorwise.program.einsum import Assignment
-from tensorwise.program.launch import LOAD_WIDTHS, MAX_BLOCK_THREADS, MOST_SHARED_BYTES
-from tensorwise.program.program import Program, program_for
 from tensorwise.program.schedule import WARP
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Value

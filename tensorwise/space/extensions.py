@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from tensorwise.errors import InputError, ScheduleError, TensorwiseError
+from tensorwise.lower.program import Program
 from tensorwise.program.einsum import Assignment
-from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload
 from tensorwise.reading import reason, shown
 from tensorwise.registry import Registry

@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from tensorwise.lower.lower import MAX_STRIPS
 from tensorwise.program.einsum import Access, Assignment, Call, Expression, Index
-from tensorwise.program.lower import MAX_STRIPS
 from tensorwise.program.schedule import CONSTANT_SPLIT
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Value

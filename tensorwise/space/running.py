@@ -7,7 +7,7 @@ balanced parts and serial runs.
 import math
 from typing import Final
 
-from tensorwise.program.accumulate import MAX_COPIES
+from tensorwise.lower.accumulate import MAX_COPIES
 from tensorwise.program.einsum import Assignment
 from tensorwise.program.schedule import CONSTANT_SPLIT
 from tensorwise.program.workload import Workload

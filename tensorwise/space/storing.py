@@ -8,8 +8,8 @@ from typing import Final
 
 from tensorwise.program.einsum import Assignment
 from tensorwise.program.schedule import CONSTANT_SPLIT
-from tensorwise.program.work import worth_sharing
 from tensorwise.program.workload import Workload
+from tensorwise.runtime.work import worth_sharing
 from tensorwise.space.config import Value
 from tensorwise.space.domain import Orders, orders
 from tensorwise.space.param import Earlier, Narrow, Param, Prefer, powers

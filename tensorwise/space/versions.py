@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, Self, TypeAlias, final
 
 from tensorwise.errors import InputError
-from tensorwise.program.call import Call
+from tensorwise.runtime.call import Call
 from tensorwise.space.config import Config
 from tensorwise.space.params import Choice
 from tensorwise.space.space import Space

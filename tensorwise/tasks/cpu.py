@@ -25,8 +25,8 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from tensorwise.codegen.llvm import marked
-from tensorwise.codegen.machine_code import MachineCode
+from tensorwise.analysis.llvm import marked
+from tensorwise.analysis.machine_code import MachineCode
 from tensorwise.device.device import Candidate, Device, Measurement, Status
 from tensorwise.device.fastest import BOUT, agreed, fastest
 from tensorwise.device.hardware import Hardware, this_cpu

@@ -12,8 +12,8 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from tensorwise.codegen.loop_tree import LoopTree
-from tensorwise.codegen.machine_code import MachineCode
+from tensorwise.analysis.loop_tree import LoopTree
+from tensorwise.analysis.machine_code import MachineCode
 from tensorwise.device.device import Measurement
 from tensorwise.errors import InputError
 from tensorwise.tasks.cpu import TvmCpu, codes_of

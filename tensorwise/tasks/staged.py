@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, final
 
-from tensorwise.codegen.machine_code import MachineCode
+from tensorwise.analysis.machine_code import MachineCode
 from tensorwise.errors import InputError
 from tensorwise.reading import read_json, reading
 from tensorwise.space.config import Config

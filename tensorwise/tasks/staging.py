@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorwise.codegen.machine_code import MachineCode
-from tensorwise.codegen.tvmscript import constant
+from tensorwise.analysis.machine_code import MachineCode
+from tensorwise.analysis.tvmscript import constant
 from tensorwise.errors import CompilerError, InputError, TensorwiseError
 from tensorwise.reading import reading, reason
 from tensorwise.space.config import Config

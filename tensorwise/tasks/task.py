@@ -12,8 +12,8 @@ from typing import Any, Self, final
 
 import numpy as np
 
-from tensorwise.codegen.loop_tree import LoopTree
-from tensorwise.codegen.tvmscript import read_tvmscript
+from tensorwise.analysis.loop_tree import LoopTree
+from tensorwise.analysis.tvmscript import read_tvmscript
 from tensorwise.ids import content_id
 from tensorwise.reading import conform, read_json, reading
 from tensorwise.writing import replacing

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Final, final
 
 from tensorwise.errors import InputError
-from tensorwise.program.program import Program
+from tensorwise.lower.program import Program
 from tensorwise.tuning.worth import per_call_s
 
 NEAR: Final = 0.02

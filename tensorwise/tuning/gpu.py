@@ -2,11 +2,11 @@
 
 import warnings
 
-from tensorwise.data.store import Store
 from tensorwise.device.device import Device
 from tensorwise.device.opening import DeviceOptions, opened
 from tensorwise.model import CostModel
 from tensorwise.program.workload import Workload
+from tensorwise.store.store import Store
 from tensorwise.tuning.limits import Guidance, Listener, Observe, Progress, TuningLimits
 from tensorwise.tuning.result import TuneResult
 from tensorwise.tuning.tune import advisor_of, tune_workload

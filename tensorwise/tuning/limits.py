@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self, final
 
-from tensorwise.data.store import Store
 from tensorwise.errors import InputError
 from tensorwise.search import STRATEGIES
+from tensorwise.store.store import Store
 
 if TYPE_CHECKING:
     from tensorwise.tuning.advice import Advisor

@@ -13,13 +13,13 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any, Final
 
-from tensorwise.data.store import Store
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.errors import InputError, MeasurementError
-from tensorwise.program.generated import BoundProgram, GeneratedKernel
 from tensorwise.program.workload import Workload, workload
+from tensorwise.runtime.generated import BoundProgram, GeneratedKernel
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import CpuSpace, cpu_space
+from tensorwise.store.store import Store
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.memory import available_bytes
 from tensorwise.toolchain.deadline import within

@@ -13,11 +13,11 @@ import numpy as np
 from tensorwise.device.default import default_kernel as default_kernel
 from tensorwise.device.libraries.contraction import Contraction, contraction
 from tensorwise.errors import InputError, MeasurementError
-from tensorwise.program.generated import BoundProgram, GeneratedKernel
-from tensorwise.program.kernel import BoundKernel, Kernel
-from tensorwise.program.program import Program
+from tensorwise.lower.program import Program
 from tensorwise.program.schedule import LoopPass
 from tensorwise.program.workload import Workload, workload
+from tensorwise.runtime.generated import BoundProgram, GeneratedKernel
+from tensorwise.runtime.kernel import BoundKernel, Kernel
 from tensorwise.tensor.elements import is_float, is_half
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.fibertree import Tensor

@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from tensorwise.data.store import Store
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.timing import interleave
 from tensorwise.model import CostModel
-from tensorwise.program.generated import BoundProgram
 from tensorwise.program.workload import Workload
+from tensorwise.runtime.generated import BoundProgram
+from tensorwise.store.store import Store
 from tensorwise.tensor.entries import Entries
 from tensorwise.tuning.advice import SHIPPED
 from tensorwise.tuning.limits import Guidance, Listener, Observe, Progress, TuningLimits

@@ -19,12 +19,12 @@ from tensorwise.device.libraries.base import LibraryKernel
 from tensorwise.device.library import LIBRARY
 from tensorwise.errors import CompilerError, InputError, MissingExtraError, TensorwiseError
 from tensorwise.ids import content_id
-from tensorwise.program.generated import GeneratedKernel
-from tensorwise.program.kernel import Kernel
-from tensorwise.program.program import program_for
-from tensorwise.program.work import check_work
+from tensorwise.lower.program import program_for
 from tensorwise.program.workload import Workload, einsum_workload
 from tensorwise.reading import WRONG_DATA, conform, parse_json, reading, reason, user_path
+from tensorwise.runtime.generated import GeneratedKernel
+from tensorwise.runtime.kernel import Kernel
+from tensorwise.runtime.work import check_work
 from tensorwise.tensor.checks import checked_integers, coordinate_dtype
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import value_dtype

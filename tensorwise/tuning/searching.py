@@ -13,8 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorwise.data.record import Record
-from tensorwise.data.store import Store
+from tensorwise.analysis.compiled import COUNTING
 from tensorwise.device.device import Candidate, Device, Measurement
 from tensorwise.errors import (
     CompilerError,
@@ -24,13 +23,14 @@ from tensorwise.errors import (
     StoreError,
     TensorwiseError,
 )
-from tensorwise.features.compiled import COUNTING
 from tensorwise.program.workload import Workload
 from tensorwise.reading import reason, shown
 from tensorwise.search import STRATEGIES, Strategy
 from tensorwise.space.config import Config
 from tensorwise.space.portfolio import portfolio
 from tensorwise.space.space import Space
+from tensorwise.store.record import Record
+from tensorwise.store.store import Store
 from tensorwise.toolchain.deadline import is_over, left_s, within
 from tensorwise.toolchain.routines import load_all
 from tensorwise.tuning.advice import SHIPPED, Advisor, shipped_advisors
@@ -119,7 +119,7 @@ class Search:
             return store
         if not isinstance(store, bool | None):
             raise InputError(
-                "store is a Store, such as tensorwise.data.store.Store('my.sqlite'), or whether to use the default one; "
+                "store is a Store, such as tensorwise.store.store.Store('my.sqlite'), or whether to use the default one; "
                 f"got {shown(store)}"
             )
         if not store:

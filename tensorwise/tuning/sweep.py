@@ -12,8 +12,8 @@ from tensorwise.device.library import LIBRARY
 from tensorwise.device.rounds import RoundTable
 from tensorwise.device.timing import interleave, measuring_slot
 from tensorwise.errors import TensorwiseError
-from tensorwise.program.generated import BoundProgram, GeneratedKernel
 from tensorwise.program.workload import Workload
+from tensorwise.runtime.generated import BoundProgram, GeneratedKernel
 from tensorwise.tensor.fibertree import Tensor
 from tensorwise.tuning.arrangement import Arrangement, Stored, Way
 from tensorwise.tuning.operator import Operator, bind, operator_of

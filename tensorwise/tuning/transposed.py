@@ -15,12 +15,12 @@ import numpy as np
 
 from tensorwise.device.timing import interleave
 from tensorwise.errors import InputError, TensorwiseError
-from tensorwise.program.generated import BoundProgram, GeneratedKernel
-from tensorwise.program.kernel import BoundKernel, Kernel
-from tensorwise.program.program import Program
+from tensorwise.lower.program import Program
 from tensorwise.program.schedule import Factor, Parallel, Prefetch, Schedule, Tile
-from tensorwise.program.work import check_work
 from tensorwise.program.workload import Workload
+from tensorwise.runtime.generated import BoundProgram, GeneratedKernel
+from tensorwise.runtime.kernel import BoundKernel, Kernel
+from tensorwise.runtime.work import check_work
 from tensorwise.space.running import MOST_PRIVATE_BYTES
 
 SMALL_BYTES: Final = 2**20

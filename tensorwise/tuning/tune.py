@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
-from tensorwise.data.store import Store
 from tensorwise.device.device import Candidate, Device, MeasuredOnly, Measurement, Rounds
 from tensorwise.device.opening import DeviceOptions, opened
 from tensorwise.device.rounds import RoundTable
 from tensorwise.errors import MeasurementError, TensorwiseError
 from tensorwise.model import CostModel
-from tensorwise.program.kernel import Kernel
 from tensorwise.program.workload import Workload, workload
+from tensorwise.runtime.kernel import Kernel
+from tensorwise.store.store import Store
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.toolchain.deadline import counting_waits, is_over, left_s, within

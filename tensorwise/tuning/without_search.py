@@ -16,9 +16,9 @@ import numpy as np
 from tensorwise.device.library import LIBRARY
 from tensorwise.device.timing import time_calls
 from tensorwise.errors import MeasurementError, TensorwiseError
-from tensorwise.program.generated import GeneratedKernel
-from tensorwise.program.kernel import BoundKernel, Kernel
 from tensorwise.program.workload import Workload
+from tensorwise.runtime.generated import GeneratedKernel
+from tensorwise.runtime.kernel import BoundKernel, Kernel
 from tensorwise.space.portfolio import portfolio
 from tensorwise.toolchain.cache import default_cache
 from tensorwise.tuning.operator import Operator, default_kernel, operator_of

@@ -10,18 +10,18 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tensorwise.data.augment import Augmentation
-from tensorwise.data.split import split_families
+from tensorwise.analysis.footprint import Footprints
+from tensorwise.analysis.graph import GraphPattern
+from tensorwise.analysis.matrix import MatrixPattern
+from tensorwise.analysis.nest import ProgramNest, WorkloadNest
+from tensorwise.analysis.tensor import TensorPattern
+from tensorwise.collect.augment import Augmentation
 from tensorwise.device.spade import SPADES, SpadeDevice
-from tensorwise.features.footprint import Footprints
-from tensorwise.features.graph import GraphPattern
-from tensorwise.features.matrix import MatrixPattern
-from tensorwise.features.nest import ProgramNest, WorkloadNest
-from tensorwise.features.tensor import TensorPattern
 from tensorwise.program.workload import workload
 from tensorwise.search.nearest import far_apart, linked
 from tensorwise.space.cpu import cpu_space_of
 from tensorwise.space.portfolio import portfolio
+from tensorwise.store.split import split_families
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.format import Format

@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from tensorwise.data.record import Record
-from tensorwise.data.recorded import RecordedDevice
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.device import STATUSES, Device, Measurement
 from tensorwise.device.noisy import NoisyDevice
@@ -23,6 +21,8 @@ from tensorwise.errors import CompilerError
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.space import Space
 from tensorwise.space.versions import Version, Versions
+from tensorwise.store.record import Record
+from tensorwise.store.recorded import RecordedDevice
 from tensorwise.tensor.convert import entries_from
 from tensorwise.toolchain.compiler import find_compiler
 from tests.contract.toys import GARDEN, ToyWorkload

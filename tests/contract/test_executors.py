@@ -22,17 +22,17 @@ import pytest
 
 from tensorwise.collect.cluster import ClusterExecutor, needed
 from tensorwise.collect.collected import Collected
+from tensorwise.collect.corpus import Pattern
 from tensorwise.collect.dask import DaskExecutor
 from tensorwise.collect.driver import EXECUTORS, collect
 from tensorwise.collect.executors import Executor, LocalExecutor
 from tensorwise.collect.job import Job, plan
 from tensorwise.collect.ray import RayExecutor
 from tensorwise.collect.spool import Spool, SpoolExecutor, gather
-from tensorwise.data.corpus import Pattern
-from tensorwise.data.parts import PartStore
-from tensorwise.data.reading import open_store
-from tensorwise.data.store import Store
 from tensorwise.errors import MeasurementError, MissingExtraError
+from tensorwise.store.parts import PartStore
+from tensorwise.store.reading import open_store
+from tensorwise.store.store import Store
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write
 from tests.contract.odd_worker import COMMAND
@@ -156,7 +156,7 @@ def test_a_collection_that_is_killed_at_any_moment_goes_on(tmp_path: Path) -> No
         "from tensorwise.collect.driver import collect\n"
         "from tensorwise.collect.executors import LocalExecutor\n"
         "from tensorwise.collect.job import Job\n"
-        "from tensorwise.data.store import Store\n"
+        "from tensorwise.store.store import Store\n"
         "jobs = [Job.from_json(one) for one in json.load(open(sys.argv[1]))]\n"
         "print('begun', flush=True)\n"
         "collect(jobs, Store(sys.argv[2]), LocalExecutor(2, 10.0, COMMAND))\n"

@@ -8,11 +8,11 @@ import pytest
 
 from tensorwise.device.library import LIBRARY
 from tensorwise.errors import CompilerError, InputError
-from tensorwise.program.generated import GeneratedKernel
-from tensorwise.program.interpreted import InterpretedKernel
-from tensorwise.program.kernel import BoundKernel, Kernel
-from tensorwise.program.program import program_for
+from tensorwise.lower.program import program_for
 from tensorwise.program.workload import Workload, einsum_workload, workload
+from tensorwise.runtime.generated import GeneratedKernel
+from tensorwise.runtime.interpreted import InterpretedKernel
+from tensorwise.runtime.kernel import BoundKernel, Kernel
 from tensorwise.tensor.convert import entries_from
 from tensorwise.toolchain.compiler import find_compiler
 from tests.unit.device.cases import spoiled, strided
@@ -126,7 +126,7 @@ def test_what_is_ready_has_its_pointers_in_place(
     operands, out = work.operands(rng), poisoned(work)
     call = kernel.ready(operands, out)
     monkeypatch.setattr(kernel, "run", None)
-    monkeypatch.setattr("tensorwise.program.generated.address", None)
+    monkeypatch.setattr("tensorwise.runtime.generated.address", None)
     for _ in range(2):
         call()
         assert work.reference(operands).mismatch(out) is None

@@ -12,7 +12,6 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from tensorwise.data.record import Record
 from tensorwise.device.device import Measurement
 from tensorwise.device.null import NullDevice, smooth_cost
 from tensorwise.errors import InputError
@@ -30,6 +29,7 @@ from tensorwise.model.ranking import Training
 from tensorwise.space.config import Config, Value
 from tensorwise.space.param import Param
 from tensorwise.space.params import Choice, Flag, Permutation
+from tensorwise.store.record import Record
 from tests.contract.toys import GARDEN, TINY, ToySpace, ToyWorkload, draw_many
 
 W: Any = ToyWorkload()

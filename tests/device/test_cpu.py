@@ -18,9 +18,9 @@ import scipy.sparse as sp
 
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.errors import InputError, MeasurementError
-from tensorwise.program.generated import GeneratedKernel
-from tensorwise.program.program import Program, program_for
+from tensorwise.lower.program import Program, program_for
 from tensorwise.program.workload import Workload, workload
+from tensorwise.runtime.generated import GeneratedKernel
 from tensorwise.space.cpu import cpu_space
 from tensorwise.space.portfolio import portfolio
 from tensorwise.tensor.convert import entries_from
@@ -458,7 +458,7 @@ def test_without_a_compiler_libraries_still_run(work: Workload, tmp_path: Path) 
         "import numpy as np, scipy.sparse as sp\n"
         "from tensorwise.device.cpu import CpuDevice\n"
         "from tensorwise.program.workload import workload\n"
-        "from tensorwise.program.program import program_for\n"
+        "from tensorwise.lower.program import program_for\n"
         "from tensorwise.tensor.convert import entries_from\n"
         "work = workload('spmv', entries_from(sp.eye_array(9, dtype=np.float32).tocsr()))\n"
         "ours = program_for(work, '(i,k) -> U(i) C(k)', 'reorder(i,k)')\n"

@@ -17,7 +17,7 @@ from tensorwise.device.cuda import CudaDevice
 from tensorwise.device.libraries.cusparse_calls import ALGORITHMS, find_cusparse
 from tensorwise.errors import CompilerError, InputError, MeasurementError, MissingExtraError
 from tensorwise.front.cli import app
-from tensorwise.program.program import program_for
+from tensorwise.lower.program import program_for
 from tensorwise.program.workload import workload
 from tensorwise.tensor.convert import entries_from
 from tensorwise.toolchain.gpu import compiled, find_gpu

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tensorwise.codegen import ir
-from tensorwise.codegen.c import print_c
-from tensorwise.codegen.cuda import print_cuda
-from tensorwise.codegen.loops import printed
+from tensorwise.lower import ir
+from tensorwise.lower.c import print_c
+from tensorwise.lower.cuda import print_cuda
+from tensorwise.lower.loops import printed
+from tensorwise.lower.lower import lower
+from tensorwise.lower.program import Program
 from tensorwise.program.einsum import Einsum
-from tensorwise.program.lower import lower
 from tensorwise.program.ops import NAMED, mttkrp
-from tensorwise.program.program import Program
 from tensorwise.program.schedule import Schedule
 from tensorwise.tensor.format import Format
 

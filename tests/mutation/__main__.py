@@ -22,7 +22,7 @@ from typing import Final
 from tests.mutation.mutants import Mutant, mutants
 
 ROOT: Final = Path(__file__).parent.parent.parent
-PACKAGES: Final = ("model", "search", "features", "program", "plan")
+PACKAGES: Final = ("model", "search", "analysis", "program", "lower", "runtime", "plan")
 TESTS: Final = (
     *(f"tests/unit/{name}" for name in PACKAGES),
     *(f"tests/contract/test_{name}.py" for name in ("models", "strategies", "spaces")),

@@ -30,10 +30,10 @@ from typing import Any, Final
 import numpy as np
 
 from tensorwise.errors import FormatError, InputError, ScheduleError, UnprovenError
-from tensorwise.program.generated import BoundProgram
-from tensorwise.program.packed import PackedOperands, packed_parts
-from tensorwise.program.program import PlanKey, Program, kernel_text
+from tensorwise.lower.program import PlanKey, Program, kernel_text
 from tensorwise.program.workload import Workload
+from tensorwise.runtime.generated import BoundProgram
+from tensorwise.runtime.packed import PackedOperands, packed_parts
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.fibertree import Tensor
 from tensorwise.tensor.pack import pack
@@ -46,8 +46,9 @@ from tests.oracle.sanitize import libraries, sanitized
 ROOT: Final = Path(__file__).resolve().parents[2]
 RESULT: Final = ROOT / "benchmarks" / "robustness" / "differential.json"
 CODE: Final = (
-    "tensorwise/codegen",
+    "tensorwise/lower",
     "tensorwise/program",
+    "tensorwise/runtime",
     "tensorwise/tensor",
     "tensorwise/toolchain",
     "tests/oracle",

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tensorwise.codegen.c import print_c
 from tensorwise.errors import FormatError, ScheduleError, TensorwiseError
+from tensorwise.lower.c import print_c
+from tensorwise.lower.lower import lower
+from tensorwise.lower.program import Apart, Program, program_for
 from tensorwise.program.einsum import Einsum
-from tensorwise.program.lower import lower
-from tensorwise.program.program import Apart, Program, program_for
 from tensorwise.program.schedule import (
     CONSTANT_SPLIT,
     Bound,

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from tensorwise.errors import FormatError, ScheduleError, UnprovenError
-from tensorwise.program.generated import BoundProgram, GeneratedKernel
-from tensorwise.program.interpreted import InterpretedKernel
-from tensorwise.program.kernel import BoundKernel, Kernel
-from tensorwise.program.packed import PackedOperands, packed_parts
-from tensorwise.program.plan import Plan
-from tensorwise.program.program import PlanKey, kernel_text
+from tensorwise.lower.plan import Plan
+from tensorwise.lower.program import PlanKey, kernel_text
+from tensorwise.runtime.generated import BoundProgram, GeneratedKernel
+from tensorwise.runtime.interpreted import InterpretedKernel
+from tensorwise.runtime.kernel import BoundKernel, Kernel
+from tensorwise.runtime.packed import PackedOperands, packed_parts
 from tensorwise.tensor.elements import is_float
 from tensorwise.toolchain.cache import default_cache
 from tests.oracle.cases import Case, draw

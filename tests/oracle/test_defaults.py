@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from tensorwise.errors import CompilerError, FormatError
+from tensorwise.lower.program import PlanKey, Program, kernel_text
 from tensorwise.program.einsum import Einsum
-from tensorwise.program.generated import BoundProgram
-from tensorwise.program.packed import PackedOperands, packed_parts
-from tensorwise.program.program import PlanKey, Program, kernel_text
 from tensorwise.program.workload import Workload, einsum_workload
+from tensorwise.runtime.generated import BoundProgram
+from tensorwise.runtime.packed import PackedOperands, packed_parts
 from tensorwise.space.cpu import cpu_space_of
 from tensorwise.tensor.convert import entries_from
 from tensorwise.toolchain.cache import default_cache

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tensorwise.program.packed import PackedOperands
+from tensorwise.runtime.packed import PackedOperands
 from tensorwise.tensor.fibertree import Tensor
 
 

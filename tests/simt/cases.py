@@ -5,7 +5,7 @@ from itertools import cycle
 
 import numpy as np
 
-from tensorwise.program.program import Program, program_for
+from tensorwise.lower.program import Program, program_for
 from tensorwise.program.workload import Workload, einsum_workload
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.entries import Entries

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorwise.program.interpreted import InterpretedKernel
-from tensorwise.program.kernel import BoundKernel
-from tensorwise.program.launched import BoundLaunched, LaunchedKernel, cuda_text
-from tensorwise.program.program import PlanKey
+from tensorwise.lower.program import PlanKey
 from tensorwise.program.workload import Workload, workload
+from tensorwise.runtime.interpreted import InterpretedKernel
+from tensorwise.runtime.kernel import BoundKernel
+from tensorwise.runtime.launched import BoundLaunched, LaunchedKernel, cuda_text
 from tensorwise.space.cuda import cuda_space
 from tensorwise.toolchain.cubin import resources
 from tensorwise.toolchain.gpu import PRELUDE, source

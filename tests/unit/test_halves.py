@@ -8,12 +8,12 @@ import pytest
 import scipy.sparse as sp
 
 import tensorwise as tw
-from tensorwise.data.store import Store
 from tensorwise.device.library import available
 from tensorwise.device.verify import Checker, poison
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
 from tensorwise.program.workload import Workload, workload
+from tensorwise.store.store import Store
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import limits, value_dtype
 from tensorwise.tensor.entries import Entries

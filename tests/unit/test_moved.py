@@ -1,16 +1,30 @@
-"""Names that have moved: the old place still works, and says the new one."""
+"""Names and modules that have moved: the old place still works, and says the new one."""
 
+import sys
+from collections.abc import Iterator
 from importlib import import_module
+from importlib.util import find_spec
 
 import pytest
+
+from tensorwise.old_rooms import ROOMS
+
+
+@pytest.fixture(autouse=True)
+def _forget_old_names() -> Iterator[None]:
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if name.rpartition(".")[0] in ROOMS or name in ROOMS:
+            del sys.modules[name]
 
 
 @pytest.mark.parametrize(
     ("old", "name", "new"),
     [
         ("tensorwise.tensor.entries", "entries_from", "tensorwise.tensor.convert"),
-        ("tensorwise.features", "MatrixPattern", "tensorwise.features.matrix"),
-        ("tensorwise.features", "PATTERNS", "tensorwise.features.patterns"),
+        ("tensorwise.features", "MatrixPattern", "tensorwise.analysis.matrix"),
+        ("tensorwise.features", "PATTERNS", "tensorwise.analysis.patterns"),
     ],
 )
 def test_a_name_that_moved_is_found_and_warned_of(old: str, name: str, new: str) -> None:
@@ -20,3 +34,37 @@ def test_a_name_that_moved_is_found_and_warned_of(old: str, name: str, new: str)
     assert found is getattr(import_module(new), name)
     with pytest.raises(AttributeError, match=f"module '{old}' has no attribute 'absent'"):
         _ = import_module(old).absent
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("tensorwise.codegen.ir", "tensorwise.lower.ir"),
+        ("tensorwise.codegen.loop_tree", "tensorwise.analysis.loop_tree"),
+        ("tensorwise.program.packed", "tensorwise.runtime.packed"),
+        ("tensorwise.data.record", "tensorwise.store.record"),
+        ("tensorwise.data.spool", "tensorwise.collect.spool"),
+    ],
+)
+def test_a_module_that_moved_is_itself_under_its_old_name(old: str, new: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"{old} has moved to {new}"):
+        module = import_module(old)
+    assert module is import_module(new)
+    assert module.__name__ == new
+    assert module.__spec__ is not None
+    assert module.__spec__.name == new  # reload and -m go by it
+
+
+@pytest.mark.parametrize(
+    "name", ["tensorwise.codegen.absent", "tensorwise.program.absent", "tensorwise.absent"]
+)
+@pytest.mark.filterwarnings("ignore:.*has moved:DeprecationWarning")
+def test_what_was_never_there_is_not_found(name: str) -> None:
+    with pytest.raises(ModuleNotFoundError, match=f"No module named '{name}'"):
+        import_module(name)
+
+
+def test_what_moved_is_there() -> None:
+    for rooms in ROOMS.values():
+        for name, package in rooms.items():
+            assert name == "*" or find_spec(f"{package}.{name}") is not None, f"{package}.{name}"

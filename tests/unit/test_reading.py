@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from tensorwise.codegen.tvmscript import read_tvmscript
+from tensorwise.analysis.tvmscript import read_tvmscript
 from tensorwise.errors import InputError, StoreError
 from tensorwise.reading import DEEPEST, conform, parse_dataclass, parse_json, read_json, reading, user_path
 

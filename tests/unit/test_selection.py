@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import tensorwise as tw
-from tensorwise.data.store import Store
 from tensorwise.device.device import Device, Measurement
 from tensorwise.errors import InputError
-from tensorwise.program.call import Call
+from tensorwise.runtime.call import Call
 from tensorwise.selection import Selection
 from tensorwise.space.config import Config
+from tensorwise.store.store import Store
 
 pytest.importorskip("sklearn")
 

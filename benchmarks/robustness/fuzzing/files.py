@@ -14,11 +14,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from fuzzing import mutate, texts
+from tensorwise.collect.corpus import patterns
 from tensorwise.collect.spool import Spool
-from tensorwise.data.corpus import patterns
-from tensorwise.data.parquet import read_records, write_records
-from tensorwise.data.store import Store
-from tensorwise.data.tenset import looks_like_tenset, tenset_records
 from tensorwise.device.roofline import _read
 from tensorwise.device.spade import MACHINES, Machine
 from tensorwise.errors import InputError
@@ -32,6 +29,9 @@ from tensorwise.model.mean import MeanModel
 from tensorwise.model.ranking import RankingModel
 from tensorwise.plan import Plan
 from tensorwise.search.graph import ConfigGraph
+from tensorwise.store.parquet import read_records, write_records
+from tensorwise.store.store import Store
+from tensorwise.store.tenset import looks_like_tenset, tenset_records
 from tensorwise.tasks.cutting import TaskGraph
 from tensorwise.tasks.staged import StagedTask
 from tensorwise.tasks.task import Task

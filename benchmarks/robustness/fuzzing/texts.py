@@ -12,26 +12,26 @@ import numpy as np
 import scipy.sparse as sp
 
 from fuzzing import mutate
-from tensorwise.codegen.loop_tree import LoopTree
-from tensorwise.codegen.machine_code import MachineCode
-from tensorwise.codegen.tvmscript import read_tvmscript
+from tensorwise.analysis.loop_tree import LoopTree
+from tensorwise.analysis.machine_code import MachineCode
+from tensorwise.analysis.tvmscript import read_tvmscript
+from tensorwise.collect.augment import Augmentation
 from tensorwise.collect.executors import records_in
 from tensorwise.collect.serve import job_of
-from tensorwise.data.augment import Augmentation
-from tensorwise.data.record import COLUMNS, Record, row_id
-from tensorwise.data.store import default_path
 from tensorwise.device.device import Measurement
 from tensorwise.device.hardware import Hardware, described
 from tensorwise.device.rounds import RoundTable
 from tensorwise.errors import InputError
 from tensorwise.front.networks import prices
+from tensorwise.lower.program import program_for
 from tensorwise.program.einsum import Einsum
-from tensorwise.program.program import program_for
 from tensorwise.program.schedule import Schedule
-from tensorwise.program.work import check_work
 from tensorwise.program.workload import Workload, workload
 from tensorwise.reading import parse_json
+from tensorwise.runtime.work import check_work
 from tensorwise.space.config import Config
+from tensorwise.store.record import COLUMNS, Record, row_id
+from tensorwise.store.store import default_path
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.tensor.format import Format

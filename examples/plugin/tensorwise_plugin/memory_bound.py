@@ -9,9 +9,9 @@ from tensorwise.device.device import Candidate, Device, Measurement
 from tensorwise.device.opening import DeviceOptions
 from tensorwise.errors import TensorwiseError
 from tensorwise.ids import content_id
-from tensorwise.program.generated import GeneratedKernel
-from tensorwise.program.kernel import Kernel
 from tensorwise.program.workload import Workload
+from tensorwise.runtime.generated import GeneratedKernel
+from tensorwise.runtime.kernel import Kernel
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import CpuSpace, cpu_space_of
 

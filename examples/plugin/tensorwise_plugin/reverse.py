@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import final
 
-from tensorwise.codegen import ir
 from tensorwise.errors import ScheduleError
-from tensorwise.program.plan import Plan
+from tensorwise.lower import ir
+from tensorwise.lower.plan import Plan
 from tensorwise.program.schedule import LoopPass
 
 

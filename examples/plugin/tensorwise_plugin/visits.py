@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from tensorwise.lower.program import Program
 from tensorwise.program.einsum import Assignment
-from tensorwise.program.program import Program
 from tensorwise.program.schedule import Schedule, Visit
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Value

@@ -16,11 +16,11 @@ from tensorwise_plugin.reverse import Reverse
 from tensorwise_plugin.run_length import RunLength
 
 import tensorwise as tw
-from tensorwise.codegen import ir
 from tensorwise.device.opening import DEVICES
 from tensorwise.errors import FormatError, MeasurementError, ScheduleError
-from tensorwise.program.plan import Plan
-from tensorwise.program.program import Program
+from tensorwise.lower import ir
+from tensorwise.lower.plan import Plan
+from tensorwise.lower.program import Program
 from tensorwise.program.workload import workload
 from tensorwise.search import STRATEGIES
 from tensorwise.space.cpu import cpu_space_of

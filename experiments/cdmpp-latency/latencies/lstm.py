@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from tensorwise.codegen.loop_tree import LOOP_KINDS, Loop, LoopTree
+from tensorwise.analysis.loop_tree import LOOP_KINDS, Loop, LoopTree
 from tensorwise.model.averaged import Averaged
 from tensorwise.model.labels import Labels
 from tensorwise.model.latency_training import CLIP, LatencyTraining

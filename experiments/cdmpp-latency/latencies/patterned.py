@@ -17,14 +17,14 @@ from safetensors.numpy import load_file, save
 
 from benchmarks.corpus import UnfinishedError
 from benchmarks.splits import family_of
-from tensorwise.data.record import Record
-from tensorwise.data.workloads import Workloads
+from tensorwise.analysis.ast import LEAVES, CompactAst
+from tensorwise.analysis.footprint import FIELDS, Footprints
+from tensorwise.analysis.matrix import MatrixPattern
+from tensorwise.analysis.measured_tree import program_tree
+from tensorwise.analysis.nest import ProgramNest
+from tensorwise.collect.workloads import Workloads
 from tensorwise.device.hardware import Hardware
 from tensorwise.errors import InputError, TensorwiseError
-from tensorwise.features.ast import LEAVES, CompactAst
-from tensorwise.features.footprint import FIELDS, Footprints
-from tensorwise.features.matrix import MatrixPattern
-from tensorwise.features.nest import ProgramNest
 from tensorwise.ids import content_id
 from tensorwise.model.programs import SPREAD, Measured, Programs
 from tensorwise.model.ranking import counted
@@ -32,11 +32,11 @@ from tensorwise.model.reader import Reader
 from tensorwise.model.samples import Times, shape_numbers
 from tensorwise.model.table import Table
 from tensorwise.program.einsum import Einsum
-from tensorwise.program.interpreted import InterpretedKernel
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space, cpu_space_of
 from tensorwise.space.strips import USUAL, cpu, modes
+from tensorwise.store.record import Record
 from tensorwise.writing import replacing
 
 PATTERN: Final = MatrixPattern()
@@ -120,7 +120,7 @@ def _read(work: Workload, records: list[Record]) -> Arrays:
         rng = np.random.default_rng(int(content_id([record.config.text]), 16) % 2**32)
         try:
             program = space.program(work, record.config)
-            tree = InterpretedKernel(program, rng).bind(work).tree()
+            tree = program_tree(program, work, rng)
         except TensorwiseError:  # a choice that this release does not have any more
             counts.append(0)
             continue

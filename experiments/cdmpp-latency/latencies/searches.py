@@ -9,10 +9,10 @@ import numpy as np
 
 from benchmarks.pages import card, document, paragraphs, table
 from latencies.draw import curves
-from tensorwise.codegen.loop_tree import LoopTree
-from tensorwise.codegen.machine_code import MachineCode
+from tensorwise.analysis.ast import CompactAst
+from tensorwise.analysis.loop_tree import LoopTree
+from tensorwise.analysis.machine_code import MachineCode
 from tensorwise.errors import InputError
-from tensorwise.features.ast import CompactAst
 from tensorwise.front.svg import element
 from tensorwise.model.latency import LatencyModel
 from tensorwise.tasks.cutting import TaskGraph

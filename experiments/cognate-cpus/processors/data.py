@@ -8,10 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.splits import family_of
-from tensorwise.data.corpus import Pattern
-from tensorwise.data.reading import records_of
-from tensorwise.data.record import Record
-from tensorwise.data.workloads import Workloads
+from tensorwise.collect.corpus import Pattern
+from tensorwise.collect.workloads import Workloads
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
 from tensorwise.model import RankingModel
@@ -20,6 +18,8 @@ from tensorwise.program.einsum import Einsum
 from tensorwise.program.workload import Workload
 from tensorwise.space.cpu import cpu_space
 from tensorwise.space.space import Space
+from tensorwise.store.reading import records_of
+from tensorwise.store.record import Record
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,9 @@ import numpy as np
 
 from benchmarks.corpus import UnfinishedError
 from benchmarks.splits import family_of, splits
-from tensorwise.data.augment import Augmentation
-from tensorwise.data.corpus import Pattern, read_pattern
-from tensorwise.data.record import Record
-from tensorwise.data.workloads import Workloads
+from tensorwise.collect.augment import Augmentation
+from tensorwise.collect.corpus import Pattern, read_pattern
+from tensorwise.collect.workloads import Workloads
 from tensorwise.device.spade import SpadeDevice
 from tensorwise.errors import InputError
 from tensorwise.model.additive import AdditiveModel
@@ -25,6 +24,7 @@ from tensorwise.model.samples import Group, featurizer, shape_numbers
 from tensorwise.model.table import Encoded
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.cpu import cpu_space_of
+from tensorwise.store.record import Record
 
 Left = Callable[[], bool]
 """Whether there is time for more."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.splits import splits
 from cognate.data import target_workload
-from tensorwise.data.corpus import Pattern
+from tensorwise.collect.corpus import Pattern
 from tensorwise.device.spade import SpadeDevice
 from tensorwise.errors import InputError
 from tensorwise.writing import replacing

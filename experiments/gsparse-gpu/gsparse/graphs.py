@@ -9,7 +9,7 @@ from typing import final
 import numpy as np
 
 from benchmarks.splits import splits
-from tensorwise.data.corpus import MANIFEST, patterns, read_pattern
+from tensorwise.collect.corpus import MANIFEST, patterns, read_pattern
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.entries import Entries
 

@@ -7,9 +7,9 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from tensorwise.program.launched import LaunchedKernel
-from tensorwise.program.program import program_for
+from tensorwise.lower.program import program_for
 from tensorwise.program.workload import Workload
+from tensorwise.runtime.launched import LaunchedKernel
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.entries import Entries
 from tensorwise.toolchain.gpu import Gpu

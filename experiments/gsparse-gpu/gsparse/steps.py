@@ -12,17 +12,17 @@ from benchmarks.splits import splits
 from gsparse import sage
 from gsparse.graphs import Graphs
 from gsparse.peers import PEERS, installed
-from tensorwise.data.record import Record
-from tensorwise.data.store import Store
 from tensorwise.device.cuda import CudaDevice
 from tensorwise.device.cuda_worker import calls_for, repeated, sample, several
 from tensorwise.device.device import Measurement
+from tensorwise.lower.program import program_for
 from tensorwise.model import MetricsModel
-from tensorwise.program.launched import LaunchedKernel
-from tensorwise.program.program import program_for
 from tensorwise.program.workload import Workload, einsum_workload
+from tensorwise.runtime.launched import LaunchedKernel
 from tensorwise.space.config import Config
 from tensorwise.space.cuda import CudaSpace
+from tensorwise.store.record import Record
+from tensorwise.store.store import Store
 from tensorwise.toolchain.cubin import Resources
 from tensorwise.toolchain.gpu import Gpu, find_gpu
 from tensorwise.tuning.advice import NUM_TRIED, Advisor

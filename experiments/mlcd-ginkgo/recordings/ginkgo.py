@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tensorwise.data.record import Record
 from tensorwise.device.device import Measurement
 from tensorwise.device.null import NullDevice
 from tensorwise.errors import InputError
-from tensorwise.program.call import Call
+from tensorwise.runtime.call import Call
 from tensorwise.space.config import Config
 from tensorwise.space.versions import VERSION, space_name
+from tensorwise.store.record import Record
 
 OP = "spmv"
 VALUE_BYTES = 8

@@ -13,8 +13,8 @@ import scipy.sparse as sp
 import tensorwise as tw
 from selections.gpu import add_products
 from selections.laid_out import LaidOut, compiled
+from tensorwise.analysis.operands import share_of_zeros
 from tensorwise.device.libraries.mkl import MklKernel, load
-from tensorwise.features.operands import share_of_zeros
 from tensorwise.program.workload import workload
 from tensorwise.selection import Selection
 from tensorwise.space.params import powers

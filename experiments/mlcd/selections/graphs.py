@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from benchmarks.corpus import root
 from benchmarks.splits import splits
-from tensorwise.data.corpus import read_pattern
+from tensorwise.collect.corpus import read_pattern
 from tensorwise.errors import InputError
 
 KINDS: Final = ("rmat", "erdos-renyi", "barabasi-albert", "small-world")

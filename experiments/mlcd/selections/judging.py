@@ -7,9 +7,9 @@ from typing import Any, Final
 import numpy as np
 
 from tensorwise.adapt.active import MARGIN, ActiveSampling
-from tensorwise.data.record import Record
 from tensorwise.model.cases import Cases
 from tensorwise.model.choosing import cross_validated, grow_choice
+from tensorwise.store.record import Record
 
 BATCH: Final = 100
 """Inputs that are added before the forest learns from them, at least ..."""

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from tensorwise.program.kernel import address
+from tensorwise.runtime.kernel import address
 from tensorwise.toolchain.cache import default_cache
 from tensorwise.toolchain.runtime import driver_address
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from selections.table import selection
-from tensorwise.data.parquet import read_records, write_records
-from tensorwise.data.record import Record
-from tensorwise.data.store import Store
 from tensorwise.device.versions import VersionsDevice
 from tensorwise.errors import InputError
 from tensorwise.front.terminal import progress_bar
+from tensorwise.store.parquet import read_records, write_records
+from tensorwise.store.record import Record
+from tensorwise.store.store import Store
 
 
 def measure(

@@ -16,7 +16,7 @@ from benchmarks.corpus import root
 from selections.gemm import UNITS, VERSIONS, lay_out
 from selections.gpu import add_products
 from selections.graphs import graph
-from tensorwise.data.corpus import read_pattern
+from tensorwise.collect.corpus import read_pattern
 from tensorwise.device.libraries.mkl import MklKernel
 from tensorwise.errors import InputError
 from tensorwise.selection import Selection

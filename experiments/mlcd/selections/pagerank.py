@@ -13,8 +13,8 @@ import tensorwise as tw
 from selections.gpu import add_ranks
 from selections.graphs import drawn, graph
 from selections.laid_out import LaidOut, compiled
+from tensorwise.analysis.graph import GraphPattern
 from tensorwise.errors import InputError
-from tensorwise.features.graph import GraphPattern
 from tensorwise.program.workload import workload
 from tensorwise.selection import Selection
 from tensorwise.tensor.convert import entries_from

@@ -11,11 +11,11 @@ import numpy as np
 from benchmarks.corpus import geometric_mean
 from selections.gemm import GPU
 from selections.networks import Kernel
-from tensorwise.data.record import Record
 from tensorwise.model.cases import config_name, features_of
 from tensorwise.model.choosing import TreeModel
 from tensorwise.plan.graph import Graph, Link, Network, Step
 from tensorwise.plan.place import place, total_s
+from tensorwise.store.record import Record
 
 ONE_THREAD: Final = ("naive", "rows", "own sparse, one thread")
 

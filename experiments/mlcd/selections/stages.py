@@ -16,12 +16,12 @@ from selections.networks import measure as measure_kernels
 from selections.placing import Measured
 from selections.placing import judged as judged_networks
 from selections.table import described_s, selection
-from tensorwise.data.parquet import write_records
-from tensorwise.data.store import Store
 from tensorwise.front.terminal import progress_bar
 from tensorwise.model.cases import Cases
 from tensorwise.model.choosing import TreeModel
 from tensorwise.plan.graph import Link
+from tensorwise.store.parquet import write_records
+from tensorwise.store.store import Store
 
 NETWORKS = 40
 """Networks on synthetic graphs, besides those of the data sets and of Figure 7."""

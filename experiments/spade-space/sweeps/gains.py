@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from tensorwise.data.augment import Augmentation
-from tensorwise.data.corpus import read_pattern
+from tensorwise.collect.augment import Augmentation
+from tensorwise.collect.corpus import read_pattern
 from tensorwise.device.spade import SpadeDevice
 from tensorwise.program.workload import workload
 

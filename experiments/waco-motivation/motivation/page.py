@@ -10,7 +10,7 @@ from benchmarks.pages import card, document, paragraphs, table
 from motivation.draw import strips
 from motivation.spaces import FACTORS, SPACES
 from tensorwise.front.svg import element, escape
-from tensorwise.program.program import program_for
+from tensorwise.lower.program import program_for
 from tensorwise.program.workload import workload
 from tensorwise.space.config import Config, show
 from tensorwise.tensor.entries import Entries

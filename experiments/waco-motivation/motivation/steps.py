@@ -20,9 +20,9 @@ from motivation.spaces import FACTORS, SPACES, class_of, factors, joint, moved
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.timing import measuring_slot
 from tensorwise.errors import InputError
-from tensorwise.program.generated import GeneratedKernel
-from tensorwise.program.program import Program
+from tensorwise.lower.program import Program
 from tensorwise.program.workload import Workload, workload
+from tensorwise.runtime.generated import GeneratedKernel
 from tensorwise.space.config import Config
 from tensorwise.tuning.tune import FINALISTS
 

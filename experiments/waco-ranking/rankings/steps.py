@@ -13,9 +13,8 @@ from benchmarks.corpus import Item, entries_of, root
 from benchmarks.held_out import Learned, learned_of, matrices
 from benchmarks.kernels.measure import short
 from benchmarks.splits import family_of, splits
-from tensorwise.data.corpus import patterns
-from tensorwise.data.reading import records_of
-from tensorwise.data.workloads import Workloads
+from tensorwise.collect.corpus import patterns
+from tensorwise.collect.workloads import Workloads
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.timing import measuring_slot
 from tensorwise.errors import InputError
@@ -28,6 +27,7 @@ from tensorwise.model.metrics import quality
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import CpuSpace, cpu_space
+from tensorwise.store.reading import records_of
 
 Runs = Mapping[str, Mapping[str, Any]]
 Step = Callable[[], dict[str, Any]]

@@ -12,8 +12,8 @@ from benchmarks.kernels.measure import Contest, explore_seeds, fastest, short
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.timing import measuring_slot
 from tensorwise.errors import InputError
-from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.workload import Workload, workload
+from tensorwise.runtime.generated import GeneratedKernel
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
 from tensorwise.toolchain.processor import vector_bytes

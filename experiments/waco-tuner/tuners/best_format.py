@@ -13,7 +13,6 @@ from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
 
-from tensorwise.data.record import Record
 from tensorwise.errors import InputError
 from tensorwise.model.samples import featurizer
 from tensorwise.program.workload import Workload
@@ -21,6 +20,7 @@ from tensorwise.space.config import Config, Value
 from tensorwise.space.cpu import CpuSpace, cpu_space_of
 from tensorwise.space.portfolio import portfolio
 from tensorwise.space.readings import operand, stored_format
+from tensorwise.store.record import Record
 
 FORMATS: Final = 5
 """Formats that are told apart."""

@@ -22,11 +22,11 @@ from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.library import LIBRARY
 from tensorwise.device.timing import measuring_slot
 from tensorwise.front.warm import warm
+from tensorwise.lower.program import Program
 from tensorwise.model import load_model
-from tensorwise.program.generated import GeneratedKernel
-from tensorwise.program.kernel import Kernel
-from tensorwise.program.program import Program
 from tensorwise.program.workload import Workload, workload
+from tensorwise.runtime.generated import GeneratedKernel
+from tensorwise.runtime.kernel import Kernel
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space, cpu_space_of
 from tensorwise.tensor.convert import entries_from

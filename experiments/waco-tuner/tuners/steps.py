@@ -13,21 +13,21 @@ from benchmarks.baselines.untuned_mkl import UntunedMkl
 from benchmarks.corpus import Item, entries_of, root
 from benchmarks.held_out import Learned, learned_of
 from benchmarks.kernels.measure import Contest, short
-from tensorwise.data.corpus import patterns
-from tensorwise.data.reading import records_of
-from tensorwise.data.record import Record
-from tensorwise.data.workloads import Workloads
+from tensorwise.collect.corpus import patterns
+from tensorwise.collect.workloads import Workloads
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.libraries.base import LibraryKernel
 from tensorwise.device.rounds import RoundTable
 from tensorwise.device.timing import measuring_slot
 from tensorwise.errors import InputError
 from tensorwise.model.model import DESCRIPTION
-from tensorwise.program.generated import GeneratedKernel
-from tensorwise.program.kernel import Kernel
 from tensorwise.program.workload import Workload, workload
+from tensorwise.runtime.generated import GeneratedKernel
+from tensorwise.runtime.kernel import Kernel
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
+from tensorwise.store.reading import records_of
+from tensorwise.store.record import Record
 from tuners.best_format import BestFormat, fit
 from tuners.choices import Chosen, Settings, Tuners, kernels_of
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from tensorwise.device.libraries.strays import find_stray
 from tensorwise.errors import InputError, MissingExtraError
-from tensorwise.program.kernel import BoundKernel, Kernel
 from tensorwise.program.workload import Workload
+from tensorwise.runtime.kernel import BoundKernel, Kernel
 
 
 class LibraryKernel(Kernel):

@@ -9,9 +9,9 @@ import numpy as np
 
 from tensorwise.device.libraries.cusparse_calls import ALGORITHMS, Call, find_cusparse
 from tensorwise.errors import InputError, MeasurementError, MissingExtraError
-from tensorwise.program.kernel import BoundKernel, Kernel
 from tensorwise.program.ops import NAMED
 from tensorwise.program.workload import Workload
+from tensorwise.runtime.kernel import BoundKernel, Kernel
 from tensorwise.toolchain.gpu import Gpu, Held
 
 OPERATIONS = tuple(NAMED[op] for op in ("spmv", "spmm"))

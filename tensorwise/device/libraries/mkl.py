@@ -20,8 +20,8 @@ import numpy as np
 from tensorwise.device.libraries.base import LibraryKernel
 from tensorwise.device.libraries.contraction import contraction
 from tensorwise.errors import InputError, MeasurementError, MissingExtraError
-from tensorwise.program.kernel import BoundKernel, address
 from tensorwise.program.workload import Workload
+from tensorwise.runtime.kernel import BoundKernel, address
 
 EXPECTED_CALLS: Final = 1000
 """Calls announced to the inspector: as many as make its analysis worth while."""

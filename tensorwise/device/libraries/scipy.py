@@ -16,8 +16,8 @@ import numpy as np
 
 from tensorwise.device.libraries.base import LibraryKernel
 from tensorwise.device.libraries.contraction import Contraction, contraction
-from tensorwise.program.kernel import BoundKernel
 from tensorwise.program.workload import Workload
+from tensorwise.runtime.kernel import BoundKernel
 
 CHUNK_BYTES = 1 << 20
 """Bytes of one gathered factor: enough to hide the calls of a chunk, and few enough for a shared cache."""

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from tensorwise.device.libraries.contraction import Contraction, contraction
-from tensorwise.program.kernel import BoundKernel
 from tensorwise.program.workload import Workload
+from tensorwise.runtime.kernel import BoundKernel
 from tensorwise.tensor.elements import is_float
 
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from tensorwise.device.libraries.base import LibraryKernel
 from tensorwise.device.libraries.contraction import contraction
-from tensorwise.program.kernel import BoundKernel
 from tensorwise.program.workload import Workload
+from tensorwise.runtime.kernel import BoundKernel
 
 
 class TorchKernel(LibraryKernel):

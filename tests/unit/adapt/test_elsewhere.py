@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tensorwise.adapt.elsewhere import Elsewhere
+from tensorwise.analysis.ast import LEAVES
 from tensorwise.errors import InputError
-from tensorwise.features.ast import LEAVES
 from tensorwise.model.labels import Labels
 from tensorwise.model.latency import FineTuned, LatencyModel
 from tensorwise.model.program_net import Shape, initial, scales_of

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tensorwise.adapt.tasks import clustered_tasks, random_tasks, summaries
+from tensorwise.analysis.ast import CompactAst
 from tensorwise.errors import InputError
-from tensorwise.features.ast import CompactAst
 from tensorwise.model.programs import Programs
 from tests.unit.model.latencies import records, tree
 

@@ -9,17 +9,17 @@ import pytest
 
 from tensorwise.adapt.sampling import DOUBT, representative, telling
 from tensorwise.adapt.transfer import Transferred, transfer
-from tensorwise.data.record import Record
-from tensorwise.data.store import Store
+from tensorwise.analysis.footprint import FIELDS, Footprints
 from tensorwise.device.device import Device, Measurement
 from tensorwise.device.spade import Machine
 from tensorwise.errors import InputError
-from tensorwise.features.footprint import FIELDS, Footprints
 from tensorwise.model.additive import AdditiveModel
 from tensorwise.model.gains import mean_gain
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
 from tensorwise.space.strips import SPADE, cpu
+from tensorwise.store.record import Record
+from tensorwise.store.store import Store
 from tensorwise.tensor.convert import entries_from
 from tests.contract.toys import GARDEN
 

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import splits as module
 from benchmarks.splits import LOG, PARTS, SealedError, Splits, splits
-from tensorwise.data.augment import Augmentation
+from tensorwise.collect.augment import Augmentation
 from tensorwise.errors import InputError
 from tensorwise.tasks.architectures import ARCHITECTURES
 from tensorwise.tensor.convert import entries_from

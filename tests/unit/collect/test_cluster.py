@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tensorwise.collect.cluster import ClusterExecutor, Task, run
+from tensorwise.collect.corpus import patterns
 from tensorwise.collect.executors import WorkerLostError
 from tensorwise.collect.job import Job, plan
-from tensorwise.data.corpus import patterns
 from tensorwise.errors import MeasurementError
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write

@@ -13,14 +13,14 @@ import pytest
 
 from tensorwise import entries_from
 from tensorwise.collect.collected import Collected
+from tensorwise.collect.corpus import patterns
 from tensorwise.collect.driver import Limits, collect, ledger_of
 from tensorwise.collect.executors import Executor
 from tensorwise.collect.job import Job, plan
-from tensorwise.data.corpus import patterns
-from tensorwise.data.finished import JobRecords
-from tensorwise.data.record import Record
-from tensorwise.data.store import Store
 from tensorwise.errors import MeasurementError
+from tensorwise.store.finished import JobRecords
+from tensorwise.store.record import Record
+from tensorwise.store.store import Store
 from tensorwise.tensor.files import write
 
 QUICK = Limits(look_s=0.02, batch_s=0.02, gather_s=0.0)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tensorwise.collect import measuring
+from tensorwise.collect.augment import Augmentation
+from tensorwise.collect.corpus import patterns, read_pattern
 from tensorwise.collect.job import Job, plan
 from tensorwise.collect.measuring import BATCH, measured
-from tensorwise.data.augment import Augmentation
-from tensorwise.data.corpus import patterns, read_pattern
 from tensorwise.errors import InputError
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space

@@ -15,17 +15,17 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from tensorwise.collect.corpus import patterns
 from tensorwise.collect.driver import EXECUTORS, collect
 from tensorwise.collect.executors import TRIES, Executor, WorkerLostError, records_in
 from tensorwise.collect.job import Job, plan
 from tensorwise.collect.spool import Spool, gather, work
-from tensorwise.data.corpus import patterns
-from tensorwise.data.record import Record
-from tensorwise.data.store import Store
 from tensorwise.device.device import Measurement
 from tensorwise.device.null import NullDevice
 from tensorwise.errors import InputError, MeasurementError
 from tensorwise.front.cli import app
+from tensorwise.store.record import Record
+from tensorwise.store.store import Store
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write
 

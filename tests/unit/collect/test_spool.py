@@ -13,16 +13,16 @@ import pytest
 from typer.testing import CliRunner
 
 from tensorwise.collect import ledger as ledgers
+from tensorwise.collect.corpus import patterns
 from tensorwise.collect.driver import collect, mixed_kinds
 from tensorwise.collect.executors import Executor, LocalExecutor
 from tensorwise.collect.job import Job, plan
 from tensorwise.collect.measuring import measured
 from tensorwise.collect.spool import Spool, SpoolExecutor, UnplannedError, gather, work
-from tensorwise.data.corpus import patterns
-from tensorwise.data.record import Record
-from tensorwise.data.store import Store
 from tensorwise.errors import InputError, MeasurementError, StoreError
 from tensorwise.front.cli import app
+from tensorwise.store.record import Record
+from tensorwise.store.store import Store
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write
 

@@ -12,9 +12,9 @@ import pytest
 from tensorwise.device import guards
 from tensorwise.device.guards import guarded
 from tensorwise.device.worker import Bench, save_workload
-from tensorwise.program.generated import BoundProgram, GeneratedKernel
-from tensorwise.program.program import program_for
+from tensorwise.lower.program import program_for
 from tensorwise.program.workload import workload
+from tensorwise.runtime.generated import BoundProgram, GeneratedKernel
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import value_dtype
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tensorwise.analysis.hardware import HARDWARE
 from tensorwise.device import gpus
 from tensorwise.device.hardware import Hardware, described, this_cpu
 from tensorwise.errors import InputError
-from tensorwise.features.hardware import HARDWARE
 from tensorwise.toolchain.processor import vector_bytes
 
 PAPER = {"T4", "K80", "P100", "V100", "A100-40GB", "HL-100", "E5-2673", "EPYC-7452", "Graviton2"}

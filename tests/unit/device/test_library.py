@@ -10,8 +10,8 @@ from tensorwise.device.libraries.scipy import _public_product
 from tensorwise.device.library import LIBRARY, available
 from tensorwise.errors import InputError, MissingExtraError, TensorwiseError
 from tensorwise.program.einsum import Einsum
-from tensorwise.program.kernel import Kernel
 from tensorwise.program.workload import Workload, workload
+from tensorwise.runtime.kernel import Kernel
 from tests.unit.device import cases
 
 CASES = dict(cases.workloads(np.random.default_rng(7)))

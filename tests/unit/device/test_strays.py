@@ -11,8 +11,8 @@ from tensorwise.device.libraries.mkl import MklKernel
 from tensorwise.device.libraries.strays import find_stray
 from tensorwise.device.library import LIBRARY
 from tensorwise.errors import InputError
-from tensorwise.program.kernel import BoundKernel
 from tensorwise.program.workload import Workload, workload
+from tensorwise.runtime.kernel import BoundKernel
 from tensorwise.tensor.convert import entries_from
 
 SHAPES = [

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorwise.data.store import Store
 from tensorwise.model.programs import Programs
+from tensorwise.store.store import Store
 from tests.unit.model.latencies import DEVICES, records
 
 pytest.importorskip("torch")
@@ -21,7 +21,7 @@ pytest.importorskip("sklearn")
 
 from latencies import baselines, judging, lstm, searches
 
-from tensorwise.codegen.loop_tree import LoopTree
+from tensorwise.analysis.loop_tree import LoopTree
 from tensorwise.model.latency_training import LatencyTraining
 from tensorwise.plan.predicted import IN_A_NETWORK
 

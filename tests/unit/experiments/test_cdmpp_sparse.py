@@ -11,19 +11,19 @@ import pytest
 import scipy.sparse as sp
 
 from benchmarks.corpus import UnfinishedError
-from tensorwise.data.corpus import patterns, read_pattern
-from tensorwise.data.record import Record
-from tensorwise.data.workloads import Workloads
+from tensorwise.analysis.ast import LEAVES
+from tensorwise.analysis.code import CODE
+from tensorwise.analysis.hardware import HARDWARE
+from tensorwise.collect.corpus import patterns, read_pattern
+from tensorwise.collect.workloads import Workloads
 from tensorwise.device.device import Measurement
 from tensorwise.device.hardware import Hardware
 from tensorwise.device.null import NullDevice
 from tensorwise.errors import InputError
-from tensorwise.features.ast import LEAVES
-from tensorwise.features.code import CODE
-from tensorwise.features.hardware import HARDWARE
 from tensorwise.model.programs import Programs, context_of
 from tensorwise.program.workload import workload
 from tensorwise.space.cpu import cpu_space_of
+from tensorwise.store.record import Record
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write
 

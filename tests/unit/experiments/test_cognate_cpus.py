@@ -14,11 +14,11 @@ from processors.judging import FIGURES, judge, machines, mean, rows, ways
 from processors.page import page
 from processors.steps import Steps
 
+from tensorwise.collect.corpus import patterns
 from tensorwise.collect.job import plan
 from tensorwise.collect.measuring import measured
-from tensorwise.data.corpus import patterns
-from tensorwise.data.parquet import write_records
 from tensorwise.errors import InputError
+from tensorwise.store.parquet import write_records
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write
 

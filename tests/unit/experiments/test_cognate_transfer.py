@@ -19,17 +19,17 @@ from cognate.simulating import Simulations, each_simulated, simulated
 from cognate.steps import Steps
 
 from benchmarks.corpus import UnfinishedError
-from tensorwise.data.corpus import patterns
-from tensorwise.data.record import Record
+from tensorwise.analysis.footprint import FIELDS
+from tensorwise.collect.corpus import patterns
 from tensorwise.device.null import NullDevice
 from tensorwise.device.spade import SpadeDevice
 from tensorwise.errors import InputError
-from tensorwise.features.footprint import FIELDS
 from tensorwise.model.reader import LATENT, SHARED, Reader
 from tensorwise.model.samples import Group, featurizer
 from tensorwise.model.table import Encoded, Table
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.cpu import cpu_space_of
+from tensorwise.store.record import Record
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write
 

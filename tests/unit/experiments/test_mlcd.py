@@ -33,15 +33,15 @@ from selections import (
     threads,
 )
 
-from tensorwise.data.parquet import read_records, write_records
-from tensorwise.data.record import Record
-from tensorwise.data.store import Store
 from tensorwise.device.versions import VersionsDevice, difference
 from tensorwise.errors import CompilerError, InputError
 from tensorwise.model.cases import Cases, features_of
 from tensorwise.model.choosing import TreeModel
 from tensorwise.plan.graph import Link, Network
 from tensorwise.space.config import Config
+from tensorwise.store.parquet import read_records, write_records
+from tensorwise.store.record import Record
+from tensorwise.store.store import Store
 from tensorwise.toolchain.compiler import find_compiler
 from tests.simt.gpu import COMPILER, ShimGpu
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from recordings.ginkgo import Transfers, records
 
-from tensorwise.data.recorded import RecordedDevice
 from tensorwise.errors import InputError
 from tensorwise.model.cases import Cases, config_name
-from tensorwise.program.call import Call
+from tensorwise.runtime.call import Call
 from tensorwise.space.config import Config
+from tensorwise.store.recorded import RecordedDevice
 
 FIELDS = ("rows", "cols", "row_skewness")
 

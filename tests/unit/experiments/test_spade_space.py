@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sweeps.gains import measured, summary
 
-from tensorwise.data.augment import Augmentation
+from tensorwise.collect.augment import Augmentation
 from tensorwise.device.spade import SPADES, SpadeDevice
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write

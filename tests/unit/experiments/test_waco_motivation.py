@@ -27,7 +27,7 @@ from benchmarks.baselines.fixed_csr import FixedCsr
 from benchmarks.corpus import Item
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.errors import InputError
-from tensorwise.program.program import program_for
+from tensorwise.lower.program import program_for
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.portfolio import portfolio
 from tensorwise.tensor.convert import entries_from

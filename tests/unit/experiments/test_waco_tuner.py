@@ -24,7 +24,6 @@ from benchmarks import held_out
 from benchmarks.baselines.fixed_csr import FixedCsr
 from benchmarks.corpus import Item
 from benchmarks.held_out import Learned, matrices, spread
-from tensorwise.data.record import Record
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.errors import InputError
 from tensorwise.model import RandomModel
@@ -32,6 +31,7 @@ from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
 from tensorwise.space.portfolio import portfolio
+from tensorwise.store.record import Record
 from tensorwise.tensor.convert import entries_from
 
 HERE = Path(__file__).parents[3] / "experiments" / "waco-tuner"

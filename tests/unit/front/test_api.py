@@ -239,7 +239,7 @@ def test_a_large_dense_result_of_small_operands_is_asked_for(monkeypatch: pytest
 
 def test_partial_results_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     a = sp.csr_array(np.eye(40, dtype=np.float32))
-    monkeypatch.setattr("tensorwise.program.packed.available_bytes", lambda: 1000)
+    monkeypatch.setattr("tensorwise.runtime.packed.available_bytes", lambda: 1000)
     monkeypatch.setattr("tensorwise.front.api.granted_threads", lambda asked: asked)
     with pytest.raises(InputError, match="partial results of 8 threads take"):
         tw.compile(

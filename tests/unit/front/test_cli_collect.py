@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from tensorwise.data.store import Store
 from tensorwise.front.cli import app
 from tensorwise.program.workload import workload
 from tensorwise.space.cpu import cpu_space
+from tensorwise.store.store import Store
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write
 from tests.unit.model.made_up import made_up

@@ -17,13 +17,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tensorwise.codegen.machine_code import MachineCode
+from tensorwise.analysis.ast import CompactAst
+from tensorwise.analysis.code import CODE
+from tensorwise.analysis.machine_code import MachineCode
 from tensorwise.collect.task_job import TaskJob
-from tensorwise.data.store import Store
 from tensorwise.device.gpus import gpu_named
 from tensorwise.errors import InputError, MissingExtraError
-from tensorwise.features.ast import CompactAst
-from tensorwise.features.code import CODE
 from tensorwise.front import networks
 from tensorwise.front.cli import app
 from tensorwise.front.networks import (
@@ -35,6 +34,7 @@ from tensorwise.front.networks import (
 )
 from tensorwise.model.latency import LatencyModel, train_latency
 from tensorwise.model.programs import Programs
+from tensorwise.store.store import Store
 from tensorwise.tasks.cpu import full_name
 from tensorwise.tasks.cutting import Node, TaskGraph
 from tests.unit.model.latencies import code, records, tree

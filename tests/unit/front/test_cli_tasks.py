@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tensorwise.data.record import Record
-from tensorwise.data.store import Store
 from tensorwise.device.device import Measurement
 from tensorwise.device.null import NullDevice
 from tensorwise.errors import InputError
 from tensorwise.front import networks
 from tensorwise.front.cli import app
 from tensorwise.space.config import Config
+from tensorwise.store.record import Record
+from tensorwise.store.store import Store
 from tensorwise.tasks.cutting import Found, Node, TaskGraph
 from tensorwise.tasks.task import Task
 

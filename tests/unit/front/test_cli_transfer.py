@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from tensorwise.data.store import Store
 from tensorwise.device.spade import SpadeDevice
 from tensorwise.front.cli import app
 from tensorwise.model import TransferModel, load_model
 from tensorwise.program.workload import workload
+from tensorwise.store.store import Store
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write
 from tests.unit.model.made_up import made_up

@@ -20,8 +20,8 @@ import scipy.sparse as sp
 import tensorwise as tw
 from tensorwise.errors import InputError
 from tensorwise.front import gnn
-from tensorwise.program.generated import BoundProgram
 from tensorwise.program.workload import Workload
+from tensorwise.runtime.generated import BoundProgram
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.fibertree import Tensor
 from tensorwise.tuning.operator import Operator

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tensorwise.front.warm import DTYPES, OPS, texts
-from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.workload import workload
+from tensorwise.runtime.generated import GeneratedKernel
 from tensorwise.space.cpu import cpu_space
 from tensorwise.space.portfolio import portfolio
 from tests.unit.device.cases import tensor

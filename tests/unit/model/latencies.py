@@ -4,12 +4,12 @@ import json
 
 import numpy as np
 
-from tensorwise.codegen.loop_tree import BufferAccess, Leaf, Loop, LoopTree
-from tensorwise.codegen.machine_code import MACHINE_CODE_NAMES, MachineCode
-from tensorwise.data.record import Record
+from tensorwise.analysis.loop_tree import BufferAccess, Leaf, Loop, LoopTree
+from tensorwise.analysis.machine_code import MACHINE_CODE_NAMES, MachineCode
 from tensorwise.device.device import Measurement
 from tensorwise.device.hardware import Hardware, described
 from tensorwise.space.config import Config
+from tensorwise.store.record import Record
 
 DEVICES = {"slow": 4e-9, "fast": 1e-9}
 """Seconds of an iteration."""

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tensorwise.data.record import Record
 from tensorwise.device.null import NullDevice
 from tensorwise.errors import InputError
 from tensorwise.model.analytic import (
@@ -23,6 +22,7 @@ from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
 from tensorwise.space.cuda import cuda_space
 from tensorwise.space.space import Space
+from tensorwise.store.record import Record
 from tensorwise.tensor.convert import entries_from
 from tensorwise.toolchain.cubin import Resources
 

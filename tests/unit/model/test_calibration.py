@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tensorwise.data.record import Record
 from tensorwise.device.device import Measurement
 from tensorwise.device.null import NullDevice
 from tensorwise.errors import InputError
@@ -15,6 +14,7 @@ from tensorwise.model.samples import Training
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
+from tensorwise.store.record import Record
 from tensorwise.tensor.convert import entries_from
 from tests.unit.model.made_up import made_up
 

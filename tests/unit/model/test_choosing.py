@@ -5,15 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorwise.data.record import Record
 from tensorwise.device.device import Measurement
 from tensorwise.device.null import NullDevice
 from tensorwise.errors import InputError
 from tensorwise.model import TreeModel
 from tensorwise.model.cases import Cases
 from tensorwise.model.choosing import Latency, cross_validated, grow_choice
-from tensorwise.program.call import Call
+from tensorwise.runtime.call import Call
 from tensorwise.space.config import Config
+from tensorwise.store.record import Record
 
 CONFIGS = tuple(Config({"version": name}) for name in ("small", "large", "sparse"))
 

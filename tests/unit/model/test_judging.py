@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorwise.data.record import Record
 from tensorwise.device.device import Measurement
 from tensorwise.device.null import NullDevice, smooth_cost
 from tensorwise.errors import InputError
 from tensorwise.model import MeanModel
 from tensorwise.model.judging import LEAST, judge
 from tensorwise.space.config import Config
+from tensorwise.store.record import Record
 from tests.contract.toys import GARDEN, ToyWorkload, draw_many
 
 W: Any = ToyWorkload()

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorwise.codegen.loop_tree import LoopTree
-from tensorwise.codegen.machine_code import MachineCode
+from tensorwise.analysis.ast import LEAVES
+from tensorwise.analysis.code import CODE, UNCOMPILED, Compiled
+from tensorwise.analysis.hardware import HARDWARE
+from tensorwise.analysis.loop_tree import LoopTree
+from tensorwise.analysis.machine_code import MachineCode
 from tensorwise.errors import InputError
-from tensorwise.features.ast import LEAVES
-from tensorwise.features.code import CODE, UNCOMPILED, Compiled
-from tensorwise.features.hardware import HARDWARE
 from tensorwise.model import latency
 from tensorwise.model.latency import (
     LATENCY,

@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from tensorwise.data.record import Record
 from tensorwise.device.null import NullDevice
 from tensorwise.errors import InputError
 from tensorwise.model import MeanModel, RandomModel
 from tensorwise.space.config import Config
+from tensorwise.store.record import Record
 from tests.contract.toys import ToyWorkload
 
 CONFIG = Config({"n": 1})

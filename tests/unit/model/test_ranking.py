@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorwise.data.record import Record
 from tensorwise.device.device import Measurement
 from tensorwise.device.null import NullDevice
 from tensorwise.errors import InputError, MissingExtraError
@@ -24,6 +23,7 @@ from tensorwise.model.table import Table
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
+from tensorwise.store.record import Record
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.entries import Entries
 from tests.contract.toys import GARDEN, TINY

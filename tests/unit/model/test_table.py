@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tensorwise.analysis.nest import ProgramNest
 from tensorwise.errors import InputError
-from tensorwise.features.nest import ProgramNest
 from tensorwise.model.reader import Reader
 from tensorwise.model.scoring import EMBEDDING, embed, initial, score, shapes, with_unknown_rows
 from tensorwise.model.table import UNKNOWN_TOKEN, Encoded, Table

@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorwise.data.record import Record
+from tensorwise.analysis.footprint import FIELDS, Footprints
 from tensorwise.device.gpus import gpu_called
 from tensorwise.device.null import NullDevice
 from tensorwise.device.spade import Machine
 from tensorwise.errors import InputError
-from tensorwise.features.footprint import FIELDS, Footprints
 from tensorwise.model import AdditiveModel, CostModel, load_model
 from tensorwise.model.metrics import kendall
 from tensorwise.model.model import DESCRIPTION
@@ -26,6 +25,7 @@ from tensorwise.space.cpu import cpu_space_of
 from tensorwise.space.cuda import cuda_space
 from tensorwise.space.space import Space
 from tensorwise.space.strips import CUDA, SPADE, Mapper, Processors, cpu
+from tensorwise.store.record import Record
 from tensorwise.tensor.convert import entries_from
 from tests.contract.toys import GARDEN
 

@@ -6,10 +6,10 @@ import scipy.sparse as sp
 
 import tensorwise as tw
 from tensorwise.errors import InputError
+from tensorwise.lower.program import Program
 from tensorwise.program.einsum import Access, Call, Constant, Einsum, Expression
 from tensorwise.program.joined import ANY, check_joined, value_without
 from tensorwise.program.ops import COMBINE
-from tensorwise.program.program import Program
 from tensorwise.program.reference import reference
 from tensorwise.program.schedule import Schedule
 from tensorwise.program.workload import einsum_workload

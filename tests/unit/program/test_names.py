@@ -10,10 +10,10 @@ from scipy.sparse import csr_array
 
 import tensorwise as tw
 from tensorwise.errors import InputError
-from tensorwise.program.generated import BoundProgram
-from tensorwise.program.nest import RESERVED
-from tensorwise.program.program import PlanKey, Program, kernel_text, program_for
+from tensorwise.lower.nest import RESERVED
+from tensorwise.lower.program import PlanKey, Program, kernel_text, program_for
 from tensorwise.program.workload import Workload, einsum_workload
+from tensorwise.runtime.generated import BoundProgram
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.entries import Entries
 from tensorwise.toolchain.cache import PRELUDE, default_cache

@@ -6,14 +6,14 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tensorwise.codegen import ir
 from tensorwise.errors import InputError
-from tensorwise.program.accumulate import MAX_COPIES
+from tensorwise.lower import ir
+from tensorwise.lower.accumulate import MAX_COPIES
+from tensorwise.lower.lower import lower
 from tensorwise.program.einsum import Einsum
-from tensorwise.program.lower import lower
 from tensorwise.program.ops import mttkrp
-from tensorwise.program.work import work_bound
 from tensorwise.program.workload import Workload, einsum_workload, workload
+from tensorwise.runtime.work import work_bound
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import FREE_STEPS, MOST_STEPS_A_TERM, CpuSpace, cpu_space
 from tensorwise.space.portfolio import portfolio

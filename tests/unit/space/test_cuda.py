@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from tensorwise.codegen.cuda import print_cuda
 from tensorwise.device.gpus import described, gpu_called, gpu_named
 from tensorwise.errors import InputError
-from tensorwise.program.interpreted import InterpretedKernel
-from tensorwise.program.lower import lower
+from tensorwise.lower.cuda import print_cuda
+from tensorwise.lower.lower import lower
 from tensorwise.program.workload import Workload, einsum_workload, workload
+from tensorwise.runtime.interpreted import InterpretedKernel
 from tensorwise.space.cuda import ANY, cuda_space
 from tensorwise.tensor.convert import entries_from
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensorwise.errors import InputError
-from tensorwise.program.call import Call
+from tensorwise.runtime.call import Call
 from tensorwise.space.config import Config
 from tensorwise.space.versions import Version, Versions
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorwise.codegen.machine_code import MachineCode
+from tensorwise.analysis.machine_code import MachineCode
 from tensorwise.collect.staged_job import StagedJob, staged_plan
-from tensorwise.data.store import Store
 from tensorwise.errors import InputError, MeasurementError
 from tensorwise.space.config import Config
+from tensorwise.store.store import Store
 from tensorwise.tasks import gpu as gpus
 from tensorwise.tasks.cutting import Node, TaskGraph
 from tensorwise.tasks.gpu import TaskGpu

@@ -15,18 +15,18 @@ import pytest
 pytest.importorskip("tvm")
 torch = pytest.importorskip("torch")
 
-from tensorwise.codegen.llvm import MARK, marked, runs  # noqa: E402
-from tensorwise.codegen.loop_tree import LoopTree  # noqa: E402
-from tensorwise.codegen.machine_code import MachineCode  # noqa: E402
+from tensorwise.analysis.llvm import MARK, marked, runs  # noqa: E402
+from tensorwise.analysis.loop_tree import LoopTree  # noqa: E402
+from tensorwise.analysis.machine_code import MachineCode  # noqa: E402
 from tensorwise.collect.driver import collect  # noqa: E402
 from tensorwise.collect.executors import LocalExecutor  # noqa: E402
 from tensorwise.collect.task_job import task_plan  # noqa: E402
-from tensorwise.data.store import Store  # noqa: E402
 from tensorwise.device.gpus import gpu_called  # noqa: E402
 from tensorwise.errors import CompilerError, InputError  # noqa: E402
 from tensorwise.front.networks import network_graph, programs_of, unscheduled  # noqa: E402
 from tensorwise.ids import file_id  # noqa: E402
 from tensorwise.space.config import Config  # noqa: E402
+from tensorwise.store.store import Store  # noqa: E402
 from tensorwise.tasks import staging  # noqa: E402
 from tensorwise.tasks.cpu import TvmCpu, codes_of, in_children, use_threads  # noqa: E402
 from tensorwise.tasks.cutting import Found, TaskGraph, cut, lowered, of_onnx, of_torch, onnx_batch, tasks_of  # noqa: E402

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tensorwise.data.store import Store
 from tensorwise.device.roofline import LEVELS, Roofline, _read, _write
 from tensorwise.model.finding import PACKAGED, calibrated, roots, shipped
+from tensorwise.store.store import Store
 from tensorwise.toolchain.cache import KernelCache
 from tensorwise.toolchain.compiler import CompilerError
 from tensorwise.toolchain.places import distrusted, private_dir

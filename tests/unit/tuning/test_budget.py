@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from tensorwise.data.store import Store
 from tensorwise.device import timing
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.library import LIBRARY
+from tensorwise.store.store import Store
 from tensorwise.tuning.modes import tune_modes
 from tensorwise.tuning.operator import Operator
 from tensorwise.tuning.tune import tune

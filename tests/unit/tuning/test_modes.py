@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import tensorwise as tw
-from tensorwise.data.store import Store
 from tensorwise.device.cpu import CpuDevice, Rounds
 from tensorwise.device.library import LIBRARY
 from tensorwise.errors import InputError, MeasurementError
 from tensorwise.program.workload import workload
+from tensorwise.store.store import Store
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.format import Format

@@ -12,9 +12,9 @@ import scipy.sparse.linalg as sla
 import tensorwise as tw
 from tensorwise.device.library import LIBRARY
 from tensorwise.errors import CompilerError, InputError
-from tensorwise.program.generated import GeneratedKernel
-from tensorwise.program.program import program_for
+from tensorwise.lower.program import program_for
 from tensorwise.program.workload import workload
+from tensorwise.runtime.generated import GeneratedKernel
 from tensorwise.tensor.convert import entries_from
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.tuning.operator import MatrixOperator, Operator, bind, default_kernel

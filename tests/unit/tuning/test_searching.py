@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from tensorwise.data.record import Record
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.device import Device, Measurement
 from tensorwise.model import CostModel
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
+from tensorwise.store.record import Record
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tuning.advice import Advisor
 from tensorwise.tuning.limits import Guidance, TuningLimits

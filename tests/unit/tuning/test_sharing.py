@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tensorwise.errors import ScheduleError
-from tensorwise.program.generated import BoundProgram, GeneratedKernel
-from tensorwise.program.program import program_for
+from tensorwise.lower.program import program_for
 from tensorwise.program.workload import Workload, workload
+from tensorwise.runtime.generated import BoundProgram, GeneratedKernel
 from tensorwise.space.cpu import CpuSpace, cpu_space
 from tensorwise.tensor.entries import Entries
 from tensorwise.tuning.sharing import common, keeping, starts

@@ -15,9 +15,9 @@ import tensorwise as tw
 from tensorwise.device.library import LIBRARY
 from tensorwise.device.rounds import RoundTable
 from tensorwise.errors import CompilerError, InputError
-from tensorwise.program.generated import BoundProgram, GeneratedKernel
-from tensorwise.program.program import program_for
+from tensorwise.lower.program import program_for
 from tensorwise.program.workload import workload
+from tensorwise.runtime.generated import BoundProgram, GeneratedKernel
 from tensorwise.tensor.convert import entries_from
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.tuning import transposed

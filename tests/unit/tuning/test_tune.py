@@ -18,8 +18,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from tensorwise.data.record import Record
-from tensorwise.data.store import Store
 from tensorwise.device.cpu import CpuDevice, Rounds
 from tensorwise.device.device import Device
 from tensorwise.errors import InputError, MeasurementError, StoreError
@@ -28,6 +26,8 @@ from tensorwise.program.workload import Workload
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
 from tensorwise.space.params import Flag
+from tensorwise.store.record import Record
+from tensorwise.store.store import Store
 from tensorwise.tuning.operator import Operator
 from tensorwise.tuning.result import Trial, TuneResult
 from tensorwise.tuning.searching import FEW

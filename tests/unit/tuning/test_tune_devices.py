@@ -9,17 +9,17 @@ import pytest
 import scipy.sparse as sp
 
 import tensorwise as tw
-from tensorwise.data.store import Store
 from tensorwise.device.device import Candidate, Device, Measurement
 from tensorwise.device.noisy import NoisyDevice
 from tensorwise.device.null import NullDevice
 from tensorwise.device.spade import SpadeDevice
 from tensorwise.errors import InputError, MeasurementError
-from tensorwise.program.kernel import BoundKernel, Kernel
 from tensorwise.program.workload import Workload, workload
+from tensorwise.runtime.kernel import BoundKernel, Kernel
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space_of
 from tensorwise.space.space import Space
+from tensorwise.store.store import Store
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tuning.operator import MatrixOperator
 from tensorwise.tuning.result import TuneResult

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from tensorwise.data.record import Record
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.device.device import Device, Measurement
 from tensorwise.device.library import LIBRARY
 from tensorwise.errors import MeasurementError
 from tensorwise.model import CostModel
-from tensorwise.program.generated import GeneratedKernel
 from tensorwise.program.workload import Workload, workload
+from tensorwise.runtime.generated import GeneratedKernel
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
+from tensorwise.store.record import Record
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tuning import without_search
 from tensorwise.tuning.advice import Advisor

@@ -1,0 +1,1 @@
+"""All that turns things into numbers for cost models: patterns, programs, machine code and devices."""

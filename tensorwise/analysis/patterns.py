@@ -1,0 +1,14 @@
+"""The featurizers of sparsity patterns, a row each."""
+
+from typing import Final
+
+from tensorwise.analysis.featurizer import Featurizer
+from tensorwise.analysis.matrix import MatrixPattern
+from tensorwise.analysis.tensor import TensorPattern
+from tensorwise.tensor.entries import Entries
+
+PATTERNS: Final[dict[str, type[Featurizer[Entries]]]] = {
+    MatrixPattern.name: MatrixPattern,
+    TensorPattern.name: TensorPattern,
+}
+"""Featurizers of sparsity patterns by name: a new one is a file in this folder and a row here."""

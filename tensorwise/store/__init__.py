@@ -1,0 +1,1 @@
+"""Records of measurements, and the files that keep them."""

@@ -300,7 +300,14 @@ def report(given: argparse.Namespace, state: dict[str, Any], state_path: Path | 
     print(
         f"{total} cases in {result['seconds']} s ({result['cases_per_s']} a second): {len(state['findings'])} findings"
     )
-    return 1 if state["findings"] else 0
+    broken = [
+        name for name, ended in state["ended"].items() if ended.get("no case", 0) > state["done"][name] / 2
+    ]
+    for name in broken:
+        print(
+            f"{name}: most of its inputs could not be made: run tests/unit/benchmarks/test_fuzz.py -k {name!r}"
+        )
+    return 1 if state["findings"] or broken else 0
 
 
 if __name__ == "__main__":

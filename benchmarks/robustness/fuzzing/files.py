@@ -205,7 +205,7 @@ def operator(rng: random.Random, folder: Path) -> object:
         data = mutate.bytes_of(rng, data)
     path = folder / "a.tw"
     path.write_bytes(data)
-    return saving.read(path, None, rng.random() < 0.1)
+    return saving.read_operator(path, None, rng.random() < 0.1)
 
 
 def _plain(value: Any) -> np.ndarray:

@@ -48,9 +48,8 @@ class OddDevice(Device):
             yield measurement
 
 
-Job.open = lambda job: OddDevice(job)  # type: ignore[method-assign]
-
-if __name__ == "__main__":
+if __name__ == "__main__":  # not in the tests' own process
+    Job.open = lambda job: OddDevice(job)  # type: ignore[method-assign]
     if len(sys.argv) == 1:
         main()
     else:  # a node of a spool: FOLDER NAME SILENCE LEASE

@@ -13,7 +13,7 @@ from tensorwise.collect.workloads import Workloads
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
 from tensorwise.model import RankingModel
-from tensorwise.model.samples import Group, Training
+from tensorwise.model.samples import Group, Training, groups_of
 from tensorwise.program.einsum import Einsum
 from tensorwise.program.workload import Workload
 from tensorwise.space.cpu import cpu_space
@@ -101,9 +101,9 @@ def machine_groups(
 def _groups(reader: RankingModel, records: list[Record], cache: Path) -> list[Group]:
     """The group of a job, none where nothing in it can be compared. What loops do is read back where it was counted."""
     about = content_id([reader.form.id, *(record.to_json() for record in records)])
-    path, plain = cache / f"{about}.npy", RankingModel(reader.table)
+    path = cache / f"{about}.npy"
     try:
-        (group,) = plain.groups(records)
+        (group,) = groups_of(records, reader.table.space, reader.table)
         if not path.exists():
             (whole,) = reader.groups(records)
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -210,7 +210,7 @@ def test_programs_for_another_gpu(task: StagedTask, device: TaskGpu) -> None:
 def test_a_gpu_that_nobody_describes() -> None:
     gpu = ArrayGpu(KERNELS)
     gpu.name = "NVIDIA Unheard-of"
-    with pytest.raises(InputError, match="not described"):
+    with pytest.raises(InputError, match="has no description"):
         TaskGpu(gpu)
 
 

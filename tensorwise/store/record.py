@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
+import numpy as np
+
 from tensorwise.device.device import Device, Measurement, Status
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
@@ -248,13 +250,31 @@ def row_id(values: Sequence[object]) -> str:
     return content_id([value if isinstance(value, str) else "null" for value in numbers])
 
 
+def check_facts(name: str, data: Mapping[str, object]) -> None:
+    """Refuse what a record could not keep of ``name`` ("provenance"), before anything is measured for it.
+
+    Raises:
+        InputError: it cannot be written as JSON.
+    """
+    _dump(name, data)
+
+
 def _dump(name: str, data: Mapping[str, object]) -> str:
     try:
-        return json.dumps(dict(data), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return json.dumps(
+            dict(data), sort_keys=True, separators=(",", ":"), allow_nan=False, default=_python_number
+        )
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(
             f"{name} of a record must be JSON-able, got {shown(data)}: {reason(error)}"
         ) from error
+
+
+def _python_number(value: object) -> object:
+    """Return NumPy's numbers as Python's, for JSON."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
 def _parse(name: str, text: object) -> "Config | dict[str, object]":

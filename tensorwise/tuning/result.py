@@ -127,7 +127,7 @@ class TuneResult:
 
         Where no library computes it, that is the untuned kernel.
         """
-        had = self.baselines.get(self.baseline) or (None if self.baselines else self.default)
+        had = self.baselines.get(self.baseline) or self.default
         if had is None or had.seconds <= self.best.seconds or self.best.name == self.baseline:
             return math.inf
         return math.ceil((self.tuning_s + self.best.conversion_s) / (had.seconds - self.best.seconds))

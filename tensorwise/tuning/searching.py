@@ -29,7 +29,7 @@ from tensorwise.search import STRATEGIES, Strategy
 from tensorwise.space.config import Config
 from tensorwise.space.portfolio import portfolio
 from tensorwise.space.space import Space
-from tensorwise.store.record import Record
+from tensorwise.store.record import Record, check_facts
 from tensorwise.store.store import Store
 from tensorwise.toolchain.deadline import is_over, left_s, within
 from tensorwise.toolchain.routines import load_all
@@ -95,7 +95,7 @@ class Search:
             space: see the attribute.
 
         Raises:
-            InputError: the model cannot read configs of this space.
+            InputError: the model cannot read configs of this space, or records cannot keep what the device says of itself.
         """
         self.work, self.device, self.limits = work, device, limits
         self.guidance, self.listener = guidance, listener
@@ -103,6 +103,7 @@ class Search:
         self.trials: list[Trial] = []
         self.notes: list[str] = list(device.warnings)
         self.interrupted = False
+        check_facts("provenance", device.provenance)
         self.store = self._open(guidance.store)
         self.libraries: dict[str, Measurement] = {}
         self.worker_lost = False

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -288,6 +290,33 @@ def test_a_device_must_say_who_it_is(matrix: sp.csr_array, change: dict[str, Any
         setattr(device, name, value)
     with pytest.raises(InputError, match=said):
         tw.tune(matrix, "spmm", n=4, device=device, trials=2, store=False)
+
+
+def test_what_a_device_says_of_itself_is_kept_or_refused_before_it_measures(
+    matrix: sp.csr_array, tmp_path: Path
+) -> None:
+    chip = Chip()
+    chip.provenance = {"clock_ghz": np.float32(1.5), "units": np.int64(4)}  # type: ignore[misc, assignment]
+    with Store(tmp_path / "s.sqlite") as store:
+        tw.tune(matrix, "spmm", n=4, device=chip, trials=2, store=store)
+        assert {(record.provenance["clock_ghz"], record.provenance["units"]) for record in store} == {
+            (1.5, 4)
+        }
+    chip = Chip()
+    chip.provenance = {"handle": object()}  # type: ignore[misc, assignment]
+    with pytest.raises(InputError, match="provenance of a record must be JSON-able"):
+        tw.tune(matrix, "spmm", n=4, device=chip, trials=2)
+    assert chip.asked == []
+
+
+def test_break_even_is_counted_against_the_untuned_kernel_where_the_baseline_is_not_there(
+    matrix: sp.csr_array,
+) -> None:
+    result = result_of(tw.tune(matrix, "spmm", n=4, device=Chip(), trials=4, store=False))
+    slow = replace(result.best, seconds=1.0)
+    other = replace(slow, name="other")
+    found = replace(result, default=slow, baselines={"other": other}, baseline="mistyped", tuning_s=2.0)
+    assert found.break_even_calls == replace(found, baselines={}).break_even_calls < np.inf
 
 
 def test_a_deterministic_device_needs_one_round(matrix: sp.csr_array) -> None:

@@ -65,16 +65,16 @@ docs: $(STAMPS)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir $(SITE)
 
 clean:
-	rm -rf .venv .venv-ci site build dist demo-report.html *.egg-info
+	rm -rf .venv .venv-ci site build dist demo-report.html *.egg-info models/build models/*.egg-info
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find tensorwise tests examples benchmarks experiments -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# One stamp an extra; a change of pyproject.toml installs again, into the same environment.
+# One stamp an extra; a change of a pyproject.toml installs again, into the same environment. The bundled models come along.
 $(STAMPS)/venv:
 	@python=$$($(FIND_PYTHON)) && echo "making $(VENV) with $$python" && $$python -m venv $(VENV)
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/demo $(STAMPS)/dev $(STAMPS)/docs $(STAMPS)/extras: $(STAMPS)/%: pyproject.toml | $(STAMPS)/venv
+$(STAMPS)/demo $(STAMPS)/dev $(STAMPS)/docs $(STAMPS)/extras: $(STAMPS)/%: pyproject.toml models/pyproject.toml | $(STAMPS)/venv
 	@echo "installing into $(VENV): tensorwise[$*], the first time this may take some minutes"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]' -e ./models
 	@touch $@

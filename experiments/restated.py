@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.splits import splits
 
 HERE = Path(__file__).parent
-SHIPPED = HERE.parent / "tensorwise" / "model" / "shipped"
+MODELS = HERE.parent / "models" / "tensorwise_models"
 FIGURES = ("spearman", "near_spearman", "fastest_spearman")
 
 
@@ -39,7 +39,7 @@ def main() -> None:
     print(
         "Cards of the models that come along: Spearman, within ten times the best, within the fastest quarter"
     )
-    for path in sorted(SHIPPED.glob("*/model.json")):
+    for path in sorted(MODELS.glob("*/model.json")):
         cards(json.loads(path.read_text())["card"])
 
 

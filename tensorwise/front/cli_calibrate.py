@@ -78,12 +78,15 @@ def calibrate(
 def _model(folder: Path | None, op: str, einsum: str, threads: int) -> "tuple[Path, RankingModel]":
     """Return the model to start from and its folder: the named model, else the bundled one."""
     from tensorwise.model import RankingModel
-    from tensorwise.model.finding import PACKAGED, shipped_for
+    from tensorwise.model.finding import NOT_INSTALLED, bundled_folders, find_models_for
 
     # A calibrated model is not calibrated again: it was fitted to these measurements.
+    bundled = bundled_folders()
     known = (
-        [folder] if folder else [one for one in shipped_for(op, einsum, threads) if one.parent == PACKAGED]
+        [folder] if folder else [one for one in find_models_for(op, einsum, threads) if one.parent in bundled]
     )
+    if not known and not bundled:
+        raise InputError(f"{NOT_INSTALLED}; or name a model with --model, or make one: tensorwise train")
     if not known:
         raise InputError(
             f"no model of {op} ({einsum}) is bundled; name one with --model, or make one: tensorwise train"

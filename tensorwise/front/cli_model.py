@@ -280,18 +280,17 @@ def model_info(
 ) -> None:
     """Say what a model is; of a folder of models, list them."""
     from tensorwise.front.model_card import page
-    from tensorwise.model.finding import shipped
+    from tensorwise.model.finding import NOT_INSTALLED, bundled_folders, find_models
     from tensorwise.model.model import DESCRIPTION, describe
 
     single = folder is not None and (folder / DESCRIPTION).exists()
     if folder is None:
-        found = shipped()
+        found = find_models()
     else:
         found = [folder] if single else sorted(path.parent for path in folder.glob(f"*/{DESCRIPTION}"))
     if not found and folder is None:
-        raise InputError(
-            "no models are bundled, and none was calibrated here; make one with: tensorwise train"
-        )
+        why = "no models are bundled" if bundled_folders() else NOT_INSTALLED
+        raise InputError(f"{why}; none was calibrated here; make one with: tensorwise train")
     if not found:
         raise InputError(
             f"there is no model in {folder}, nor in a folder below it; make one with: tensorwise train"

@@ -448,7 +448,8 @@ def adapt_model(
     from tensorwise.adapt.latency import TRAINING, adapt_latency
     from tensorwise.adapt.tasks import clustered_tasks
     from tensorwise.collect.task_job import WORKERS, task_plan
-    from tensorwise.front.networks import COMES_ALONG, latency_model, latency_model_folder, unscheduled
+    from tensorwise.front.networks import BUNDLED, latency_model, latency_model_folder, unscheduled
+    from tensorwise.model.finding import bundled_model
     from tensorwise.model.latency_training import LatencyTraining
     from tensorwise.model.programs import Programs
     from tensorwise.store.store import Store
@@ -456,7 +457,7 @@ def adapt_model(
     from tensorwise.toolchain.places import private_dir
 
     check_measurable(threads or [1])
-    old, place = latency_model(model or COMES_ALONG), out or private_dir(latency_model_folder())
+    old, place = latency_model(model or bundled_model(BUNDLED)), out or private_dir(latency_model_folder())
     settings = LatencyTraining(**TRAINING, seed=seed)
     every = task_plan(folder, isa or ["avx2"], threads or [1], samples=samples, seed=seed, own=True)
     with progress_bar("reading tasks") as bar:

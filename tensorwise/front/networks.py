@@ -17,7 +17,7 @@ from tensorwise.device.gpus import gpu_named
 from tensorwise.device.hardware import Hardware
 from tensorwise.errors import InputError, MissingExtraError
 from tensorwise.ids import content_id, file_id
-from tensorwise.model.finding import PACKAGED
+from tensorwise.model.finding import NOT_INSTALLED, bundled_folders
 from tensorwise.model.latency import LATENCY, LatencyModel
 from tensorwise.plan.predicted import NetworkLatency, predicted
 from tensorwise.reading import WRONG_DATA, read_json
@@ -33,8 +33,8 @@ from tensorwise.writing import replacing
 
 _log = logging.getLogger(__name__)
 
-COMES_ALONG: Final = PACKAGED / "latency"
-"""Folder of the bundled latency model."""
+BUNDLED: Final = "latency"
+"""Name of the bundled latency model."""
 SCHEDULES: Final = 8
 """Default number of programs of a task from which the fastest prediction is taken."""
 MOST_ENGINES: Final = 1024
@@ -58,7 +58,8 @@ def latency_model(folder: Path | None = None, device: str | None = None) -> Late
     Raises:
         InputError: there is none, or it is damaged.
     """
-    places = [folder] if folder else [latency_model_folder(), COMES_ALONG]
+    bundled = bundled_folders()
+    places = [folder] if folder else [latency_model_folder(), *(root / BUNDLED for root in bundled)]
     first = None
     for where in places:
         if (where / LATENCY.files[0]).exists():
@@ -70,9 +71,10 @@ def latency_model(folder: Path | None = None, device: str | None = None) -> Late
                 return found
             first = first or found
     if first is None:
+        missing = "" if folder or bundled else f", and {NOT_INSTALLED}"
         raise InputError(
-            f"there is no latency model in {places[0]}; train one from records: tensorwise tasks train, or name one with "
-            "--model"
+            f"there is no latency model in {places[0]}{missing}; train one from records: tensorwise tasks train, or name "
+            "one with --model"
         )
     return first
 

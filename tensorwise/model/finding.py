@@ -1,4 +1,4 @@
-"""Where models are that nobody names: those that come with Tensorwise, and those that were calibrated on this machine.
+"""Where models are that nobody names: those that other packages bring, and those that were calibrated on this machine.
 
 Each has a folder named ``OP`` or ``OP-ANYTHING``. A calibrated model is preferred to a bundled one. Neither is
 opened by ``import tensorwise``.
@@ -14,12 +14,37 @@ from tensorwise.device.host import host
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
 from tensorwise.model.model import DESCRIPTION, describe
+from tensorwise.registry import Registry
 from tensorwise.toolchain.places import cache_dir, distrusted
 
 _log = logging.getLogger(__name__)
 
-PACKAGED: Final = Path(__file__).with_name("shipped")
-"""The models that come with Tensorwise."""
+MODEL_FOLDERS: Final[Registry[Path]] = Registry(
+    "folder of models", "model_folders", {}, accepts=lambda value: isinstance(value, Path)
+)
+"""Folders of bundled models by name: entry points of other packages, such as ``tensorwise-models``."""
+NOT_INSTALLED: Final = "bundled models are missing: pip install tensorwise-models, or ./models of a checkout"
+"""What is said where a bundled model is wanted and there is none."""
+
+
+def bundled_folders() -> tuple[Path, ...]:
+    """Return the folders of bundled models, which installed packages bring; of a broken one a warning is given."""
+    return tuple(MODEL_FOLDERS.sound().values())
+
+
+def bundled_model(name: str) -> Path:
+    """Return the folder of the bundled model ``name``, such as ``spmm`` or ``latency``.
+
+    Raises:
+        InputError: no installed package brings it; the message says what to install.
+    """
+    folders = bundled_folders()
+    for folder in folders:
+        if (folder / name).is_dir():
+            return folder / name
+    if not folders:
+        raise InputError(NOT_INSTALLED)
+    raise InputError(f"no bundled model is called {name!r}; looked in {', '.join(map(str, folders))}")
 
 
 def calibrated() -> Path:
@@ -40,28 +65,28 @@ def roots() -> tuple[Path, ...]:
 
     Calibrated models that another user may have put there are left out, with a warning.
     """
+    bundled = bundled_folders()
     try:
         if fault := distrusted(calibrated()):
             _log.warning("models calibrated on this machine are not used: %s", fault)
-            return (PACKAGED,)
+            return bundled
     except OSError:  # there are none
-        return (PACKAGED,)
-    return calibrated(), PACKAGED
+        return bundled
+    return calibrated(), *bundled
 
 
-def shipped() -> list[Path]:
+def find_models() -> list[Path]:
     """Return the folders of all models that are here, calibrated ones first."""
+    bundled = bundled_folders()
     return [
-        path.parent for root in roots() for path in sorted(root.glob(f"*/{DESCRIPTION}")) if _ours(root, path)
+        path.parent
+        for root in roots()
+        for path in sorted(root.glob(f"*/{DESCRIPTION}"))
+        if root in bundled or distrusted(path) is None  # part of a package, or this user's alone
     ]
 
 
-def _ours(root: Path, path: Path) -> bool:
-    """Whether a model's file is part of the package, or this user's alone."""
-    return root == PACKAGED or distrusted(path) is None
-
-
-def shipped_for(op: str, einsum: str, threads: int) -> list[Path]:
+def find_models_for(op: str, einsum: str, threads: int) -> list[Path]:
     """Return the folders of the models of an operation, the most suitable first: trained for the nearest number of threads.
 
     Args:
@@ -70,7 +95,7 @@ def shipped_for(op: str, einsum: str, threads: int) -> list[Path]:
         threads: of a call.
     """
     ranked: list[tuple[float, Path]] = []
-    for folder in shipped():
+    for folder in find_models():
         if folder.name.partition("-")[0] != op:
             continue
         try:

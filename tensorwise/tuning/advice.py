@@ -17,7 +17,7 @@ from tensorwise.device.host import host, unlike
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
 from tensorwise.model import CostModel, RankingModel, load_model
-from tensorwise.model.finding import shipped_for
+from tensorwise.model.finding import NOT_INSTALLED, bundled_folders, find_models_for
 from tensorwise.model.model import DESCRIPTION
 from tensorwise.program.workload import Workload
 from tensorwise.search import ConfigGraph, Genetic, Pool, Walk, bred, climbed
@@ -280,9 +280,15 @@ def _opened(folder: Path, stamp: int) -> Advisor:
 
 
 def shipped_advisors(work: Workload, threads: int, problems: list[str]) -> list[Advisor]:
-    """Return the shipped models of a workload's operation, the most suitable first; what cannot be read is a problem."""
+    """Return the shipped models of a workload's operation, the most suitable first.
+
+    Models that cannot be read are problems, and so it is if no model is here because none is installed.
+    """
     found = []
-    for folder in shipped_for(work.op, str(work.einsum), threads):
+    folders = find_models_for(work.op, str(work.einsum), threads)
+    if not folders and not bundled_folders():
+        problems.append(NOT_INSTALLED)
+    for folder in folders:
         try:
             found.append(_opened(folder, (folder / DESCRIPTION).stat().st_mtime_ns))
         except (InputError, OSError) as error:

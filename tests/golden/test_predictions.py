@@ -14,7 +14,7 @@ import pytest
 
 from tensorwise.device.null import NullDevice
 from tensorwise.model import load_model
-from tensorwise.model.finding import PACKAGED
+from tensorwise.model.finding import bundled_model
 from tensorwise.model.latency import LatencyModel
 from tensorwise.model.programs import Programs
 from tensorwise.model.ranking import RankingModel
@@ -72,7 +72,7 @@ def drawn(work: Workload) -> list[str]:
 
 def ranking(op: str) -> RankingModel:
     """The model of an operation that comes along."""
-    model = load_model(PACKAGED / op)
+    model = load_model(bundled_model(op))
     assert isinstance(model, RankingModel)
     return model
 
@@ -100,7 +100,7 @@ def latencies(_: str) -> dict[str, object]:
     """Natural logarithms of seconds, and of the intervals' ends."""
     programs = Programs.of(records())
     some = [row for place, row in enumerate(programs) if place % 7 == 0]
-    model = LatencyModel.load(PACKAGED / "latency")
+    model = LatencyModel.load(bundled_model("latency"))
     found = model.latencies([row.ast for row in some], [row.hardware for row in some])
     told = {"seconds": found.seconds, "low": found.low, "high": found.high}
     return {name: [round(float(one), 5) for one in np.log(array)] for name, array in told.items()}

@@ -145,11 +145,10 @@ def judge(mutant: Mutant, tests: Sequence[str]) -> str:
         return "unreached"
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        skip = shutil.ignore_patterns("__pycache__", "shipped")
+        skip = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / "tensorwise", root / "tensorwise", ignore=skip)
         for name in ("tests", "benchmarks", "experiments", "examples", "docs", "pyproject.toml", "README.md"):
             (root / name).symlink_to(ROOT / name)
-        (root / "tensorwise" / "model" / "shipped").symlink_to(ROOT / "tensorwise" / "model" / "shipped")
         (root / mutant.path).write_bytes(mutant.text(ROOT))
         command = [
             sys.executable,

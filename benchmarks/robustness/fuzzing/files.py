@@ -223,11 +223,11 @@ def _plain(value: Any) -> np.ndarray:
 
 @functools.cache
 def _models() -> list[tuple[type[Any], Keeping, int, dict[str, Any], dict[str, np.ndarray]]]:
-    """Small models, and what is small of the shipped ones: description and arrays."""
+    """Small models, and what is small of the bundled ones: description and arrays."""
     from safetensors.numpy import load_file
 
     from tensorwise.model.choosing import Latency
-    from tensorwise.model.finding import PACKAGED
+    from tensorwise.model.finding import bundled_model
     from tensorwise.model.latency import LATENCY
     from tensorwise.model.model import MODEL
     from tensorwise.model.tree import Tree
@@ -257,8 +257,8 @@ def _models() -> list[tuple[type[Any], Keeping, int, dict[str, Any], dict[str, n
         )
     )
     for model, keeping, folder in (
-        (LatencyModel, LATENCY, PACKAGED / "latency"),
-        (RankingModel, MODEL, PACKAGED / "spmv"),
+        (LatencyModel, LATENCY, bundled_model("latency")),
+        (RankingModel, MODEL, bundled_model("spmv")),
     ):
         described, weights = (folder / name for name in keeping.files)
         found.append((model, keeping, json.loads(described.read_text()), load_file(weights)))

@@ -34,7 +34,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         write(tmp_path / "corpus" / f"m{k}.mtx", entries_from((rng.random((40 + k, 50)) < 0.2).astype(float)))
     monkeypatch.setenv("TENSORWISE_CACHE_DIR", str(tmp_path / "cache"))
     packaged = tmp_path / "shipped"
-    monkeypatch.setattr("tensorwise.model.finding.PACKAGED", packaged)
+    monkeypatch.setattr("tensorwise.model.finding.bundled_folders", lambda: (packaged,))
     monkeypatch.setattr(
         "tensorwise.model.finding.roots", lambda: (calibrated_for("x", "", 1).parent, packaged)
     )

@@ -26,12 +26,13 @@ from tensorwise.errors import InputError, MissingExtraError
 from tensorwise.front import networks
 from tensorwise.front.cli import app
 from tensorwise.front.networks import (
-    COMES_ALONG,
+    BUNDLED,
     SCHEDULES,
     latency_model,
     latency_model_folder,
     predict_latency,
 )
+from tensorwise.model.finding import bundled_model
 from tensorwise.model.latency import LatencyModel, train_latency
 from tensorwise.model.programs import Programs
 from tensorwise.store.store import Store
@@ -426,11 +427,14 @@ def test_the_user_s_model_goes_before_the_one_that_comes_along(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tensorwise.front.networks.cache_dir", lambda: tmp_path / "cache")
-    monkeypatch.setattr("tensorwise.front.networks.COMES_ALONG", tmp_path / "along")
-    with pytest.raises(InputError, match="there is no latency model in"):
+    monkeypatch.setattr("tensorwise.front.networks.bundled_folders", tuple)
+    with pytest.raises(InputError, match=r"there is no latency model in .*pip install tensorwise-models"):
+        latency_model()
+    monkeypatch.setattr("tensorwise.front.networks.bundled_folders", lambda: (tmp_path / "along",))
+    with pytest.raises(InputError, match=r"there is no latency model in [^ ]*;"):
         latency_model()
     model = LatencyModel.load(folder / "model")
-    replace(model, card={"from": "along"}).save(tmp_path / "along")
+    replace(model, card={"from": "along"}).save(tmp_path / "along" / "latency")
     assert latency_model().card["from"] == "along"
     replace(model, card={"from": "user"}).save(latency_model_folder())
     assert latency_model().card["from"] == "user"
@@ -451,7 +455,7 @@ def test_the_user_s_model_goes_before_the_one_that_comes_along(
 
 
 def test_the_model_that_comes_along_knows_cpus_and_gpus() -> None:
-    model = LatencyModel.load(COMES_ALONG)
+    model = LatencyModel.load(bundled_model(BUNDLED))
     assert {name for name, one in model.devices.items() if one.kind == "gpu"} == {"H100", "H200"}
     programs = [CompactAst.of(tree(extents)) for extents in ([64], [4096], [1 << 20])]
     for device in model.devices.values():

@@ -10,7 +10,7 @@ import pytest
 
 from tensorwise.device.null import NullDevice
 from tensorwise.model import RankingModel
-from tensorwise.model.finding import PACKAGED
+from tensorwise.model.finding import bundled_model
 from tensorwise.model.looking import prefix
 from tensorwise.model.scoring import WIDTH
 from tensorwise.program.workload import Workload, workload
@@ -41,7 +41,7 @@ def drawn(op: str) -> list[Config]:
 
 @cache
 def advisor(op: str) -> Advisor:
-    return Advisor.load(PACKAGED / op)
+    return Advisor.load(bundled_model(op))
 
 
 class Change(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tensorwise.device.roofline import LEVELS, Roofline, _read, _write
-from tensorwise.model.finding import PACKAGED, calibrated, roots, shipped
+from tensorwise.model.finding import bundled_folders, calibrated, find_models, roots
 from tensorwise.store.store import Store
 from tensorwise.toolchain.cache import KernelCache
 from tensorwise.toolchain.compiler import CompilerError
@@ -153,12 +153,12 @@ def test_figures_and_models_of_others_are_not_read(tmp_path: Path, monkeypatch: 
     for name in ("model.json", "model.safetensors"):
         (place / name).write_text("{}")
     (place / "model.json").chmod(0o600)
-    assert place in shipped()
+    assert place in find_models()
     (place / "model.json").chmod(0o666)
-    assert place not in shipped()
+    assert place not in find_models()
     (place / "model.json").chmod(0o600)
     calibrated().parent.chmod(0o777)
-    assert roots() == (PACKAGED,)
+    assert roots() == bundled_folders()
     assert "others may write" in str(distrusted(place))
 
 

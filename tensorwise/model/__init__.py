@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tensorwise.errors import InputError
 from tensorwise.model.model import CostModel, describe
-from tensorwise.model.ranking import RankingModel
 from tensorwise.registry import Registry
 
 if TYPE_CHECKING:
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from tensorwise.model.choosing import TreeModel
     from tensorwise.model.mean import MeanModel
     from tensorwise.model.random import RandomModel
+    from tensorwise.model.ranking import RankingModel
     from tensorwise.model.transfer import TransferModel
 
 __all__ = [
@@ -37,17 +37,20 @@ MODELS: Final[Registry[type[CostModel]]] = Registry(
         "metrics": "tensorwise.model.analytic:MetricsModel",
         "additive": "tensorwise.model.additive:AdditiveModel",
         "random": "tensorwise.model.random:RandomModel",
-        "ranking": RankingModel,
+        "ranking": "tensorwise.model.ranking:RankingModel",
         "transfer": "tensorwise.model.transfer:TransferModel",
         "tree": "tensorwise.model.choosing:TreeModel",
     },
 )
-"""All models by kind: a new one is a file in this folder and a row here, or an entry point of another package."""
+"""All models by kind: a new one is a file in this folder and a row here, or an entry point of another package.
+
+A kind is imported when a model of it is made or loaded: who asks a model does not depend on any kind."""
 _LAZY_CLASSES: Final = {
     "AdditiveModel": "additive",
     "MeanModel": "mean",
     "MetricsModel": "metrics",
     "RandomModel": "random",
+    "RankingModel": "ranking",
     "TransferModel": "transfer",
     "TreeModel": "tree",
 }

@@ -4,19 +4,20 @@ import abc
 import os
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 
 from tensorwise.device.device import Device, Work
 from tensorwise.errors import InputError
 from tensorwise.keeping import Keeping
-from tensorwise.model.table import Table
 from tensorwise.space.config import Config
-from tensorwise.space.space import Space
 from tensorwise.store.record import Record
 
 if TYPE_CHECKING:
+    from tensorwise.model.table import Table
+    from tensorwise.program.workload import Workload
+    from tensorwise.space.space import Space
     from tensorwise.toolchain.cubin import Resources
 
 Returns = Literal["score", "ratio", "seconds"]
@@ -45,7 +46,7 @@ class CostModel(abc.ABC, Generic[Work]):
     version: ClassVar[int] = 1
     returns: Returns
     reads_resources: ClassVar[bool] = False
-    table: Table | None = None
+    table: "Table | None" = None
     card: Mapping[str, Any] = MappingProxyType({})
 
     @abc.abstractmethod
@@ -87,12 +88,12 @@ class CostModel(abc.ABC, Generic[Work]):
         """
         return self.predict(workload, configs, device)
 
-    def misfit(self, space: Space) -> str | None:
+    def misfit(self, space: "Space") -> str | None:
         """Say why the model cannot read configs of ``space``; None if it can, even if it does not know all of them."""
         why = None if self.table is None else self.table.misfit(space)
         return why and f"it was trained for another table of choices than that of space {space.name!r}: {why}"
 
-    def unknown_params(self, space: Space) -> list[str]:
+    def unknown_params(self, space: "Space") -> list[str]:
         """Return what the model does not know of the params of ``space``, a phrase each; empty if it knows them all.
 
         Such a model predicts less accurately: a param that it does not have is ignored, and a value that it does not know
@@ -146,6 +147,20 @@ class CostModel(abc.ABC, Generic[Work]):
         model = cls.from_state(described["values"], arrays)
         model.card = dict(described["card"])
         return model
+
+
+@runtime_checkable
+class EmbeddingModel(Protocol):
+    """A cost model that embeds configs once and scores them for any workload, so that a graph of them can be searched."""
+
+    def embed_configs(self, configs: Sequence[Config]) -> np.ndarray:
+        """Return the embeddings of configs: float32, (n, width). They do not depend on the workload."""
+
+    def embed_pattern(self, workload: "Workload") -> np.ndarray:
+        """Return the embedding of a workload's pattern and shape."""
+
+    def score(self, pattern: np.ndarray, configs: np.ndarray) -> np.ndarray:
+        """Return scores of embedded configs on an embedded pattern, lower is better: float64, (n,)."""
 
 
 def check_learned(learned: Sized) -> None:

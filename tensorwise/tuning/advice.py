@@ -16,9 +16,9 @@ from tensorwise.device.device import Device
 from tensorwise.device.host import host, unlike
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
-from tensorwise.model import CostModel, RankingModel, load_model
+from tensorwise.model import CostModel, load_model
 from tensorwise.model.finding import NOT_INSTALLED, bundled_folders, find_models_for
-from tensorwise.model.model import DESCRIPTION
+from tensorwise.model.model import DESCRIPTION, EmbeddingModel
 from tensorwise.program.workload import Workload
 from tensorwise.search import ConfigGraph, Genetic, Pool, Walk, bred, climbed
 from tensorwise.search.graph import GRAPH
@@ -78,7 +78,7 @@ class Advisor:
         found = ConfigGraph.load(self._folder)
         some = found.embeddings[:PROBED]
         again = (
-            self.model.embed_configs(found.pool[:PROBED]) if isinstance(self.model, RankingModel) else None
+            self.model.embed_configs(found.pool[:PROBED]) if isinstance(self.model, EmbeddingModel) else None
         )
         if again is None or again.shape != some.shape or not np.allclose(again, some, rtol=1e-3, atol=1e-3):
             raise InputError(f"the graph in {self._folder} is not that of the model; make it again")
@@ -182,11 +182,10 @@ class Advisor:
         if model.reads_resources:
             return self._screened(work, space, device, known, rng, doubtful)
         configs = list(dict.fromkeys([*known, *self.propose(work, space, device, known, rng, enough)]))
-        if (
-            not isinstance(model, RankingModel) or self.graph is None
-        ):  # the evolutionary search includes such steps
+        # Without a graph the evolutionary search includes such steps.
+        if not isinstance(model, EmbeddingModel) or model.table is None or self.graph is None:
             return self.forecast(work, device, configs, doubtful=doubtful)
-        pattern = model.embed_pattern(work)
+        pattern, table = model.embed_pattern(work), model.table
         estimates: dict[Config, tuple[float, float]] = {}  # reused by the forecast, without further inference
 
         def cost(some: Sequence[Config]) -> np.ndarray:
@@ -200,7 +199,7 @@ class Advisor:
             dict(zip(configs, cost(configs).tolist(), strict=True)),
             cost,
             lambda some: model.score(pattern, model.embed_configs(some)),
-            names=[name for name in space.by_name if name in model.table.by_name],
+            names=[name for name in space.by_name if name in table.by_name],
             enough=enough,
         )
         scores, spreads = np.array(list(estimates.values())).T
@@ -250,7 +249,7 @@ class Advisor:
             TensorwiseError: the model cannot make a prediction.
         """
         graph = self.graph
-        if graph is not None and isinstance(self.model, RankingModel):
+        if graph is not None and isinstance(self.model, EmbeddingModel):
             model, pattern = self.model, self.model.embed_pattern(work)
             walk = Walk(
                 graph,
@@ -297,7 +296,7 @@ def shipped_advisors(work: Workload, threads: int, problems: list[str]) -> list[
 
 
 def graph_of(
-    model: RankingModel, space: Space, works: Sequence[Workload], configs: int, rng: np.random.Generator
+    model: EmbeddingModel, space: Space, works: Sequence[Workload], configs: int, rng: np.random.Generator
 ) -> ConfigGraph:
     """Draw configs for some workloads, half of them bred by what the model predicts, and link those that it embeds alike.
 

@@ -147,6 +147,8 @@ def test_models_of_other_packages_are_found_by_their_entry_points(
     installed["mine"] = entry_point("mine", "packaged_models:FOLDER")
     assert bundled_folders() == (one.parent,)
     assert find_models_for("spmm", SPMM, 1) == [one]
+    (one / DESCRIPTION).chmod(0o666)  # whoever may write into an installed package may do anything
+    assert find_models() == [one]
     assert bundled_model("spmm") == one
     with pytest.raises(InputError, match=r"no bundled model is called 'spmv'; looked in .*some"):
         bundled_model("spmv")

@@ -55,7 +55,7 @@ def train(
     net: Annotated[
         str,
         typer.Option(
-            "--net", help="statistics, which is fast; waco or cognate; or numbers, dense or resnet."
+            "--net", help="statistics; numbers, of the shape only; or a network of another package."
         ),
     ] = "statistics",
     kind: Annotated[

@@ -9,7 +9,6 @@ from tensorwise.registry import Registry
 
 if TYPE_CHECKING:
     from tensorwise.model.additive import AdditiveModel
-    from tensorwise.model.analytic import MetricsModel
     from tensorwise.model.choosing import TreeModel
     from tensorwise.model.mean import MeanModel
     from tensorwise.model.random import RandomModel
@@ -21,7 +20,6 @@ __all__ = [
     "AdditiveModel",
     "CostModel",
     "MeanModel",
-    "MetricsModel",
     "RandomModel",
     "RankingModel",
     "TransferModel",
@@ -34,7 +32,6 @@ MODELS: Final[Registry[type[CostModel]]] = Registry(
     "models",
     {
         "mean": "tensorwise.model.mean:MeanModel",
-        "metrics": "tensorwise.model.analytic:MetricsModel",
         "additive": "tensorwise.model.additive:AdditiveModel",
         "random": "tensorwise.model.random:RandomModel",
         "ranking": "tensorwise.model.ranking:RankingModel",
@@ -48,7 +45,6 @@ A kind is imported when a model of it is made or loaded: who asks a model does n
 _LAZY_CLASSES: Final = {
     "AdditiveModel": "additive",
     "MeanModel": "mean",
-    "MetricsModel": "metrics",
     "RandomModel": "random",
     "RankingModel": "ranking",
     "TransferModel": "transfer",

@@ -43,8 +43,8 @@ class LookingModel(CostModel["Workload"], abc.ABC):
 
     Args:
         workloads: workload id -> the workload, for the records that are fitted on; `fit` needs it.
-        net: name of the network that looks at patterns, in ``nets.NETS``: ``waco``; ``statistics``, which is fast and needs
-            no torch to predict; or another one.
+        net: name of the network that looks at patterns, in ``nets.NETS``: ``statistics``, which needs no torch to predict;
+            ``numbers``, which sees the shape only; or one of another package.
         training: see `Training`.
         checkpoint: file from which `fit` goes on after a kill, and which it keeps up to date. A training that was
             finished is not repeated.
@@ -65,7 +65,7 @@ class LookingModel(CostModel["Workload"], abc.ABC):
         self,
         workloads: "Callable[[str], Workload] | None" = None,
         *,
-        net: str = "waco",
+        net: str = "statistics",
         training: Training | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         progress: Callable[[Epoch], None] | None = None,

@@ -51,7 +51,7 @@ class RankingModel(LookingModel):
         space: Space | Table,
         workloads: "Callable[[str], Workload] | None" = None,
         *,
-        net: str = "waco",
+        net: str = "statistics",
         training: Training | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         progress: Callable[[Epoch], None] | None = None,

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
+from paper_models.analytic import MetricsModel  # another package's model: importing it adds it to MODELS
 
 from tensorwise.device.device import Measurement
 from tensorwise.device.null import NullDevice, smooth_cost
@@ -19,7 +20,6 @@ from tensorwise.model import (
     MODELS,
     AdditiveModel,
     CostModel,
-    MetricsModel,
     RankingModel,
     TransferModel,
     load_model,
@@ -32,6 +32,9 @@ from tensorwise.space.params import Choice, Flag, Permutation
 from tensorwise.store.record import Record
 from tests.contract.toys import GARDEN, TINY, ToySpace, ToyWorkload, draw_many
 
+if find_spec("torch") is not None:
+    import paper_models.nets  # noqa: F401  (adds `waco`, a network that looks at entries)
+
 W: Any = ToyWorkload()
 DEVICE = NullDevice()
 CONFIGS = draw_many(GARDEN, W, 0, 30)
@@ -43,7 +46,7 @@ FAST = Training(epochs=40, learning_rate=1e-3)
 MAKING: dict[str, Callable[[], CostModel]] = {
     "metrics": lambda: MetricsModel(GARDEN, epochs=200),
     "additive": lambda: AdditiveModel(GARDEN, lambda workload_id: W),
-    "ranking": lambda: RankingModel(GARDEN, lambda workload_id: W, training=FAST),
+    "ranking": lambda: RankingModel(GARDEN, lambda workload_id: W, net="waco", training=FAST),
     "transfer": lambda: TransferModel(GARDEN, lambda workload_id: W, net="numbers", training=FAST),
 }
 """How models are made that need arguments; add yours."""

@@ -109,7 +109,11 @@ def latencies(_: str) -> dict[str, object]:
 def networks(_: str) -> dict[str, object]:
     """How the embeddings of two patterns differ, by every network that looks at them."""
     torch = pytest.importorskip("torch")
+    import paper_models.nets  # adds networks
+
     from tensorwise.model.nets import NETS, new_net
+
+    assert {"waco", "cognate"} <= {*NETS}, paper_models.nets
 
     found: dict[str, object] = {}
     for name, order in [*((name, 2) for name in NETS), ("waco", 3), ("cognate", 3)]:

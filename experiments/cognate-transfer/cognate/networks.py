@@ -210,6 +210,8 @@ class Networks:
 
     def _looked(self, arrays: Arrays, numbers: np.ndarray, group: Group) -> np.ndarray:
         """What a network that looks at entries makes of a group's pattern."""
+        import paper_models.nets  # adds `cognate`  # noqa: F401
+
         from tensorwise.model.nets import new_net
         from tensorwise.model.torch_extra import torch
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from paper_models.analytic import MetricsModel
 
 from benchmarks.splits import splits
 from gsparse import sage
@@ -16,7 +17,6 @@ from tensorwise.device.cuda import CudaDevice
 from tensorwise.device.cuda_worker import calls_for, repeated, sample, several
 from tensorwise.device.device import Measurement
 from tensorwise.lower.program import program_for
-from tensorwise.model import MetricsModel
 from tensorwise.program.workload import Workload, einsum_workload
 from tensorwise.runtime.launched import LaunchedKernel
 from tensorwise.space.config import Config

@@ -8,7 +8,9 @@ from tensorwise.tensor.entries import Entries
 
 torch = pytest.importorskip("torch")
 
-from tensorwise.model.nets import NETS, PatternNet, image, new_net  # noqa: E402  (needs torch)
+from paper_models.nets import image  # noqa: E402  (needs torch; adds networks)
+
+from tensorwise.model.nets import NETS, PatternNet, new_net  # noqa: E402
 from tensorwise.model.scoring import BLIND, EMBEDDING, look  # noqa: E402
 
 pytestmark = [pytest.mark.usefixtures("one_torch_thread"), pytest.mark.parametrize("name", NETS)]

@@ -32,6 +32,8 @@ TORCH = importlib.util.find_spec("torch") is not None
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 needs_torch = pytest.mark.skipif(not TORCH, reason="torch is not installed")
 FAST = Training(epochs=30, learning_rate=1e-3)
+if TORCH:
+    import paper_models.nets  # noqa: F401  (adds `waco`, which looks at entries, `dense` and `resnet`)
 
 
 def scattered(seed: int) -> Entries:
@@ -87,7 +89,7 @@ def garden(count: int = 8) -> tuple[list[Record], dict[str, Workload]]:
 def learned(one_torch_thread: None) -> RankingModel:
     pytest.importorskip("torch")
     records, works = garden(12)
-    model = RankingModel(TINY, works.__getitem__, training=FAST)
+    model = RankingModel(TINY, works.__getitem__, net="waco", training=FAST)
     model.fit(records)
     return model
 
@@ -192,7 +194,7 @@ def weights(model: RankingModel) -> dict[str, np.ndarray]:
 def test_a_killed_training_goes_on_as_if_nothing_had_happened(looks: int, tmp_path: Path) -> None:
     records, works = garden(6)
     settings = replace(FAST, epochs=4, checkpoint_s=0.0, kept_bytes=0, averaged=0.9)
-    whole = RankingModel(TINY, works.__getitem__, training=settings)
+    whole = RankingModel(TINY, works.__getitem__, net="waco", training=settings)
     whole.fit(records)
     left = looks
 
@@ -203,7 +205,7 @@ def test_a_killed_training_goes_on_as_if_nothing_had_happened(looks: int, tmp_pa
             raise KilledError
         return works[workload_id]
 
-    model = RankingModel(TINY, dying, training=settings, checkpoint=tmp_path / "a" / "training")
+    model = RankingModel(TINY, dying, net="waco", training=settings, checkpoint=tmp_path / "a" / "training")
     runs = 0
     while not model.history:
         runs, left = runs + 1, looks
@@ -223,13 +225,19 @@ def test_members_are_models_side_by_side(tmp_path: Path) -> None:
     records, works = garden(6)
     settings = replace(FAST, epochs=4, validation=0.0)
     alone = [
-        RankingModel(TINY, works.__getitem__, training=replace(settings, seed=seed), heads=2)
+        RankingModel(TINY, works.__getitem__, net="waco", training=replace(settings, seed=seed), heads=2)
         for seed in (0, 1)
     ]
     for one in alone:
         one.fit(records)
     both = RankingModel(
-        TINY, works.__getitem__, training=settings, heads=2, members=2, checkpoint=tmp_path / "training"
+        TINY,
+        works.__getitem__,
+        net="waco",
+        training=settings,
+        heads=2,
+        members=2,
+        checkpoint=tmp_path / "training",
     )
     both.fit(records)
     both.save(tmp_path / "model")
@@ -255,7 +263,7 @@ def test_members_are_models_side_by_side(tmp_path: Path) -> None:
     )
     told = list[Epoch]()
     once_more = RankingModel(
-        TINY, works.__getitem__, training=settings, heads=2, members=2, checkpoint=tmp_path / "training",
+        TINY, works.__getitem__, net="waco", training=settings, heads=2, members=2, checkpoint=tmp_path / "training",
         progress=told.append,
     )  # fmt: skip
     once_more.fit(records)
@@ -274,7 +282,9 @@ def test_a_finished_training_is_not_repeated_but_may_be_prolonged(tmp_path: Path
 
     def fit(settings: Training, records: list[Record] = records) -> RankingModel:
         told.clear()
-        made = RankingModel(TINY, works.__getitem__, training=settings, checkpoint=path, progress=told.append)
+        made = RankingModel(
+            TINY, works.__getitem__, net="waco", training=settings, checkpoint=path, progress=told.append
+        )
         made.fit(records)
         return made
 
@@ -303,7 +313,7 @@ def test_training_stops_when_validation_no_longer_improves() -> None:
     rng = np.random.default_rng(0)
     noise = [replace(record, seconds=float(rng.random()) + 0.1) for record in records]
     model = RankingModel(
-        TINY, works.__getitem__, training=replace(FAST, epochs=200, patience=3, validation=0.3)
+        TINY, works.__getitem__, net="waco", training=replace(FAST, epochs=200, patience=3, validation=0.3)
     )
     model.fit(noise)
     losses = [epoch.validation_loss for epoch in model.history]
@@ -354,7 +364,7 @@ def test_scores_may_say_how_many_times_slower(tmp_path: Path) -> None:
         for record in records
     ]
     settings = replace(FAST, loss="ratio", epochs=120, learning_rate=3e-3)
-    model = RankingModel(TINY, works.__getitem__, training=settings, heads=3)
+    model = RankingModel(TINY, works.__getitem__, net="waco", training=settings, heads=3)
     model.fit(records)
     w = toy(blocked(100))
     configs = list(TINY.enumerate(w))
@@ -384,7 +394,7 @@ def test_tensors_of_order_3() -> None:
         Record.of(Measurement.of([float(k + 1)]), w, DEVICE, "tiny", config, {})
         for k, config in enumerate(configs)
     ]
-    model = RankingModel(TINY, lambda _: w, training=replace(FAST, epochs=2))
+    model = RankingModel(TINY, lambda _: w, net="waco", training=replace(FAST, epochs=2))
     model.fit(records)
     assert np.isfinite(model.predict(w, configs, DEVICE)).all()
 

@@ -7,7 +7,7 @@ an offset of the kernel, multiplies them with that offset's weights, and adds th
 import math
 from typing import Any, final
 
-from tensorwise.model.sites import Pairs, Sites, offsets
+from paper_models.sites import Pairs, Sites, offsets
 from tensorwise.model.torch_extra import torch
 
 MOST_ROWS = 2**18

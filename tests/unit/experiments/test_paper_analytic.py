@@ -4,10 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-from tensorwise.device.null import NullDevice
-from tensorwise.errors import InputError
-from tensorwise.model.analytic import (
+from paper_models.analytic import (
     CODE,
     METRICS,
     SHAPES,
@@ -17,6 +14,9 @@ from tensorwise.model.analytic import (
     performances,
     shapes,
 )
+
+from tensorwise.device.null import NullDevice
+from tensorwise.errors import InputError
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space

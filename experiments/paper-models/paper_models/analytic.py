@@ -19,6 +19,7 @@ import numpy as np
 
 from tensorwise.device.device import Device
 from tensorwise.errors import InputError
+from tensorwise.model import MODELS
 from tensorwise.model.model import CostModel, Returns, check_learned
 from tensorwise.model.samples import falling
 from tensorwise.model.table import UNKNOWN_TOKEN, Table
@@ -100,6 +101,7 @@ def performances(records: Sequence[Record]) -> np.ndarray:
     return np.array(found, np.float64)
 
 
+@MODELS.register("metrics")
 @final
 class MetricsModel(CostModel):
     """Predicts scores: minus the normalised performance of a config, so that less is better.

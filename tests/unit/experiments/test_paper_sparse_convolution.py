@@ -11,9 +11,9 @@ from tensorwise.tensor.entries import Entries
 
 torch = pytest.importorskip("torch")
 
-from tensorwise.model import sparse_convolution  # noqa: E402  (needs torch)
-from tensorwise.model.sites import Sites, offsets  # noqa: E402
-from tensorwise.model.sparse_convolution import (  # noqa: E402
+from paper_models import sparse_convolution  # noqa: E402  (needs torch)
+from paper_models.sites import Sites, offsets  # noqa: E402
+from paper_models.sparse_convolution import (  # noqa: E402
     SparseConvolution,
     convolve,
     largest_in_blocks,

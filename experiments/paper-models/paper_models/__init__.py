@@ -1,0 +1,1 @@
+"""Cost models and networks of papers, which Tensorwise's own are compared with."""

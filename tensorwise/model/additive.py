@@ -14,6 +14,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from tensorwise.analysis.footprint import FIELDS
+from tensorwise.analysis.walks import WALKING
 from tensorwise.device.device import Device
 from tensorwise.errors import InputError
 from tensorwise.model.model import CostModel, check_learned
@@ -24,6 +25,7 @@ from tensorwise.space.config import Config
 from tensorwise.space.space import Space
 from tensorwise.space.strips import Mapper
 from tensorwise.store.record import Record
+from tensorwise.toolchain.routines import Routines
 
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
@@ -54,6 +56,7 @@ class AdditiveModel(CostModel["Workload"]):
     """
 
     kind: ClassVar[str] = "additive"
+    routines: ClassVar[tuple[Routines, ...]] = (WALKING,)
     returns = "ratio"
 
     def __init__(self, space: Space | Reader, workloads: "Callable[[str], Workload] | None" = None) -> None:

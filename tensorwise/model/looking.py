@@ -9,10 +9,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
+from tensorwise.analysis.compiled import COUNTING
 from tensorwise.device.device import Device
 from tensorwise.errors import InputError
 from tensorwise.model.model import CostModel, check_learned
@@ -29,6 +30,7 @@ from tensorwise.model.samples import (
 from tensorwise.model.scoring import BLIND, EMBEDDING, embed, look, score, shapes, with_unknown_rows
 from tensorwise.model.table import Encoded, Form
 from tensorwise.space.config import Config
+from tensorwise.toolchain.routines import Routines
 
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
@@ -60,6 +62,8 @@ class LookingModel(CostModel["Workload"], abc.ABC):
         families: those of the ``training``, and of the ``validation`` that chose the best epoch; saved, too. Members choose
             by different ones: then only those that none has learned from.
     """
+
+    routines: ClassVar[tuple[Routines, ...]] = (COUNTING,)
 
     def __init__(
         self,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
     from tensorwise.space.space import Space
     from tensorwise.toolchain.cubin import Resources
+    from tensorwise.toolchain.routines import Routines
 
 Returns = Literal["score", "ratio", "seconds"]
 """What predictions are: only their order means anything, log2 of times up to a constant of the workload, or times."""
@@ -38,6 +39,7 @@ class CostModel(abc.ABC, Generic[Work]):
         version: of the state; a saved model of another version is refused.
         returns: what predictions are.
         reads_resources: predictions are better where it is known what compiled code takes, see ``predict_compiled``.
+        routines: compiled routines of this package that predictions need; a tuning compiles them with those of the device.
         table: how configs are read; None where a model does not look into them.
         card: what people should know of a trained model, JSON-able: data, split, metrics, machine, date. Saved with it.
     """
@@ -46,6 +48,7 @@ class CostModel(abc.ABC, Generic[Work]):
     version: ClassVar[int] = 1
     returns: Returns
     reads_resources: ClassVar[bool] = False
+    routines: "ClassVar[tuple[Routines, ...]]" = ()
     table: "Table | None" = None
     card: Mapping[str, Any] = MappingProxyType({})
 

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorwise.analysis.compiled import COUNTING
 from tensorwise.device.device import Candidate, Device, Measurement
 from tensorwise.errors import (
     CompilerError,
@@ -174,7 +173,7 @@ class Search:
         self.say("predicting" if self.advisor else "preparing")
         try:
             with self._part(0.75):  # without it nothing is generated
-                load_all(*self.device.routines, *([COUNTING] if self.advisor else []))
+                load_all(*self.device.routines, *(self.advisor.model.routines if self.advisor else ()))
         except CompilerError as error:
             self.notes.append(f"nothing was generated, only libraries were compared: {error}")
             return None

@@ -197,3 +197,17 @@ def test_for_what_is_refused_others_are_tried(monkeypatch: pytest.MonkeyPatch) -
     assert sum(config["vector_bytes"] != 16 for config in found) == 10 < len(found) <= 20
     refused = {4, 8, 16, 32, 64, None}
     assert len(tried(Told(), trials=10)) == 20
+
+
+def test_compiled_routines_of_the_model_are_loaded_before_it_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loaded: list[object] = []
+    monkeypatch.setattr("tensorwise.tuning.searching.load_all", lambda *routines: loaded.extend(routines))
+    model = Told()
+    model.routines = ("counting",)  # type: ignore[misc, assignment]
+    tried(model, trials=1)
+    assert loaded == [*CpuDevice.routines, "counting"]
+    loaded.clear()
+    tried(None, trials=1)
+    assert loaded == [*CpuDevice.routines]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tensorwise.tensor.format import Format as Format
     from tensorwise.tuning.modes import tune_modes as tune_modes
     from tensorwise.tuning.operator import Operator as Operator
-    from tensorwise.tuning.operator import load as load
+    from tensorwise.tuning.saving import load as load
 
 # By its name: that old names work for one more release is nothing that others import, or have to read.
 import_module("tensorwise.old_rooms").install()
@@ -30,7 +30,7 @@ _HOMES = {
     "TensorwiseError": "tensorwise.errors",
     "compile": "tensorwise.front.api",
     "entries_from": "tensorwise.tensor.convert",
-    "load": "tensorwise.tuning.operator",
+    "load": "tensorwise.tuning.saving",
     "read": "tensorwise.tensor.files",
     "select": "tensorwise.selection",
     "tune": "tensorwise.front.api",

@@ -223,7 +223,7 @@ def run(
 
     from tensorwise.front.reporting import check_writable
     from tensorwise.tensor.files import write
-    from tensorwise.tuning.operator import load
+    from tensorwise.tuning.saving import load
     from tensorwise.writing import replacing
 
     if out is not None:

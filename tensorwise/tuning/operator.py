@@ -4,7 +4,7 @@ import os
 import warnings
 import weakref
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NoReturn, final
 
@@ -14,8 +14,10 @@ from tensorwise.device.default import default_kernel as default_kernel
 from tensorwise.device.libraries.contraction import Contraction, contraction
 from tensorwise.errors import InputError, MeasurementError
 from tensorwise.lower.program import Program
+from tensorwise.moved import forward_names
 from tensorwise.program.schedule import LoopPass
-from tensorwise.program.workload import Workload, workload
+from tensorwise.program.workload import Workload
+from tensorwise.registry import Registry
 from tensorwise.runtime.generated import BoundProgram, GeneratedKernel
 from tensorwise.runtime.kernel import BoundKernel, Kernel
 from tensorwise.tensor.elements import is_float, is_half
@@ -24,16 +26,11 @@ from tensorwise.tensor.fibertree import Tensor
 from tensorwise.toolchain.forks import lock
 from tensorwise.tuning.matrix import Matrix
 from tensorwise.tuning.result import TuneResult
-from tensorwise.tuning.saving import described, parsed, read_operator, save
-from tensorwise.tuning.transposed import over, transposed
 
 TRANSPOSED: Final = {"spmv": "spmv_t", "spmm": "spmm_t", "spmv_t": "spmv", "spmm_t": "spmm"}
 """Product with a matrix -> that with the matrix transposed."""
-SEVERAL: Final = {"spmv": "spmm", "spmv_t": "spmm_t"}
-"""Product with a vector -> that with several, side by side."""
 MOST_WIDTHS: Final = 8
 """Widths of the dense operand besides the tuned one, whose call layouts are kept."""
-
 
 MOST_COMPARED_TERMS: Final = 10_000_000
 """Terms of a program with directives of other packages that is compared with the reference when it is bound."""
@@ -41,6 +38,23 @@ MATRIX_ONLY: Final = frozenset(
     {"matvec", "rmatvec", "matmat", "rmatmat", "dot", "transpose", "adjoint", "T", "H", "trace", "diagonal"}
 )
 """What an operator has only where it stands in for a matrix."""
+
+
+METHODS: Final[Registry[Callable[..., Any]]] = Registry(
+    "method of operators",
+    "operator_methods",
+    {
+        "reduce": "tensorwise.tuning.saving:reduce_operator",
+        "save": "tensorwise.tuning.saving:save",
+        "transpose": "tensorwise.tuning.related:transpose",
+        "widen": "tensorwise.tuning.related:widen",
+        "convert": "tensorwise.tuning.related:convert",
+        "multiply_by_scipy": "tensorwise.tuning.related:multiply_by_scipy",
+    },
+    callable,
+)
+"""Name -> what an operator does beyond the calls that it was tuned for. The modules stand on this one: the registry imports
+them when they are first used."""
 
 
 class NoMatrixError(InputError, AttributeError):
@@ -229,7 +243,8 @@ class Operator:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return unpickled, described(self)
+        reduced: tuple[Any, ...] = METHODS["reduce"](self)
+        return reduced
 
     # -- properties -----------------------------------------------------------------------------------------
 
@@ -279,7 +294,7 @@ class Operator:
         Raises:
             InputError: the file cannot be written.
         """
-        save(self, path)
+        METHODS["save"](self, path)
 
 
 @final
@@ -384,11 +399,9 @@ class MatrixOperator(Operator, Matrix):  # type: ignore[override] # where SciPy 
             return original
         with self._lock:
             if self._transposed is None or copy is not None:
-                work = self._related(TRANSPOSED[self._product], self._width)
-                work.check_memory(work.assignment.output.tensor)
-                kernel, bound = transposed(self._bound, default_kernel(work), work, self.threads, copy)
-                self._transposed = MatrixOperator(bound, work, self.threads, kernel)
-                self._transposed._original = weakref.ref(self)
+                made: MatrixOperator = METHODS["transpose"](self, copy)
+                made._original = weakref.ref(self)
+                self._transposed = made
             return self._transposed
 
     @property
@@ -421,11 +434,7 @@ class MatrixOperator(Operator, Matrix):  # type: ignore[override] # where SciPy 
         with self._lock:
             key = (X.shape[1],)
             if key not in self._others:
-                other = self._related(SEVERAL[self._product], X.shape[1])
-                kernel = default_kernel(other)
-                packed = (self._bound, *(bound for _, bound in self._others.values()))
-                alike = filter(None, (over(bound, kernel, other) for bound in packed))
-                self._others[key] = other, next(alike, None) or kernel.bind(other, self.threads)
+                self._others[key] = METHODS["widen"](self, X.shape[1])
                 if len(self._others) > MOST_WIDTHS:
                     self._others.popitem(last=False)
             other, bound = self._others[key]
@@ -441,63 +450,11 @@ class MatrixOperator(Operator, Matrix):  # type: ignore[override] # where SciPy 
             if dtype not in self._wider:
                 turned = self._transposed if self._original is None else self._original()
                 known = None if turned is None else turned._wider.get(dtype)
-                self._wider[dtype] = self._made_in(dtype) if known is None else known.transpose()
+                self._wider[dtype] = METHODS["convert"](self, dtype) if known is None else known.transpose()
             return self._wider[dtype]
 
-    def _made_in(self, dtype: np.dtype) -> "MatrixOperator":
-        entries = self.workload.entries
-        if dtype == np.float64 or not is_half(entries.dtype):
-            entries = entries.astype(dtype)
-        work = workload(self._product, entries, n=self._width, dtypes={"B": dtype})
-        kernel = default_kernel(work)
-        shared = over(self._bound, kernel, work) if entries is self.workload.entries else None
-        return MatrixOperator(shared or kernel.bind(work, self.threads), work, self.threads, kernel)
-
     def _by_scipy(self, x: Any) -> Any:
-        """Return the product with x by SciPy, of the matrix in the dtype of what was given and of x together."""
-        entries = self.workload.entries
-        dtype = entries.dtype if entries.given is None else np.result_type(entries.given, x.dtype)
-        if dtype not in self._plain:
-            matrix = entries.to_scipy()
-            matrix.data = matrix.data if entries.given is None else entries.sums_in(dtype)
-            self._plain[dtype] = matrix
-        return (self._plain[dtype].T if self._product.endswith("_t") else self._plain[dtype]) @ x
-
-    def _related(self, op: str, n: int | None) -> Workload:
-        """Another product with the same matrix."""
-        dtype = self.operand_dtype
-        dtypes = {} if dtype == self.workload.entries.dtype else {"B": dtype}
-        return workload(op, self.workload.entries, n=n, dtypes=dtypes)
-
-
-def load(
-    path: str | os.PathLike[str], matrix: Any = None, *, check_machine: bool = True, rounding: bool = False
-) -> Operator:
-    """Read an operator that ``Operator.save`` wrote: pack its operand again and compile it through the cache.
-
-    Args:
-        path: the file.
-        matrix: the sparse operand, of the same pattern, whose values are to be used in place of the
-            stored ones; anything that ``tune`` takes.
-        check_machine: refuse a file written on other hardware, where the choice may be a poor one.
-        rounding: round values of ``matrix`` to the dtype that was tuned; otherwise a matrix of a wider dtype is refused.
-
-    Returns:
-        The operator; ``result`` is None. It runs on the threads it was tuned for, or on as many as this
-        process may use if these are fewer.
-
-    Raises:
-        InputError: the file is missing, damaged or no operator; it belongs to another machine or matrix.
-        MissingExtraError: the chosen library is not installed here.
-        CompilerError: the chosen kernel is generated code, and no compiler works here.
-    """
-    kernel, work, threads = read_operator(path, matrix, check_machine, rounding)
-    return bind(kernel, work, threads)
-
-
-def unpickled(description: str, arrays: Mapping[str, np.ndarray]) -> Operator:
-    """Return the operator that ``pickle`` holds, validated as that of a file is."""
-    return bind(*parsed(description, arrays))
+        return METHODS["multiply_by_scipy"](self, x)
 
 
 def bind(kernel: Kernel, work: Workload, threads: int, in_process: bool = True) -> Operator:
@@ -581,3 +538,8 @@ def _as_csr(values: np.ndarray, entries: Entries) -> Any:
     made.data = values.astype(made.dtype) if is_half(values.dtype) else values
     made.indices, made.indptr = made.indices.copy(), made.indptr.copy()
     return made
+
+
+__getattr__ = forward_names(
+    __name__, {"load": "tensorwise.tuning.saving", "unpickled": "tensorwise.tuning.saving"}
+)

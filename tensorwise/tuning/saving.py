@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -31,11 +31,9 @@ from tensorwise.tensor.elements import value_dtype
 from tensorwise.tensor.entries import Entries
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.toolchain.threads import available_threads
+from tensorwise.tuning.operator import Operator, bind
 from tensorwise.version import __version__
 from tensorwise.writing import replacing
-
-if TYPE_CHECKING:
-    from tensorwise.tuning.operator import Operator
 
 SCHEMA: Final = 2
 """Version of the file's layout; a reader takes its own and older ones. 2 has numbers of entries; others are written as 1."""
@@ -48,7 +46,7 @@ LONG: Final = "longdouble"
 """... and another one, whose name in NumPy depends on the machine."""
 
 
-def save(operator: "Operator", path: str | os.PathLike[str]) -> None:
+def save(operator: Operator, path: str | os.PathLike[str]) -> None:
     """Write ``operator`` to ``path``: its sparse operand and how it is run, not the packed form.
 
     The file appears whole or not at all.
@@ -67,7 +65,42 @@ def save(operator: "Operator", path: str | os.PathLike[str]) -> None:
         raise InputError(f"{path}: the operator cannot be written ({error.strerror or error})") from error
 
 
-def described(operator: "Operator") -> tuple[str, dict[str, np.ndarray]]:
+def load(
+    path: str | os.PathLike[str], matrix: Any = None, *, check_machine: bool = True, rounding: bool = False
+) -> Operator:
+    """Read an operator that ``Operator.save`` wrote: pack its operand again and compile it through the cache.
+
+    Args:
+        path: the file.
+        matrix: the sparse operand, of the same pattern, whose values are to be used in place of the
+            stored ones; anything that ``tune`` takes.
+        check_machine: refuse a file written on other hardware, where the choice may be a poor one.
+        rounding: round values of ``matrix`` to the dtype that was tuned; otherwise a matrix of a wider dtype is refused.
+
+    Returns:
+        The operator; ``result`` is None. It runs on the threads it was tuned for, or on as many as this
+        process may use if these are fewer.
+
+    Raises:
+        InputError: the file is missing, damaged or no operator; it belongs to another machine or matrix.
+        MissingExtraError: the chosen library is not installed here.
+        CompilerError: the chosen kernel is generated code, and no compiler works here.
+    """
+    kernel, work, threads = read_operator(path, matrix, check_machine, rounding)
+    return bind(kernel, work, threads)
+
+
+def reduce_operator(operator: Operator) -> tuple[Any, ...]:
+    """Return what ``pickle`` holds of an operator: `unpickled`, and its arguments."""
+    return unpickled, described(operator)
+
+
+def unpickled(description: str, arrays: Mapping[str, np.ndarray]) -> Operator:
+    """Return the operator that ``pickle`` holds, validated as that of a file is."""
+    return bind(*parsed(description, arrays))
+
+
+def described(operator: Operator) -> tuple[str, dict[str, np.ndarray]]:
     """Return what an operator is: how it is run, as JSON, and the entries of its sparse operands."""
     arrays: dict[str, np.ndarray] = {}
     for name, entries in operator.workload.sparse.items():
@@ -94,7 +127,7 @@ def read_operator(
 ) -> tuple[Kernel, Workload, int]:
     """Read a file that ``save`` wrote and return kernel, workload and number of threads; nothing is run.
 
-    See :func:`tensorwise.tuning.operator.load`.
+    See `load`.
 
     Raises:
         InputError: the file is missing, damaged or no operator, or belongs to another machine or matrix.
@@ -129,7 +162,7 @@ def _parsed(
     return kernel, work, threads, wrote
 
 
-def _description(operator: "Operator") -> dict[str, Any]:
+def _description(operator: Operator) -> dict[str, Any]:
     work, program = operator.workload, operator.program
     if not isinstance(operator._kernel, GeneratedKernel | LibraryKernel):
         raise InputError(

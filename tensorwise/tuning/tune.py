@@ -7,7 +7,7 @@ in rounds that did not choose it, and the answer is the fastest verified kernel,
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from tensorwise.device.rounds import RoundTable
 from tensorwise.errors import MeasurementError, TensorwiseError
 from tensorwise.model import CostModel
 from tensorwise.program.workload import Workload, workload
+from tensorwise.registry import Registry
 from tensorwise.runtime.kernel import Kernel
 from tensorwise.store.store import Store
 from tensorwise.tensor.convert import entries_from
@@ -35,7 +36,6 @@ from tensorwise.tuning.limits import (
 from tensorwise.tuning.operator import Operator, bind, mismatch
 from tensorwise.tuning.result import Standing, Trial, TuneResult, program_texts
 from tensorwise.tuning.searching import Search
-from tensorwise.tuning.without_search import tune_without_search
 from tensorwise.tuning.worth import per_call_s
 from tensorwise.units import SHORTEST_S
 
@@ -47,6 +47,14 @@ UNTUNED_S: Final = 60.0
 """Where the budget is spent and no library computes it, the untuned kernel may take this long to compile all the same."""
 CLEARLY: Final = 1.0
 """A generated kernel is the answer when its time over the best library's is below this in the last rounds."""
+SHORTCUTS: Final[Registry[Callable[[Search], Operator | None]]] = Registry(
+    "shortcut",
+    "shortcuts",
+    {"without_search": "tensorwise.tuning.without_search:tune_without_search"},
+    callable,
+)
+"""Ways to an operator without a search, tried in order where ``expected_calls`` is given: each returns None where a search
+pays."""
 
 
 def tune(
@@ -135,7 +143,10 @@ def tune_workload(
     """
     with within(limits.left_s), counting_waits() as waited:
         search = Search(work, device, limits, guidance, listener)
-        operator = tune_without_search(search)
+        operator = None
+        if limits.calls is not None:
+            found = (shortcut(search) for shortcut in SHORTCUTS.sound().values())
+            operator = next((one for one in found if one is not None), None)
         if operator is None:
             search.run()
             operator = _Decision(search).decide()

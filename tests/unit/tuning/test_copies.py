@@ -15,7 +15,8 @@ from tensorwise.errors import InputError
 from tensorwise.program.workload import workload
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import value_dtype
-from tensorwise.tuning.operator import MatrixOperator, Operator, bind, unpickled
+from tensorwise.tuning.operator import MatrixOperator, Operator, bind
+from tensorwise.tuning.saving import unpickled
 
 MATRIX = sp.random_array((40, 30), density=0.2, format="csr", rng=np.random.default_rng(5))
 X = np.random.default_rng(6).standard_normal((30, 3))

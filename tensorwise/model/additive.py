@@ -82,11 +82,11 @@ class AdditiveModel(CostModel["Workload"]):
         """
         known, space = looked_up(self._workloads), self._space
         if space is not None and records:
-            self.reader = self.made(space, known(records[0].workload_id))
+            self.reader = self.make_reader(space, known(records[0].workload_id))
         return self.reader.groups(records, None if space is None else space.name, known)
 
     @staticmethod
-    def made(space: Space, workload: "Workload") -> Reader:
+    def make_reader(space: Space, workload: "Workload") -> Reader:
         """Return how configs of a space are read on such workloads."""
         return plain_reader(Table.of(space), space.mapper(workload))
 
@@ -120,7 +120,7 @@ class AdditiveModel(CostModel["Workload"]):
         self.rates = nnls(factor.T, wanted, maxiter=100 * len(sizes))[0] / sizes
 
     def predict(self, workload: "Workload", configs: Sequence[Config], device: Device) -> np.ndarray:
-        return self._scores(self.reader.read(workload, configs))
+        return self._scores(self.reader.encode(workload, configs))
 
     def scores(self, group: Group) -> np.ndarray:
         """Return what is predicted for the configs of a group that the reader made: float64, (n,)."""

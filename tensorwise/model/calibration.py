@@ -119,7 +119,7 @@ def _samples(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The samples of all jobs of one workload as one."""
     groups = groups_of(
-        records, None, model.table, lambda _, configs: model.read(workload, configs), partly=True
+        records, None, model.table, lambda _, configs: model.encode(workload, configs), partly=True
     )
     parts = [sample(model, group, workload) for group in groups if group.near.any()]
     return np.concatenate([seen for seen, _ in parts], axis=1), np.concatenate([logs for _, logs in parts])

@@ -23,14 +23,14 @@ from tensorwise.keeping import Keeping
 from tensorwise.model.labels import Kind, Labels
 from tensorwise.model.program_net import (
     Shape,
+    convert_output,
     decode,
     embed,
+    encode_rows,
     encoded,
-    least,
-    read,
+    estimate_leaf_times,
     scales_of,
     shapes,
-    told,
 )
 from tensorwise.model.programs import Programs, context_of
 
@@ -180,7 +180,7 @@ class LatencyModel:
             raise InputError(f"expected a device for each of {len(programs)} programs, got {len(each)}")
         if not self.reads_code:
             programs = [one.uncompiled() for one in programs]
-        logs, apart = self._read(programs, each)
+        logs, apart = self._predict_members(programs, each)
         sorts = [sort_of(one, device) for one, device in zip(programs, each, strict=True)]
         known = {sort: self.intervals.get(sort, self.intervals.get(UNCOMPILED, Interval())) for sort in sorts}
         floor = np.array([known[sort].floor for sort in sorts])
@@ -194,7 +194,7 @@ class LatencyModel:
         """Return what measured programs take on their devices, as `latencies` does; their seconds are not looked at."""
         return self.latencies([row.ast for row in programs], [row.hardware for row in programs])
 
-    def _read(
+    def _predict_members(
         self, programs: Sequence[CompactAst], hardware: Sequence[Hardware]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Mean and deviation of the log seconds that the members say."""
@@ -206,16 +206,21 @@ class LatencyModel:
             raise InputError(
                 "the model reads {} numbers of operands beside a program, got {}".format(*beside)
             )
-        rows = told(devices, self.scales, "device")
+        rows = encode_rows(devices, self.scales, "device")
         counts = np.array([len(one.leaves) for one in programs])
         for count in np.unique(counts):
             places = np.flatnonzero(counts == count)
             plain = np.array([programs[int(k)].leaves for k in places])
-            leaves, work = told(plain, self.scales, "leaf"), least(plain, devices[places])
+            leaves, work = (
+                encode_rows(plain, self.scales, "leaf"),
+                estimate_leaf_times(plain, devices[places]),
+            )
             positions = encoded(self.shape, np.array([programs[int(k)].order for k in places]))
             for member, weights in enumerate(self.members):
                 embedded = embed(self.shape, weights, leaves, positions, rows[places], np)
-                _, logs = read(self.shape, self.labels, decode(self.shape, weights, embedded, work, np), np)
+                _, logs = convert_output(
+                    self.shape, self.labels, decode(self.shape, weights, embedded, work, np), np
+                )
                 said[member, places] = logs.clip(*self.ends)
         return said.mean(0), said.std(0)
 
@@ -244,7 +249,7 @@ class LatencyModel:
         )
 
     def _interval(self, programs: Programs, unseen: Callable[[Programs], np.ndarray] | None) -> Interval:
-        logs, apart = self._read([row.ast for row in programs], [row.hardware for row in programs])
+        logs, apart = self._predict_members([row.ast for row in programs], [row.hardware for row in programs])
         if unseen is not None:
             logs = np.log(unseen(programs))
         floor = max(float(np.median(apart)), 1e-3)
@@ -276,10 +281,10 @@ class LatencyModel:
         Raises:
             InputError: a file is missing or damaged, or the model reads other features than this release has.
         """
-        return LATENCY.load(directory, "latency", VERSION, cls._made)
+        return LATENCY.load(directory, "latency", VERSION, cls._from_description)
 
     @classmethod
-    def _made(cls, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+    def _from_description(cls, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         if about["features"] != [LEAVES.id, HARDWARE.id, CODE.id]:
             raise InputError("the model was trained on other features than this release has; train it again")
         shape, count = Shape.from_json(about["shape"]), int(about["members"])

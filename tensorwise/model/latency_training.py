@@ -22,14 +22,14 @@ from tensorwise.model.checkpoints import array_of, reading_checkpoint, restore, 
 from tensorwise.model.labels import Labels
 from tensorwise.model.program_net import (
     Shape,
+    compare_with_leaf_times,
+    convert_output,
     decode,
     embed,
+    encode_rows,
     encoded,
-    excess,
+    estimate_leaf_times,
     initial,
-    least,
-    read,
-    told,
 )
 from tensorwise.model.programs import Programs
 from tensorwise.model.samples import falling
@@ -97,15 +97,15 @@ class Scaled:
     def __init__(
         self, programs: Programs, shape: Shape, scales: Mapping[str, np.ndarray], torch_device: str
     ) -> None:
-        device = told(programs.context, scales, "device")
+        device = encode_rows(programs.context, scales, "device")
         self._device = torch_device
         self.seconds = self._there(programs.seconds)
         self.groups: dict[int, tuple[Any, ...]] = {}
         for count, places in programs.by_leaves().items():
             leaves = np.array([programs.rows[place].ast.leaves for place in places])
             order = np.array([programs.rows[place].ast.order for place in places])
-            work = least(leaves, programs.context[places])
-            arrays = (told(leaves, scales, "leaf"), encoded(shape, order), device[places], work)
+            work = estimate_leaf_times(leaves, programs.context[places])
+            arrays = (encode_rows(leaves, scales, "leaf"), encoded(shape, order), device[places], work)
             self.groups[count] = (places, *map(self._there, arrays))
 
     def _there(self, array: np.ndarray) -> Any:
@@ -179,7 +179,10 @@ class LatencyTrainer:
         }
         if start is None and shape.joining == "sum":
             groups = [(places, arrays[3]) for places, *arrays in self._training.groups.values()]
-            off = [excess(training.seconds[places], array_of(work), np) for places, work in groups]
+            off = [
+                compare_with_leaf_times(training.seconds[places], array_of(work), np)
+                for places, work in groups
+            ]
             with torch.no_grad():
                 self.weights[f"decoder{len(shape.decoder)}.bias"].fill_(float(np.median(np.concatenate(off))))
         self._adam = torch.optim.AdamW(
@@ -243,7 +246,7 @@ class LatencyTrainer:
     def _loss(self, count: int, which: np.ndarray, rng: np.random.Generator) -> Any:
         given, work, seconds = self._training.batch(count, which)
         embedded = embed(self.shape, self.weights, *given, torch)
-        said, logs = self._read(self.weights, embedded, work)
+        said, logs = self._predict(self.weights, embedded, work)
         squares = ((said - self.labels.of(seconds, torch)) ** 2).mean()
         relative = torch.expm1((logs - torch.log(seconds)).clip(max=FAR))
         match self.settings.loss:
@@ -262,9 +265,11 @@ class LatencyTrainer:
             loss = loss + self.settings.moments * cmd(_flat(embedded), _flat(other))
         return loss
 
-    def _read(self, weights: Mapping[str, Any], embedded: Any, work: Any) -> tuple[Any, Any]:
+    def _predict(self, weights: Mapping[str, Any], embedded: Any, work: Any) -> tuple[Any, Any]:
         """Labels and log seconds of embeddings."""
-        return read(self.shape, self.labels, decode(self.shape, weights, embedded, work, torch), torch)
+        return convert_output(
+            self.shape, self.labels, decode(self.shape, weights, embedded, work, torch), torch
+        )
 
     def _validate(self) -> float:
         """MAPE in seconds."""
@@ -275,7 +280,7 @@ class LatencyTrainer:
             for count, (places, *_) in self._validation.groups.items():
                 given, work, seconds = self._validation.batch(count, np.arange(len(places)))
                 embedded = embed(self.shape, self._mean.values, *given, torch)
-                _, logs = self._read(self._mean.values, embedded, work)
+                _, logs = self._predict(self._mean.values, embedded, work)
                 errors.append(torch.expm1((logs - torch.log(seconds)).clip(max=50)).abs())
         return float(torch.cat(errors).mean())
 

@@ -113,10 +113,10 @@ class LookingModel(CostModel["Workload"], abc.ABC):
     @property
     @abc.abstractmethod
     def form(self) -> Form:
-        """What ``read`` returns."""
+        """What `encode` returns."""
 
     @abc.abstractmethod
-    def read(self, workload: "Workload", configs: Sequence[Config]) -> Encoded:
+    def encode(self, workload: "Workload", configs: Sequence[Config]) -> Encoded:
         """Return configs as numbers.
 
         Raises:
@@ -126,7 +126,7 @@ class LookingModel(CostModel["Workload"], abc.ABC):
     # -- learning --------------------------------------------------------------------------------------
 
     @property
-    def _known(self) -> "Callable[[str], Workload]":
+    def _workload_of(self) -> "Callable[[str], Workload]":
         """The workloads that are learned from, by id."""
         return looked_up(self._workloads)
 
@@ -142,7 +142,7 @@ class LookingModel(CostModel["Workload"], abc.ABC):
             InputError: the loss grew beyond all bounds, or the checkpoint belongs to another training.
             MissingExtraError: torch is not installed.
         """
-        known = self._known
+        known = self._workload_of
         from tensorwise.model.nets import NETS  # needs torch
         from tensorwise.model.training import Trainer
 
@@ -182,7 +182,7 @@ class LookingModel(CostModel["Workload"], abc.ABC):
         known: dict[str, np.ndarray] = {}
         for group in groups:
             if group.workload_id not in known:
-                known[group.workload_id] = describer.features(self._known(group.workload_id).entries)
+                known[group.workload_id] = describer.features(self._workload_of(group.workload_id).entries)
         return [
             replace(group, numbers=np.append(group.numbers, known[group.workload_id])) for group in groups
         ]
@@ -200,11 +200,11 @@ class LookingModel(CostModel["Workload"], abc.ABC):
         return scores.mean(axis=0), scores.std(axis=0) if len(scores) > 1 else np.full(len(configs), np.nan)
 
     def scores(self, group: Group) -> np.ndarray:
-        """Return what is predicted for the configs of a group that ``read`` encoded: float64, (n,).
+        """Return what is predicted for the configs of an encoded group: float64, (n,).
 
         Raises: as `predict`.
         """
-        pattern = self.embed_pattern(self._known(group.workload_id))
+        pattern = self.embed_pattern(self._workload_of(group.workload_id))
         embedded = self._embed(group.configs)
         mean: np.ndarray = self._scores(pattern, embedded, group.configs.nests).mean(axis=0)
         return mean
@@ -225,7 +225,7 @@ class LookingModel(CostModel["Workload"], abc.ABC):
 
     def _all_scores(self, workload: "Workload", configs: Sequence[Config]) -> np.ndarray:
         """Of each head, with everything that is known: (heads, n)."""
-        pattern, encoded = self.embed_pattern(workload), self.read(workload, configs)
+        pattern, encoded = self.embed_pattern(workload), self.encode(workload, configs)
         return self._scores(pattern, self._embed(encoded), encoded.nests)
 
     def _embed(self, encoded: Encoded) -> np.ndarray:

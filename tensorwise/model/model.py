@@ -143,10 +143,10 @@ class CostModel(abc.ABC, Generic[Work]):
         Raises:
             InputError: a file is missing, damaged, or of another kind or version of model.
         """
-        return MODEL.load(directory, cls.kind, cls.version, cls._read)
+        return MODEL.load(directory, cls.kind, cls.version, cls._from_description)
 
     @classmethod
-    def _read(cls, described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+    def _from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         model = cls.from_state(described["values"], arrays)
         model.card = dict(described["card"])
         return model

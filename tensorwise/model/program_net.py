@@ -175,7 +175,7 @@ def decode(shape: Shape, weights: Mapping[str, Any], embedded: Any, work: Any, l
     """Return what the network says of n embeddings: (n,), a label; or where leaves are summed the log of microseconds.
 
     Args:
-        work: (n, leaves), see ``least``: where leaves are summed, the network says how much longer each takes.
+        work: (n, leaves), see `estimate_leaf_times`: where leaves are summed, the network says how much longer each takes.
     """
     for k in range(len(shape.decoder)):
         embedded = _linear(weights, f"decoder{k}", embedded).clip(min=0)
@@ -190,7 +190,7 @@ def encoded(shape: Shape, order: np.ndarray) -> np.ndarray:
     return positional_encoding(order, shape.width)
 
 
-def least(leaves: np.ndarray, devices: np.ndarray) -> np.ndarray:
+def estimate_leaf_times(leaves: np.ndarray, devices: np.ndarray) -> np.ndarray:
     """Return the log of the microseconds that leaves would take at a device's best rates: (n, leaves) float32.
 
     Operations and bytes one after the other, and ten billion executions a second: a scale, not a bound. A rate that is not
@@ -218,12 +218,12 @@ def least(leaves: np.ndarray, devices: np.ndarray) -> np.ndarray:
     return found.astype(np.float32)
 
 
-def excess(seconds: np.ndarray, work: Any, library: Any) -> Any:
-    """Return the log of how much longer programs took than the sum of their leaves' ``least``: (n,)."""
+def compare_with_leaf_times(seconds: np.ndarray, work: Any, library: Any) -> Any:
+    """Return the log of how much longer programs took than the sum of their leaves as `estimate_leaf_times` has it: (n,)."""
     return library.log(seconds / UNIT_S) - _added(work, library)
 
 
-def read(shape: Shape, labels: Labels, said: Any, library: Any) -> tuple[Any, Any]:
+def convert_output(shape: Shape, labels: Labels, said: Any, library: Any) -> tuple[Any, Any]:
     """Return labels and logarithms of seconds of what ``decode`` said."""
     if shape.joining == "counts":
         return said, labels.log_seconds(said, library)
@@ -253,7 +253,7 @@ def standardised(rows: np.ndarray, scales: Mapping[str, np.ndarray], name: str) 
     return found.clip(-10, 10).astype(np.float32)
 
 
-def told(rows: np.ndarray, scales: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+def encode_rows(rows: np.ndarray, scales: Mapping[str, np.ndarray], name: str) -> np.ndarray:
     """Return (..., fields) rows of ``leaf`` or ``device`` as networks read them: standardised, then their places in bins.
 
     That is 0 below a bin, 1 above, and in between how far the number has come. Of them a linear layer makes any function

@@ -112,17 +112,18 @@ class RankingModel(LookingModel):
             by = moments(np.concatenate(counts)) if counts else {}
         kept = {f"nests.{name}": array for name, array in by.items()}
         self._learn(
-            [_standing(group, by) for group in groups], None if start is None else dict(start._arrays)
+            [_standardise_counts(group, by) for group in groups],
+            None if start is None else dict(start._arrays),
         )
         self._forget({**self._arrays, **kept})
 
     def scores(self, group: Group) -> np.ndarray:
         """Return what is predicted for the configs of a group of ``groups``: float64, (n,). Raises: as `predict`."""
-        return super().scores(self.standing(group))
+        return super().scores(self.standardise(group))
 
-    def standing(self, group: Group) -> Group:
-        """Return a group of ``groups`` as ``read`` would have read its configs."""
-        return _standing(group, self._moments)
+    def standardise(self, group: Group) -> Group:
+        """Return a group of ``groups`` as `encode` would have encoded its configs."""
+        return _standardise_counts(group, self._moments)
 
     @property
     def _moments(self) -> dict[str, np.ndarray]:
@@ -132,9 +133,9 @@ class RankingModel(LookingModel):
 
     def _counted(self, workload_id: str, configs: Sequence[Config]) -> Encoded:
         """Configs that are learned from, with what their loops do as it was counted."""
-        return replace(self.table.encode(configs), nests=counted(self._known(workload_id), configs))
+        return replace(self.table.encode(configs), nests=counted(self._workload_of(workload_id), configs))
 
-    def read(self, workload: "Workload", configs: Sequence[Config]) -> Encoded:
+    def encode(self, workload: "Workload", configs: Sequence[Config]) -> Encoded:
         """Return configs as numbers, with what their loops do on a workload."""
         encoded, by = self.table.encode(configs), self._moments
         if self.table.space != CPU or not by:
@@ -239,7 +240,7 @@ def _migrated(space: CpuSpace, workload: "Workload", config: Config) -> Config |
     return known if space.recognizes(known) else space.migrate(known, workload)
 
 
-def _standing(group: Group, by: Mapping[str, np.ndarray]) -> Group:
+def _standardise_counts(group: Group, by: Mapping[str, np.ndarray]) -> Group:
     """The group with its counts as a network takes them, where there are any."""
     counts = group.configs.nests
     if counts is None or not by:

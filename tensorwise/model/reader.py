@@ -56,13 +56,13 @@ class Reader:
 
     @cached_property
     def form(self) -> Form:
-        """What ``read`` returns."""
+        """What `encode` returns."""
         about = [self.table.id, repr(self.mapper and self.mapper.to_json()), str(self.footprints)]
         arrays = [array for layer in self.layers for array in layer]
         latent = self.layers[-1][1].shape[0] if self.layers else LATENT
         return Form(content_id([*about, *arrays]), (), (SHARED, latent), len(FIELDS))
 
-    def read(self, workload: "Workload", configs: Sequence[Config]) -> Encoded:
+    def encode(self, workload: "Workload", configs: Sequence[Config]) -> Encoded:
         """Return configs as numbers: no values to look up, strips and latent numbers as orders, footprints as nests.
 
         Raises:
@@ -84,7 +84,7 @@ class Reader:
         self, records: Iterable[Record], space: str | None, known: "Callable[[str], Workload]"
     ) -> list[Group]:
         """Return the groups that ``groups_of`` makes, of configs that this reads on workloads ``known`` by id."""
-        return groups_of(records, space, self.table, lambda one, configs: self.read(known(one), configs))
+        return groups_of(records, space, self.table, lambda one, configs: self.encode(known(one), configs))
 
     def own(self, configs: Sequence[Mapping[str, Value]]) -> np.ndarray:
         """Return the choices that strips do not show, one number for each value: float32, (configs, width).

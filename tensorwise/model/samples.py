@@ -100,7 +100,7 @@ def falling(done: float) -> float:
     return (1 + math.cos(math.pi * min(done, 1.0))) / 2
 
 
-Read: TypeAlias = Callable[[str, Sequence[Config]], Encoded]
+Encode: TypeAlias = Callable[[str, Sequence[Config]], Encoded]
 """Workload id and configs -> the configs as numbers."""
 
 MOST_DEVIATIONS: Final = 4.0
@@ -262,7 +262,7 @@ def groups_of(
     records: Iterable[Record],
     space: str | None,
     table: Table,
-    read: Read | None = None,
+    encode: Encode | None = None,
     *,
     partly: bool = False,
 ) -> list[Group]:
@@ -276,7 +276,7 @@ def groups_of(
         records: of any jobs.
         space: name of the space of those that count; None: all.
         table: of the configs that can be read.
-        read: how they are; None: as the table encodes them.
+        encode: how they become numbers; None: as the table encodes them.
         partly: whether configs count of which the table does not know every choice.
 
     Raises:
@@ -294,7 +294,9 @@ def groups_of(
             if fitting[record.config]:
                 job = (record.workload_id, record.device_id, record.provenance.get("job"))
                 found[job][record.config].append(record)
-    groups = [_group(of_one, read or (lambda _, configs: table.encode(configs))) for of_one in found.values()]
+    groups = [
+        _group(of_one, encode or (lambda _, configs: table.encode(configs))) for of_one in found.values()
+    ]
     groups = [group for group in groups if group.order.any()]
     if not groups:
         raise InputError(
@@ -306,14 +308,14 @@ def groups_of(
     return groups
 
 
-def _group(records: Mapping[Config, Sequence[Record]], read: Read) -> Group:
+def _group(records: Mapping[Config, Sequence[Record]], encode: Encode) -> Group:
     first = next(iter(records.values()))[0]
     times = Times.of(records)
     return Group(
         first.workload_id,
         str(first.provenance.get("family") or first.workload_id),
         shape_numbers(first.workload),
-        read(first.workload_id, list(records)),
+        encode(first.workload_id, list(records)),
         times.seconds,
         times.exact,
         times.default_s,

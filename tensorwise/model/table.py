@@ -222,7 +222,7 @@ class Table:
         )
 
     @cached_property
-    def _seen(self) -> dict[tuple[str, type, Value], list[float]]:
+    def _number_cache(self) -> dict[tuple[str, type, Value], list[float]]:
         """Numbers of values met before: there are few different ones, met often."""
         return {}
 
@@ -232,9 +232,9 @@ class Table:
         except KeyError:
             return self._unknown(param)
         key = (param.name, type(value), value)  # with the type, because True == 1
-        if key not in self._seen:
-            self._seen[key] = self._numbers(param, value)
-        return self._seen[key]
+        if key not in self._number_cache:
+            self._number_cache[key] = self._numbers(param, value)
+        return self._number_cache[key]
 
     def _numbers(self, param: Param, value: Value) -> list[float]:
         if isinstance(param, Permutation):

@@ -74,8 +74,8 @@ class TransferModel(LookingModel):
     def form(self) -> Form:
         return self.reader.form
 
-    def read(self, workload: "Workload", configs: Sequence[Config]) -> Encoded:
-        return self.reader.read(workload, configs)
+    def encode(self, workload: "Workload", configs: Sequence[Config]) -> Encoded:
+        return self.reader.encode(workload, configs)
 
     def fit(self, records: Iterable[Record]) -> None:
         """Learn from scratch; records as for `RankingModel`, of one operation.
@@ -122,8 +122,10 @@ class TransferModel(LookingModel):
             InputError: no two configs of any job can be compared.
         """
         if self._space is not None and records:
-            self.reader = self._made(self._space, records)
-        return self.reader.groups(records, None if self._space is None else self._space.name, self._known)
+            self.reader = self._train_reader(self._space, records)
+        return self.reader.groups(
+            records, None if self._space is None else self._space.name, self._workload_of
+        )
 
     def learn(self, groups: Sequence[Group], start: "TransferModel | None" = None) -> None:
         """Learn from groups that the reader made; from scratch, or from where ``start`` ended.
@@ -137,12 +139,12 @@ class TransferModel(LookingModel):
         """Weights by name, and mean and deviation of the numbers about workloads."""
         return dict(self._arrays)
 
-    def _made(self, space: Space, records: Sequence[Record]) -> Reader:
+    def _train_reader(self, space: Space, records: Sequence[Record]) -> Reader:
         """Train the latent encoder of a space."""
         from tensorwise.model.latent import autoencoder
 
         table = Table.of(space)
-        work = self._known(records[0].workload_id)
+        work = self._workload_of(records[0].workload_id)
         reader = Reader(table, space.mapper(work))
         configs = {record.config for record in records if record.space == space.name}
         own = np.unique(reader.own([config for config in configs if table.fits(config)]), axis=0)

@@ -277,7 +277,9 @@ def model(rng: random.Random, folder: Path) -> object:
         name = rng.choice(list(arrays))
         arrays = {**arrays, name: np.ascontiguousarray(_plain(mutate.array_of(rng, arrays[name])))}
     if big:  # without its file: the arrays take long to write
-        made = {LatencyModel: LatencyModel._made, RankingModel: RankingModel._read}[kind]
+        made = {LatencyModel: LatencyModel._from_description, RankingModel: RankingModel._from_description}[
+            kind
+        ]
         from tensorwise.reading import parse_json, reading
 
         with reading("a model"):

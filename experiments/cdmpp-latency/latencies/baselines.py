@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorwise.model.program_net import least
+from tensorwise.model.program_net import estimate_leaf_times
 from tensorwise.model.programs import Measured, ProgramKey, Programs
 
 Predict = Callable[[Programs], np.ndarray]
@@ -22,7 +22,7 @@ def flat(programs: Programs) -> np.ndarray:
     rows = []
     for row, device in zip(programs, programs.context, strict=True):
         leaves = row.ast.leaves
-        work = least(leaves[None], device[None])[0]
+        work = estimate_leaf_times(leaves[None], device[None])[0]
         order = np.argsort(-work, kind="stable")[:LARGEST]
         full = np.zeros((LARGEST, leaves.shape[1]), np.float32)
         full[: len(order)] = leaves[order]
@@ -67,7 +67,10 @@ def boosted(
 def _scales(programs: Programs) -> np.ndarray:
     """Logs of the microseconds that all leaves would take at their device's best rates."""
     context = programs.context
-    work = (least(row.ast.leaves[None], one[None])[0] for row, one in zip(programs, context, strict=True))
+    work = (
+        estimate_leaf_times(row.ast.leaves[None], one[None])[0]
+        for row, one in zip(programs, context, strict=True)
+    )
     return np.array([np.logaddexp.reduce(one) for one in work])
 
 

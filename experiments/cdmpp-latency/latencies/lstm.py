@@ -11,7 +11,7 @@ from tensorwise.analysis.loop_tree import LOOP_KINDS, Loop, LoopTree
 from tensorwise.model.averaged import Averaged
 from tensorwise.model.labels import Labels
 from tensorwise.model.latency_training import CLIP, LatencyTraining
-from tensorwise.model.program_net import scales_of, told
+from tensorwise.model.program_net import encode_rows, scales_of
 from tensorwise.model.programs import Programs
 from tensorwise.model.samples import falling
 
@@ -80,7 +80,7 @@ def train(
     leaves = np.concatenate([row.ast.leaves for row in training])
     scales = scales_of(leaves, training.context)
     leaf, device = (
-        told(rows[:1], scales, name).shape[1]
+        encode_rows(rows[:1], scales, name).shape[1]
         for name, rows in (("leaf", leaves), ("device", training.context))
     )
     net = TreeNet(leaf, device, width)
@@ -152,10 +152,10 @@ def _grouped(
         shape, rows = known.get(row.text) or structure(LoopTree.from_text(row.text))
         by_shape.setdefault(shape, []).append(place)
         loops.append(rows)
-    device = told(programs.context, scales, "device")
+    device = encode_rows(programs.context, scales, "device")
     found: dict[Structure, Any] = {}
     for shape, places in by_shape.items():
-        leaves = told(np.array([programs.rows[k].ast.leaves for k in places]), scales, "leaf")
+        leaves = encode_rows(np.array([programs.rows[k].ast.leaves for k in places]), scales, "leaf")
         arrays = (leaves, np.array([loops[k] for k in places]), device[places])
         found[shape] = (np.array(places), *map(torch.from_numpy, arrays))
     return found

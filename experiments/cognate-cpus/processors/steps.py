@@ -126,6 +126,6 @@ class Steps:
     def _calibrated(self, start: RankingModel, few: Sequence[Group]) -> RankingModel:
         """The last layers are fitted to a few workloads, as ``tensorwise calibrate`` does."""
         samples = [
-            sample(start, start.standing(group), self.machines.works(group.workload_id)) for group in few
+            sample(start, start.standardise(group), self.machines.works(group.workload_id)) for group in few
         ]
         return fitted(start, samples)

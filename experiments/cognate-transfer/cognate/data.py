@@ -71,11 +71,11 @@ def targets(
             work = read()
             configs = list(device.space(work).enumerate(work))
             model = AdditiveModel(device.space(work), {work.id: work}.__getitem__)
-            model.reader = model.made(device.space(work), work)
+            model.reader = model.make_reader(device.space(work), work)
             default = configs.index(device.space(work).default(work))
             _keep(
                 kept,
-                model.reader.read(work, configs),
+                model.reader.encode(work, configs),
                 shape_numbers(work.describe()),
                 seconds,
                 seconds > 0,

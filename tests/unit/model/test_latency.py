@@ -25,7 +25,7 @@ from tensorwise.model.latency import (
     parts,
     train_latency,
 )
-from tensorwise.model.program_net import least
+from tensorwise.model.program_net import estimate_leaf_times
 from tensorwise.model.programs import Programs
 from tests.unit.model.latencies import code, hardware, records
 
@@ -174,9 +174,9 @@ def test_a_leaf_takes_longer_on_a_slower_device() -> None:
         np.repeat(np.concatenate([HARDWARE.features(hardware(name)), UNCOMPILED])[None], len(leaves), 0)
         for name in ("slow", "fast")
     )
-    assert (least(leaves, slow) > least(leaves, fast)).all()
-    twice = np.exp(least(np.repeat(leaves, 2, 1), slow)).sum(1)
-    np.testing.assert_allclose(twice, 2 * np.exp(least(leaves, slow)).sum(1), rtol=1e-5)
+    assert (estimate_leaf_times(leaves, slow) > estimate_leaf_times(leaves, fast)).all()
+    twice = np.exp(estimate_leaf_times(np.repeat(leaves, 2, 1), slow)).sum(1)
+    np.testing.assert_allclose(twice, 2 * np.exp(estimate_leaf_times(leaves, slow)).sum(1), rtol=1e-5)
     known = np.repeat(
         np.concatenate(
             [HARDWARE.features(hardware("slow")), CODE.features(Compiled(LoopTree(()), code(1e6)))]
@@ -184,7 +184,7 @@ def test_a_leaf_takes_longer_on_a_slower_device() -> None:
         len(leaves),
         0,
     )
-    shared = np.exp(least(leaves, known)).sum(1)
+    shared = np.exp(estimate_leaf_times(leaves, known)).sum(1)
     np.testing.assert_allclose(shared, shared[0], rtol=1e-5)  # whatever the leaves, the code's cycles
     assert shared[0] == pytest.approx(1e6 * 1e6 / hardware("slow").clock_hz, rel=1e-3)  # on one core
 
@@ -198,7 +198,7 @@ def test_a_leaf_has_the_cores_that_its_parallel_loops_keep_busy(iterations: int,
     dealt = leaves.copy()
     dealt[..., [field.name for field in LEAVES.fields].index("parallel.product")] = np.log2(1 + iterations)
     device = np.concatenate([HARDWARE.features(one), UNCOMPILED])[None]
-    apart = least(dealt, device) - least(leaves, device)
+    apart = estimate_leaf_times(dealt, device) - estimate_leaf_times(leaves, device)
     np.testing.assert_allclose(np.exp(apart), rounds / 32, rtol=1e-4)
 
 
@@ -209,7 +209,7 @@ def test_cycles_of_code_for_a_gpu_are_those_of_all_of_it() -> None:
     launched = MachineCode({**code(1e6).numbers, "gpu.whole.launches": 1.0})
     device = np.concatenate([HARDWARE.features(one), CODE.features(Compiled(LoopTree(()), launched))])[None]
     for some in (leaves, dealt):  # how many blocks there are is in its cycles
-        assert np.exp(least(some, device)).sum() == pytest.approx(1e12 / one.clock_hz, rel=1e-3)
+        assert np.exp(estimate_leaf_times(some, device)).sum() == pytest.approx(1e12 / one.clock_hz, rel=1e-3)
 
 
 def test_what_compiled_code_says_is_learned() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tensorwise.model.program_net import scales_of, standardised, told
+from tensorwise.model.program_net import encode_rows, scales_of, standardised
 
 DEVICES = np.stack(
     [np.arange(17.0), np.repeat([3.0, 5.0, 5.0, 9.0, 9.0], [4, 4, 4, 4, 1]), np.full(17, 2.0)], 1
@@ -13,10 +13,10 @@ DEVICES = np.stack(
 def places(devices: np.ndarray, bins: int) -> np.ndarray:
     """(n, bins, fields): where in each bin of DEVICES numbers lie."""
     scales = scales_of(DEVICES, DEVICES, bins, bins)
-    found = told(np.asarray(devices, float), scales, "device")
+    found = encode_rows(np.asarray(devices, float), scales, "device")
     plain = standardised(np.asarray(devices, float), scales, "device")
     assert np.array_equal(found[:, :3], plain)
-    assert np.array_equal(told(np.asarray(devices, float)[None], scales, "leaf")[0], found)
+    assert np.array_equal(encode_rows(np.asarray(devices, float)[None], scales, "leaf")[0], found)
     return found[:, 3:].reshape(len(devices), bins, 3)
 
 

@@ -257,7 +257,7 @@ def test_members_are_models_side_by_side(tmp_path: Path) -> None:
     assert again.last_layers.shape[0] == 4
     same = again.with_last_layers(again.last_layers)
     np.testing.assert_allclose(same.predict(w, configs, DEVICE), said, rtol=1e-5, atol=1e-6)
-    seen = again.seen_last(w, again.read(w, configs))
+    seen = again.seen_last(w, again.encode(w, configs))
     np.testing.assert_allclose(  # up to a constant
         np.diff(np.einsum("hnw,hw->n", seen, again.last_layers) / 4), np.diff(said), rtol=1e-3, atol=1e-5
     )

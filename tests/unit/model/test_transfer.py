@@ -86,13 +86,13 @@ def test_a_config_is_read_as_strips_own_choices_and_a_footprint() -> None:
     w = work(0)
     reader = Reader(Table.of(SMALL), SPADE)
     configs = list(SMALL.enumerate(w))
-    encoded = reader.read(w, configs)
+    encoded = reader.encode(w, configs)
     assert encoded.values.shape == (256, 0)
     assert [order.shape for order in encoded.orders] == [(256, SHARED), (256, LATENT)]
     assert encoded.nests.shape == (256, len(FIELDS))
     assert not encoded.orders[1].any()  # no encoder: own choices are not seen
     assert len(np.unique(reader.own(configs), axis=0)) == 8  # barrier, bypassing, reordering
-    assert not Reader(Table.of(SMALL), SPADE, footprints=False).read(w, configs).nests.any()
+    assert not Reader(Table.of(SMALL), SPADE, footprints=False).encode(w, configs).nests.any()
     assert not Reader(Table.of(GARDEN), None).form.lookups
 
 

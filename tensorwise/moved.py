@@ -1,4 +1,4 @@
-"""Names that have moved to another module: the old place works for one more release, and says the new one."""
+"""Names that moved to another module or were renamed: the old name works for one more release and warns."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -14,13 +14,17 @@ def forward_names(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]
 
     Args:
         module: that the names were in.
-        homes: name -> module that defines it now.
+        homes: old name -> module that defines it now, or ``module:name`` where the name changed, too.
     """
 
     def find(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        warnings.warn(f"{module}.{name} has moved to {homes[name]}", DeprecationWarning, stacklevel=2)
-        return getattr(import_module(homes[name]), name)
+        home, _, new = homes[name].partition(":")
+        if home == module:
+            warnings.warn(f"{module}.{name} is now called {new}", DeprecationWarning, stacklevel=2)
+        else:
+            warnings.warn(f"{module}.{name} has moved to {home}", DeprecationWarning, stacklevel=2)
+        return getattr(import_module(home), new or name)
 
     return find

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tensorwise.device.libraries.contraction import Contraction, Factor, contraction
+from tensorwise.device.libraries.contraction import Contraction, MatrixOperand, contraction
 from tensorwise.program.workload import Workload
 
 
@@ -26,7 +26,7 @@ class Rows:
     pointers: np.ndarray
     columns: tuple[np.ndarray, ...]
     values: np.ndarray
-    factors: tuple[Factor, ...]
+    factors: tuple[MatrixOperand, ...]
     width: int
 
     def matrices(self, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -44,7 +44,7 @@ class Rows:
         return sum(array.nbytes for array in (self.pointers, self.values, *self.columns))
 
 
-def _matrix(factor: Factor, operand: np.ndarray) -> np.ndarray:
+def _matrix(factor: MatrixOperand, operand: np.ndarray) -> np.ndarray:
     """Return ``factor.matrix(operand)``, at a tenth of its time where the operand is that matrix already."""
     if operand.ndim <= 2:
         turned = operand if factor.axes[0] == 0 else operand.T

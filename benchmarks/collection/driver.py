@@ -17,7 +17,7 @@ from typing import Any, final
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tensorwise.collect import cluster, ledger
-from tensorwise.collect.cluster import ClusterExecutor, Task
+from tensorwise.collect.cluster import ClusterExecutor, ClusterFuture
 from tensorwise.collect.driver import Limits, collect
 from tensorwise.collect.spool import Spool
 from tensorwise.store.parts import PartStore
@@ -60,7 +60,7 @@ class SocketExecutor(ClusterExecutor):
     def _count(self, resource: str) -> int:
         return self._counts.get(resource, 0)
 
-    def _begin(self, resources: Mapping[str, int], *arguments: Any) -> Task:
+    def _begin(self, resources: Mapping[str, int], *arguments: Any) -> ClusterFuture:
         self._number += 1
         task: Future[Any] = Future()
         self._open_tasks[self._number] = task

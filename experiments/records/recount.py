@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.corpus import resumable
 from tensorwise.device.gpus import gpu_named
 from tensorwise.space.config import Config
-from tensorwise.space.cuda import Gpu
+from tensorwise.space.cuda import GpuSpec
 from tensorwise.store.parquet import read_records, write_records
 from tensorwise.store.record import Record
 from tensorwise.tasks.cpu import codes_of
@@ -113,7 +113,7 @@ def _counts(programs: list[Program], folders: list[Path]) -> Iterator[tuple[Prog
 
 
 @lru_cache(1)  # the instruction sets of a task follow each other
-def schedules_of(task: str, folders: tuple[Path, ...], gpu: Gpu | None = None) -> Schedules:
+def schedules_of(task: str, folders: tuple[Path, ...], gpu: GpuSpec | None = None) -> Schedules:
     """Return the schedules of the task with this id, from the first folder that has it."""
     path = next(found for folder in folders if (found := folder / "tasks" / f"{task}.json").exists())
     return Schedules(Task.load(path), gpu)

@@ -44,7 +44,7 @@ def program_tree(program: Program, workload: Workload, rng: np.random.Generator)
 
 
 def measured_tree(
-    kernel: ir.Kernel,
+    kernel: ir.LoweredFunction,
     buffers: Mapping[str, np.ndarray],
     sizes: Mapping[str, int],
     rng: np.random.Generator,
@@ -151,7 +151,7 @@ class _Walk:
     def leaf(self, run: Sequence[ir.Stmt], path: _Path) -> list[Node]:
         """What a run of statements computes and touches; nothing where it touches no memory."""
         parts = [part for statement in run for expr in ir.expressions(statement) for part in ir.parts(expr)]
-        touching = [s for s in run if isinstance(s, ir.Store | ir.Reduce)]
+        touching = [s for s in run if isinstance(s, ir.BufferStore | ir.Reduce)]
         places: list[tuple[ir.Buffer, str, ir.Expr]] = [
             *((part.buffer, "read", part.index) for part in parts if isinstance(part, ir.Load)),
             *((part.buffer, "read", part.lo) for part in parts if isinstance(part, ir.SearchSorted)),

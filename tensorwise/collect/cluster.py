@@ -34,7 +34,7 @@ def needed(kind: str) -> dict[str, int]:
     return {SLOT: 1, f"{SLOT}-{kind}": 1} if kind else {SLOT: 1}
 
 
-class Task(Protocol):
+class ClusterFuture(Protocol):
     """A job on the cluster: what is asked here of the cluster's own futures."""
 
     def add_done_callback(self, function: Callable[[Any], None], /) -> None:
@@ -74,7 +74,7 @@ class ClusterExecutor(Executor[Job]):
     ) -> None:
         self._owner = uuid.uuid4().hex
         self._orders = silence_s, list(command)
-        self._tasks: dict[Future[list[Record]], Task] = {}
+        self._tasks: dict[Future[list[Record]], ClusterFuture] = {}
         self._lock = threading.Lock()
         self._kinds = {""}
         """Kinds of which there were nodes: a last one that went may come back."""
@@ -155,7 +155,7 @@ class ClusterExecutor(Executor[Job]):
         """Return how many units of a resource the cluster has now."""
 
     @abc.abstractmethod
-    def _begin(self, resources: Mapping[str, int], *arguments: Any) -> Task:
+    def _begin(self, resources: Mapping[str, int], *arguments: Any) -> ClusterFuture:
         """Have a node that has the resources call :func:`run`."""
 
     @abc.abstractmethod

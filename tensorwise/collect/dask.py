@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
-from tensorwise.collect.cluster import SLOT, ClusterExecutor, Task, give_up, run
+from tensorwise.collect.cluster import SLOT, ClusterExecutor, ClusterFuture, give_up, run
 from tensorwise.errors import MissingExtraError
 
 
@@ -39,8 +39,8 @@ class DaskExecutor(ClusterExecutor):
         workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
         return int(sum(worker["resources"].get(resource, 0) for worker in workers))
 
-    def _begin(self, resources: Mapping[str, int], *arguments: Any) -> Task:
-        task: Task = self._client.submit(run, *arguments, resources=dict(resources), pure=False)
+    def _begin(self, resources: Mapping[str, int], *arguments: Any) -> ClusterFuture:
+        task: ClusterFuture = self._client.submit(run, *arguments, resources=dict(resources), pure=False)
         return task
 
     def _give_up(self, tasks: Sequence[Any]) -> None:

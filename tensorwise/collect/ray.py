@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from concurrent import futures
 from typing import Any, Final, final
 
-from tensorwise.collect.cluster import SLOT, ClusterExecutor, Task, run
+from tensorwise.collect.cluster import SLOT, ClusterExecutor, ClusterFuture, run
 from tensorwise.errors import MeasurementError, MissingExtraError
 
 HERE: Final = "127.0.0.1"
@@ -57,8 +57,8 @@ class RayExecutor(ClusterExecutor):
     def _count(self, resource: str) -> int:
         return int(self._ray.cluster_resources().get(resource, 0))
 
-    def _begin(self, resources: Mapping[str, int], *arguments: Any) -> Task:
-        task: Task = self._run.options(resources=dict(resources)).remote(*arguments).future()
+    def _begin(self, resources: Mapping[str, int], *arguments: Any) -> ClusterFuture:
+        task: ClusterFuture = self._run.options(resources=dict(resources)).remote(*arguments).future()
         return task
 
     def _give_up(self, tasks: Sequence[Any]) -> None:

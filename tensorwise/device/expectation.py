@@ -14,7 +14,7 @@ import numpy as np
 from tensorwise.device.libraries.contraction import Contraction, contraction
 from tensorwise.device.libraries.scipy import ScipyKernel
 from tensorwise.errors import InputError
-from tensorwise.program.einsum import Access, Assignment, Call, Einsum, Expression
+from tensorwise.program.einsum import Access, Apply, Assignment, Einsum, Expression
 from tensorwise.program.reference import Reference, all_finite
 from tensorwise.program.workload import Workload
 from tensorwise.tensor.checks import coordinate_dtype
@@ -268,7 +268,7 @@ def _projected(
     sparse = next(iter(workload.sparse))
     expression: Expression = workload.assignment.access(sparse)
     for access in map(Access, names, indices):
-        expression = Call("mul", (expression, access))
+        expression = Apply("mul", (expression, access))
     einsum = Einsum((Assignment(Access("C", output), "sum", expression),))
     return Workload("einsum", einsum, {sparse: entries}, workload.sizes), [
         _wide(array, absolute) for array in arrays

@@ -22,7 +22,7 @@ import numpy as np
 
 from tensorwise.device.expectation import expected, projection, restricted, stored_per_row, subset
 from tensorwise.device.libraries.contraction import Contraction, contraction
-from tensorwise.program.einsum import Call, Expression
+from tensorwise.program.einsum import Apply, Expression
 from tensorwise.program.reference import Reference
 from tensorwise.program.workload import Workload
 from tensorwise.tensor.elements import is_float, is_half, limits
@@ -348,7 +348,7 @@ def _stays_finite(workload: Workload, operands: Sequence[np.ndarray]) -> bool:
 
 
 def _divides(expression: Expression) -> bool:
-    if not isinstance(expression, Call):
+    if not isinstance(expression, Apply):
         return False
     return expression.operator == "div" or any(_divides(argument) for argument in expression.arguments)
 

@@ -12,7 +12,7 @@ from tensorwise.front.terminal import command, emit, pairs, progress_bar
 from tensorwise.reading import members, printable, read_json
 
 if TYPE_CHECKING:
-    from tensorwise.plan import Graph, Network
+    from tensorwise.plan import Network, StepGraph
     from tensorwise.selection import Selection
     from tensorwise.store.record import Record
 
@@ -209,12 +209,12 @@ def plan(
 ) -> None:
     """Place the steps of an application on devices so that all of it, transfers included, takes least."""
     from tensorwise.front.draw_plan import draw_timeline
-    from tensorwise.plan import Plan, chrome_trace
+    from tensorwise.plan import PlacementPlan, chrome_trace
     from tensorwise.plan.place import total_s
     from tensorwise.units import time_text
 
     graph, network = _read_graph(file)
-    best = Plan.best(graph, network)
+    best = PlacementPlan.best(graph, network)
     events = best.timeline()
     if trace is not None:
         trace.write_text(chrome_trace(events), encoding="utf-8")
@@ -298,9 +298,9 @@ _STEP: Final = {
 """What a plan is made of, as it is written in JSON, and the types."""
 
 
-def _read_graph(file: Path) -> "tuple[Graph, Network]":
+def _read_graph(file: Path) -> "tuple[StepGraph, Network]":
     """Read what `tensorwise plan` takes; raises InputError where it is malformed."""
-    from tensorwise.plan import Graph, Link, Network, Step
+    from tensorwise.plan import Link, Network, Step, StepGraph
 
     what = f"{printable(str(file))} does not describe devices, links and steps"
     data = members(read_json(file, "does not describe devices, links and steps"), _PLAN, _PLAN, what)
@@ -312,4 +312,4 @@ def _read_graph(file: Path) -> "tuple[Graph, Network]":
     steps = (
         members(one, _STEP, ("name", "seconds"), f"{what}: steps[{k}]") for k, one in enumerate(data["steps"])
     )
-    return Graph(tuple(Step(**one) for one in steps)), network
+    return StepGraph(tuple(Step(**one) for one in steps)), network

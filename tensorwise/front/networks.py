@@ -21,7 +21,7 @@ from tensorwise.model.finding import NOT_INSTALLED, bundled_folders
 from tensorwise.model.latency import LATENCY, LatencyModel
 from tensorwise.plan.predicted import NetworkLatency, predicted
 from tensorwise.reading import WRONG_DATA, read_json
-from tensorwise.space.cuda import Gpu
+from tensorwise.space.cuda import GpuSpec
 from tensorwise.tasks.architectures import ARCHITECTURES
 from tensorwise.tasks.cpu import full_name, hardware_here, isa_of
 from tensorwise.tasks.cutting import TaskGraph, cut
@@ -167,7 +167,7 @@ def programs_of(
     samples: int = SCHEDULES,
     progress: Callable[[str, float], None] = lambda *_: None,
     isa: str | None = None,
-    gpu: Gpu | None = None,
+    gpu: GpuSpec | None = None,
 ) -> dict[str, list[CompactAst]]:
     """Return programs of each task of a network: drawn by TVM's meta-schedule the first time, then kept in ``folder``.
 
@@ -275,7 +275,7 @@ def predict_latency(
     ]
 
 
-def _target(model: LatencyModel, hardware: Hardware) -> tuple[str | None, Gpu | None]:
+def _target(model: LatencyModel, hardware: Hardware) -> tuple[str | None, GpuSpec | None]:
     """What programs for a device are made for: an instruction set, or a GPU."""
     if hardware.kind == "gpu":
         return None, gpu_named(hardware.name)
@@ -318,7 +318,7 @@ def _all_counted(programs: Sequence[tuple[str, MachineCode | None]]) -> bool:
 
 
 def _drawn(
-    folder: Path, task: str, samples: int, isa: str | None, gpu: Gpu | None, path: Path, bare: Path
+    folder: Path, task: str, samples: int, isa: str | None, gpu: GpuSpec | None, path: Path, bare: Path
 ) -> list[tuple[str, MachineCode | None]]:
     """Draw programs and count their code; they are kept in ``path``, or in ``bare`` where some could not be counted.
 

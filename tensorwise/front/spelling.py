@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from tensorwise.errors import InputError
-from tensorwise.program.einsum import Access, Assignment, Call, Constant, Einsum, Index
+from tensorwise.program.einsum import Access, Apply, Assignment, Constant, Einsum, Index
 from tensorwise.program.gradient import (
     ARGUMENTS,
     argument,
@@ -283,8 +283,8 @@ def at_chosen(text: str) -> str:
     assignment = parsed(text)
     assert assignment.pattern is not None
     holds = Access(names_of(assignment).numbers, assignment.output.indices)
-    names_it = Call("eq", (holds, Index(assignment.pattern.tensor)))
-    taken = Call("where", (names_it, assignment.expression, Constant(0.0)))
+    names_it = Apply("eq", (holds, Index(assignment.pattern.tensor)))
+    taken = Apply("where", (names_it, assignment.expression, Constant(0.0)))
     return str(replace(assignment, reduction="sum", expression=taken))
 
 

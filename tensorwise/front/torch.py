@@ -50,7 +50,7 @@ MOST_REBUILT: Final = 8
 
 
 @final
-class Graph:
+class TorchGraph:
     """A directed graph, which never changes. Features may be on a GPU (extra ``cuda``).
 
     Its tensors, on the CPU, are copies for operators in compiled and traced code. Who writes to them changes what such code
@@ -68,7 +68,7 @@ class Graph:
         self._set(gnn.Graph(_integers(sources), _integers(destinations), shape))
 
     @classmethod
-    def of(cls, edges: Any, shape: tuple[int, int] | None = None) -> "Graph":
+    def of(cls, edges: Any, shape: tuple[int, int] | None = None) -> "TorchGraph":
         """Make a graph of what others call one.
 
         Args:
@@ -80,10 +80,10 @@ class Graph:
         Raises:
             InputError: it is none of these, or nodes lie outside.
         """
-        return edges if isinstance(edges, Graph) else Edges.of(edges, shape).graph()
+        return edges if isinstance(edges, TorchGraph) else Edges.of(edges, shape).graph()
 
     @classmethod
-    def from_pointers(cls, pointers: Any, sources: Any, columns: int | None = None) -> "Graph":
+    def from_pointers(cls, pointers: Any, sources: Any, columns: int | None = None) -> "TorchGraph":
         """Make the graph of a CSR matrix with a row for each destination; see `gnn.Graph.from_pointers`."""
         made = cls.__new__(cls)
         made._set(gnn.Graph.from_pointers(_integers(pointers), _integers(sources), columns))
@@ -149,9 +149,13 @@ class Graph:
         return _graph_around, (self.graph,)
 
 
-def _graph_around(graph: gnn.Graph) -> Graph:
+Graph = TorchGraph
+"""The public name of the class, ``tensorwise.front.torch.Graph``."""
+
+
+def _graph_around(graph: gnn.Graph) -> TorchGraph:
     """The graph of torch's that consists of another one, as unpickling makes it."""
-    made = Graph.__new__(Graph)
+    made = TorchGraph.__new__(TorchGraph)
     made._set(graph)
     return made
 
@@ -174,7 +178,7 @@ class Edges:
 
     @classmethod
     def of(cls, edges: Any, shape: tuple[int, int] | None = None) -> "Edges":
-        """Read what `Graph.of` takes; ``shape`` is for a list of edges that does not tell."""
+        """Read what `TorchGraph.of` takes; ``shape`` is for a list of edges that does not tell."""
         layout = getattr(edges, "layout", None)
         if layout == torch.sparse_csr:
             return cls("rows", (edges.crow_indices(), edges.col_indices()), tuple(edges.shape))
@@ -197,18 +201,18 @@ class Edges:
             f"a graph is a sparse tensor, an edge_index of shape (2, edges) or a pair (u, v); got {told}"
         )
 
-    def graph(self, turned: bool = False) -> Graph:
+    def graph(self, turned: bool = False) -> TorchGraph:
         """Make the graph; ``turned``: a list is of destinations and sources."""
         first, second = self.tensors if len(self.tensors) == 2 else self.tensors[0]
         if self.layout == "rows":
             assert self.shape is not None
-            return Graph.from_pointers(first, second, int(self.shape[1]))
+            return TorchGraph.from_pointers(first, second, int(self.shape[1]))
         if self.layout == "columns":
             sources = torch.repeat_interleave(torch.arange(len(first) - 1, device=first.device), first.diff())
-            return Graph(sources, second, self.shape)
+            return TorchGraph(sources, second, self.shape)
         if turned != (self.layout == "matrix"):
             first, second = second, first
-        return Graph(first, second, self.shape)
+        return TorchGraph(first, second, self.shape)
 
 
 # -- the operator ----------------------------------------------------------------------------------------
@@ -229,7 +233,7 @@ def _evaluate(
     text: str,
     operands: Sequence[Tensor],
 ) -> Tensor:
-    """Evaluate ``text`` over the edges of the graph that the first four arguments are (see `Graph`)."""
+    """Evaluate ``text`` over the edges of the graph that the first four arguments are (see `TorchGraph`)."""
     graph = _graph(pointers, sources, numbers, columns)
     return _on_cpu(graph, text, operands)
 
@@ -397,7 +401,7 @@ def _observed() -> bool:
 
 
 def gspmm(
-    graph: Graph,
+    graph: TorchGraph,
     message: str,
     reduce: str,
     lhs: Tensor | None = None,
@@ -410,7 +414,7 @@ def gspmm(
 
 
 def gsddmm(
-    graph: Graph,
+    graph: TorchGraph,
     message: str,
     lhs: Tensor | None = None,
     rhs: Tensor | None = None,
@@ -421,7 +425,7 @@ def gsddmm(
     return _run(graph, message, None, lhs, rhs, lhs_target, rhs_target)
 
 
-def edge_softmax(graph: Graph, scores: Tensor) -> Tensor:
+def edge_softmax(graph: TorchGraph, scores: Tensor) -> Tensor:
     """Softmax of (edges, *features) over the edges that end in the same destination, with gradients.
 
     Totals of halves are float32.
@@ -431,7 +435,7 @@ def edge_softmax(graph: Graph, scores: Tensor) -> Tensor:
 
 
 def attention(
-    graph: Graph, values: Tensor, sources: Tensor, destinations: Tensor, slope: float = spelling.SLOPE
+    graph: TorchGraph, values: Tensor, sources: Tensor, destinations: Tensor, slope: float = spelling.SLOPE
 ) -> Tensor:
     """The inside of a GAT layer, with gradients; arguments as of `gnn.attention`, but tensors.
 
@@ -442,7 +446,7 @@ def attention(
 
 
 def _run(
-    graph: Graph,
+    graph: TorchGraph,
     message: str,
     reduce: str | None,
     lhs: Tensor | None,

@@ -7,10 +7,10 @@ from typing import Final
 
 from tensorwise.errors import ScheduleError
 from tensorwise.lower import ir, monoids
-from tensorwise.lower.ir import Const, Expr, If, Reg, Set, Stmt, Store, Type, Var
+from tensorwise.lower.ir import BufferStore, Const, Expr, If, Reg, Set, Stmt, Type, Var
 from tensorwise.lower.merge_path import MergePath
 from tensorwise.lower.nest import Accumulators, Env, Keys, Lanes, Loop
-from tensorwise.program.einsum import Access, Call, Constant, Expression, Index, product_of
+from tensorwise.program.einsum import Access, Apply, Constant, Expression, Index, product_of
 from tensorwise.tensor.remap import Axis
 
 MAX_ACCUMULATORS: Final = 64
@@ -115,7 +115,7 @@ class Accumulation(MergePath, abc.ABC):
                 return any(
                     index not in env.coordinates and index not in self.assignment.kept for index in indices
                 )
-            case Call(arguments=arguments):
+            case Apply(arguments=arguments):
                 return any(self.changes(argument, env) for argument in arguments)
             case Index(name=name):
                 return name not in env.coordinates
@@ -349,10 +349,10 @@ class Accumulation(MergePath, abc.ABC):
         if skips and self.initial is None:  # wider strips may have asked for the identity
             self.initial = -1.0 if self.assignment.argument else 0.0
         result = ir.widen(monoids.finish(self.monoid, state), lanes)
-        store = Store(buffer, index, result)
+        store = BufferStore(buffer, index, result)
         self.block.extend(self.finished(env, store))
 
-    def finished(self, env: Env, store: Store) -> list[Stmt]:
+    def finished(self, env: Env, store: BufferStore) -> list[Stmt]:
         """Return what stores a finished result."""
         return [self.by_one_thread(env, self.placed_in(env, store))]
 
@@ -381,8 +381,8 @@ class Accumulation(MergePath, abc.ABC):
                 return self.values[name][self.linear(expression, env.coordinates)]
             case Index(name=name):
                 return env.coordinates[name]
-            case Call(operator="where", arguments=(condition, chosen, other)):
-                assert isinstance(condition, Call)
+            case Apply(operator="where", arguments=(condition, chosen, other)):
+                assert isinstance(condition, Apply)
                 if self.named and expression == self.assignment.expression:
                     return self.evaluate(chosen, env)  # it is the entry that counts
                 left, right = (self.evaluate(argument, env) for argument in condition.arguments)
@@ -391,7 +391,7 @@ class Accumulation(MergePath, abc.ABC):
                     self.evaluate(chosen, env),
                     self.evaluate(other, env),
                 )
-            case Call(operator=operator, arguments=arguments):
+            case Apply(operator=operator, arguments=arguments):
                 return ir.compute(operator, *(self.evaluate(argument, env) for argument in arguments))
         raise TypeError(expression)
 

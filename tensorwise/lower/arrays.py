@@ -37,7 +37,7 @@ COUNT, CUT = Var("n_pieces"), Var("n_cut")
 """How many pieces there are, and how many iterations are cut."""
 
 
-def check_bounds(plan: Plan, kernel: ir.Kernel) -> None:
+def check_bounds(plan: Plan, kernel: ir.LoweredFunction) -> None:
     """Raise UnprovenError unless the kernel lowered from ``plan`` touches only elements that are there, for all operands."""
     try:
         prove_bounds(kernel, _Arrays(plan).facts())

@@ -65,7 +65,7 @@ class Facts:
     idioms: Sequence[Idiom] = ()
 
 
-def prove_bounds(kernel: ir.Kernel, facts: Facts) -> None:
+def prove_bounds(kernel: ir.LoweredFunction, facts: Facts) -> None:
     """Raise UnprovenError unless every element that ``kernel`` touches is certainly there.
 
     The message names the access. A kernel of our own lowering that is refused is a fault of Tensorwise, but a harmless one.
@@ -77,7 +77,7 @@ def prove_bounds(kernel: ir.Kernel, facts: Facts) -> None:
 class _Proof:
     """One walk over a kernel, outer statements before inner ones."""
 
-    def __init__(self, kernel: ir.Kernel, facts: Facts) -> None:
+    def __init__(self, kernel: ir.LoweredFunction, facts: Facts) -> None:
         self.kernel, self.facts = kernel, facts
         self.known = Inequalities()
         self.values: dict[str, Poly] = {}
@@ -128,7 +128,7 @@ class _Proof:
                 case ir.Reg(var=var, init=init):
                     self.registers.add(var.name)
                     self.starts(var.name, init, block[place:])
-                case ir.Store(buffer=buffer, index=index, value=value):
+                case ir.BufferStore(buffer=buffer, index=index, value=value):
                     self.touch(buffer, index)
                     self.stores(statement)
                 case ir.Reduce(buffer=buffer, index=index):
@@ -177,7 +177,7 @@ class _Proof:
             self.known.assume(hi - lo - 1)  # an iteration runs
             self.block(loop.body)
 
-    def stores(self, store: ir.Store) -> None:
+    def stores(self, store: ir.BufferStore) -> None:
         """Check that what a team keeps is what the proof takes it for: elements of the array that it is named after."""
         if all(store.buffer != buffer for buffer, _ in self.kernel.scratch):
             return

@@ -25,7 +25,7 @@ LANE_OPERATORS: Final = ("lt", "le", "nle", "eq", "ne", "and", "or", "select")
 """Operators on vectors of integers that are printed as one operator: masks, and what they choose. Others go lane by lane."""
 
 
-def print_c(kernel: ir.Kernel) -> str:
+def print_c(kernel: ir.LoweredFunction) -> str:
     """Return the C text of ``kernel``: ``int TW_SYMBOL(void *const *buffers, const int64_t *sizes)``."""
     return Printer(kernel).run()
 
@@ -43,7 +43,7 @@ class Printer:
     types = C_TYPES
     gathered: tuple[str, ...] = ("i32", "i64", "u16")
 
-    def __init__(self, kernel: ir.Kernel) -> None:
+    def __init__(self, kernel: ir.LoweredFunction) -> None:
         self.kernel = kernel
         self.functions: list[str] = []
         self.numbers = count()
@@ -83,7 +83,7 @@ class Printer:
                 visit(child)
 
         for statement in ir.walk(block):
-            if isinstance(statement, ir.Store | ir.Reduce | ir.PrefetchLine):
+            if isinstance(statement, ir.BufferStore | ir.Reduce | ir.PrefetchLine):
                 names.add(statement.buffer.name)
             for expr in ir.expressions(statement):
                 visit(expr)
@@ -133,7 +133,7 @@ class Printer:
                 lines.append(f"{pad}{self.type(var.type)} {var.name} = {self.value(value)};")
             case ir.Set(var=var, value=value):
                 lines.append(f"{pad}{var.name} = {self.value(value)};")
-            case ir.Store(buffer=buffer, index=index, value=value):
+            case ir.BufferStore(buffer=buffer, index=index, value=value):
                 for place, part in self.elements(buffer, index, value):
                     lines.append(f"{pad}{place} = {part};")
             case ir.Reduce(buffer=buffer, index=index, operator=operator, value=value, atomic=True):

@@ -88,7 +88,7 @@ _EVALUATED: Final[dict[str, Callable[..., int]]] = {
 }
 
 
-def print_cuda(kernel: ir.Kernel) -> tuple[str, tuple[Launch, ...]]:
+def print_cuda(kernel: ir.LoweredFunction) -> tuple[str, tuple[Launch, ...]]:
     """Return the CUDA C++ text of ``kernel`` and its launches, in the order in which they run."""
     launches, named = list[Launch](), list[ir.Stmt]()
     texts = [f"/* {note} */" for note in kernel.notes]
@@ -111,7 +111,7 @@ class _CudaPrinter(Printer):
     types = CUDA_TYPES
     gathered = ()
 
-    def __init__(self, kernel: ir.Kernel, body: ir.Block, number: int) -> None:
+    def __init__(self, kernel: ir.LoweredFunction, body: ir.Block, number: int) -> None:
         super().__init__(kernel)
         self.body, self.name = body, f"TW_SYMBOL_{number}"
         self.dealt = ir.launches(body[-1])

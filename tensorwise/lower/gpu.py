@@ -11,7 +11,7 @@ from tensorwise.lower.plan import Plan
 from tensorwise.lower.target import Target
 
 
-def lower_to_launches(plan: Plan) -> ir.Kernel:
+def lower_to_launches(plan: Plan) -> ir.LoweredFunction:
     """Return the loop IR of a program for GPUs: each outermost statement is a launch."""
     return emit_kernel(plan, GpuLowering)
 

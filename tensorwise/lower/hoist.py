@@ -15,7 +15,7 @@ REGISTERS: Final = 14
 """Vector registers that accumulators and held vectors share; machines have 16 at least, and operands need some."""
 
 
-def hoist(kernel: ir.Kernel) -> ir.Kernel:
+def hoist(kernel: ir.LoweredFunction) -> ir.LoweredFunction:
     """Return the kernel with unchanging vector loads in front of innermost sequential loops::
 
         for p: out[p] = fold(C[i:+8] * D[j[p]:+8])   ->   held = C[i:+8];  for p: out[p] = fold(held * D[j[p]:+8])

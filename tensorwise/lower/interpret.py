@@ -45,7 +45,7 @@ class RaceError(AssertionError):
 
 
 def interpret(
-    kernel: ir.Kernel,
+    kernel: ir.LoweredFunction,
     buffers: Mapping[str, np.ndarray],
     sizes: Mapping[str, int],
     rng: np.random.Generator,
@@ -76,7 +76,7 @@ class _Machine:
         names: dict[str, Any],
         rng: np.random.Generator,
         bounds: np.ndarray | None,
-        kernel: ir.Kernel,
+        kernel: ir.LoweredFunction,
     ) -> None:
         self.names, self.rng, self.bounds = names, rng, bounds
         kept = {b.name: np.zeros(length, _NUMPY_CODES[b.elem]) for b, length in kernel.scratch}
@@ -120,7 +120,7 @@ class _Machine:
             case ir.Let(var=var, value=expr) | ir.Set(var=var, value=expr) | ir.Reg(var=var, init=expr):
                 value = self.value(expr)
                 return lambda: operator.setitem(names, var.name, value())
-            case ir.Store(buffer=buffer, index=index, value=expr):
+            case ir.BufferStore(buffer=buffer, index=index, value=expr):
                 return self.update(buffer, index, expr, _WRITE, lambda _, new: new)
             case ir.Reduce(buffer=buffer, index=index, operator=name, value=expr, atomic=atomic):
                 return self.update(buffer, index, expr, _ATOMIC if atomic else _WRITE, OPERATORS[name])

@@ -27,6 +27,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
+from tensorwise.moved import forward_names
+
 
 @dataclass(frozen=True)
 class Type:
@@ -289,7 +291,7 @@ class Set:
 
 
 @dataclass(frozen=True)
-class Store:
+class BufferStore:
     """Write an element, or neighbours when the index is a Ramp; halves are rounded to nearest even."""
 
     buffer: Buffer
@@ -335,12 +337,14 @@ class Exchange:
     distance: int
 
 
-Stmt: TypeAlias = For | If | Let | Reg | Set | Store | Reduce | PrefetchLine | RaiseFlag | Meet | Exchange
+Stmt: TypeAlias = (
+    For | If | Let | Reg | Set | BufferStore | Reduce | PrefetchLine | RaiseFlag | Meet | Exchange
+)
 Block = tuple[Stmt, ...]
 
 
 @dataclass(frozen=True)
-class Kernel:
+class LoweredFunction:
     """A lowered program: buffers and sizes in the order of the call, and the body.
 
     The generated function is ``int f(void *const *buffers, const int64_t *sizes)``. Before the
@@ -486,7 +490,7 @@ def expressions(statement: Stmt) -> tuple[Expr, ...]:
             return (value,)
         case Reg(init=init):
             return (init,)
-        case Store(index=index, value=value) | Reduce(index=index, value=value):
+        case BufferStore(index=index, value=value) | Reduce(index=index, value=value):
             return (index, value)
         case PrefetchLine(index=index):
             return (index,)
@@ -547,7 +551,7 @@ def rewritten(statement: Stmt, known: Mapping[Expr, Expr]) -> Stmt:
             return replace(statement, value=substituted(value, known))
         case Reg(init=init):
             return replace(statement, init=substituted(init, known))
-        case Store(value=value) | Reduce(value=value):
+        case BufferStore(value=value) | Reduce(value=value):
             index = substituted(statement.index, known)
             return replace(statement, index=index, value=substituted(value, known))
     return statement
@@ -568,3 +572,8 @@ def loads(expr: Expr) -> Iterator[Load]:
 def variables(expr: Expr) -> Iterator[Var]:
     """Every variable that an expression reads."""
     return (part for part in parts(expr) if isinstance(part, Var))
+
+
+__getattr__ = forward_names(
+    __name__, {"Store": f"{__name__}:BufferStore", "Kernel": f"{__name__}:LoweredFunction"}
+)

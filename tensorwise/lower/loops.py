@@ -6,6 +6,7 @@ from typing import Final
 from tensorwise.lower.ir import (
     Block,
     Blocks,
+    BufferStore,
     Const,
     Exchange,
     Expr,
@@ -13,9 +14,9 @@ from tensorwise.lower.ir import (
     Folds,
     For,
     If,
-    Kernel,
     Let,
     Load,
+    LoweredFunction,
     Meet,
     Op,
     PrefetchLine,
@@ -26,13 +27,12 @@ from tensorwise.lower.ir import (
     SearchSorted,
     Set,
     Splat,
-    Store,
     Var,
     Workers,
 )
 
 
-def printed(kernel: Kernel) -> str:
+def printed(kernel: LoweredFunction) -> str:
     """Return the kernel as indented text."""
     lines = [f"# {note}" for note in kernel.notes]
     lines.extend(f"scratch {buffer.name}: {buffer.elem} x{length}" for buffer, length in kernel.scratch)
@@ -107,7 +107,7 @@ def _lines(block: Block, depth: int) -> Iterator[str]:
                 yield f"{pad}var {var.name}: {var.type.elem}{lanes} = {text(init)}"
             case Set(var=var, value=value):
                 yield f"{pad}{var.name} := {text(value)}"
-            case Store(buffer=buffer, index=index, value=value):
+            case BufferStore(buffer=buffer, index=index, value=value):
                 yield f"{pad}{buffer.name}[{text(index)}] = {text(value)}"
             case Reduce(buffer=buffer, index=index, operator=operator, value=value, atomic=atomic):
                 how = " atomically" if atomic else ""

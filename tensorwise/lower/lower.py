@@ -24,7 +24,7 @@ from tensorwise.errors import ScheduleError
 from tensorwise.lower import ir
 from tensorwise.lower.accumulate import Accumulation
 from tensorwise.lower.hoist import hoist
-from tensorwise.lower.ir import Buffer, Const, Expr, For, If, Let, Reg, Set, Stmt, Store, Var
+from tensorwise.lower.ir import Buffer, BufferStore, Const, Expr, For, If, Let, Reg, Set, Stmt, Var
 from tensorwise.lower.nest import Env, Lanes, Loop, State
 from tensorwise.lower.plan import Plan
 from tensorwise.lower.target import target_of
@@ -39,7 +39,7 @@ MAX_STRIPS: Final = 8
 CACHE_LINE_BYTES: Final = 64
 
 
-def lower(plan: Plan) -> ir.Kernel:
+def lower(plan: Plan) -> ir.LoweredFunction:
     """Lower ``plan`` to the loop IR.
 
     Raises:
@@ -59,7 +59,7 @@ def lower(plan: Plan) -> ir.Kernel:
     return hoist(fold_together(kernel))
 
 
-def emit_kernel(plan: Plan, kind: "type[Lowering]") -> ir.Kernel:
+def emit_kernel(plan: Plan, kind: "type[Lowering]") -> ir.LoweredFunction:
     """Return the loops of ``plan``, before any pass over them.
 
     Raises:
@@ -74,7 +74,7 @@ def emit_kernel(plan: Plan, kind: "type[Lowering]") -> ir.Kernel:
 class Lowering(Accumulation):
     """The nest of one plan, for CPUs; targets derive theirs."""
 
-    def run(self) -> ir.Kernel:
+    def run(self) -> ir.LoweredFunction:
         """Emit the nest, then put initialisation before and the sum of copies in ``work`` behind it."""
         self.resolve(
             Env({}, dict.fromkeys(self.plan.formats, State())), lambda env: self.emit(env, self.loops)
@@ -87,21 +87,21 @@ class Lowering(Accumulation):
             identity = Const(self.monoid.components[0].identity, self.elem)
             e, t = Var("e"), Var("t")
             copies = ir.THREADS if self.private else Const(1)
-            before.append(self._even(e, copies * total, (Store(self.work, e, identity),)))
-            finish: tuple[Stmt, ...] = (Store(self.output, e, self.work[e]),)
+            before.append(self._even(e, copies * total, (BufferStore(self.work, e, identity),)))
+            finish: tuple[Stmt, ...] = (BufferStore(self.output, e, self.work[e]),)
             if self.private:
                 merged = Var("merged", self.elem)
                 step = Set(merged, ir.compute(self.monoid.combine, merged, self.work[t * total + e]))
                 loop = For(t, Const(0), ir.THREADS, 1, (step,))
                 start = self.output[e] if self.plan.accumulate else identity
-                finish = (Reg(merged, start), loop, Store(self.output, e, merged))
+                finish = (Reg(merged, start), loop, BufferStore(self.output, e, merged))
             after.append(self._even(e, total, finish))
         elif self.initial is not None and not self.plan.accumulate:
             e = Var("e")
             value = Const(self.initial, self.output[e].type)
-            before.append(self._even(e, total, (Store(self.output, e, value),)))
+            before.append(self._even(e, total, (BufferStore(self.output, e, value),)))
         before.extend(self.cleared())
-        return ir.Kernel(
+        return ir.LoweredFunction(
             self.buffers(),
             self.sizes(),
             (*before, *self.block, *after),

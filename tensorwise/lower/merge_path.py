@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import Final
 
 from tensorwise.lower import ir
-from tensorwise.lower.ir import Buffer, Const, Expr, For, If, Reduce, Stmt, Store, Var
+from tensorwise.lower.ir import Buffer, BufferStore, Const, Expr, For, If, Reduce, Stmt, Var
 from tensorwise.lower.nest import Env, Nest, Piece, State
 from tensorwise.tensor.remap import Axis
 
@@ -71,7 +71,7 @@ class MergePath(Nest, abc.ABC):
             with self.scope(lambda block: If(ir.compare("lt", begin, stop), block)):
                 if self.carries:
                     e = Var("e")
-                    cleared = Store(
+                    cleared = BufferStore(
                         self.carries,
                         part * self.carry_size() + e,
                         Const(self.monoid.components[0].identity, self.elem),
@@ -89,7 +89,7 @@ class MergePath(Nest, abc.ABC):
         ends, _ = format.levels[1].bounds(self.arrays[name][1], first)
         return first, begin, self.let("stop", ir.smaller(ends, CUTS[part * 2 + 3]))
 
-    def placed_in(self, env: Env, statement: Store | Reduce) -> Stmt:
+    def placed_in(self, env: Env, statement: BufferStore | Reduce) -> Stmt:
         """Return what writes to the output, or to the part's carry where an earlier part has started the row."""
         if self.carries is None or env.piece is None or env.piece.part is None:
             return statement

@@ -19,7 +19,7 @@ from typing import Final, final
 
 from tensorwise.lower import ir
 from tensorwise.lower.arrays import COUNT, CUT, PIECE_COLUMNS
-from tensorwise.lower.ir import LANE, Buffer, Const, Expr, For, If, Reduce, Stmt, Store, Var
+from tensorwise.lower.ir import LANE, Buffer, BufferStore, Const, Expr, For, If, Reduce, Stmt, Var
 from tensorwise.lower.nest import Env, Piece, State
 from tensorwise.lower.teams import Teams
 from tensorwise.program.schedule import WARP
@@ -84,7 +84,7 @@ class GpuLowering(Teams):
             whole = self.let("whole", self.pieces[piece * PIECE_COLUMNS + 3]) if self.shares_rows else None
             body(replace(env, piece=Piece(end, begin, whole=whole)), row)
 
-    def finished(self, env: Env, store: Store) -> list[Stmt]:
+    def finished(self, env: Env, store: BufferStore) -> list[Stmt]:
         """Return what stores a whole iteration's result, and adds that of a piece to the others'."""
         whole = env.piece.whole if env.piece else None
         if whole is None:
@@ -111,7 +111,7 @@ class GpuLowering(Teams):
         def over(env: Env, left: list[str]) -> None:
             if not left:
                 self.block.append(
-                    Store(self.output, self.linear(self.assignment.output, env.coordinates), identity)
+                    BufferStore(self.output, self.linear(self.assignment.output, env.coordinates), identity)
                 )
                 return
             var, last = self.fresh(left[0]), len(left) == 1

@@ -242,7 +242,7 @@ class Program:
             renumbered,
         )  # fmt: skip
 
-    def lowered(self, elem: str = "f32") -> ir.Kernel:
+    def lowered(self, elem: str = "f32") -> ir.LoweredFunction:
         """Return the loop IR for 32-bit indices."""
         program = self if self.can_multiply_padding() else self.masked()
         return lower(program.plan(elem))

@@ -27,8 +27,8 @@ class Target:
     """
 
     check: Callable[["Plan"], None]
-    lower: Callable[["Plan"], ir.Kernel]
-    text: Callable[[ir.Kernel], str]
+    lower: Callable[["Plan"], ir.LoweredFunction]
+    text: Callable[[ir.LoweredFunction], str]
 
 
 TARGETS: Final[Registry[Target]] = Registry("target", "targets", {"gpu": "tensorwise.lower.gpu:TARGET"})

@@ -18,7 +18,20 @@ from typing import Final
 
 from tensorwise.errors import ScheduleError
 from tensorwise.lower import ir, monoids
-from tensorwise.lower.ir import LANE, Buffer, Const, Exchange, Expr, For, If, Meet, Ramp, Stmt, Store, Var
+from tensorwise.lower.ir import (
+    LANE,
+    Buffer,
+    BufferStore,
+    Const,
+    Exchange,
+    Expr,
+    For,
+    If,
+    Meet,
+    Ramp,
+    Stmt,
+    Var,
+)
 from tensorwise.lower.launch import MOST_SHARED_BYTES
 from tensorwise.lower.lower import Lowering
 from tensorwise.lower.nest import Env, Lanes, Loop
@@ -145,7 +158,7 @@ class Teams(Lowering):
         with self.scope(lambda block: For(at, lo, hi, stage.size, block)):
             count = self.let("count", ir.smaller(ir.Const(stage.size), hi - at))
             self.wait_for_team()
-            fetch = tuple(Store(to, place, source[at + place]) for source, to in kept.items())
+            fetch = tuple(BufferStore(to, place, source[at + place]) for source, to in kept.items())
             self.block.append(
                 For(place, LANE if self.threads > 1 else ir.Const(0), count, self.threads, fetch)
             )

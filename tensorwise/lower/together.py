@@ -11,6 +11,7 @@ from typing import Final
 
 from tensorwise.lower import ir
 from tensorwise.lower.ir import (
+    BufferStore,
     Const,
     Expr,
     Fold,
@@ -23,7 +24,6 @@ from tensorwise.lower.ir import (
     Reg,
     Set,
     Stmt,
-    Store,
     Var,
 )
 
@@ -33,7 +33,7 @@ LANES: Final = {"f32": (4, 8, 16), "f64": (4, 8, 16)}
 """Lengths of vectors that the prelude folds together."""
 
 
-def fold_together(kernel: ir.Kernel) -> ir.Kernel:
+def fold_together(kernel: ir.LoweredFunction) -> ir.LoweredFunction:
     """Return the kernel with folds of unrolled loops made four at a time::
 
         out[p] = fold(a) * v[p];  out[p+1] = fold(b) * v[p+1];  ...   ->   out[p:+4] = folds(a, b, c, d) * v[p:+4]
@@ -67,12 +67,12 @@ class _Body:
 
     def rewritten(self) -> ir.Block:
         """Return the body with as many groups of four as it has."""
-        if not all(isinstance(s, Let | Reg | Set | Store | Reduce) for s in self.body):
+        if not all(isinstance(s, Let | Reg | Set | BufferStore | Reduce) for s in self.body):
             return self.body
-        written = {s.buffer for s in self.body if isinstance(s, Store | Reduce)}
+        written = {s.buffer for s in self.body if isinstance(s, BufferStore | Reduce)}
         if any(_reads(expr, written) for s in self.body for expr in ir.expressions(s)):
             return self.body
-        stores = [(place, s) for place, s in enumerate(self.body) if isinstance(s, Store | Reduce)]
+        stores = [(place, s) for place, s in enumerate(self.body) if isinstance(s, BufferStore | Reduce)]
         gone: set[int] = set()
         after: list[Stmt] = []
         for first in range(0, len(stores) - COUNT + 1, COUNT):
@@ -86,7 +86,7 @@ class _Body:
         kept = [s for place, s in enumerate(self.body) if place not in gone]
         return tuple([*_used(kept, after), *after])
 
-    def group(self, stores: Sequence[Store | Reduce]) -> list[Stmt] | None:
+    def group(self, stores: Sequence[BufferStore | Reduce]) -> list[Stmt] | None:
         """Return the statements that take the place of four stores or updates, where each holds one fold."""
         folds = [self.fold(store.value) for store in stores]
         found = [fold for fold in folds if fold is not None]
@@ -111,7 +111,7 @@ class _Body:
             replace(stores[0], index=index, value=value),
         ]
 
-    def sets_after(self, store: Store | Reduce, fold: Fold) -> bool:
+    def sets_after(self, store: BufferStore | Reduce, fold: Fold) -> bool:
         """Whether a register that is folded is used again behind its copy, so that the fold cannot wait."""
         place = self.body.index(store)
         return any(self.last_set.get(var, -1) > place for var in ir.variables(fold.vector))
@@ -154,7 +154,7 @@ class _Body:
         return Load(first.buffer, whole[0]) if isinstance(first, Load) else ir.compute(first.name, *whole)
 
 
-def _target(statement: Store | Reduce) -> tuple[object, ...]:
+def _target(statement: BufferStore | Reduce) -> tuple[object, ...]:
     how = (statement.operator, statement.atomic) if isinstance(statement, Reduce) else ()
     return (statement.buffer, *how)
 

@@ -109,7 +109,7 @@ class Cases:
             raise InputError(f"{count} folds need as many groups of inputs, got {len(names)}")
         return cast(np.ndarray, rng.permutation(len(names))[group] % count)
 
-    def quality(self, chosen: np.ndarray) -> "Quality":
+    def quality(self, chosen: np.ndarray) -> "SelectionQuality":
         """Say how good it is to take config ``chosen[i]``, (inputs,) int, on input i."""
         ran = np.isfinite(self.seconds[np.arange(len(self)), chosen])
         if not ran.any():
@@ -119,7 +119,7 @@ class Cases:
         gains = (seconds / took[:, None]).mean(axis=0)
         constant = int(np.argmin(gains))
         best = np.bincount(self.best, minlength=len(self.configs)) / len(self)
-        return Quality(
+        return SelectionQuality(
             inputs=len(self),
             failed=int(len(self) - len(seconds)),
             pois=float(least.sum() / took.sum()),
@@ -133,7 +133,7 @@ class Cases:
 
 @final
 @dataclass(frozen=True)
-class Quality:
+class SelectionQuality:
     """How good a choice is, by MLCD's measures (sections IV-D and V-A); all are shares, not percent.
 
     Attributes:

@@ -1,21 +1,25 @@
 """Plans: where the steps of an application run, so that all of it, transfers included, takes least."""
 
-from tensorwise.plan.graph import Graph, Link, Network, Step
+from tensorwise.moved import forward_names
+from tensorwise.plan.graph import Link, Network, Step, StepGraph
 from tensorwise.plan.measure import measured_link
 from tensorwise.plan.place import Placement, place
-from tensorwise.plan.replay import Event, Plan, chrome_trace, lasts, replay
+from tensorwise.plan.replay import Event, PlacementPlan, chrome_trace, lasts, replay
 
 __all__ = [
     "Event",
-    "Graph",
     "Link",
     "Network",
     "Placement",
-    "Plan",
+    "PlacementPlan",
     "Step",
+    "StepGraph",
     "chrome_trace",
     "lasts",
     "measured_link",
     "place",
     "replay",
 ]
+
+
+__getattr__ = forward_names(__name__, {"Graph": f"{__name__}:StepGraph", "Plan": f"{__name__}:PlacementPlan"})

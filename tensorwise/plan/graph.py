@@ -9,6 +9,7 @@ from typing import Any, Final, Self, final
 import numpy as np
 
 from tensorwise.errors import InputError
+from tensorwise.moved import forward_names
 from tensorwise.reading import LONGEST_SHOWN, printable, shown
 from tensorwise.space.versions import Versions
 
@@ -170,7 +171,7 @@ class Step:
 
 @final
 @dataclass(frozen=True)
-class Graph:
+class StepGraph:
     """Steps in an order in which they can run; results that no step reads are the application's.
 
     Raises:
@@ -251,3 +252,6 @@ def _listed(names: Iterable[str]) -> str:
     """Return names for a message, and not endlessly."""
     some = [printable(name)[:LONGEST_SHOWN] for name in names]
     return ", ".join(some[:9]) + (f" and {len(some) - 9} more" if len(some) > 9 else "")
+
+
+__getattr__ = forward_names(__name__, {"Graph": f"{__name__}:StepGraph"})

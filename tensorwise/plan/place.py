@@ -10,7 +10,7 @@ import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.plan.chain import place_chain
-from tensorwise.plan.graph import Graph, Network
+from tensorwise.plan.graph import Network, StepGraph
 
 MOST_ENTRIES: Final = 2**16
 """Entries of the largest table: 10 steps together on 3 devices, or 16 on 2. Graphs of smaller width are solved exactly
@@ -47,7 +47,7 @@ class Placement:
         return self.seconds / self.bound_s - 1 if self.bound_s else 0.0
 
 
-def place(graph: Graph, network: Network, *, most_entries: int = MOST_ENTRIES) -> Placement:
+def place(graph: StepGraph, network: Network, *, most_entries: int = MOST_ENTRIES) -> Placement:
     """Return the placement that takes least, or a good one with a bound where the graph is too entangled.
 
     Args:
@@ -77,8 +77,10 @@ def place(graph: Graph, network: Network, *, most_entries: int = MOST_ENTRIES) -
     return Placement(tuple(network.devices[k] for k in placed), total, min(bound_s, total))
 
 
-def total_s(graph: Graph, cost: np.ndarray, move: np.ndarray, placed: Sequence[int] | np.ndarray) -> float:
-    """Return the seconds of a placement; cost and move as from ``Graph.costs``."""
+def total_s(
+    graph: StepGraph, cost: np.ndarray, move: np.ndarray, placed: Sequence[int] | np.ndarray
+) -> float:
+    """Return the seconds of a placement; cost and move as from ``StepGraph.costs``."""
     total = float(cost[range(len(cost)), placed].sum())
     for step, readers in enumerate(graph.readers):
         total += sum(float(move[step, placed[step], device]) for device in {int(placed[r]) for r in readers})
@@ -86,7 +88,7 @@ def total_s(graph: Graph, cost: np.ndarray, move: np.ndarray, placed: Sequence[i
 
 
 def _eliminate(
-    graph: Graph, cost: np.ndarray, move: np.ndarray, most_entries: int
+    graph: StepGraph, cost: np.ndarray, move: np.ndarray, most_entries: int
 ) -> tuple[np.ndarray, float]:
     """Place by bucket elimination (Dechter, Bucket elimination, 1999), which the chain's recurrence is a case of.
 
@@ -142,7 +144,7 @@ def _leave(factor: Factor, live: list[dict[int, Factor]], met: list[Counter[int]
                 del met[step][other]
 
 
-def _factors(graph: Graph, cost: np.ndarray, move: np.ndarray, most_entries: int) -> list[Factor]:
+def _factors(graph: StepGraph, cost: np.ndarray, move: np.ndarray, most_entries: int) -> list[Factor]:
     """Return the cost factors of single steps and of transfers between steps.
 
     Where too many steps read one result for a table, the transfer's cost is bounded below by the mean of its readers'
@@ -201,7 +203,7 @@ def _row(factor: Factor, step: int, placed: np.ndarray) -> np.ndarray:
     return row
 
 
-def _improve(graph: Graph, cost: np.ndarray, move: np.ndarray, placed: np.ndarray) -> None:
+def _improve(graph: StepGraph, cost: np.ndarray, move: np.ndarray, placed: np.ndarray) -> None:
     """Move one step at a time to where it is best, given the others, until none gains."""
 
     there = np.zeros(cost.shape, int)  # how many readers of each step run on each device

@@ -12,7 +12,7 @@ from tensorwise.device.hardware import Hardware, Kind
 from tensorwise.errors import InputError
 from tensorwise.model.latency import LatencyModel
 from tensorwise.plan.doubts import MOST, doubts
-from tensorwise.plan.graph import Graph, Step
+from tensorwise.plan.graph import Step, StepGraph
 from tensorwise.plan.replay import Event, lasts, replay
 from tensorwise.tasks.cutting import TaskGraph
 
@@ -106,10 +106,10 @@ def covered_networks(model: LatencyModel) -> float | None:
     return share if isinstance(share, float) else None
 
 
-def steps(graph: TaskGraph, device: str, seconds: Mapping[str, float], kind: Kind) -> Graph:
+def steps(graph: TaskGraph, device: str, seconds: Mapping[str, float], kind: Kind) -> StepGraph:
     """Return a network as steps on one device of a kind, whose tasks take so many seconds alone, by id."""
     names = [f"{place} {node.name}" for place, node in enumerate(graph.nodes)]
-    return Graph(
+    return StepGraph(
         tuple(
             Step(
                 name,

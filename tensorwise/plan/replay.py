@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, final
 
 from tensorwise.errors import InputError
-from tensorwise.plan.graph import Graph, Link, Network
+from tensorwise.moved import forward_names
+from tensorwise.plan.graph import Link, Network, StepGraph
 from tensorwise.plan.place import Placement, place
 
 
@@ -55,25 +56,25 @@ class _Move:
 
 @final
 @dataclass(frozen=True)
-class Plan:
+class PlacementPlan:
     """Steps one after the other, each on its device.
 
     Attributes:
         graph, network: what was placed, and where.
-        placement: the answer; `Plan.best` finds it.
+        placement: the answer; `PlacementPlan.best` finds it.
     """
 
-    graph: Graph
+    graph: StepGraph
     network: Network
     placement: Placement
 
     @classmethod
-    def best(cls, graph: Graph, network: Network) -> "Plan":
+    def best(cls, graph: StepGraph, network: Network) -> "PlacementPlan":
         """Return the plan that takes least; see ``place``."""
         return cls(graph, network, place(graph, network))
 
     @classmethod
-    def single(cls, graph: Graph, network: Network, device: str) -> "Plan":
+    def single(cls, graph: StepGraph, network: Network, device: str) -> "PlacementPlan":
         """Return the plan that runs everything on one device: what a placement has to beat.
 
         Raises:
@@ -82,7 +83,7 @@ class Plan:
         if missing := [step.name for step in graph.steps if device not in step.seconds]:
             raise InputError(f"step {missing[0]!r} cannot run on {device}")
         alone = tuple(replace(step, seconds={device: step.seconds[device]}) for step in graph.steps)
-        return cls(graph, network, place(Graph(alone), network))
+        return cls(graph, network, place(StepGraph(alone), network))
 
     def timeline(self) -> list[Event]:
         """Return what happens, as predicted, in order; it takes ``placement.seconds``."""
@@ -164,7 +165,7 @@ def _moved(value: Any, links: Sequence[Link]) -> Any:
     return value
 
 
-def replay(graph: Graph, engines: Mapping[str, int] | None = None, gap_s: float = 0.0) -> list[Event]:
+def replay(graph: StepGraph, engines: Mapping[str, int] | None = None, gap_s: float = 0.0) -> list[Event]:
     """Return when each step runs if devices work side by side (CDMPP, Algorithm 2), in order of their beginnings.
 
     A device, or each of its engines, runs one step after the other, those first that were ready first. A step is ready when
@@ -237,3 +238,6 @@ def chrome_trace(events: Sequence[Event]) -> str:
         for event in events
     ]  # fmt: skip
     return json.dumps({"traceEvents": named + took, "displayTimeUnit": "ms"}, indent=1, allow_nan=False)
+
+
+__getattr__ = forward_names(__name__, {"Plan": f"{__name__}:PlacementPlan"})

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tensorwise.errors import InputError
+from tensorwise.moved import forward_names
 from tensorwise.program.ops import COMBINE, MONOIDS, Monoid
 
 
@@ -56,7 +57,7 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Call:
+class Apply:
     """A combine operator applied to its arguments."""
 
     operator: str
@@ -71,7 +72,7 @@ class Call:
             return f" {_COMPARED[self.operator]} ".join(map(str, self.arguments))
         if symbol:
             return f" {symbol} ".join(
-                f"({a})" if isinstance(a, Call) and _binds_weaker(a, self, place) else str(a)
+                f"({a})" if isinstance(a, Apply) and _binds_weaker(a, self, place) else str(a)
                 for place, a in enumerate(self.arguments)
             )
         if self.operator == "neg":
@@ -89,13 +90,13 @@ class Index:
         return self.name
 
 
-Expression = Access | Constant | Call | Index
+Expression = Access | Constant | Apply | Index
 
 _COMPARED = {"lt": "<", "le": "<=", "eq": "=="}
 _STRENGTH = {"add": 1, "sub": 1, "mul": 2, "div": 2}
 
 
-def _binds_weaker(inner: Call, outer: Call, place: int) -> bool:
+def _binds_weaker(inner: Apply, outer: Apply, place: int) -> bool:
     inside, outside = _STRENGTH.get(inner.operator, 3), _STRENGTH[outer.operator]
     return inside < outside or (inside == outside and place > 0)
 
@@ -154,7 +155,7 @@ class Assignment:
         It is P of ``C[k,j] += D[i,j] if P[i,j] == A else 0 for A[i,k]``; None where any entry may count.
         """
         match self.expression:
-            case Call("where", (Call("eq", (Access() as holds, Index(name))), _, Constant(0.0))):
+            case Apply("where", (Apply("eq", (Access() as holds, Index(name))), _, Constant(0.0))):
                 rows = () if name not in self.operands else self.access(name).indices[:1]
                 return holds if self.reduction == "sum" and set(rows) & set(holds.indices) else None
         return None
@@ -402,7 +403,7 @@ def _depth(expression: Expression) -> int:
     while left:
         one, depth = left.pop()
         deepest = max(deepest, depth)
-        left += [(argument, depth + 1) for argument in (one.arguments if isinstance(one, Call) else ())]
+        left += [(argument, depth + 1) for argument in (one.arguments if isinstance(one, Apply) else ())]
     return deepest
 
 
@@ -431,20 +432,20 @@ def _convert(node: ast.expr, text: str) -> Expression:
                 raise InputError(f"a number in einsum {_shown(text)} is too large for float64")
             return Constant(float(value))
         case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _BINARY:
-            return Call(_BINARY[type(operator)], (_convert(left, text), _convert(right, text)))
+            return Apply(_BINARY[type(operator)], (_convert(left, text), _convert(right, text)))
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return Call("neg", (_convert(operand, text),))
+            return Apply("neg", (_convert(operand, text),))
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _ELEMENT_FUNCTIONS:
             if len(arguments) == COMBINE[name].arity:
-                return Call(name, tuple(_convert(a, text) for a in arguments))
+                return Apply(name, tuple(_convert(a, text) for a in arguments))
         case ast.IfExp(test=ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.Name(id=index)])):
             compared = _convert(left, text)
             if isinstance(compared, Access):
-                return _choice(Call("eq", (compared, Index(index))), node, text)
+                return _choice(Apply("eq", (compared, Index(index))), node, text)
         case ast.IfExp(test=ast.Compare(left=left, ops=[operator], comparators=[right])) if (
             type(operator) in _ORDERED
         ):
-            condition = Call(_ORDERED[type(operator)], (_convert(left, text), _convert(right, text)))
+            condition = Apply(_ORDERED[type(operator)], (_convert(left, text), _convert(right, text)))
             return _choice(condition, node, text)
     raise InputError(
         f"cannot read {_shown(ast.unparse(node))} in einsum {_shown(text)}; expected tensors with named indices, "
@@ -452,8 +453,8 @@ def _convert(node: ast.expr, text: str) -> Expression:
     )
 
 
-def _choice(condition: Expression, node: ast.IfExp, text: str) -> Call:
-    return Call("where", (condition, _convert(node.body, text), _convert(node.orelse, text)))
+def _choice(condition: Expression, node: ast.IfExp, text: str) -> Apply:
+    return Apply("where", (condition, _convert(node.body, text), _convert(node.orelse, text)))
 
 
 def _accesses(expression: Expression) -> Iterator[Access]:
@@ -461,10 +462,10 @@ def _accesses(expression: Expression) -> Iterator[Access]:
     match expression:
         case Access():
             yield expression
-        case Call(operator="where", arguments=(condition, chosen, other)):
+        case Apply(operator="where", arguments=(condition, chosen, other)):
             for argument in (chosen, condition, other):
                 yield from _accesses(argument)
-        case Call(arguments=arguments):
+        case Apply(arguments=arguments):
             for argument in arguments:
                 yield from _accesses(argument)
 
@@ -474,7 +475,7 @@ def _valued(expression: Expression) -> Iterator[Access]:
     match expression:
         case Access():
             yield expression
-        case Call(operator=operator, arguments=arguments) if operator != "eq":
+        case Apply(operator=operator, arguments=arguments) if operator != "eq":
             for argument in arguments:
                 yield from _valued(argument)
 
@@ -482,9 +483,9 @@ def _valued(expression: Expression) -> Iterator[Access]:
 def _chosen(expression: Expression) -> Iterator[tuple[str, str]]:
     """Operands compared with an index, and the index."""
     match expression:
-        case Call(operator="eq", arguments=(Access(tensor=name), Index(name=index))):
+        case Apply(operator="eq", arguments=(Access(tensor=name), Index(name=index))):
             yield name, index
-        case Call(arguments=arguments):
+        case Apply(arguments=arguments):
             for argument in arguments:
                 yield from _chosen(argument)
 
@@ -493,12 +494,12 @@ def product_of(factors: Sequence[Expression]) -> Expression:
     """Return the product of ``factors``, one at least, from left to right."""
     product, *others = factors
     for factor in others:
-        product = Call("mul", (product, factor))
+        product = Apply("mul", (product, factor))
     return product
 
 
 def _factors(expression: Expression) -> Iterator[Expression]:
-    if isinstance(expression, Call) and expression.operator == "mul":
+    if isinstance(expression, Apply) and expression.operator == "mul":
         for argument in expression.arguments:
             yield from _factors(argument)
     else:
@@ -509,10 +510,13 @@ def _zero_if_zero(expression: Expression, tensor: str) -> bool:
     match expression:
         case Access(tensor=name):
             return name == tensor
-        case Call(operator="mul", arguments=arguments):
+        case Apply(operator="mul", arguments=arguments):
             return any(_zero_if_zero(a, tensor) for a in arguments)
-        case Call(operator="neg" | "abs" | "div", arguments=arguments):
+        case Apply(operator="neg" | "abs" | "div", arguments=arguments):
             return _zero_if_zero(arguments[0], tensor)
-        case Call(operator="add" | "sub" | "max" | "min", arguments=arguments):
+        case Apply(operator="add" | "sub" | "max" | "min", arguments=arguments):
             return all(_zero_if_zero(a, tensor) for a in arguments)
     return False
+
+
+__getattr__ = forward_names(__name__, {"Call": f"{__name__}:Apply"})

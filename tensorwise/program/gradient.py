@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tensorwise.errors import InputError
-from tensorwise.program.einsum import Access, Assignment, Call, Constant, Expression, Index
+from tensorwise.program.einsum import Access, Apply, Assignment, Constant, Expression, Index
 
 ARGUMENTS: Final = {"max": "argmax", "min": "argmin"}
 """Reductions that choose a term -> those that give its number."""
@@ -82,7 +82,7 @@ def gradients(assignment: Assignment, operand: str) -> list[Assignment]:
             raise InputError(
                 f"'{assignment}' has no gradient here: a mean is taken over rows of entries, 'for A[i,k]'"
             )
-        upstream = Call("mul", (upstream, Access(names.shares, rows)))
+        upstream = Apply("mul", (upstream, Access(names.shares, rows)))
     made = []
     for access in dict.fromkeys(access for access in assignment.accesses if access.tensor == operand):
         part = _derivative(assignment.expression, access)
@@ -127,8 +127,8 @@ def batched(assignment: Assignment, operands: Collection[str]) -> Assignment:
         match expression:
             case Access(tensor=name):
                 return widened(expression) if name in operands else expression
-            case Call(operator=operator, arguments=arguments):
-                return Call(operator, tuple(map(rewritten, arguments)))
+            case Apply(operator=operator, arguments=arguments):
+                return Apply(operator, tuple(map(rewritten, arguments)))
         return expression
 
     output, expression = widened(assignment.output), rewritten(assignment.expression)
@@ -165,7 +165,7 @@ def _derived(assignment: Assignment, output: Access, reduction: str | None, term
         term = _times(Access(names.ones, lost), term)
     if assignment.reduction in ARGUMENTS and pattern is not None:
         chosen = Access(names.numbers, assignment.output.indices)
-        term = Call("where", (Call("eq", (chosen, Index(pattern.tensor))), term, _ZERO))
+        term = Apply("where", (Apply("eq", (chosen, Index(pattern.tensor))), term, _ZERO))
     return Assignment(output, reduction, term, pattern)
 
 
@@ -181,38 +181,38 @@ def _derivative(expression: Expression, access: Access) -> Expression | None:
     match expression:
         case Access():
             return _ONE if expression == access else None
-        case Call(operator="where", arguments=(condition, a, b)):
+        case Apply(operator="where", arguments=(condition, a, b)):
             return _either(condition, _derivative(a, access), _derivative(b, access))
-        case Call(operator=operator, arguments=(a,)):
+        case Apply(operator=operator, arguments=(a,)):
             inner = _derivative(a, access)
             if inner is None or operator == "neg":
-                return None if inner is None else Call("neg", (inner,))
+                return None if inner is None else Apply("neg", (inner,))
             if operator == "abs":
-                return _either(Call("lt", (a, _ZERO)), Call("neg", (inner,)), inner)
+                return _either(Apply("lt", (a, _ZERO)), Apply("neg", (inner,)), inner)
             return _times(expression, inner)  # of the exponential
-        case Call(operator=operator, arguments=(a, b)):
+        case Apply(operator=operator, arguments=(a, b)):
             left, right = _derivative(a, access), _derivative(b, access)
             match operator:
                 case "add":
                     return _sum(left, right)
                 case "sub":
-                    return _sum(left, None if right is None else Call("neg", (right,)))
+                    return _sum(left, None if right is None else Apply("neg", (right,)))
                 case "mul":
                     return _sum(left and _times(left, b), right and _times(a, right))
                 case "div":
-                    falls = right and Call("neg", (Call("div", (_times(a, right), Call("mul", (b, b)))),))
-                    return _sum(left and Call("div", (left, b)), falls)
+                    falls = right and Apply("neg", (Apply("div", (_times(a, right), Apply("mul", (b, b)))),))
+                    return _sum(left and Apply("div", (left, b)), falls)
                 case "max" | "min":  # where they are equal, the first is meant
-                    return _either(Call("le", (b, a) if operator == "max" else (a, b)), left, right)
+                    return _either(Apply("le", (b, a) if operator == "max" else (a, b)), left, right)
     return None
 
 
 def _either(condition: Expression, holds: Expression | None, other: Expression | None) -> Expression | None:
-    return None if holds is other is None else Call("where", (condition, holds or _ZERO, other or _ZERO))
+    return None if holds is other is None else Apply("where", (condition, holds or _ZERO, other or _ZERO))
 
 
 def _sum(a: Expression | None, b: Expression | None) -> Expression | None:
-    return Call("add", (a, b)) if a is not None and b is not None else a or b
+    return Apply("add", (a, b)) if a is not None and b is not None else a or b
 
 
 def _times(a: Expression, b: Expression) -> Expression:
@@ -221,6 +221,6 @@ def _times(a: Expression, b: Expression) -> Expression:
     match b:
         case Constant(value=1.0):
             return a
-        case Call(operator="neg", arguments=(inner,)):
-            return Call("neg", (_times(a, inner),))
-    return Call("mul", (a, b))
+        case Apply(operator="neg", arguments=(inner,)):
+            return Apply("neg", (_times(a, inner),))
+    return Apply("mul", (a, b))

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from tensorwise.errors import InputError
-from tensorwise.program.einsum import Access, Assignment, Call, Constant, Expression
+from tensorwise.program.einsum import Access, Apply, Assignment, Constant, Expression
 from tensorwise.program.ops import COMBINE
 
 ANY: Final = None
@@ -64,14 +64,14 @@ def value_without(expression: Expression, operand: str) -> float | None:
             return value
         case Access(tensor=name):
             return 0.0 if name == operand else ANY
-        case Call(operator="where", arguments=(condition, chosen, other)):
-            assert isinstance(condition, Call)
+        case Apply(operator="where", arguments=(condition, chosen, other)):
+            assert isinstance(condition, Apply)
             sides = [value_without(side, operand) for side in condition.arguments]
             if condition.operator != "eq" and all(side is not ANY and math.isfinite(side) for side in sides):
                 holds = COMBINE[condition.operator].evaluate(*sides)
                 return value_without(chosen if holds else other, operand)
             return _either(value_without(chosen, operand), value_without(other, operand))
-        case Call(operator=operator, arguments=arguments):
+        case Apply(operator=operator, arguments=arguments):
             values = [value_without(argument, operand) for argument in arguments]
             if operator == "div" and values[1] is ANY and _reads(arguments[1], operand):
                 return NOT_FINITE
@@ -83,7 +83,7 @@ def _reads(expression: Expression, operand: str) -> bool:
     match expression:
         case Access(tensor=name):
             return name == operand
-        case Call(arguments=arguments):
+        case Apply(arguments=arguments):
             return any(_reads(argument, operand) for argument in arguments)
     return False
 

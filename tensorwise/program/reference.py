@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorwise.program.einsum import Access, Assignment, Call, Constant, Expression, Index
+from tensorwise.program.einsum import Access, Apply, Assignment, Constant, Expression, Index
 from tensorwise.program.joined import check_joined
 from tensorwise.program.ops import COMBINE
 from tensorwise.tensor.elements import FloatLimits, is_float, is_half, limits
@@ -294,7 +294,7 @@ def _evaluate(
                 numbers, shape[1 + free.index(name)] = np.arange(free_shape[free.index(name)]), -1
             full = np.broadcast_to(numbers.reshape(shape), (count, *free_shape))
             return full, np.abs(full)
-        case Call(operator="where", arguments=(Call(operator=compared, arguments=sides), *choices)):
+        case Apply(operator="where", arguments=(Apply(operator=compared, arguments=sides), *choices)):
             left, right = (_evaluate(side, *args)[0] for side in sides)
             true = COMBINE[compared].evaluate(left, right)
             chosen, other = (_evaluate(choice, *args) for choice in choices)
@@ -302,7 +302,7 @@ def _evaluate(
             # In the computing dtype both are infinite, and compare otherwise.
             unsure = _overflows(left, holds.max) & _overflows(right, holds.max)
             return np.where(true, chosen[0], other[0]), np.where(unsure, np.nan, size)
-        case Call(operator=operator, arguments=arguments):
+        case Apply(operator=operator, arguments=arguments):
             parts = [_evaluate(a, *args) for a in arguments]
             rule = COMBINE[operator]
             sizes = [p[1] for p in parts]
@@ -329,7 +329,7 @@ def _spoiled(expression: Expression, *args: Any) -> np.ndarray:
     left, total = [expression], np.zeros(1)
     while left:
         match left.pop():
-            case Call(arguments=arguments):
+            case Apply(arguments=arguments):
                 left.extend(arguments)
             case Access() as access:
                 total = total + 0 * _evaluate(access, *args)[0]

@@ -46,15 +46,17 @@ class BoundInterpreted(BoundKernel):
     def _masked_on(self, held: Sequence[np.ndarray]) -> Kernels:
         return self._on([lower(packed.plan(packed.program.masked(), True)) for packed in self.parts], held)
 
-    def _on(self, kernels: Sequence[ir.Kernel], held: Sequence[np.ndarray]) -> Kernels:
+    def _on(self, kernels: Sequence[ir.LoweredFunction], held: Sequence[np.ndarray]) -> Kernels:
         pairs = zip(kernels, self.parts, strict=True)
         return [partial(self._interpret, kernel, packed, held) for kernel, packed in pairs]
 
-    def _interpret(self, kernel: ir.Kernel, packed: PackedOperands, held: Sequence[np.ndarray]) -> bool:
+    def _interpret(
+        self, kernel: ir.LoweredFunction, packed: PackedOperands, held: Sequence[np.ndarray]
+    ) -> bool:
         """Run one part; return whether it raised its flag."""
         return interpret(kernel, *_operands(kernel, packed, held), self.rng, packed.bounds())
 
-    def kernels(self) -> Iterator[tuple[ir.Kernel, dict[str, np.ndarray], dict[str, int]]]:
+    def kernels(self) -> Iterator[tuple[ir.LoweredFunction, dict[str, np.ndarray], dict[str, int]]]:
         """Yield the loops of each part with its buffers and sizes; dense operands and the result are not initialised."""
         work = self.workload
         held = [np.empty(work.shape(name), work.dtype_of(name)) for name in work.dense]
@@ -64,7 +66,7 @@ class BoundInterpreted(BoundKernel):
 
 
 def _operands(
-    kernel: ir.Kernel, packed: PackedOperands, held: Sequence[np.ndarray]
+    kernel: ir.LoweredFunction, packed: PackedOperands, held: Sequence[np.ndarray]
 ) -> tuple[dict[str, np.ndarray], dict[str, int]]:
     """What a part's kernel is handed: one-dimensional buffers and sizes, by name."""
     *operands, out = held

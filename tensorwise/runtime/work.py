@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Self
 
 from tensorwise.errors import ScheduleError
 from tensorwise.lower.program import Program
-from tensorwise.program.einsum import Call, Expression
+from tensorwise.program.einsum import Apply, Expression
 from tensorwise.program.workload import Workload
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.remap import Axis
@@ -53,7 +53,7 @@ def worth_sharing(workload: Workload) -> bool:
 
 
 def _powers(expression: Expression) -> int:
-    if not isinstance(expression, Call):
+    if not isinstance(expression, Apply):
         return 0
     return (expression.operator == "exp") + sum(map(_powers, expression.arguments))
 

@@ -11,6 +11,7 @@ from typing import Final, final
 
 from tensorwise.lower.launch import LOAD_WIDTHS, MAX_BLOCK_THREADS, MOST_SHARED_BYTES
 from tensorwise.lower.program import Program, program_for
+from tensorwise.moved import forward_names
 from tensorwise.program.einsum import Assignment
 from tensorwise.program.schedule import WARP
 from tensorwise.program.workload import Workload
@@ -38,7 +39,7 @@ OTHER_REGISTERS: Final = 32
 
 @final
 @dataclass(frozen=True)
-class Gpu:
+class GpuSpec:
     """What programs can have of a GPU; see ``device/machines/devices/*.toml``.
 
     Attributes:
@@ -66,7 +67,7 @@ class Gpu:
     arch: str
 
 
-ANY: Final = Gpu(
+ANY: Final = GpuSpec(
     "any", 80, MAX_BLOCK_THREADS, 65536, 255, MOST_SHARED_BYTES, 9e11, 1.4e13, 2**17, 6 * 2**20, "sm_70"
 )
 """What every GPU since 2017 has."""
@@ -78,7 +79,7 @@ class CudaSpace(Space[Program]):
     """Choices for one assignment, and the GPU that they are for; made by :func:`cuda_space`."""
 
     assignment: Assignment | None = None
-    gpu: Gpu = ANY
+    gpu: GpuSpec = ANY
 
     def mapper(self, workload: Workload) -> Mapper | None:
         """Return pi, for products of a matrix with one dense index: the GPU's loops as every device's."""
@@ -162,12 +163,12 @@ class _Nest:
 
 
 @lru_cache(maxsize=64)
-def cuda_space(assignment: Assignment, sparse: str = "A", gpu: Gpu = ANY) -> CudaSpace:
+def cuda_space(assignment: Assignment, sparse: str = "A", gpu: GpuSpec = ANY) -> CudaSpace:
     """Return the space of ``assignment`` whose only sparse operand is ``sparse``, within what ``gpu`` has."""
     return CudaSpace("cuda", tuple(_params(gpu)), (), assignment, gpu)
 
 
-def _params(gpu: Gpu) -> list[Param]:
+def _params(gpu: GpuSpec) -> list[Param]:
     """Return the Params in the order in which they are chosen."""
     return [
         Choice(
@@ -273,7 +274,7 @@ def _longest_vector(nest: _Nest) -> int:
     )
 
 
-def _registers(gpu: Gpu) -> Narrow:
+def _registers(gpu: GpuSpec) -> Narrow:
     def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
         if earlier["threads"] is None:
             return None
@@ -287,7 +288,7 @@ def _registers(gpu: Gpu) -> Narrow:
     return narrow
 
 
-def _unrolls(gpu: Gpu) -> Narrow:
+def _unrolls(gpu: GpuSpec) -> Narrow:
     def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
         nest = _Nest(w)
         if earlier["layout"] == "entries" or w.keeps_pattern or nest.along:
@@ -299,7 +300,7 @@ def _unrolls(gpu: Gpu) -> Narrow:
     return narrow
 
 
-def _teams(gpu: Gpu) -> Narrow:
+def _teams(gpu: GpuSpec) -> Narrow:
     def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...]:
         threads = number(earlier["threads"] or 1)
         words = _words(earlier, w, number(earlier["registers"] or 1))
@@ -310,7 +311,7 @@ def _teams(gpu: Gpu) -> Narrow:
     return narrow
 
 
-def _stages(gpu: Gpu) -> Narrow:
+def _stages(gpu: GpuSpec) -> Narrow:
     def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
         nest = _Nest(w)
         if (
@@ -327,7 +328,7 @@ def _stages(gpu: Gpu) -> Narrow:
     return narrow
 
 
-def _nnz_tiles(gpu: Gpu) -> Narrow:
+def _nnz_tiles(gpu: GpuSpec) -> Narrow:
     def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
         if earlier["stage"] in ("none", None):
             return None
@@ -337,7 +338,7 @@ def _nnz_tiles(gpu: Gpu) -> Narrow:
     return narrow
 
 
-def _longest_stage(gpu: Gpu, earlier: Earlier, w: Workload, kind: str) -> int:
+def _longest_stage(gpu: GpuSpec, earlier: Earlier, w: Workload, kind: str) -> int:
     """Entries that each team of a block can stage; one is left free, so that teams find theirs in different banks."""
     sizes = {"indices": 4, "values": w.dtype.itemsize, "both": 4 + w.dtype.itemsize}
     shared = min(gpu.shared_bytes, MOST_SHARED_BYTES)
@@ -390,3 +391,6 @@ def _default_teams(earlier: Earlier, w: Workload) -> Value:
 def _power_above(extent: int) -> int:
     """The smallest power of two that is not below ``extent``, at least 1."""
     return 1 << max(0, extent - 1).bit_length()
+
+
+__getattr__ = forward_names(__name__, {"Gpu": f"{__name__}:GpuSpec"})

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from tensorwise.lower.lower import MAX_STRIPS
-from tensorwise.program.einsum import Access, Assignment, Call, Expression, Index
+from tensorwise.program.einsum import Access, Apply, Assignment, Expression, Index
 from tensorwise.program.schedule import CONSTANT_SPLIT
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Value
@@ -239,7 +239,7 @@ def _changes(factor: Expression, assignment: Assignment, changing: Set[str]) -> 
             return name in changing or not changing.isdisjoint((*factor.indices, *assignment.spread(factor)))
         case Index(name=name):
             return name in changing
-        case Call(arguments=arguments):
+        case Apply(arguments=arguments):
             return any(_changes(argument, assignment, changing) for argument in arguments)
     return False
 

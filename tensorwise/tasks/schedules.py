@@ -8,7 +8,7 @@ import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.space.config import Config
-from tensorwise.space.cuda import Gpu
+from tensorwise.space.cuda import GpuSpec
 from tensorwise.tasks.targets import cpu_target, gpu_target
 from tensorwise.tasks.task import Task, space_name
 from tensorwise.tasks.tvm_extra import meta_schedule, s_tir, tvm
@@ -37,7 +37,7 @@ class Schedules:
         name: of the space, for Records: configs mean the same only with the same release of TVM.
     """
 
-    def __init__(self, task: Task, gpu: Gpu | None = None) -> None:
+    def __init__(self, task: Task, gpu: GpuSpec | None = None) -> None:
         self.task, self._gpu = task, gpu
         kind = "cpu" if gpu is None else "cuda"
         self.name, self._tries = space_name(tvm.__version__, kind), DRAWS_PER_SCHEDULE[kind]

@@ -18,7 +18,7 @@ from tensorwise.analysis.tvmscript import constant
 from tensorwise.errors import CompilerError, InputError, TensorwiseError
 from tensorwise.reading import reading, reason
 from tensorwise.space.config import Config
-from tensorwise.space.cuda import Gpu
+from tensorwise.space.cuda import GpuSpec
 from tensorwise.tasks.cutting import Found
 from tensorwise.tasks.schedules import Schedules
 from tensorwise.tasks.staged import StagedLaunch, StagedProgram, StagedTask
@@ -54,7 +54,7 @@ _TAGS: Final = ("blockIdx.x", "blockIdx.y", "threadIdx.x", "threadIdx.y")
 
 
 def staged(
-    task: Task, networks: Sequence[str], gpu: Gpu, samples: int, rng: np.random.Generator
+    task: Task, networks: Sequence[str], gpu: GpuSpec, samples: int, rng: np.random.Generator
 ) -> tuple[StagedTask, tuple[str, ...]]:
     """Draw up to ``samples`` schedules of a task for a GPU, and compile them; return them, and why others are left out.
 
@@ -78,7 +78,7 @@ def staged(
 
 
 def stage(
-    found: Found, into: Path, gpu: Gpu, samples: int, seed: int, refused: Refused = lambda *_: None
+    found: Found, into: Path, gpu: GpuSpec, samples: int, seed: int, refused: Refused = lambda *_: None
 ) -> int:
     """Write a task's programs into a folder, unless they are there; return how many there are.
 
@@ -109,7 +109,12 @@ def stage(
 
 
 def stage_all(
-    tasks: Iterable[Found], into: Path, gpu: Gpu, samples: int, seed: int, refused: Refused = lambda *_: None
+    tasks: Iterable[Found],
+    into: Path,
+    gpu: GpuSpec,
+    samples: int,
+    seed: int,
+    refused: Refused = lambda *_: None,
 ) -> Iterator[int]:
     """Write the programs of tasks into a folder, on all processors; yield how many each has, as they get ready.
 
@@ -140,7 +145,7 @@ def stage_all(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _stage(task: Found, into: Path, gpu: Gpu, samples: int, seed: int) -> tuple[int, list[str]] | str:
+def _stage(task: Found, into: Path, gpu: GpuSpec, samples: int, seed: int) -> tuple[int, list[str]] | str:
     """`stage`, with the reasons, or what is wrong: errors do not travel between processes."""
     reasons: list[str] = []
     try:
@@ -149,7 +154,7 @@ def _stage(task: Found, into: Path, gpu: Gpu, samples: int, seed: int) -> tuple[
         return f"{task.path}: {error}"
 
 
-def codes_on(modules: Sequence[Any], gpu: Gpu) -> list[MachineCode | None]:
+def codes_on(modules: Sequence[Any], gpu: GpuSpec) -> list[MachineCode | None]:
     """Return what NVRTC makes of scheduled modules for a GPU, which need not be here.
 
     Of what cannot be compiled, or takes more than launches here have, it is None.
@@ -165,7 +170,7 @@ def codes_on(modules: Sequence[Any], gpu: Gpu) -> list[MachineCode | None]:
     return found
 
 
-def _program(config: Config, module: Any, gpu: Gpu) -> StagedProgram:
+def _program(config: Config, module: Any, gpu: GpuSpec) -> StagedProgram:
     from tvm.tirx.build import split_host_device_mods
 
     tree, target = loop_tree(module).text, gpu_target(gpu)

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from tensorwise.lower.launch import MOST_SHARED_BYTES
 from tensorwise.program.schedule import WARP
-from tensorwise.space.cuda import Gpu
+from tensorwise.space.cuda import GpuSpec
 
 ISAS: Final = {"sse": "x86-64", "avx2": "x86-64-v3", "avx512": "x86-64-v4"}
 """Instruction set -> what LLVM calls a processor that has it and nothing more."""
@@ -21,7 +21,7 @@ def cpu_target(isa: str, cores: int = 1) -> Any:
     return tvm.target.Target({"kind": "llvm", "mcpu": ISAS[isa], "num-cores": cores})
 
 
-def gpu_target(gpu: Gpu) -> Any:
+def gpu_target(gpu: GpuSpec) -> Any:
     """Return TVM's target for a GPU."""
     from tensorwise.tasks.tvm_extra import tvm
 

@@ -20,9 +20,9 @@ from tensorwise.tensor.fibertree import Tensor
 from tensorwise.tensor.format import Format, row_major
 from tensorwise.tensor.levels import Compressed, Dense
 from tensorwise.tensor.levels.check import check_built
-from tensorwise.tensor.levels.level import Stage
+from tensorwise.tensor.levels.level import PackingState
 from tensorwise.tensor.orders import permutation
-from tensorwise.tensor.primitives import Form, Term
+from tensorwise.tensor.primitives import EntryPositions, Term
 from tensorwise.tensor.remap import Axis, diagonal, join, off_diagonal
 
 MOST_FILL = 20
@@ -45,7 +45,7 @@ class _Structure:
 
     arrays: tuple[dict[str, np.ndarray], ...]
     counts: tuple[int, ...]
-    places: Form
+    places: EntryPositions
     order: Term | None
     in_order: bool
     permutations: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -209,11 +209,11 @@ def _structure(entries: Entries, format: Format) -> _Structure:
 
     built: list[dict[str, np.ndarray]] = []
     counts: list[int] = []
-    places = Form()
+    places = EntryPositions()
     for depth, level in enumerate(format.levels):
         in_order = not (grouped and depth == bottom)
         last = depth == len(axes) - 1
-        stage = Stage(entries.nnz, places, terms[level.axis], extents[depth], in_order, last, reserve)
+        stage = PackingState(entries.nnz, places, terms[level.axis], extents[depth], in_order, last, reserve)
         arrays, places = level.build(stage)
         check_built(level, stage, arrays, places)
         built.append(arrays)
@@ -232,7 +232,7 @@ def _shared(entries: Entries, format: Format) -> _Structure | None:
     if crd.dtype != primitives.index_dtype(entries.shape[1]):
         return None
     return _Structure(
-        ({}, {"pos": pointers, "crd": crd}), (entries.shape[0], entries.nnz), Form(), None, True
+        ({}, {"pos": pointers, "crd": crd}), (entries.shape[0], entries.nnz), EntryPositions(), None, True
     )
 
 

@@ -1,6 +1,6 @@
 """The compiled packing primitives of ``pack.c``, behind typed functions.
 
-They know linear forms over the stored entries, not formats: ``Form`` says where each entry goes
+They know linear forms over the stored entries, not formats: ``EntryPositions`` says where each entry goes
 without an array of positions being made.
 """
 
@@ -12,6 +12,7 @@ from typing import Final, Self
 
 import numpy as np
 
+from tensorwise.moved import forward_names
 from tensorwise.toolchain.routines import INT, POINTER, SIZE, Routines
 
 _BITS, _QUOTIENT, _REMAINDER, _INDEX = range(4)
@@ -75,7 +76,7 @@ class Term:
 
 
 @dataclass(frozen=True, eq=False)
-class Form:
+class EntryPositions:
     """A position for each entry, as a sum of terms; ``count`` positions exist.
 
     Without terms, every entry stands at position 0 (the root).
@@ -84,10 +85,10 @@ class Form:
     count: int = 1
     terms: tuple[Term, ...] = ()
 
-    def below(self, extent: int, coordinate: Term) -> "Form":
+    def below(self, extent: int, coordinate: Term) -> "EntryPositions":
         """Return the positions in a full level below these: ``position * extent + coordinate``."""
         terms = tuple(replace(term, stride=term.stride * extent) for term in self.terms)
-        return Form(self.count * extent, (*terms, coordinate))
+        return EntryPositions(self.count * extent, (*terms, coordinate))
 
 
 def index_dtype(largest: int) -> type[np.signedinteger]:
@@ -103,7 +104,7 @@ def evaluate(entries: int, terms: Sequence[Term]) -> np.ndarray:
 
 
 def compress(
-    entries: int, parents: Form, coordinate: Term, extent: int, keep_positions: bool
+    entries: int, parents: EntryPositions, coordinate: Term, extent: int, keep_positions: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Build a compressed level from entries that ascend by (parent, coordinate).
 
@@ -129,7 +130,7 @@ def compress(
 
 
 def group(
-    entries: int, parents: Form, coordinate: Term, extent: int
+    entries: int, parents: EntryPositions, coordinate: Term, extent: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Build a compressed level from entries that ascend by parent only; extent < 2**31.
 
@@ -161,7 +162,7 @@ def rank(entries: int, key: Term, keys: int) -> np.ndarray:
     return at
 
 
-def slots(entries: int, parents: Form, coordinate: Term) -> tuple[np.ndarray, np.ndarray]:
+def slots(entries: int, parents: EntryPositions, coordinate: Term) -> tuple[np.ndarray, np.ndarray]:
     """Give each parent one slot more than the highest coordinate below it; entries come in any order.
 
     Returns ``pos`` (parents + 1,) and each entry's position (entries,). There are at most as many slots
@@ -218,7 +219,7 @@ def gather(entries: int, order: Term, values: np.ndarray | None, dtype: np.dtype
 
 
 def scatter(
-    entries: int, places: Form, order: Term, values: np.ndarray | None, dtype: np.dtype
+    entries: int, places: EntryPositions, order: Term, values: np.ndarray | None, dtype: np.dtype
 ) -> np.ndarray:
     """Return (places.count,) zeros of ``dtype`` with ``values[order]`` at the entries' places.
 
@@ -299,3 +300,6 @@ def _shortened(crd: np.ndarray, stored: int) -> np.ndarray:
     """Return the first ``stored`` coordinates; what was reserved beyond goes back."""
     crd.resize(stored, refcheck=False)
     return crd
+
+
+__getattr__ = forward_names(__name__, {"Form": f"{__name__}:EntryPositions"})

@@ -35,7 +35,7 @@ class Golden:
     masked: bool = False
     halves: str = ""
 
-    def lowered(self) -> ir.Kernel:
+    def lowered(self) -> ir.LoweredFunction:
         """The loop IR, for 32-bit indices and any sizes."""
         formats = {"A": Format.parse(self.format, "A")}
         program = Program(Einsum.parse(self.einsum).single, formats, Schedule.parse(self.schedule))

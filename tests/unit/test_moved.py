@@ -37,6 +37,27 @@ def test_a_name_that_moved_is_found_and_warned_of(old: str, name: str, new: str)
 
 
 @pytest.mark.parametrize(
+    ("module", "old", "new"),
+    [
+        ("tensorwise.lower.ir", "Kernel", "LoweredFunction"),
+        ("tensorwise.lower.ir", "Store", "BufferStore"),
+        ("tensorwise.plan", "Graph", "StepGraph"),
+        ("tensorwise.plan", "Plan", "PlacementPlan"),
+        ("tensorwise.plan.graph", "Graph", "StepGraph"),
+        ("tensorwise.plan.replay", "Plan", "PlacementPlan"),
+        ("tensorwise.program.einsum", "Call", "Apply"),
+        ("tensorwise.space.cuda", "Gpu", "GpuSpec"),
+        ("tensorwise.tensor.levels.level", "Stage", "PackingState"),
+        ("tensorwise.tensor.primitives", "Form", "EntryPositions"),
+    ],
+)
+def test_a_renamed_class_is_found_by_its_old_name_with_a_warning(module: str, old: str, new: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"{module}.{old} is now called {new}"):
+        found = getattr(import_module(module), old)
+    assert found is getattr(import_module(module), new)
+
+
+@pytest.mark.parametrize(
     ("old", "new"),
     [
         ("tensorwise.codegen.ir", "tensorwise.lower.ir"),

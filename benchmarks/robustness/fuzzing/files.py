@@ -27,7 +27,7 @@ from tensorwise.model.choosing import TreeModel
 from tensorwise.model.latency import LatencyModel
 from tensorwise.model.mean import MeanModel
 from tensorwise.model.ranking import RankingModel
-from tensorwise.plan import Plan
+from tensorwise.plan import PlacementPlan
 from tensorwise.search.graph import ConfigGraph
 from tensorwise.store.parquet import read_records, write_records
 from tensorwise.store.store import Store
@@ -518,7 +518,7 @@ def plan(rng: random.Random, folder: Path) -> object:
     path = folder / "p.json"
     data = json.dumps(mutate.json_of(rng, PLAN)).encode()
     path.write_bytes(mutate.bytes_of(rng, data) if rng.random() < 0.2 else data)
-    best = Plan.best(*_read_graph(path))
+    best = PlacementPlan.best(*_read_graph(path))
     return best.timeline()
 
 

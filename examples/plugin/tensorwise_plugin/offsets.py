@@ -9,9 +9,9 @@ import numpy as np
 
 from tensorwise.errors import FormatError
 from tensorwise.tensor.levels import Compressed
-from tensorwise.tensor.levels.level import ArrayFacts, Stage, smaller
+from tensorwise.tensor.levels.level import ArrayFacts, PackingState, smaller
 from tensorwise.tensor.levels.pointed import Pointed
-from tensorwise.tensor.primitives import Form
+from tensorwise.tensor.primitives import EntryPositions
 
 LARGEST_OFFSET = 2**16 - 1
 """What 16 bits hold."""
@@ -51,7 +51,7 @@ class OffsetCompressed(Pointed):
         parents = self.parents(arrays, positions)
         return parents, arrays["base"][parents].astype(np.int64) + arrays["offset"][positions]
 
-    def build(self, stage: Stage) -> tuple[dict[str, np.ndarray], Form]:
+    def build(self, stage: PackingState) -> tuple[dict[str, np.ndarray], EntryPositions]:
         """List the coordinates as C does, then subtract the first one below each parent.
 
         Raises FormatError where the coordinates below a parent lie farther apart than offsets reach.

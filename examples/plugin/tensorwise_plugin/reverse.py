@@ -23,7 +23,7 @@ class Reverse(LoopPass):
     def __str__(self) -> str:
         return f"reverse({self.loop})"
 
-    def rewrite(self, kernel: ir.Kernel, plan: Plan) -> ir.Kernel:
+    def rewrite(self, kernel: ir.LoweredFunction, plan: Plan) -> ir.LoweredFunction:
         """Count the loop by another variable, from which its own follows.
 
         Raises ScheduleError where there is no such loop, or where the order of terms counts.

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from tensorwise.tensor.levels import Compressed, Level
-from tensorwise.tensor.levels.level import ArrayFacts, Stage, at_most, larger, smaller
-from tensorwise.tensor.primitives import Form
+from tensorwise.tensor.levels.level import ArrayFacts, PackingState, at_most, larger, smaller
+from tensorwise.tensor.primitives import EntryPositions
 
 
 @final
@@ -68,7 +68,7 @@ class RunLength(Level):
         parents = np.searchsorted(arrays["pos"], run, side="right") - 1
         return parents, (arrays["start"][run] + positions - arrays["first"][run]).astype(np.int64)
 
-    def build(self, stage: Stage) -> tuple[dict[str, np.ndarray], Form]:
+    def build(self, stage: PackingState) -> tuple[dict[str, np.ndarray], EntryPositions]:
         """List the coordinates as C does, then keep where runs begin."""
         listed, form = Compressed(self.axis).build(stage)
         pos, coordinates = listed["pos"], listed["crd"]

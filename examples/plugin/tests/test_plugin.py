@@ -194,7 +194,7 @@ def test_what_cannot_run_backwards_is_refused(einsum: str, schedule: str, said: 
 
 
 def test_a_pass_that_loses_terms_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lost(self: Reverse, kernel: ir.Kernel, plan: Plan) -> ir.Kernel:
+    def lost(self: Reverse, kernel: ir.LoweredFunction, plan: Plan) -> ir.LoweredFunction:
         return replace(kernel, body=())
 
     monkeypatch.setattr(Reverse, "rewrite", lost)

@@ -13,7 +13,7 @@ from selections.gemm import GPU
 from selections.networks import Kernel
 from tensorwise.model.cases import config_name, features_of
 from tensorwise.model.choosing import TreeModel
-from tensorwise.plan.graph import Graph, Link, Network, Step
+from tensorwise.plan.graph import Link, Network, Step, StepGraph
 from tensorwise.plan.place import place, total_s
 from tensorwise.store.record import Record
 
@@ -104,7 +104,7 @@ def planned(
         for device, names in devices.items()
     }
 
-    def graph_by(which: int) -> Graph:
+    def graph_by(which: int) -> StepGraph:
         steps = (
             Step(
                 kernel.name, {device: of[kernel.key, device][which] for device in devices}, kernel.result_bytes,
@@ -112,7 +112,7 @@ def planned(
             )
             for kernel in kernels
         )  # fmt: skip
-        return Graph(tuple(steps))
+        return StepGraph(tuple(steps))
 
     said, true = graph_by(0), graph_by(1)
     placed = place(said, network).devices

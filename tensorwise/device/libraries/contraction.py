@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tensorwise.program.einsum import Access, Call, Expression
+from tensorwise.program.einsum import Access, Apply, Expression
 from tensorwise.program.workload import Workload
 
 
 @dataclass(frozen=True)
-class Factor:
+class MatrixOperand:
     """A dense operand seen as a matrix: one row for each combination of its ``bound`` indices.
 
     Attributes:
@@ -50,14 +50,14 @@ class Contraction:
     """
 
     sparse: tuple[str, ...]
-    factors: tuple[Factor, ...]
+    factors: tuple[MatrixOperand, ...]
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     summed: tuple[str, ...]
     keeps_pattern: bool
 
     @property
-    def product(self) -> Factor | None:
+    def product(self) -> MatrixOperand | None:
         """The dense operand when this is a sparse matrix times a vector or matrix, else None."""
         if len(self.sparse) != 2 or len(self.factors) != 1 or self.keeps_pattern or self.summed:
             return None
@@ -66,7 +66,7 @@ class Contraction:
         return factor if by_row and factor.free == self.columns else None
 
     @property
-    def sampled(self) -> tuple[Factor, Factor] | None:
+    def sampled(self) -> tuple[MatrixOperand, MatrixOperand] | None:
         """The dense operands by row and by column when this is a sampled dense product, else None."""
         if len(self.sparse) != 2 or len(self.factors) != 2 or not self.keeps_pattern or not self.summed:
             return None
@@ -107,7 +107,7 @@ def contraction(workload: Workload) -> Contraction | str:
         bound = tuple(index for index in stored if index in access.indices)
         free = tuple(index for index in (*columns, *summed) if index in access.indices)
         axes = tuple(access.indices.index(index) for index in (*bound, *free))
-        factors.append(Factor(workload.dense.index(access.tensor), axes, bound, free))
+        factors.append(MatrixOperand(workload.dense.index(access.tensor), axes, bound, free))
     return Contraction(stored, tuple(factors), rows, columns, summed, keeps)
 
 
@@ -115,7 +115,7 @@ def _product(expression: Expression) -> list[Access] | None:
     match expression:
         case Access():
             return [expression]
-        case Call(operator="mul", arguments=(left, right)):
+        case Apply(operator="mul", arguments=(left, right)):
             first, second = _product(left), _product(right)
             return None if first is None or second is None else first + second
     return None

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from tensorwise.tensor import primitives
-from tensorwise.tensor.levels.level import ArrayFacts, Stage
+from tensorwise.tensor.levels.level import ArrayFacts, PackingState
 from tensorwise.tensor.levels.pointed import Pointed
-from tensorwise.tensor.primitives import Form, Term
+from tensorwise.tensor.primitives import EntryPositions, Term
 
 
 @final
@@ -72,7 +72,7 @@ class Bitmask(Pointed):
         parents, coordinates = np.nonzero(bits)
         return parents[positions], coordinates[positions]
 
-    def build(self, stage: Stage) -> tuple[dict[str, np.ndarray], Form]:
+    def build(self, stage: PackingState) -> tuple[dict[str, np.ndarray], EntryPositions]:
         """Compress, then turn the coordinates below each parent into bits."""
         stage.reserve(stage.parents.count, f"masks in {self}")
         pos, crd, places = primitives.compress(
@@ -82,4 +82,4 @@ class Bitmask(Pointed):
         total = np.zeros(len(crd) + 1, np.uint64)
         np.cumsum(np.left_shift(np.uint64(1), crd.astype(np.uint64)), out=total[1:])
         mask = (total[pos[1:]] - total[pos[:-1]]).astype(self.dtypes["mask"])
-        return {"pos": pos, "mask": mask}, Form(len(crd), () if places is None else (Term(places),))
+        return {"pos": pos, "mask": mask}, EntryPositions(len(crd), () if places is None else (Term(places),))

@@ -6,8 +6,8 @@ import numpy as np
 
 from tensorwise.errors import FormatError
 from tensorwise.tensor import primitives
-from tensorwise.tensor.levels.level import ArrayFacts, Level, Stage
-from tensorwise.tensor.primitives import Form
+from tensorwise.tensor.levels.level import ArrayFacts, Level, PackingState
+from tensorwise.tensor.primitives import EntryPositions
 
 OWN = __name__.partition(".")[0] + "."
 """Levels of modules with this prefix are tested, and not checked each time."""
@@ -15,7 +15,9 @@ MAX_PARENTS_CHECKED = 64
 """Parents below which coordinates are read one by one, as kernels read them."""
 
 
-def check_built(level: Level, stage: Stage, arrays: Mapping[str, np.ndarray], form: Form) -> None:
+def check_built(
+    level: Level, stage: PackingState, arrays: Mapping[str, np.ndarray], form: EntryPositions
+) -> None:
     """Raise FormatError unless the arrays of a foreign level agree with its `facts`, and hold the entries' coordinates.
 
     A level of this package is not looked at.
@@ -32,7 +34,7 @@ def check_built(level: Level, stage: Stage, arrays: Mapping[str, np.ndarray], fo
         ) from error
 
 
-def _check(level: Level, stage: Stage, arrays: Mapping[str, np.ndarray], form: Form) -> None:
+def _check(level: Level, stage: PackingState, arrays: Mapping[str, np.ndarray], form: EntryPositions) -> None:
     if set(arrays) != set(level.arrays):
         raise FormatError(
             f"level {level}: build returns the arrays {sorted(arrays)}, expected {sorted(level.arrays)}"

@@ -8,9 +8,9 @@ from typing import ClassVar, final
 import numpy as np
 
 from tensorwise.tensor import primitives
-from tensorwise.tensor.levels.level import Stage
+from tensorwise.tensor.levels.level import PackingState
 from tensorwise.tensor.levels.pointed import ListedLevel
-from tensorwise.tensor.primitives import Form, Term
+from tensorwise.tensor.primitives import EntryPositions, Term
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Compressed(ListedLevel):
     proposed: ClassVar[bool] = True
     groups: ClassVar[bool] = True
 
-    def build(self, stage: Stage) -> tuple[dict[str, np.ndarray], Form]:
+    def build(self, stage: PackingState) -> tuple[dict[str, np.ndarray], EntryPositions]:
         """Number the distinct coordinates below each parent."""
         stage.reserve(stage.parents.count, f"pointers above {self}")
         if stage.sorted:
@@ -31,7 +31,7 @@ class Compressed(ListedLevel):
         else:
             pos, crd, places = primitives.group(stage.entries, stage.parents, stage.coordinate, stage.extent)
         crd = crd.astype(self.dtypes.get("crd", crd.dtype), copy=False)
-        return {"pos": pos, "crd": crd}, Form(len(crd), () if places is None else (Term(places),))
+        return {"pos": pos, "crd": crd}, EntryPositions(len(crd), () if places is None else (Term(places),))
 
 
 @final

@@ -6,8 +6,8 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from tensorwise.tensor.levels.level import Level, Stage
-from tensorwise.tensor.primitives import Form
+from tensorwise.tensor.levels.level import Level, PackingState
+from tensorwise.tensor.primitives import EntryPositions
 
 
 @final
@@ -38,6 +38,6 @@ class Dense(Level):
         parents, coordinates = np.divmod(positions, max(extent, 1))
         return parents, coordinates
 
-    def build(self, stage: Stage) -> tuple[dict[str, np.ndarray], Form]:
+    def build(self, stage: PackingState) -> tuple[dict[str, np.ndarray], EntryPositions]:
         """Only the positions change; nothing is computed yet."""
         return {}, stage.parents.below(stage.extent, stage.coordinate)

@@ -8,17 +8,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tensorwise.tensor.primitives import Form, Term
+from tensorwise.moved import forward_names
+from tensorwise.tensor.primitives import EntryPositions, Term
 from tensorwise.tensor.remap import Axis
 
 
 @dataclass(frozen=True, eq=False)
-class Stage:
+class PackingState:
     """What a level is built from: the packing so far, down to its parent."""
 
     entries: int
     """How many stored entries there are."""
-    parents: Form
+    parents: EntryPositions
     """The position of each entry in the level above; entries ascend by it where a level sorts."""
     coordinate: Term
     """The coordinate of each entry on this level's axis."""
@@ -107,7 +108,7 @@ class Level(ABC):
     proposed: ClassVar[bool] = False
     """The spaces of CPUs propose it for any axis that it can hold."""
     groups: ClassVar[bool] = False
-    """``build`` also takes entries whose coordinates stand in any order below each parent (``Stage.sorted`` is false)."""
+    """``build`` also accepts entries whose coordinates below a parent are unsorted (``PackingState.sorted`` is false)."""
     pointer_array: ClassVar[str | None] = None
     """Name of the array with the first position below each parent, and the end of the last one; with it the positions of one
     parent can be divided among threads. None: ``bounds`` are computed."""
@@ -196,5 +197,8 @@ class Level(ABC):
         """Return (parents, coordinates) of ``positions``, int64, the inverse of descending."""
 
     @abstractmethod
-    def build(self, stage: Stage) -> tuple[dict[str, np.ndarray], Form]:
+    def build(self, stage: PackingState) -> tuple[dict[str, np.ndarray], EntryPositions]:
         """Return the index arrays of this level and the position of each entry in it."""
+
+
+__getattr__ = forward_names(__name__, {"Stage": f"{__name__}:PackingState"})

@@ -6,10 +6,10 @@ from typing import ClassVar, final
 import numpy as np
 
 from tensorwise.tensor import primitives
-from tensorwise.tensor.levels.level import Stage
+from tensorwise.tensor.levels.level import PackingState
 from tensorwise.tensor.levels.pointed import ListedLevel
 from tensorwise.tensor.pointers import pointers_of
-from tensorwise.tensor.primitives import Form, Term
+from tensorwise.tensor.primitives import EntryPositions, Term
 
 
 @final
@@ -20,11 +20,11 @@ class Repeated(ListedLevel):
     letter: ClassVar[str] = "N"
     unique: ClassVar[bool] = False
 
-    def build(self, stage: Stage) -> tuple[dict[str, np.ndarray], Form]:
+    def build(self, stage: PackingState) -> tuple[dict[str, np.ndarray], EntryPositions]:
         """Entries come in order: their numbers are the positions."""
         stage.reserve(stage.parents.count, f"pointers above {self}")
         parents = primitives.evaluate(stage.entries, stage.parents.terms).astype(np.int64)
         pos = pointers_of(parents, stage.parents.count)
         crd = primitives.evaluate(stage.entries, [stage.coordinate])
         crd = crd.astype(primitives.index_dtype(stage.extent))
-        return {"pos": pos, "crd": crd}, Form(stage.entries, (Term.index(),))
+        return {"pos": pos, "crd": crd}, EntryPositions(stage.entries, (Term.index(),))

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from tensorwise.tensor import primitives
-from tensorwise.tensor.levels.level import Level, Stage
-from tensorwise.tensor.primitives import Form, Term
+from tensorwise.tensor.levels.level import Level, PackingState
+from tensorwise.tensor.primitives import EntryPositions, Term
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Single(Level):
         """Positions stay."""
         return positions, arrays["crd"][positions].astype(np.int64)
 
-    def build(self, stage: Stage) -> tuple[dict[str, np.ndarray], Form]:
+    def build(self, stage: PackingState) -> tuple[dict[str, np.ndarray], EntryPositions]:
         """Put each entry's coordinate at its parent's position."""
         stage.reserve(stage.parents.count, f"coordinates in {self}")
         dtype = np.dtype(primitives.index_dtype(stage.extent))

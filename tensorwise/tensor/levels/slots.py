@@ -7,9 +7,9 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from tensorwise.tensor import primitives
-from tensorwise.tensor.levels.level import Stage
+from tensorwise.tensor.levels.level import PackingState
 from tensorwise.tensor.levels.pointed import Pointed
-from tensorwise.tensor.primitives import Form, Term
+from tensorwise.tensor.primitives import EntryPositions, Term
 
 
 @final
@@ -45,8 +45,8 @@ class Slots(Pointed):
         parents = self.parents(arrays, positions)
         return parents, positions - arrays["pos"][parents]
 
-    def build(self, stage: Stage) -> tuple[dict[str, np.ndarray], Form]:
+    def build(self, stage: PackingState) -> tuple[dict[str, np.ndarray], EntryPositions]:
         """Give each parent as many slots as its highest one asks for."""
         stage.reserve(stage.parents.count, f"pointers above {self}")
         pos, places = primitives.slots(stage.entries, stage.parents, stage.coordinate)
-        return {"pos": pos}, Form(int(pos[-1]), (Term(places),))
+        return {"pos": pos}, EntryPositions(int(pos[-1]), (Term(places),))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorwise.collect.cluster import ClusterExecutor, Task, run
+from tensorwise.collect.cluster import ClusterExecutor, ClusterFuture, run
 from tensorwise.collect.corpus import patterns
 from tensorwise.collect.executors import WorkerLostError
 from tensorwise.collect.job import Job, plan
@@ -34,7 +34,7 @@ class Thread(ClusterExecutor):
     def _count(self, resource: str) -> int:
         return self.count
 
-    def _begin(self, resources: Mapping[str, int], *arguments: Any) -> Task:
+    def _begin(self, resources: Mapping[str, int], *arguments: Any) -> ClusterFuture:
         return self.pool.submit(self.task, *arguments)
 
     def _give_up(self, tasks: Sequence[Any]) -> None:

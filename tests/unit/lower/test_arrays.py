@@ -131,7 +131,7 @@ def test_what_is_proved_stays_inside_and_changed_kernels_are_refused(
     assert refused >= 4, "the changes are such that some leave the arrays"
 
 
-def mutants(kernel: ir.Kernel) -> Iterator[ir.Kernel]:
+def mutants(kernel: ir.LoweredFunction) -> Iterator[ir.LoweredFunction]:
     """Yield the kernel with one loop a step longer, a condition left out, or an index moved."""
     places = sum(1 for _ in ir.walk(kernel.body))
     step = max(1, places // 12)
@@ -159,7 +159,7 @@ def _unconditional(statement: ir.Stmt) -> tuple[ir.Stmt, ...]:
 
 def _moved(statement: ir.Stmt) -> tuple[ir.Stmt, ...]:
     match statement:
-        case ir.Store(index=index) | ir.Reduce(index=index):
+        case ir.BufferStore(index=index) | ir.Reduce(index=index):
             return (replace(statement, index=index + 1),)
         case ir.Let(value=ir.Load(buffer=buffer, index=index)):
             return (replace(statement, value=buffer[index + 1]),)

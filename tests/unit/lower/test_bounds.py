@@ -11,7 +11,7 @@ from tensorwise.errors import UnprovenError
 from tensorwise.lower import ir
 from tensorwise.lower.bounds import Array, Facts, prove_bounds
 from tensorwise.lower.inequalities import Inequalities
-from tensorwise.lower.ir import Buffer, Const, Expr, For, If, Let, Ramp, Store, Var
+from tensorwise.lower.ir import Buffer, BufferStore, Const, Expr, For, If, Let, Ramp, Var
 from tensorwise.lower.polynomials import Poly
 
 # ruff: noqa: E741 - a loop is called I
@@ -32,7 +32,7 @@ ZERO = Const(0.0, ir.Type("f32"))
 def proves(*body: ir.Stmt, sizes: tuple[Var, ...] = (N, M), least: int = 0) -> bool:
     facts = Facts(ARRAYS, {size.name: least for size in sizes})
     try:
-        prove_bounds(ir.Kernel((OUT, X, CRD, POS), sizes, body), facts)
+        prove_bounds(ir.LoweredFunction((OUT, X, CRD, POS), sizes, body), facts)
     except UnprovenError:
         return False
     return True
@@ -42,8 +42,8 @@ def loop(var: Var, lo: Expr | int, hi: Expr | int, *body: ir.Stmt, step: int = 1
     return For(var, ir.as_expr(lo), ir.as_expr(hi), step, body)
 
 
-def write(index: Expr) -> Store:
-    return Store(OUT, index, ir.widen(ZERO, index.type.lanes))
+def write(index: Expr) -> BufferStore:
+    return BufferStore(OUT, index, ir.widen(ZERO, index.type.lanes))
 
 
 def test_loops_and_products() -> None:
@@ -91,13 +91,13 @@ def test_split_indices() -> None:
     whole = (N + (S - 1)) // S
     inside = loop(inner, 0, ir.smaller(S, N - outer * S), Let(Var("v", ir.Type("f32")), X[outer * S + inner]))
     facts = Facts(ARRAYS, {"n": 0, "m": 0, "s": 1})
-    prove_bounds(ir.Kernel((X,), (N, M, S), (loop(outer, 0, whole, inside),)), facts)
+    prove_bounds(ir.LoweredFunction((X,), (N, M, S), (loop(outer, 0, whole, inside),)), facts)
     for wrong in (
         loop(outer, 0, whole, replace(inside, hi=S)),
         loop(outer, 0, whole, replace(inside, hi=ir.smaller(S, N - outer))),
     ):
         with pytest.raises(UnprovenError, match=r"x\[.*\] exists: it may be too large"):
-            prove_bounds(ir.Kernel((X,), (N, M, S), (wrong,)), facts)
+            prove_bounds(ir.LoweredFunction((X,), (N, M, S), (wrong,)), facts)
 
 
 def test_values_that_come_from_elsewhere_are_any() -> None:
@@ -106,7 +106,7 @@ def test_values_that_come_from_elsewhere_are_any() -> None:
 
     def accepted(*body: ir.Stmt) -> bool:
         try:
-            prove_bounds(ir.Kernel((X, given_), (N, M), body), Facts(arrays, {"n": 0, "m": 0}))
+            prove_bounds(ir.LoweredFunction((X, given_), (N, M), body), Facts(arrays, {"n": 0, "m": 0}))
         except UnprovenError:
             return False
         return True
@@ -118,7 +118,7 @@ def test_values_that_come_from_elsewhere_are_any() -> None:
     assert not accepted(loop(I, 0, N, Let(P, given_[I]), If(inside, ()), read)), (
         "the condition holds inside only"
     )
-    assert not accepted(Store(Buffer("unknown", "f32", True), Const(0), ZERO))
+    assert not accepted(BufferStore(Buffer("unknown", "f32", True), Const(0), ZERO))
     register = Var("register")
     assert not accepted(ir.Reg(register, Const(0)), loop(I, 0, N, Let(Var("v", ir.Type("f32")), X[register])))
 
@@ -128,7 +128,8 @@ def test_a_message_names_the_access() -> None:
         UnprovenError, match=r"out\[\(\(i \* m\) \+ 1\)\] exists: it may be too large \(m \* i \+ 1"
     ):
         prove_bounds(
-            ir.Kernel((OUT,), (N, M), (loop(I, 0, N, write(I * M + 1)),)), Facts(ARRAYS, {"n": 0, "m": 0})
+            ir.LoweredFunction((OUT,), (N, M), (loop(I, 0, N, write(I * M + 1)),)),
+            Facts(ARRAYS, {"n": 0, "m": 0}),
         )
 
 

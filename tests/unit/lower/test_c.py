@@ -9,14 +9,16 @@ import pytest
 from tensorwise.lower import ir
 from tensorwise.lower.c import print_c
 from tensorwise.lower.interpret import interpret
-from tensorwise.lower.ir import Buffer, Const, For, Let, Load, Ramp, Reduce, Reg, Set, Store, Type, Var
+from tensorwise.lower.ir import Buffer, BufferStore, Const, For, Let, Load, Ramp, Reduce, Reg, Set, Type, Var
 from tensorwise.toolchain.cache import default_cache
 from tensorwise.toolchain.runtime import driver_address
 
 AT, N = Var("i"), Var("n")
 
 
-def both(kernel: ir.Kernel, arrays: dict[str, np.ndarray], sizes: dict[str, int], threads: int = 3) -> str:
+def both(
+    kernel: ir.LoweredFunction, arrays: dict[str, np.ndarray], sizes: dict[str, int], threads: int = 3
+) -> str:
     """Run a kernel compiled and interpreted; assert that they agree and return the text."""
     text = print_c(kernel)
     (loaded,) = default_cache().get([text])
@@ -35,9 +37,9 @@ def both(kernel: ir.Kernel, arrays: dict[str, np.ndarray], sizes: dict[str, int]
 
 def constants(elem: str, *values: float) -> tuple[str, np.ndarray]:
     out = Buffer("out", elem, writable=True)
-    body = tuple(Store(out, Const(n), Const(v, Type(elem))) for n, v in enumerate(values))
+    body = tuple(BufferStore(out, Const(n), Const(v, Type(elem))) for n, v in enumerate(values))
     array = np.zeros(len(values), {"f32": "f4", "f64": "f8", "i64": "i8"}[elem])
-    return both(ir.Kernel((out,), (), body), {"out": array}, {}), array
+    return both(ir.LoweredFunction((out,), (), body), {"out": array}, {}), array
 
 
 NUMBERS = (
@@ -74,19 +76,22 @@ def test_integers_beyond_32_bits() -> None:
 
 def test_index_arithmetic_does_not_wrap() -> None:
     out = Buffer("out", "i64", writable=True)
-    body = (Store(out, Const(0), Const(2**16) * N * Const(2**16)), Store(out, Const(1), (N * 2**20) // 3 - N))
-    both(ir.Kernel((out,), (N,), body), {"out": np.zeros(2, np.int64)}, {"n": 2**15})
+    body = (
+        BufferStore(out, Const(0), Const(2**16) * N * Const(2**16)),
+        BufferStore(out, Const(1), (N * 2**20) // 3 - N),
+    )
+    both(ir.LoweredFunction((out,), (N,), body), {"out": np.zeros(2, np.int64)}, {"n": 2**15})
 
 
 def test_32_bit_integers_count_in_64() -> None:
     out, crd = Buffer("out", "i64", writable=True), Buffer("crd", "i32")
     body = (
-        Store(out, Const(0), crd[0] * 4),
-        Store(out, Const(1), crd[0] + crd[1]),
-        Store(out, Const(2), ir.compare("lt", crd[0] * 8, Const(0))),
+        BufferStore(out, Const(0), crd[0] * 4),
+        BufferStore(out, Const(1), crd[0] + crd[1]),
+        BufferStore(out, Const(2), ir.compare("lt", crd[0] * 8, Const(0))),
     )
     arrays = {"out": np.zeros(3, np.int64), "crd": np.array([2**30, 2**30 - 1], "i4")}
-    both(ir.Kernel((out, crd), (), body), arrays, {})
+    both(ir.LoweredFunction((out, crd), (), body), arrays, {})
     assert arrays["out"].tolist() == [2**32, 2**31 - 1, 0]
 
 
@@ -103,10 +108,10 @@ def test_operators_in_all_widths(elem: str, lanes: int) -> None:
     values += [ir.compute(o, a) for o in ("neg", "abs")]
     values.append(ir.compute("mul", a, Const(2.5, Type(elem))))
     body = tuple(
-        Store(out, ir.binary("add", index, N * place) if lanes > 1 else AT + N * place, value)
+        BufferStore(out, ir.binary("add", index, N * place) if lanes > 1 else AT + N * place, value)
         for place, value in enumerate(values)
     )
-    kernel = ir.Kernel((out, x, y), (N,), (For(AT, Const(0), N, lanes, body),))
+    kernel = ir.LoweredFunction((out, x, y), (N,), (For(AT, Const(0), N, lanes, body),))
     arrays = {
         "out": np.zeros(64 * len(values), pairs.dtype),
         "x": pairs[:, 0].copy(),
@@ -140,9 +145,11 @@ def test_integers_of_every_width_in_lanes(elem: str, lanes: int) -> None:
     for number, value in enumerate(numbers):
         at = ir.binary("add", ramp, N * number)
         same = ir.compare("lt", value, ramp + 3, beside.elem)
-        body.append(Store(out, at, ir.narrow(value, beside)))
-        body.append(Store(chosen, at, ir.select(same, Load(x, places[number % len(places)]), Load(y, ramp))))
-    kernel = ir.Kernel(
+        body.append(BufferStore(out, at, ir.narrow(value, beside)))
+        body.append(
+            BufferStore(chosen, at, ir.select(same, Load(x, places[number % len(places)]), Load(y, ramp)))
+        )
+    kernel = ir.LoweredFunction(
         (out, chosen, x, y, *buffers.values()), (N,), (For(AT, Const(0), N, lanes, tuple(body)),)
     )
     float_kind = {"f32": "f4", "f64": "f8"}[elem]
@@ -163,22 +170,22 @@ def test_integers_of_every_width_in_lanes(elem: str, lanes: int) -> None:
 @pytest.mark.parametrize("lanes", [2, 8, 16])
 def test_folds(operator: str, lanes: int) -> None:
     out, x = Buffer("out", "f64", writable=True), Buffer("x", "f64")
-    body = (Store(out, Const(0), ir.Fold(operator, Load(x, Ramp(Const(0), lanes)))),)
+    body = (BufferStore(out, Const(0), ir.Fold(operator, Load(x, Ramp(Const(0), lanes)))),)
     x_values = np.arange(1.0, lanes + 1) % 3 + 1  # exact under any association
-    both(ir.Kernel((out, x), (), body), {"out": np.zeros(1), "x": x_values}, {})
+    both(ir.LoweredFunction((out, x), (), body), {"out": np.zeros(1), "x": x_values}, {})
 
 
 def test_gathers_scatters_and_strided_updates() -> None:
     out, x, crd = Buffer("out", "f32", writable=True), Buffer("x", "f32"), Buffer("crd", "i32")
     stride = ir.binary("add", ir.binary("mul", Ramp(Const(0), 4), Const(3)), Const(1))
     body = (
-        Store(out, stride, Load(x, Load(crd, Ramp(Const(0), 4)))),
+        BufferStore(out, stride, Load(x, Load(crd, Ramp(Const(0), 4)))),
         Reduce(out, stride, "add", Load(x, Ramp(Const(0), 4))),
         Reduce(out, stride, "max", Load(x, Ramp(Const(1), 4)), atomic=True),
         Reduce(out, Ramp(Const(2), 4), "mul", ir.widen(Const(2.0, Type("f32")), 4)),
     )
     arrays = {"out": np.ones(12, "f4"), "x": np.arange(5, dtype="f4"), "crd": np.array([4, 0, 0, 2], "i4")}
-    both(ir.Kernel((out, x, crd), (), body), arrays, {})
+    both(ir.LoweredFunction((out, x, crd), (), body), arrays, {})
 
 
 def test_bodies_of_parallel_loops_capture_values_of_any_type() -> None:
@@ -187,11 +194,12 @@ def test_bodies_of_parallel_loops_capture_values_of_any_type() -> None:
     scalar, vector = Var("s", Type("f32")), Var("v", Type("f32", 4))
     inner = For(
         AT, Const(0), N, 1,
-        (Store(out, ir.binary("add", Ramp(AT * 4, 4), Const(0)), ir.compute("mul", scalar, vector)),), ir.Workers("dynamic"),
+        (BufferStore(out, ir.binary("add", Ramp(AT * 4, 4), Const(0)), ir.compute("mul", scalar, vector)),),
+        ir.Workers("dynamic"),
     )  # fmt: skip
     body = (Let(scalar, x[0]), Let(vector, Load(x, Ramp(Const(1), 4))), inner)
     arrays = {"out": np.zeros(20, "f4"), "x": np.array([0.75, 1.5, 2, 3, 4], "f4")}
-    text = both(ir.Kernel((out, x), (N,), body), arrays, {"n": 5})
+    text = both(ir.LoweredFunction((out, x), (N,), body), arrays, {"n": 5})
     assert "float s; tw_f32x4 v;" in text
 
 
@@ -210,7 +218,7 @@ def test_parallel_loops_of_any_length(policy: str, n: int) -> None:
     )
     for threads in (1, 2, 7):
         arrays = {"out": np.zeros(n + 1)}
-        both(ir.Kernel((out,), (N,), (loop,)), arrays, {"n": n}, threads)
+        both(ir.LoweredFunction((out,), (N,), (loop,)), arrays, {"n": n}, threads)
         assert arrays["out"].tolist() == [1.0] * n + [float(n)]
 
 
@@ -224,7 +232,7 @@ def test_atomic_updates_lose_nothing(operator: str, elem: str) -> None:
     dtype = {"f32": "f4", "f64": "f8"}[elem]
     x_values = np.ones(2000, dtype)
     x_values[::100] = 2.0
-    both(ir.Kernel((out, x), (N,), (loop,)), {"out": np.ones(1, dtype), "x": x_values}, {"n": 2000})
+    both(ir.LoweredFunction((out, x), (N,), (loop,)), {"out": np.ones(1, dtype), "x": x_values}, {"n": 2000})
 
 
 def test_registers_steps_and_ends_are_evaluated_once() -> None:
@@ -234,14 +242,16 @@ def test_registers_steps_and_ends_are_evaluated_once() -> None:
         Reg(n, N + 0),
         Reg(acc, Const(0)),
         For(AT, Const(1), n - 1, 3, (Set(acc, ir.binary("add", acc, AT)),)),
-        Store(out, Const(0), acc),
+        BufferStore(out, Const(0), acc),
     )
-    both(ir.Kernel((out,), (N,), body), {"out": np.zeros(1, np.int64)}, {"n": 12})
+    both(ir.LoweredFunction((out,), (N,), body), {"out": np.zeros(1, np.int64)}, {"n": 12})
 
 
 def test_only_what_is_used_is_named() -> None:
     out, x, y = Buffer("out", "f32", writable=True), Buffer("x", "f32"), Buffer("y", "f32")
-    text = print_c(ir.Kernel((out, x, y), (N, Var("m")), (Store(out, Const(0), x[N]),), ("a note",)))
+    text = print_c(
+        ir.LoweredFunction((out, x, y), (N, Var("m")), (BufferStore(out, Const(0), x[N]),), ("a note",))
+    )
     assert text.startswith("/* a note */\n")
     assert "buffers[3]" in text
     assert "buffers[4]" not in text

@@ -7,6 +7,7 @@ from tensorwise.lower import ir
 from tensorwise.lower.interpret import IMAGINARY_THREADS, RaceError, interpret
 from tensorwise.lower.ir import (
     Buffer,
+    BufferStore,
     Const,
     For,
     If,
@@ -17,7 +18,6 @@ from tensorwise.lower.ir import (
     Reduce,
     Reg,
     Set,
-    Store,
     Type,
     Var,
 )
@@ -39,7 +39,9 @@ def run(
     """Run a kernel of these statements; return its output."""
     buffers = {"out": np.zeros(out), "x": np.array(x, float), "crd": np.array(crd, np.int32)}
     parts = None if bounds is None else np.array(bounds, np.int64)
-    interpret(ir.Kernel((OUT, X, CRD), (N,), body), buffers, {"n": n}, np.random.default_rng(seed), parts)
+    interpret(
+        ir.LoweredFunction((OUT, X, CRD), (N,), body), buffers, {"n": n}, np.random.default_rng(seed), parts
+    )
     return buffers["out"]
 
 
@@ -55,10 +57,10 @@ def test_loops_conditions_and_variables() -> None:
     body = (
         Reg(acc, Const(0.0, Type("f64"))),
         For(AT, Const(2), N, 3, (Set(acc, ir.compute("add", acc, X[AT])),)),
-        If(ir.compare("lt", N, Const(9)), (Store(OUT, Const(0), acc),)),
-        If(ir.compare("lt", N, Const(8)), (Store(OUT, Const(1), ONE),)),
+        If(ir.compare("lt", N, Const(9)), (BufferStore(OUT, Const(0), acc),)),
+        If(ir.compare("lt", N, Const(8)), (BufferStore(OUT, Const(1), ONE),)),
         Let(Var("twice"), N * 2),
-        Store(OUT, Var("twice") - 14, ONE),
+        BufferStore(OUT, Var("twice") - 14, ONE),
     )
     assert run(*body, x=range(8)).tolist() == [2 + 5, 0, 1, 0, 0, 0, 0, 0]
 
@@ -69,10 +71,10 @@ def test_vectors() -> None:
     gathered = Load(X, Load(CRD, Ramp(Const(0), 4)))
     folded = ir.Fold("max", gathered)
     body = (
-        Store(OUT, Ramp(Const(0), 4), moved),
+        BufferStore(OUT, Ramp(Const(0), 4), moved),
         Let(Var("v", four), gathered),
         Reduce(OUT, Ramp(Const(2), 4), "add", Var("v", four)),
-        Store(OUT, Const(7), folded),
+        BufferStore(OUT, Const(7), folded),
     )
     assert run(*body, x=range(6), crd=[5, 0, 0, 3]).tolist() == [2, 4, 6 + 5, 8, 0, 3, 0, 5]
 
@@ -81,7 +83,7 @@ def test_a_search_finds_its_coordinate_or_nothing() -> None:
     def found(wanted: int, lo: int, hi: int) -> float:
         search = ir.SearchSorted(CRD, Const(lo), Const(hi), Const(wanted))
         place = Var("p")
-        body = (Let(place, search), Store(OUT, ir.compute("add", place, Const(1)), ONE))
+        body = (Let(place, search), BufferStore(OUT, ir.compute("add", place, Const(1)), ONE))
         return float(np.flatnonzero(run(*body, crd=[1, 4, 9, 2, 4]))[0]) - 1
 
     assert [found(*case) for case in ((4, 0, 3), (4, 3, 5), (9, 0, 2), (5, 0, 3), (1, 2, 2))] == [
@@ -97,7 +99,7 @@ def test_selects_and_logic() -> None:
     both = ir.Op("and", (ir.compare("le", Const(3), N), ir.compare("ne", N, Const(8))), ir.I64)
     either = ir.Op("or", (both, ir.compare("eq", N, Const(8))), ir.I64)
     chosen = ir.Op("select", (either, Const(2), Const(5)), ir.I64)
-    assert run(Store(OUT, chosen, ONE)).tolist() == [0, 0, 1, 0, 0, 0, 0, 0]
+    assert run(BufferStore(OUT, chosen, ONE)).tolist() == [0, 0, 1, 0, 0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("policy", ["dynamic", "even", "balanced"])
@@ -116,7 +118,7 @@ def test_variables_do_not_leak_between_chunks() -> None:
     kept = Var("kept")
     first = If(ir.compare("eq", AT, Const(0)), (Let(kept, Const(3)),))
     with pytest.raises(KeyError):
-        run(parallel(first, Store(OUT, ir.binary("add", kept, AT), ONE)), out=40, n=30)
+        run(parallel(first, BufferStore(OUT, ir.binary("add", kept, AT), ONE)), out=40, n=30)
 
 
 # -- what must not happen --------------------------------------------------------------------------------
@@ -125,13 +127,13 @@ def test_variables_do_not_leak_between_chunks() -> None:
 @pytest.mark.parametrize(
     "statement",
     [
-        Store(OUT, Const(8), ONE),
-        Store(OUT, Const(-1), ONE),
-        Store(OUT, Ramp(Const(5), 4), ir.widen(ONE, 4)),
+        BufferStore(OUT, Const(8), ONE),
+        BufferStore(OUT, Const(-1), ONE),
+        BufferStore(OUT, Ramp(Const(5), 4), ir.widen(ONE, 4)),
         Reduce(OUT, Const(8), "add", ONE),
-        Store(OUT, Const(0), X[8]),
-        Store(OUT, Const(0), ir.Fold("add", Load(X, Ramp(Const(6), 4)))),
-        Store(OUT, ir.SearchSorted(CRD, Const(0), Const(4), Const(1)), ONE),
+        BufferStore(OUT, Const(0), X[8]),
+        BufferStore(OUT, Const(0), ir.Fold("add", Load(X, Ramp(Const(6), 4)))),
+        BufferStore(OUT, ir.SearchSorted(CRD, Const(0), Const(4), Const(1)), ONE),
     ],
 )
 def test_accesses_outside_buffers_are_reported(statement: ir.Stmt) -> None:
@@ -146,11 +148,11 @@ def test_a_prefetch_may_point_anywhere_but_not_read_there() -> None:
 
 
 RACES = {
-    "all threads store one element": Store(OUT, Const(3), ONE),
-    "neighbours store one element": Store(OUT, ir.Op("floordiv", (AT, Const(2)), ir.I64), ONE),
-    "vectors overlap": Store(OUT, Ramp(AT, 2), ir.widen(ONE, 2)),
+    "all threads store one element": BufferStore(OUT, Const(3), ONE),
+    "neighbours store one element": BufferStore(OUT, ir.Op("floordiv", (AT, Const(2)), ir.I64), ONE),
+    "vectors overlap": BufferStore(OUT, Ramp(AT, 2), ir.widen(ONE, 2)),
     "a plain update is not atomic": Reduce(OUT, Const(0), "add", ONE),
-    "a reader beside a writer": Store(OUT, ir.Op("min", (AT + 1, N - 1), ir.I64), Load(OUT, AT)),
+    "a reader beside a writer": BufferStore(OUT, ir.Op("min", (AT + 1, N - 1), ir.I64), Load(OUT, AT)),
     "a reader beside atomic updates": Reduce(OUT, Const(0), "add", Load(OUT, Const(0)), atomic=True),
 }  # fmt: skip
 
@@ -165,7 +167,7 @@ def test_races_are_reported(name: str) -> None:
 def test_atomic_and_plain_updates_do_not_mix() -> None:
     mixed = (
         If(ir.compare("lt", AT, Const(4)), (Reduce(OUT, Const(0), "add", ONE, atomic=True),)),
-        If(ir.compare("le", Const(4), AT), (Store(OUT, Const(0), ONE),)),
+        If(ir.compare("le", Const(4), AT), (BufferStore(OUT, Const(0), ONE),)),
     )
     for seed in range(10):
         with pytest.raises(RaceError):
@@ -175,10 +177,10 @@ def test_atomic_and_plain_updates_do_not_mix() -> None:
 @pytest.mark.parametrize(
     ("statement", "result"),
     [
-        (Store(OUT, AT, ONE), [1.0] * 8),
+        (BufferStore(OUT, AT, ONE), [1.0] * 8),
         (Reduce(OUT, AT, "add", ONE), [1.0] * 8),
         (Reduce(OUT, Const(2), "add", ONE, atomic=True), [0, 0, 8.0, 0, 0, 0, 0, 0]),
-        (Store(OUT, AT, X[0]), [5.0] * 8),  # all read, none writes
+        (BufferStore(OUT, AT, X[0]), [5.0] * 8),  # all read, none writes
     ],
 )
 def test_what_is_no_race(statement: ir.Stmt, result: list[float]) -> None:
@@ -195,7 +197,10 @@ def test_private_copies_are_no_race() -> None:
 
 
 def test_threads_may_meet_in_different_loops() -> None:
-    assert run(parallel(Store(OUT, AT, ONE)), parallel(Store(OUT, N - 1 - AT, ONE))).tolist() == [1.0] * 8
+    assert (
+        run(parallel(BufferStore(OUT, AT, ONE)), parallel(BufferStore(OUT, N - 1 - AT, ONE))).tolist()
+        == [1.0] * 8
+    )
 
 
 def test_a_racy_kernel_in_a_short_loop() -> None:

@@ -7,6 +7,7 @@ import pytest
 from tensorwise.lower import ir
 from tensorwise.lower.ir import (
     Buffer,
+    BufferStore,
     Const,
     For,
     If,
@@ -18,7 +19,6 @@ from tensorwise.lower.ir import (
     Reg,
     Set,
     Splat,
-    Store,
     Type,
     Var,
 )
@@ -66,10 +66,10 @@ def test_lanes_spread() -> None:
 
 
 def test_walks_reach_everything() -> None:
-    inner = (Let(Var("a"), X[AT]), If(ir.compare("lt", AT, N), (Store(OUT, AT, X[Var("a")]),)))
+    inner = (Let(Var("a"), X[AT]), If(ir.compare("lt", AT, N), (BufferStore(OUT, AT, X[Var("a")]),)))
     block = (For(AT, Const(0), N * 2, 1, inner), Reg(Var("r"), Const(0)))
     kinds = [type(statement).__name__ for statement in ir.walk(block)]
-    assert kinds == ["For", "Let", "If", "Store", "Reg"]
+    assert kinds == ["For", "Let", "If", "BufferStore", "Reg"]
     names = {v.name for s in ir.walk(block) for e in ir.expressions(s) for v in ir.variables(e)}
     assert names == {"n", "i", "a"}
 
@@ -102,9 +102,9 @@ def test_text_for_people() -> None:
         Let(Var("p"), ir.SearchSorted(Buffer("crd", "i32"), Const(0), N, AT + 1)),
         If(ir.compare("le", Const(0), Var("p")), (PrefetchLine(X, Var("p")),)),
         Reduce(OUT, Const(0), "max", ir.Fold("max", acc), atomic=True),
-        Store(OUT, Ramp(AT * 8, 8), ir.compute("neg", acc)),
+        BufferStore(OUT, Ramp(AT * 8, 8), ir.compute("neg", acc)),
     )
-    assert printed(ir.Kernel((), (), body, ("note",))).splitlines() == [
+    assert printed(ir.LoweredFunction((), (), body, ("note",))).splitlines() == [
         "# note",
         "var acc: f32 x8 = 0",
         "parallel[dynamic] for i in 0 .. (n - 1), step 8:",
@@ -119,7 +119,10 @@ def test_text_for_people() -> None:
 
 def test_statements_are_values() -> None:
     """Equal programs give equal IR, so that kernels can be compared and remembered."""
-    makers = [lambda: Store(OUT, AT + 1, X[N]), lambda: For(AT, Const(0), N, 1, (Let(Var("a"), AT * 2),))]
+    makers = [
+        lambda: BufferStore(OUT, AT + 1, X[N]),
+        lambda: For(AT, Const(0), N, 1, (Let(Var("a"), AT * 2),)),
+    ]
     for make in makers:
         assert make() == make()
         assert hash(make()) == hash(make())

@@ -8,7 +8,20 @@ import pytest
 from tensorwise.errors import ScheduleError
 from tensorwise.lower import ir
 from tensorwise.lower.interpret import RaceError, interpret
-from tensorwise.lower.ir import LANE, Blocks, Buffer, Const, Exchange, For, If, Let, Meet, Store, Type, Var
+from tensorwise.lower.ir import (
+    LANE,
+    Blocks,
+    Buffer,
+    BufferStore,
+    Const,
+    Exchange,
+    For,
+    If,
+    Let,
+    Meet,
+    Type,
+    Var,
+)
 from tensorwise.lower.program import program_for
 from tensorwise.program.schedule import Schedule
 from tensorwise.program.workload import Workload, einsum_workload, workload
@@ -116,38 +129,41 @@ def launch(*body: ir.Stmt, threads: int = 4) -> np.ndarray:
     loop = For(AT, Const(0), N, 1, body, Blocks("x", 2, threads))
     buffers = {"out": np.zeros(48)}
     interpret(
-        ir.Kernel((OUT,), (N,), (loop,), (), ((KEPT, 4),)), buffers, {"n": 12}, np.random.default_rng(0)
+        ir.LoweredFunction((OUT,), (N,), (loop,), (), ((KEPT, 4),)),
+        buffers,
+        {"n": 12},
+        np.random.default_rng(0),
     )
     return buffers["out"]
 
 
 def test_threads_that_write_apart_do_not_race() -> None:
-    assert launch(Store(OUT, AT * 4 + LANE, ONE)).tolist() == [1.0] * 48
+    assert launch(BufferStore(OUT, AT * 4 + LANE, ONE)).tolist() == [1.0] * 48
 
 
 def test_threads_that_write_to_one_place_race() -> None:
     with pytest.raises(RaceError, match="out"):
-        launch(Store(OUT, AT, ONE))
+        launch(BufferStore(OUT, AT, ONE))
 
 
 def test_what_another_thread_has_fetched_is_there_behind_a_meeting() -> None:
     number = ir.compute("mul", ONE, Const(2.0, F64))
-    fetch = (Meet(), Store(KEPT, LANE, number), Meet())
+    fetch = (Meet(), BufferStore(KEPT, LANE, number), Meet())
     other = KEPT[Const(3) - LANE]
-    assert launch(*fetch, Store(OUT, AT * 4 + LANE, other)).tolist() == [2.0] * 48
+    assert launch(*fetch, BufferStore(OUT, AT * 4 + LANE, other)).tolist() == [2.0] * 48
     with pytest.raises(RaceError, match="kept"):
-        launch(fetch[0], fetch[1], Store(OUT, AT * 4 + LANE, other))
+        launch(fetch[0], fetch[1], BufferStore(OUT, AT * 4 + LANE, other))
     with pytest.raises(RaceError, match="kept"):  # the next iteration overwrites what is still read
-        launch(fetch[1], fetch[2], Store(OUT, AT * 4 + LANE, other))
+        launch(fetch[1], fetch[2], BufferStore(OUT, AT * 4 + LANE, other))
 
 
 def test_values_are_exchanged_inside_a_team() -> None:
     mine, theirs = Var("mine", F64), Var("theirs", F64)
     body = (
         Let(mine, ONE),
-        If(ir.compare("eq", LANE, Const(2)), (Store(KEPT, Const(0), ONE),)),
+        If(ir.compare("eq", LANE, Const(2)), (BufferStore(KEPT, Const(0), ONE),)),
         Exchange(theirs, mine, 2),
-        Store(OUT, AT * 4 + LANE, ir.compute("add", mine, theirs)),
+        BufferStore(OUT, AT * 4 + LANE, ir.compute("add", mine, theirs)),
     )
     assert launch(*body).tolist() == [2.0] * 48
 

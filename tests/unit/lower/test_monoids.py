@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tensorwise.lower import ir, monoids
 from tensorwise.lower.interpret import interpret
-from tensorwise.lower.ir import Buffer, Const, Reg, Store, Type, Var
+from tensorwise.lower.ir import Buffer, BufferStore, Const, Reg, Type, Var
 from tensorwise.lower.program import program_for
 from tensorwise.program.ops import MONOIDS, Monoid
 from tensorwise.program.workload import einsum_workload
@@ -46,7 +46,7 @@ def reduced(monoid: Monoid, x: list[float], groups: list[list[int]]) -> float:
     result = monoids.finish(monoid, total)
     out = Buffer("out", "i64", writable=True) if result.type == ir.I64 else OUT
     arrays = {"out": np.zeros(1, "i8" if result.type == ir.I64 else "f8"), "x": np.array(x)}
-    kernel = ir.Kernel((out, X), (), (*body, Store(out, Const(0), result)))
+    kernel = ir.LoweredFunction((out, X), (), (*body, BufferStore(out, Const(0), result)))
     with np.errstate(invalid="ignore"):
         interpret(kernel, arrays, {}, np.random.default_rng(0))
     return float(arrays["out"][0])

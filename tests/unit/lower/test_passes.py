@@ -5,7 +5,7 @@ import pytest
 
 from tensorwise.lower import ir
 from tensorwise.lower.hoist import REGISTERS, hoist
-from tensorwise.lower.ir import Buffer, Const, Fold, For, If, Let, Load, Ramp, Reg, Set, Store, Var
+from tensorwise.lower.ir import Buffer, BufferStore, Const, Fold, For, If, Let, Load, Ramp, Reg, Set, Var
 from tensorwise.lower.program import program_for
 from tensorwise.lower.together import COUNT, fold_together
 from tensorwise.program.workload import workload
@@ -17,8 +17,8 @@ A, B, OUT = Buffer("A", "f32"), Buffer("B", "f32"), Buffer("out", "f32", writabl
 P, N = Var("p"), Var("N_p")
 
 
-def kernel(*body: ir.Stmt) -> ir.Kernel:
-    return ir.Kernel((A, B, OUT), (N,), body)
+def kernel(*body: ir.Stmt) -> ir.LoweredFunction:
+    return ir.LoweredFunction((A, B, OUT), (N,), body)
 
 
 def loop(*body: ir.Stmt, step: int = 1) -> For:
@@ -27,11 +27,11 @@ def loop(*body: ir.Stmt, step: int = 1) -> For:
 
 def test_what_an_innermost_loop_reads_again_is_held() -> None:
     same, other = Load(A, Ramp(Const(8), 8)), Load(B, Ramp(P * 8, 8))
-    store = Store(OUT, Ramp(P * 8, 8), ir.compute("mul", same, other))
+    store = BufferStore(OUT, Ramp(P * 8, 8), ir.compute("mul", same, other))
     first, after = hoist(kernel(loop(store))).body
     held = Var("held0_", same.type)
     assert first == Let(held, same)
-    assert after == loop(Store(OUT, Ramp(P * 8, 8), ir.compute("mul", held, other)))
+    assert after == loop(BufferStore(OUT, Ramp(P * 8, 8), ir.compute("mul", held, other)))
 
 
 def test_no_more_is_held_than_registers_are_free() -> None:
@@ -51,9 +51,9 @@ def test_no_more_is_held_than_registers_are_free() -> None:
 @pytest.mark.parametrize(
     "inside",
     [
-        If(N, (Store(OUT, Ramp(P * 8, 8), Load(A, Ramp(Const(0), 8))),)),
-        Store(OUT, Ramp(P * 8, 8), Load(OUT, Ramp(Const(0), 8))),
-        Store(OUT, P, Load(A, Const(3))),
+        If(N, (BufferStore(OUT, Ramp(P * 8, 8), Load(A, Ramp(Const(0), 8))),)),
+        BufferStore(OUT, Ramp(P * 8, 8), Load(OUT, Ramp(Const(0), 8))),
+        BufferStore(OUT, P, Load(A, Const(3))),
     ],
     ids=["under a condition", "written meanwhile", "no vector"],
 )
@@ -69,7 +69,7 @@ def copies(count: int, index_step: int = 1) -> list[ir.Stmt]:
         body.append(Let(vector, Load(A, Ramp((P + n) * 8, 8))))
         body.append(Let(total, Fold("add", vector)))
         value = ir.compute("mul", total, Load(B, P + n))
-        body.append(Store(OUT, P + n * index_step, value))
+        body.append(BufferStore(OUT, P + n * index_step, value))
     return body
 
 
@@ -80,7 +80,7 @@ def test_folds_of_copies_are_made_together() -> None:
     vectors = tuple(Var(f"v{n}", ir.Type("f32", 8)) for n in range(COUNT))
     assert made.body[-2:] == (
         Let(folded, ir.Folds("add", vectors)),
-        Store(OUT, Ramp(P, COUNT), ir.compute("mul", folded, Load(B, Ramp(P, COUNT)))),
+        BufferStore(OUT, Ramp(P, COUNT), ir.compute("mul", folded, Load(B, Ramp(P, COUNT)))),
     )
     assert not any(isinstance(s, Let) and isinstance(s.value, Fold) for s in made.body)
 
@@ -96,7 +96,7 @@ def test_copies_that_share_a_register_stay() -> None:
     body: list[ir.Stmt] = []
     for n in range(COUNT):
         body.append(Set(vector, Load(A, Ramp((P + n) * 8, 8))))
-        body.append(Store(OUT, P + n, Fold("add", vector)))
+        body.append(BufferStore(OUT, P + n, Fold("add", vector)))
     given = kernel(Reg(vector, ir.widen(Const(0.0, ir.Type("f32")), 8)), loop(*body, step=COUNT))
     assert fold_together(given) == given
 

@@ -43,7 +43,7 @@ def test_another_target_checks_lowers_and_prints(monkeypatch: pytest.MonkeyPatch
         if plan.schedule.tile is None:
             raise ScheduleError("a tile is wanted")
 
-    def lower(plan: Plan) -> ir.Kernel:
+    def lower(plan: Plan) -> ir.LoweredFunction:
         return kernel
 
     another = target.Target(check, lower, lambda made: f"{len(made.buffers)} buffers")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensorwise.errors import CompilerError, InputError
-from tensorwise.plan import Graph, Link, Network, Step, place
+from tensorwise.plan import Link, Network, Step, StepGraph, place
 from tensorwise.plan import chain as module
 from tensorwise.plan.chain import place_chain, place_chain_plain, shortest_path
 from tensorwise.plan.place import total_s
@@ -79,7 +79,7 @@ def test_moves_of_another_shape_are_refused() -> None:
         place_chain(np.zeros((3, 2)), np.zeros((3, 2, 2)))
 
 
-def random_graph(rng: np.random.Generator, steps: int, devices: int) -> tuple[Graph, Network]:
+def random_graph(rng: np.random.Generator, steps: int, devices: int) -> tuple[StepGraph, Network]:
     names = tuple(f"d{k}" for k in range(devices))
     links = tuple(
         Link(a, b, float(rng.integers(0, 5)), float(rng.integers(1, 10)))
@@ -95,10 +95,10 @@ def random_graph(rng: np.random.Generator, steps: int, devices: int) -> tuple[Gr
         result_bytes, given_bytes = (float(size) for size in rng.integers(0, 60, 2))
         after = tuple(f"s{k}" for k in earlier)
         made.append(Step(f"s{number}", seconds, result_bytes, after, given_bytes * rng.integers(0, 2)))
-    return Graph(tuple(made)), Network(names, links)
+    return StepGraph(tuple(made)), Network(names, links)
 
 
-def least(graph: Graph, network: Network) -> float:
+def least(graph: StepGraph, network: Network) -> float:
     cost, move = graph.costs(network)
     every = itertools.product(range(len(network.devices)), repeat=len(graph.steps))
     return min(total_s(graph, cost, move, np.array(placed)) for placed in every)
@@ -133,7 +133,7 @@ def test_a_large_entangled_graph_has_a_finite_gap() -> None:
         for k in range(80)
     ]  # fmt: skip
     network = Network(("a", "b"), (Link("a", "b", 0.0, 1.0), Link("b", "a", 0.0, 1.0)))
-    found = place(Graph(tuple(steps)), network, most_entries=2**8)
+    found = place(StepGraph(tuple(steps)), network, most_entries=2**8)
     assert 0 < found.gap < 0.5
     assert found.seconds <= min(sum(step.seconds[device] for step in steps) for device in "a") * 1.001
 
@@ -148,7 +148,7 @@ def test_a_long_graph_with_narrow_branches_is_exact() -> None:
             times = {"cpu": float(rng.uniform(1, 9)), "gpu": float(rng.uniform(1, 9))}
             steps.append(Step(name, times, float(rng.uniform(0, 9)), after, 0.0 if after else 5.0))
     network = Network(("cpu", "gpu"), (Link("cpu", "gpu", 0.1, 4.0), Link("gpu", "cpu", 0.1, 4.0)))
-    found = place(Graph(tuple(steps)), network)
+    found = place(StepGraph(tuple(steps)), network)
     assert found.gap == pytest.approx(0, abs=1e-9)
     assert len(set(found.devices)) == 2
 
@@ -158,15 +158,15 @@ def test_one_device_and_many_readers() -> None:
         Step("make", {"cpu": 1.0}, 8.0),
         *(Step(f"use{k}", {"cpu": 1.0}, 1.0, ("make",)) for k in range(100)),
     ]
-    assert place(Graph(tuple(steps)), Network(("cpu",))).seconds == 101
+    assert place(StepGraph(tuple(steps)), Network(("cpu",))).seconds == 101
 
 
 def test_a_step_that_can_run_nowhere_is_refused() -> None:
     network = Network(("cpu", "gpu"))  # no links
     with pytest.raises(InputError, match="no placement"):
-        place(Graph((Step("one", {"gpu": 1.0}, 1.0),)), network)
+        place(StepGraph((Step("one", {"gpu": 1.0}, 1.0),)), network)
     with pytest.raises(InputError, match="no device"):
-        place(Graph((Step("one", {"tpu": 1.0}),)), network)
+        place(StepGraph((Step("one", {"tpu": 1.0}),)), network)
 
 
 def test_a_transfer_is_paid_for_once_a_device() -> None:
@@ -176,7 +176,7 @@ def test_a_transfer_is_paid_for_once_a_device() -> None:
         Step("right", {"gpu": 1.0}, 0.0, ("make",)),
     )
     network = Network(("cpu", "gpu"), (Link("cpu", "gpu", 1.0, 4.0), Link("gpu", "cpu")))
-    assert place(Graph(steps), network).seconds == pytest.approx(3 + (1 + 8 / 4))
+    assert place(StepGraph(steps), network).seconds == pytest.approx(3 + (1 + 8 / 4))
 
 
 def test_the_quicker_link_or_way_is_taken() -> None:
@@ -204,9 +204,9 @@ def test_the_quicker_link_or_way_is_taken() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Graph(()), "needs a step"),
-        (lambda: Graph((Step("a", {"cpu": 1.0}), Step("a", {"cpu": 1.0}))), "two steps are called 'a'"),
-        (lambda: Graph((Step("a", {"cpu": 1.0}, after=("b",)),)), "no step before it"),
+        (lambda: StepGraph(()), "needs a step"),
+        (lambda: StepGraph((Step("a", {"cpu": 1.0}), Step("a", {"cpu": 1.0}))), "two steps are called 'a'"),
+        (lambda: StepGraph((Step("a", {"cpu": 1.0}, after=("b",)),)), "no step before it"),
         (lambda: Step("a", {}), "needs seconds"),
         (lambda: Step("a", {"cpu": -1.0}), "negative"),
         (lambda: Link("a", "b", -1.0), "negative"),
@@ -222,9 +222,9 @@ def test_what_is_malformed_is_refused(make: Any, words: str) -> None:
 def test_a_single_byte_that_is_brought_pays_for_its_link() -> None:
     network = Network(("cpu", "gpu"), (Link("cpu", "gpu", 3.0, 1.0), Link("gpu", "cpu")))
     for size, seconds in ((0.0, 1.0), (1.0, 5.0), (2.0, 6.0)):
-        assert place(Graph((Step("one", {"gpu": 1.0}, given_bytes=size),)), network).seconds == pytest.approx(
-            seconds
-        )
+        assert place(
+            StepGraph((Step("one", {"gpu": 1.0}, given_bytes=size),)), network
+        ).seconds == pytest.approx(seconds)
 
 
 def test_what_is_too_large_is_refused_with_the_limit() -> None:
@@ -236,11 +236,11 @@ def test_what_is_too_large_is_refused_with_the_limit() -> None:
     chain = [Step("0", {"d0": 1.0})]
     chain += [Step(str(k), {"d0": 1.0}, after=(str(k - 1),)) for k in range(1, 300)]
     with pytest.raises(InputError, match=r"300 steps that read 299 results, on 128 devices, are too many"):
-        place(Graph(tuple(chain)), Network(names[:128]))
-    assert place(Graph(tuple(chain[:200])), Network(names[:128])).seconds == 200.0
+        place(StepGraph(tuple(chain)), Network(names[:128]))
+    assert place(StepGraph(tuple(chain[:200])), Network(names[:128])).seconds == 200.0
     dense = [Step(str(k), {"a": 1.0}, after=tuple(map(str, range(k)))) for k in range(400)]
     with pytest.raises(InputError, match=r"400 steps that read 79800 results, .* at most 65536 of both"):
-        place(Graph(tuple(dense)), Network(("a",)))
+        place(StepGraph(tuple(dense)), Network(("a",)))
 
 
 def test_tables_of_a_whole_graph_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,17 +251,17 @@ def test_tables_of_a_whole_graph_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
         for k in range(60)
     ]
     network = Network(("a", "b"), (Link("a", "b", 0.1), Link("b", "a", 0.1)))
-    exact = place(Graph(tuple(steps)), network)
+    exact = place(StepGraph(tuple(steps)), network)
     sizes: list[int] = []
     made = placing._added
     monkeypatch.setattr(
         placing, "_added", lambda *given: sizes.append((found := made(*given))[1].size) or found
     )
-    place(Graph(tuple(steps)), network)
+    place(StepGraph(tuple(steps)), network)
     freely = sum(sizes)
     sizes.clear()
     monkeypatch.setattr(placing, "MOST_TABLES", 500)
-    found = place(Graph(tuple(steps)), network)
+    found = place(StepGraph(tuple(steps)), network)
     assert sum(sizes) < freely / 2
     assert found.bound_s <= exact.bound_s <= exact.seconds <= found.seconds
 
@@ -270,5 +270,5 @@ def test_a_result_that_thousands_read_is_placed() -> None:
     """What a step costs given the others is found without looking at all readers of all that it reads."""
     readers = tuple(Step(f"r{k}", {"a": 1.0, "b": 0.5}, after=("hub",)) for k in range(4000))
     network = Network(("a", "b"), (Link("a", "b", 1.0), Link("b", "a", 1.0)))
-    found = place(Graph((Step("hub", {"a": 1.0, "b": 2.0}, 1.0), *readers)), network)
+    found = place(StepGraph((Step("hub", {"a": 1.0, "b": 2.0}, 1.0), *readers)), network)
     assert found.seconds <= 4002.0

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensorwise.errors import InputError
-from tensorwise.plan import Event, Graph, Link, Network, Plan, Step, chrome_trace, replay
+from tensorwise.plan import Event, Link, Network, PlacementPlan, Step, StepGraph, chrome_trace, replay
 from tensorwise.space.versions import Version, Versions
 from tests.unit.plan.test_place import random_graph
 
@@ -30,10 +30,10 @@ NETWORK = Network(
 )
 
 
-def graph() -> Graph:
+def graph() -> StepGraph:
     """(x + 1) on the GPU, where it is quick; its double and its square; their sum, which only the CPU can do."""
     both = {"cpu": 9.0, "gpu": 0.5}
-    return Graph(
+    return StepGraph(
         (
             Step("more", both, 10.0, given_bytes=10.0, calls=dict.fromkeys(both, lambda x: x + 1)),
             Step("double", both, 10.0, ("more",), calls=dict.fromkeys(both, lambda x: 2 * x)),
@@ -45,7 +45,7 @@ def graph() -> Graph:
 
 def test_a_plan_computes_what_its_steps_do() -> None:
     MOVED.clear()
-    plan = Plan.best(graph(), NETWORK)
+    plan = PlacementPlan.best(graph(), NETWORK)
     assert plan.placement.devices == ("gpu", "gpu", "gpu", "cpu")
     events: list[Event] = []
     assert plan.run(3.0, observe=events.append) == 2 * 4 + 4 * 4
@@ -60,7 +60,7 @@ def test_a_timeline_takes_what_was_predicted() -> None:
     rng = np.random.default_rng(0)
     for _ in range(50):
         made, network = random_graph(rng, int(rng.integers(1, 7)), int(rng.integers(1, 4)))
-        plan = Plan.best(made, network)
+        plan = PlacementPlan.best(made, network)
         events = plan.timeline()
         assert sum(event.seconds for event in events) == pytest.approx(plan.placement.seconds)
         ends = [event.start_s + event.seconds for event in events]
@@ -68,23 +68,25 @@ def test_a_timeline_takes_what_was_predicted() -> None:
 
 
 def test_one_device_for_all_is_never_better() -> None:
-    both = Graph(graph().steps[:3])
-    plans = [Plan.single(both, NETWORK, device) for device in NETWORK.devices]
+    both = StepGraph(graph().steps[:3])
+    plans = [PlacementPlan.single(both, NETWORK, device) for device in NETWORK.devices]
     assert [set(plan.placement.devices) for plan in plans] == [{"cpu"}, {"gpu"}]
-    assert Plan.best(both, NETWORK).placement.seconds <= min(plan.placement.seconds for plan in plans)
+    assert PlacementPlan.best(both, NETWORK).placement.seconds <= min(
+        plan.placement.seconds for plan in plans
+    )
     assert plans[0].placement.seconds == 27
     assert plans[1].placement.seconds == 1.5 + 3 * 2
     with pytest.raises(InputError, match="'add' cannot run on gpu"):
-        Plan.single(graph(), NETWORK, "gpu")
+        PlacementPlan.single(graph(), NETWORK, "gpu")
 
 
 def test_several_results_are_a_tuple() -> None:
-    plan = Plan.best(Graph(graph().steps[:3]), NETWORK)
+    plan = PlacementPlan.best(StepGraph(graph().steps[:3]), NETWORK)
     assert plan.run(3.0) == (8.0, 16.0)
 
 
 def test_a_step_without_a_callable_is_said() -> None:
-    plan = Plan.best(Graph((Step("one", {"cpu": 1.0}),)), NETWORK)
+    plan = PlacementPlan.best(StepGraph((Step("one", {"cpu": 1.0}),)), NETWORK)
     with pytest.raises(InputError, match="'one' has nothing to call on cpu"):
         plan.run()
 
@@ -102,7 +104,7 @@ def test_a_step_takes_the_fastest_version_of_each_device() -> None:
 
 
 def test_a_trace_has_a_lane_for_each_device_and_link() -> None:
-    events = Plan.best(graph(), NETWORK).timeline()
+    events = PlacementPlan.best(graph(), NETWORK).timeline()
     told = json.loads(chrome_trace(events))["traceEvents"]
     lanes = {one["args"]["name"]: one["tid"] for one in told if one["ph"] == "M"}
     assert set(lanes) == {"cpu", "gpu", "cpu to gpu", "gpu to cpu"}
@@ -113,7 +115,7 @@ def test_a_trace_has_a_lane_for_each_device_and_link() -> None:
 
 
 @st.composite
-def placed_graphs(draw: st.DrawFn) -> Graph:
+def placed_graphs(draw: st.DrawFn) -> StepGraph:
     """Steps that read some of those before them, each on one of two devices."""
     steps: list[Step] = []
     for place in range(draw(st.integers(1, 12))):
@@ -121,12 +123,12 @@ def placed_graphs(draw: st.DrawFn) -> Graph:
         device = draw(st.sampled_from(["cpu", "gpu"]))
         seconds = draw(st.integers(0, 9))
         steps.append(Step(str(place), {device: float(seconds)}, after=tuple(map(str, read))))
-    return Graph(tuple(steps))
+    return StepGraph(tuple(steps))
 
 
 @settings(max_examples=100, deadline=None)
 @given(placed_graphs(), st.integers(1, 3), st.sampled_from([0.0, 0.5]))
-def test_a_replay_keeps_to_the_graph_and_to_the_engines(graph: Graph, engines: int, gap_s: float) -> None:
+def test_a_replay_keeps_to_the_graph_and_to_the_engines(graph: StepGraph, engines: int, gap_s: float) -> None:
     events = replay(graph, {"cpu": engines}, gap_s)
     assert sorted(event.name for event in events) == sorted(step.name for step in graph.steps)
     assert [event.start_s for event in events] == sorted(event.start_s for event in events)
@@ -154,19 +156,19 @@ def test_a_replay_keeps_to_the_graph_and_to_the_engines(graph: Graph, engines: i
 
 def test_a_chain_takes_the_sum() -> None:
     steps = tuple(Step(str(k), {"cpu": 0.5}, after=(str(k - 1),) if k else ()) for k in range(8))
-    last = replay(Graph(steps), {"cpu": 3})[-1]
+    last = replay(StepGraph(steps), {"cpu": 3})[-1]
     assert last.start_s + last.seconds == 4.0
 
 
 def test_a_replay_needs_a_device_for_each_step_and_engines() -> None:
     with pytest.raises(InputError, match="2 devices"):
-        replay(Graph((Step("a", {"cpu": 1.0, "gpu": 1.0}),)))
+        replay(StepGraph((Step("a", {"cpu": 1.0, "gpu": 1.0}),)))
     with pytest.raises(InputError, match="no engine"):
-        replay(Graph((Step("a", {"cpu": 1.0}),)), {"cpu": 0})
+        replay(StepGraph((Step("a", {"cpu": 1.0}),)), {"cpu": 0})
 
 
 def test_engines_without_anything_to_do_take_no_memory() -> None:
-    steps = Graph(tuple(Step(f"{place}", {"cpu": 1.0}) for place in range(3)))
+    steps = StepGraph(tuple(Step(f"{place}", {"cpu": 1.0}) for place in range(3)))
     many = replay(steps, {"cpu": 10**12})  # a list of so many would not fit
     assert many == replay(steps, {"cpu": 3})
-    assert [event.where for event in replay(Graph(steps.steps[:1]), {"cpu": 2})] == ["cpu 1"]
+    assert [event.where for event in replay(StepGraph(steps.steps[:1]), {"cpu": 2})] == ["cpu 1"]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorwise.errors import InputError
-from tensorwise.program.einsum import Access, Assignment, Call, Constant, Einsum, Expression
+from tensorwise.program.einsum import Access, Apply, Assignment, Constant, Einsum, Expression
 from tensorwise.program.ops import MONOIDS, NAMED, mttkrp
 
 
@@ -42,8 +42,8 @@ BINARY = st.sampled_from(["add", "sub", "mul", "div", "max", "min"])
 EXPRESSIONS: st.SearchStrategy[Expression] = st.recursive(
     LEAVES,
     lambda inner: st.one_of(
-        st.builds(lambda o, a, b: Call(o, (a, b)), BINARY, inner, inner),
-        st.builds(lambda o, a: Call(o, (a,)), st.sampled_from(["neg", "abs"]), inner),
+        st.builds(lambda o, a, b: Apply(o, (a, b)), BINARY, inner, inner),
+        st.builds(lambda o, a: Apply(o, (a,)), st.sampled_from(["neg", "abs"]), inner),
     ),
     max_leaves=12,
 )
@@ -52,7 +52,7 @@ EXPRESSIONS: st.SearchStrategy[Expression] = st.recursive(
 @given(EXPRESSIONS)
 def test_any_expression_prints_as_what_it_is(expression: Expression) -> None:
     """Also every digit of its constants: the text is the key of kernels, records and saved operators."""
-    whole = Call("add", (Access("A", ("i", "k")), expression))
+    whole = Apply("add", (Access("A", ("i", "k")), expression))
     einsum = Einsum((Assignment(Access("C", ("i",)), "sum", whole),))
     assert Einsum.parse(str(einsum)) == einsum
 

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 import tensorwise as tw
 from tensorwise.errors import InputError
 from tensorwise.lower.program import Program
-from tensorwise.program.einsum import Access, Call, Constant, Einsum, Expression
+from tensorwise.program.einsum import Access, Apply, Constant, Einsum, Expression
 from tensorwise.program.joined import ANY, check_joined, value_without
 from tensorwise.program.ops import COMBINE
 from tensorwise.program.reference import reference
@@ -113,7 +113,7 @@ def _evaluated(
             places = [slice(None) if index in own else None for index in indices]
             ordered = values[name].transpose([own.index(index) for index in sorted(own, key=indices.index)])
             return np.broadcast_to(ordered[tuple(places)], [sizes[index] for index in indices])
-        case Call(operator=operator, arguments=arguments):
+        case Apply(operator=operator, arguments=arguments):
             parts = [_evaluated(argument, values, indices, sizes) for argument in arguments]
             with np.errstate(all="ignore"):
                 result: np.ndarray = COMBINE[operator].evaluate(*parts)
@@ -129,17 +129,17 @@ def _drawn(rng: np.random.Generator, depth: int = 0) -> Expression:
         return Access(str(rng.choice(["A", "P", "B"])), ("i",))
     one, other = _drawn(rng, depth + 1), _drawn(rng, depth + 1)
     if kind < 0.4:
-        return Call(str(rng.choice(["neg", "abs", "exp"])), (one,))
+        return Apply(str(rng.choice(["neg", "abs", "exp"])), (one,))
     if kind < 0.5:
-        condition = Call(str(rng.choice(["lt", "le"])), (_drawn(rng, depth + 2), _drawn(rng, depth + 2)))
-        return Call("where", (condition, one, other))
+        condition = Apply(str(rng.choice(["lt", "le"])), (_drawn(rng, depth + 2), _drawn(rng, depth + 2)))
+        return Apply("where", (condition, one, other))
     operator = str(rng.choice(["mul", "mul", "mul", "add", "sub", "div", "max", "min"]))
     if operator == "div":  # by what is not 0, or depends on A
         a = Access("A", ("i",))
         other = (
-            Access("B", ("i",)) if rng.random() < 0.5 else Call(str(rng.choice(["add", "max"])), (other, a))
+            Access("B", ("i",)) if rng.random() < 0.5 else Apply(str(rng.choice(["add", "max"])), (other, a))
         )
-    return Call(operator, (one, other))
+    return Apply(operator, (one, other))
 
 
 def test_what_is_said_of_an_operand_without_an_entry_is_true() -> None:

@@ -48,7 +48,7 @@ def test_known_values(format: str, schedule: str, steps: int) -> None:
     assert work_bound(program_for(SPMM, format, schedule), SPMM) == steps
 
 
-def counted(kernel: ir.Kernel) -> ir.Kernel:
+def counted(kernel: ir.LoweredFunction) -> ir.LoweredFunction:
     """The kernel with a buffer that counts the iterations of its loops, without those that only fill outputs."""
     steps = ir.Buffer("steps", "i64", writable=True)
     step = ir.Reduce(steps, ir.Const(0), "add", ir.Const(1), atomic=True)
@@ -71,7 +71,7 @@ def counted(kernel: ir.Kernel) -> ir.Kernel:
 def test_no_program_runs_more_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
     ran = np.zeros(1, np.int64)
 
-    def counting(kernel: ir.Kernel, buffers: dict[str, np.ndarray], *rest: object) -> bool:
+    def counting(kernel: ir.LoweredFunction, buffers: dict[str, np.ndarray], *rest: object) -> bool:
         ran[0] = 0
         return interpret(counted(kernel), {**buffers, "steps": ran}, *rest)  # type: ignore[arg-type]
 

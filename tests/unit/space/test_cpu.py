@@ -79,7 +79,7 @@ def space_of(work: Workload) -> CpuSpace:
     return cpu_space(work.assignment)
 
 
-def lowered(work: Workload, config: object) -> ir.Kernel:
+def lowered(work: Workload, config: object) -> ir.LoweredFunction:
     program = space_of(work).program(work, config)  # type: ignore[arg-type]
     return lower(program.plan(work.elem, sizes=work.sizes))
 

@@ -12,9 +12,9 @@ from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.levels import LEVELS
 from tensorwise.tensor.levels.compressed import Compressed
-from tensorwise.tensor.levels.level import Stage
+from tensorwise.tensor.levels.level import PackingState
 from tensorwise.tensor.pack import pack
-from tensorwise.tensor.primitives import Form
+from tensorwise.tensor.primitives import EntryPositions
 
 MATRIX = np.array([[0, 1, 2, 0, 3], [0, 0, 0, 0, 0], [4, 5, 6, 7, 8]], np.float32)
 Arrays = dict[str, np.ndarray]
@@ -27,7 +27,7 @@ class Foreign(Compressed):
     letter: ClassVar[str] = "Y"
     change: ClassVar[Callable[[Arrays], Any]]
 
-    def build(self, stage: Stage) -> tuple[Arrays, Form]:
+    def build(self, stage: PackingState) -> tuple[Arrays, EntryPositions]:
         arrays, form = super().build(stage)
         arrays = {name: array.copy() for name, array in arrays.items()}
         return type(self).change(arrays) or arrays, form

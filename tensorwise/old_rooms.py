@@ -76,6 +76,8 @@ ROOMS: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 """Old package -> name of a module that was in it ("*": of any other) -> the package that has it now."""
+RENAMED: Final[Mapping[str, str]] = {"tensorwise.data.collect": "tensorwise.collect.driver"}
+"""Old name -> new name of modules that were also renamed."""
 NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "tensorwise.features": {
         "PATTERNS": "tensorwise.analysis.patterns",
@@ -124,6 +126,8 @@ class MovedModules:
 
 
 def _new_name(old: str) -> str | None:
+    if old in RENAMED:
+        return RENAMED[old]
     package, _, name = old.rpartition(".")
     rooms = ROOMS.get(package, {})
     room = rooms.get(name, rooms.get("*"))

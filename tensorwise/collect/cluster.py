@@ -16,9 +16,16 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import Future
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, Self
 
-from tensorwise.collect.executors import SILENCE_S, Executor, LocalExecutor, WorkerLostError, records_in
+from tensorwise.collect.executors import (
+    SILENCE_S,
+    Executor,
+    ExecutorOptions,
+    LocalExecutor,
+    WorkerLostError,
+    records_in,
+)
 from tensorwise.collect.job import Job
 from tensorwise.errors import MeasurementError, TensorwiseError
 from tensorwise.store.record import Record
@@ -72,6 +79,7 @@ class ClusterExecutor(Executor[Job]):
         silence_s: float = SILENCE_S,
         command: Sequence[str] = (),
     ) -> None:
+        self.remote = address is not None
         self._owner = uuid.uuid4().hex
         self._orders = silence_s, list(command)
         self._tasks: dict[Future[list[Record]], ClusterFuture] = {}
@@ -95,6 +103,11 @@ class ClusterExecutor(Executor[Job]):
             raise MeasurementError(
                 f"no node of the cluster at {address} has the resource {SLOT!r}; add nodes with: {self.how_to_join}"
             )
+
+    @classmethod
+    def from_options(cls, options: ExecutorOptions) -> Self:
+        """Connect to the cluster at the address, or start one on this machine."""
+        return cls(**options.given("address", "slots", "silence_s"))
 
     def submit(self, job: Job) -> "Future[list[Record]]":
         future: Future[list[Record]] = Future()

@@ -18,10 +18,14 @@ from typing import Final, final
 from tensorwise.collect.augment import Augmentation
 from tensorwise.errors import InputError
 from tensorwise.ids import file_id
+from tensorwise.moved import forward_names
 from tensorwise.reading import odd_kind, open_regular, reason
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.files import read
 
+__getattr__ = forward_names(
+    __name__, {"split_families": "tensorwise.store.split", "PARTS": "tensorwise.store.split"}
+)
 MANIFEST: Final = "MANIFEST.csv"
 """In a folder, the list that counts instead of the files themselves."""
 KINDS: Final = (".mtx", ".mtx.gz", ".tns", ".tns.gz", ".npz")

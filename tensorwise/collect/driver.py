@@ -20,24 +20,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar, final
 
 from tensorwise.collect.collected import Collected
-from tensorwise.collect.dask import DaskExecutor
-from tensorwise.collect.executors import TRIES, AnyJob, Executor, LocalExecutor, WorkerLostError, explain
+from tensorwise.collect.executors import TRIES, AnyJob, Executor, WorkerLostError, explain
 from tensorwise.collect.ledger import BEAT_S, LEASE_S, Ledger
-from tensorwise.collect.ray import RayExecutor
-from tensorwise.collect.spool import SpoolExecutor
 from tensorwise.errors import TensorwiseError
+from tensorwise.moved import forward_names
 from tensorwise.store.finished import FinishedJobs, JobRecords
 from tensorwise.store.parts import PartStore
 from tensorwise.store.record import Record
 from tensorwise.store.store import Store
 
-EXECUTORS: Final[dict[str, type[Executor[Any]]]] = {
-    "local": LocalExecutor,
-    "spool": SpoolExecutor,
-    "ray": RayExecutor,
-    "dask": DaskExecutor,
-}
-"""Executors by name."""
+__getattr__ = forward_names(__name__, {"EXECUTORS": "tensorwise.collect.opening"})
 J = TypeVar("J", bound=AnyJob)
 Observe = Callable[[Any, Collected], None]
 """Called with each job that ended, and how the collection stands."""

@@ -2,7 +2,7 @@
 
 ``local`` runs them on this machine, in processes of their own. ``spool`` writes them into a folder, from which other
 machines take them (``spool.py``). No port is opened; only a cluster, where one is asked for, does (``cluster.py``).
-Another kind is a leaf file and a row of EXECUTORS (``collect.py``).
+Another kind is a leaf file and a row of ``EXECUTORS`` (``opening.py``), or an entry point of another package.
 """
 
 import abc
@@ -16,7 +16,8 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Final, Generic, TypeAlias, TypeVar, final
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Self, TypeAlias, TypeVar, final
 
 from tensorwise.collect.job import Job
 from tensorwise.collect.staged_job import StagedJob
@@ -54,14 +55,36 @@ class WorkerLostError(MeasurementError):
         self.status, self.tries = status, tries
 
 
+@final
+@dataclass(frozen=True)
+class ExecutorOptions:
+    """What an executor may be given when it is started; each uses what it understands. None: its default.
+
+    Attributes:
+        address: where the nodes are found: ``HOST:PORT`` of a cluster, the folder of a spool.
+        slots: jobs that run at a time on this machine.
+        silence_s: seconds without a sign of life after which a worker process is killed.
+    """
+
+    address: str | None = None
+    slots: int | None = None
+    silence_s: float | None = None
+
+    def given(self, *names: str) -> dict[str, Any]:
+        """Return those of the options ``names`` that are not None, as keyword arguments."""
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
 class Executor(abc.ABC, Generic[J]):
     """Runs jobs. Lifetime: ``submit`` any number, then ``shutdown``, after which nothing is running.
 
     Attributes:
-        slots: jobs that are run at once; submitting more makes them wait.
+        slots: number of jobs that run at a time; further jobs wait.
+        remote: whether other machines may run the jobs. A job is done then when any device has measured it.
     """
 
     slots: int
+    remote: bool = True
 
     def capacity(self, kind: str) -> int:
         """Return how many jobs for a kind of machines are run at once."""
@@ -93,6 +116,8 @@ class LocalExecutor(Executor[AnyJob]):
         command: starts a worker (default: ``python -m tensorwise.collect.serve``).
     """
 
+    remote = False
+
     def __init__(self, slots: int = 1, silence_s: float = SILENCE_S, command: Sequence[str] = ()) -> None:
         self.slots = slots
         self._silence_s = silence_s
@@ -105,6 +130,17 @@ class LocalExecutor(Executor[AnyJob]):
         self._threads = [threading.Thread(target=self._serve, args=(k,), daemon=True) for k in range(slots)]
         for thread in self._threads:
             thread.start()
+
+    @classmethod
+    def from_options(cls, options: ExecutorOptions) -> Self:
+        """Start worker processes on this machine.
+
+        Raises:
+            InputError: an address is given.
+        """
+        if options.address is not None:
+            raise InputError(f"the executor local runs jobs on this machine, got address {options.address!r}")
+        return cls(**options.given("slots", "silence_s"))
 
     def submit(self, job: AnyJob) -> "Future[list[Record]]":
         future: Future[list[Record]] = Future()

@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, final, overload
+from typing import Any, Final, Self, final, overload
 
-from tensorwise.collect.executors import TRIES, Executor, WorkerLostError, explain
+from tensorwise.collect.executors import TRIES, Executor, ExecutorOptions, WorkerLostError, explain
 from tensorwise.collect.job import NAME, Job
 from tensorwise.collect.ledger import BEAT_S, LEASE_S, Ledger, append_text
 from tensorwise.errors import InputError, MeasurementError, TensorwiseError
@@ -318,6 +318,17 @@ class SpoolExecutor(Executor[Job]):
         self._losses: Counter[str] = Counter()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
+
+    @classmethod
+    def from_options(cls, options: ExecutorOptions) -> Self:
+        """Write jobs into the spool whose folder is the address.
+
+        Raises:
+            InputError: no address is given.
+        """
+        if options.address is None:
+            raise InputError("the executor spool needs the spool's folder as its address, got none")
+        return cls(options.address)
 
     def submit(self, job: Job) -> "Future[list[Record]]":
         future: Future[list[Record]] = Future()

@@ -4,7 +4,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tensorwise.collect.task_job import TaskJob
     from tensorwise.tuning.advice import Advisor
 
-CLUSTERS: Final = ("ray", "dask")
-"""Executors that open ports."""
 Progress = Callable[[str, float], None] | None
 """What a progress bar takes; None where there is no terminal."""
 
@@ -84,11 +82,15 @@ JobStorePath = Annotated[
     ),
 ]
 ExecutorName = Annotated[
-    str, typer.Option("--executor", help="What runs jobs: local processes; ray or dask, which open ports.")
+    str,
+    typer.Option(
+        "--executor",
+        help="What runs jobs: local processes; ray or dask, which open ports; or one of an installed package.",
+    ),
 ]
 Address = Annotated[
     str | None,
-    typer.Option("--address", help="Of a running cluster; default: one is started on 127.0.0.1."),
+    typer.Option("--address", help="HOST:PORT of a running cluster; default: start one on 127.0.0.1."),
 ]
 SpoolFolder = Annotated[
     Path | None, typer.Option("--spool", help="A folder through which other machines collect.")
@@ -154,11 +156,7 @@ def collect(
             "--worker and --gather go with --spool, without sources, and not with each other",
             param_hint="'--spool'",
         )
-    if executor not in CLUSTERS and (executor != "local" or address is not None):
-        raise typer.BadParameter(
-            f"expected local, or {' or '.join(CLUSTERS)}, which may have an --address",
-            param_hint="'--executor'",
-        )
+    _check_executor(executor, address)
     if executor != "local" and spool is not None and (sources or worker is not None or gather):
         raise typer.BadParameter(
             "a cluster runs the jobs of a spool that is planned; --worker runs them on this machine, and --gather none",
@@ -176,7 +174,7 @@ def collect(
     elif spool is not None and gather:
         _gather(spool, store, json)
     elif spool is not None and executor != "local":
-        run_jobs(_existing(spool).planned(), store, budget_s, json, executor, **_cluster_at(address))
+        run_jobs(_existing(spool).planned(), store, budget_s, json, executor, address=address)
     else:
         from tensorwise.collect.corpus import patterns
         from tensorwise.collect.job import MOST_TERMS, plan
@@ -198,13 +196,24 @@ def collect(
         else:
             for problem in left_out:
                 warn(f"left out: {problem}")
-            run_jobs(jobs, store, budget_s, json, executor, complete, **_cluster_at(address))
+            run_jobs(jobs, store, budget_s, json, executor, complete, address=address)
             if left_out:
                 raise typer.Exit(FAILED)
 
 
-def _cluster_at(address: str | None) -> dict[str, Any]:
-    return {} if address is None else {"address": address}
+def _check_executor(name: str, address: str | None) -> None:
+    """Refuse an executor that is unknown, or whose address is wrong, before anything is planned."""
+    from tensorwise.collect.opening import EXECUTORS
+
+    if name not in EXECUTORS:
+        problem = f"unknown executor {name!r}; known: {', '.join(EXECUTORS)}"
+    elif name == "local" and address is not None:
+        problem = "local runs jobs on this machine and has no --address"
+    elif name == "spool" and address is None:
+        problem = "spool needs its folder as --address; to only write the jobs: --spool FOLDER"
+    else:
+        return
+    raise typer.BadParameter(problem, param_hint="'--executor'")
 
 
 def _advisor(folder: Path, ops: list[str]) -> "Advisor":
@@ -249,13 +258,15 @@ def run_jobs(
     **options: Any,
 ) -> None:
     """Collect on this machine or on a cluster, by the executor of a name, made with options."""
-    from tensorwise.collect.driver import EXECUTORS, collect
+    from tensorwise.collect.driver import collect
+    from tensorwise.collect.executors import ExecutorOptions
+    from tensorwise.collect.opening import open_executor
     from tensorwise.store.reading import open_store
 
     with open_store(path) as store, progress_bar("collecting") as progress:
-        executor = EXECUTORS[name](**options)
+        executor = open_executor(name, ExecutorOptions(**options))
         found = collect(
-            jobs, store, executor, budget_s=budget_s, anywhere="address" in options,
+            jobs, store, executor, budget_s=budget_s, anywhere=executor.remote,
             observe=lambda job, found: _show(job, found, progress, json),
             complete=complete,
         )  # fmt: skip

@@ -13,8 +13,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
@@ -24,14 +25,16 @@ from tensorwise.collect.cluster import ClusterExecutor, needed
 from tensorwise.collect.collected import Collected
 from tensorwise.collect.corpus import Pattern
 from tensorwise.collect.dask import DaskExecutor
-from tensorwise.collect.driver import EXECUTORS, collect
-from tensorwise.collect.executors import Executor, LocalExecutor
+from tensorwise.collect.driver import collect
+from tensorwise.collect.executors import AnyJob, Executor, ExecutorOptions, LocalExecutor
 from tensorwise.collect.job import Job, plan
+from tensorwise.collect.opening import EXECUTORS, open_executor
 from tensorwise.collect.ray import RayExecutor
 from tensorwise.collect.spool import Spool, SpoolExecutor, gather
-from tensorwise.errors import MeasurementError, MissingExtraError
+from tensorwise.errors import InputError, MeasurementError, MissingExtraError
 from tensorwise.store.parts import PartStore
 from tensorwise.store.reading import open_store
+from tensorwise.store.record import Record
 from tensorwise.store.store import Store
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write
@@ -77,6 +80,36 @@ def dask(folder: Path, jobs: list[Job]) -> Iterator[Executor]:
     yield DaskExecutor(None, 3, CLUSTER_SILENCE_S, COMMAND)
 
 
+class Foreign(Executor[AnyJob]):
+    """An executor as another package writes one: it knows the interface only."""
+
+    remote = False
+
+    def __init__(self, options: ExecutorOptions) -> None:
+        self.slots = options.slots or 1
+        self._workers = LocalExecutor(self.slots, options.silence_s or SILENCE_S, COMMAND)
+
+    def submit(self, job: AnyJob) -> "Future[list[Record]]":
+        return self._workers.submit(job)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._workers.shutdown(wait, cancel_futures=cancel_futures)
+
+
+def install(monkeypatch: pytest.MonkeyPatch, name: str, attribute: str) -> None:
+    """Have an entry point found, as after another package was installed."""
+    point = EntryPoint(name, f"{__name__}:{attribute}", "tensorwise.executors")
+    monkeypatch.setattr(EXECUTORS, "_installed", {name: point})
+    monkeypatch.setattr(EXECUTORS, "_rows", dict(EXECUTORS._rows))
+
+
+@contextlib.contextmanager
+def foreign(folder: Path, jobs: list[Job]) -> Iterator[Executor]:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        install(monkeypatch, "foreign", "Foreign")
+        yield open_executor("foreign", ExecutorOptions(slots=3))
+
+
 def needs(kind: str) -> None:
     package = {"local": "tensorwise", "ray": "ray", "dask": "distributed"}[kind]
     if importlib.util.find_spec(package) is None:  # importing Ray has to be left to its executor
@@ -84,7 +117,7 @@ def needs(kind: str) -> None:
 
 
 Rig = Callable[[Path, list[Job]], "contextlib.AbstractContextManager[Executor]"]
-RIGS: dict[str, Rig] = {"local": local, "spool": spool, "ray": ray, "dask": dask}
+RIGS: dict[str, Rig] = {"local": local, "spool": spool, "ray": ray, "dask": dask, "foreign": foreign}
 
 
 @pytest.fixture(params=RIGS.values(), ids=RIGS.keys())
@@ -117,7 +150,53 @@ def assert_each_once(store: Store | PartStore, jobs: list[Job]) -> None:
 
 
 def test_every_executor_is_tested() -> None:
-    assert RIGS.keys() == EXECUTORS.keys()
+    assert RIGS.keys() - {"foreign"} == set(EXECUTORS)
+
+
+NO_EXECUTOR = "a text"
+
+
+def broken(options: ExecutorOptions) -> Executor[AnyJob]:
+    raise ValueError("no such machine")
+
+
+def wrong(options: ExecutorOptions) -> str:
+    return "no executor"
+
+
+@pytest.mark.parametrize(
+    ("attribute", "message"),
+    [
+        ("Absent", "is installed as .*Absent, but cannot be loaded"),
+        ("NO_EXECUTOR", "is installed as .*NO_EXECUTOR, which is .*, not a executor"),
+        ("broken", "executor 'foreign' cannot be started: ValueError: no such machine"),
+        ("wrong", "executor 'foreign' cannot be started: .* returns .*no executor.*, not an Executor"),
+    ],
+)
+def test_an_executor_of_another_package_that_is_none(
+    attribute: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch, "foreign", attribute)
+    with pytest.raises(InputError, match=message):
+        open_executor("foreign", ExecutorOptions())
+
+
+def test_an_executor_takes_the_options_that_it_understands(tmp_path: Path) -> None:
+    executor = open_executor("local", ExecutorOptions(slots=2, silence_s=7.0))
+    assert isinstance(executor, LocalExecutor)
+    assert (executor.slots, executor._silence_s, executor.remote) == (2, 7.0, False)
+    executor.shutdown()
+    spool = open_executor("spool", ExecutorOptions(address=str(tmp_path / "spool")))
+    assert isinstance(spool, SpoolExecutor)
+    assert spool.remote
+    spool.shutdown(wait=False)
+    for name, options, message in (
+        ("local", ExecutorOptions(address="host:1"), "runs jobs on this machine, got address 'host:1'"),
+        ("spool", ExecutorOptions(), "needs the spool's folder as its address"),
+        ("absent", ExecutorOptions(), "unknown executor 'absent'; known: local, spool, ray, dask"),
+    ):
+        with pytest.raises(InputError, match=message):
+            open_executor(name, options)
 
 
 def test_workers_that_die_or_hang_cost_their_job_only(rig: Rig, tmp_path: Path) -> None:

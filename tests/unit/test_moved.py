@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from tensorwise.old_rooms import ROOMS
+from tensorwise.old_rooms import RENAMED, ROOMS
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +25,8 @@ def _forget_old_names() -> Iterator[None]:
         ("tensorwise.tensor.entries", "entries_from", "tensorwise.tensor.convert"),
         ("tensorwise.features", "MatrixPattern", "tensorwise.analysis.matrix"),
         ("tensorwise.features", "PATTERNS", "tensorwise.analysis.patterns"),
+        ("tensorwise.collect.driver", "EXECUTORS", "tensorwise.collect.opening"),
+        ("tensorwise.collect.corpus", "split_families", "tensorwise.store.split"),
     ],
 )
 def test_a_name_that_moved_is_found_and_warned_of(old: str, name: str, new: str) -> None:
@@ -64,7 +66,41 @@ def test_a_renamed_class_is_found_by_its_old_name_with_a_warning(module: str, ol
         ("tensorwise.codegen.loop_tree", "tensorwise.analysis.loop_tree"),
         ("tensorwise.program.packed", "tensorwise.runtime.packed"),
         ("tensorwise.data.record", "tensorwise.store.record"),
-        ("tensorwise.data.spool", "tensorwise.collect.spool"),
+        *(
+            (f"tensorwise.data.{name}", f"tensorwise.collect.{name}")
+            for name in (
+                "augment",
+                "cluster",
+                "corpus",
+                "dask",
+                "executors",
+                "job",
+                "measuring",
+                "ray",
+                "serve",
+                "spool",
+                "staged_job",
+                "task_job",
+                "workloads",
+            )
+        ),
+        *(
+            (f"tensorwise.data.{name}", f"tensorwise.store.{name}")
+            for name in (
+                "datasheet",
+                "finished",
+                "origins",
+                "parquet",
+                "parts",
+                "reading",
+                "recorded",
+                "split",
+                "sqlite",
+                "store",
+                "tenset",
+            )
+        ),
+        ("tensorwise.data.collect", "tensorwise.collect.driver"),
     ],
 )
 def test_a_module_that_moved_is_itself_under_its_old_name(old: str, new: str) -> None:
@@ -89,3 +125,5 @@ def test_what_moved_is_there() -> None:
     for rooms in ROOMS.values():
         for name, package in rooms.items():
             assert name == "*" or find_spec(f"{package}.{name}") is not None, f"{package}.{name}"
+    for name in RENAMED.values():
+        assert find_spec(name) is not None, name

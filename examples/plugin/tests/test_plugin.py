@@ -5,6 +5,7 @@ Run from the repository, with the plugin installed: ``make test-plugin``.
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,11 @@ from tensorwise_plugin.reverse import Reverse
 from tensorwise_plugin.run_length import RunLength
 
 import tensorwise as tw
+from tensorwise.collect.corpus import patterns
+from tensorwise.collect.driver import collect
+from tensorwise.collect.executors import ExecutorOptions
+from tensorwise.collect.job import plan
+from tensorwise.collect.opening import open_executor
 from tensorwise.device.opening import DEVICES
 from tensorwise.errors import FormatError, MeasurementError, ScheduleError
 from tensorwise.lower import ir
@@ -24,8 +30,10 @@ from tensorwise.lower.program import Program
 from tensorwise.program.workload import workload
 from tensorwise.search import STRATEGIES
 from tensorwise.space.cpu import cpu_space_of
+from tensorwise.store.store import Store
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.fibertree import Tensor
+from tensorwise.tensor.files import write
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.levels import LEVELS
 from tensorwise.tensor.pack import pack
@@ -202,3 +210,12 @@ def test_a_pass_that_loses_terms_is_noticed(monkeypatch: pytest.MonkeyPatch) -> 
         MeasurementError, match=r"reverse\(i\): a program with this directive computes wrong numbers"
     ):
         tw.compile("y[i] += A[i,k] * x[k]", A=banded(), format="(i,k) -> U(i) C(k)", schedule="reverse(i)")
+
+
+def test_an_executor_collects(tmp_path: Path) -> None:
+    write(tmp_path / "m.npz", entries_from(banded()))
+    jobs = plan(patterns([tmp_path]), ["spmm"], n=[4], samples=3, device="null")
+    executor = open_executor("in-process", ExecutorOptions())
+    with Store(tmp_path / "s.sqlite") as store:
+        found = collect(jobs, store, executor, anywhere=executor.remote)
+        assert (found.jobs, found.left, found.records) == (1, 0, len(store))

@@ -16,9 +16,10 @@ import pytest
 from typer.testing import CliRunner
 
 from tensorwise.collect.corpus import patterns
-from tensorwise.collect.driver import EXECUTORS, collect
+from tensorwise.collect.driver import collect
 from tensorwise.collect.executors import TRIES, Executor, WorkerLostError, records_in
 from tensorwise.collect.job import Job, plan
+from tensorwise.collect.opening import EXECUTORS
 from tensorwise.collect.spool import Spool, gather, work
 from tensorwise.device.device import Measurement
 from tensorwise.device.null import NullDevice
@@ -182,12 +183,12 @@ def test_the_command_says_what_is_lost_and_fails(tmp_path: Path, monkeypatch: py
         "--store",
         str(store),
     ]
-    monkeypatch.setitem(EXECUTORS, "local", lambda: Losing(loses("m0", 99)))  # type: ignore[arg-type, return-value]
+    monkeypatch.setitem(EXECUTORS._rows, "local", lambda options: Losing(loses("m0", 99)))
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 1
     assert "lost, and not recorded: m0 spmm" in result.output
     assert "the same command tries them again" in result.output
-    monkeypatch.setitem(EXECUTORS, "local", lambda: Losing(loses("m0", 1)))  # type: ignore[arg-type, return-value]
+    monkeypatch.setitem(EXECUTORS._rows, "local", lambda options: Losing(loses("m0", 1)))
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0
     assert "1 begun again after a worker or node was lost" in result.output

@@ -107,7 +107,7 @@ class ClusterExecutor(Executor[Job]):
     @classmethod
     def from_options(cls, options: ExecutorOptions) -> Self:
         """Connect to the cluster at the address, or start one on this machine."""
-        return cls(**options.given("address", "slots", "silence_s"))
+        return cls(**options.select_given("address", "slots", "silence_s"))
 
     def submit(self, job: Job) -> "Future[list[Record]]":
         future: Future[list[Record]] = Future()

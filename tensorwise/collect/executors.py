@@ -70,7 +70,7 @@ class ExecutorOptions:
     slots: int | None = None
     silence_s: float | None = None
 
-    def given(self, *names: str) -> dict[str, Any]:
+    def select_given(self, *names: str) -> dict[str, Any]:
         """Return those of the options ``names`` that are not None, as keyword arguments."""
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
@@ -140,7 +140,7 @@ class LocalExecutor(Executor[AnyJob]):
         """
         if options.address is not None:
             raise InputError(f"the executor local runs jobs on this machine, got address {options.address!r}")
-        return cls(**options.given("slots", "silence_s"))
+        return cls(**options.select_given("slots", "silence_s"))
 
     def submit(self, job: AnyJob) -> "Future[list[Record]]":
         future: Future[list[Record]] = Future()

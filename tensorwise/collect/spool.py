@@ -113,19 +113,19 @@ class Spool(Ledger):
             self._planned = {job.id for job in self.jobs()}
         new = [job for job in jobs if job.id not in self._planned]
         problems: dict[str, str] = {}
-        for job in {_kept(job): job for job in new}.values():
-            target = self.folder / _kept(job)
+        for job in {_pattern_path(job): job for job in new}.values():
+            target = self.folder / _pattern_path(job)
             try:
                 if not target.exists():
                     with open_regular(job.path) as source, replacing(target) as file:
                         shutil.copyfileobj(source, file)
             except (OSError, ValueError) as error:
-                problems[_kept(job)] = (
+                problems[_pattern_path(job)] = (
                     f"{printable(job.path)}: cannot be copied into the spool ({reason(error)})"
                 )
-        planned = [job for job in new if _kept(job) not in problems]
+        planned = [job for job in new if _pattern_path(job) not in problems]
         if planned:
-            lines = [json.dumps(replace(job, path=_kept(job)).to_json()) for job in planned]
+            lines = [json.dumps(replace(job, path=_pattern_path(job)).to_json()) for job in planned]
             append_text(self.folder / "jobs.jsonl", "".join(f"{line}\n" for line in lines))
             self._planned.update(job.id for job in planned)
         if problems:
@@ -338,7 +338,7 @@ class SpoolExecutor(Executor[Job]):
             self._spool.plan([job])
         except (TensorwiseError, OSError) as error:
             future.set_running_or_notify_cancel()
-            future.set_exception(_told(error))
+            future.set_exception(_as_tensorwise_error(error))
             return future
         with self._lock:
             self._waiting.setdefault(job.id, []).append(future)
@@ -368,7 +368,7 @@ class SpoolExecutor(Executor[Job]):
                 except (
                     Exception
                 ) as error:  # whoever waits is told, and later jobs are looked for all the same
-                    ready = [(futures, _told(error)) for futures in self._waiting.values()]
+                    ready = [(futures, _as_tensorwise_error(error)) for futures in self._waiting.values()]
                     self._waiting.clear()
             for futures, result in ready:
                 for future in futures:
@@ -393,7 +393,7 @@ class SpoolExecutor(Executor[Job]):
                 self._early.setdefault(job, records)
 
 
-def _told(error: Exception) -> TensorwiseError:
+def _as_tensorwise_error(error: Exception) -> TensorwiseError:
     """Return why a job cannot be run, as futures tell it."""
     return error if isinstance(error, TensorwiseError) else MeasurementError(reason(error))
 
@@ -406,6 +406,6 @@ def _job_of(line: bytes, folder: Path) -> Job:
     return replace(job, path=str(folder / job.path))
 
 
-def _kept(job: Job) -> str:
+def _pattern_path(job: Job) -> str:
     """Where a spool keeps the file of a job; the name ends as the file's does, which tells its kind."""
     return f"patterns/{job.digest}-{Path(job.path).name}"

@@ -1,19 +1,23 @@
 """Commands about this machine: the kernel cache, the devices, the store of measurements."""
 
 import itertools
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tensorwise.errors import CompilerError, InputError
-from tensorwise.front.terminal import FAILED, command, emit, pairs, progress_bar
+from tensorwise.front.terminal import FAILED, INTERRUPTED, command, emit, pairs, progress_bar
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]
-StorePath = Annotated[Path | None, typer.Option("--store", help="The store's file; default: the user's.")]
+StorePath = Annotated[
+    Path | None,
+    typer.Option("--store", help="The store's file, or a folder NAME.parts; default: the user's file."),
+]
 
 cache_app = typer.Typer(help="Compiled kernels: what is there; compile, check or remove some.")
-store_app = typer.Typer(help="Remembered measurements: what is there; export and import.")
+store_app = typer.Typer(help="Remembered measurements: what is there; export, import, and merge parts.")
 
 
 @cache_app.callback(invoke_without_command=True)
@@ -232,21 +236,27 @@ def store_info(context: typer.Context, store: StorePath = None, json: Json = Fal
     if context.invoked_subcommand is not None:
         return
     from tensorwise.device.device import STATUSES
+    from tensorwise.store.reading import open_store
     from tensorwise.store.store import Store, default_path
 
     path = store or default_path()
     facts: dict[str, Any] = {"path": str(path), "records": 0, "bytes": 0, "statuses": {}}
     if path.exists():
-        with Store(path) as opened:
-            facts["records"] = len(opened)
-            facts["bytes"] = path.stat().st_size
-            counts = {status: opened.count(status=status) for status in STATUSES}
-            facts["statuses"] = {status: count for status, count in counts.items() if count}
+        with open_store(path) as opened:
+            if isinstance(opened, Store):
+                counts = {status: opened.count(status=status) for status in STATUSES}
+                facts |= {"records": len(opened), "bytes": path.stat().st_size}
+            else:
+                counts = dict(Counter(record.status for record in opened))
+                facts |= {"records": len(opened), "bytes": opened.num_bytes, "parts": opened.num_parts,
+                          "jobs": len(opened.jobs())}  # fmt: skip
+            facts["statuses"] = {status: counts[status] for status in STATUSES if counts.get(status)}
     if json:
         emit(facts)
     else:
         rows: list[tuple[str, object]] = [("file", path), ("records", facts["records"])]
         rows += [("size", f"{facts['bytes'] / 1e6:.2f} MB")]
+        rows += [(name, facts[name]) for name in ("parts", "jobs") if name in facts]
         rows += list(facts["statuses"].items())
         pairs(rows)
 
@@ -260,21 +270,23 @@ def store_export(
 ) -> None:
     """Write all records to a file: JSON lines, or compact Parquet with a datasheet (.md) beside it."""
     from tensorwise.store.datasheet import Datasheet
+    from tensorwise.store.exchange import write_lines
     from tensorwise.store.parquet import SUFFIX, write_records
+    from tensorwise.store.reading import open_store
     from tensorwise.store.store import Store, default_path
     from tensorwise.writing import replacing
 
     source = context.obj or default_path()
     if not source.exists():
         raise InputError(f"{source}: there is no store yet; tune something, or name one with --store")
-    with Store(source) as opened:
+    with open_store(source) as opened:
         if path.suffix == SUFFIX:
             sheet = Datasheet()
             count = write_records(path, sheet.watch(opened))
             with replacing(path.with_suffix(".md")) as page:
                 page.write(sheet.text(path.stem).encode())
         else:
-            count = opened.export(path)
+            count = opened.export(path) if isinstance(opened, Store) else write_lines(path, opened)
     if json:
         emit({"exported": count, "path": str(path)})
     else:
@@ -297,7 +309,9 @@ def store_import(
     json: Json = False,
 ) -> None:
     """Add the records of a file that `export` wrote, or of TenSet; those already there are skipped."""
+    from tensorwise.store.exchange import import_jobs, read_lines
     from tensorwise.store.parquet import SUFFIX, read_records
+    from tensorwise.store.reading import open_store
     from tensorwise.store.store import PAGE, Store
     from tensorwise.store.tenset import looks_like_tenset, tenset_records
 
@@ -307,11 +321,14 @@ def store_import(
     foreign = path.suffix != SUFFIX and looks_like_tenset(path)
     if device is not None and not foreign:
         raise InputError(f"--device is for logs of TenSet; the records of {path} say whose they are")
-    with Store(context.obj) as opened:
-        if foreign or path.suffix == SUFFIX:
-            records = (
-                tenset_records(path, device or path.resolve().parent.name) if foreign else read_records(path)
-            )
+    with open_store(context.obj) as opened:
+        if foreign:
+            records = tenset_records(path, device or path.resolve().parent.name)
+        else:
+            records = read_records(path) if path.suffix == SUFFIX else read_lines(path)
+        if not isinstance(opened, Store):
+            count = import_jobs(opened, records)
+        elif foreign or path.suffix == SUFFIX:
             count = 0
             while page := list(itertools.islice(records, PAGE)):
                 count += opened.append(page)
@@ -321,3 +338,40 @@ def store_import(
         emit({"imported": count, "path": str(opened.path)})
     else:
         print(f"{count} new records in {opened.path}")
+
+
+@store_app.command("compact")
+@command
+def store_compact(context: typer.Context, json: Json = False) -> None:
+    """Merge small files of a folder NAME.parts, also while drivers append. Ctrl-C keeps what is merged."""
+    from tensorwise.store.parts import FOLDER_SUFFIX, PartStore, is_part_store
+
+    path = context.obj
+    if path is None or not path.exists() or not is_part_store(path):
+        raise InputError(
+            f"{path or 'the default store'}: is no folder of parts, which alone can be merged; expected --store "
+            f"NAME{FOLDER_SUFFIX}"
+        )
+    with PartStore(path) as opened, progress_bar("merging") as progress:
+        before, merged = opened.num_parts, 0
+
+        def observe(done: int, total: int) -> None:
+            nonlocal merged
+            merged = done
+            if progress is not None:
+                progress(f"{done} of {total} parts", done / total)
+
+        interrupted = False
+        try:
+            merged = opened.compact(observe=observe)
+        except KeyboardInterrupt:
+            interrupted = True
+        after = opened.num_parts
+    if json:
+        emit({"path": str(path), "merged": merged, "parts_before": before, "parts": after})
+    else:
+        print(f"{merged} of {before} parts were merged; {after} are in {path}")
+        if merged:
+            print("the files that they replace are removed by the next merge, so that readers can finish")
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)

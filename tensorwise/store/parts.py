@@ -17,7 +17,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -129,35 +129,68 @@ class PartStore:
     def records(self) -> Iterator[Record]:
         """Yield all records, in the order of their commits."""
         self._read_log()
-        for name, commit in list(self._parts.items()):
-            path = self._data / name
-            try:
-                size = path.stat().st_size
-                if size != commit.size:
-                    raise CorruptStoreError(
-                        f"{printable(str(path))}: has {size} bytes, and had {commit.size} when it was written; "
-                        "restore it, or measure its jobs again into another folder"
-                    )
-                yield from read_records(path)
-            except FileNotFoundError as error:
-                raise StoreError(
-                    f"{printable(str(path))}: is gone; if the folder was compacted twice meanwhile, read it again"
-                ) from error
-            except InputError as error:
-                raise CorruptStoreError(str(error)) from error
+        for commit in list(self._parts.values()):
+            yield from self._read_part(commit)
 
-    def compact(self, most_records: int = COMPACT_RECORDS) -> int:
+    def _read_part(self, commit: Commit) -> Iterator[Record]:
+        """Yield the records of a part."""
+        path = self._data / commit.part
+        mend = "restore it from a copy, or measure its jobs again into another folder"
+        try:
+            size = path.stat().st_size
+            if size != commit.size:
+                raise CorruptStoreError(
+                    f"{printable(str(path))}: has {size} bytes, and had {commit.size} when it was written; {mend}"
+                )
+            yield from read_records(path)
+        except FileNotFoundError as error:
+            raise StoreError(
+                f"{printable(str(path))}: is gone; if the folder was compacted twice meanwhile, read it again"
+            ) from error
+        except InputError as error:
+            raise CorruptStoreError(f"{error}; {mend}") from error
+
+    @property
+    def num_parts(self) -> int:
+        """Number of files that hold the records, as of now."""
+        self._read_log()
+        return len(self._parts)
+
+    @property
+    def num_bytes(self) -> int:
+        """Total size of these files."""
+        self._read_log()
+        return sum(commit.size for commit in self._parts.values())
+
+    def compact(
+        self,
+        most_records: int = COMPACT_RECORDS,
+        observe: Callable[[int, int], None] = lambda done, total: None,
+    ) -> int:
         """Merge small parts into parts of up to ``most_records``; return how many parts were merged.
 
         May be done while others append and read. Files that an earlier call replaced are removed, and files that were
         written but never committed. A merged part has a column for each choice of the configs (see ``parquet``).
+        May be interrupted: what is merged by then stays.
+
+        Args:
+            most_records: of a merged part.
+            observe: called with (parts merged, parts to merge) after each merged part.
+
+        Raises:
+            CorruptStoreError: a part is damaged; what is merged by then stays.
         """
         self._read_log()
         self._remove_unused()
         merged = 0
-        for names in self._groups(most_records):
+        groups = list(self._groups(most_records))
+        total = sum(map(len, groups))
+        for names in groups:
             target = self._data / f"{secrets.token_hex(16)}{SUFFIX}"
-            count = write_records(target, (one for name in names for one in read_records(self._data / name)))
+            parts = [self._parts[name] for name in names if name in self._parts]
+            if len(parts) < len(names):  # another process merged them
+                continue
+            count = write_records(target, (one for part in parts for one in self._read_part(part)))
             commit = Commit(target.name, target.stat().st_size, count, (), tuple(names))
             while True:
                 self._read_log()
@@ -166,6 +199,7 @@ class PartStore:
                     break
                 if self._take_number(commit):
                     merged += len(names)
+                    observe(merged, total)
                     break
         self._read_log()
         return merged

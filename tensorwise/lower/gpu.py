@@ -4,7 +4,7 @@ from typing import Final
 
 from tensorwise.lower import ir
 from tensorwise.lower.cuda import print_cuda
-from tensorwise.lower.launch import check_launch
+from tensorwise.lower.launch import check_operands
 from tensorwise.lower.lower import emit_kernel
 from tensorwise.lower.pieces import GpuLowering
 from tensorwise.lower.plan import Plan
@@ -16,4 +16,4 @@ def lower_to_launches(plan: Plan) -> ir.LoweredFunction:
     return emit_kernel(plan, GpuLowering)
 
 
-TARGET: Final = Target(check_launch, lower_to_launches, lambda kernel: print_cuda(kernel)[0])
+TARGET: Final = Target(check_operands, lower_to_launches, lambda kernel: print_cuda(kernel)[0])

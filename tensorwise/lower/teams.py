@@ -32,10 +32,10 @@ from tensorwise.lower.ir import (
     Stmt,
     Var,
 )
-from tensorwise.lower.launch import MOST_SHARED_BYTES
 from tensorwise.lower.lower import Lowering
 from tensorwise.lower.nest import Env, Lanes, Loop
 from tensorwise.lower.plan import Plan
+from tensorwise.program.gpu_directives import MOST_SHARED_BYTES
 from tensorwise.program.schedule import WARP, Stage
 from tensorwise.tensor.remap import Axis
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from tensorwise.lower.launch import MOST_SHARED_BYTES
+from tensorwise.program.gpu_directives import MOST_SHARED_BYTES
 from tensorwise.program.schedule import WARP
 from tensorwise.space.cuda import GpuSpec
 

@@ -23,7 +23,7 @@ def test_programs_of_cpus_import_nothing_of_gpus() -> None:
 import sys
 from tests.unit.lower.test_target import CPU, CSR, GPU, SPMM, Program, Schedule
 def loaded():
-    return [name for name in ("gpu", "teams", "pieces", "launch") if "tensorwise.program." + name in sys.modules]
+    return [name for name in ("gpu", "teams", "pieces", "launch") if "tensorwise.lower." + name in sys.modules]
 cpu, gpu = (Program(SPMM, CSR, Schedule.parse(text)) for text in (CPU, GPU))
 assert "TW_SYMBOL" in cpu.source() and str(cpu)
 assert not loaded() and "tensorwise.lower.cuda" not in sys.modules

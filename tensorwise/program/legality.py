@@ -1,0 +1,172 @@
+"""What a directive is, and what it is told of the loops that it is applied to.
+
+Each directive says itself where it may be applied. Whoever wants to know asks here: a plan before it is lowered, and a
+space before it proposes a value. Rules about formats, which no directive states, are in `check_formats`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+from tensorwise.errors import ScheduleError
+from tensorwise.program.einsum import Assignment
+from tensorwise.tensor.format import Format
+from tensorwise.tensor.remap import Axis
+
+if TYPE_CHECKING:
+    from tensorwise.lower import ir
+    from tensorwise.lower.plan import Plan
+    from tensorwise.program.schedule import Schedule
+
+Axes: TypeAlias = Mapping[str, Axis]
+"""The loops of an einsum by name."""
+
+
+class Directive:
+    """One step of a schedule. Derive a frozen dataclass, whose ``str`` is the directive's text."""
+
+    @property
+    def only(self) -> str | None:
+        """What a schedule may have at most one of, where this is one, in words; None: any number."""
+        return None
+
+    def check_loops(self, schedule: "Schedule", axes: Axes) -> None:
+        """Raise ScheduleError where it does not fit the loops, whatever is computed and however that is stored."""
+
+    def check(self, nest: "LoopNest") -> None:
+        """Raise ScheduleError, with the reason and the cure, where it does not fit what it is applied to.
+
+        ``check_loops`` has passed for all directives of the schedule, this one among them.
+        """
+
+
+class LoopPass(Directive, ABC):
+    """A directive of another package: a pass over the loops that were made of a program, on CPUs.
+
+    It states in ``check`` and ``check_loops`` where it may be applied. What a pass returns is proved to stay inside of its
+    arrays like all code, or refused.
+    """
+
+    @abstractmethod
+    def rewrite(self, kernel: "ir.Kernel", plan: "Plan") -> "ir.Kernel":
+        """Return the kernel that computes the same by other loops.
+
+        Raises:
+            ScheduleError: the directive does not fit the program; the message says why.
+        """
+
+
+@dataclass(frozen=True)
+class LoopNest:
+    """What directives are applied to.
+
+    Attributes:
+        assignment: what is computed.
+        schedule: the directives themselves; in a space, those that were chosen so far.
+        formats: sparse operand -> format, its modes named by the operand's indices.
+        masked: stored positions are asked whether they are entries before they contribute.
+        accumulate: results are added to what the output holds.
+        halves: operands, and the output, that are kept in 16 bits.
+    """
+
+    assignment: Assignment
+    schedule: "Schedule"
+    formats: Mapping[str, Format]
+    masked: bool = False
+    accumulate: bool = False
+    halves: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def loops(self) -> tuple[Axis, ...]:
+        """The loops, outermost first; raises ScheduleError where a directive does not fit them."""
+        return self.schedule.loops(self.assignment.indices)
+
+    @property
+    def stored(self) -> frozenset[str]:
+        """Indices of the sparse operands."""
+        return self.assignment.indices_of(self.formats)
+
+    def axis(self, loop: str) -> Axis:
+        """Return what a loop runs over."""
+        return next(axis for axis in self.loops if axis.name == loop)
+
+    def check(self) -> None:
+        """Raise ScheduleError where formats do not fit the loops, or a directive does not fit what it is applied to."""
+        check_formats(self)
+        for directive in self.schedule.directives:
+            directive.check(self)
+
+    def allows(self, *directives: Directive) -> bool:
+        """Whether these directives may be added to the schedule."""
+        schedule = replace(self.schedule, directives=(*self.schedule.directives, *directives))
+        try:
+            replace(self, schedule=schedule).check()
+        except ScheduleError:
+            return False
+        return True
+
+
+def check_named(directive: Directive, loop: str, axes: Axes) -> Axis:
+    """Return what the loop that a directive names runs over; raise ScheduleError where there is no such loop."""
+    if loop not in axes:
+        raise ScheduleError(f"{directive}: no loop {loop!r}; there are {', '.join(axes)}")
+    return axes[loop]
+
+
+def check_formats(nest: LoopNest) -> None:
+    """Raise ScheduleError where the loops are not those that formats need, or formats do not fit each other."""
+    assignment, schedule = nest.assignment, nest.schedule
+    for name, format in nest.formats.items():
+        for mode, size in format.splits.items():
+            if schedule.splits.get(mode) != size:
+                raise ScheduleError(
+                    f"format of {name} splits {mode} by {size}, so the schedule needs "
+                    f"split({mode},{size}); it has {schedule}"
+                )
+        _check_axes(nest, name, format)
+        indices = assignment.access(name).indices
+        if format.modes != indices:
+            raise ScheduleError(
+                f"format of {name} has the modes ({','.join(format.modes)}), but it is read as "
+                f"{assignment.access(name)}; name them ({','.join(indices)}), in this order"
+            )
+    if nest.accumulate and assignment.monoid.name != "sum":
+        raise ScheduleError(
+            f"the parts of a hybrid are added up, but {assignment} reduces by "
+            f"{assignment.monoid.name}; store the operand in one format"
+        )
+    if nest.accumulate and assignment.output.tensor in nest.halves:
+        raise ScheduleError(
+            "the parts of a hybrid add to one output, which would round in between; it is kept in 16 bits here"
+        )
+
+
+def _check_axes(nest: LoopNest, name: str, format: Format) -> None:
+    """Raise ScheduleError unless slots and diagonals have their loops, and permuted modes are the format's own."""
+    for axis in format.loops:
+        if axis.part in ("slot", "diagonal") and axis not in nest.loops:
+            raise ScheduleError(
+                f"{format} needs a loop {axis.name} in place of {axis.mode}; name it in the reorder "
+                f"(got {nest.schedule})"
+            )
+    for axis in format.followed:
+        names = (axis.name, f"{axis.mode}1", f"{axis.mode}0")
+        for directive in nest.schedule.directives:
+            if getattr(directive, "loop", None) in names or getattr(directive, "index", None) in names:
+                raise ScheduleError(
+                    f"{directive}: {axis.name} follows from the position in {name} ({format}); it has no loop"
+                )
+    for axis in [axis for axis in format.axes if axis.part == "diagonal"]:
+        for other, stored in nest.formats.items():
+            if other != name and axis.mode in [followed.mode for followed in stored.followed]:
+                raise ScheduleError(
+                    f"{axis.mode} follows from the diagonals of {name} and from positions in {other}"
+                )
+    for mode in format.orders:
+        others = [other for other in nest.formats if other != name and mode in nest.formats[other].modes]
+        if others:
+            raise ScheduleError(
+                f"{name} stores {mode} in an order of its own, which {others[0]} does not share ({format})"
+            )

@@ -35,8 +35,8 @@ from tensorwise.lower.ir import (
 from tensorwise.lower.lower import Lowering
 from tensorwise.lower.nest import Env, Lanes, Loop
 from tensorwise.lower.plan import Plan
-from tensorwise.program.gpu_directives import MOST_SHARED_BYTES
-from tensorwise.program.schedule import WARP, Stage
+from tensorwise.program.gpu_directives import MOST_SHARED_BYTES, Stage
+from tensorwise.program.schedule import WARP
 from tensorwise.tensor.remap import Axis
 
 FILLING: Final = ir.Blocks("x", 256, 1)

@@ -1,11 +1,10 @@
 """The directives of a schedule that mean the same on all processors, each with what it may be applied to."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from tensorwise.errors import ScheduleError
-from tensorwise.program.gpu_directives import check_threads
-from tensorwise.program.legality import Axes, Directive, LoopNest, check_named
+from tensorwise.program.legality import Axes, Directive, LoopNest
 from tensorwise.tensor.format import Format
 
 if TYPE_CHECKING:
@@ -14,12 +13,6 @@ if TYPE_CHECKING:
 CONSTANT_SPLIT: Final = 16
 """Splits up to this size are compiled in, so that their loops can be unrolled; larger ones are run-time
 values, so that one kernel serves them all."""
-MOST_COPIES: Final = 16
-"""Copies of a body."""
-VECTOR_LANES: Final = (1, 2, 4, 8, 16)
-"""Elements of a vector on a CPU."""
-MOST_VECTORS: Final = 32
-"""Vectors of a strip: as many as a processor has registers."""
 
 
 @dataclass(frozen=True)
@@ -31,18 +24,13 @@ class Split(Directive):
 
     index: str
     size: int
+    once: ClassVar = "index"
 
     def __str__(self) -> str:
         return f"split({self.index},{self.size})"
 
-    @property
-    def only(self) -> str:
-        return f"split of {self.index}"
-
     def check_loops(self, schedule: "Schedule", axes: Axes) -> None:
-        indices = tuple(dict.fromkeys(axis.mode for axis in axes.values()))
-        if self.index not in indices:
-            raise ScheduleError(f"{self}: no index {self.index!r}; the einsum has {', '.join(indices)}")
+        super().check_loops(schedule, axes)
         if self.size < 1:
             raise ScheduleError(f"{self}: the size must be at least 1")
 
@@ -55,13 +43,10 @@ class Reorder(Directive):
     """
 
     loops: tuple[str, ...]
+    once: ClassVar = ""
 
     def __str__(self) -> str:
         return f"reorder({','.join(self.loops)})"
-
-    @property
-    def only(self) -> str:
-        return "reorder directive"
 
     def check_loops(self, schedule: "Schedule", axes: Axes) -> None:
         if sorted(self.loops) != sorted(axes):
@@ -92,17 +77,14 @@ class Parallel(Directive):
     policy: str = "dynamic"
     chunk: int = 32
     reduction: str = "atomic"
+    once: ClassVar = ""
 
     def __str__(self) -> str:
         reduction = "" if self.reduction == "atomic" else f",{self.reduction}"
         return f"parallel({self.loop},{self.policy},{self.chunk}{reduction})"
 
-    @property
-    def only(self) -> str:
-        return "parallel directive"
-
     def check_loops(self, schedule: "Schedule", axes: Axes) -> None:
-        check_named(self, self.loop, axes)
+        super().check_loops(schedule, axes)
         if self.policy not in ("dynamic", "balanced", "merge-path", "pieces"):
             raise ScheduleError(
                 f"{self}: the policy is dynamic, balanced, merge-path or pieces, got {self.policy!r}"
@@ -173,16 +155,14 @@ class Unroll(Directive):
 
     loop: str
     factor: int = 0
+    once: ClassVar = "loop"
 
     def __str__(self) -> str:
         return f"unroll({self.loop},{self.factor})" if self.factor else f"unroll({self.loop})"
 
-    @property
-    def only(self) -> str:
-        return f"unroll of {self.loop}"
-
     def check_loops(self, schedule: "Schedule", axes: Axes) -> None:
-        axis = check_named(self, self.loop, axes)
+        super().check_loops(schedule, axes)
+        axis = axes[self.loop]
         constant = axis.part == "inner" and schedule.splits[axis.mode] <= CONSTANT_SPLIT
         if self.factor == 0 and not constant:
             raise ScheduleError(
@@ -191,8 +171,8 @@ class Unroll(Directive):
             )
         if self.factor and constant:
             raise ScheduleError(f"{self}: {self.loop} has a constant extent; write unroll({self.loop})")
-        if self.factor > MOST_COPIES:
-            raise ScheduleError(f"{self}: the factor is at most {MOST_COPIES}")
+        if self.factor > 16:
+            raise ScheduleError(f"{self}: the factor is at most 16")
         if self.loop in [taken.loop for taken in (schedule.tile, schedule.parallel) if taken]:
             raise ScheduleError(f"{self.loop} cannot be unrolled and a tile or parallel at once")
 
@@ -212,20 +192,15 @@ class Tile(Directive):
     loop: str
     vectors: int
     lanes: int
+    once: ClassVar = ""
 
     def __str__(self) -> str:
         return f"tile({self.loop},{self.vectors}x{self.lanes})"
 
-    @property
-    def only(self) -> str:
-        return "tile directive"
-
     def check_loops(self, schedule: "Schedule", axes: Axes) -> None:
-        check_named(self, self.loop, axes)
-        if (
-            schedule.dealt is None and self.lanes not in VECTOR_LANES
-        ) or not 1 <= self.vectors <= MOST_VECTORS:
-            raise ScheduleError(f"{self}: lanes are 1, 2, 4, 8 or 16 and vectors 1 to {MOST_VECTORS}")
+        super().check_loops(schedule, axes)
+        if (schedule.dealt is None and self.lanes not in (1, 2, 4, 8, 16)) or not 1 <= self.vectors <= 32:
+            raise ScheduleError(f"{self}: lanes are 1, 2, 4, 8 or 16 and vectors 1 to 32")
         if schedule.parallel and self.loop == schedule.parallel.loop:
             raise ScheduleError(
                 f"{self.loop} cannot be a tile and parallel at once; split it and run its outer loop in parallel"
@@ -246,8 +221,6 @@ class Tile(Directive):
             )
         if nest.masked and mode in nest.stored:
             raise ScheduleError(f"{self}: lanes over a stored index cannot be masked")
-        if schedule.dealt is not None:
-            check_threads(self.loop, self.lanes, nest)
 
 
 @dataclass(frozen=True)
@@ -282,20 +255,17 @@ class Bound(Directive):
 
     index: str
     size: int
+    once: ClassVar = "index"
 
     def __str__(self) -> str:
         return f"bound({self.index},{self.size})"
 
-    @property
-    def only(self) -> str:
-        return f"bound of {self.index}"
-
     def check_loops(self, schedule: "Schedule", axes: Axes) -> None:
-        indices = tuple(dict.fromkeys(axis.mode for axis in axes.values()))
+        super().check_loops(schedule, axes)
         if self.size < 1:
             raise ScheduleError(f"{self}: the extent must be at least 1")
-        if self.index not in indices or self.index in schedule.splits:
-            raise ScheduleError(f"{self}: it takes an index that is not split; there are {indices}")
+        if self.index in schedule.splits:
+            raise ScheduleError(f"{self}: it takes an index that is not split, got {schedule}")
 
 
 @dataclass(frozen=True)
@@ -313,12 +283,7 @@ class Factor(Directive):
     def __str__(self) -> str:
         return f"factor({self.loop})"
 
-    @property
-    def only(self) -> str:
-        return "factor directive"
-
-    def check_loops(self, schedule: "Schedule", axes: Axes) -> None:
-        check_named(self, self.loop, axes)
+    once: ClassVar = ""
 
 
 @dataclass(frozen=True)
@@ -336,12 +301,7 @@ class Visit(Directive):
     def __str__(self) -> str:
         return f"visit({self.loop},{self.order})"
 
-    @property
-    def only(self) -> str:
-        return f"visit of {self.loop}"
-
-    def check_loops(self, schedule: "Schedule", axes: Axes) -> None:
-        check_named(self, self.loop, axes)
+    once: ClassVar = "loop"
 
     def check(self, nest: LoopNest) -> None:
         axis, parallel, tile = nest.axis(self.loop), nest.schedule.parallel, nest.schedule.tile
@@ -367,13 +327,10 @@ class Locate(Directive):
     """
 
     tensor: str
+    once: ClassVar = ""
 
     def __str__(self) -> str:
         return f"locate({self.tensor})"
-
-    @property
-    def only(self) -> str:
-        return "locate directive"
 
     def check(self, nest: LoopNest) -> None:
         holds, format, tile = nest.assignment.named, nest.formats.get(self.tensor), nest.schedule.tile

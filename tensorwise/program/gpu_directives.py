@@ -1,16 +1,13 @@
 """The directives of a schedule for GPUs, each with what it may be applied to."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import ClassVar, Final
 
 from tensorwise.errors import ScheduleError
-from tensorwise.program.legality import Axes, Directive, LoopNest, check_named
+from tensorwise.program.directives import Tile
+from tensorwise.program.legality import Directive, LoopNest
+from tensorwise.program.schedule import WARP, Schedule, whole
 
-if TYPE_CHECKING:
-    from tensorwise.program.schedule import Schedule
-
-WARP: Final = 32
-"""Threads that a GPU runs side by side, and that can shuffle."""
 MAX_BLOCK_THREADS: Final = 1024
 """Threads of a block, on every GPU since 2010."""
 MOST_SHARED_BYTES: Final = 48 * 1024
@@ -41,9 +38,6 @@ class Bind(Directive):
     def __str__(self) -> str:
         return f"bind({self.loop},{self.to}{f',{self.count}' if self.count != 1 else ''})"
 
-    def check_loops(self, schedule: "Schedule", axes: Axes) -> None:
-        check_named(self, self.loop, axes)
-
     def check(self, nest: LoopNest) -> None:
         schedule, dealt = nest.schedule, nest.schedule.dealt
         if self.to not in ("block", "warp", "thread", "lane"):
@@ -59,7 +53,9 @@ class Bind(Directive):
             raise ScheduleError(
                 f"one loop is dealt to blocks, and strips of the tile may be as well (got {schedule})"
             )
-        elif schedule.threads * schedule.teams > MAX_BLOCK_THREADS:
+        elif schedule.tile is not None:
+            _check_lanes(schedule.tile, nest)
+        if schedule.threads * schedule.teams > MAX_BLOCK_THREADS:
             raise ScheduleError(
                 f"{schedule}: {schedule.teams} teams of {schedule.threads} threads are more than the "
                 f"{MAX_BLOCK_THREADS} of a block"
@@ -118,12 +114,7 @@ class Stage(Directive):
     def __str__(self) -> str:
         return f"stage({self.loop},{self.size}{f',{self.what}' if self.what != 'both' else ''})"
 
-    @property
-    def only(self) -> str:
-        return f"stage of {self.loop}"
-
-    def check_loops(self, schedule: "Schedule", axes: Axes) -> None:
-        check_named(self, self.loop, axes)
+    once: ClassVar = "loop"
 
     def check(self, nest: LoopNest) -> None:
         schedule = nest.schedule
@@ -134,25 +125,35 @@ class Stage(Directive):
             raise ScheduleError(f"{self}: {self.loop} is dealt to blocks or threads; stage a loop inside")
 
 
-def check_dealt(directive: "Bind | Stage", schedule: "Schedule") -> Bind:
+def _check_lanes(tile: Tile, nest: LoopNest) -> None:
+    """Raise ScheduleError unless the lanes of a tile can be dealt to the threads of a team, in vectors that it loads."""
+    schedule, axis, threads = nest.schedule, nest.axis(tile.loop), nest.schedule.threads
+    own, rest = divmod(tile.lanes, threads)
+    if rest or own not in LOAD_WIDTHS:
+        raise ScheduleError(
+            f"{tile}: its lanes are 1, 2 or 4 for each of the {threads} threads of a team (got {schedule})"
+        )
+    if own > 1 and (axis.part != "whole" or schedule.bounds.get(axis.mode, 1) % own):
+        raise ScheduleError(
+            f"{tile}: vectors of {own} are loaded from addresses that are multiples of {own}; say so with "
+            f"bound({axis.mode},EXTENT), or use {threads} lanes"
+        )
+
+
+def parse_bind(loop: str, to: str, count: str = "1") -> Bind:
+    """Return the directive of these arguments."""
+    return Bind(loop, to, whole(count))
+
+
+def parse_stage(loop: str, size: str, what: str = "both") -> Stage:
+    """Return the directive of these arguments."""
+    return Stage(loop, whole(size), what)
+
+
+def check_dealt(directive: Bind | Stage, schedule: Schedule) -> Bind:
     """Return what deals a loop to blocks; raise ScheduleError where nothing does, so that the program is no GPU's."""
     if schedule.dealt is None:
         raise ScheduleError(
             f"{directive}: no loop is dealt to the blocks of a GPU, as in bind(i,block,8) (got {schedule})"
         )
     return schedule.dealt
-
-
-def check_threads(loop: str, lanes: int, nest: LoopNest) -> None:
-    """Raise ScheduleError unless the lanes of a tile can be dealt to the threads of a team, in vectors that it loads."""
-    schedule, axis, threads = nest.schedule, nest.axis(loop), nest.schedule.threads
-    own, rest = divmod(lanes, threads)
-    if rest or own not in LOAD_WIDTHS:
-        raise ScheduleError(
-            f"{schedule.tile}: its lanes are 1, 2 or 4 for each of the {threads} threads of a team (got {schedule})"
-        )
-    if own > 1 and (axis.part != "whole" or schedule.bounds.get(axis.mode, 1) % own):
-        raise ScheduleError(
-            f"{schedule.tile}: vectors of {own} are loaded from addresses that are multiples of {own}; say so with "
-            f"bound({axis.mode},EXTENT), or use {threads} lanes"
-        )

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from tensorwise.errors import ScheduleError
 from tensorwise.program.einsum import Assignment
@@ -27,13 +27,31 @@ Axes: TypeAlias = Mapping[str, Axis]
 class Directive:
     """One step of a schedule. Derive a frozen dataclass, whose ``str`` is the directive's text."""
 
+    once: ClassVar[str | None] = None
+    """The field of whose values each may be given once; empty: a schedule has at most one; None: any number."""
+
+    @property
+    def word(self) -> str:
+        """What kind of directive it is."""
+        return type(self).__name__.lower()
+
     @property
     def only(self) -> str | None:
-        """What a schedule may have at most one of, where this is one, in words; None: any number."""
-        return None
+        """What a schedule may have at most one of, in words."""
+        if self.once is None:
+            return None
+        return f"{self.word} of {getattr(self, self.once)}" if self.once else f"{self.word} directive"
 
     def check_loops(self, schedule: "Schedule", axes: Axes) -> None:
-        """Raise ScheduleError where it does not fit the loops, whatever is computed and however that is stored."""
+        """Raise ScheduleError where it does not fit the loops, whatever is computed and however that is stored.
+
+        A field ``loop`` names one of them, a field ``index`` what one or two of them run over.
+        """
+        loop, index = getattr(self, "loop", None), getattr(self, "index", None)
+        if loop is not None and loop not in axes:
+            raise ScheduleError(f"{self}: no loop {loop!r}; there are {', '.join(axes)}")
+        if index is not None and index not in (indices := dict.fromkeys(axis.mode for axis in axes.values())):
+            raise ScheduleError(f"{self}: no index {index!r}; the einsum has {', '.join(indices)}")
 
     def check(self, nest: "LoopNest") -> None:
         """Raise ScheduleError, with the reason and the cure, where it does not fit what it is applied to.
@@ -106,13 +124,6 @@ class LoopNest:
         except ScheduleError:
             return False
         return True
-
-
-def check_named(directive: Directive, loop: str, axes: Axes) -> Axis:
-    """Return what the loop that a directive names runs over; raise ScheduleError where there is no such loop."""
-    if loop not in axes:
-        raise ScheduleError(f"{directive}: no loop {loop!r}; there are {', '.join(axes)}")
-    return axes[loop]
 
 
 def check_formats(nest: LoopNest) -> None:

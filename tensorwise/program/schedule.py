@@ -11,9 +11,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
 from tensorwise.errors import ScheduleError
+from tensorwise.moved import forward_names
 from tensorwise.program.directives import (
     CONSTANT_SPLIT,
     Bound,
@@ -27,18 +28,26 @@ from tensorwise.program.directives import (
     Unroll,
     Visit,
 )
-from tensorwise.program.gpu_directives import WARP, Bind, Stage
 from tensorwise.program.legality import Directive, LoopPass
 from tensorwise.registry import Registry
 from tensorwise.tensor.remap import Axis
 
+if TYPE_CHECKING:
+    from tensorwise.program.gpu_directives import Bind, Stage
+
 __all__ = [
-    "CONSTANT_SPLIT", "DIRECTIVES", "WARP", "Bind", "Bound", "Directive", "Factor", "Locate", "LoopPass", "Parallel",
-    "Prefetch", "Reorder", "Schedule", "Split", "Stage", "Tile", "Unroll", "Visit",
+    "CONSTANT_SPLIT", "DIRECTIVES", "WARP", "Bound", "Directive", "Factor", "Locate", "LoopPass", "Parallel", "Prefetch",
+    "Reorder", "Schedule", "Split", "Tile", "Unroll", "Visit",
 ]  # fmt: skip
 
+WARP: Final = 32
+"""Threads that a GPU runs side by side, and that can shuffle."""
 
-def _whole(text: str) -> int:
+__getattr__ = forward_names(__name__, dict.fromkeys(("Bind", "Stage"), "tensorwise.program.gpu_directives"))
+
+
+def whole(text: str) -> int:
+    """Return the whole number that a text is; raise ScheduleError where it is none."""
     if not re.fullmatch(r"[0-9]{1,10}", text):
         raise ScheduleError(f"expected a whole number, got {text!r}")
     return int(text)
@@ -46,25 +55,25 @@ def _whole(text: str) -> int:
 
 def _tile(loop: str, shape: str) -> Tile:
     vectors, _, lanes = shape.partition("x")
-    return Tile(loop, _whole(vectors), _whole(lanes))
+    return Tile(loop, whole(vectors), whole(lanes))
 
 
 DIRECTIVES: Final[Registry[Callable[..., Directive]]] = Registry(
     "directive",
     "directives",
     {
-        "split": lambda index, size: Split(index, _whole(size)),
+        "split": lambda index, size: Split(index, whole(size)),
         "reorder": lambda *loops: Reorder(loops),
         "parallel": lambda loop, policy="dynamic", chunk="32", reduction="atomic": Parallel(
-            loop, policy, _whole(chunk), reduction
+            loop, policy, whole(chunk), reduction
         ),
-        "unroll": lambda loop, factor="0": Unroll(loop, _whole(factor)),
+        "unroll": lambda loop, factor="0": Unroll(loop, whole(factor)),
         "tile": _tile,
-        "prefetch": lambda tensor, distance: Prefetch(tensor, _whole(distance)),
-        "bound": lambda index, size: Bound(index, _whole(size)),
+        "prefetch": lambda tensor, distance: Prefetch(tensor, whole(distance)),
+        "bound": lambda index, size: Bound(index, whole(size)),
         "factor": Factor,
-        "bind": lambda loop, to, count="1": Bind(loop, to, _whole(count)),
-        "stage": lambda loop, size, what="both": Stage(loop, _whole(size), what),
+        "bind": "tensorwise.program.gpu_directives:parse_bind",
+        "stage": "tensorwise.program.gpu_directives:parse_stage",
         "visit": Visit,
         "locate": Locate,
     },
@@ -144,12 +153,12 @@ class Schedule:
         return next((d for d in self.directives if isinstance(d, Factor)), None)
 
     @property
-    def binds(self) -> tuple[Bind, ...]:
+    def binds(self) -> "tuple[Bind, ...]":
         """All bind directives."""
-        return tuple(d for d in self.directives if isinstance(d, Bind))
+        return tuple(cast("Bind", d) for d in self.directives if d.word == "bind")
 
     @property
-    def dealt(self) -> Bind | None:
+    def dealt(self) -> "Bind | None":
         """What deals the iterations of a loop to the blocks of a GPU, or None: the program runs on a CPU."""
         strips = self.tile.loop if self.tile else None
         return next((b for b in self.binds if b.to in ("block", "warp") and b.loop != strips), None)
@@ -168,9 +177,9 @@ class Schedule:
         return dealt.count if dealt.to == "block" else dealt.count * max(1, WARP // self.threads)
 
     @property
-    def stages(self) -> dict[str, Stage]:
+    def stages(self) -> "dict[str, Stage]":
         """Loop -> what is staged there."""
-        return {d.loop: d for d in self.directives if isinstance(d, Stage)}
+        return {d.loop: d for d in (cast("Stage", d) for d in self.directives if d.word == "stage")}
 
     @property
     def visits(self) -> dict[str, str]:

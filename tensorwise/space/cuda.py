@@ -12,7 +12,8 @@ from typing import Final, final
 from tensorwise.lower.program import Program, program_for
 from tensorwise.moved import forward_names
 from tensorwise.program.einsum import Assignment
-from tensorwise.program.gpu_directives import LOAD_WIDTHS, MAX_BLOCK_THREADS, MOST_SHARED_BYTES, WARP
+from tensorwise.program.gpu_directives import LOAD_WIDTHS, MAX_BLOCK_THREADS, MOST_SHARED_BYTES
+from tensorwise.program.schedule import WARP
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Value
 from tensorwise.space.param import Earlier, Narrow, Param, powers

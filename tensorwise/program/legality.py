@@ -68,7 +68,7 @@ class LoopPass(Directive, ABC):
     """
 
     @abstractmethod
-    def rewrite(self, kernel: "ir.Kernel", plan: "Plan") -> "ir.Kernel":
+    def rewrite(self, kernel: "ir.LoweredFunction", plan: "Plan") -> "ir.LoweredFunction":
         """Return the kernel that computes the same by other loops.
 
         Raises:

@@ -7,7 +7,8 @@ rows or dense groups of columns apart, in ``apart.py``. Here a config, as ``read
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Final, NamedTuple, final
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 from weakref import WeakKeyDictionary
 
 from tensorwise.lower.program import Apart, Program
@@ -45,11 +46,12 @@ from tensorwise.space.readings import (
 from tensorwise.space.running import running
 from tensorwise.space.space import Rule, Space
 from tensorwise.space.storing import storing
-from tensorwise.space.strips import Mapper
-from tensorwise.space.strips import cpu as cpu_mapper
 from tensorwise.space.structures import dense_columns, long_rows
 from tensorwise.tensor.orders import Places
 from tensorwise.tensor.positions import Positions
+
+if TYPE_CHECKING:
+    from tensorwise.space.strips import Mapper
 
 MOST_STEPS_A_TERM: Final = 16
 """Iterations of discordant search that are tried for each term; more have never paid ..."""
@@ -78,9 +80,13 @@ class CpuSpace(Space[Program]):
     assignment: Assignment | None = None
     extensions: tuple[tuple[str, ParamExtension], ...] = ()
 
-    def mapper(self, workload: Workload) -> Mapper | None:
+    def mapper(self, workload: Workload) -> "Mapper | None":
         """Return COGNATE's pi for products of matrices; None for other workloads."""
-        return cpu_mapper(workload) if len(workload.sizes) == 3 and workload.entries.order == 2 else None
+        if len(workload.sizes) != 3 or workload.entries.order != 2:
+            return None
+        # By name: of what a tuner runs, only a model of several devices asks for it.
+        mapper: Mapper = import_module("tensorwise.space.strips").cpu(workload)
+        return mapper
 
     def program(self, workload: Workload, config: Mapping[str, Value]) -> Program:
         """Return the program that ``config`` stands for."""

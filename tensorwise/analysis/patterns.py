@@ -11,4 +11,4 @@ PATTERNS: Final[dict[str, type[Featurizer[Entries]]]] = {
     MatrixPattern.name: MatrixPattern,
     TensorPattern.name: TensorPattern,
 }
-"""Featurizers of sparsity patterns by name: a new one is a file in this folder and a row here."""
+"""Featurizers of sparsity patterns by name. Models of matrices read `MatrixPattern`, those of tensors `TensorPattern`."""

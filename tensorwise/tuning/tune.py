@@ -146,9 +146,13 @@ def tune_workload(
         operator = None
         if limits.calls is not None:
             found = (shortcut(search) for shortcut in SHORTCUTS.sound().values())
-            operator = next((one for one in found if one is not None), None)
+            try:
+                operator = next((one for one in found if one is not None), None)
+            except KeyboardInterrupt:
+                search.interrupt()
         if operator is None:
-            search.run()
+            if not search.interrupted:
+                search.run()
             operator = _Decision(search).decide()
         if operator.result is not None:
             operator.result.waited_s = waited.seconds

@@ -299,6 +299,19 @@ def test_an_interrupt_returns_the_best_so_far(
     json.dumps(result.to_json(), allow_nan=False) if result.verified else None
 
 
+def test_an_interrupt_of_the_answer_without_a_search_returns_an_operator(
+    matrix: sp.csr_array, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def press(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tensorwise.tuning.without_search._time_baselines", press)
+    operator = tune(matrix, "spmv", expected_calls=10)
+    x = rng.random(200, dtype=np.float32)
+    np.testing.assert_allclose(operator(x), matrix @ x, rtol=1e-4, atol=1e-5)
+    assert any("interrupted" in note for note in result_of(operator).notes)
+
+
 @pytest.fixture
 def no_callbacks_of_gc() -> Iterator[None]:
     """Without what others, Hypothesis for one, have called at each collection: an interrupt is lost where it comes there."""

@@ -178,8 +178,11 @@ class _Driver(Generic[J]):
         """Id -> place of jobs that other drivers run."""
         self._ended: set[str] = set()
         """Ids of jobs that ended in this run, here or elsewhere."""
+        self._ended_elsewhere: set[str] = set()
         self._answered: set[str] = set()
         """Ids of the jobs in the batch."""
+        self._device_ids: dict[tuple[str, str, str], str] = {}
+        """Kind of machines, device and threads -> id of the device that measured the first job of these."""
         self._batch: list[tuple[J, JobRecords]] = []
         self._batch_bytes = 0
         self._batch_since = self._looked = self._beat = self.start
@@ -199,7 +202,9 @@ class _Driver(Generic[J]):
         left: dict[str, deque[int]] = {}
         known: set[str] = set()
         for place, job in enumerate(self.jobs):
-            if job.id not in known and not self._is_finished(job):
+            if self._is_finished(job):
+                self._note_device(job, self._finished.get_device(job.id))
+            elif job.id not in known:
                 known.add(job.id)
                 left.setdefault(_kind(job), deque()).append(place)
         if self.ledger.others(self.name, self.limits.lease_s):
@@ -281,17 +286,34 @@ class _Driver(Generic[J]):
         """Return how often all drivers have lost a job since this one began."""
         return len(self.ledger.lost.get(job.id, ())) - self._losses_before.get(job.id, 0)
 
+    def _note_device(self, job: J, device: str | None) -> None:
+        if self.anywhere and device is not None:
+            self._device_ids.setdefault(_machines(job), device)
+
+    def _check_device(self, job: J, device: str) -> None:
+        """Refuse a result of a device that differs from those of the other jobs for the same kind of machines."""
+        expected = self._device_ids.get(_machines(job), device)
+        if self.anywhere and device != expected:
+            kind = f"machines of the kind {_kind(job)!r}" if _kind(job) else "machines without a --kind"
+            raise WorkerLostError(
+                "crash",
+                f"a node of the device {device} has measured it, and other jobs for {kind} were measured on the device "
+                f"{expected}; plan jobs with a --kind for each sort of node, or collect into another store",
+            )
+
     def _note_elsewhere(self, job: J) -> None:
         if job.id not in self._ended:
             self._ended.add(job.id)
+            self._ended_elsewhere.add(job.id)
             self.found.elsewhere += 1
+            self._note_device(job, self._finished.get_device(job.id))
             self.ledger.forget(job.id)
 
     # -- submission ------------------------------------------------------------------------------------------------
 
     def _submit(self) -> None:
         """Claim and submit as many jobs as there are free slots."""
-        if self._time_is_up() or self._batch_bytes > self.limits.batch_bytes:
+        if self._time_is_up():
             return
         room = min(self.executor.slots, self.limits.in_flight) - len(self.flights)
         if room <= 0:
@@ -385,6 +407,7 @@ class _Driver(Generic[J]):
             records = future.result()
             if not records or not all(_is_of(record, job) for record in records):
                 raise WorkerLostError("crash", "its answer is that of another job")
+            self._check_device(job, records[0].device_id)
         except WorkerLostError as error:
             if not flight.late:
                 self._lose(flight, error)
@@ -395,6 +418,7 @@ class _Driver(Generic[J]):
         except CancelledError:
             pass
         else:
+            self._note_device(job, records[0].device_id)
             self._durations.append(time.monotonic() - flight.since)
             self._batch_since = self._batch_since if self._batch else time.monotonic()
             self._batch.append((job, JobRecords.of(job.id, records)))
@@ -449,6 +473,9 @@ class _Driver(Generic[J]):
                 self.found.dropped += 1
                 self._note_elsewhere(job)
                 continue
+            if job.id in self._ended_elsewhere:  # others gave it up, and its node here did not
+                self._ended_elsewhere.discard(job.id)
+                self.found.elsewhere -= 1
             self._ended.add(job.id)
             self._held.pop(job.id, None)
             self.ledger.forget(job.id)
@@ -463,6 +490,11 @@ class _Driver(Generic[J]):
 
 def _kind(job: AnyJob) -> str:
     return getattr(job, "kind", "")
+
+
+def _machines(job: AnyJob) -> tuple[str, str, str]:
+    """Return the kind of machines that a job is for, its device, and its threads: one device id measures them."""
+    return _kind(job), str(job.device), str(job.threads)
 
 
 def _is_of(record: Record, job: AnyJob) -> bool:
@@ -485,7 +517,7 @@ def mixed_kinds(jobs: Sequence[AnyJob], store: JobStore) -> list[str]:
 
     For collections on machines that take jobs from each other: there a job is done when one of them has measured it.
     """
-    groups = {job.id: (getattr(job, "kind", ""), str(job.device), str(job.threads)) for job in jobs}
+    groups = {job.id: _machines(job) for job in jobs}
     found: dict[tuple[str, str, str], dict[str, int]] = {}
     for job, device in store.finished().pairs:
         if job in groups:

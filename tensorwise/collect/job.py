@@ -27,6 +27,9 @@ from tensorwise.program.workload import Workload, workload
 from tensorwise.reading import parse_dataclass, shown
 from tensorwise.store.record import Record
 
+JOB_VERSION: Final = 1
+"""Version of what a job measures. Raise it when the same job would try other configs, or time them otherwise: jobs get
+other ids then, and jobs that were planned before are refused instead of being mixed with new ones."""
 MOST_THREADS: Final = 4096
 """Most threads of a call that a job may ask for."""
 MOST_TERMS: Final = 30_000_000
@@ -54,6 +57,7 @@ class Job:
         named: texts of configs to try besides, such as those that a model would have a tuning try.
         asked: who names them, and how many: a job is the same before and after it was asked. Empty: nobody.
         kind: of the machines that it is for, by a name that whoever plans gives; empty: machines are all alike.
+        version: JOB_VERSION of the package that planned it.
     """
 
     name: str
@@ -73,6 +77,7 @@ class Job:
     named: tuple[str, ...] = ()
     asked: str = ""
     kind: str = ""
+    version: int = JOB_VERSION
 
     def __post_init__(self) -> None:
         if self.device not in DEVICES:
@@ -95,7 +100,8 @@ class Job:
         """Content id of all that decides what is measured; where the file lies does not."""
         facts = {name: value for name, value in self.to_json().items() if name not in ("path", "family")}
         for name, follows in (
-            ("named", not self.named or self.asked), ("asked", not self.asked), ("kind", not self.kind)
+            ("named", not self.named or self.asked), ("asked", not self.asked), ("kind", not self.kind),
+            ("version", self.version == 1),
         ):  # fmt: skip
             if follows:  # from the rest; and jobs had ids before there were such
                 del facts[name]
@@ -124,14 +130,23 @@ class Job:
         Raises:
             InputError: a field is missing, unknown or has the wrong type.
         """
-        return parse_dataclass(cls, data, "job")
+        return parse_dataclass(cls, {"version": 1, **data}, "job")  # earlier plans do not name it
 
     def open(self) -> Device:
         """Return the device; nothing is started yet."""
         return open_device(self.device, DeviceOptions(self.threads, first_run_s=self.sample_s))
 
     def measured(self, beat: measuring.Beat = lambda: None) -> list[Record]:
-        """Measure the job: see ``measuring.measured``."""
+        """Measure the job: see ``measuring.measured``.
+
+        Raises:
+            InputError: it was planned for another version of what jobs measure.
+        """
+        if self.version != JOB_VERSION:
+            raise InputError(
+                f"the job was planned as version {self.version} of what jobs measure, and this Tensorwise measures version "
+                f"{JOB_VERSION}; plan the collection again, or install the release that planned it"
+            )
         return measuring.measured(self, beat)
 
     def load(self) -> tuple[str, Workload]:

@@ -31,17 +31,22 @@ class FinishedJobs:
     def __init__(self) -> None:
         self.pairs: set[tuple[str, str]] = set()
         """(job, device id)."""
-        self._ids: set[str] = set()
+        self._devices: dict[str, str] = {}
+        """Job -> the device of its first result."""
 
     def add(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Add (job, device id) of jobs."""
         for pair in pairs:
             self.pairs.add(pair)
-            self._ids.add(pair[0])
+            self._devices.setdefault(*pair)
 
     def has(self, job: str, device: str | None) -> bool:
         """Whether the job has records of the device; None: of any device."""
-        return job in self._ids if device is None else (job, device) in self.pairs
+        return job in self._devices if device is None else (job, device) in self.pairs
+
+    def get_device(self, job: str) -> str | None:
+        """Return the id of the device of a job's first result; None: the job has no records."""
+        return self._devices.get(job)
 
     def choose_new(self, results: Sequence[JobRecords], *, anywhere: bool) -> list[JobRecords]:
         """Return the first result of each job that has no records of its device yet; ``anywhere``: of any device."""

@@ -17,6 +17,7 @@ from tensorwise.collect.corpus import patterns
 from tensorwise.collect.driver import Limits, collect, ledger_of
 from tensorwise.collect.executors import Executor
 from tensorwise.collect.job import Job, plan
+from tensorwise.collect.ledger import Ledger
 from tensorwise.errors import MeasurementError
 from tensorwise.store.finished import JobRecords
 from tensorwise.store.record import Record
@@ -108,12 +109,15 @@ def test_no_more_is_in_flight_than_there_are_slots(jobs: list[Job], tmp_path: Pa
     assert nodes.most == 2
 
 
-def test_kinds_of_machines_do_not_wait_for_each_other(jobs: list[Job], tmp_path: Path) -> None:
+def test_kinds_of_machines_do_not_wait_for_each_other(
+    jobs: list[Job], tmp_path: Path, wait_for_looks: Callable[[], None]
+) -> None:
     """The one node of a kind is busy: jobs of the other kind are submitted, and no more of this one."""
     rare = [replace(job, kind="rare") for job in jobs[:6]]
-    nodes = Nodes(4, kinds={"rare": 1, "": 3})
+    nodes = Nodes(8, kinds={"rare": 1, "": 3})
     beside = Beside([*rare, *jobs[6:]], tmp_path / "s.sqlite", nodes, anywhere=True)
     until(lambda: len(nodes.submitted) == 4)
+    wait_for_looks()
     assert sorted(job.kind for job, _ in nodes.open) == ["", "", "", "rare"]
     nodes.answer = finish_soon
     for job, _ in list(nodes.open):
@@ -220,20 +224,77 @@ def test_an_idle_driver_helps_another(jobs: list[Job], tmp_path: Path) -> None:
     assert (found.jobs, found.elsewhere, found.left) == (0, 12, 0)
 
 
-def test_a_driver_elsewhere_that_shows_no_life_is_replaced(jobs: list[Job], tmp_path: Path) -> None:
+class Clock:
+    """The clock of the ledger, which the test sets."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def wait_for_looks(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Return a function that returns when the driver has read the whole ledger again, and has gone on."""
+    refresh, count = Ledger.refresh, [0]
+
+    def counted(ledger: Ledger) -> None:
+        refresh(ledger)
+        count[0] += 1
+
+    def wait() -> None:
+        before = count[0]
+        until(lambda: count[0] >= before + 4)
+
+    monkeypatch.setattr(Ledger, "refresh", counted)
+    return wait
+
+
+def test_a_driver_elsewhere_that_shows_no_life_is_replaced(
+    jobs: list[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait_for_looks: Callable[[], None]
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr("tensorwise.collect.ledger.time", clock)
     path = tmp_path / "s.sqlite"
     with Store(path) as store:
         ledger = ledger_of(store)
     ledger.append("elsewhere", {"host": "another machine"}, {"claim": jobs[0].id})
     nodes = Nodes(4, answer=finish_soon)
-    beside = Beside(jobs[:3], path, nodes, limits=replace(QUICK, lease_s=3.0))
+    beside = Beside(jobs[:3], path, nodes, limits=replace(QUICK, lease_s=600.0))
     until(lambda: len(nodes.submitted) == 2)
-    time.sleep(0.1)
-    assert jobs[0].name not in nodes.submitted
-    for _ in range(3):
-        time.sleep(0.2)
-        ledger.append("elsewhere", {"beat": 1})
+    for now in (590.0, 1180.0, 1770.0):
+        clock.now = now
+        wait_for_looks()
         assert jobs[0].name not in nodes.submitted
+        ledger.append("elsewhere", {"beat": 1})
+        wait_for_looks()
+    clock.now = 1770.0 + 601.0
+    assert beside.end().jobs == 3
+
+
+def test_of_two_that_claim_a_job_at_the_same_moment_the_first_by_name_runs_it(
+    jobs: list[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait_for_looks: Callable[[], None]
+) -> None:
+    path = tmp_path / "s.sqlite"
+    with Store(path) as store:
+        ledger = ledger_of(store)
+    append = Ledger.append
+
+    def append_both(self: Ledger, driver: str, *lines: dict[str, Any]) -> None:
+        if {"claim": jobs[0].id} in lines:
+            append(self, "-first", {"host": "another machine"}, {"claim": jobs[0].id})
+        if {"claim": jobs[1].id} in lines:
+            append(self, "~last", {"host": "another machine"}, {"claim": jobs[1].id})
+        append(self, driver, *lines)
+
+    monkeypatch.setattr(Ledger, "append", append_both)
+    nodes = Nodes(4, answer=finish_soon)
+    beside = Beside(jobs[:3], path, nodes)
+    until(lambda: len(nodes.submitted) == 2)
+    wait_for_looks()
+    assert sorted(nodes.submitted) == ["m1", "m2"]
+    monkeypatch.setattr(Ledger, "append", append)
+    ledger.remove("-first")
     assert beside.end().jobs == 3
 
 
@@ -252,7 +313,16 @@ def test_a_driver_of_this_machine_that_died_is_replaced_at_once(jobs: list[Job],
     assert list(ledger.journals.iterdir()) == [], "journals of drivers that ended are removed"
 
 
-def test_what_another_driver_gave_up_is_not_tried_again(jobs: list[Job], tmp_path: Path) -> None:
+@pytest.mark.parametrize("begin", [0, 1])
+def test_what_another_driver_gave_up_is_not_tried_again(
+    jobs: list[Job],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    wait_for_looks: Callable[[], None],
+    begin: int,
+) -> None:
+    """Unless it runs here already: then its result is taken, and it counts once."""
+    monkeypatch.setattr("secrets.randbelow", lambda end: begin)  # by how much the order is rotated
     path = tmp_path / "s.sqlite"
     with Store(path) as store:
         ledger = ledger_of(store)
@@ -261,12 +331,16 @@ def test_what_another_driver_gave_up_is_not_tried_again(jobs: list[Job], tmp_pat
     beside = Beside(jobs[:3], path, nodes)
     until(lambda: nodes.open)
     ledger.append("other", {"job": jobs[2].id, "error": "it cannot be read"})
-    time.sleep(1.0)  # many looks of the driver into the ledger, on a busy machine too
+    wait_for_looks()
     nodes.answer = finish_soon
     nodes.finish(nodes.submitted[0])
     found = beside.end()
-    assert (found.jobs, found.elsewhere, found.left) == (2, 1, 0)
-    assert jobs[2].name not in nodes.submitted
+    if begin == 0:
+        assert (found.jobs, found.elsewhere, found.left) == (2, 1, 0)
+        assert jobs[2].name not in nodes.submitted
+    else:
+        assert nodes.submitted[0] == jobs[2].name
+        assert (found.jobs, found.elsewhere, found.left) == (3, 0, 0)
 
 
 def test_a_job_that_cannot_be_run_is_said_to_the_others(jobs: list[Job], tmp_path: Path) -> None:
@@ -282,3 +356,35 @@ def test_a_job_that_cannot_be_run_is_said_to_the_others(jobs: list[Job], tmp_pat
     other.set_result(nodes.open[1][0].measured())
     found = beside.end()
     assert (found.jobs, found.failed) == (1, [f"{job.label}: it cannot be read"])
+
+
+def test_a_result_of_another_device_of_the_same_kind_is_refused(jobs: list[Job], tmp_path: Path) -> None:
+    """The first result says what device the machines of a kind are, also for a driver that begins later."""
+    path = tmp_path / "s.sqlite"
+    mine = [replace(job, kind="zen4") for job in jobs[:3]]
+
+    def answer(nodes: Nodes) -> None:
+        """Be a node of another device for the job m1, the first two times."""
+        job, future = nodes.open.pop()
+        odd = job.name == "m1" and nodes.submitted.count("m1") <= 2
+        records = job.measured()
+        future.set_result([replace(one, device_id="odd") for one in records] if odd else records)
+
+    with Store(path) as store:
+        assert collect(mine[:1], store, Nodes(1, answer=answer), anywhere=True, limits=QUICK).jobs == 1
+        found = collect(mine, store, Nodes(1, answer=answer), anywhere=True, limits=QUICK)
+        assert (found.before, found.jobs, found.redone, found.lost, found.mixed) == (1, 2, 2, [], [])
+        assert len({one.device_id for one in store}) == 1
+
+
+def test_nodes_of_another_device_only_lose_their_jobs(jobs: list[Job], tmp_path: Path) -> None:
+    def answer(nodes: Nodes) -> None:
+        job, future = nodes.open.pop()
+        changes = {"device_id": "odd"} if job.name == "m1" else {}
+        future.set_result([replace(one, **changes) for one in job.measured()])
+
+    with Store(tmp_path / "s.sqlite") as store:
+        found = collect(jobs[:2], store, Nodes(1, answer=answer), anywhere=True, limits=QUICK)
+    assert (found.jobs, found.left, len(found.lost)) == (1, 0, 1)
+    assert "a node of the device odd has measured it" in found.lost[0]
+    assert "--kind" in found.lost[0]

@@ -215,3 +215,23 @@ def test_fewer_samples_of_a_small_space_are_drawn(folder: Path) -> None:
 def test_what_an_accelerator_cannot_compute_is_recorded_as_refused(folder: Path) -> None:
     job = plan(patterns([folder / "a.mtx"]), ["spmv"], device="spade-small", samples=3)[0]
     assert {record.status for record in measured(job)} == {"refused"}
+
+
+def test_a_job_of_another_version_is_another_job_and_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "m.npz", entries_from(np.eye(8)))
+    (job,) = plan(patterns([tmp_path]), ["spmm"], n=[4], samples=2, device="null")
+    before = {name: value for name, value in job.to_json().items() if name != "version"}
+    assert Job.from_json(before).id == job.id, "jobs had ids before they had versions"
+    later = replace(job, version=2)
+    assert later.id != job.id
+    assert Job.from_json(later.to_json()) == later
+    with pytest.raises(
+        InputError, match=r"planned as version 2 .* measures version 1; plan the collection again"
+    ):
+        later.measured()
+    monkeypatch.setattr("tensorwise.collect.job.JOB_VERSION", 2)
+    assert Job.from_json(before).version == 1
+    with pytest.raises(InputError, match="planned as version 1 "):
+        Job.from_json(before).measured()

@@ -15,14 +15,11 @@ from tensorwise.lower.program import Apart, Program
 from tensorwise.program.einsum import Assignment
 from tensorwise.program.schedule import (
     Bound,
-    Directive,
     Factor,
     Locate,
     Parallel,
     Prefetch,
-    Reorder,
     Schedule,
-    Split,
     Tile,
     Unroll,
 )
@@ -36,11 +33,10 @@ from tensorwise.space.readings import (
     block_loops,
     innermost_stored,
     loop_axes,
+    nest_so_far,
     number,
     operand,
     prefetched,
-    splits,
-    stored_format,
     summed_apart,
 )
 from tensorwise.space.running import running
@@ -125,12 +121,8 @@ class CpuSpace(Space[Program]):
 
     def _nest(self, workload: Workload, config: Mapping[str, Value]) -> Program:
         """The program as far as it says how all entries are stored and which loops there are, but not how they run."""
-        access = operand(workload)
-        axes = loop_axes(config, access.indices)
-        directives: list[Directive] = [Split(mode, size) for mode, size in splits(config).items()]
-        directives.append(Reorder(tuple(axis.name for axis in axes.values())))
-        format = stored_format(config, access.indices)
-        return Program(workload.assignment, {access.tensor: format}, Schedule(tuple(directives)))
+        nest = nest_so_far(config, workload)
+        return Program(workload.assignment, nest.formats, nest.schedule)
 
     def steps(self, workload: Workload, config: Mapping[str, Value]) -> int:
         """Return a bound on the loop iterations of a program; see ``work_bound``. It does not depend on how loops run."""

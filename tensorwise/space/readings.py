@@ -13,7 +13,8 @@ import numpy as np
 
 from tensorwise.lower.lower import MAX_STRIPS
 from tensorwise.program.einsum import Access, Apply, Assignment, Expression, Index
-from tensorwise.program.schedule import CONSTANT_SPLIT
+from tensorwise.program.legality import LoopNest
+from tensorwise.program.schedule import CONSTANT_SPLIT, Reorder, Schedule, Split
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Value
 from tensorwise.space.param import Earlier
@@ -23,6 +24,8 @@ from tensorwise.tensor.levels import LEVELS, Compressed, Dense, Level, Repeated,
 from tensorwise.tensor.remap import Axis
 
 _LONGEST: Final[WeakKeyDictionary[Entries, dict[str, int]]] = WeakKeyDictionary()
+
+_NESTS: Final[WeakKeyDictionary[Workload, dict[tuple[Value, ...], LoopNest]]] = WeakKeyDictionary()
 
 
 def strings(value: Value) -> tuple[str, ...]:
@@ -178,6 +181,22 @@ def stored_format(config: Earlier, modes: tuple[str, ...]) -> Format:
     sizes = {mode: size for mode in modes if (size := split(config, mode)) > 1}
     row_order = {} if config["rows"] == "own" else {modes[0]: str(config["rows"])}
     return Format(modes, _stored_levels(config, modes), sizes, row_order)
+
+
+def nest_so_far(config: Earlier, workload: Workload) -> LoopNest:
+    """Return what directives are applied to once it is chosen how the operand is stored and which loops there are."""
+    known = _NESTS.setdefault(workload, {})
+    stored = ("layout", "order", "rows", "levels_follow_loops", "levels", "short")
+    choices = tuple(
+        [config[name] for name in config if name in stored or name.startswith(("split_", "kind_"))]
+    )
+    if choices not in known:  # asked for a domain, and again for the program
+        access = operand(workload)
+        order = Reorder(tuple(axis.name for axis in loop_axes(config, access.indices).values()))
+        schedule = Schedule((*(Split(mode, size) for mode, size in splits(config).items()), order))
+        format = stored_format(config, access.indices)
+        known[choices] = LoopNest(workload.assignment, schedule, {access.tensor: format})
+    return known[choices]
 
 
 def _stored_levels(config: Earlier, modes: tuple[str, ...]) -> tuple[Level, ...]:

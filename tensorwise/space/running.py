@@ -9,7 +9,7 @@ from typing import Final
 
 from tensorwise.lower.accumulate import MAX_COPIES
 from tensorwise.program.einsum import Assignment
-from tensorwise.program.schedule import CONSTANT_SPLIT
+from tensorwise.program.schedule import CONSTANT_SPLIT, Parallel
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Value
 from tensorwise.space.param import Earlier, Param, powers
@@ -22,8 +22,10 @@ from tensorwise.space.readings import (
     gathers,
     innermost_stored,
     longest,
+    loop_axes,
     loops_of,
     nest,
+    nest_so_far,
     operand,
     prefetched,
     sequential,
@@ -41,6 +43,8 @@ VECTOR_BYTES: Final = WIDTHS
 """Widths of vectors."""
 VECTORS: Final = (1, 2, 4, 8, 12, 16)
 """Vectors of a tile."""
+POLICIES: Final = ("dynamic", "balanced", "merge-path")
+"""How a CPU's threads are handed iterations."""
 UNROLLED: Final = (1, 2, 4, 8)
 """Copies of the innermost stored loop."""
 MOST_UNROLLED: Final = 64
@@ -70,7 +74,7 @@ def running(assignment: Assignment) -> list[Param]:
             prefer=_default_parallel,
         ),
         Choice(
-            "policy", ("dynamic", "balanced", "merge-path"), binds="compile", prefer="balanced",
+            "policy", POLICIES, binds="compile", prefer="balanced",
             doc="Chunks handed out as threads get free, or parts with equal numbers of entries; parts can be "
             "computed for the operand's outermost level only, and cut its rows where one is as long as half of what a "
             "thread gets",
@@ -158,23 +162,21 @@ def _default_parallel(earlier: Earlier, w: Workload) -> Value:
 
 
 def _policy_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
-    """Parts are balanced where the parallel loop is the outermost one and the operand's outermost level."""
+    """What the directive allows; rows are cut where it is worth it."""
     if earlier["parallel"] == "none":
         return None
-    balanceable = earlier["parallel"] == nest(earlier)[0] == stored_loops(earlier)[0]
-    if not balanceable:
-        return ("dynamic",)
-    return ("dynamic", "balanced", "merge-path") if _worth_cutting(earlier, w) else ("dynamic", "balanced")
+    so_far = nest_so_far(earlier, w)
+    loop = loop_axes(earlier, operand(w).indices)[str(earlier["parallel"])].name
+    legal = [policy for policy in POLICIES if so_far.allows(Parallel(loop, policy))]
+    return tuple(policy for policy in legal if policy != "merge-path" or _worth_cutting(earlier, w))
 
 
 def _worth_cutting(earlier: Earlier, w: Workload) -> bool:
-    """Whether a row of the outermost level may hold up the other threads, and can be cut into pieces that add up."""
-    own = stored_loops(earlier)
-    able = earlier["layout"] == "coordinates" and len(own) > 1 and compressed(earlier, own[1])
-    if not able or own[0].endswith("0") or not w.assignment.monoid.single:
+    """Taste: whether a row of the outermost level may hold up the other threads."""
+    if earlier["layout"] != "coordinates":
         return False
-    threads = available_threads()
-    return threads > 1 and longest(w, own[0][:-1]) * 2 * threads > w.entries.nnz
+    threads, first = available_threads(), stored_loops(earlier)[0]
+    return threads > 1 and longest(w, first[:-1]) * 2 * threads > w.entries.nnz
 
 
 def _reduction_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:

@@ -7,7 +7,7 @@ from typing import final
 from tensorwise.errors import ScheduleError
 from tensorwise.lower import ir
 from tensorwise.lower.plan import Plan
-from tensorwise.program.schedule import LoopPass
+from tensorwise.program.legality import LoopNest, LoopPass
 
 
 @final
@@ -23,13 +23,16 @@ class Reverse(LoopPass):
     def __str__(self) -> str:
         return f"reverse({self.loop})"
 
+    def check(self, nest: LoopNest) -> None:
+        """Raise ScheduleError where the order of terms counts."""
+        if not nest.assignment.monoid.single:
+            raise ScheduleError(f"{self}: {nest.assignment.monoid.name} depends on the order of its terms")
+
     def rewrite(self, kernel: ir.LoweredFunction, plan: Plan) -> ir.LoweredFunction:
         """Count the loop by another variable, from which its own follows.
 
-        Raises ScheduleError where there is no such loop, or where the order of terms counts.
+        Raises ScheduleError where the loop is not dense, or runs in strips.
         """
-        if not plan.assignment.monoid.single:
-            raise ScheduleError(f"{self}: {plan.assignment.monoid.name} depends on the order of its terms")
         body = tuple(self._turned(kernel.body))
         if body == kernel.body:
             raise ScheduleError(

@@ -130,7 +130,9 @@ class Job:
         Raises:
             InputError: a field is missing, unknown or has the wrong type.
         """
-        return parse_dataclass(cls, {"version": 1, **data}, "job")  # earlier plans do not name it
+        if isinstance(data, Mapping):  # what a spool holds may be anything
+            data = {"version": 1, **data}  # earlier plans do not name it
+        return parse_dataclass(cls, data, "job")
 
     def open(self) -> Device:
         """Return the device; nothing is started yet."""

@@ -182,7 +182,8 @@ def replay(graph: StepGraph, engines: Mapping[str, int] | None = None, gap_s: fl
         InputError: a step has several devices, or a device no engine.
 
     >>> from tensorwise.plan import Step
-    >>> fork = Graph((Step("a", {"cpu": 1.0}), Step("b", {"cpu": 2.0}, after=("a",)), Step("c", {"cpu": 2.0}, after=("a",))))
+    >>> a, b, c = Step("a", {"cpu": 1.0}), Step("b", {"cpu": 2.0}, after=("a",)), Step("c", {"cpu": 2.0}, after=("a",))
+    >>> fork = StepGraph((a, b, c))
     >>> [event.start_s for event in replay(fork)], [event.start_s for event in replay(fork, {"cpu": 2})]
     ([0.0, 1.0, 3.0], [0.0, 1.0, 1.0])
     """

@@ -1,6 +1,6 @@
 """Tensorwise: sparse tensor programs made fast by choosing format, schedule, code version and device."""
 
-from importlib import import_module
+import sys
 from typing import TYPE_CHECKING, Any
 
 from tensorwise.version import __version__ as __version__
@@ -20,8 +20,21 @@ if TYPE_CHECKING:
     from tensorwise.tuning.operator import Operator as Operator
     from tensorwise.tuning.saving import load as load
 
-# By its name: that old names work for one more release is nothing that others import, or have to read.
-import_module("tensorwise.old_rooms").install()
+
+class _OldNames:
+    """Finder of modules by the names that they had, asked after all others: what moved is read when a name is not found."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        if not name.startswith("tensorwise."):
+            return None
+        from importlib import import_module
+
+        return import_module("tensorwise.old_rooms").find_spec(name)
+
+
+if not any(type(finder).__module__ == __name__ for finder in sys.meta_path):
+    sys.meta_path.append(_OldNames())
 
 _HOMES = {
     "Entries": "tensorwise.tensor.entries",
@@ -46,6 +59,8 @@ __all__ = [*_HOMES, "__version__"]
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'tensorwise' has no attribute {name!r}")
+    from importlib import import_module
+
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value

@@ -1,8 +1,7 @@
 """Modules that have moved to another room: the old name works for one more release, and says the new one."""
 
-import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -90,16 +89,15 @@ NAMES: Final[Mapping[str, Mapping[str, str]]] = {
 """Old package -> public name that it had -> the module that has it now."""
 
 
-class MovedModules:
-    """Finds modules by the names that they had: the module itself, under its old name, with a DeprecationWarning."""
+def find_spec(name: str) -> ModuleSpec | None:
+    """Return how a moved module, or a package of which only moved modules were left, is found; None for all others."""
+    if name in ROOMS:
+        return ModuleSpec(name, cast(Any, MovedModules()), is_package=True)
+    return ModuleSpec(name, cast(Any, MovedModules())) if _new_name(name) else None
 
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return how a moved module, or a package of which only moved modules were left, is found; None for all others."""
-        if fullname in ROOMS:
-            return ModuleSpec(fullname, cast(Any, self), is_package=True)
-        return ModuleSpec(fullname, cast(Any, self)) if _new_name(fullname) else None
+
+class MovedModules:
+    """Loads a module by the name that it had: the module itself, with a DeprecationWarning."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """Return the module that a moved name stands for now; None, for a new one, where it stands for a package."""
@@ -132,9 +130,3 @@ def _new_name(old: str) -> str | None:
     rooms = ROOMS.get(package, {})
     room = rooms.get(name, rooms.get("*"))
     return f"{room}.{name}" if room else None
-
-
-def install() -> None:
-    """Let moved modules be found, after all others."""
-    if not any(isinstance(finder, MovedModules) for finder in sys.meta_path):
-        sys.meta_path.append(MovedModules())

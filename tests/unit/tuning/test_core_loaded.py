@@ -10,7 +10,6 @@ ROWS = {
     "tensorwise.device.libraries.torch",
     "tensorwise.front",
     "tensorwise.front.api",
-    "tensorwise.old_rooms",
 }
 """Where a tuning begins, and library kernels, which run where they are installed. Models are not asked here."""
 TUNE = """

@@ -1,6 +1,5 @@
 """Commands about this machine: the kernel cache, the devices, the store of measurements."""
 
-import itertools
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
@@ -270,7 +269,7 @@ def store_export(
 ) -> None:
     """Write all records to a file: JSON lines, or compact Parquet with a datasheet (.md) beside it."""
     from tensorwise.store.datasheet import Datasheet
-    from tensorwise.store.exchange import write_lines
+    from tensorwise.store.lines import write_lines
     from tensorwise.store.parquet import SUFFIX, write_records
     from tensorwise.store.reading import open_store
     from tensorwise.store.store import Store, default_path
@@ -309,10 +308,11 @@ def store_import(
     json: Json = False,
 ) -> None:
     """Add the records of a file that `export` wrote, or of TenSet; those already there are skipped."""
-    from tensorwise.store.exchange import import_jobs, read_lines
+    from tensorwise.store.exchange import import_jobs
+    from tensorwise.store.lines import read_lines
     from tensorwise.store.parquet import SUFFIX, read_records
     from tensorwise.store.reading import open_store
-    from tensorwise.store.store import PAGE, Store
+    from tensorwise.store.store import Store
     from tensorwise.store.tenset import looks_like_tenset, tenset_records
 
     if not path.is_file():
@@ -329,9 +329,7 @@ def store_import(
         if not isinstance(opened, Store):
             count = import_jobs(opened, records)
         elif foreign or path.suffix == SUFFIX:
-            count = 0
-            while page := list(itertools.islice(records, PAGE)):
-                count += opened.append(page)
+            count = opened.append_all(records)
         else:
             count = opened.import_(path)
     if json:

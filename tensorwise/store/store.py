@@ -17,11 +17,11 @@ from typing import Self, final
 
 from tensorwise.device.device import Status
 from tensorwise.errors import InputError, StoreError
-from tensorwise.reading import lines_of, reason, user_path
+from tensorwise.reading import user_path
 from tensorwise.store.finished import FinishedJobs, JobRecords
+from tensorwise.store.lines import read_lines, write_lines
 from tensorwise.store.record import COLUMNS, Record
 from tensorwise.store.sqlite import BUSY_S, INSERT, CorruptStoreError, Database
-from tensorwise.writing import replacing
 
 __all__ = ["CorruptStoreError", "Store", "default_path"]
 
@@ -162,6 +162,14 @@ class Store:
         self._read_finished(self._database.fetch_rows)
         return self._finished
 
+    def append_all(self, records: Iterable[Record]) -> int:
+        """Append any number of records, a page in a transaction, and return how many were new."""
+        rest = iter(records)
+        new = 0
+        while page := list(itertools.islice(rest, PAGE)):
+            new += self.append(page)
+        return new
+
     def append_jobs(self, results: Sequence[JobRecords], *, anywhere: bool = False) -> list[JobRecords]:
         """Append the records of whole jobs in one transaction and return those that were not there yet.
 
@@ -204,16 +212,7 @@ class Store:
 
         The file appears under its name only when it is complete.
         """
-        target = self._other_file(path)
-        count = 0
-        try:
-            with replacing(target) as out:
-                for record in self:
-                    out.write(f"{record.to_json()}\n".encode())
-                    count += 1
-        except OSError as error:
-            raise StoreError(f"records cannot be written to {target}: {error.strerror or error}") from error
-        return count
+        return write_lines(self._other_file(path), self)
 
     def import_(self, path: str | os.PathLike[str]) -> int:
         """Append the records of a file that ``export`` wrote and return how many were new.
@@ -222,15 +221,7 @@ class Store:
             InputError: the file cannot be read, or a line is malformed; what was imported before stays,
                 and importing the mended file adds only the rest.
         """
-        source = self._other_file(path)
-        new = 0
-        try:
-            numbered = ((n, line.decode()) for n, line in enumerate(lines_of(source), 1) if line.strip())
-            while page := list(itertools.islice(numbered, PAGE)):
-                new += self.append(_parse(source, n, line) for n, line in page)
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"records cannot be read from {source}: {reason(error)}") from error
-        return new
+        return self.append_all(read_lines(self._other_file(path)))
 
     def close(self) -> None:
         """Close the file. May be called twice; any later use raises StoreError."""
@@ -271,13 +262,6 @@ def _where(
     filters = {"workload_id": workload_id, "device_id": device_id, "space": space, "status": status}
     given = {column: value for column, value in filters.items() if value is not None}
     return "".join(f" AND {column} = ?" for column in given), list(given.values())
-
-
-def _parse(source: Path, number: int, line: str) -> Record:
-    try:
-        return Record.from_json(line)
-    except InputError as error:
-        raise InputError(f"{source}, line {number}: {error}") from error
 
 
 @contextlib.contextmanager

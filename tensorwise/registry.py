@@ -7,7 +7,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, Generic, TypeVar, cast, final
 
-from tensorwise.errors import InputError
+from tensorwise.errors import InputError, TensorwiseError
 from tensorwise.reading import reason, shown
 
 GROUP_PREFIX: Final = "tensorwise."
@@ -99,6 +99,32 @@ class Registry(Mapping[str, Value], Generic[Value]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def make(self, name: str, options: object, kind: type, verb: str) -> Any:
+        """Return what the function called ``name`` makes of ``options``.
+
+        Args:
+            kind: class of what it makes.
+            verb: what that is called in messages: a device is "opened", an executor "started".
+
+        Raises:
+            InputError: there is no such function, it fails in its own way, or it returns something else.
+            TensorwiseError: as the function raises it.
+        """
+        function: Any = self[name]
+        failed = f"{self.kind} {name!r} cannot be {verb}"
+        try:
+            found = function(options)
+        except TensorwiseError:
+            raise
+        except Exception as error:  # whatever another distribution raises
+            raise InputError(f"{failed}: {type(error).__name__}: {reason(error)}") from error
+        if not isinstance(found, kind):
+            article = "an" if kind.__name__[0] in "AEIOU" else "a"
+            raise InputError(
+                f"{failed}: {shown(function)} returns {shown(found)}, not {article} {kind.__name__}"
+            )
+        return found
 
     def sound(self) -> dict[str, Value]:
         """Return the values that can be loaded; of a broken entry point a warning is given, and nothing else stops.

@@ -4,8 +4,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tensorwise.collect.executors import Executor, ExecutorOptions
-from tensorwise.errors import InputError, TensorwiseError
-from tensorwise.reading import reason, shown
 from tensorwise.registry import Registry
 
 EXECUTORS: Final[Registry[Callable[[ExecutorOptions], Executor[Any]]]] = Registry(
@@ -30,17 +28,5 @@ def open_executor(name: str, options: ExecutorOptions) -> Executor[Any]:
         MissingExtraError: a package that it needs is not installed.
         MeasurementError: its cluster cannot be reached.
     """
-    start = EXECUTORS[name]
-    try:
-        found = start(options)
-    except TensorwiseError:
-        raise
-    except Exception as error:  # whatever another distribution raises
-        raise InputError(
-            f"executor {name!r} cannot be started: {type(error).__name__}: {reason(error)}"
-        ) from error
-    if not isinstance(found, Executor):
-        raise InputError(
-            f"executor {name!r} cannot be started: {shown(start)} returns {shown(found)}, not an Executor"
-        )
+    found: Executor[Any] = EXECUTORS.make(name, options, Executor, "started")
     return found

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final, final
 
 from tensorwise.device.device import Device
-from tensorwise.errors import InputError, TensorwiseError
-from tensorwise.reading import reason, shown
+from tensorwise.errors import InputError
+from tensorwise.reading import shown
 from tensorwise.registry import Registry
 
 
@@ -59,20 +59,7 @@ def open_device(device: str | Device[Any], options: DeviceOptions) -> Device[Any
         return _check(device)
     if not isinstance(device, str):
         raise InputError(f"device is a name ({', '.join(DEVICES)}) or a Device, got {shown(device)}")
-    opener = DEVICES[device]
-    try:
-        found = opener(options)
-    except TensorwiseError:
-        raise
-    except Exception as error:  # whatever another distribution raises
-        raise InputError(
-            f"device {device!r} cannot be opened: {type(error).__name__}: {reason(error)}"
-        ) from error
-    if not isinstance(found, Device):
-        raise InputError(
-            f"device {device!r} cannot be opened: {shown(opener)} returns {shown(found)}, not a Device"
-        )
-    return _check(found)
+    return _check(DEVICES.make(device, options, Device, "opened"))
 
 
 def _check(device: Device[Any]) -> Device[Any]:

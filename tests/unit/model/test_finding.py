@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -170,10 +171,11 @@ def test_without_bundled_models_who_needs_one_is_told_what_to_install(
     with pytest.raises(InputError, match="pip install tensorwise-models"):
         bundled_model("spmm")
     write(tmp_path / "a.mtx", work.entries)
+    torch_is_installed = find_spec("torch") is not None  # without it, that is said first
     for command in (
         ["model"],
         ["calibrate", str(tmp_path / "a.mtx"), "--op", "spmm", "--n", "8", "--device", "null"],
-        ["tasks", "adapt", "--folder", str(tmp_path)],
+        *([["tasks", "adapt", "--folder", str(tmp_path)]] if torch_is_installed else []),
     ):
         said = " ".join(CliRunner().invoke(app, command).stderr.split())
         assert said.count("pip install tensorwise-models") == 1, said

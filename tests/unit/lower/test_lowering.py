@@ -203,7 +203,12 @@ def test_a_compressed_level_is_searched_and_what_follows_is_conditional() -> Non
 
 @pytest.mark.parametrize(
     ("schedule", "depth", "fits"),
-    [("reorder(i,k)", 1, True), ("reorder(i,k)", 0, False), ("reorder(k,i)", 0, False)],
+    [
+        ("reorder(i,k)", 1, True),
+        ("reorder(i,k)", 2, False),
+        ("reorder(i,k)", 0, False),
+        ("reorder(k,i)", 0, False),
+    ],
 )
 def test_registers_hold_what_remaining_loops_reduce(schedule: str, depth: int, fits: bool) -> None:
     space = IterationSpace(plan(schedule))

@@ -20,8 +20,7 @@ from tensorwise.errors import UnprovenError
 from tensorwise.lower import ir
 from tensorwise.lower.bounds import Array, Facts, Idiom, prove_bounds
 from tensorwise.lower.ir import Buffer, Const, Expr, Load, Op, Var
-from tensorwise.lower.merge_path import CUTS, PARTS
-from tensorwise.lower.nest import sizes_of
+from tensorwise.lower.operands import CUTS, NUM_CUT, NUM_PARTS, NUM_PIECES, PIECE_COLUMNS, sizes_of
 from tensorwise.lower.plan import Plan
 from tensorwise.program.einsum import Access
 from tensorwise.tensor.levels import Level
@@ -30,11 +29,6 @@ from tensorwise.tensor.remap import Axis
 
 ENTRIES: Final = Var("n_entries")
 """Entries of the first sparse operand; it has a name of its own in kernels already."""
-PIECE_COLUMNS: Final = 4
-"""Numbers of a piece: a position of the outermost level, its first position of the level below and its end, and 1 if it is a
-whole iteration."""
-COUNT, CUT = Var("n_pieces"), Var("n_cut")
-"""How many pieces there are, and how many iterations are cut."""
 
 
 def check_bounds(plan: Plan, kernel: ir.LoweredFunction) -> None:
@@ -84,7 +78,7 @@ class _Arrays:
         least |= {f"s_{index}": 1 for index in self.splits}  # which may also count the positions of a level
         least |= {entries.name: 0 for entries in self.entries.values()}
         least |= {f"multiple_N_{index}": 0 for index in self.assignment.indices}
-        least |= {PARTS.name: 1, COUNT.name: 0, CUT.name: 0}
+        least |= {NUM_PARTS.name: 1, NUM_PIECES.name: 0, NUM_CUT.name: 0}
         return Facts(arrays, least, self.equal, self.bits, self.idioms)
 
     def equal_sizes(self) -> dict[str, Expr]:
@@ -195,16 +189,16 @@ class _Arrays:
             return arrays
         first, counts = next(iter(self.plan.formats.items()))[1], next(iter(self.counts.values()))
         rows, below = (Const(0), counts[0]), (Const(0), counts[1])
-        arrays[CUTS.name] = Array(PARTS * 2 + 2, (rows, below))
+        arrays[CUTS.name] = Array(NUM_PARTS * 2 + 2, (rows, below))
         numbers = (Const(0), counts[0] - 1), below, below, (Const(0), Const(1))
-        arrays["pieces"] = Array(COUNT * PIECE_COLUMNS, numbers)
-        arrays["cut"] = self.coordinates(CUT, counts[0])
+        arrays["pieces"] = Array(NUM_PIECES * PIECE_COLUMNS, numbers)
+        arrays["cut"] = self.coordinates(NUM_CUT, counts[0])
         mode = first.axes[0].mode
         extents: Mapping[str, Expr] = {**self.extents, mode: self.splits.get(mode, Const(1))}
         carry = math.prod(
             (extents[i] for i in self.assignment.output.indices if i in extents), start=Const(1)
         )
-        arrays["carries"] = Array(PARTS * carry)
+        arrays["carries"] = Array(NUM_PARTS * carry)
         return arrays
 
 

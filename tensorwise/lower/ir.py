@@ -246,6 +246,10 @@ class Blocks:
     threads: int
 
 
+Binding: TypeAlias = Workers | Blocks | None
+"""Who gets the iterations of a loop."""
+
+
 @dataclass(frozen=True)
 class For:
     """``for var in range(lo, hi, step)``."""
@@ -255,7 +259,7 @@ class For:
     hi: Expr
     step: int
     body: "Block"
-    bind: Workers | Blocks | None = None
+    bind: Binding = None
 
 
 @dataclass(frozen=True)

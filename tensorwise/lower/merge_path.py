@@ -12,84 +12,62 @@ atomic and equal parts give equal bits. Outputs that threads share anyway, or th
 Source: D. Merrill and M. Garland, Merge-Based Parallel Sparse Matrix-Vector Multiplication, SC 2016.
 """
 
-import abc
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
-from typing import Final
 
 from tensorwise.lower import ir
-from tensorwise.lower.ir import Buffer, BufferStore, Const, Expr, For, If, Reduce, Stmt, Var
-from tensorwise.lower.nest import Env, Nest, Piece, State
+from tensorwise.lower.builder import Builder
+from tensorwise.lower.env import Env, Piece
+from tensorwise.lower.ir import Buffer, BufferStore, Const, Expr, For, If, Reduce, Var
+from tensorwise.lower.iteration_space import IterationSpace
+from tensorwise.lower.mapping import Body
+from tensorwise.lower.operands import CUTS, NUM_PARTS, Operands
+from tensorwise.lower.resolve import Resolver
 from tensorwise.tensor.remap import Axis
 
-CUTS: Final = Buffer("cuts", "i64")
-"""Two numbers a part and two at the end: rows started, and positions of the level below passed, before it."""
-PARTS: Final = Var("parts")
 
+class MergePath:
+    """The parts of one kernel whose outermost loop is cut by a merge path."""
 
-class MergePath(Nest, abc.ABC):
-    """A nest whose outermost loop may run over parts that share rows."""
-
-    @property
-    def cuts(self) -> bool:
-        """Whether parts may share rows."""
-        parallel = self.schedule.parallel
-        return parallel is not None and parallel.policy == "merge-path"
-
-    @cached_property
-    def shares_rows(self) -> bool:
-        """Whether what has a part of a row each, of those that may be cut, meets at the row's outputs."""
-        (name, format), *_ = self.plan.formats.items()
-        rows, below = format.levels[:2]
-        apart = below.unique and below.axis.mode in self.assignment.kept
-        return not (self.has_shared_outputs(rows.axis) or self.has_own_outputs(name) or apart)
+    def __init__(
+        self, space: IterationSpace, operands: Operands, builder: Builder, resolver: Resolver
+    ) -> None:
+        self.space, self.operands, self.builder, self.resolver = space, operands, builder, resolver
+        self.name, self.format = next(iter(space.plan.formats.items()))
 
     @cached_property
     def carries(self) -> Buffer | None:
         """Where parts leave the sums of rows that started before them; None where nothing has to be carried."""
-        return Buffer("carries", self.plan.elem, writable=True) if self.cuts and self.shares_rows else None
+        has_carries = self.space.has_shared_rows
+        return Buffer("carries", self.space.plan.elem, writable=True) if has_carries else None
 
-    def buffers(self) -> tuple[Buffer, ...]:
-        """Buffers in the order of the call."""
-        own = [CUTS] if self.cuts else []
-        return (*super().buffers(), *own, *([self.carries] if self.carries else []))
-
-    def sizes(self) -> tuple[Var, ...]:
-        """Sizes in the order of the call."""
-        return (*super().sizes(), *([PARTS] if self.cuts else []))
-
-    def cut(self, env: Env, var: Var, body: Callable[[Env, Expr], None]) -> None:
+    def iterate_parts(self, env: Env, var: Var, bind: ir.Binding, body: Body) -> None:
         """Emit the parallel loop over parts, and ``body`` for the row that a part goes on with and those that it starts.
 
         The row that it goes on with is a nest of its own, so that the others pay for no questions.
         """
-        part = self.fresh("part")
-        with self.scope(lambda block: For(part, Const(0), PARTS, 1, block, self.handed(self.loops[0]))):
+        builder, part = self.builder, self.builder.fresh("part")
+        with builder.scope(lambda block: For(part, Const(0), NUM_PARTS, 1, block, bind)):
             first, begin, stop = self.start_of(part)
-            last, end = self.let("last", CUTS[part * 2 + 2]), self.let("end", CUTS[part * 2 + 3])
-            with self.scope(lambda block: If(ir.compare("lt", begin, stop), block)):
+            last, end = builder.let("last", CUTS[part * 2 + 2]), builder.let("end", CUTS[part * 2 + 3])
+            with builder.scope(lambda block: If(ir.compare("lt", begin, stop), block)):
                 if self.carries:
-                    e = Var("e")
-                    cleared = BufferStore(
-                        self.carries,
-                        part * self.carry_size() + e,
-                        Const(self.monoid.components[0].identity, self.elem),
-                    )
-                    self.block.append(For(e, Const(0), self.carry_size(), 1, (cleared,)))
-                body(replace(env, piece=Piece(stop, begin, part)), self.let(var.name, first - 1))
-            self.copies = 0  # counted nest by nest
-            with self.scope(lambda block: For(var, first, last, 1, block)):
+                    e, size = Var("e"), self.carry_size()
+                    identity = Const(self.space.monoid.components[0].identity, self.operands.elem)
+                    cleared = BufferStore(self.carries, part * size + e, identity)
+                    builder.append(For(e, Const(0), size, 1, (cleared,)))
+                body(replace(env, piece=Piece(stop, begin, part)), builder.let(var.name, first - 1))
+            with builder.scope(lambda block: For(var, first, last, 1, block)):
                 body(replace(env, piece=Piece(end)), var)
 
     def start_of(self, part: Expr) -> tuple[Expr, Expr, Expr]:
         """Name the first row that a part starts, its first position, and where those of the row before it stop."""
-        name, format = next(iter(self.plan.formats.items()))
-        first, begin = self.let("first", CUTS[part * 2]), self.let("begin", CUTS[part * 2 + 1])
-        ends, _ = format.levels[1].bounds(self.arrays[name][1], first)
-        return first, begin, self.let("stop", ir.smaller(ends, CUTS[part * 2 + 3]))
+        let = self.builder.let
+        first, begin = let("first", CUTS[part * 2]), let("begin", CUTS[part * 2 + 1])
+        ends, _ = self.format.levels[1].bounds(self.operands.arrays[self.name][1], first)
+        return first, begin, let("stop", ir.smaller(ends, CUTS[part * 2 + 3]))
 
-    def placed_in(self, env: Env, statement: BufferStore | Reduce) -> Stmt:
+    def redirect(self, env: Env, statement: BufferStore | Reduce) -> BufferStore | Reduce:
         """Return what writes to the output, or to the part's carry where an earlier part has started the row."""
         if self.carries is None or env.piece is None or env.piece.part is None:
             return statement
@@ -98,61 +76,47 @@ class MergePath(Nest, abc.ABC):
     @property
     def carried_extents(self) -> dict[str, Expr]:
         """The output's indices, with as many coordinates as an iteration of the outermost loop has."""
-        mode = self.loops[0].mode
-        extents = {index: self.extents[index] for index in self.assignment.output.indices}
-        return {**extents, mode: self.split(mode)}
+        mode, extents = self.space.loops[0].mode, self.operands.extents
+        carried = {index: extents[index] for index in self.space.assignment.output.indices}
+        return {**carried, mode: self.operands.split(mode)}
 
     def carry_size(self) -> Expr:
-        """Number of elements of a carry."""
+        """Return the number of elements of a carry."""
         size: Expr = Const(1)
         for extent in self.carried_extents.values():
             size = size * extent
         return size
 
     def carry_index(self, env: Env, part: Expr) -> Expr:
-        """Where the output element of this point lies in the carries."""
-        mode = self.loops[0].mode
+        """Return where the output element of this point lies in the carries."""
+        mode, output = self.space.loops[0].mode, self.space.assignment.output
         inside = {**env.coordinates, mode: env.coordinates.get(f"{mode}0", Const(0))}
-        return part * self.carry_size() + self.linear(self.assignment.output, inside, self.carried_extents)
+        return part * self.carry_size() + self.operands.index_of(output, inside, self.carried_extents)
 
-    def add_carries(self, into: Buffer) -> None:
-        """Emit the loop that adds what parts have carried, in their order."""
+    def add_carries(self) -> None:
+        """Emit the loop that adds what parts have carried to the output, in their order."""
         if self.carries is None:
             return
-        self.rounds_partial |= into.elem in ir.HALVES
-        (name, format), *_ = self.plan.formats.items()
-        rows, part = format.levels[0], self.fresh("part")
+        builder, output = self.builder, self.space.assignment.output
+        rows, part = self.format.levels[0], builder.fresh("part")
         inner = [Axis(rows.axis.mode, "inner")] if rows.axis.part == "outer" else []
-        others = [Axis(index) for index in self.assignment.output.indices if index != rows.axis.mode]
-        done = {name: State(len(f.levels), value=Const(0)) for name, f in self.plan.formats.items()}
+        others = [Axis(index) for index in output.indices if index != rows.axis.mode]
 
-        def over(env: Env, axes: list[Axis]) -> None:
+        def add_over(env: Env, axes: list[Axis]) -> None:
             assert self.carries is not None
             if not axes:
-                index, carry = (
-                    self.linear(self.assignment.output, env.coordinates),
-                    self.carries[self.carry_index(env, part)],
-                )
-                self.block.append(Reduce(into, index, self.monoid.combine, carry))
+                index = self.operands.index_of(output, env.coordinates)
+                carry = self.carries[self.carry_index(env, part)]
+                builder.append(Reduce(self.operands.output, index, self.space.monoid.combine, carry))
                 return
             axis, rest = axes[0], axes[1:]
-            var = self.fresh(axis.name)
-            extent = self.split(axis.mode) if axis.part == "inner" else self.extents[axis.mode]
-            with self.scope(lambda block: For(var, Const(0), extent, 1, block)):
-                self.bind(env, axis, var, lambda e: over(e, rest), guard=True)
+            var = builder.fresh(axis.name)
+            inside = axis.part == "inner"
+            extent = self.operands.split(axis.mode) if inside else self.operands.extents[axis.mode]
+            with builder.scope(lambda block: For(var, Const(0), extent, 1, block)):
+                self.resolver.bind(env, axis, var, lambda e: add_over(e, rest), guard=True)
 
-        with self.scope(lambda block: For(part, Const(1), PARTS, 1, block)):
+        with builder.scope(lambda block: For(part, Const(1), NUM_PARTS, 1, block)):
             first, begin, stop = self.start_of(part)
-            with self.scope(lambda block: If(ir.compare("lt", begin, stop), block)):
-                row = first - 1
-                coordinate = (
-                    row
-                    if rows.full
-                    else rows.coordinate(self.arrays[name][0], Const(0), row, self.extent(rows.axis))
-                )
-                self.bind(
-                    Env({}, done),
-                    rows.axis,
-                    self.let(rows.axis.name, coordinate),
-                    lambda e: over(e, [*inner, *others]),
-                )
+            with builder.scope(lambda block: If(ir.compare("lt", begin, stop), block)):
+                self.resolver.bind_outermost(first - 1, lambda e: add_over(e, [*inner, *others]))

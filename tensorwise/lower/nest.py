@@ -1,598 +1,491 @@
-"""The state of a lowering: what is bound and resolved at a point of the nest, and how it grows.
+"""The loop nest: one recursion over the loops, outermost first.
 
-A coordinate is bound, then every level whose parents and coordinate are known is resolved: full
-levels by arithmetic, compressed ones by binary search under a condition.
+The skeleton::
+
+    emit(loops): loop, rest = loops
+      the loop is driven by a compressed level on its axis whose parents are bound (the leader),
+        or else runs over its dense range
+      bind the coordinate; resolve every level whose parents and coordinate are now known:
+        full levels by arithmetic, compressed ones by binary search under a condition
+      accumulators open where the remaining loops are reductions, unrolled loops and vector lanes
+      emit(rest), or at the leaf: reduce the term into its accumulator or into memory
+
+Only stored entries contribute: where padding could be reached, a *masked* program asks the source map
+(0 = padding). A program that multiplies padding along instead *watches* its results for NaN, and
+its caller runs the masked program again when one appears.
 """
 
-import abc
-import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import product
+from typing import Final
 
 from tensorwise.errors import ScheduleError
-from tensorwise.lower import ir
-from tensorwise.lower.ir import Buffer, Const, Expr, If, Let, Ramp, Stmt, Type, Var
-from tensorwise.lower.plan import Plan
-from tensorwise.program.einsum import Access, Expression
-from tensorwise.program.schedule import CONSTANT_SPLIT
+from tensorwise.lower import ir, monoids
+from tensorwise.lower.accumulators import Accumulators
+from tensorwise.lower.builder import Builder
+from tensorwise.lower.env import Env, Keys, Lanes, Loop, State
+from tensorwise.lower.ir import Const, Expr, For, If, Let, Reg, Set, Var
+from tensorwise.lower.iteration_space import IterationSpace
+from tensorwise.lower.mapping import Body, LoopMapping, StripRange
+from tensorwise.lower.operands import Operands
+from tensorwise.lower.prefetch import prefetch_rows
+from tensorwise.lower.reductions import (
+    factor_term,
+    fits_registers,
+    reduces_in_registers,
+    wants_factoring,
+)
+from tensorwise.lower.resolve import Resolver, read_staged
+from tensorwise.lower.results import Results
+from tensorwise.lower.terms import evaluate
+from tensorwise.program.einsum import Expression
 from tensorwise.tensor.remap import Axis, join, off_diagonal
 
-_ROOT = Const(0)
-_C_WORDS = (
-    "auto break case char const continue default do double else enum extern float for goto if inline int long "
-    "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile "
-    "while asm typeof linux unix NULL alignas alignof bool constexpr false nullptr thread_local true typeof_unqual "
-    "static_assert"
-)
-_CUDA_WORDS = (
-    "and and_eq bitand bitor catch char8_t class compl concept const_cast consteval constinit decltype delete "
-    "dynamic_cast explicit export friend mutable namespace new noexcept not not_eq operator or or_eq private protected "
-    "public reinterpret_cast requires static_cast template this throw try typeid typename using virtual wchar_t xor "
-    "xor_eq threadIdx blockIdx blockDim gridDim warpSize abs fabs fabsf exp expf max min atomicAdd atomicCAS"
-)
-_OWN_WORDS = (
-    "buffers sizes lane thread threads parts out work cuts carries pieces cut e t merged raised_ flag_"
-)
-RESERVED: Final = frozenset(f"{_C_WORDS} {_CUDA_WORDS} {_OWN_WORDS}".split())
-"""What an index may be called, but no variable of a kernel: words of C and CUDA C++, and names that kernels use already."""
-
-
-Keys: TypeAlias = tuple[tuple[object, ...], ...]
-"""What tells accumulators apart: a key for each loop that is unrolled or in lanes."""
+MAX_REPLICAS: Final = 16
+"""Unrolled copies get accumulators of their own while these stay within the vector registers."""
+MAX_COPIES: Final = 600
+"""Copies of the innermost statement, over all strips and unrolled loops: more take seconds to compile and
+overflow the instruction cache."""
 
 
 @dataclass(frozen=True)
-class State:
-    """How far a sparse operand is resolved: levels done, position there, value when all are."""
-
-    levels: int = 0
-    position: Expr = _ROOT
-    value: Expr | None = None
-
-
-@dataclass(frozen=True)
-class Lanes:
-    """The innermost pseudo-loop of a strip: ``vectors`` x ``lanes`` elements from ``base``.
-
-    ``leader`` is the operand whose compressed level the strip runs along; base is a position there.
-    """
+class AccumulatorSlot:
+    """What a slot of accumulators fixes of one loop: a coordinate, or a vector of them, if it lies before ``end``."""
 
     axis: Axis
-    base: Expr
-    vectors: int
-    lanes: int
-    leader: str | None = None
+    value: Expr
+    key: tuple[object, ...]
     end: Expr | None = None
-    """On a GPU: coordinates from here on are not there, which each thread asks for itself; None: all are."""
-    last: Expr | None = None
-    """Where the last vector begins, if it overlaps the one before; None: behind it."""
 
 
-@dataclass(frozen=True)
-class Piece:
-    """What a part of a merge path, or a team of a GPU, has of the outer iteration that runs: positions of the level below.
+class Nest:
+    """The loops of one kernel. It knows its collaborators; none of them knows it."""
 
-    ``part`` is the part that goes on with an iteration, from ``begin`` on, that an earlier one has started; None:
-    it has started the iteration itself, from its first position on. On a GPU a team has a piece of an iteration instead;
-    ``whole`` says whether it is all of it, where outputs are shared otherwise.
-    """
+    def __init__(
+        self,
+        space: IterationSpace,
+        operands: Operands,
+        builder: Builder,
+        resolver: Resolver,
+        mapping: LoopMapping,
+        results: Results,
+    ) -> None:
+        self.space, self.operands, self.builder = space, operands, builder
+        self.resolver, self.mapping, self.results = resolver, mapping, results
+        self.plan, self.schedule = space.plan, space.schedule
+        self._copies = 0
 
-    end: Expr
-    begin: Expr | None = None
-    part: Expr | None = None
-    whole: Expr | None = None
+    def emit_all(self) -> None:
+        """Emit all loops of the iteration space."""
+        nothing = Env({}, dict.fromkeys(self.plan.formats, State()))
+        self.resolver.resolve(nothing, lambda env: self.emit(env, self.space.loops))
 
-
-@dataclass
-class Accumulators:
-    """Registers that hold partial results: (output slot, replica) -> one register a state component."""
-
-    declarations: list[Stmt]
-    first: Expr | None = None
-    """Where arguments are met in ascending order: the first of them, or -1 where there is none."""
-    registers: dict[tuple[Keys, Keys], tuple[Var, ...]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Env:
-    """What is known at a point of the nest."""
-
-    coordinates: Mapping[str, Expr]
-    states: Mapping[str, State]
-    accumulators: Accumulators | None = None
-    slot: Keys = ()
-    replica: Keys = ()
-    skips_output: bool = False
-    reduced_outside: bool = False
-    shared_output: bool = False
-    inside: frozenset[str] = frozenset()
-    """Diagonals along which lanes are known to stay inside the matrix, by name."""
-    piece: Piece | None = None
-    """Where threads share outer iterations; None: each is one thread's alone."""
-    staged: tuple[Expr, Mapping[Buffer, Buffer]] | None = None
-    """The first position that the team has fetched, and what of: buffer -> the buffer that keeps it."""
-    term: Expression | None = None
-    """What is summed here, where other factors are multiplied later; None: the whole right-hand side."""
-
-
-Loop = Axis | Lanes
-
-
-def sizes_of(plan: Plan) -> tuple[dict[str, Expr], dict[str, Expr]]:
-    """Return extents of indices and factors of splits: numbers where the plan fixes them, else sizes of the kernel."""
-    bounds = plan.schedule.bounds
-    extents: dict[str, Expr] = {
-        index: Const(bounds[index]) if index in bounds else Var(f"N_{index}")
-        for index in plan.assignment.indices
-    }
-    splits: dict[str, Expr] = {
-        index: Const(size) if size <= CONSTANT_SPLIT else Var(f"s_{index}")
-        for index, size in plan.schedule.splits.items()
-    }
-    return extents, splits
-
-
-class Nest(abc.ABC):
-    """Names, statements and operands of one kernel under construction."""
-
-    def __init__(self, plan: Plan, waits: bool = False) -> None:
-        self.plan = plan
-        self.waits = waits
-        """Results are collected in ``work``, because the output's elements would round partial ones."""
-        self.rounds_partial = False
-        self.assignment = plan.assignment
-        self.schedule = plan.schedule
-        self.monoid = plan.assignment.monoid
-        plan.check()
-        followed = {axis for format in plan.formats.values() for axis in format.followed}
-        located, named = plan.schedule.located, plan.assignment.named
-        self.named = {located: named} if located is not None and named is not None else {}
-        """Operands whose entries are found by their numbers -> where these are read."""
-        followed |= {plan.formats[name].axes[-1] for name in self.named}
-        every = plan.schedule.loops(plan.assignment.indices)
-        self.loops = tuple(axis for axis in every if axis not in followed)
-        self.waited_for = {
-            above.axis.mode
-            for format in plan.formats.values()
-            for depth, level in enumerate(format.levels)
-            if level.single and level.axis.mode in self.assignment.kept
-            for above in format.levels[:depth]
-        }
-        for name, holds in self.named.items():
-            if plan.formats[name].axes[-1].mode in self.assignment.kept:
-                self.waited_for |= set(holds.indices)
-        self.diagonals = tuple(axis for axis in every if axis.part == "diagonal")
-        for axis in self.diagonals:
-            if axis.mode in self.assignment.kept:
-                self.waited_for |= {axis.mode, axis.along}
-        self.elem = Type(plan.elem)
-        self.block: list[Stmt] = []
-        self.names: dict[str, int] = {}
-        self.joined: dict[Expr, Expr] = {}
-        self.copies = 0
-        self.initial: float | None = None
-        self.extents, self.splits = sizes_of(plan)
-        self.counts: dict[tuple[str, int], Var] = {}
-        self.index_elem = ir.integer_elem(plan.elem)
-        output_elem = plan.halves.get(self.assignment.output.tensor, plan.elem)
-        self.output = Buffer(
-            "out", self.index_elem if self.assignment.argument else output_elem, writable=True
-        )
-        self.work = Buffer("work", plan.elem, writable=True)
-        self.arrays = {
-            name: [
-                {
-                    array: Buffer(f"{name}{place}_{array}", width)
-                    for array, width in zip(level.arrays, widths, strict=False)
-                }
-                for place, (level, widths) in enumerate(zip(format.levels, plan.widths[name], strict=False))
-            ]
-            for name, format in plan.formats.items()
-        }
-        self.permutations = {
-            mode: (name, Buffer(f"{name}_{mode}_order", plan.widths[name][-1][0]))
-            for name, format in plan.formats.items()
-            for mode in format.orders
-        }
-        self.threads = self.schedule.threads
-        self.visited = {loop: Buffer(f"{loop}_visited", "i32") for loop in self.schedule.visits}
-        read = dict.fromkeys(access.tensor for access in self.assignment.accesses)
-        elems = {**plan.halves, **dict.fromkeys(self.assignment.chosen, self.index_elem)}
-        self.values = {name: Buffer(f"{name}_values", elems.get(name, plan.elem)) for name in read}
-        self.sources = {
-            name: Buffer(f"{name}_source", plan.source_elem)
-            for name in plan.formats
-            if plan.uses_source(name)
-        }
-        self.places = {
-            name: Buffer(f"{name}_place", plan.source_elem) for name in self.named if name in plan.renumbered
-        }
-        self.given = frozenset(self._argument_names())
-        """Names of buffers and sizes, which no variable may have."""
-        self.watch = plan.padded and not plan.masked
-        parallel = self.schedule.parallel
-        self.private = bool(
-            parallel
-            and parallel.reduction == "private"
-            and self.has_shared_outputs(Axis.named(parallel.loop))  # type: ignore[arg-type]
-        )
-
-    def _argument_names(self) -> Iterator[str]:
-        for name, format in self.plan.formats.items():
-            for place, arrays in enumerate(self.arrays[name]):
-                yield f"n_{name}{place}"
-                yield from (buffer.name for buffer in arrays.values())
-            yield from (f"{name}_{mode}_order" for mode in format.orders)
-        for buffers in (self.values, self.sources, self.places, self.visited):
-            yield from (buffer.name for buffer in buffers.values())
-        for sizes in (self.extents, self.splits):
-            yield from (size.name for size in sizes.values() if isinstance(size, Var))
-
-    @abc.abstractmethod
     def emit(self, env: Env, loops: tuple[Loop, ...]) -> None:
         """Emit the nest of ``loops`` at this point."""
-
-    def buffers(self) -> tuple[Buffer, ...]:
-        """Buffers in the order of the call."""
-        listed: list[Buffer] = [self.output]
-        for name in self.assignment.operands:
-            for arrays in self.arrays.get(name, ()):
-                listed.extend(arrays.values())
-            listed.extend(buffer for owner, buffer in self.permutations.values() if owner == name)
-            if name in self.values:
-                listed.append(self.values[name])
-            if name in self.sources:
-                listed.append(self.sources[name])
-            if name in self.places:
-                listed.append(self.places[name])
-        listed.extend(self.visited.values())
-        if self.private or self.waits:
-            listed.append(self.work)
-        names = [buffer.name for buffer in listed]
-        levels = [
-            f"{name}{k}" for name, format in self.plan.formats.items() for k in range(len(format.levels))
-        ]
-        if len(set(names)) < len(names) or len(set(levels)) < len(levels):
-            raise ScheduleError(
-                f"the operands {', '.join(self.assignment.operands)} give two arrays of a kernel the same name; "
-                "call one of them differently"
-            )
-        return tuple(listed)
-
-    def sizes(self) -> tuple[Var, ...]:
-        """Sizes in the order of the call: extents, run-time splits, numbers of positions."""
-        given = (*self.extents.values(), *self.splits.values(), *self.counts.values())
-        return tuple(size for size in given if isinstance(size, Var))
-
-    def output_size(self) -> Expr:
-        """Number of output elements."""
-        first, *others = indices = self.assignment.output.indices
-        size: Expr = Const(1)
-        if self.plan.keep_pattern:
-            indices = tuple(others) if first in self.plan.formats else ()
-            size = self.counts.setdefault(("", 0), Var("n_entries"))
-        for index in indices:
-            size = size * self.extents[index]
-        return size
-
-    def count(self, operand: str, level: int) -> Var:
-        """Return the size that holds the number of positions of a level."""
-        return self.counts.setdefault((operand, level), Var(f"n_{operand}{level}"))
-
-    # -- who runs what: on a CPU a thread runs all of an iteration ---------------------------------
-
-    def handed(self, loop: Axis) -> ir.Workers | ir.Blocks | None:
-        """Who gets the iterations of a loop: threads, or nobody else."""
-        parallel = self.schedule.parallel
-        if parallel is None or parallel.loop != loop.name:
-            return None
-        return ir.Workers("dynamic" if parallel.policy == "merge-path" else parallel.policy)
-
-    def vectors_of(self, strip: Lanes) -> Iterator[tuple[Expr, tuple[object, ...]]]:
-        """Yield where each vector of a strip lies, and the key of its accumulator."""
-        for number in range(strip.vectors):
-            start = strip.base + number * strip.lanes
-            if strip.last is not None and number == strip.vectors - 1:
-                start = strip.last
-            yield Ramp(start, strip.lanes) if strip.lanes > 1 else start, ("lanes", number, strip.lanes)
-
-    @contextmanager
-    def there(self, place: Expr, end: Expr | None) -> Iterator[None]:
-        """Emit what follows under the condition that ``place`` lies before ``end``; None: it does."""
-        assert end is None
-        yield
-
-    def by_one_thread(self, env: Env, statement: Stmt) -> Stmt:
-        """Return a statement that one thread runs."""
-        return statement
-
-    def combine_threads(self, registers: tuple[Var, ...]) -> list[Stmt]:
-        """Return what combines the state that each thread of a team has: nothing for one thread."""
-        return []
-
-    # -- building blocks ----------------------------------------------------------------------
-
-    @contextmanager
-    def scope(self, wrap: Callable[[ir.Block], Stmt]) -> Iterator[None]:
-        """Collect statements into the body of the statement that ``wrap`` makes."""
-        outer, self.block = self.block, []
-        yield
-        body, self.block = tuple(self.block), outer
-        if body:
-            self.block.append(wrap(body))
-
-    def fresh(self, stem: str, type: Type = ir.I64) -> Var:
-        """Return a variable with a name of its own."""
-        stem = re.sub(r"\W", "_", stem)
-        number = self.names.get(stem, int(stem in RESERVED))
-        while (name := f"{stem}_{number}" if number else stem) in self.given:
-            number += 1
-        self.names[stem] = number + 1
-        return Var(name, type)
-
-    def let(self, stem: str, value: Expr) -> Expr:
-        """Name a scalar value, unless it is a name or a number already."""
-        if isinstance(value, Const | Var) or value.type.lanes > 1:
-            return value
-        var = self.fresh(stem, value.type)
-        self.block.append(Let(var, value))
-        return var
-
-    def split(self, index: str) -> Expr:
-        """Inner extent of a split index."""
-        return self.splits.get(index, Const(1))
-
-    def extent(self, axis: Axis) -> Expr:
-        """Number of coordinates of an axis."""
-        along = self.extents.get(axis.along, Const(1))
-        return axis.extent(self.extents[axis.mode], self.split(axis.mode), along)  # type: ignore[no-any-return]
-
-    def has_shared_outputs(self, loop: Axis) -> bool:
-        """Whether iterations of ``loop`` meet at the same output elements."""
-        if loop.mode not in self.assignment.kept:
-            return True
-        return any(
-            level.axis == loop and (not level.unique or loop.part in ("slot", "diagonal"))
-            for name, format in self.plan.formats.items()
-            for level in format.levels
-            if not self.has_own_outputs(name)
-        )
-
-    def has_own_outputs(self, operand: str) -> bool:
-        """Whether the output holds one element for each position of ``operand``, which thus never meet."""
-        return self.plan.keep_pattern and operand == next(iter(self.plan.formats))
-
-    def linear(
-        self, access: Access, coordinates: Mapping[str, Expr], extents: Mapping[str, Expr] | None = None
-    ) -> Expr:
-        """Linear index of a dense tensor, row-major unless it is column-major."""
-        indices, extents = access.indices, extents or self.extents
-        if access.tensor in self.plan.column_major:
-            indices = indices[::-1]
-        first, *others = indices
-        position = coordinates[first]
-        for index in others:
-            position = position * extents[index] + coordinates[index]
-        return position
-
-    def stored(self, env: Env, name: str) -> tuple[Expr, Expr]:
-        """First and last position of an operand's next level, which is compressed, below this point."""
-        state = env.states[name]
-        level, arrays = self.plan.formats[name].levels[state.levels], self.arrays[name][state.levels]
-        lo, hi = level.bounds(arrays, state.position)
-        if env.piece is not None and state.levels == 1 and name == next(iter(self.plan.formats)):
-            begin, end = env.piece.begin, env.piece.end
-            return (lo, ir.smaller(hi, end)) if begin is None else (begin, end)
-        return lo, hi
-
-    def range_end(self, env: Env, axis: Axis) -> Expr:
-        """End of the dense range of ``axis``, tightened by the other part where that is bound.
-
-        Tightening makes every coordinate that a dense loop reaches valid, so that no guard is
-        needed behind it.
-        """
-        extent, size = self.extents[axis.mode], self.split(axis.mode)
-        outer, inner = env.coordinates.get(f"{axis.mode}1"), env.coordinates.get(f"{axis.mode}0")
-        exact = axis.mode in self.plan.exact
-        if axis.part == "inner" and outer is not None:
-            return size if exact else ir.smaller(size, extent - outer * size)
-        if axis.part == "outer" and inner is not None and not exact:
-            return (extent - inner + (size - 1)) // size
-        return self.extent(axis)
-
-    def bind(
-        self,
-        env: Env,
-        axis: Axis,
-        value: Expr,
-        then: Callable[[Env], None],
-        guard: bool = False,
-        stored: bool = False,
-    ) -> None:
-        """Bind a coordinate, resolve what it makes known and go on with ``then``.
-
-        Args:
-            guard: whether both parts of a split index may lead past its end, so that a condition is needed.
-            stored: whether both are parts of one entry's coordinate.
-        """
-        if axis.part == "whole":
-            self.place(env, axis.mode, value, then)
+        if wants_factoring(self.space, env, loops):
+            inside, outside = factor_term(self.space, env, loops)
+            self.accumulate(replace(env, term=inside), loops, outside)
             return
-        env = replace(env, coordinates={**env.coordinates, axis.name: value})
-        outer, inner = env.coordinates.get(f"{axis.mode}1"), env.coordinates.get(f"{axis.mode}0")
-        if axis.part not in ("outer", "inner") or outer is None or inner is None:
-            self.follow(env, then)
+        if env.accumulators is None and fits_registers(self.space, loops):
+            self.accumulate(env, loops)
             return
-        joined = join(outer, inner, self.split(axis.mode))
-        if stored:
-            self.joined[joined] = self.extents[axis.mode]
-        whole = self.let(axis.mode, joined)
-        if guard and axis.mode not in self.plan.exact:
-            with self.scope(lambda body: If(ir.compare("lt", whole, self.extents[axis.mode]), body)):
-                self.place(env, axis.mode, whole, then)
+        if not loops:
+            self.emit_leaf(env)
             return
-        self.place(env, axis.mode, whole, then)
-
-    def place(self, env: Env, mode: str, place: Expr, then: Callable[[Env], None]) -> None:
-        """Bind an index by the place where it is stored: its coordinate, unless a format permutes it."""
-        bound = {mode: place}
-        if mode in self.permutations:
-            bound = {f"{mode}'": place, mode: self.let(mode, self.permutations[mode][1][place])}
-        self.follow(replace(env, coordinates={**env.coordinates, **bound}), then)
-
-    def inside(self, axis: Axis, first: Expr, width: Expr | int) -> Expr:
-        """Whether ``width`` coordinates from ``first`` on, reached along a diagonal, are coordinates of the mode."""
-        ends = ir.compare("le", first + width, self.extents[axis.mode])
-        return ir.both(ir.compare("le", Const(0), first), ends)
-
-    def follow(self, env: Env, then: Callable[[Env], None]) -> None:
-        """Bind what a diagonal and the index along it determine, resolve levels and go on with ``then``."""
-        for axis in self.diagonals:
-            number, along = env.coordinates.get(axis.name), env.coordinates.get(axis.along)
-            if number is None or along is None or axis.mode in env.coordinates:
-                continue
-            whole = self.let(axis.mode, off_diagonal(number, along, self.extents[axis.along]))
-            if whole.type.lanes == 1:
-                with self.scope(lambda body, whole=whole, axis=axis: If(self.inside(axis, whole, 1), body)):  # type: ignore[misc]
-                    self.place(env, axis.mode, whole, then)
-            elif axis.name in env.inside:
-                self.place(env, axis.mode, whole, then)
-            else:
-                # Lanes that leave the matrix hold padding: they may read any element that is there.
-                last = self.extents[axis.mode] - 1
-                some = ir.compute("min", ir.compute("max", whole, Const(0)), last)
-                self.place(env, axis.mode, some, then)
+        loop, rest = loops[0], loops[1:]
+        if isinstance(loop, Lanes):
+            self.emit_lanes(env, loop, rest)
             return
-        self.resolve(env, then)
+        if loop.mode not in self.space.assignment.kept and env.accumulators is None:
+            env = replace(env, reduced_outside=True)
+        leader = self.find_leader(env, loop)
+        tile = self.schedule.tile
+        if tile and tile.loop == loop.name:
+            self.emit_strips(env, loop, rest)
+        elif leader is not None:
+            self.emit_positions(env, loop, rest, leader)
+        elif self.space.is_unrolled(loop):
+            self.emit_copies(env, loop, rest)
+        else:
+            self.emit_range(env, loop, rest)
 
-    def resolve(self, env: Env, then: Callable[[Env], None]) -> None:
-        """Resolve every level whose parents and coordinate are known, then go on with ``then``."""
+    # -- loops ------------------------------------------------------------------------------------
+
+    def find_leader(self, env: Env, loop: Axis) -> str | None:
+        """Return the operand whose next level lists coordinates and runs along ``loop``."""
         for name, format in self.plan.formats.items():
             state = env.states[name]
-            while state.levels < len(format.levels):
+            if state.levels < len(format.levels):
                 level = format.levels[state.levels]
-                arrays = self.arrays[name][state.levels]
-                if name in self.named and state.levels + 1 == len(format.levels):
-                    if all(index in env.coordinates for index in self.named[name].indices):
-                        self.locate(env, name, then)
-                        return
-                    break
-                if level.single:
-                    env = replace(env, states={**env.states, name: State(state.levels + 1, state.position)})
-                    held = self.fetched(
-                        env, level.coordinate(arrays, state.position, state.position, self.extent(level.axis))
-                    )
-                    coordinate = self.let(level.axis.name, held)
-                    known = env.coordinates.get(level.axis.name)
-                    if known is None:
-                        self.bind(env, level.axis, coordinate, then)
-                        return
-                    env = replace(env, skips_output=True)
-                    same = ir.compare("eq", coordinate, known)
-                    with self.scope(lambda body, same=same: If(same, body)):  # type: ignore[misc]
-                        self.resolve(env, then)
-                    return
-                permuted = level.axis.part == "whole" and level.axis.mode in self.permutations
-                bound = env.coordinates.get(f"{level.axis.mode}'" if permuted else level.axis.name)
-                if bound is None:
-                    break
-                coordinate = bound
-                if level.full:
-                    position = level.locate({}, state.position, coordinate, self.extent(level.axis))
-                    state = State(state.levels + 1, self.let(f"{name.lower()}p", position))
-                    env = replace(env, states={**env.states, name: state})
-                    continue
-                if coordinate.type.lanes > 1 or state.position.type.lanes > 1:
-                    raise ScheduleError(
-                        f"{self.schedule.tile}: lanes reach {level.axis.name}, which is compressed in {name} "
-                        f"({format}); they run over dense levels only"
-                    )
-                place = level.find(arrays, state.position, coordinate)
-                if place is None:
-                    listed = level.coordinate_array
-                    if listed is None or not (level.unique and level.ordered):
-                        raise ScheduleError(
-                            f"{level} of {name} cannot be searched; put a loop {level.axis.name} where it is stored"
-                        )
-                    place = ir.SearchSorted(arrays[listed], *self.stored(env, name), coordinate)
-                found = self.fresh(f"{name.lower()}p")
-                self.block.append(Let(found, place))
-                env = replace(
-                    env, states={**env.states, name: State(state.levels + 1, found)}, skips_output=True
-                )
-                with self.scope(lambda body, found=found: If(ir.compare("le", Const(0), found), body)):  # type: ignore[misc]
-                    self.resolve(env, then)
-                return
-            if state.levels == len(format.levels) and state.value is None:
-                if self.plan.masked and format.padded:
-                    present = ir.compare("lt", Const(0), self.sources[name][state.position])
-                    valued = replace(state, value=self.stored_value(name, state.position))
-                    env = self.numbered(
-                        replace(env, states={**env.states, name: valued}, skips_output=True), name
-                    )
-                    with self.scope(lambda body, present=present: If(present, body)):  # type: ignore[misc]
-                        self.resolve(env, then)
-                    return
-                held = self.fetched(env, self.stored_value(name, state.position))
-                value = self.let(f"{name.lower()}v", held)
-                env = replace(env, states={**env.states, name: replace(state, value=value)})
-                env = self.numbered(env, name)
-        then(env)
+                if level.axis == loop and not level.full:
+                    return name
+        return None
 
-    def locate(self, env: Env, name: str, then: Callable[[Env], None]) -> None:
-        """Resolve the last level of an operand by the number of its entry, if there is one below this point."""
-        holds, state = self.named[name], env.states[name]
-        level, arrays = self.plan.formats[name].levels[state.levels], self.arrays[name][state.levels]
-        number = self.let(f"{name.lower()}e", self.values[holds.tensor][self.linear(holds, env.coordinates)])
-        lo, hi = self.stored(env, name)
+    def emit_range(self, env: Env, loop: Axis, rest: tuple[Loop, ...]) -> None:
+        """Emit a loop over a dense range."""
+        visited = self.operands.visited.get(loop.name)
+        var = self.builder.fresh(loop.name if visited is None else "place")
 
-        def at(position: Expr) -> None:
-            with self.scope(lambda body: If(self.between(lo, position, hi), body)):
-                inner = replace(
-                    env,
-                    coordinates={**env.coordinates, name: number},
-                    states={**env.states, name: State(state.levels + 1, position)},
-                    skips_output=True,
-                )
-                coordinate = level.coordinate(arrays, state.position, position, self.extent(level.axis))
-                self.bind(inner, level.axis, self.let(level.axis.name, coordinate), then)
+        def body(inner: Env, place: Expr) -> None:
+            at = place if visited is None else self.builder.let(loop.name, visited[place])
+            self.resolver.bind(inner, loop, at, lambda e: self.emit(e, rest))
 
-        if name not in self.places:
-            at(number)
+        env = self.note_sharing(env, loop)
+        self.repeat(env, loop, var, Const(0), self.resolver.dense_end(env, loop), body)
+
+    def emit_copies(self, env: Env, loop: Axis, rest: tuple[Loop, ...]) -> None:
+        """Emit a loop of constant extent in as many copies."""
+        guard = self.needs_guard(env, loop.mode)
+        for number in range(self.schedule.splits[loop.mode]):
+            inner = self.enter(env, loop, (loop.name, number))
+            self.resolver.bind(inner, loop, Const(number), lambda e: self.emit(e, rest), guard=guard)
+
+    def emit_positions(self, env: Env, loop: Axis, rest: tuple[Loop, ...], name: str) -> None:
+        """Emit a loop over the positions of a level that lists coordinates."""
+        self.check_positions(loop, name)
+        state, arrays = env.states[name], self.operands.arrays[name][env.states[name].levels]
+        level = self.plan.formats[name].levels[state.levels]
+        lo, hi = self.resolver.position_range(env, name)
+        if loop.mode in self.space.assignment.kept:
+            env = replace(env, skips_output=True)
+        if not level.unique and not self.space.has_own_outputs(name):
+            env = replace(env, reduced_outside=True, skips_output=True)
+        env = self.note_sharing(env, loop)
+        cursor = self.open_cursor(level.cursor(arrays, state.position), loop)
+        # Bound by a loop of its own, the other part meets coordinates that no entry has together with it.
+        above = [other.axis for other in self.plan.formats[name].levels[: state.levels]]
+        guard = Axis(loop.mode, "inner" if loop.part == "outer" else "outer") not in above
+
+        def body(inner: Env, position: Expr) -> None:
+            prefetch_rows(self.space, self.operands, self.builder, inner, loop, rest, name, position)
+            now = cursor
+            if cursor is not None and not level.bit_array:  # masks of bits are followed in their register
+                now = self.builder.fresh("cursor")
+                self.builder.append(Let(now, cursor))  # so that proofs see one value
+            extent = self.operands.extent(level.axis)
+            held = read_staged(inner, level.coordinate(arrays, state.position, position, extent, now))
+            coordinate = self.builder.let(loop.name, held)
+            if cursor is not None and now is not None:
+                self.builder.append(Set(cursor, level.advance(arrays, state.position, position, now)))
+            inner = replace(inner, states={**inner.states, name: State(state.levels + 1, position)})
+            self.resolver.bind(
+                inner, loop, coordinate, lambda e: self.emit(e, rest), guard=guard, stored=not guard
+            )
+
+        var = self.builder.fresh(f"{name.lower()}p")
+        with self.mapping.fetch(env, loop, name, lo, hi) as (inner, at, end):
+            self.repeat(inner, loop, var, at, end, body)
+
+    def check_positions(self, loop: Axis, name: str) -> None:
+        """Raise ScheduleError where a directive of the loop needs a dense range."""
+        if loop.name in self.schedule.visits:
+            raise ScheduleError(
+                f"visit({loop.name},{self.schedule.visits[loop.name]}): {loop.name} is compressed in {name}, whose "
+                "coordinates come as they are stored"
+            )
+        if self.space.is_unrolled(loop):
+            raise ScheduleError(f"unroll({loop.name}): {loop.name} is compressed in {name}; give a factor")
+
+    def open_cursor(self, start: Expr | None, loop: Axis) -> Var | None:
+        """Declare the register that a level's coordinates are read from in order, if it asks for one."""
+        if start is None:
+            return None
+        if self.space.is_parallel(loop):
+            raise ScheduleError(
+                f"{self.space.parallel}: the coordinates of {loop.name} can only be read in order"
+            )
+        register = self.builder.fresh("left")
+        self.builder.append(Reg(register, start))
+        return register
+
+    def repeat(self, env: Env, loop: Axis, var: Var, lo: Expr, hi: Expr, body: Body) -> None:
+        """Emit a loop, in copies if it is to be unrolled."""
+        if self.mapping.cuts_iterations(loop):
+
+            def body_of_part(env: Env, at: Expr) -> None:
+                self._copies = 0  # counted nest by nest
+                body(env, at)
+
+            self.mapping.iterate_parts(env, loop, var, body_of_part)
             return
-        entries = self.counts.setdefault(("", 0), Var("n_entries"))
-        with self.scope(lambda body: If(self.between(Const(0), number, entries), body)):
-            at(self.let(f"{name.lower()}p", self.places[name][number]))
+        builder, factor = self.builder, self.schedule.unrolls.get(loop.name, 1)
+        if factor <= 1:
+            with builder.scope(lambda block: For(var, lo, hi, 1, block, self.mapping.binding(loop))):
+                body(env, var)
+            return
+        lo, hi = builder.let("lo", lo), builder.let("hi", hi)
+        main = builder.let("main", lo + ((hi - lo) // factor) * factor)
+        independent = env.accumulators is not None and factor * len(env.accumulators) <= MAX_REPLICAS
+        with builder.scope(lambda block: For(var, lo, main, factor, block)):
+            for number in range(factor):
+                replica = (*env.replica, (loop.name, number)) if independent else env.replica
+                body(replace(env, replica=replica), var + number)
+        with builder.scope(lambda block: For(var, main, hi, 1, block)):
+            body(env, var)
 
-    @staticmethod
-    def between(lo: Expr, value: Expr, hi: Expr) -> Expr:
-        """Whether ``lo`` <= ``value`` < ``hi``."""
-        return ir.both(ir.compare("le", lo, value), ir.compare("lt", value, hi))
+    # -- strips -------------------------------------------------------------------------------------
 
-    def stored_value(self, name: str, position: Expr) -> Expr:
-        """Value of an operand at a position; any where only its pattern is read."""
-        return self.values[name][position] if name in self.values else Const(1.0, self.elem)
+    def emit_strips(self, env: Env, loop: Axis, rest: tuple[Loop, ...]) -> None:
+        """Emit a tiled loop: around all others, in strips."""
+        leader, start, end = self.find_strip_range(env, loop, rest)
+        # An overlapping strip computes elements twice, which only a plain store survives.
+        overlaps = (
+            loop.mode in self.space.assignment.kept
+            and not env.reduced_outside
+            and not env.shared_output
+            and not (self.plan.keep_pattern and loop.mode in self.plan.stored)
+            and not self.plan.accumulate
+            and reduces_in_registers(self.space, rest)
+        )
+        is_short = loop.mode not in self.plan.stored and not self.schedule.unrolls
+        self.mapping.cut_strips(
+            StripRange(loop, leader, start, end, overlaps, is_short),
+            lambda strip: self.emit(env, (*rest, strip)),
+        )
 
-    def fetched(self, env: Env, expr: Expr) -> Expr:
-        """Return an expression that reads what the team has fetched from where it is kept."""
-        if env.staged is None:
-            return expr
-        at, kept = env.staged
-        known: dict[Expr, Expr] = {
-            load: kept[load.buffer][load.index - at] for load in ir.loads(expr) if load.buffer in kept
-        }
-        return ir.substituted(expr, known)
+    def find_strip_range(self, env: Env, loop: Axis, rest: tuple[Loop, ...]) -> tuple[str | None, Expr, Expr]:
+        """Name the range that strips cover, and return it behind the operand whose positions it counts, if it does."""
+        tile, leader = self.schedule.tile, self.find_leader(env, loop)
+        if leader is not None:
+            state = env.states[leader]
+            levels = self.plan.formats[leader].levels
+            if (
+                rest
+                or levels[state.levels].coordinate_array is None
+                or loop.part == "outer"
+                or loop.mode not in self.space.assignment.reduced
+                or state.levels + 1 < len(levels)
+            ):
+                raise ScheduleError(
+                    f"{tile}: {loop.name} is compressed in {leader}; strips run along a compressed level "
+                    "only where it is the last one, reduced and the innermost loop"
+                )
+            lo, hi = self.resolver.position_range(env, leader)
+            return leader, self.builder.let("lo", lo), self.builder.let("end", hi)
+        end = self.builder.let("end", self.resolver.dense_end(env, loop))
+        other = Axis(loop.mode, "inner" if loop.part == "outer" else "outer")
+        if loop.part != "whole" and other.name not in env.coordinates:
+            raise ScheduleError(
+                f"{tile}: put {other.name} outside {loop.name}, so that strips know where they end"
+            )
+        return None, Const(0), end
 
-    def numbered(self, env: Env, name: str) -> Env:
-        """Bind the number of the entry of an operand that is resolved, where somebody asks for it."""
-        if name not in self.assignment.counted or name in self.named:
-            return env
-        position = env.states[name].position
-        number = self.sources[name][position] - 1 if name in self.sources else position
-        return replace(env, coordinates={**env.coordinates, name: self.let(f"{name.lower()}e", number)})
+    def emit_lanes(self, env: Env, strip: Lanes, rest: tuple[Loop, ...]) -> None:
+        """Emit the vectors of a strip.
 
-    def unrolled(self, loop: Axis) -> bool:
-        """Whether the loop is unrolled completely."""
-        return self.schedule.unrolls.get(loop.name) == 0
+        Lanes along a diagonal may leave the matrix. One condition covers the whole strip, because all strips but the
+        first and last few of a diagonal are inside. ``step`` is the distance between the coordinates of two lanes::
+
+            lanes over i   ->  first = k(i),             inside: 0 <= first and first + lanes <= N_k
+            lanes over i1  ->  first = k(i1 * s + i0),   inside: 0 <= first and first + (lanes - 1) * s + 1 <= N_k
+        """
+        mode, numbers, extents = strip.axis.mode, env.coordinates, self.operands.extents
+        diagonals = self.find_diagonals(strip)
+        if not diagonals:
+            self.emit_vectors(env, strip, rest)
+            return
+        along, step, split = strip.base, ir.as_expr(1), self.operands.split(mode)
+        if strip.axis.part == "inner":
+            along = join(numbers[f"{mode}1"], along, split)
+        elif strip.axis.part == "outer":
+            along, step = join(along, numbers[f"{mode}0"], split), split
+        # A strip along a compressed level counts positions, whose coordinates may be any.
+        asked = [a for a in diagonals if strip.leader is None and a.along == mode and a.name in numbers]
+        width = (strip.vectors * strip.lanes - 1) * step + 1
+        conditions: list[Expr] = []
+        for axis in asked:
+            first = self.builder.let("first", off_diagonal(numbers[axis.name], along, extents[mode]))
+            conditions.append(self.resolver.is_inside(axis, first, width))
+        # Lanes outside read some element that is there, so that there has to be one.
+        reached = [ir.compare("lt", Const(0), extents[axis.mode]) for axis in diagonals]
+        if not asked:
+            with self.builder.scope(lambda body: If(reduce(ir.both, reached), body)):
+                self.emit_vectors(env, strip, rest)
+            return
+        inside = self.builder.let("inside", reduce(ir.both, conditions))
+        partly = reduce(ir.both, [ir.compare("eq", inside, Const(0)), *reached])
+        others = [cond for axis, cond in zip(diagonals, reached, strict=True) if axis not in asked]
+        wholly = reduce(ir.both, [inside, *others])
+        for cond, known in ((wholly, frozenset(axis.name for axis in asked)), (partly, frozenset[str]())):
+            with self.builder.scope(lambda body, cond=cond: If(cond, body)):  # type: ignore[misc]
+                self.emit_vectors(replace(env, inside=known), strip, rest)
+
+    def find_diagonals(self, strip: Lanes) -> list[Axis]:
+        """Return the diagonals whose coordinates are vectors because lanes run over ``strip``."""
+        if strip.lanes == 1:
+            return []
+        vectors, found = {strip.axis.mode}, list[Axis]()
+        for _ in self.space.assignment.indices:  # a vector of coordinates may lead to others
+            for format in self.plan.formats.values():
+                if vectors & set(format.modes):
+                    vectors |= {axis.mode for axis in format.followed}
+            found = [axis for axis in self.space.diagonals if axis.along in vectors or axis == strip.axis]
+            vectors |= {axis.mode for axis in found}
+        return found
+
+    def emit_vectors(self, env: Env, strip: Lanes, rest: tuple[Loop, ...]) -> None:
+        """Emit each vector of a strip with the lanes bound."""
+        leader = strip.leader
+        for value, key in self.mapping.vectors_of(strip):
+            inside = self.enter(env, strip.axis, key)
+            with self.mapping.guard(value, strip.end):
+                if leader is not None:
+                    state = env.states[leader]
+                    level = self.plan.formats[leader].levels[state.levels]
+                    inside = replace(inside, states={**env.states, leader: State(state.levels + 1, value)})
+                    arrays, extent = (
+                        self.operands.arrays[leader][state.levels],
+                        self.operands.extent(level.axis),
+                    )
+                    coordinate = level.coordinate(arrays, state.position, value, extent)
+                    value = self.builder.let(strip.axis.name, coordinate)
+                self.resolver.bind(
+                    inside, strip.axis, value, lambda e: self.emit(e, rest), stored=leader is not None
+                )
+
+    # -- what becomes known on the way in --------------------------------------------------------------
+
+    def note_sharing(self, env: Env, loop: Axis) -> Env:
+        """Note when threads that run this loop update the same output elements."""
+        if self.space.is_parallel(loop) and self.space.has_shared_outputs(loop):
+            return replace(env, shared_output=True)
+        return env
+
+    def enter(self, env: Env, axis: Axis, key: tuple[object, ...]) -> Env:
+        """Note which accumulator a constant coordinate or a vector of lanes belongs to."""
+        if axis.mode in self.space.assignment.kept:
+            return replace(env, slot=(*env.slot, key))
+        if key[0] == "lanes":
+            return replace(env, replica=(*env.replica, key))
+        return env
+
+    def needs_guard(self, env: Env, index: str) -> bool:
+        """Whether going past the end of ``index`` would touch memory that is not there.
+
+        Operands packed in blocks are padded; accumulators are written behind a guard of their own.
+        """
+        assignment, formats = self.space.assignment, self.plan.formats
+        if env.accumulators is None or index in assignment.reduced or index in self.operands.permutations:
+            return True
+        if any(Axis(index) in format.axes for format in formats.values()):
+            return True
+        return any(index in a.indices for a in assignment.accesses if a.tensor not in formats)
+
+    # -- reductions -------------------------------------------------------------------------------------
+
+    def accumulate(self, env: Env, loops: tuple[Loop, ...], outside: Expression | None = None) -> None:
+        """Open accumulators, emit the loops and write the results, multiplied by ``outside``."""
+        combine_threads = self.mapping.combine_threads if self.space.threads > 1 else None
+        accumulators = Accumulators(
+            self.space.monoid, self.plan.elem, self.builder, combine_threads, self.find_first_argument(env)
+        )
+        slots = self.list_slots(loops)
+        for slot in slots:
+            lanes = max((part.value.type.lanes for part in slot), default=1)
+            accumulators.registers(_keys(slot), (), lanes)
+        self.emit(replace(env, accumulators=accumulators, slot=(), replica=()), loops)
+        accumulators.start_with_first_terms()
+        results = {slot: accumulators.merge(_keys(slot)) for slot in slots}
+        if outside is None:
+            self.results.watch([result[0] for result in results.values()])
+        for slot, result in results.items():
+            self.write_slot(env, slot, result, outside)
+
+    def list_slots(self, loops: tuple[Loop, ...]) -> list[tuple[AccumulatorSlot, ...]]:
+        """Return the output elements, or vectors of them, that the loops meet."""
+        found: list[list[AccumulatorSlot]] = []
+        for loop in loops:
+            if isinstance(loop, Lanes) and loop.axis.mode in self.space.assignment.kept:
+                vectors = self.mapping.vectors_of(loop)
+                found.append([AccumulatorSlot(loop.axis, value, key, loop.end) for value, key in vectors])
+            elif isinstance(loop, Axis) and loop.mode in self.space.assignment.kept:
+                numbers = range(self.schedule.splits[loop.mode])
+                found.append([AccumulatorSlot(loop, Const(n), (loop.name, n)) for n in numbers])
+        return list(product(*found))
+
+    def write_slot(
+        self,
+        env: Env,
+        slot: tuple[AccumulatorSlot, ...],
+        result: tuple[Expr, ...],
+        outside: Expression | None,
+    ) -> None:
+        """Bind the coordinates of a slot again, outside the loops that filled it, and write it."""
+        if slot:
+            part, rest = slot[0], slot[1:]
+            env = replace(env, slot=(*env.slot, part.key))
+            with self.mapping.guard(part.value, part.end):
+                self.resolver.bind(
+                    env,
+                    part.axis,
+                    part.value,
+                    lambda inner: self.write_slot(inner, rest, result, outside),
+                    guard=isinstance(part.value, Const),
+                )
+            return
+        if outside is not None:
+            factor = evaluate(outside, env, self.space, self.operands)
+            product = ir.compute("mul", result[0], factor)
+            if env.accumulators is not None:
+                env.accumulators.reduce(env.slot, env.replica, (product,))
+                return
+            result = (self.builder.let("total", product),)
+            self.results.watch([result[0]])
+        self.results.write(env, result)
+
+    def find_first_argument(self, env: Env) -> Expr | None:
+        """Name the first entry that registers meet, where these are positions of one loop, as they stand."""
+        name, reduced = self.space.assignment.argument, self.space.assignment.reduced
+        if (
+            name is None
+            or name not in self.plan.formats
+            or name in self.operands.sources
+            or len(reduced) != 1
+        ):
+            return None
+        left = self.plan.formats[name].levels[env.states[name].levels :]
+        if len(left) != 1 or left[0].full or left[0].axis != Axis(reduced[0]):
+            return None
+        if reduced[0] in self.schedule.splits:  # its loops search for entries, in another order
+            return None
+        lo, hi = self.resolver.position_range(env, name)
+        return self.builder.let("first", ir.select(ir.compare("lt", lo, hi), lo, Const(-1)))
+
+    def emit_leaf(self, env: Env) -> None:
+        """Evaluate the term and reduce it into its accumulator or into memory."""
+        self._copies += 1
+        if self._copies > MAX_COPIES:
+            raise ScheduleError(
+                f"{self.schedule} makes more than {MAX_COPIES} copies of the innermost statement; "
+                "unroll less, or use a smaller tile"
+            )
+        assignment, monoid = self.space.assignment, self.space.monoid
+        term = evaluate(env.term or assignment.expression, env, self.space, self.operands)
+        lanes = max(
+            (c.type.lanes for index, c in env.coordinates.items() if index in assignment.reduced), default=1
+        )
+        if env.accumulators is not None:  # a term that is the same in all lanes counts in each
+            term = ir.widen(term, max(lanes, term.type.lanes))
+        argument = assignment.argument
+        state = monoids.lift(monoid, term, Const(0) if argument is None else env.coordinates[argument])
+        if env.accumulators is not None:
+            env.accumulators.reduce(env.slot, env.replica, state)
+            return
+        if self.space.threads > 1 and any(key[0] == "lanes" for key in env.replica):
+            tile = self.schedule.tile
+            raise ScheduleError(
+                f"{tile}: threads sum up in registers; put the loops of the output outside "
+                f"{tile.loop if tile else ''} (got {self.schedule})"
+            )
+        # Where the lanes are elements of the output, each keeps its own term.
+        if lanes > self.results.index(env).type.lanes:
+            state = tuple(
+                ir.Fold(monoids.fold_operator(monoid, c), ir.widen(s, lanes)) for c, s in enumerate(state)
+            )
+        self.results.watch([state[0]])
+        self.results.write(env, state)
+
+
+def _keys(slot: tuple[AccumulatorSlot, ...]) -> Keys:
+    return tuple(part.key for part in slot)

@@ -12,123 +12,82 @@ had been cut.
 Source: G-Sparse (section III-B) starts long rows first; cutting and the order of neighbours are ours (decision 0064).
 """
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
-from typing import Final, final
+from typing import Final
 
 from tensorwise.lower import ir
-from tensorwise.lower.arrays import COUNT, CUT, PIECE_COLUMNS
-from tensorwise.lower.ir import LANE, Buffer, BufferStore, Const, Expr, For, If, Reduce, Stmt, Var
-from tensorwise.lower.nest import Env, Piece, State
-from tensorwise.lower.teams import Teams
+from tensorwise.lower.builder import Builder
+from tensorwise.lower.env import Env, Piece
+from tensorwise.lower.ir import LANE, Buffer, BufferStore, Const, Expr, For, Stmt, Var
+from tensorwise.lower.iteration_space import IterationSpace
+from tensorwise.lower.mapping import Body
+from tensorwise.lower.operands import NUM_CUT, NUM_PIECES, PIECE_COLUMNS, Operands
+from tensorwise.lower.resolve import Resolver
 from tensorwise.program.schedule import WARP
-from tensorwise.tensor.remap import Axis
 
 CLEARING: Final = 8
 """Rows that a block clears, a warp each."""
 
 
-@final
-class GpuLowering(Teams):
-    """A lowering whose outermost loop may run over pieces of its iterations."""
+class Pieces:
+    """The pieces of one kernel whose long outermost iterations are cut.
 
-    clears = False
-    """Whether pieces add to outputs of iterations that are cut."""
+    Attributes:
+        clears: whether pieces add to outputs of iterations that are cut.
+    """
 
-    @property
-    def in_pieces(self) -> bool:
-        """Whether long iterations are cut."""
-        parallel = self.schedule.parallel
-        return parallel is not None and parallel.policy == "pieces"
-
-    @cached_property
-    def pieces(self) -> Buffer:
-        """The list of pieces."""
-        name, format = next(iter(self.plan.formats.items()))
+    def __init__(
+        self, space: IterationSpace, operands: Operands, builder: Builder, resolver: Resolver
+    ) -> None:
+        self.space, self.operands, self.builder, self.resolver = space, operands, builder, resolver
+        name, format = next(iter(space.plan.formats.items()))
         pointers = format.levels[1].pointer_array
         assert pointers is not None  # of a list of coordinates, as the plan has checked
-        return Buffer("pieces", self.arrays[name][1][pointers].elem)
-
-    @cached_property
-    def cut_ones(self) -> Buffer:
+        self.list = Buffer("pieces", operands.arrays[name][1][pointers].elem)
+        """The list of pieces."""
+        self.cut = replace(self.list, name="cut")
         """Positions of the iterations that are cut."""
-        return replace(self.pieces, name="cut")
+        self.clears = False
 
-    def buffers(self) -> tuple[Buffer, ...]:
-        """Buffers in the order of the call."""
-        own = [self.pieces] if self.in_pieces else []
-        return (*super().buffers(), *own, *([self.cut_ones] if self.clears else []))
-
-    def sizes(self) -> tuple[Var, ...]:
-        """Sizes in the order of the call."""
-        return (*super().sizes(), *([COUNT] if self.in_pieces else []), *([CUT] if self.clears else []))
-
-    def repeat(
-        self, env: Env, loop: Axis, var: Var, lo: Expr, hi: Expr, body: Callable[[Env, Expr], None]
-    ) -> None:
-        """Emit a loop, over pieces of its iterations if long ones are cut."""
-        parallel = self.schedule.parallel
-        if self.in_pieces and parallel is not None and parallel.loop == loop.name:
-            self.by_pieces(env, var, body)
-        else:
-            super().repeat(env, loop, var, lo, hi, body)
-
-    def by_pieces(self, env: Env, var: Var, body: Callable[[Env, Expr], None]) -> None:
+    def iterate_parts(self, env: Env, var: Var, bind: ir.Blocks | None, body: Body) -> None:
         """Emit the loop over pieces, and ``body`` for what each has of an iteration."""
-        piece = self.fresh("piece")
-        with self.scope(lambda block: For(piece, Const(0), COUNT, 1, block, self.handed(self.loops[0]))):
-            row = self.let(var.name, self.pieces[piece * PIECE_COLUMNS])
-            begin = self.let("begin", self.pieces[piece * PIECE_COLUMNS + 1])
-            end = self.let("end", self.pieces[piece * PIECE_COLUMNS + 2])
-            whole = self.let("whole", self.pieces[piece * PIECE_COLUMNS + 3]) if self.shares_rows else None
+        let, piece = self.builder.let, self.builder.fresh("piece")
+        with self.builder.scope(lambda block: For(piece, Const(0), NUM_PIECES, 1, block, bind)):
+            row, begin, end = (
+                let(stem, self.list[piece * PIECE_COLUMNS + column])
+                for column, stem in enumerate((var.name, "begin", "end"))
+            )
+            whole = None
+            if self.space.has_shared_rows:
+                whole = let("whole", self.list[piece * PIECE_COLUMNS + 3])
             body(replace(env, piece=Piece(end, begin, whole=whole)), row)
 
-    def finished(self, env: Env, store: BufferStore) -> list[Stmt]:
-        """Return what stores a whole iteration's result, and adds that of a piece to the others'."""
-        whole = env.piece.whole if env.piece else None
-        if whole is None:
-            return super().finished(env, store)
-        self.clears = True
-        adds = Reduce(store.buffer, store.index, self.monoid.combine, store.value, True)
-        is_whole, is_none = (ir.compare(name, whole, Const(0)) for name in ("ne", "eq"))
-        return [
-            If(is_whole, (self.by_one_thread(env, store),)),
-            If(is_none, (self.by_one_thread(env, adds),)),
-        ]
-
-    def cleared(self) -> list[Stmt]:
+    def clearing(self) -> list[Stmt]:
         """Return the launch that lets outputs of iterations that are cut start from the identity."""
         if not self.clears:
             return []
-        (name, format), *_ = self.plan.formats.items()
-        rows, number = format.levels[0], self.fresh("number")
-        identity = Const(self.monoid.components[0].identity, self.elem)
-        others = [index for index in self.assignment.output.indices if index != rows.axis.mode]
-        done = {name: State(len(f.levels), value=Const(0)) for name, f in self.plan.formats.items()}
-        outer, self.block = self.block, []
+        space, operands, builder = self.space, self.operands, self.builder
+        rows, number = next(iter(space.plan.formats.values())).levels[0], builder.fresh("number")
+        identity = Const(space.monoid.components[0].identity, operands.elem)
+        output = space.assignment.output
+        others = [index for index in output.indices if index != rows.axis.mode]
 
-        def over(env: Env, left: list[str]) -> None:
+        def clear_over(env: Env, left: list[str]) -> None:
             if not left:
-                self.block.append(
-                    BufferStore(self.output, self.linear(self.assignment.output, env.coordinates), identity)
-                )
+                index = operands.index_of(output, env.coordinates)
+                builder.append(BufferStore(operands.output, index, identity))
                 return
-            var, last = self.fresh(left[0]), len(left) == 1
-            first, step = (LANE, WARP) if last else (Const(0), 1)
-            with self.scope(lambda block: For(var, first, self.extents[left[0]], step, block)):
-                over(replace(env, coordinates={**env.coordinates, left[0]: var}), left[1:])
+            var = builder.fresh(left[0])
+            first: Expr = Const(0)
+            first, step = (LANE, WARP) if len(left) == 1 else (first, 1)
+            with builder.scope(lambda block: For(var, first, operands.extents[left[0]], step, block)):
+                clear_over(replace(env, coordinates={**env.coordinates, left[0]: var}), left[1:])
 
         team = ir.Blocks("x", CLEARING, WARP) if others else ir.Blocks("x", CLEARING * WARP, 1)
-        with self.scope(lambda block: For(number, Const(0), CUT, 1, block, team)):
-            row = self.let("row", self.cut_ones[number])
-            coordinate = (
-                row
-                if rows.full
-                else rows.coordinate(self.arrays[name][0], Const(0), row, self.extent(rows.axis))
-            )
-            self.bind(
-                Env({}, done), rows.axis, self.let(rows.axis.name, coordinate), lambda env: over(env, others)
-            )
-        made, self.block = self.block, outer
+        with (
+            builder.separate() as made,
+            builder.scope(lambda block: For(number, Const(0), NUM_CUT, 1, block, team)),
+        ):
+            row = builder.let("row", self.cut[number])
+            self.resolver.bind_outermost(row, lambda env: clear_over(env, others))
         return made

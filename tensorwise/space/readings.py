@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from tensorwise.lower.lower import MAX_STRIPS
+from tensorwise.lower.strips import MAX_STRIPS
 from tensorwise.program.einsum import Access, Apply, Assignment, Expression, Index
 from tensorwise.program.legality import LoopNest
 from tensorwise.program.schedule import CONSTANT_SPLIT, Reorder, Schedule, Split

@@ -7,7 +7,7 @@ balanced parts and serial runs.
 import math
 from typing import Final
 
-from tensorwise.lower.accumulate import MAX_COPIES
+from tensorwise.lower.nest import MAX_COPIES
 from tensorwise.program.einsum import Assignment
 from tensorwise.program.schedule import CONSTANT_SPLIT, Parallel
 from tensorwise.program.workload import Workload

@@ -8,11 +8,11 @@ import pytest
 
 from tensorwise.errors import ScheduleError, UnprovenError
 from tensorwise.lower import ir
-from tensorwise.lower import lower as lowering
 from tensorwise.lower.arrays import check_bounds
 from tensorwise.lower.interpret import RaceError, interpret
 from tensorwise.lower.lower import lower
 from tensorwise.lower.program import PlanKey, kernel_text, program_for
+from tensorwise.lower.resolve import Resolver
 from tensorwise.program.workload import Workload, einsum_workload
 from tensorwise.runtime.interpreted import _operands
 from tensorwise.runtime.packed import PackedOperands
@@ -73,11 +73,11 @@ def test_the_condition_of_a_strip_is_what_makes_it_safe(monkeypatch: pytest.Monk
     program = program_for(work, DIAGONALS[0][1], DIAGONALS[0][2])
     check_bounds(program.plan(), lower(program.plan()))
 
-    def neighbours(self: lowering.Lowering, axis: object, first: ir.Expr, width: object) -> ir.Expr:
+    def neighbours(self: Resolver, axis: object, first: ir.Expr, width: object) -> ir.Expr:
         return inside(self, axis, first, 4 if isinstance(width, ir.Const) and width.value == 10 else width)  # type: ignore[arg-type]
 
-    inside = lowering.Lowering.inside
-    monkeypatch.setattr(lowering.Lowering, "inside", neighbours)
+    inside = Resolver.is_inside
+    monkeypatch.setattr(Resolver, "is_inside", neighbours)
     with pytest.raises(UnprovenError, match=r"B_values\[.*\] exists: it may be too large"):
         check_bounds(program.plan(), lower(program.plan()))
 

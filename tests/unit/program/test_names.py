@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 import tensorwise as tw
 from tensorwise.errors import InputError
-from tensorwise.lower.nest import RESERVED
+from tensorwise.lower.builder import RESERVED
 from tensorwise.lower.program import PlanKey, Program, kernel_text, program_for
 from tensorwise.program.workload import Workload, einsum_workload
 from tensorwise.runtime.generated import BoundProgram

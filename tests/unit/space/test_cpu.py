@@ -8,8 +8,8 @@ import pytest
 
 from tensorwise.errors import InputError
 from tensorwise.lower import ir
-from tensorwise.lower.accumulate import MAX_COPIES
 from tensorwise.lower.lower import lower
+from tensorwise.lower.nest import MAX_COPIES
 from tensorwise.program.einsum import Einsum
 from tensorwise.program.ops import mttkrp
 from tensorwise.program.workload import Workload, einsum_workload, workload

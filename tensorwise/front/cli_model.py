@@ -358,7 +358,7 @@ def _graph(
     import numpy as np
 
     from tensorwise.space.cpu import cpu_space_of
-    from tensorwise.tuning.advice import graph_of
+    from tensorwise.tuning.graphs import graph_of
 
     firsts = list({record.workload_id: record for record in reversed(records)}.values())
     ones = {_family(record): record for record in firsts}

@@ -2,27 +2,26 @@
 
 from typing import Final
 
+from tensorwise.moved import forward_names
 from tensorwise.registry import Registry
 from tensorwise.search.climb import climbed
 from tensorwise.search.exhaustive import Exhaustive
 from tensorwise.search.genetic import Genetic
 from tensorwise.search.graph import ConfigGraph
-from tensorwise.search.pool import Pool, bred
+from tensorwise.search.pool import Pool
 from tensorwise.search.random import Random
 from tensorwise.search.strategy import Strategy
-from tensorwise.search.walk import GraphWalk, Walk
+from tensorwise.search.walk import Walk
 
 __all__ = [
     "STRATEGIES",
     "ConfigGraph",
     "Exhaustive",
     "Genetic",
-    "GraphWalk",
     "Pool",
     "Random",
     "Strategy",
     "Walk",
-    "bred",
     "climbed",
 ]
 
@@ -37,3 +36,6 @@ STRATEGIES: Final[Registry[type[Strategy]]] = Registry(
 )
 """All strategies by name that need nothing but a space and a workload: a new one is a file in this folder and a row here,
 or an entry point of another package."""
+__getattr__ = forward_names(
+    __name__, {"GraphWalk": "tensorwise.search.graph_walk", "bred": "tensorwise.search.building"}
+)

@@ -6,24 +6,20 @@ WACO, section 4.2.2: links follow the Euclidean distance of embeddings, the sear
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Self, final
+from typing import Any, Final, Self, final
 
 import numpy as np
 
 from tensorwise.errors import InputError
-from tensorwise.keeping import Keeping, round_to_float16
-from tensorwise.search.nearest import far_apart, linked
+from tensorwise.keeping import Keeping
+from tensorwise.moved import forward_names
 from tensorwise.search.pool import Pool
 
 GRAPH: Final = Keeping("graph")
 """A graph is kept in two files, which may lie beside those of the model that embedded its configs."""
 KIND, VERSION = "configs", 1
 """What the description says; other versions are refused."""
-
-NEIGHBOURS: Final = 16
-"""Nearest configs that each config is linked to."""
-ENTRIES: Final = 192
-"""Configs where a walk may begin. With 64 walks over 20,000 configs missed the cheapest on 3 of 27 matrices."""
+_moved = forward_names("ConfigGraph", {"build_graph": "tensorwise.search.building"})
 
 
 @final
@@ -31,7 +27,7 @@ ENTRIES: Final = 192
 class ConfigGraph:
     """A pool of configs, their embeddings, and links between them. Every config can be reached from every other.
 
-    Building takes seconds; what walks a graph needs NumPy only.
+    `build_graph` takes seconds; what walks a graph needs NumPy only.
 
     Attributes:
         pool: the configs, by row.
@@ -75,30 +71,11 @@ class ConfigGraph:
         if len(np.unique(self.entry_points)) < max(len(self.entry_points), min(n, 1)):
             raise InputError("the graph needs entry points, each once")
 
-    @classmethod
-    def build(
-        cls, pool: Pool, embeddings: np.ndarray, *, neighbours: int = NEIGHBOURS, entries: int = ENTRIES
-    ) -> Self:
-        """Link the configs of ``pool``.
-
-        Args:
-            pool: the configs.
-            embeddings: float32, (configs, dimensions), of one model, in the order of the pool.
-            neighbours: nearest configs that each one is linked to.
-            entries: configs where a walk begins.
-
-        Raises:
-            InputError: not one finite embedding for each config, or a number below 1.
-        """
-        if neighbours < 1 or entries < 1:
-            raise InputError(f"neighbours and entries must be at least 1, got {neighbours} and {entries}")
-        points = np.ascontiguousarray(embeddings, np.float32)
-        if points.ndim != 2 or len(points) != len(pool) or not np.isfinite(points).all():
-            raise InputError(
-                f"expected a finite embedding for each of {len(pool)} configs, got shape {points.shape}"
-            )
-        starts, links = linked(points, neighbours)
-        return cls(pool, round_to_float16(points), starts, links, far_apart(points, entries))
+    @staticmethod
+    def build(*args: Any, **options: Any) -> "ConfigGraph":
+        """Deprecated: call `tensorwise.search.building.build_graph`."""
+        made: ConfigGraph = _moved("build_graph")(*args, **options)
+        return made
 
     def __len__(self) -> int:
         return len(self.pool)

@@ -1,6 +1,6 @@
 """Pool: many configs of one space, kept as small numbers, each made when it is asked for."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self, final, overload
 
@@ -8,7 +8,6 @@ import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.reading import shown
-from tensorwise.search.genetic import Genetic
 from tensorwise.space.config import Config, Value, as_value
 from tensorwise.space.space import Space
 
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
 
 REPEATS: Final = 1000
 """Samples in a row that are all known before a pool is as large as it gets."""
-BROOD: Final = 16
-"""Configs bred at a time."""
 
 
 @final
@@ -150,30 +147,3 @@ class Pool(Sequence[Config]):
         return cls(
             {name: tuple(as_value(name, one) for one in listed) for name, listed in values.items()}, choices
         )
-
-
-def bred(
-    space: Space,
-    workload: "Workload",
-    cost: Callable[[Sequence[Config]], np.ndarray],
-    n: int,
-    rng: np.random.Generator,
-) -> list[Config]:
-    """Return ``n`` configs that a genetic search for the cheapest tries, in that order; fewer where there are no more.
-
-    What is drawn by chance seldom comes near the best of a large space. A pool in which a part was bred, for several
-    workloads, has good configs for others that are like one of them.
-
-    Args:
-        space: where they come from.
-        workload: what they are for.
-        cost: what configs cost for the workload, by prediction: float64, (n,).
-        n: how many.
-        rng: decides which.
-    """
-    strategy = Genetic(space, workload, rng)
-    found: list[Config] = []
-    while len(found) < n and (configs := strategy.ask(min(BROOD, n - len(found)))):
-        strategy.tell(configs, cost(configs).tolist())
-        found += configs
-    return found

@@ -20,7 +20,7 @@ from tensorwise.model import CostModel, load_model
 from tensorwise.model.finding import NOT_INSTALLED, bundled_folders, find_models_for
 from tensorwise.model.model import DESCRIPTION, EmbeddingModel
 from tensorwise.program.workload import Workload
-from tensorwise.search import ConfigGraph, Genetic, Pool, Walk, bred, climbed
+from tensorwise.search import ConfigGraph, Genetic, Walk, climbed
 from tensorwise.search.graph import GRAPH
 from tensorwise.space.config import Config
 from tensorwise.space.portfolio import portfolio
@@ -293,27 +293,3 @@ def shipped_advisors(work: Workload, threads: int, problems: list[str]) -> list[
         except (InputError, OSError) as error:
             problems.append(str(error))
     return found
-
-
-def graph_of(
-    model: EmbeddingModel, space: Space, works: Sequence[Workload], configs: int, rng: np.random.Generator
-) -> ConfigGraph:
-    """Draw configs for some workloads, half of them bred by what the model predicts, and link those that it embeds alike.
-
-    Args:
-        model: trained.
-        space: where configs come from.
-        works: what they are for, taken in turn.
-        configs: how many, at most.
-        rng: decides which.
-    """
-    each, known = configs // 2 // len(works), list[Config]()
-    for work in works:
-        pattern = model.embed_pattern(work)
-
-        def cost(some: Sequence[Config], pattern: np.ndarray = pattern) -> np.ndarray:
-            return model.score(pattern, model.embed_configs(some))
-
-        known += bred(space, work, cost, each, rng)
-    pool = Pool.sample(space, works, configs, rng, also=known)
-    return ConfigGraph.build(pool, model.embed_configs(list(pool)))

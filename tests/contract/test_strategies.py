@@ -9,7 +9,9 @@ import pytest
 
 from tensorwise.device.null import NullDevice, smooth_cost
 from tensorwise.errors import InputError
-from tensorwise.search import STRATEGIES, ConfigGraph, GraphWalk, Pool, Strategy
+from tensorwise.search import STRATEGIES, Pool, Strategy
+from tensorwise.search.building import build_graph
+from tensorwise.search.graph_walk import GraphWalk
 from tensorwise.space.config import Config
 from tensorwise.space.space import Space
 from tests.contract.toys import GARDEN, TINY, WIDE, ToyWorkload
@@ -25,7 +27,7 @@ Make = Callable[..., Strategy]
 def graph_walk(space: Space, workload: Any, rng: np.random.Generator, **more: Any) -> Strategy:
     """A graph over part of the space, and a predictor that is right."""
     pool = Pool.sample(space, [workload], 50, np.random.default_rng(9))
-    graph = ConfigGraph.build(pool, np.stack([space.encode(config, workload) for config in pool]))
+    graph = build_graph(pool, np.stack([space.encode(config, workload) for config in pool]))
     costs = np.array([smooth_cost(workload, config) for config in pool])
     return GraphWalk(space, workload, rng, graph=graph, score=lambda rows: costs[rows], **more)
 

@@ -14,8 +14,9 @@ from searches.methods import METHODS, WITHOUT_CHANCE
 from searches.problem import Problem, Settings, Trace
 from tensorwise.errors import InputError
 from tensorwise.program.workload import Workload, workload
+from tensorwise.search.building import bred, build_graph
 from tensorwise.search.graph import GRAPH, ConfigGraph
-from tensorwise.search.pool import Pool, bred
+from tensorwise.search.pool import Pool
 from tensorwise.search.walk import Walk
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space_of
@@ -84,7 +85,7 @@ class Steps:
         ends.append(time.perf_counter())
         embeddings = self.model.embed_configs(list(pool))
         ends.append(time.perf_counter())
-        graph = ConfigGraph.build(pool, embeddings, neighbours=self.settings.neighbours)
+        graph = build_graph(pool, embeddings, neighbours=self.settings.neighbours)
         ends.append(time.perf_counter())
         graph.save(self.folder)
         self._last.clear()

@@ -99,7 +99,7 @@ def test_it_goes_on_where_it_was_ended_and_starts_from_what_came_along(root: Pat
 
 
 def test_a_graph_goes_along(root: Path) -> None:
-    from tensorwise.tuning.advice import graph_of
+    from tensorwise.tuning.graphs import graph_of
 
     model = ship(root)
     work = workload("spmm", entries_from(np.eye(40, dtype=np.float32)), n=8)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tensorwise.errors import InputError
+from tensorwise.search.building import build_graph
 from tensorwise.search.graph import GRAPH, ConfigGraph
 from tensorwise.search.pool import Pool
 from tests.contract.toys import GARDEN, ToyWorkload
@@ -20,7 +21,7 @@ ARRAYS = ("embeddings", "starts", "links", "entry_points")
 def graph() -> ConfigGraph:
     pool = Pool.sample(GARDEN, [W], 120, np.random.default_rng(0))
     embeddings = np.stack([GARDEN.encode(config, W) for config in pool])
-    return ConfigGraph.build(pool, embeddings, neighbours=4, entries=6)
+    return build_graph(pool, embeddings, neighbours=4, entries=6)
 
 
 def test_neighbours_come_once_and_in_order(graph: ConfigGraph) -> None:
@@ -45,7 +46,7 @@ def test_read_back_it_is_the_same(graph: ConfigGraph, tmp_path: Path) -> None:
 
 
 def test_no_config_at_all_can_be_kept_too(tmp_path: Path) -> None:
-    ConfigGraph.build(Pool.of([]), np.empty((0, 8), np.float32)).save(tmp_path)
+    build_graph(Pool.of([]), np.empty((0, 8), np.float32)).save(tmp_path)
     assert len(ConfigGraph.load(tmp_path)) == 0
 
 
@@ -119,10 +120,10 @@ def test_arrays_that_do_not_go_together_are_refused(graph: ConfigGraph, tmp_path
 def test_embeddings_that_are_none_are_refused(graph: ConfigGraph) -> None:
     for bad in (graph.embeddings[:-1], graph.embeddings[0], np.full_like(graph.embeddings, np.inf)):
         with pytest.raises(InputError, match="finite embedding for each of 120"):
-            ConfigGraph.build(graph.pool, bad)
+            build_graph(graph.pool, bad)
     for numbers in ({"neighbours": 0}, {"entries": 0}):
         with pytest.raises(InputError, match="at least 1"):
-            ConfigGraph.build(graph.pool, graph.embeddings, **numbers)
+            build_graph(graph.pool, graph.embeddings, **numbers)
 
 
 def test_a_folder_that_cannot_be_written(graph: ConfigGraph, tmp_path: Path) -> None:
@@ -131,3 +132,8 @@ def test_a_folder_that_cannot_be_written(graph: ConfigGraph, tmp_path: Path) -> 
         graph.save(tmp_path / "file")
     with pytest.raises(InputError, match="there is no graph"):
         ConfigGraph.load(tmp_path / "file")
+
+
+def test_the_old_name_of_building_works() -> None:
+    with pytest.warns(DeprecationWarning, match="building"):
+        assert len(ConfigGraph.build(Pool.of([]), np.empty((0, 8), np.float32))) == 0

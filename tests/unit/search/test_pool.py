@@ -9,7 +9,8 @@ import pytest
 
 from tensorwise.device.null import smooth_cost
 from tensorwise.errors import InputError
-from tensorwise.search.pool import Pool, bred
+from tensorwise.search.building import bred
+from tensorwise.search.pool import Pool
 from tensorwise.space.config import Config
 from tensorwise.space.params import Choice
 from tests.contract.toys import GARDEN, TINY, WIDE, ToyWorkload, draw_many

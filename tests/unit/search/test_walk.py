@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from tensorwise.device.null import smooth_cost
 from tensorwise.errors import InputError
-from tensorwise.search.graph import ENTRIES, ConfigGraph
+from tensorwise.search.building import ENTRIES, build_graph
+from tensorwise.search.graph import ConfigGraph
+from tensorwise.search.graph_walk import GraphWalk
 from tensorwise.search.pool import Pool
-from tensorwise.search.walk import GraphWalk, Walk
+from tensorwise.search.walk import Walk
 from tensorwise.space.config import Config
 from tensorwise.space.params import Flag
 from tests.contract.toys import GARDEN, TINY, WIDE, ToyWorkload
@@ -36,7 +38,7 @@ def of_links(n: int, ends: list[tuple[int, int]], entry_points: list[int]) -> Co
 def cloud(n: int, dimensions: int, seed: int, entries: int = ENTRIES) -> ConfigGraph:
     rng = np.random.default_rng(seed)
     points = rng.standard_normal((n, dimensions)).astype(np.float32)
-    return ConfigGraph.build(numbered(n), points, entries=entries)
+    return build_graph(numbered(n), points, entries=entries)
 
 
 def by_table(costs: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
@@ -159,7 +161,7 @@ def heaps(entries: int) -> ConfigGraph:
     rng = np.random.default_rng(0)
     points = [rng.standard_normal((40, 5)) * 0.1 + 20 * rng.standard_normal(5) for _ in range(8)]
     embeddings = np.concatenate(points).astype(np.float32)
-    return ConfigGraph.build(numbered(320), embeddings, neighbours=5, entries=entries)
+    return build_graph(numbered(320), embeddings, neighbours=5, entries=entries)
 
 
 def test_entry_points_reach_every_cluster() -> None:
@@ -186,12 +188,12 @@ def test_more_than_there_are() -> None:
     walk = Walk(graph, by_table(costs))
     assert walk.take(80).tolist() == np.argsort(costs).tolist()
     assert walk.take(5).tolist() == []
-    nothing = ConfigGraph.build(Pool.of([]), np.empty((0, 3), np.float32))
+    nothing = build_graph(Pool.of([]), np.empty((0, 3), np.float32))
     assert Walk(nothing, by_table(costs)).take(3).tolist() == []
 
 
 def test_embeddings_that_coincide_are_all_found() -> None:
-    graph = ConfigGraph.build(numbered(200), np.zeros((200, 4), np.float32), neighbours=3, entries=5)
+    graph = build_graph(numbered(200), np.zeros((200, 4), np.float32), neighbours=3, entries=5)
     costs = np.random.default_rng(0).permutation(200).astype(float)
     walk = Walk(graph, by_table(costs), beam=1)
     assert sorted(costs[walk.take(200)]) == list(range(200))
@@ -221,7 +223,7 @@ def test_a_score_that_is_none_is_refused() -> None:
 
 
 def walking(space: Any, pool: Pool, **more: Any) -> GraphWalk:
-    graph = ConfigGraph.build(pool, np.stack([space.encode(config, W) for config in pool]))
+    graph = build_graph(pool, np.stack([space.encode(config, W) for config in pool]))
     costs = np.array([smooth_cost(W, config) for config in pool])
     return GraphWalk(space, W, np.random.default_rng(0), graph=graph, score=by_table(costs), **more)
 
@@ -239,7 +241,7 @@ def test_the_strategy_proposes_the_best_of_the_pool_in_order() -> None:
 def test_the_strategy_proposes_what_its_workload_allows() -> None:
     small: Any = ToyWorkload("small", sizes={"i": 4, "k": 4, "j": 16})
     pool = Pool.sample(GARDEN, [W, small], 60, np.random.default_rng(0))  # each is an entry point
-    graph = ConfigGraph.build(pool, np.stack([GARDEN.encode(config, W) for config in pool]))
+    graph = build_graph(pool, np.stack([GARDEN.encode(config, W) for config in pool]))
     costs = np.array([smooth_cost(W, config) for config in pool])
     strategy = GraphWalk(GARDEN, small, np.random.default_rng(0), graph=graph, score=by_table(costs))
     allowed = [config for config in pool if GARDEN.why_not(config, small) is None]
@@ -252,7 +254,7 @@ def test_a_graph_of_an_older_table_is_walked_all_the_same() -> None:
     """A Param more takes its default; of a Param less there are fewer different configs, each proposed once."""
     pool = Pool.sample(GARDEN, [W], 60, np.random.default_rng(0))
     costs = np.array([smooth_cost(W, config) for config in pool])
-    graph = ConfigGraph.build(pool, np.stack([GARDEN.encode(config, W) for config in pool]))
+    graph = build_graph(pool, np.stack([GARDEN.encode(config, W) for config in pool]))
     ranked = [pool[row] for row in np.argsort(costs, kind="stable").tolist()]
     warp = Flag("warp", binds="call", doc="A parameter that the pool does not have.")
     for params in ((*GARDEN.params, warp), tuple(p for p in GARDEN.params if p.name != "lanes")):
@@ -268,6 +270,6 @@ def test_a_graph_of_an_older_table_is_walked_all_the_same() -> None:
 
 def test_a_graph_of_another_space_is_refused() -> None:
     pool = Pool.of(TINY.enumerate(W))
-    graph = ConfigGraph.build(pool, np.stack([TINY.encode(config, W) for config in pool]))
+    graph = build_graph(pool, np.stack([TINY.encode(config, W) for config in pool]))
     with pytest.raises(InputError, match="of another space"):
         GraphWalk(GARDEN, W, np.random.default_rng(0), graph=graph, score=by_table(np.zeros(24)))

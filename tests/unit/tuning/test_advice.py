@@ -23,8 +23,9 @@ from tensorwise.space.cuda import cuda_space
 from tensorwise.space.params import Flag
 from tensorwise.space.portfolio import portfolio
 from tensorwise.tensor.convert import entries_from
-from tensorwise.tuning.advice import Advisor, _opened, graph_of
+from tensorwise.tuning.advice import Advisor, _opened
 from tensorwise.tuning.forecast import CAUTION, DOUBTFUL, ERROR, STEPPED
+from tensorwise.tuning.graphs import graph_of
 from tensorwise.tuning.limits import Guidance, TuningLimits
 from tensorwise.tuning.searching import Search
 from tensorwise.tuning.tune import tune

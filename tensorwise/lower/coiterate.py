@@ -89,7 +89,7 @@ def coiterate(
         return array
     check_assembled(output)
     axes = tuple(level.axis.mode for level in output.levels)
-    num_sorted = next((depth for depth, level in enumerate(output.levels) if not level.unique), len(axes))
+    num_sorted = next((depth for depth, level in enumerate(output.levels) if level.single), len(axes))
     loops = _Loops(assignment, stored, dense, sizes, axes, num_sorted, output.modes)
     assembly = Assembly(output, shape, dtype)
     for coordinates, value in loops.run():
@@ -113,8 +113,8 @@ def check_merged(assignment: Assignment, sparse: Sequence[str]) -> None:
     for access in assignment.accesses:
         if access != assignment.access(access.tensor):
             raise InputError(
-                f"{access.tensor} is read as {assignment.access(access.tensor)} and as {access}; give it a second time under "
-                "another name"
+                f"{access.tensor} is read as {assignment.access(access.tensor)} and as {access}; give it a second time "
+                "under another name"
             )
     left = term_without(assignment, frozenset(sparse))
     if left is not None:
@@ -162,7 +162,9 @@ class _Loops:
                     value = self.evaluate(place, below)
                     if value is not None:
                         coordinates = tuple(place[axis] for axis in self.axes)
-                        workspace[coordinates] = workspace[coordinates] + value if coordinates in workspace else value
+                        workspace[coordinates] = (
+                            workspace[coordinates] + value if coordinates in workspace else value
+                        )
                 yield from sorted(workspace.items(), key=self._place)
 
     def _place(self, item: tuple[tuple[int, ...], float]) -> tuple[int, ...]:
@@ -187,7 +189,7 @@ class _Loops:
         for name, parents in positions.items():
             tensor = self.stored[name].tensor
             modes = [level.axis.mode for level in tensor.format.levels]
-            if index not in modes:
+            if index not in modes or _is_full(tensor.format):
                 continue
             depth = modes.index(index)
             level, extent = tensor.format.levels[depth], tensor.extents[depth]
@@ -209,15 +211,18 @@ class _Loops:
                 tensor = self.stored[name].tensor
                 level, extent = tensor.format.levels[depth], tensor.extents[depth]
                 below[name] = tuple(
-                    int(level.locate(tensor.arrays[depth], parent, coordinate, extent)) for parent in positions[name]
+                    int(level.locate(tensor.arrays[depth], parent, coordinate, extent))
+                    for parent in positions[name]
                 )
             if self.term(absent.union(gone)) is not None:
                 yield coordinate, below
             for cursor in here.values():
                 cursor.advance()
 
-    def _stored_coordinates(self, cursors: Mapping[str, FiberCursor], absent: frozenset[str]) -> Iterator[int]:
-        """Yield coordinates that any cursor stands at, ascending, while the term does not vanish for lack of those that ended."""
+    def _stored_coordinates(
+        self, cursors: Mapping[str, FiberCursor], absent: frozenset[str]
+    ) -> Iterator[int]:
+        """Yield the coordinates of all cursors, ascending, until so many cursors have ended that the term vanishes."""
         while True:
             ended = {name for name, cursor in cursors.items() if cursor.ended}
             if self.term(absent.union(ended)) is None:
@@ -228,8 +233,12 @@ class _Loops:
         """Return the term at a coordinate of all indices; None where it vanishes for lack of entries."""
         values: dict[str, float] = {}
         for name, (position, *_) in positions.items():
+            tensor = self.stored[name].tensor
+            if _is_full(tensor.format):
+                for level, extent in zip(tensor.format.levels, tensor.extents):
+                    position = int(level.locate({}, position, at[level.axis.mode], extent))
             if self.stored[name].source[position]:
-                values[name] = float(self.stored[name].tensor.values[position])
+                values[name] = float(tensor.values[position])
         term = self.term(frozenset(self.stored).difference(values))
         return None if term is None else float(self._value(term, at, values))
 
@@ -245,6 +254,11 @@ class _Loops:
         return COMBINE[term.operator].evaluate(*arguments)  # type: ignore[union-attr]
 
 
+def _is_full(format: Format) -> bool:
+    """Whether the place of every coordinate follows by arithmetic: such an operand is not walked, and fits any order."""
+    return all(level.full for level in format.levels)
+
+
 def order_loops(
     assignment: Assignment, formats: Mapping[str, Format], axes: Sequence[str]
 ) -> tuple[str, ...]:
@@ -255,20 +269,23 @@ def order_loops(
     needed = {
         name: [level.axis.mode for level in format.levels]
         for name, format in formats.items()
-        if not all(level.full for level in format.levels)
+        if not _is_full(format)
     }
     waiting = list(dict.fromkeys((*axes, *assignment.indices)))
     order: list[str] = []
     while waiting:
         blocked = {
-            later for modes in needed.values() for place, later in enumerate(modes) if set(modes[:place]) - set(order)
+            later
+            for modes in needed.values()
+            for place, later in enumerate(modes)
+            if set(modes[:place]) - set(order)
         }
         free = [index for index in waiting if index not in blocked]
         if not free:
             listed = "; ".join(f"{name}: {formats[name]}" for name in needed)
             raise FormatError(
-                f"no order of loops fits the formats of '{assignment}' ({listed}): they store {', '.join(waiting)} in orders "
-                "that contradict each other; give one of them another order of levels"
+                f"no order of loops fits the formats of '{assignment}' ({listed}): they store {', '.join(waiting)} in "
+                "orders that contradict each other; give one of them another order of levels"
             )
         order.append(free[0])
         waiting.remove(free[0])

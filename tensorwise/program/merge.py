@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tensorwise.program.einsum import Access, Assignment, Call, Constant, Expression
+from tensorwise.program.einsum import Access, Apply, Assignment, Constant, Expression
 from tensorwise.program.ops import COMBINE
 
 
@@ -32,8 +32,8 @@ def _without(expression: Expression, absent: frozenset[str]) -> Expression | Non
     match expression:
         case Access(tensor=name):
             return None if name in absent else expression
-        case Call(operator="where", arguments=(condition, chosen, other)):
-            assert isinstance(condition, Call)
+        case Apply(operator="where", arguments=(condition, chosen, other)):
+            assert isinstance(condition, Apply)
             sides = [_number(_without(side, absent)) for side in condition.arguments]
             branches = [_without(chosen, absent), _without(other, absent)]
             decided = _folded(condition.operator, sides)
@@ -41,8 +41,8 @@ def _without(expression: Expression, absent: frozenset[str]) -> Expression | Non
                 return branches[0] if decided.value else branches[1]
             if branches == [None, None]:
                 return None
-            return Call("where", (decided, _number(branches[0]), _number(branches[1])))
-        case Call(operator=operator, arguments=arguments):
+            return Apply("where", (decided, _number(branches[0]), _number(branches[1])))
+        case Apply(operator=operator, arguments=arguments):
             return _combined(operator, [_without(argument, absent) for argument in arguments])
     return expression
 
@@ -62,7 +62,8 @@ def _combined(operator: str, arguments: Sequence[Expression | None]) -> Expressi
         return last
     if first is None and operator == "sub":
         return _folded("neg", [_number(last)])
-    return _folded(operator, [_number(argument) for argument in arguments])
+    folded = _folded(operator, [_number(argument) for argument in arguments])
+    return None if folded == Constant(0.0) and None in arguments else folded
 
 
 def _number(expression: Expression | None) -> Expression:
@@ -73,6 +74,6 @@ def _folded(operator: str, arguments: Sequence[Expression]) -> Expression:
     """Return the operator's call, or its value where all arguments are numbers."""
     numbers = [argument.value for argument in arguments if isinstance(argument, Constant)]
     if len(numbers) < len(arguments):
-        return Call(operator, tuple(arguments))
+        return Apply(operator, tuple(arguments))
     with np.errstate(all="ignore"):
         return Constant(float(COMBINE[operator].evaluate(*numbers)))

@@ -109,7 +109,9 @@ class _GrowingLevel:
             return self.count - 1
         if level.single:
             if parent != self.count:
-                raise FormatError(f"{level}: it holds one coordinate at each position; {coordinate} is not that")
+                raise FormatError(
+                    f"{level}: it holds one coordinate at each position; {coordinate} is not that"
+                )
         elif here < self.last:
             raise FormatError(
                 f"{level}: coordinate {coordinate} below position {parent} comes after {self.last[1]} below {self.last[0]}; "
@@ -137,8 +139,10 @@ class _GrowingLevel:
             self.open_fibers(parents)
             self.level.close_last_fiber(self.arrays, positions)
         known = self.level.facts(parents, positions, self.extent, lambda _: positions)
-        dtypes = {
-            name: self.level.dtypes.get(name, np.dtype(primitives.index_dtype(int(known[name].high) + 1)))
-            for name in self.arrays
+        given = self.level.dtypes
+        return {
+            name: np.array(
+                array, given[name] if name in given else primitives.index_dtype(int(known[name].high) + 1)
+            )
+            for name, array in self.arrays.items()
         }
-        return {name: np.array(array, dtypes[name]) for name, array in self.arrays.items()}

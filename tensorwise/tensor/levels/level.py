@@ -199,7 +199,7 @@ class Level(ABC):
     def open_fiber(self, arrays: Mapping[str, list[int]], position: int) -> None:
         """Begin the fiber of the next parent, whose first position is ``position``; levels that append and are not single.
 
-        ``arrays`` holds the growing index arrays; all are empty before the first fiber. The last fiber ends where this begins.
+        ``arrays`` holds the growing index arrays, empty before the first fiber. The last fiber ends where this one begins.
         """
         raise NotImplementedError(f"a level {self.letter} cannot be assembled fiber by fiber")
 
@@ -211,7 +211,8 @@ class Level(ABC):
         raise NotImplementedError(f"a level {self.letter} cannot append a coordinate")
 
     def close_last_fiber(self, arrays: Mapping[str, list[int]], positions: int) -> None:
-        """End the last fiber of the level, which holds ``positions`` positions in all; levels that append."""
+        """End the last fiber of the level, which holds ``positions`` in all; levels that append and are not single."""
+        raise NotImplementedError(f"a level {self.letter} cannot be assembled fiber by fiber")
 
     @abstractmethod
     def ascend(

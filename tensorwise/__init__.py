@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from tensorwise.errors import TensorwiseError as TensorwiseError
     from tensorwise.front.api import compile as compile
     from tensorwise.front.api import tune as tune
+    from tensorwise.front.interpreting import interpret as interpret
     from tensorwise.selection import select as select
     from tensorwise.selection import versions as versions
     from tensorwise.tensor.convert import entries_from as entries_from
@@ -43,6 +44,7 @@ _HOMES = {
     "TensorwiseError": "tensorwise.errors",
     "compile": "tensorwise.front.api",
     "entries_from": "tensorwise.tensor.convert",
+    "interpret": "tensorwise.front.interpreting",
     "load": "tensorwise.tuning.saving",
     "read": "tensorwise.tensor.files",
     "select": "tensorwise.selection",

@@ -30,6 +30,7 @@ def tune(
     A: Any,
     op: str,
     *,
+    operands: Mapping[str, Any] | None = None,
     n: int | None = None,
     mode: int = 0,
     budget_s: float | None = None,
@@ -53,7 +54,9 @@ def tune(
             file, or ``Entries``.
         op: ``spmv``, ``spmm``, ``spmv_t``, ``spmm_t`` (A transposed), ``sddmm``, ``mttkrp``, ``ttv``, ``ttm``, or the text
             of an einsum whose sparse operand is called A, such as ``C[i,j] += A[i,k] * B[k,j] * D[i]``.
-        n: extent of the indices that A lacks (columns of B, inner dimension of SDDMM, rank).
+        operands: the other operands by name, as `compile` takes them: dense arrays or shapes, which tell the extents of
+            indices that A lacks, and arrays their dtypes; values are those of a call. A second sparse one is refused.
+        n: extent of the indices that neither A nor ``operands`` tell (columns of B, inner dimension of SDDMM, rank).
         mode: output mode of MTTKRP.
         budget_s: wall seconds for all of it (default 30, on a GPU 60, unlimited when ``trials`` is given).
         trials: most candidates to try.
@@ -89,9 +92,9 @@ def tune(
 
         check_writable(report)  # before the work is done
     operator = _tune(
-        A, op, n=n, mode=mode, budget_s=budget_s, trials=trials, expected_calls=expected_calls, threads=threads,
-        device=device, strategy=strategy, model=model, dtype=dtype, store=store, seed=seed, progress=progress,
-        observe=observe,
+        A, op, operands=operands, n=n, mode=mode, budget_s=budget_s, trials=trials, expected_calls=expected_calls,
+        threads=threads, device=device, strategy=strategy, model=model, dtype=dtype, store=store, seed=seed,
+        progress=progress, observe=observe,
     )  # fmt: skip
     if report is not None:
         from tensorwise.front.reporting import write_report

@@ -43,7 +43,8 @@ def check_joined(assignment: Assignment, sparse: Collection[str]) -> None:
                 f"'{assignment}' has several sparse operands ({names}), and where {name} has no entry its terms are not "
                 f"surely 0: entries of {others} alone would be left out. Compute the terms of each sparse operand with an "
                 "operator of its own and add the results, or combine the operands with SciPy before (such as A + P), and "
-                "give the result as the only sparse operand; products such as A[i,k] * P[i,k] are computed in one"
+                "give the result as the only sparse operand; products such as A[i,k] * P[i,k] are computed in one. "
+                "tensorwise.interpret computes such terms as well, slowly"
             )
 
 

@@ -380,19 +380,21 @@ def workload(
     n: int | None = None,
     mode: int = 0,
     dtypes: Mapping[str, np.dtype] | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Workload:
     """Build the workload of a named operation on the stored entries ``a``.
 
     Args:
         op: ``spmv``, ``spmm``, ``spmv_t``, ``spmm_t`` (A transposed), ``sddmm``, ``mttkrp``, ``ttv``, ``ttm``, an operation
             that another package adds, or the text of an einsum whose sparse operand is called A.
-        n: extent of the indices that A lacks: columns of B in SpMM (default 64), inner dimension of
+        n: extent of the indices that neither A nor ``shapes`` tell: columns of B in SpMM (default 64), inner dimension of
             SDDMM (64), rank of MTTKRP (16) and TTM (16).
         mode: output mode of MTTKRP.
         dtypes: dense operand -> dtype, where it is not that of ``a``.
+        shapes: dense operand -> shape.
 
     Raises:
-        InputError: unknown operation, or one that does not fit the order of ``a``; dtypes that do not go together.
+        InputError: unknown operation, or one that does not fit the order of ``a``; dtypes or shapes that do not go together.
     """
     if op == "mttkrp":
         if not 3 <= a.order <= 5:
@@ -420,14 +422,27 @@ def workload(
             f"{op} needs a tensor of order {len(indices)}, got order {a.order} with shape {a.shape}"
         )
     sizes = dict(zip(indices, a.shape, strict=True))
+    for name, shape in (shapes or {}).items():
+        if name not in einsum.operands:
+            raise InputError(f"'{einsum}' has no operand {name!r}; it has {', '.join(einsum.operands)}")
+        access = einsum.single.access(name)
+        if len(access.indices) != len(shape):
+            raise InputError(f"{access} has {len(access.indices)} indices, but {name} has shape {shape}")
+        if any(not 0 < extent < 2**62 for extent in shape):
+            raise InputError(f"the extents of operand {name} must be positive, got the shape {shape}")
+        _agree(sizes, dict(zip(access.indices, shape, strict=True)), f"{name} of shape {shape}")
+    told = {sizes[index] for index in sizes if index not in indices}
     free = [index for index in einsum.single.indices if index not in sizes]
     if free:
         extent = n if n is not None else (16 if a.order > 2 else 64)
         if isinstance(extent, bool) or not isinstance(extent, int | np.integer) or extent < 1:
             raise InputError(f"n must be a positive integer, got {n!r}")
         sizes |= dict.fromkeys(free, int(extent))
-    elif n is not None and n != 1:
-        raise InputError(f"{op} has no dense-only index, so n must be left out (got n={n})")
+    elif n is not None and n not in (told or {1}):
+        left = (
+            "no dense-only index" if not told else "no dense-only index whose extent its operands leave open"
+        )
+        raise InputError(f"{op} has {left}, so n must be left out (got n={n})")
     return Workload(op, einsum, {"A": a}, sizes, _check_dtypes(einsum, dtypes or {}))
 
 

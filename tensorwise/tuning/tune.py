@@ -11,17 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
+import numpy as np
+
 from tensorwise.device.device import Candidate, Device, MeasuredOnly, Measurement, Rounds
 from tensorwise.device.opening import DeviceOptions, opened
 from tensorwise.device.rounds import RoundTable
-from tensorwise.errors import MeasurementError, TensorwiseError
+from tensorwise.errors import InputError, MeasurementError, TensorwiseError
 from tensorwise.model import CostModel
 from tensorwise.program.workload import Workload, workload
 from tensorwise.registry import Registry
 from tensorwise.runtime.kernel import Kernel
 from tensorwise.store.store import Store
 from tensorwise.tensor.convert import entries_from
-from tensorwise.tensor.elements import value_dtype
+from tensorwise.tensor.elements import is_float, value_dtype
 from tensorwise.toolchain.deadline import counting_waits, is_over, left_s, within
 from tensorwise.tuning.advice import SHIPPED, Advisor
 from tensorwise.tuning.limits import (
@@ -61,6 +63,7 @@ def tune(
     A: Any,
     op: str,
     *,
+    operands: Mapping[str, Any] | None = None,
     n: int | None = None,
     mode: int = 0,
     budget_s: float | None = None,
@@ -83,7 +86,9 @@ def tune(
             file, or ``Entries``.
         op: ``spmv``, ``spmm``, ``spmv_t``, ``spmm_t`` (A transposed), ``sddmm``, ``mttkrp``, ``ttv``, ``ttm``, or the text
             of an einsum whose sparse operand is called A, such as ``C[i,j] += A[i,k] * B[k,j] * D[i]``.
-        n: extent of the indices that A lacks (columns of B, inner dimension of SDDMM, rank).
+        operands: the other operands by name, as `compile` takes them: dense arrays or shapes, which tell the extents of
+            indices that A lacks, and arrays their dtypes; values are those of a call. A second sparse one is refused.
+        n: extent of the indices that neither A nor ``operands`` tell (columns of B, inner dimension of SDDMM, rank).
         mode: output mode of MTTKRP.
         budget_s: wall seconds for all of it, waiting for other processes and starting our own included (default 30, on a
             GPU 60, unlimited when ``trials`` is given). When they are spent, what is known by then decides, and where
@@ -119,11 +124,36 @@ def tune(
         guidance = Guidance(strategy, advisor_of(model), store, seed)
         dtypes = dict(dtype) if isinstance(dtype, Mapping) else {"A": dtype}
         entries = entries_from(A, dtypes.pop("A", None))
-        work = workload(
-            op, entries, n=n, mode=mode, dtypes={name: value_dtype(d) for name, d in dtypes.items()}
-        )
+        shapes, kinds = _read_dense_operands(operands or {})
+        if not isinstance(dtype, Mapping) and dtype is not None:
+            kinds = {}  # it is that of all operands
+        kinds |= {name: value_dtype(d) for name, d in dtypes.items()}
+        work = workload(op, entries, n=n, mode=mode, dtypes=kinds, shapes=shapes)
         work.check_memory(*work.dense, work.assignment.output.tensor)
         return tune_workload(work, where, limits, guidance, Listener(progress, observe))
+
+
+def _read_dense_operands(
+    operands: Mapping[str, Any],
+) -> tuple[dict[str, tuple[int, ...]], dict[str, np.dtype]]:
+    """Return shapes, and dtypes of arrays of floats; raise InputError for operands that are not dense."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    dtypes: dict[str, np.dtype] = {}
+    for name, operand in operands.items():
+        if name == "A":
+            raise InputError("operand A is given twice, as the first argument and in operands")
+        if isinstance(operand, tuple) and all(isinstance(extent, int) for extent in operand):
+            shapes[name] = operand
+        elif isinstance(operand, np.ndarray):
+            shapes[name] = operand.shape
+            dtypes |= {name: operand.dtype} if is_float(operand.dtype) else {}
+        else:
+            raise InputError(
+                f"tune takes one sparse operand, A; {name} is given as {type(operand).__name__}, expected a NumPy array "
+                "or a shape. Compile products of several sparse operands with tensorwise.compile; tensorwise.interpret "
+                "computes their sums and sparse results, slowly"
+            )
+    return shapes, dtypes
 
 
 def tune_workload(

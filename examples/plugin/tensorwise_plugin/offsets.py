@@ -24,6 +24,7 @@ class OffsetCompressed(Pointed):
 
     letter: ClassVar[str] = "O"
     proposed: ClassVar[bool] = True
+    appends: ClassVar[bool] = True
     arrays: ClassVar[tuple[str, ...]] = ("pos", "base", "offset")
     dtypes: ClassVar[Mapping[str, np.dtype]] = MappingProxyType({"offset": np.dtype(np.uint16)})
 
@@ -33,6 +34,18 @@ class OffsetCompressed(Pointed):
         """Add the offset to the parent's base, to the end of the axis at most."""
         base = arrays["base"][parent]
         return base + smaller(arrays["offset"][position], extent - 1 - base)
+
+    def open_fiber(self, arrays: Mapping[str, list[int]], position: int) -> None:
+        """Append the pointer, and a base that the first coordinate decides."""
+        super().open_fiber(arrays, position)
+        arrays["base"].append(0)
+
+    def append(self, arrays: Mapping[str, list[int]], position: int, coordinate: int) -> None:
+        """Append the distance from the fiber's first coordinate, where 16 bits hold it."""
+        if position == arrays["pos"][-1]:
+            arrays["base"][-1] = coordinate
+        _check_offset(self, coordinate - arrays["base"][-1])
+        arrays["offset"].append(coordinate - arrays["base"][-1])
 
     def facts(
         self, parents: Any, positions: Any, extent: Any, unknown: Callable[[str], Any]
@@ -62,8 +75,12 @@ class OffsetCompressed(Pointed):
         filled = pos[:-1] < pos[1:]
         base[filled] = coordinates[pos[:-1][filled]]
         offsets = coordinates - np.repeat(base, np.diff(pos))
-        if len(offsets) and offsets.max() > LARGEST_OFFSET:
-            raise FormatError(
-                f"{self}: coordinates below one parent lie {offsets.max()} apart, farther than 16 bits reach; use C"
-            )
+        _check_offset(self, int(offsets.max(initial=0)))
         return {"pos": pos, "base": base, "offset": offsets.astype(np.uint16)}, form
+
+
+def _check_offset(level: OffsetCompressed, offset: int) -> None:
+    if offset > LARGEST_OFFSET:
+        raise FormatError(
+            f"{level}: coordinates below one parent lie {offset} apart, farther than 16 bits reach; use C"
+        )

@@ -23,6 +23,7 @@ class RunLength(Level):
     letter: ClassVar[str] = "R"
     sequential: ClassVar[bool] = True
     proposed: ClassVar[bool] = True
+    appends: ClassVar[bool] = True
     arrays: ClassVar[tuple[str, ...]] = ("pos", "start", "first")
 
     def first(self, arrays: Mapping[str, Any], parent: Any) -> Any:
@@ -48,6 +49,23 @@ class RunLength(Level):
     def advance(self, arrays: Mapping[str, Any], parent: Any, position: Any, cursor: Any) -> Any:
         """Go on to the next run behind the last position of this one."""
         return cursor + at_most(arrays["first"][self._run(arrays, parent, cursor) + 1], position + 1)
+
+    def open_fiber(self, arrays: Mapping[str, list[int]], position: int) -> None:
+        """Append the number of the next run."""
+        arrays["pos"].append(len(arrays["start"]))
+
+    def append(self, arrays: Mapping[str, list[int]], position: int, coordinate: int) -> None:
+        """Continue the fiber's last run, or begin one."""
+        start, first = arrays["start"], arrays["first"]
+        if len(start) == arrays["pos"][-1] or coordinate != start[-1] + position - first[-1]:
+            start.append(coordinate)
+            first.append(position)
+
+    def close_last_fiber(self, arrays: Mapping[str, list[int]], positions: int) -> None:
+        """Append the end of the last parent's runs, and the two empty runs."""
+        arrays["pos"].append(len(arrays["start"]))
+        arrays["start"].extend((0, 0))
+        arrays["first"].extend((positions, positions))
 
     def facts(
         self, parents: Any, positions: Any, extent: Any, unknown: Callable[[str], Any]

@@ -104,6 +104,33 @@ def test_a_matrix_is_packed_and_printed(letter: str) -> None:
     assert (parents.tolist(), below.tolist()) == ([0, 0, 0, 2, 2, 2, 2, 2], coordinates)
 
 
+@pytest.mark.parametrize(
+    "text", ["U(i) R(k)", "R(i) R(k)", "U(i) O(k)", "O(k) R(i)", "R(i) U(k)", "C(i) O(k)"]
+)
+def test_sparse_results_are_assembled_in_the_levels(text: str) -> None:
+    """Two operands in them are added and multiplied; the arrays are those of packing the result of SciPy."""
+    rng = np.random.default_rng(3)
+    A, B = (sp.csr_array(rng.standard_normal((9, 7)) * (rng.random((9, 7)) < 0.5)) for _ in range(2))
+    format = f"(i,k) -> {text}"
+    for operator, expected in (("+", A + B), ("*", A.multiply(B))):
+        result = tw.interpret(
+            f"C[i,k] = A[i,k] {operator} B[i,k]", A=A, B=B, formats={"A": format, "B": format}, output=format
+        )
+        assert isinstance(result, Tensor)
+        packed = pack(entries_from(sp.csr_array(expected)), Format.parse(format))
+        np.testing.assert_array_equal(result.values, packed.values)
+        for mine, theirs in zip(result.arrays, packed.arrays):
+            for name, array in theirs.items():
+                np.testing.assert_array_equal(mine[name], array, name)
+                assert mine[name].dtype == array.dtype
+
+
+def test_offsets_that_reach_too_far_are_not_appended() -> None:
+    wide = sp.csr_array((np.ones(2), ([0, 0], [0, 70_000])), shape=(1, 80_000))
+    with pytest.raises(FormatError, match="70000 apart, farther than 16 bits reach"):
+        tw.interpret("C[i,k] = A[i,k] + B[i,k]", A=wide, B=wide, output="(i,k) -> U(i) O(k)")
+
+
 def test_runs_are_few() -> None:
     arrays = pack(entries_from(banded()), Format.parse("(i,k) -> U(i) R(k)")).arrays[1]
     assert len(arrays["start"]) == 200 + 2

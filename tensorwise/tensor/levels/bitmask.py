@@ -25,6 +25,7 @@ class Bitmask(Pointed):
     sequential: ClassVar[bool] = True
     proposed: ClassVar[bool] = True
     largest_extent: ClassVar[int | None] = 32
+    appends: ClassVar[bool] = True
     bit_array: ClassVar[str | None] = "mask"
     arrays: ClassVar[tuple[str, ...]] = ("pos", "mask")
     dtypes: ClassVar[Mapping[str, np.dtype]] = MappingProxyType({"mask": np.dtype(np.uint32)})
@@ -49,6 +50,15 @@ class Bitmask(Pointed):
     def advance(self, arrays: Mapping[str, Any], parent: Any, position: Any, cursor: Any) -> Any:
         """Clear the lowest bit."""
         return cursor & (cursor - 1)
+
+    def open_fiber(self, arrays: Mapping[str, list[int]], position: int) -> None:
+        """Append the pointer and an empty mask."""
+        super().open_fiber(arrays, position)
+        arrays["mask"].append(0)
+
+    def append(self, arrays: Mapping[str, list[int]], position: int, coordinate: int) -> None:
+        """Set the coordinate's bit."""
+        arrays["mask"][-1] |= 1 << coordinate
 
     def facts(
         self, parents: Any, positions: Any, extent: Any, unknown: Callable[[str], Any]

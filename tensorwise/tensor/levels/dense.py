@@ -20,6 +20,7 @@ class Dense(Level):
     pads: ClassVar[bool] = True
     sorts: ClassVar[bool] = False
     proposed: ClassVar[bool] = True
+    inserts: ClassVar[bool] = True
     arrays: ClassVar[tuple[str, ...]] = ()
 
     def locate(self, arrays: Mapping[str, Any], parent: Any, coordinate: Any, extent: Any) -> Any:

@@ -125,6 +125,12 @@ class Level(ABC):
     dtypes: ClassVar[Mapping[str, np.dtype]] = MappingProxyType({})
     """Types of arrays that do not follow from counts and extents (int32 where it suffices, otherwise int64)."""
 
+    inserts: ClassVar[bool] = False
+    """A result may be written to it in any order: positions follow by `locate` (TACO's insert)."""
+    appends: ClassVar[bool] = False
+    """A result may be written to it in ascending order, by `open_fiber`, `append` and `close_last_fiber` (TACO's append).
+    A level with neither flag has to be packed from all entries."""
+
     def __str__(self) -> str:
         return f"{self.letter}({self.axis.name})"
 
@@ -189,6 +195,24 @@ class Level(ABC):
         for position in range(int(low), int(high)):
             yield int(self.coordinate(arrays, parent, position, extent, cursor)), position
             cursor = self.advance(arrays, parent, position, cursor)
+
+    def open_fiber(self, arrays: Mapping[str, list[int]], position: int) -> None:
+        """Begin the fiber of the next parent, whose first position is ``position``; levels that append and are not single.
+
+        ``arrays`` holds the growing index arrays, empty before the first fiber. The last fiber ends where this one begins.
+        """
+        raise NotImplementedError(f"a level {self.letter} cannot be assembled fiber by fiber")
+
+    def append(self, arrays: Mapping[str, list[int]], position: int, coordinate: int) -> None:
+        """Append ``coordinate`` at ``position`` to the fiber that was opened last; levels that append.
+
+        Coordinates ascend within a fiber and positions within a level, both without duplicates where it is unique.
+        """
+        raise NotImplementedError(f"a level {self.letter} cannot append a coordinate")
+
+    def close_last_fiber(self, arrays: Mapping[str, list[int]], positions: int) -> None:
+        """End the last fiber of the level, which holds ``positions`` in all; levels that append and are not single."""
+        raise NotImplementedError(f"a level {self.letter} cannot be assembled fiber by fiber")
 
     @abstractmethod
     def ascend(

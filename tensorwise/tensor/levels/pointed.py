@@ -20,6 +20,14 @@ class Pointed(Level, ABC):
         """Return ``pos[parent]``."""
         return arrays["pos"][parent]
 
+    def open_fiber(self, arrays: Mapping[str, list[int]], position: int) -> None:
+        """Append the pointer to the fiber."""
+        arrays["pos"].append(position)
+
+    def close_last_fiber(self, arrays: Mapping[str, list[int]], positions: int) -> None:
+        """Append the end of the last fiber."""
+        arrays["pos"].append(positions)
+
     def parents(self, arrays: Mapping[str, np.ndarray], positions: np.ndarray) -> np.ndarray:
         """Return the parent of each position, int64: a search among the pointers."""
         return np.searchsorted(arrays["pos"], positions, side="right") - 1
@@ -31,6 +39,7 @@ class ListedLevel(Pointed, ABC):
 
     listed: ClassVar[bool] = True
     coordinate_array: ClassVar[str | None] = "crd"
+    appends: ClassVar[bool] = True
     arrays: ClassVar[tuple[str, ...]] = ("pos", "crd")
 
     def coordinate(
@@ -38,6 +47,10 @@ class ListedLevel(Pointed, ABC):
     ) -> Any:
         """Return ``crd[position]``."""
         return arrays["crd"][position]
+
+    def append(self, arrays: Mapping[str, list[int]], position: int, coordinate: int) -> None:
+        """Append to ``crd``."""
+        arrays["crd"].append(coordinate)
 
     def ascend(
         self, arrays: Mapping[str, np.ndarray], positions: np.ndarray, extent: int

@@ -20,6 +20,7 @@ class Single(Level):
     single: ClassVar[bool] = True
     sorts: ClassVar[bool] = False
     ordered: ClassVar[bool] = False
+    appends: ClassVar[bool] = True
     coordinate_array: ClassVar[str | None] = "crd"
     arrays: ClassVar[tuple[str, ...]] = ("crd",)
 
@@ -28,6 +29,10 @@ class Single(Level):
     ) -> Any:
         """Return ``crd[position]``."""
         return arrays["crd"][position]
+
+    def append(self, arrays: Mapping[str, list[int]], position: int, coordinate: int) -> None:
+        """Append to ``crd``; every parent gets its coordinate."""
+        arrays["crd"].append(coordinate)
 
     def children(self, arrays: Mapping[str, Any], parent: int, extent: int) -> Iterator[tuple[int, int]]:
         """Yield the one coordinate."""

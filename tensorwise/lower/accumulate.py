@@ -43,7 +43,7 @@ class Accumulation(MergePath, abc.ABC):
                 return False
             if axis.mode in self.waited_for:  # where the results belong is known further inside only
                 return False
-            if axis.mode not in self.assignment.kept:
+            if axis.mode not in self.assignment.free_indices:
                 reductions = True
             elif isinstance(loop, Lanes):
                 slots *= loop.vectors
@@ -113,7 +113,8 @@ class Accumulation(MergePath, abc.ABC):
                 if name in self.plan.formats:
                     return env.states[name].value is None
                 return any(
-                    index not in env.coordinates and index not in self.assignment.kept for index in indices
+                    index not in env.coordinates and index not in self.assignment.free_indices
+                    for index in indices
                 )
             case Apply(arguments=arguments):
                 return any(self.changes(argument, env) for argument in arguments)
@@ -126,11 +127,11 @@ class Accumulation(MergePath, abc.ABC):
         accumulators = Accumulators(self.block, self.first_argument(env))
         local: list[list[AccumulatorSlot]] = []
         for loop in loops:
-            if isinstance(loop, Lanes) and loop.axis.mode in self.assignment.kept:
+            if isinstance(loop, Lanes) and loop.axis.mode in self.assignment.free_indices:
                 local.append(
                     [AccumulatorSlot(loop.axis, value, key, loop.end) for value, key in self.vectors_of(loop)]
                 )
-            elif isinstance(loop, Axis) and loop.mode in self.assignment.kept:
+            elif isinstance(loop, Axis) and loop.mode in self.assignment.free_indices:
                 local.append(
                     [
                         AccumulatorSlot(loop, Const(number), (loop.name, number))
@@ -153,7 +154,7 @@ class Accumulation(MergePath, abc.ABC):
     def registers(self, accumulators: Accumulators, slot: Keys, replica: Keys, lanes: int) -> tuple[Var, ...]:
         """Return the registers of a slot and replica, declared on first use with the identity.
 
-        Replicas are told apart by their arguments where they are merged: only one may start with the first entry.
+        The merge distinguishes replicas by their arguments: only one may start with the first entry.
         """
         key = (slot, replica)
         if key not in accumulators.registers:

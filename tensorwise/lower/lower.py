@@ -142,7 +142,7 @@ class Lowering(Accumulation):
         if isinstance(loop, Lanes):
             self.lanes(env, loop, rest)
             return
-        if loop.mode not in self.assignment.kept and env.accumulators is None:
+        if loop.mode not in self.assignment.free_indices and env.accumulators is None:
             env = replace(env, reduced_outside=True)
         leader = self.leader(env, loop)
         tile = self.schedule.tile
@@ -174,7 +174,7 @@ class Lowering(Accumulation):
         """Emit the vectors of a strip.
 
         Lanes along a diagonal may leave the matrix. One condition covers the whole strip, because all strips but the
-        first and last few of a diagonal are inside. ``apart`` is the distance between the coordinates of two lanes::
+        first and last few of a diagonal are inside. ``stride`` is the distance between the coordinates of two lanes::
 
             lanes over i   ->  first = k(i),             inside: 0 <= first and first + lanes <= N_k
             lanes over i1  ->  first = k(i1 * s + i0),   inside: 0 <= first and first + (lanes - 1) * s + 1 <= N_k
@@ -184,14 +184,14 @@ class Lowering(Accumulation):
         if not diagonals:
             self.vectors(env, loop, rest)
             return
-        along, apart = loop.base, ir.as_expr(1)
+        along, stride = loop.base, ir.as_expr(1)
         if loop.axis.part == "inner":
             along = join(numbers[f"{mode}1"], along, self.split(mode))
         elif loop.axis.part == "outer":
-            along, apart = join(along, numbers[f"{mode}0"], self.split(mode)), self.split(mode)
+            along, stride = join(along, numbers[f"{mode}0"], self.split(mode)), self.split(mode)
         # A strip along a compressed level counts positions, whose coordinates may be any.
         asked = [a for a in diagonals if loop.leader is None and a.along == mode and a.name in numbers]
-        width = (loop.vectors * loop.lanes - 1) * apart + 1
+        width = (loop.vectors * loop.lanes - 1) * stride + 1
         conditions: list[Expr] = []
         for axis in asked:
             first = self.let("first", off_diagonal(numbers[axis.name], along, self.extents[mode]))
@@ -263,7 +263,7 @@ class Lowering(Accumulation):
         state = env.states[name]
         level, arrays = self.plan.formats[name].levels[state.levels], self.arrays[name][state.levels]
         lo, hi = self.stored(env, name)
-        if loop.mode in self.assignment.kept:
+        if loop.mode in self.assignment.free_indices:
             env = replace(env, skips_output=True)
         if not level.unique and not self.has_own_outputs(name):
             env = replace(env, reduced_outside=True, skips_output=True)
@@ -356,7 +356,7 @@ class Lowering(Accumulation):
         tile = self.schedule.tile
         assert tile is not None
         leader, at, end = self.strip_range(env, loop, rest)
-        is_output = loop.mode in self.assignment.kept
+        is_output = loop.mode in self.assignment.free_indices
         # An overlapping strip computes elements twice, which only a plain store survives.
         overlaps = (
             is_output
@@ -504,7 +504,7 @@ class Lowering(Accumulation):
 
     def placed(self, env: Env, axis: Axis, key: tuple[object, ...]) -> Env:
         """Note which accumulator a constant coordinate or a vector of lanes belongs to."""
-        if axis.mode in self.assignment.kept:
+        if axis.mode in self.assignment.free_indices:
             return replace(env, slot=(*env.slot, key))
         if key[0] == "lanes":
             return replace(env, replica=(*env.replica, key))

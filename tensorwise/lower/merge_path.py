@@ -39,15 +39,15 @@ class MergePath(Nest, abc.ABC):
 
     @cached_property
     def shares_rows(self) -> bool:
-        """Whether what has a part of a row each, of those that may be cut, meets at the row's outputs."""
+        """Whether the threads that share a row that was cut write the same outputs."""
         (name, format), *_ = self.plan.formats.items()
         rows, below = format.levels[:2]
-        apart = below.unique and below.axis.mode in self.assignment.kept
-        return not (self.has_shared_outputs(rows.axis) or self.has_own_outputs(name) or apart)
+        separate = below.unique and below.axis.mode in self.assignment.free_indices
+        return not (self.has_shared_outputs(rows.axis) or self.has_own_outputs(name) or separate)
 
     @cached_property
     def carries(self) -> Buffer | None:
-        """Where parts leave the sums of rows that started before them; None where nothing has to be carried."""
+        """Buffer for the partial sums of rows that started in an earlier part; None where no sum is carried."""
         return Buffer("carries", self.plan.elem, writable=True) if self.cuts and self.shares_rows else None
 
     def buffers(self) -> tuple[Buffer, ...]:
@@ -60,9 +60,9 @@ class MergePath(Nest, abc.ABC):
         return (*super().sizes(), *([PARTS] if self.cuts else []))
 
     def cut(self, env: Env, var: Var, body: Callable[[Env, Expr], None]) -> None:
-        """Emit the parallel loop over parts, and ``body`` for the row that a part goes on with and those that it starts.
+        """Emit the parallel loop over parts, and ``body`` for the row that a part continues and for those that it starts.
 
-        The row that it goes on with is a nest of its own, so that the others pay for no questions.
+        The continued row is a loop nest of its own, so that the other rows need no branch.
         """
         part = self.fresh("part")
         with self.scope(lambda block: For(part, Const(0), PARTS, 1, block, self.handed(self.loops[0]))):

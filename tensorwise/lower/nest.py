@@ -40,7 +40,7 @@ RESERVED: Final = frozenset(f"{_C_WORDS} {_CUDA_WORDS} {_OWN_WORDS}".split())
 
 
 Keys: TypeAlias = tuple[tuple[object, ...], ...]
-"""What tells accumulators apart: a key for each loop that is unrolled or in lanes."""
+"""Identifies an accumulator: a key for each loop that is unrolled or in lanes."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Nest(abc.ABC):
         self.monoid = plan.assignment.monoid
         plan.check()
         followed = {axis for format in plan.formats.values() for axis in format.followed}
-        located, named = plan.schedule.located, plan.assignment.named
+        located, named = plan.schedule.located, plan.assignment.selector
         self.named = {located: named} if located is not None and named is not None else {}
         """Operands whose entries are found by their numbers -> where these are read."""
         followed |= {plan.formats[name].axes[-1] for name in self.named}
@@ -157,15 +157,15 @@ class Nest(abc.ABC):
             above.axis.mode
             for format in plan.formats.values()
             for depth, level in enumerate(format.levels)
-            if level.single and level.axis.mode in self.assignment.kept
+            if level.single and level.axis.mode in self.assignment.free_indices
             for above in format.levels[:depth]
         }
         for name, holds in self.named.items():
-            if plan.formats[name].axes[-1].mode in self.assignment.kept:
+            if plan.formats[name].axes[-1].mode in self.assignment.free_indices:
                 self.waited_for |= set(holds.indices)
         self.diagonals = tuple(axis for axis in every if axis.part == "diagonal")
         for axis in self.diagonals:
-            if axis.mode in self.assignment.kept:
+            if axis.mode in self.assignment.free_indices:
                 self.waited_for |= {axis.mode, axis.along}
         self.elem = Type(plan.elem)
         self.block: list[Stmt] = []
@@ -216,7 +216,7 @@ class Nest(abc.ABC):
         self.private = bool(
             parallel
             and parallel.reduction == "private"
-            and self.has_shared_outputs(Axis.named(parallel.loop))  # type: ignore[arg-type]
+            and self.has_shared_outputs(Axis.from_name(parallel.loop))  # type: ignore[arg-type]
         )
 
     def _argument_names(self) -> Iterator[str]:
@@ -351,7 +351,7 @@ class Nest(abc.ABC):
 
     def has_shared_outputs(self, loop: Axis) -> bool:
         """Whether iterations of ``loop`` meet at the same output elements."""
-        if loop.mode not in self.assignment.kept:
+        if loop.mode not in self.assignment.free_indices:
             return True
         return any(
             level.axis == loop and (not level.unique or loop.part in ("slot", "diagonal"))

@@ -125,8 +125,8 @@ class Teams(Lowering):
 
     def by_one_thread(self, env: Env, statement: Stmt) -> Stmt:
         """Return a statement that one thread of the team runs, unless each writes an element of its own."""
-        apart = any(key[0] == "lanes" for key in env.slot)
-        if self.threads == 1 or apart:
+        separate = any(key[0] == "lanes" for key in env.slot)
+        if self.threads == 1 or separate:
             return statement
         return If(ir.compare("eq", LANE, ir.Const(0)), (statement,))
 

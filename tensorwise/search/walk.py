@@ -1,7 +1,7 @@
 """Best-first search over a graph of configs by their predicted cost (WACO, sections 4.2.2 and 5.4).
 
-WACO walks the graph with a library made for distances whose distance is replaced by the model's predictor. Ours
-is the same walk in NumPy: what is near the cheapest configs known is predicted next, for several of them at once.
+WACO replaces the distance function of a nearest-neighbour library by the model's predictor. This is the same search in
+NumPy. Each step expands the cheapest configs found so far and predicts their neighbours in one batch.
 """
 
 from collections.abc import Callable, Sequence
@@ -119,9 +119,9 @@ class Walk:
 
 @final
 class GraphWalk(Strategy):
-    """Proposes the configs that a walk finds cheapest, then the next cheapest, then the rest of the space by chance.
+    """Proposes configs of a graph search in order of predicted cost, then random configs of the rest of the space.
 
-    Costs that are told change nothing: the walk goes by what is predicted.
+    Measured costs do not change the proposals: the search uses predictions only.
 
     Args:
         graph: of configs of ``space``, or of an older table of it: then rows are migrated (see ``Space.migrate``).

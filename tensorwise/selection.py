@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 BUDGET_S: Final = 60.0
 """Seconds of a training that neither ``samples`` nor ``budget_s`` nor a list of inputs limits."""
-BATCH: Final = 100
+DRAWS_PER_BATCH: Final = 100
 """Inputs that are measured before the guide learns from them, at least ..."""
 GROWTH: Final = 20
 """... and one for so many that are known: a forest over many inputs takes a while, and a few more hardly change it."""
@@ -159,7 +159,7 @@ class Selection:
         budget_s: float | None = None,
         guided_after: int | None = None,
         margin: float | None = None,
-        batch: int = BATCH,
+        batch: int = DRAWS_PER_BATCH,
         store: Store | bool = True,
         seed: int = 0,
         progress: Progress | None = None,

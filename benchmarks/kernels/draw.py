@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tensorwise.device.roofline import LEVELS
+from tensorwise.device.roofline import MEMORY_LEVELS
 from tensorwise.front.svg import Scale, drawing, element, escape, gridline, label, number_text
 
 
@@ -74,7 +74,7 @@ def roofline_plot(points: Sequence[Point]) -> str:
     parts = [gridline(up, tick, left, w - 8, number_text(tick / 1e9)) for tick in up.ticks()]
     for tick in across.ticks():
         parts.append(label(across(tick), bottom + 16, f"{tick:g}", anchor="middle"))
-    for level in LEVELS:
+    for level in MEMORY_LEVELS:
         held = [point for point in points if point.level == level]
         if not held:
             continue

@@ -28,7 +28,7 @@ from benchmarks.kernels.targets import (
     threads_name,
 )
 from benchmarks.pages import card, document, table
-from tensorwise.device.roofline import LEVELS
+from tensorwise.device.roofline import MEMORY_LEVELS
 from tensorwise.front.svg import element, escape
 
 LARGEST = 10
@@ -166,7 +166,7 @@ def _points(runs: Sequence[Run]) -> list[Point]:
 def _roofs(points: Sequence[Point]) -> str:
     """Say how near the roof of the level that holds the data our best kernels come."""
     told = []
-    for level in LEVELS:
+    for level in MEMORY_LEVELS:
         shares = {point.name: point.flop_per_s / point.roof for point in points if point.level == level}
         if shares:
             told.append(f"{level}: {100 * Speedups(shares).mean:.0f} % over {len(shares)}")

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from recount import parser_of, schedules_of
 
 from benchmarks.corpus import resumable
-from tensorwise.collect.task_job import BATCH
+from tensorwise.collect.task_job import PROGRAMS_PER_BATCH
 from tensorwise.model.programs import network_name
 from tensorwise.store.parquet import read_records
 from tensorwise.store.record import Record
@@ -51,8 +51,8 @@ def main() -> None:
         for (task, isa, threads), of in groupby(left, lambda one: one[0][:3]):
             device, schedules = TvmCpu(isa, threads), schedules_of(task, tuple(options.folder))
             each = [one for _, one in of]
-            for first in range(0, len(each), BATCH):
-                batch = each[first : first + BATCH]
+            for first in range(0, len(each), PROGRAMS_PER_BATCH):
+                batch = each[first : first + PROGRAMS_PER_BATCH]
                 built = device.build([schedules.module(one.config) for one in batch])
                 times = device.time(built, schedules.task)
                 store.append(

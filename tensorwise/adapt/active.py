@@ -24,7 +24,7 @@ POOL: Final = 20
 """Draws for each input asked for, among which losses are compared."""
 SURE: Final = 1e-3
 """An input on which less is expected to be lost is not worth measuring: a thousandth of what the fastest takes."""
-REPEATS: Final = 1000
+MAX_REPEATED_DRAWS: Final = 1000
 """Draws in a row, besides one for each input known, that give nothing new before there is taken to be nothing."""
 
 
@@ -138,7 +138,7 @@ class ActiveSampling(Generic[Input]):
     def _fresh(self) -> Iterator[Input]:
         """Draw inputs that were not taken, until there are no more or all are repeats."""
         repeats = 0
-        while repeats <= REPEATS + len(self._taken) and (one := self._draw(self._rng)) is not None:
+        while repeats <= MAX_REPEATED_DRAWS + len(self._taken) and (one := self._draw(self._rng)) is not None:
             repeats += 1
             key = self._key(one)
             if key in self._skipped:  # met for the first time: who measured it before saw it as new

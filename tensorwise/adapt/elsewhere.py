@@ -51,7 +51,7 @@ class Elsewhere:
         for row, error in zip(known, _errors(before, known), strict=True):
             off[row.key] = (*off.get(row.key, ()), (row.hardware, float(error)))
         found = cls(tuned.model, off, 0.0, 1.0)
-        there = found._known(measured)
+        there = found._is_known(measured)
         inside = ~np.isnan(there)
         if inside.sum() < LEAST:
             raise InputError(
@@ -69,7 +69,7 @@ class Elsewhere:
         Of programs that are not known from elsewhere it is what the model says.
         """
         said = self.model.of(programs)
-        there = self._known(programs)
+        there = self._is_known(programs)
         known = ~np.isnan(there)
         seconds = said.seconds * np.exp(np.where(known, self.share * there, 0.0))
         within = np.log(said.high / said.seconds) * np.where(known, self.times, 1.0)
@@ -77,7 +77,7 @@ class Elsewhere:
             seconds, seconds * np.exp(-within), seconds * np.exp(within), said.shared, said.level
         )
 
-    def _known(self, programs: Programs) -> np.ndarray:
+    def _is_known(self, programs: Programs) -> np.ndarray:
         """Return (n,) mean log errors on the devices most similar to each program's; NaN without measurements."""
         found = np.full(len(programs), np.nan)
         for place, row in enumerate(programs):

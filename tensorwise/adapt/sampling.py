@@ -20,7 +20,7 @@ DOUBT: Final = 1e-3
 """What is known of rates before anything is measured, in matrices."""
 
 
-def telling(costs: Sequence[np.ndarray], count: int) -> list[int]:
+def select_informative(costs: Sequence[np.ndarray], count: int) -> list[int]:
     """Choose ``count`` of some things, all of them if there are fewer, by the costs of their configs, each (configs, costs).
 
     If seconds are sums of costs at rates, a fit to relative errors predicts the others the better the more of what these
@@ -28,7 +28,7 @@ def telling(costs: Sequence[np.ndarray], count: int) -> list[int]:
     experiments: I-optimality, greedily). Until rates are known each cost is taken to be as large as the others, beginning at
     all among them.
 
-    >>> telling([np.array([[4.0, 1.0]]), np.array([[4.0, 1.1]]), np.array([[1.0, 4.0]])], 2)
+    >>> select_informative([np.array([[4.0, 1.0]]), np.array([[4.0, 1.1]]), np.array([[1.0, 4.0]])], 2)
     [1, 2]
     """
     usual = np.exp(np.mean([np.log(one.mean(axis=0) + 1e-9) for one in costs], axis=0))
@@ -80,7 +80,7 @@ def representative(
     for name, work in works.items():
         progress(f"looking at {name}", len(costs) / len(names))
         costs.append(counted(work, space))
-    return [names[place] for place in sorted(telling(costs, count))]
+    return [names[place] for place in sorted(select_informative(costs, count))]
 
 
 def _mapper(work: "Workload", space: "Space") -> "Mapper":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 
 from tensorwise.adapt.sampling import representative
-from tensorwise.collect.measuring import BATCH, Drawn, answers, initial
+from tensorwise.collect.measuring import CONFIGS_PER_BATCH, Drawn, answers, initial
 from tensorwise.device.device import Device
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
@@ -103,8 +103,10 @@ def transfer(
     for name, plan in plans.items():
         records[name] = list(plan.known)
         about = {**getattr(device, "provenance", {}), "pattern": name, **(facts or {}).get(name, {})}
-        for begin in range(0, len(plan.left), BATCH):
-            for one, measurement in answers(device, space, plan.work, plan.left[begin : begin + BATCH]):
+        for begin in range(0, len(plan.left), CONFIGS_PER_BATCH):
+            for one, measurement in answers(
+                device, space, plan.work, plan.left[begin : begin + CONFIGS_PER_BATCH]
+            ):
                 how = {**about, **one.how, "job": plan.job}
                 record = Record.of(measurement, plan.work, device, space.name, one.config, how)
                 if store is not None:

@@ -23,9 +23,9 @@ INNER: Final = 7
 BUFFERS: Final = 5
 """Buffers of a leaf with fields of their own; a convolution with bias and ReLU reads four."""
 STEPPED: Final = 4
-"""Those of which the steps of each of the innermost loops are told."""
+"""Buffers of a leaf for which the stride in each of the innermost loops is a field."""
 LOADED: Final = 3
-"""Those of which it is told what comes into each tile."""
+"""Buffers of a leaf for which the bytes loaded into each tile are fields."""
 CURVE: Final = 10
 """Samples of the curve of operations a byte."""
 CACHES: Final = {"32k": 2**15, "256k": 2**18, "1m": 2**20, "4m": 2**22, "32m": 2**25}

@@ -121,5 +121,5 @@ def skip(nnz: int) -> int:
 
 
 def fold_bits(nnz: int) -> int:
-    """Return the logarithm of how many slots are told apart; beyond, in very sparse patterns, hashes may collide."""
+    """Return log2 of the number of hash slots; hashes of very sparse patterns with more groups may collide."""
     return max(16, (nnz - 1).bit_length() + 2)

@@ -1,7 +1,7 @@
-"""What kernels take on an imagined GPU, in cycles, by what costs them: instructions, sectors, turns, waiting, blocks.
+"""Estimated cycles of kernels on a model GPU, by cause: instructions, sectors, bank conflicts, stalls, blocks.
 
-Costs add up: of what happens at the same time on a GPU, little is for free. Their factors are those with which the sum fits
-what programs took on an H200 best.
+The estimate is a weighted sum, because little of the work on a GPU overlaps completely. The weights were fitted to run
+times on an H200.
 """
 
 import math
@@ -30,15 +30,15 @@ BEGIN: Final = 3300.0
 CYCLES: Final = (*COSTS, "waiting", "blocks")
 """What cycles are for."""
 WHOLE: Final = ("launches", "blocks", "threads", "resident", "registers", "frame", "shared")
-"""Of a program: its launches. Of that which takes longest: blocks, threads of a block, warps that a multiprocessor holds at
-once; registers and bytes of its own memory that a thread has, bytes that a block shares."""
+"""Of a program: its launches. Of its longest kernel: blocks, threads of a block, resident warps of a multiprocessor,
+registers of a thread, bytes of local memory of a thread, bytes of shared memory of a block."""
 GPU_CODE_NAMES: Final = (
     *COUNTED,
     *(f"cycles.{name}" for name in CYCLES),
     *(f"whole.{name}" for name in WHOLE),
 )
 HELD: Final = {"warps": 64, "blocks": 32, "registers": 65536, "shared": 227 * 1024}
-"""What a multiprocessor holds at once, those since 2020 about."""
+"""Resources of a multiprocessor, about those of GPUs since 2020."""
 
 
 class LaunchShape(Protocol):
@@ -113,7 +113,7 @@ def _warps(threads: int) -> int:
 
 
 def _resident(kernel: PtxKernel, threads: int, registers: int) -> int:
-    """Blocks of a kernel that a multiprocessor holds at once."""
+    """Return the resident blocks of a kernel on a multiprocessor."""
     warps = _warps(threads)
     fitting = (
         HELD["warps"] // warps, HELD["blocks"], HELD["registers"] // max(registers * warps * WARP, 1),

@@ -1,10 +1,10 @@
 """How often the basic blocks of a program in LLVM's IR run, read from its text; LLVM itself is not needed.
 
-Shapes of tensor programs are constant, so that bounds of loops are, or follow from what share of a parallel loop a task
-gets: one task is taken to do all of it. Where a branch goes is known where it hangs on constants alone, and how often where
-it hangs on loop counters, by draws of them; else LLVM's vectors are taken, where there are any; else all sides are as
-likely, but for what returns at once, which nobody who calls a working program sees (the return heuristic of Ball and Larus,
-PLDI 1993); where all of it returns, what the compiler expects.
+Shapes of tensor programs are constant, so loop bounds are constants, or follow from the share of a parallel loop that a
+task gets: one task is assumed to run all of it. The target of a branch on constants is known. The frequency of a branch on
+loop counters is estimated by sampling the counters. Of other branches, the vectorised side is assumed to run, if there is
+one; else all sides are equally likely, except that a side that only returns is never taken (the return heuristic of Ball and
+Larus, PLDI 1993). Where all sides return, the compiler's expectation is used.
 """
 
 import math

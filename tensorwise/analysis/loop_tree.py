@@ -1,4 +1,4 @@
-"""LoopTree: loops and what they compute and touch, whoever wrote the program. Cost models read programs in this form.
+"""LoopTree: the loops of a program with their operations and memory accesses, the common input of the cost models.
 
 ::
 
@@ -89,8 +89,8 @@ class BufferAccess:
     def sets(self, extents: Sequence[float], depth: int, count: int) -> int:
         """Return how many of the ``count`` sets of a cache the loops from ``depth`` inwards touch.
 
-        Lines ``count`` lines apart are in the same set. Steps of large powers of two meet in few sets, and where there are
-        more lines to a set than the cache has ways they throw each other out, however small they are together.
+        Lines at a distance of ``count`` lines map to the same set. Strides of large powers of two map to few sets. Where
+        a set gets more lines than the cache has ways, they evict each other (conflict misses), however small the total is.
         """
         each = max(LINE_BYTES // max(self.item_bytes, 1), 1)  # elements of a line
         places = count * each

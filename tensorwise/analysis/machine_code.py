@@ -41,7 +41,7 @@ class MachineCode:
             lanes, ``blocked`` as in `Waited`); flops and bytes; ``cycles`` of one call on one core, see `Cost`, and those
             of blocks that one of LIMITS decides. Of the block with most cycles these, how often it runs, and its
             instructions; ``others``: instructions of all blocks that take a hundredth of the cycles and more. In code for
-            a GPU instructions are those of warps, ``cycles`` those that all of an imagined GPU takes, see `gpu_code`.
+            a GPU instructions are those of warps, ``cycles`` the estimate for a whole model GPU, see `gpu_code`.
     """
 
     numbers: Mapping[str, float]

@@ -1,7 +1,7 @@
 """The LoopTree of a lowered program on given operands, from samples of its iterations.
 
-How long a row is and where a gather goes is in the operands. So loops are walked down along many random paths at once, and
-what is not known otherwise is a mean over them, each path weighted by how many iterations it stands for. Nothing is run.
+Row lengths and gathered addresses depend on the operands. So many random paths through the loop nest are sampled in one
+vectorised pass. Unknown quantities are means over the paths, each weighted by the iterations it represents. Nothing is run.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -72,7 +72,7 @@ class Walked:
         held: (accesses,) bytes that one execution touches; written: (accesses,) 0 or 1. All int64.
         starts: (windows,) the first executions of windows; window: executions of each, of which ``warm`` are not counted.
         stretch: executions in which each access touches what it touches once, see `Place.stretch`.
-        grains, apart: (accesses,) int64, see `Place`.
+        grains, thread_distances: (accesses,) int64, see `Place`.
     """
 
     extents: np.ndarray
@@ -85,7 +85,7 @@ class Walked:
     warm: int
     stretch: int
     grains: np.ndarray
-    apart: np.ndarray
+    thread_distances: np.ndarray
 
     @classmethod
     def of(cls, loops: Sequence[Loop], leaf: Leaf) -> "Walked":
@@ -132,7 +132,7 @@ class Walked:
             0 if whole else window // 2,
             min(place.stretch, _MOST),
             np.array([place.grain(access) for access in leaf.accesses], np.int64),
-            np.array([place.apart(access) for access in leaf.accesses], np.int64),
+            np.array([place.thread_distance(access) for access in leaf.accesses], np.int64),
         )
 
     @property
@@ -164,7 +164,7 @@ def _compiled(walked: Walked) -> np.ndarray:
         "leaf", len(walked.extents), walked.extents.ctypes.data, len(walked.first), walked.first.ctypes.data,
         walked.held.ctypes.data, walked.written.ctypes.data, walked.steps.ctypes.data, len(walked.starts),
         walked.starts.ctypes.data, walked.window, walked.warm, walked.stretch, walked.grains.ctypes.data,
-        walked.apart.ctypes.data, found.ctypes.data,
+        walked.thread_distances.ctypes.data, found.ctypes.data,
     )  # fmt: skip
     return found
 
@@ -215,20 +215,20 @@ def plain(walked: Walked) -> np.ndarray:
     inside = math.prod(walked.extents.tolist()) // np.cumprod(walked.extents)
     each = PAGE_BYTES // LINE_BYTES
     slots: dict[tuple[int, int], tuple[int, int]] = {}
-    each_access = [numbers.tolist() for numbers in (walked.held, walked.grains, walked.apart)]
+    each_access = [numbers.tolist() for numbers in (walked.held, walked.grains, walked.thread_distances)]
     for start in walked.starts.tolist():
         runs = np.arange(start, start + walked.window)[:, None]
         places = (walked.first + runs // inside % walked.extents @ walked.steps) >> FINER
         before = [-1] * len(walked.first)
         for run, touched in enumerate(places.tolist()):
-            for a, (place, held, size, apart) in enumerate(zip(touched, *each_access, strict=True)):
+            for a, (place, held, size, distance) in enumerate(zip(touched, *each_access, strict=True)):
                 if walked.stretch > 1 and held <= size:
                     grain = place // size
                     slot, now = (a, _mixed(grain) >> (64 - SLOTS)), (grain, (start + run) // walked.stretch)
                     if slots.get(slot) == now:
                         continue
                     slots[slot] = now
-                if apart and walked.written[a] and (place + apart) // LINE_BYTES == place // LINE_BYTES:
+                if distance and walked.written[a] and (place + distance) // LINE_BYTES == place // LINE_BYTES:
                     found["shared"] += run >= walked.warm
                 for line in range(place // LINE_BYTES, (place + held - 1) // LINE_BYTES + 1):
                     if line == before[a]:

@@ -123,7 +123,7 @@ class ProgramNest(Featurizer[WorkloadNest]):
             _log2(sum(loop.steps for loop in loops)) - terms,
             math.log2(1 + sum(loop.steps * loop.searches for loop in loops)) - terms,
             _log2(bounds.values[name]) - _log2(workload.sparse[name].nnz),
-            program.apart is not None,
+            program.remainder is not None,
         ]
         for back in range(1, INSIDE + 1):
             numbers += dense.loop(loops, real[-back], terms) if back <= len(real) else [0.0] * len(_LOOP)
@@ -146,7 +146,7 @@ class _Dense:
         assignment = workload.assignment
         self.sizes, self.item = workload.sizes, workload.dtype.itemsize
         self.stored = frozenset(assignment.access(sparse).indices)
-        self.kept = frozenset(assignment.kept)
+        self.kept = frozenset(assignment.free_indices)
         self.entries = math.log2(max(1, workload.sparse[sparse].nnz))
         others = [access for access in assignment.accesses if access.tensor != sparse]
         self.tensors = [assignment.spread(access) for access in (assignment.output, *others)]
@@ -206,7 +206,7 @@ def _parallel(
     loop = next((loop for loop in loops if parallel is not None and loop.axis.name == parallel.loop), None)
     if parallel is None or loop is None:
         return [0.0, -terms, -terms, 1.0, -terms, -terms]
-    summed = loop.axis.mode not in program.assignment.kept
+    summed = loop.axis.mode not in program.assignment.free_indices
     tasks = 2 * parallel.chunk if parallel.policy != "dynamic" else max(1, -(-loop.extent // parallel.chunk))
     return [
         _log2(loop.extent),

@@ -76,8 +76,8 @@ class Place:
         together = lane is not None and access.moves[lane] > 0 and access.strides[lane] == 1
         return max(1, round(access.item_bytes)) * (VECTOR_LANES[1] if together else 1)
 
-    def apart(self, access: BufferAccess) -> int:
-        """Bytes from what one of two threads touches to what the other one does meanwhile; 0: no parallel loop moves it."""
+    def thread_distance(self, access: BufferAccess) -> int:
+        """Return the distance in bytes between concurrent accesses of two threads; 0: no parallel loop moves the access."""
         dealt = [k for k, loop in enumerate(self.loops) if loop.kind == "parallel" and loop.extent > 1]
         rest, found = math.ceil(math.prod(self.extents[k] for k in dealt) / 2), 0.0
         for k in reversed(dealt):

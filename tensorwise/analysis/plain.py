@@ -112,7 +112,7 @@ def _at_least(numbers: np.ndarray, bounds: Sequence[int]) -> np.ndarray:
 
 
 def _slots(keys: np.ndarray, count: int, width: int, fold: int) -> np.ndarray:
-    """Keys below ``count`` divided by ``width``, told apart by a hash where more than 2**fold are left."""
+    """Return keys below ``count`` divided by ``width``, hashed to 2**fold slots where there are more."""
     shift = width.bit_length() - 1
     groups = keys.astype(np.uint64) >> np.uint64(shift)
     return _hash(groups, fold) if ((count - 1) >> shift) + 1 > 2**fold else groups

@@ -101,9 +101,9 @@ class PtxKernel:
     """A kernel.
 
     Attributes:
-        name: that it is launched by.
-        blocks: of instructions; only the last one of a block jumps, to one of ``labels``, blocks by name, or goes on with
-            the next one.
+        name: of the kernel, used to launch it.
+        blocks: basic blocks. Only the last instruction of a block jumps, to one of ``labels`` (blocks by name); else
+            control falls through to the next block.
         arrays: where each array of shared memory begins, and each of a thread's own, in bytes.
         shared_bytes: of memory that the threads of a block share.
     """

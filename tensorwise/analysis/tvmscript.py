@@ -1,8 +1,8 @@
 """The LoopTree of a program of Apache TVM, from the text that it prints (TVMScript). TVM itself is not needed here.
 
-What is read is the body of a function of TIR as it stands before blocks are lowered away: loops with constant extents,
-blocks, stores. An index need not be linear in the loops around it (fused loops are taken apart by division): how an access
-moves is measured at random iterations.
+The input is the body of a TIR function before blocks are lowered: loops with constant extents, blocks, stores. An index
+need not be affine in the loops around it (fused loops are recovered by division), so strides are measured at random
+iterations.
 """
 
 import ast

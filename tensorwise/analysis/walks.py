@@ -32,10 +32,10 @@ class Curve:
     rows w accesses touch in the mean, both follow from the gaps between accesses to the same row.
 
     Args:
-        accesses: how many there are of each kind that is counted apart.
-        fresh: how many of all go to rows that were not met before.
-        within: (kinds, CLASSES), of each kind the gaps that are no longer than each of WINDOWS.
-        sums: (CLASSES,), of all gaps that are no longer.
+        accesses: (kinds,) number of accesses of each kind.
+        fresh: number of first accesses to a row, over all kinds.
+        within: (kinds, CLASSES) number of gaps of each kind that are at most each of WINDOWS.
+        sums: (CLASSES,) sum of the gaps that are at most each of WINDOWS.
     """
 
     def __init__(self, accesses: Sequence[int], fresh: int, within: np.ndarray, sums: np.ndarray) -> None:

@@ -21,13 +21,13 @@ WARP: Final = 32
 DRAWN: Final = 12
 """Warps that are run."""
 MAX_BLOCKS_RUN: Final = 100_000
-"""Blocks of instructions that are run, at most: what is left then is not counted."""
+"""Maximum number of basic blocks that are run; the rest is not counted."""
 LOOKED: Final = 3
-"""Runs of a block whose addresses are computed; the others are taken to be like them."""
+"""Executions of a block whose addresses are computed; later ones are assumed to be alike."""
 SECTOR: Final = 32
-"""Bytes that memory hands over, at least."""
+"""Bytes of a memory transaction (sector)."""
 BANKS: Final = 32
-"""Words of four bytes that shared memory hands over at once, if they are of different banks."""
+"""Banks of shared memory, each of which delivers one 4-byte word a cycle."""
 GLOBAL_DISTANCE_BYTES: Final = 2**40
 """Bytes between one array in global memory and the next."""
 
@@ -231,16 +231,16 @@ class Warps:
             words = np.stack([(first >> 2) + word for word in range(max(one.bytes // 4, 1))], 1).reshape(
                 len(lanes), -1
             )
-            apart, warp = _distinct(words, np.repeat(lanes, words.shape[1] // WARP, 1))
+            distinct, warp = _distinct(words, np.repeat(lanes, words.shape[1] // WARP, 1))
             turns = (
-                np.bincount(warp * BANKS + apart % BANKS, minlength=len(lanes) * BANKS)
+                np.bincount(warp * BANKS + distinct % BANKS, minlength=len(lanes) * BANKS)
                 .reshape(-1, BANKS)
                 .max(1)
             )
             ran.touched["shared.stored" if kind == "shared.store" else "shared.loaded"] += int(turns.sum())
         else:
-            apart, _ = _distinct((first // SECTOR).reshape(-1, WARP), lanes)
-            ran.touched["stored" if kind == "store" else "loaded"] += len(apart)
+            distinct, _ = _distinct((first // SECTOR).reshape(-1, WARP), lanes)
+            ran.touched["stored" if kind == "store" else "loaded"] += len(distinct)
 
     def _value(self, text: str) -> np.ndarray:
         """What an operand is in each lane, or in all of them; 0 where it is not known."""

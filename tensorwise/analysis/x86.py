@@ -1,8 +1,8 @@
-"""Instructions of x86 processors, read from the assembly that LLVM writes: what each does, and what a block of them takes.
+"""Instructions of x86 processors, read from the assembly that LLVM writes: the kind of each, and the cycles of a block.
 
-What a block takes is estimated for an imagined core, not for a given one: five instructions a cycle, two of them arithmetic,
-two loads, one store, vectors of 64 bytes in two halves. A loop also takes at least as long as what one iteration hands over
-to the next takes to be computed. That leaves caches out: models know these from elsewhere.
+Cycles are estimated for a generic core, not for a given one: five instructions a cycle, two of them arithmetic, two loads,
+one store, 64-byte vectors in two halves. The latency of a loop-carried dependency is a lower bound. Caches are not modelled
+here: the cost models get cache misses as separate features.
 """
 
 import re
@@ -171,14 +171,14 @@ def cost(block: Sequence[Instruction], alone: bool) -> Cost:
     vectors = arithmetic + shuffles + sum(one.kind == "integer" for one in block)
     loads = sum(w for one, w in zip(block, wide, strict=True) if one.reach in ("load", "broadcast", "reload"))
     stores = sum(w for one, w in zip(block, wide, strict=True) if one.reach in ("store", "spill"))
-    apart = sum(DIVIDED * max(one.width // 16, 1) for one in block if one.kind == "divide")
-    apart += sum(one.taken for one in block)
+    serial = sum(DIVIDED * max(one.width // 16, 1) for one in block if one.kind == "divide")
+    serial += sum(one.taken for one in block)
     waits = waited(block, ITERATIONS if alone else 1)
     limits = (
         len(block) / FIVE, max(arithmetic, shuffles) / 2, vectors / 4, loads / 2, float(stores),
         float(sum(one.lanes for one in block)), waits.cycles if alone else 0.0,
     )  # fmt: skip
-    return Cost(tuple(limit + apart for limit in limits), waits.blocked)
+    return Cost(tuple(limit + serial for limit in limits), waits.blocked)
 
 
 @final

@@ -5,7 +5,7 @@ the cluster is to find a free slot, and another node when one is lost. A slot is
 a node has one for each of its devices, so that nothing else of ours runs beside a measurement. A job that is for a kind of
 machines also takes a unit of ``tensorwise-KIND``, which only nodes of that kind have.
 
-Starting or joining a cluster opens ports, and whoever reaches them runs code there: it is never done unasked.
+Starting or joining a cluster opens ports, and anyone who reaches them can run code there: it is only done on request.
 """
 
 import abc
@@ -42,7 +42,7 @@ def needed(kind: str) -> dict[str, int]:
 
 
 class ClusterFuture(Protocol):
-    """A job on the cluster: what is asked here of the cluster's own futures."""
+    """The interface of a cluster's futures that an executor needs."""
 
     def add_done_callback(self, function: Callable[[Any], None], /) -> None:
         """Call ``function`` with the task once it has ended."""
@@ -68,7 +68,7 @@ class ClusterExecutor(Executor[Job]):
     """
 
     losses: tuple[type[BaseException], ...]
-    """What a task raises when its node was lost; the job is submitted again by whoever collects."""
+    """What a task raises when its node was lost; the driver submits the job again."""
     how_to_join: str
     """The command that adds a node with a slot."""
 

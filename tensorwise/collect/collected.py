@@ -42,7 +42,7 @@ class Collected:
     interrupted: bool = False
 
     @property
-    def left(self) -> int:
+    def num_left(self) -> int:
         """Jobs neither done, nor failed, nor lost."""
         return self.planned - self.before - self.elsewhere - self.ended
 
@@ -54,7 +54,7 @@ class Collected:
     @property
     def left_s(self) -> float:
         """Seconds that what is left will take at the pace so far; infinite before the first job is done."""
-        return self.left * self.seconds / self.ended if self.ended else math.inf
+        return self.num_left * self.seconds / self.ended if self.ended else math.inf
 
     @property
     def per_minute(self) -> float:
@@ -73,7 +73,7 @@ class Collected:
             "planned": self.planned,
             "before": self.before,
             "jobs": self.jobs,
-            "left": self.left,
+            "left": self.num_left,
             "records": self.records,
             "statuses": dict(self.statuses.most_common()),
             "failed": self.failed,

@@ -92,7 +92,7 @@ def collect(
     anywhere: bool = False,
     observe: Observe | None = None,
     complete: Callable[[J], J] | None = None,
-    limits: Limits = Limits(),  # noqa: B008: frozen
+    limits: Limits = Limits(),  # noqa: B008 (frozen)
 ) -> Collected:
     """Run the jobs that are left and append their records to ``store``.
 
@@ -274,7 +274,7 @@ class _Driver(Generic[J]):
         return self._finished.has(job.id, device)
 
     def _is_ended(self, job: J) -> bool:
-        """Whether nothing is to be done about a job any more, whoever did it."""
+        """Whether a job is done, by this driver or by another one."""
         return (
             job.id in self._ended
             or self._is_finished(job)

@@ -87,7 +87,7 @@ class Executor(abc.ABC, Generic[J]):
     remote: bool = True
 
     def capacity(self, kind: str) -> int:
-        """Return how many jobs for a kind of machines are run at once."""
+        """Return the maximum number of concurrent jobs for a kind of machines."""
         return self.slots
 
     @abc.abstractmethod
@@ -107,7 +107,7 @@ class Executor(abc.ABC, Generic[J]):
 class LocalExecutor(Executor[AnyJob]):
     """One worker process for each slot, started when it is needed. A worker that dies or hangs costs its job only.
 
-    Devices see to it that only one process of the machine times at once, so that more than one slot is of use
+    Devices let only one process of the machine time at a time, so more than one slot is of use
     only where there are several devices, or where jobs are `preparing` for a good part of their time.
 
     Args:

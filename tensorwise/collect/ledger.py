@@ -2,10 +2,10 @@
 
     NAME.jsonl  one append-only journal a driver: {"claim": JOB} before a job, {"job": JOB, "error": text} where it cannot
                 be run, {"job": JOB, "lost": text} where its worker died or hung, {"beat": N} now and then
-    NAME.lock   held by the driver as long as it lives: other drivers on its machine see at once that it died
+    NAME.lock   held by the driver as long as it lives: other drivers on its machine see immediately that it died
 
 No clock is compared between machines: a driver elsewhere is taken for dead when its journal did not grow for a lease, as
-seen here. Nobody but its driver writes to a journal, a line is written at once, and counts when it is whole. Two drivers
+seen here. Nobody but its driver writes to a journal, a line is written in one call, and counts when it is whole. Two drivers
 that claim a job at the same moment may both run it; the store takes the first result.
 """
 

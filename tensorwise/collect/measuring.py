@@ -28,7 +28,7 @@ from tensorwise.store.record import Record
 if TYPE_CHECKING:
     from tensorwise.collect.job import Job
 
-BATCH: Final = 12
+CONFIGS_PER_BATCH: Final = 12
 """Configs between two anchors."""
 RANDOM, KNOWN = 0.5, 0.25
 """Shares of the samples drawn from the space, and taken from the portfolio; the others are mutations."""
@@ -36,7 +36,7 @@ MUTATION: Final = 0.05
 """Probability that a further choice changes in a mutation: of some thirty, one or two."""
 NEAR: Final = 4.0
 """What is slower than a batch's best by more than this is not timed again in rounds: its place is plain."""
-ROUNDS: Final = 6
+COMPARISON_ROUNDS: Final = 6
 ROUNDS_S: Final = 1.5
 """Rounds of a batch, and seconds for them, packing and verification included."""
 PARENTS: Final = 8
@@ -101,8 +101,8 @@ def measured(job: "Job", beat: Beat = lambda: None) -> list[Record]:
         for stage in stages:
             drawn = stage()
             device.prepare(work, [one.config for one in drawn])
-            for begin in range(0, len(drawn), BATCH):
-                some = [anchor, *drawn[begin : begin + BATCH]]
+            for begin in range(0, len(drawn), CONFIGS_PER_BATCH):
+                some = [anchor, *drawn[begin : begin + CONFIGS_PER_BATCH]]
                 found = []
                 for answer in answers(device, space, work, some):
                     found.append(answer)
@@ -144,7 +144,7 @@ def _ratios(
     if len(near) == 1:
         return {}
     compared = {config.id: config for config in near}
-    table = device.rounds(work, compared, budget_s=ROUNDS_S, max_rounds=ROUNDS).table
+    table = device.rounds(work, compared, budget_s=ROUNDS_S, max_rounds=COMPARISON_ROUNDS).table
     if table is None or len(table.rounds) < MIN_ROUNDS or anchor.id not in table.names:
         return {}
     levels = table.levels(anchor.id)

@@ -194,7 +194,7 @@ def work(
     over, and those whose worker process died or hung are begun again, ``TRIES`` times in all since this call began.
 
     Args:
-        worker: a name that no other worker of this spool has; one that comes back goes on with its file.
+        worker: a name that no other worker of this spool has; one that comes back continues its file.
         share: (k, of): every of-th job, beginning with the k-th, for machines that do not see each other's files.
         kind: of this machine: jobs that are for another kind, or for any where this is given, are left to others.
         lease_s: see ``ledger.LEASE_S``.
@@ -365,9 +365,7 @@ class SpoolExecutor(Executor[Job]):
                     known = self._early.keys() & self._waiting.keys()
                     ready = [(self._waiting.pop(job), self._early.pop(job)) for job in known]
                     self._answered |= known
-                except (
-                    Exception
-                ) as error:  # whoever waits is told, and later jobs are looked for all the same
+                except Exception as error:  # the waiting futures get the error, and polling continues
                     ready = [(futures, _as_tensorwise_error(error)) for futures in self._waiting.values()]
                     self._waiting.clear()
             for futures, result in ready:

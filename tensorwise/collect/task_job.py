@@ -25,12 +25,12 @@ from tensorwise.store.record import Record
 from tensorwise.tasks.cutting import tasks_of
 from tensorwise.tasks.task import Task, loop_tree, space_name
 
-BATCH: Final = 8
+PROGRAMS_PER_BATCH: Final = 8
 """Programs between two signs of life: compiling one takes about half a second."""
 AGAIN: Final = 16
 """In one of so many jobs the first programs are timed twice: to know how much times vary takes few."""
 WORKERS: Final = 2
-"""Processes that draw and compile at once, mostly on one processor each; while one times the others wait."""
+"""Number of processes that draw and compile in parallel, mostly on one processor each; while one times the others wait."""
 UNDRAWN: Final = Config({"design": -1, "decisions": "[]"})
 """Stands for whatever a job whose worker was lost would have tried."""
 
@@ -124,8 +124,8 @@ class TaskJob:
                 beat()
 
         first: tuple[list[Any], list[Config], list[dict[str, Any]]] = ([], [], [])
-        for begin in range(0, len(drawn), BATCH):
-            configs, modules, trees = map(list, zip(*drawn[begin : begin + BATCH], strict=True))
+        for begin in range(0, len(drawn), PROGRAMS_PER_BATCH):
+            configs, modules, trees = map(list, zip(*drawn[begin : begin + PROGRAMS_PER_BATCH], strict=True))
             with preparing():
                 built = devices[0].build(modules)
                 codes = (None if one is None else code_of(one) for one in built)

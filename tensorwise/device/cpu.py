@@ -49,7 +49,7 @@ from tensorwise.toolchain.scratch import scratch_prefix
 from tensorwise.toolchain.threads import granted_threads, too_many, unbound
 from tensorwise.version import __version__
 
-PROTOCOL = "2"
+CPU_PROTOCOL = "2"
 """Changes whenever times taken before and after are not comparable."""
 MOST_TEXT = 50_000
 """Characters of C of a candidate. Compilers need 3 s for twice as many, and a loop that long never won."""
@@ -84,7 +84,7 @@ class CpuDevice(Device):
         """Prepare; nothing is started yet.
 
         Args:
-            threads: threads of a kernel (default: what this process may use); no more than can run at once.
+            threads: threads of a kernel (default: those that this process may use), at most the number of available CPUs.
             cache: ``warm`` (operands as the last run left them) or ``cold`` (flushed before every run).
             seed: of the dense operands.
             first_run_s: a candidate that packs, or runs for the first time, for longer is killed.
@@ -104,7 +104,7 @@ class CpuDevice(Device):
             compiler = find_compiler().id
         except CompilerError:
             compiler = "none"  # library kernels still run
-        self.id = content_id([PROTOCOL, host().id, compiler, str(self.threads), cache])
+        self.id = content_id([CPU_PROTOCOL, host().id, compiler, str(self.threads), cache])
         self._worker: WorkerProcess | None = None
         self._loaded: Workload | None = None
         self.compile_s = 0.0
@@ -296,7 +296,7 @@ class CpuDevice(Device):
         return Rounds(table, facts, failed)
 
     def start(self, workload: Workload) -> None:
-        """Have the worker load ``workload``, and the libraries that run it, which takes seconds; return at once.
+        """Have the worker load ``workload`` and its libraries, which takes seconds; return without waiting.
 
         What measures waits until it has. Nobody has to call this: it lets other work go on meanwhile, and libraries are
         imported once instead of by each process in which kernels run.
@@ -332,7 +332,7 @@ class CpuDevice(Device):
 
     def _started(self, workload: Workload, libraries: Sequence[str] = ()) -> "WorkerProcess":
         """Return the worker, which has loaded ``workload`` or is loading it."""
-        if self._worker is not None and self._worker.gone:
+        if self._worker is not None and self._worker.has_ended:
             self.close()
         if self._worker is None:
             self._worker, self._loaded = WorkerProcess(self.threads), None
@@ -351,7 +351,7 @@ class CpuDevice(Device):
             "host_id": host().id,
             "threads": self.threads,
             "cache": self.cache,
-            "protocol": PROTOCOL,
+            "protocol": CPU_PROTOCOL,
         }
         with contextlib.suppress(CompilerError):
             compiler = find_compiler()
@@ -388,7 +388,7 @@ class WorkerProcess:
         self._loading: Path | None = None  # the folder with what it was told to load, until it has
 
     @property
-    def gone(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the process has ended, or is another one's: that of the process which forked this one."""
         return os.getpid() != self._owner or self.process.poll() is not None
 
@@ -497,7 +497,7 @@ class WorkerProcess:
 
 
 def described(kernel: Program | str) -> dict[str, Any]:
-    """Return what a worker is told about a program, or a library's routine by name."""
+    """Return the JSON that describes a program, or a library's routine by name, to a worker."""
     if isinstance(kernel, str):
         return {"library": kernel}
     return {

@@ -30,10 +30,10 @@ from tensorwise.toolchain.routines import Routines
 from tensorwise.toolchain.threads import available_threads
 from tensorwise.version import __version__
 
-PROTOCOL: Final = "2"
+CUDA_PROTOCOL: Final = "2"
 """Changes whenever times taken before and after are not comparable."""
 WORKER: Final = "tensorwise.device.cuda_worker"
-START_S: Final = 120.0
+WORKER_START_S: Final = 120.0
 """A process may take this long to get hold of a GPU."""
 FIRST_RUN_S: Final = 60.0
 """Packing, compiling and a first run may take this long; then the process is ended."""
@@ -73,7 +73,7 @@ class CudaDevice(Device):
         self._started()
         facts = self.facts
         self.gpu = gpu_named(facts["name"])
-        self.id = content_id([PROTOCOL, facts["name"], facts["runtime"], facts["driver"]])
+        self.id = content_id([CUDA_PROTOCOL, facts["name"], facts["runtime"], facts["driver"]])
 
     @classmethod
     def from_options(cls, options: DeviceOptions) -> Self:
@@ -215,11 +215,11 @@ class CudaDevice(Device):
 
     def _started(self) -> WorkerProcess:
         """Return the worker, with its hand on the GPU; MeasurementError where it cannot have it."""
-        if self._worker is not None and self._worker.gone:
+        if self._worker is not None and self._worker.has_ended:
             self.close()
         if self._worker is None:
             self._worker, self._loaded = WorkerProcess(available_threads(), WORKER), None
-            (facts,) = self._worker.ask({"gpu": self.number}, START_S)
+            (facts,) = self._worker.ask({"gpu": self.number}, WORKER_START_S)
             if "error" in facts:
                 self.close()
                 raise MeasurementError(str(facts["error"]))
@@ -233,7 +233,7 @@ class CudaDevice(Device):
             "version": __version__,
             "host": self.facts["name"],
             "host_id": self.id,
-            "protocol": PROTOCOL,
+            "protocol": CUDA_PROTOCOL,
             **self.facts,
         }
 

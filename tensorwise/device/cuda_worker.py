@@ -1,7 +1,7 @@
 """The measuring worker of a GPU: the only process that holds it, ended by a candidate that spoils it.
 
-Requests and answers are lines of JSON on stdin and stdout, as those of ``worker.py``; but candidates run in this very
-process, since a GPU cannot be handed to a forked child, and whoever asks starts another one:
+Requests and answers are lines of JSON on stdin and stdout, as those of ``worker.py``; but candidates run in this
+process, because a forked child cannot use a GPU; the client starts another worker after a crash:
 
     {"gpu": N}                           ->  {"name": ..., "multiprocessors": ..., "runtime": ..., "driver": ...}
     {"load": FOLDER, "seed": N}
@@ -162,7 +162,7 @@ def calls_for(seconds: float) -> int:
 
 
 def several(gpu: Gpu, call: Callable[[], object], count: int) -> Callable[[], object]:
-    """Return ``count`` calls one after the other, launched at once where that can be done."""
+    """Return ``count`` consecutive calls, captured in one CUDA graph where possible."""
     calls = repeated(call, count)
     return gpu.captured(calls) or calls
 

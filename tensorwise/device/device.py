@@ -110,7 +110,7 @@ class Measurement:
 
     @property
     def cost(self) -> float:
-        """What a Strategy is told: the seconds, a lower bound when censored, infinite when failed."""
+        """The cost given to a Strategy: the seconds, a lower bound when censored, infinite when failed."""
         return self.seconds
 
     def to_json(self) -> dict[str, object]:

@@ -9,7 +9,7 @@ from tensorwise.units import SHORTEST_S
 
 AGREE, WITHIN = 3, 0.02
 """The fastest runs of so many rounds are to be so close: a floor is hit again, what others add is not."""
-LEAST: Final = 6
+MIN_ROUNDS: Final = 6
 """... of at least so many: rounds that follow each other may all be slowed down alike."""
 BOUT: Final = 3
 """Rounds that follow each other before it is asked whether they agree."""
@@ -21,17 +21,17 @@ def agreed(rounds: Sequence[float]) -> bool:
     Args:
         rounds: of each the seconds of the fastest run.
     """
-    return len(rounds) >= LEAST and _apart(_fastest(rounds)) <= WITHIN
+    return len(rounds) >= MIN_ROUNDS and _spread(_fastest(rounds)) <= WITHIN
 
 
 def fastest(rounds: Sequence[float]) -> Measurement:
     """Return what the fastest run took; its samples are those of the AGREE fastest rounds.
 
-    A note says how far these are apart where they do not agree.
+    A note gives their spread where they do not agree.
     """
     samples = _fastest(rounds)
-    apart = _apart(samples)
-    note = f"the fastest runs of its fastest rounds are {apart:.0%} apart" if apart > WITHIN else ""
+    spread = _spread(samples)
+    note = f"the minima of its fastest rounds differ by {spread:.0%}" if spread > WITHIN else ""
     return replace(Measurement.of(samples, note), seconds=samples[0])
 
 
@@ -39,6 +39,6 @@ def _fastest(rounds: Sequence[float]) -> list[float]:
     return sorted(rounds)[:AGREE]
 
 
-def _apart(samples: Sequence[float]) -> float:
+def _spread(samples: Sequence[float]) -> float:
     """By what share of the first the last of ascending seconds takes longer."""
     return samples[-1] / max(samples[0], SHORTEST_S) - 1

@@ -24,7 +24,7 @@ def guarded(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return copies that lie between pages without access, each up to the end of a page, in the layout of the originals.
 
     Elements are aligned to their size, as generated code expects; vectors need not be. The arrays themselves are returned
-    where copies would take too much memory, or the system knows no such pages.
+    where copies would take too much memory, or the system has no such pages.
     """
     if sum(array.nbytes + 3 * mmap.PAGESIZE for array in arrays) > MOST_SHARE * available_bytes():
         return list(arrays)

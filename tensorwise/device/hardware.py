@@ -1,4 +1,4 @@
-"""Hardware: what a device is made of, from datasheets or measured here. Models tell devices apart by it.
+"""Hardware: what a device is made of, from datasheets or measured here. Models identify devices by it.
 
 A file each in ``machines/devices``; a GPU's ``[cuda]`` table is what programs for it may ask for (``gpus.py``).
 """
@@ -29,7 +29,7 @@ class Hardware:
         name: short, as people call it.
         kind: of device.
         clock_hz: of its cores.
-        cores: that work at once: threads of a call on a CPU, multiprocessors of a GPU.
+        cores: number of parallel units: threads of a call on a CPU, multiprocessors of a GPU.
         memory_bytes: size of its memory; bandwidth: bytes of it a second.
         flops, half_flops: float32 and float16 operations a second of all cores, a multiply-add being two.
         vector_bytes: that a core computes with at a time; of a GPU a warp's.

@@ -1,4 +1,4 @@
-"""A device that answers at once from a formula: to test and compare whatever measures."""
+"""A device whose costs follow from a formula, without a measurement: to test and compare tuners."""
 
 import hashlib
 import math
@@ -57,7 +57,7 @@ class NullDevice(Device):
 
     Args:
         cost: the formula; a pure function.
-        name: tells apart null devices with different formulas; enters the id.
+        name: identifies the formula; part of the id.
         space: what can be chosen (default: what a CPU has for the workload).
     """
 

@@ -43,7 +43,7 @@ from tensorwise.toolchain.processor import vector_bytes
 from tensorwise.toolchain.threads import most_threads
 from tensorwise.writing import replacing
 
-LEVELS: Final = ("L1", "L2", "L3", "DRAM")
+MEMORY_LEVELS: Final = ("L1", "L2", "L3", "DRAM")
 IMPLAUSIBLE_SHARE: Final = 0.5
 """A time below this share of the bound is not believed; below half of this share while figures are provisional."""
 _PROVISIONAL_S: Final = 86_400.0
@@ -131,7 +131,7 @@ class Roofline:
 def roofline(threads: int) -> Roofline:
     """Return this machine's best rates, from disk or measured now.
 
-    Of more threads than can run here at once they are those of as many as can: more would only wait for each other.
+    ``threads`` is limited to the number of available CPUs: more threads would only wait for each other.
 
     Raises:
         CompilerError: no C compiler works here.
@@ -140,14 +140,14 @@ def roofline(threads: int) -> Roofline:
 
 
 def _running(threads: int) -> int:
-    """As many of these threads as can run here at once."""
+    """Return ``threads``, at most the number of available CPUs."""
     return min(threads, most_threads())
 
 
 @functools.lru_cache
 def _roofline_at(threads: int, directory: Path) -> Roofline:
     path = _path(threads, directory)
-    known = _read(path, threads)
+    known = _read_figures(path, threads)
     if known is not None and not (known.provisional and _age_s(path) > _PROVISIONAL_S):
         return known
     before = cpu_time()
@@ -158,7 +158,7 @@ def _roofline_at(threads: int, directory: Path) -> Roofline:
         if threads > 1:
             others.append((threads, _roofline_at(1, directory)))
         found = _raised(found, others)
-    _write(path, found)
+    _write_figures(path, found)
     return found
 
 
@@ -182,7 +182,7 @@ def doubted(threads: int) -> None:
 def _doubted_at(threads: int, directory: Path) -> None:
     known = _roofline_at(threads, directory)
     found = uninterrupted(functools.partial(_measure, threads))
-    _write(_path(threads, directory), _raised(found, [(1, known)]))
+    _write_figures(_path(threads, directory), _raised(found, [(1, known)]))
     _roofline_at.cache_clear()
 
 
@@ -202,7 +202,7 @@ def _age_s(path: Path) -> float:
         return math.inf
 
 
-def _read(path: Path, threads: int) -> Roofline | None:
+def _read_figures(path: Path, threads: int) -> Roofline | None:
     """Read remembered figures; whatever is not exactly that is a miss."""
     try:
         if distrusted(path, path.parent):
@@ -210,7 +210,7 @@ def _read(path: Path, threads: int) -> Roofline | None:
         stored = read_json(path, "holds no figures of a machine")
         found = Roofline(
             threads,
-            {level: float(stored["bandwidth"][level]) for level in LEVELS},
+            {level: float(stored["bandwidth"][level]) for level in MEMORY_LEVELS},
             {name: float(stored["flops"][name]) for name in _REALS},
             {size: float(stored["vectors"][size]) for size in _widths()},
             bool(stored["provisional"]),
@@ -221,7 +221,7 @@ def _read(path: Path, threads: int) -> Roofline | None:
     return found if all(math.isfinite(rate) and rate > 0 for rate in rates) else None
 
 
-def _write(path: Path, found: Roofline) -> None:
+def _write_figures(path: Path, found: Roofline) -> None:
     """Remember figures; a place that cannot be written to costs another measurement, nothing more."""
     facts = {"bandwidth": dict(found.bandwidth), "flops": dict(found.flops), "vectors": dict(found.vectors)}
     text = json.dumps({**facts, "provisional": found.provisional})
@@ -322,8 +322,10 @@ def _capacities(threads: int) -> dict[str, int]:
 
 
 def level_holding(size: int, threads: int) -> str:
-    """Return the nearest of ``LEVELS`` that holds ``size`` bytes for ``threads`` threads."""
-    return next((level for level, capacity in _capacities(threads).items() if size <= capacity), LEVELS[-1])
+    """Return the nearest of ``MEMORY_LEVELS`` that holds ``size`` bytes for ``threads`` threads."""
+    return next(
+        (level for level, capacity in _capacities(threads).items() if size <= capacity), MEMORY_LEVELS[-1]
+    )
 
 
 def _aligned(size: int) -> np.ndarray:

@@ -112,7 +112,7 @@ class RoundTable:
         """Time of each variant over that of ``unit``, and the standard error of that ratio's natural logarithm.
 
         Both are taken against the geometric mean of their round, of which the medians count. A round's mean is surer
-        than any single time in it, so many variants are told apart better than by ``ratio``.
+        than any single time in it, so many variants are distinguished better than by ``ratio``.
         """
         logs = self._relative()
         middle = np.median(logs, axis=0)

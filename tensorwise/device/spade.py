@@ -42,7 +42,7 @@ from tensorwise.toolchain.routines import POINTER, SIZE, Routines
 MACHINES: Final = Path(__file__).parent / "machines" / "spade"
 SPADES: Final = ("spade", "spade-small")
 """Machines that come with the package."""
-PROTOCOL: Final = "2"
+SPADE_PROTOCOL: Final = "2"
 """Changes whenever a machine file means other seconds than before. 2: ``reorder`` breaks ties by index (decision NNNN)."""
 COUNTERS: Final = (
     "cycles", "entries", "operations", "register_hits", "l1_hits", "l2_hits", "last_hits", "buffer_hits", "victim_hits",
@@ -167,7 +167,7 @@ class Machine:
     def id(self) -> str:
         """Content id of all that the seconds depend on."""
         numbers = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "name"}
-        return content_id(["spade", PROTOCOL, repr(sorted(numbers.items()))])
+        return content_id(["spade", SPADE_PROTOCOL, repr(sorted(numbers.items()))])
 
     @cached_property
     def space(self) -> SpadeSpace:
@@ -394,7 +394,7 @@ class _Stage:
     def _tiled(self, program: TileProgram) -> "_Tiles":
         key = program.row_panel, program.column_panel, program.reorder
         if self._tiles is None or self._tiles[0] != key:
-            self._tiles = None  # two at once may not fit into memory
+            self._tiles = None  # two may not fit into memory
             self._tiles = key, _Tiles.of(self._layout(program.reorder).entries, key[0], key[1])
         return self._tiles[1]
 

@@ -334,8 +334,8 @@ def measuring_slot(timeout_s: float = 60.0) -> Iterator[Slot]:
 def preparing(timeout_s: float = 60.0) -> Iterator[None]:
     """Wait until no other Tensorwise process on this machine times, and let none begin meanwhile: for work between timings.
 
-    Any number of processes may prepare at once, as compiling what they time next; threads of one take turns. Nothing may be
-    timed inside. Where another process keeps timing, the caller goes on after ``timeout_s`` nevertheless.
+    Any number of processes may prepare in parallel, for example compile what they time next. Threads of one process take
+    turns. Nothing may be timed inside. Where another process keeps timing, the caller proceeds after ``timeout_s``.
     """
     deadline = time.monotonic() + timeout_s
     if not _HELD.lock.acquire(timeout=timeout_s):

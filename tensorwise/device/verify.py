@@ -32,7 +32,7 @@ FULL_ELEMENTS: Final = 1 << 22
 SAMPLE_TERMS: Final = 1_000_000
 PROJECTION_TERMS: Final = 400_000_000
 _REFERENCE_COST: Final = 16  # the general reference is slower than a compiled product by about this factor
-_WEIGHTS: Final = 65_521  # drawn for a projection; of more outputs those that far apart share one
+_WEIGHTS: Final = 65_521  # drawn for a projection; outputs at this distance share a weight
 _BLOCK: Final = 1 << 14  # elements compared at a time: a few such blocks stay in the first caches
 
 

@@ -18,7 +18,7 @@ from tensorwise.space.config import Config
 from tensorwise.space.versions import Version, Versions
 from tensorwise.toolchain.threads import available_threads
 
-PROTOCOL: Final = "6"
+VERSIONS_PROTOCOL: Final = "6"
 """Changes whenever times taken before and after are not comparable."""
 FAR: Final = 10.0
 """A version this many times slower than the fastest, by the better of two calls, is not called again ..."""
@@ -65,7 +65,7 @@ class VersionsDevice(Device[Call]):
     ) -> None:
         self.versions, self.agree = space, agree or difference
         self._max_rounds, self._rounds_s = rounds, budget_s
-        self.id = content_id(["versions", PROTOCOL, host().id, str(available_threads())])
+        self.id = content_id(["versions", VERSIONS_PROTOCOL, host().id, str(available_threads())])
         self._rng = np.random.default_rng(seed)
         self._met: set[str] = set()
 

@@ -283,8 +283,8 @@ def run_jobs(
         warn(
             f"{len(found.lost)} jobs were lost with their workers or nodes; the same command tries them again"
         )
-    if found.left:
-        warn(f"{found.left} jobs are left; go on with: {shlex.join(['tensorwise', *sys.argv[1:]])}")
+    if found.num_left:
+        warn(f"{found.num_left} jobs are left; go on with: {shlex.join(['tensorwise', *sys.argv[1:]])}")
     if found.interrupted:
         raise typer.Exit(INTERRUPTED)
     if found.failed or found.lost:
@@ -295,7 +295,7 @@ def _show(job: "AnyJob", found: "Collected", progress: Progress, json: bool) -> 
     if json:
         emit({"event": "job", "job": job.label, **found.to_json()})
     if progress is not None:
-        ended = found.planned - found.left
+        ended = found.planned - found.num_left
         progress(
             f"{ended} of {found.planned} jobs, {found.records} records, {found.per_minute:.0f} a minute, "
             f"{_duration(found.left_s)} left",

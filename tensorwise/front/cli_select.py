@@ -21,7 +21,7 @@ select_app = typer.Typer(
     no_args_is_help=True,
 )
 
-LEVELS = 4
+DEFAULT_DEPTH = 4
 """Questions that `explain` shows unless told otherwise."""
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The model's folder.")]
@@ -143,8 +143,10 @@ def explain(
     model: Model,
     levels: Annotated[
         int | None,
-        typer.Option("--levels", min=0, help=f"Questions to show, one below the other; default {LEVELS}."),
-    ] = LEVELS,
+        typer.Option(
+            "--levels", min=0, help=f"Questions to show, one below the other; default {DEFAULT_DEPTH}."
+        ),
+    ] = DEFAULT_DEPTH,
     every: Annotated[bool, typer.Option("--all", help="Show the whole tree.")] = False,
     out: Annotated[Path | None, typer.Option("--out", help="Draw the regions into an SVG file.")] = None,
     axes: Annotated[

@@ -7,7 +7,7 @@ from tensorwise.front.svg import COLOURS, Scale, element, escape, label, picture
 from tensorwise.plan import Event, lasts
 from tensorwise.units import time_text
 
-WIDTH: Final = 960.0
+PAGE_WIDTH: Final = 960.0
 LEFT: Final = 130.0
 LANE: Final = 34.0
 LETTER: Final = 6.6
@@ -23,7 +23,7 @@ def draw_timeline(events: Sequence[Event], devices: Sequence[str]) -> str:
     """
     lanes = list(dict.fromkeys([*devices, *(event.where for event in events)]))
     end_s = lasts(events) or 1.0
-    right = Scale(0.0, end_s, LEFT, WIDTH - 20)
+    right = Scale(0.0, end_s, LEFT, PAGE_WIDTH - 20)
     floor = 12 + LANE * len(lanes)
     parts = []
     for tick in right.ticks(8):
@@ -42,4 +42,6 @@ def draw_timeline(events: Sequence[Event], devices: Sequence[str]) -> str:
         letters = int((width - 8) / LETTER)
         if letters >= 3:
             parts.append(label(start + 4, 12 + LANE * lane + 17, event.name, "inside", limit=letters))
-    return picture(WIDTH, floor + 26, "".join(parts), f"A plan of {len(events)} events in {time_text(end_s)}")
+    return picture(
+        PAGE_WIDTH, floor + 26, "".join(parts), f"A plan of {len(events)} events in {time_text(end_s)}"
+    )

@@ -239,8 +239,10 @@ class Graph:
         row, column = pattern.indices
         entries, assignment = self.entries, given
         turned = replace(given, pattern=Access(pattern.tensor, (column, row)))
-        over_columns = turned.named is not None or (column in given.kept and row not in given.kept)
-        if over_columns and given.named is None:
+        over_columns = turned.selector is not None or (
+            column in given.free_indices and row not in given.free_indices
+        )
+        if over_columns and given.selector is None:
             entries, assignment = self.reversed, turned
         names = operands_of(text)
         if len(names) != len(shapes):

@@ -230,7 +230,7 @@ def derivatives(text: str, operand: str) -> tuple[str, ...]:
     """The assignments whose results add up to the gradient of ``operand``; InputError for a mean over sources' edges."""
     assignment = parsed(text)
     assert assignment.pattern is not None
-    if assignment.reduction == "mean" and assignment.pattern.indices[0] not in assignment.kept:
+    if assignment.reduction == "mean" and assignment.pattern.indices[0] not in assignment.free_indices:
         raise InputError(f"'{text}': gradients of means are for those of destinations; turn the graph round")
     return tuple(str(gradient) for gradient in gradients(assignment, operand))
 

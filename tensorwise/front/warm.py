@@ -33,7 +33,7 @@ COMMON: Final[Mapping[str, Sequence[int | None]]] = {
 EVERY: Final[Mapping[str, Sequence[int | None]]] = {
     "spmv": (None,), "spmm": (8, 16, 32, 64), "sddmm": (8, 16, 64), "mttkrp": (16, 32),
 }  # fmt: skip
-BATCH: Final = 64
+KERNELS_PER_BATCH: Final = 64
 
 
 def texts(
@@ -86,8 +86,10 @@ def warm(
     _ = cache.compiler
     wanted = list(texts(ops, dtypes, every))
     failed = 0
-    for start in range(0, len(wanted), BATCH):
+    for start in range(0, len(wanted), KERNELS_PER_BATCH):
         if progress is not None:
             progress(f"{start} of {len(wanted)} kernels", start / len(wanted))
-        failed += sum(kernel is None for kernel in cache.get(wanted[start : start + BATCH], on_error="none"))
+        failed += sum(
+            kernel is None for kernel in cache.get(wanted[start : start + KERNELS_PER_BATCH], on_error="none")
+        )
     return len(wanted), failed

@@ -194,10 +194,10 @@ class _Proof:
                 self.assume(left)
                 self.assume(right)
             case Op(name="lt" | "le" | "eq" as name, args=(left, right)) if left.type == right.type == ir.I64:
-                apart = self.integer(right) - self.integer(left)
-                self.known.assume(apart - 1 if name == "lt" else apart)
+                distance = self.integer(right) - self.integer(left)
+                self.known.assume(distance - 1 if name == "lt" else distance)
                 if name == "eq":
-                    self.known.assume(-apart)
+                    self.known.assume(-distance)
 
     # -- what is touched ----------------------------------------------------------------------
 
@@ -341,10 +341,10 @@ class _Proof:
         one = Poly.constant(1)
         for key, other in self.atoms.items():
             if isinstance(key, tuple) and key[0] == name and other != made:
-                apart = (index - key[1]).value
-                if apart is not None and apart > 0:
+                distance = (index - key[1]).value
+                if distance is not None and distance > 0:
                     self.known.bound(made, one, low=other)
-                elif apart is not None:
+                elif distance is not None:
                     self.known.bound(made, one, high=other)
 
     def divided(self, number: Poly, by: Poly) -> Poly:
@@ -379,9 +379,9 @@ class _Proof:
         self.quotients[quotient] = rest, by
         return whole + quotient
 
-    def compare(self, quotient: Poly, other: Poly, apart: Poly) -> None:
+    def compare(self, quotient: Poly, other: Poly, difference: Poly) -> None:
         """Say which of two quotients by the same number is the larger, where what is divided tells."""
-        for more, less, distance in ((other, quotient, apart), (quotient, other, -apart)):
+        for more, less, distance in ((other, quotient, difference), (quotient, other, -difference)):
             if distance.is_simple(1) and self.known.holds(distance):
                 self.known.order(more, less)
 

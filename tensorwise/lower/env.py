@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _ROOT: Final = Const(0)
 
 Keys: TypeAlias = tuple[tuple[object, ...], ...]
-"""What tells accumulators apart: a key for each loop that is unrolled or in lanes."""
+"""What tells accumulators separate: a key for each loop that is unrolled or in lanes."""
 
 
 @dataclass(frozen=True)

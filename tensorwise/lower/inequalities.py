@@ -92,7 +92,7 @@ class Inequalities:
         known.natural |= low is not None and self._natural(low)
 
     def _natural(self, poly: Poly) -> bool:
-        """Whether a polynomial is seen at once not to be negative."""
+        """Whether a polynomial is nonnegative because all of its factors and unknowns are."""
         return all(
             factor >= 0 and all(self._known[unknown].natural for unknown in monomial)
             for monomial, factor in poly.terms.items()

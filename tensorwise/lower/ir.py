@@ -18,7 +18,7 @@ Indices and loop variables are i64; vectors of coordinates to choose by are as w
 one whose index is any other vector gathers. Lowering unrolls; printers never do.
 
 On a GPU a statement with loops bound to Blocks is a launch: every thread of every block runs all of it. The threads of a
-*team* do so for the same iterations; LANE tells them apart, Meet and Exchange let them work together, and a kernel's
+*team* do so for the same iterations; LANE numbers them, Meet and Exchange let them work together, and a kernel's
 ``scratch`` is memory that each team has for itself.
 """
 

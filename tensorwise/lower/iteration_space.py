@@ -26,7 +26,7 @@ class IterationSpace:
         self.monoid: Monoid = plan.assignment.monoid
         self.parallel: Parallel | None = plan.schedule.parallel
         self.threads = plan.schedule.threads
-        located, holds = plan.schedule.located, plan.assignment.named
+        located, holds = plan.schedule.located, plan.assignment.selector
         self.named: Mapping[str, Access] = (
             {located: holds} if located is not None and holds is not None else {}
         )
@@ -39,7 +39,7 @@ class IterationSpace:
     @cached_property
     def late_modes(self) -> frozenset[str]:
         """Modes of the output whose coordinate is known only inside the loops over other modes."""
-        plan, kept = self.plan, self.assignment.kept
+        plan, kept = self.plan, self.assignment.free_indices
         late = {
             above.axis.mode
             for format in plan.formats.values()
@@ -67,7 +67,7 @@ class IterationSpace:
 
     def has_shared_outputs(self, loop: Axis) -> bool:
         """Whether iterations of ``loop`` meet at the same output elements."""
-        if loop.mode not in self.assignment.kept:
+        if loop.mode not in self.assignment.free_indices:
             return True
         return any(
             level.axis == loop and (not level.unique or loop.part in ("slot", "diagonal"))
@@ -85,7 +85,7 @@ class IterationSpace:
         """Whether parts of an outermost iteration that is cut meet at its outputs."""
         (name, format), *_ = self.plan.formats.items()
         rows, below = format.levels[:2]
-        distinct = below.unique and below.axis.mode in self.assignment.kept
+        distinct = below.unique and below.axis.mode in self.assignment.free_indices
         return not (self.has_shared_outputs(rows.axis) or self.has_own_outputs(name) or distinct)
 
     @cached_property
@@ -94,7 +94,7 @@ class IterationSpace:
         parallel = self.parallel
         if parallel is None or parallel.reduction != "private":
             return False
-        loop = Axis.named(parallel.loop)
+        loop = Axis.from_name(parallel.loop)
         return loop is not None and self.has_shared_outputs(loop)
 
     @property

@@ -97,7 +97,7 @@ class Nest:
         if isinstance(loop, Lanes):
             self.emit_lanes(env, loop, rest)
             return
-        if loop.mode not in self.space.assignment.kept and env.accumulators is None:
+        if loop.mode not in self.space.assignment.free_indices and env.accumulators is None:
             env = replace(env, reduced_outside=True)
         leader = self.find_leader(env, loop)
         tile = self.schedule.tile
@@ -147,7 +147,7 @@ class Nest:
         state, arrays = env.states[name], self.operands.arrays[name][env.states[name].levels]
         level = self.plan.formats[name].levels[state.levels]
         lo, hi = self.resolver.position_range(env, name)
-        if loop.mode in self.space.assignment.kept:
+        if loop.mode in self.space.assignment.free_indices:
             env = replace(env, skips_output=True)
         if not level.unique and not self.space.has_own_outputs(name):
             env = replace(env, reduced_outside=True, skips_output=True)
@@ -231,7 +231,7 @@ class Nest:
         leader, start, end = self.find_strip_range(env, loop, rest)
         # An overlapping strip computes elements twice, which only a plain store survives.
         overlaps = (
-            loop.mode in self.space.assignment.kept
+            loop.mode in self.space.assignment.free_indices
             and not env.reduced_outside
             and not env.shared_output
             and not (self.plan.keep_pattern and loop.mode in self.plan.stored)
@@ -354,7 +354,7 @@ class Nest:
 
     def enter(self, env: Env, axis: Axis, key: tuple[object, ...]) -> Env:
         """Note which accumulator a constant coordinate or a vector of lanes belongs to."""
-        if axis.mode in self.space.assignment.kept:
+        if axis.mode in self.space.assignment.free_indices:
             return replace(env, slot=(*env.slot, key))
         if key[0] == "lanes":
             return replace(env, replica=(*env.replica, key))
@@ -396,10 +396,10 @@ class Nest:
         """Return the output elements, or vectors of them, that the loops meet."""
         found: list[list[AccumulatorSlot]] = []
         for loop in loops:
-            if isinstance(loop, Lanes) and loop.axis.mode in self.space.assignment.kept:
+            if isinstance(loop, Lanes) and loop.axis.mode in self.space.assignment.free_indices:
                 vectors = self.mapping.vectors_of(loop)
                 found.append([AccumulatorSlot(loop.axis, value, key, loop.end) for value, key in vectors])
-            elif isinstance(loop, Axis) and loop.mode in self.space.assignment.kept:
+            elif isinstance(loop, Axis) and loop.mode in self.space.assignment.free_indices:
                 numbers = range(self.schedule.splits[loop.mode])
                 found.append([AccumulatorSlot(loop, Const(n), (loop.name, n)) for n in numbers])
         return list(product(*found))

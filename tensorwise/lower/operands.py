@@ -85,7 +85,7 @@ class Operands:
         located = plan.schedule.located
         self.places = (
             {located: Buffer(f"{located}_place", plan.source_elem)}
-            if located is not None and assignment.named is not None and located in plan.renumbered
+            if located is not None and assignment.selector is not None and located in plan.renumbered
             else {}
         )
 

@@ -14,6 +14,7 @@ from tensorwise.lower.loops import printed
 from tensorwise.lower.lower import lower
 from tensorwise.lower.plan import Plan
 from tensorwise.lower.target import target_of
+from tensorwise.moved import forward_names
 from tensorwise.program.einsum import Assignment
 from tensorwise.program.joined import check_joined
 from tensorwise.program.schedule import (
@@ -37,8 +38,8 @@ INDEX = np.dtype(np.int32)
 
 
 @dataclass(frozen=True)
-class Apart:
-    """The entries that a hybrid sets apart by a rule, with a format and a schedule of their own."""
+class Remainder:
+    """The remainder of a hybrid: the rule that selects its entries, their format and their schedule."""
 
     rule: Partition
     format: Format
@@ -70,14 +71,14 @@ class Program:
         acc := (acc + (av * B_values[k]))
       out[i] = acc
 
-    With ``apart`` it is a hybrid: formats and schedule are those of the rest, and both parts run one after
-    the other. ``accumulate`` says that a part adds to what the output holds.
+    With ``remainder`` it is a hybrid: ``formats`` and ``schedule`` apply to the main part, and the two parts run
+    one after the other. With ``accumulate`` the program adds to the output instead of overwriting it.
     """
 
     assignment: Assignment
     formats: Mapping[str, Format]
     schedule: Schedule
-    apart: Apart | None = None
+    remainder: Remainder | None = None
     accumulate: bool = False
 
     def __post_init__(self) -> None:
@@ -86,15 +87,15 @@ class Program:
         InputError where terms count that not all of several sparse operands have an entry for.
         """
         check_joined(self.assignment, self.formats)
-        if self.apart is not None and len(self.formats) > 1:
+        if self.remainder is not None and len(self.formats) > 1:
             raise ScheduleError(
                 f"a hybrid divides the only sparse operand, but {self.assignment} has {', '.join(self.formats)}"
             )
-        if self.apart is not None and (self.schedule.located or self.apart.schedule.located):
+        if self.remainder is not None and (self.schedule.located or self.remainder.schedule.located):
             raise ScheduleError("entries are found by their numbers in one format: a hybrid has two")
 
     def __str__(self) -> str:
-        rules = ["", f" ({self.apart.rule})" if self.apart else ""]
+        rules = ["", f" ({self.remainder.rule})" if self.remainder else ""]
         lines = [str(self.assignment)]
         for part, rule in zip(self.parts, rules, strict=False):
             lines += [f"{name}{rule}: {format}" for name, format in part.formats.items()]
@@ -103,29 +104,29 @@ class Program:
 
     @property
     def parts(self) -> "tuple[Program, ...]":
-        """What is packed and run, in this order: the program itself, or a hybrid's rest and its part set apart.
+        """The programs that are packed and run, in order: the program itself, or a hybrid's main part and remainder.
 
-        The rest writes the output and the other part adds to it. Where the output has a value for each
+        The main part writes the output and the remainder adds to it. Where the output has a value for each
         entry, both write to their own entries, and the output is zeroed before.
         """
-        if self.apart is None:
+        if self.remainder is None:
             return (self,)
         (name,) = self.formats
-        rest = replace(self, apart=None, accumulate=self.keeps_pattern)
+        rest = replace(self, remainder=None, accumulate=self.keeps_pattern)
         return rest, replace(
-            rest, formats={name: self.apart.format}, schedule=self.apart.schedule, accumulate=True
+            rest, formats={name: self.remainder.format}, schedule=self.remainder.schedule, accumulate=True
         )
 
     @property
     def name(self) -> str:
-        """Formats and schedule on one line: what tells programs for the same einsum apart."""
+        """Formats and schedule on one line; they identify a program among those of its einsum."""
         return "; ".join([*self.format_texts.values(), self.schedule_text])
 
     @property
     def format_texts(self) -> dict[str, str]:
-        """Operand -> its format as :func:`program_for` reads it, that of a hybrid's part set apart behind a semicolon."""
-        apart = f"; {self.apart}" if self.apart else ""
-        return {name: f"{format}{apart}" for name, format in self.formats.items()}
+        """Operand -> its format as :func:`program_for` reads it, with the remainder's after a semicolon."""
+        remainder = f"; {self.remainder}" if self.remainder else ""
+        return {name: f"{format}{remainder}" for name, format in self.formats.items()}
 
     @property
     def format_text(self) -> str:
@@ -134,13 +135,13 @@ class Program:
 
     @property
     def schedule_text(self) -> str:
-        """The schedule as :func:`program_for` reads it, that of a hybrid's part set apart behind a semicolon."""
-        return f"{self.schedule}; {self.apart.schedule}" if self.apart else str(self.schedule)
+        """The schedule as :func:`program_for` reads it, with the remainder's after a semicolon."""
+        return f"{self.schedule}; {self.remainder.schedule}" if self.remainder else str(self.schedule)
 
     @property
     def keeps_pattern(self) -> bool:
         """Whether the output has exactly the first sparse operand's indices."""
-        return bool(self.formats) and self.assignment.keeps(next(iter(self.formats)))
+        return bool(self.formats) and self.assignment.has_pattern_of(next(iter(self.formats)))
 
     def can_multiply_padding(self) -> bool:
         """Whether padding may be multiplied along, with a NaN asking for the masked program."""
@@ -154,7 +155,7 @@ class Program:
 
     def _misplaces(self, format: Format) -> bool:
         """Whether padding would be written over a result: it stands at no coordinate of its own."""
-        output = self.assignment.kept
+        output = self.assignment.free_indices
         follows = {a.mode for a in format.axes if a.part == "diagonal"}
         follows |= {axis.mode for axis in format.followed}
         return bool(follows & set(output)) and set(format.modes) <= set(output)
@@ -170,14 +171,14 @@ class Program:
             )
             return Schedule(tuple(kept))
 
-        apart = self.apart and replace(self.apart, schedule=fit(self.apart.schedule))
-        return replace(self, schedule=fit(self.schedule), apart=apart)
+        remainder = self.remainder and replace(self.remainder, schedule=fit(self.remainder.schedule))
+        return replace(self, schedule=fit(self.schedule), remainder=remainder)
 
     def masked(self) -> "Program":
         """Return the program in a form that can consult the source map at every stored position."""
         tile = self.schedule.tile if self._padded else None
         stored = self.assignment.indices_of(self.formats)
-        if tile is None or Axis.named(tile.loop).mode not in stored:  # type: ignore[union-attr]
+        if tile is None or Axis.from_name(tile.loop).mode not in stored:  # type: ignore[union-attr]
             return self
         kept = tuple(d for d in self.schedule.directives if not isinstance(d, Tile))
         return replace(self, schedule=Schedule(kept))
@@ -288,25 +289,25 @@ def program_for(
         format = Format.parse(given, name) if isinstance(given, str) else given
         return format.renamed(assignment.access(name).indices)
 
-    renamed, apart, second = {}, dict[str, str](), ""
+    renamed, remainder, second = {}, dict[str, str](), ""
     for name in workload.sparse:
         given = formats[name]
         if isinstance(given, str) and ";" in given:
-            given, _, apart[name] = given.partition(";")
+            given, _, remainder[name] = given.partition(";")
         renamed[name] = read_format(name, given)
     if isinstance(schedule, str):
         first, _, second = schedule.partition(";")
         schedule = Schedule.parse(first)
     program = Program(assignment, renamed, fitted(schedule, assignment, renamed))
-    if not apart:
+    if not remainder:
         if second:
             raise ScheduleError(f"a second schedule is given ({second.strip()}), but the format has one part")
         return program
-    (name, text), *_ = apart.items()
+    (name, text), *_ = remainder.items()
     rule, _, text = text.partition(":")
     partition, format = Partition.parse(rule), read_format(name, text)
     own = fitted(Schedule.parse(second), assignment, {name: format})
-    return replace(program, apart=Apart(partition, format, own))
+    return replace(program, remainder=Remainder(partition, format, own))
 
 
 def fitted(schedule: Schedule, assignment: Assignment, formats: Mapping[str, Format]) -> Schedule:
@@ -340,7 +341,7 @@ def kernel_text(key: "PlanKey") -> tuple[str, dict[str, str], tuple[str, ...]]:
         ScheduleError: it is a program of a GPU, which has no C.
         UnprovenError: the program is not certain to stay inside its arrays.
     """
-    if key.plan.schedule.dealt is not None:
+    if key.plan.schedule.grid_bind is not None:
         raise ScheduleError(
             f"{key.plan.schedule} deals a loop to the blocks of a GPU; `tensorwise.runtime.launched` runs it there"
         )
@@ -376,3 +377,6 @@ class PlanKey:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PlanKey) and self.key == other.key
+
+
+__getattr__ = forward_names(__name__, {"Apart": f"{__name__}:Remainder"})

@@ -1,4 +1,4 @@
-"""Where reductions happen: which loops fit into registers, and which sums can be taken apart from other factors."""
+"""Where reductions happen: which loops fit into registers, and which sums can be taken separate from other factors."""
 
 from typing import Final
 
@@ -21,7 +21,7 @@ def fits_registers(space: IterationSpace, loops: tuple[Loop, ...]) -> bool:
             return False
         if axis.mode in space.late_modes:  # where the results belong is known further inside only
             return False
-        if axis.mode not in space.assignment.kept:
+        if axis.mode not in space.assignment.free_indices:
             reductions = True
         elif isinstance(loop, Lanes):
             slots *= loop.vectors
@@ -94,7 +94,7 @@ def _changes(space: IterationSpace, factor: Expression, env: Env) -> bool:
         case Access(tensor=name, indices=indices):
             if name in space.plan.formats:
                 return env.states[name].value is None
-            kept = space.assignment.kept
+            kept = space.assignment.free_indices
             return any(index not in env.coordinates and index not in kept for index in indices)
         case Apply(arguments=arguments):
             return any(_changes(space, argument, env) for argument in arguments)

@@ -37,4 +37,4 @@ TARGETS: Final[Registry[Target]] = Registry("target", "targets", {"gpu": "tensor
 
 def target_of(schedule: Schedule) -> Target | None:
     """Return what a schedule's loops are dealt to; None: they run on a CPU."""
-    return None if schedule.dealt is None else TARGETS["gpu"]
+    return None if schedule.grid_bind is None else TARGETS["gpu"]

@@ -1,6 +1,6 @@
 """AdditiveModel: seconds as a sum of counted costs, each at its rate, none of them negative. Needs SciPy only.
 
-What COGNATE learns by gradients from a few matrices, a network does not keep apart from what is particular about these
+What COGNATE learns by gradients from a few matrices, a network does not separate from what is particular about these
 matrices; nor does it help to have learned from another device before (decision 0043). Here all that is known of a pattern is
 what configs make a device do with it, and whatever the device does adds to the time: work, begun rows, values fetched into
 each cache. That is so on patterns unlike all that was learned from, where products and powers of such numbers are not: a
@@ -34,9 +34,9 @@ COSTS: Final = 1 + len(FIELDS)
 """What adds to the seconds: beginning at all, and what a footprint counts."""
 RIDGE: Final = 3e-5
 """Weight of the squares of rates, where each cost is one over all that was learned from: decides between equals."""
-OWN: Final = 10.0
+OWN_PENALTY: Final = 10.0
 """How many times heavier rates are that hold for one of a device's own choices only."""
-LEAST: Final = 1e-300
+SMALLEST_COST: Final = 1e-300
 """Seconds where nothing costs anything."""
 
 
@@ -112,7 +112,7 @@ class AdditiveModel(CostModel["Workload"]):
         size = np.linalg.norm(a[:, :COSTS], axis=0)
         sizes = np.tile(np.where(size > 0, size, 1.0), a.shape[1] // COSTS)
         a /= sizes
-        weight = RIDGE * np.where(np.arange(len(sizes)) < COSTS, 1.0, OWN)
+        weight = RIDGE * np.where(np.arange(len(sizes)) < COSTS, 1.0, OWN_PENALTY)
         products = a.T @ a
         products[np.diag_indices_from(products)] += weight
         factor = np.linalg.cholesky(products)
@@ -128,7 +128,7 @@ class AdditiveModel(CostModel["Workload"]):
 
     def _scores(self, configs: Encoded) -> np.ndarray:
         check_learned(self.rates)
-        scores: np.ndarray = np.log2(np.maximum(terms_of(configs) @ self.rates, LEAST))
+        scores: np.ndarray = np.log2(np.maximum(terms_of(configs) @ self.rates, SMALLEST_COST))
         return scores
 
     # -- files -----------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from tensorwise.store.record import Record
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
 
-PRIOR: Final = 200
+PRIOR_CONFIGS: Final = 200
 """The old weights count for as much as so many measured configs."""
 FEWEST: Final = 3
 """Workloads to calibrate with: each is held out once."""
@@ -95,8 +95,12 @@ def fitted(model: RankingModel, samples: Sequence[tuple[np.ndarray, np.ndarray]]
     new = np.empty_like(old)
     for head, inputs in enumerate(seen):
         squares = inputs.T @ inputs
-        # As much as PRIOR configs whose inputs are as large as those of the measured ones, in every direction.
-        prior = PRIOR * max(np.trace(squares) / inputs.size, np.finfo(np.float32).tiny) * np.eye(len(squares))
+        # As much as PRIOR_CONFIGS configs whose inputs are as large as those of the measured ones, in every direction.
+        prior = (
+            PRIOR_CONFIGS
+            * max(np.trace(squares) / inputs.size, np.finfo(np.float32).tiny)
+            * np.eye(len(squares))
+        )
         new[head] = old[head] + np.linalg.solve(squares + prior, inputs.T @ (logs - inputs @ old[head]))
     return model.with_last_layers(new)
 
@@ -104,7 +108,7 @@ def fitted(model: RankingModel, samples: Sequence[tuple[np.ndarray, np.ndarray]]
 def sample(model: RankingModel, group: Group, workload: "Workload") -> tuple[np.ndarray, np.ndarray]:
     """Return what the last layers see of a group's configs, and log2 of their times, as ``fitted`` takes them.
 
-    Of those within ten times the best: a search tells these apart, and fits of all others would go by the slowest.
+    Of those within ten times the best: a search has to rank these, and in a fit of all configs the slowest dominate.
 
     Args:
         group: some times of which are known, with configs as ``model.read`` returns them.

@@ -25,9 +25,9 @@ SMALLEST_LEAF: Final = 12
 MOST_PENALTY: Final = 3.0
 """What takes more than so much longer than the fastest is as bad as what does: how bad it is teaches nothing."""
 FOREST: Final = {"n_estimators": 30, "min_samples_leaf": 3, "max_features": 0.6, "random_state": 0}
-IMAGINED: Final = (10, 50_000)
+SYNTHETIC: Final = (10, 50_000)
 """Synthetic inputs for each measured one, and the most in all."""
-APART: Final = 50
+MAX_DISTANCE: Final = 50
 """A synthetic input interpolates a measured one and one of its neighbours within this distance, in a random order."""
 STEADY: Final = 4
 """Inputs a field from which on a line is fitted to times; fewer say too little."""
@@ -76,13 +76,13 @@ def _imagined(features: np.ndarray) -> np.ndarray:
     Features that are products of others stay so in a synthetic input.
     """
     rng, n = np.random.default_rng(0), len(features)
-    each, most = IMAGINED
+    each, most = SYNTHETIC
     scaled = _scaled(features)
     deviation = scaled.std(axis=0)
     along = (scaled / np.where(deviation > 0, deviation, 1)) @ rng.standard_normal(features.shape[1])
     order = np.argsort(along, kind="stable")
     place = rng.integers(0, n, min(each * n, most))
-    near = np.clip(place + rng.integers(-APART, APART + 1, len(place)), 0, n - 1)
+    near = np.clip(place + rng.integers(-MAX_DISTANCE, MAX_DISTANCE + 1, len(place)), 0, n - 1)
     share = rng.random((len(place), 1))
     between = (1 - share) * scaled[order[place]] + share * scaled[order[near]]
     return np.asarray(np.sign(between) * np.expm1(np.abs(between)))

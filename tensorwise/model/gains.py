@@ -49,8 +49,8 @@ def gain(costs: np.ndarray, predicted: np.ndarray, default: float) -> Gain:
     faster = default / np.where(np.isfinite(costs), np.maximum(costs, SHORTEST_S), default)
     best = np.argsort(predicted, kind="stable")
     finite = np.where(np.isfinite(costs), costs, np.finfo(float).max)
-    apart = np.sign(finite[:, None] - finite[None, :])
-    agree = (apart * np.sign(predicted[:, None] - predicted[None, :]))[apart != 0]
+    signs = np.sign(finite[:, None] - finite[None, :])
+    agree = (signs * np.sign(predicted[:, None] - predicted[None, :]))[signs != 0]
     return Gain(
         float(faster[best[0]]),
         float(faster[best[:5]].max()),

@@ -49,7 +49,7 @@ MOST_LEAVES: Final = 12
 """Programs with more leaves have no layer for their number."""
 DRAWN: Final = 20
 """Choices of programs for a network, of which it is judged how well their sum is predicted."""
-PARTS: Final = 5
+NUM_FOLDS: Final = 5
 """Parts of a target's measured tasks, each held back by another member in fine-tuning."""
 STEPS: Final = 150
 """Of fine-tuning, at least: a few programs are passed more often."""
@@ -180,11 +180,11 @@ class LatencyModel:
             raise InputError(f"expected a device for each of {len(programs)} programs, got {len(each)}")
         if not self.reads_code:
             programs = [one.uncompiled() for one in programs]
-        logs, apart = self._predict_members(programs, each)
+        logs, spread = self._predict_members(programs, each)
         sorts = [sort_of(one, device) for one, device in zip(programs, each, strict=True)]
         known = {sort: self.intervals.get(sort, self.intervals.get(UNCOMPILED, Interval())) for sort in sorts}
         floor = np.array([known[sort].floor for sort in sorts])
-        within = np.array([known[sort].times for sort in sorts]) * (apart + floor)
+        within = np.array([known[sort].times for sort in sorts]) * (spread + floor)
         whole = max(known.values(), key=lambda one: one.times, default=Interval())
         return Latencies(
             np.exp(logs), np.exp(logs - within), np.exp(logs + within), whole.shared, whole.level
@@ -249,14 +249,16 @@ class LatencyModel:
         )
 
     def _interval(self, programs: Programs, unseen: Callable[[Programs], np.ndarray] | None) -> Interval:
-        logs, apart = self._predict_members([row.ast for row in programs], [row.hardware for row in programs])
+        logs, spread = self._predict_members(
+            [row.ast for row in programs], [row.hardware for row in programs]
+        )
         if unseen is not None:
             logs = np.log(unseen(programs))
-        floor = max(float(np.median(apart)), 1e-3)
+        floor = max(float(np.median(spread)), 1e-3)
         errors = np.log(programs.seconds) - logs
-        off, middle = errors / (apart + floor), float(np.median(errors))
+        off, middle = errors / (spread + floor), float(np.median(errors))
         times = covered(off)
-        shared = _shared((errors - middle) / (apart + floor), programs)
+        shared = _shared((errors - middle) / (spread + floor), programs)
         return Interval(floor, times, shared, math.exp(middle))
 
     def save(self, directory: str | os.PathLike[str]) -> None:
@@ -496,8 +498,8 @@ def fine_tuned(
 ) -> FineTuned:
     """Return the model after some epochs, but at least STEPS steps, on a new device or network (CDMPP, sections 5.3, 5.4).
 
-    It has PARTS members, that go on from the model's in turn. Each holds back another part of the measured tasks to choose
-    its epoch by: together they learn from all, and what each says of its own part calibrates intervals.
+    It has NUM_FOLDS members, each trained further from one member of the model. Each member holds back another fold of the
+    measured tasks, to choose its epoch; its predictions of that fold calibrate the intervals.
 
     Args:
         known: what the model has learned from, or a part: some of it stays in half of all steps, so that it is not
@@ -508,13 +510,13 @@ def fine_tuned(
             others'.
 
     Raises:
-        InputError: fewer than PARTS tasks were measured.
+        InputError: fewer than NUM_FOLDS tasks were measured.
     """
     from tensorwise.model.latency_training import LatencyTrainer
 
     tasks = np.random.default_rng([settings.seed, 4]).permutation(measured.tasks)
-    if len(tasks) < PARTS:
-        raise InputError(f"a model needs at least {PARTS} measured tasks to learn from, got {len(tasks)}")
+    if len(tasks) < NUM_FOLDS:
+        raise InputError(f"a model needs at least {NUM_FOLDS} measured tasks to learn from, got {len(tasks)}")
     if not model.reads_code:
         known, measured = known.uncompiled(), measured.uncompiled()
         foreign = None if foreign is None else foreign.uncompiled()
@@ -523,8 +525,8 @@ def fine_tuned(
     stays = np.array([row.task in asked for row in known], bool)
     stays[drawn[: max(len(measured), SEEN_AGAIN)]] = True
     some, found, held = known.where(stays).rows, [], []
-    for part in range(PARTS):
-        held.append(frozenset(map(str, tasks[part::PARTS])))
+    for part in range(NUM_FOLDS):
+        held.append(frozenset(map(str, tasks[part::NUM_FOLDS])))
         inside = np.array([row.task in held[-1] for row in measured], bool)
         learned, chosen = measured.where(~inside), measured.where(inside)
         both = Programs(some + learned.rows * max(1, round(len(some) / len(learned))))

@@ -284,13 +284,13 @@ def losses(settings: Training, group: Group, scores: Any) -> Any:
     """Return the mean loss of a pair of configs of one workload, of each row of ``scores`` (heads, n): (heads,)."""
     order = torch.from_numpy(np.triu(group.order)).to(scores.device)
     known = order.abs()
-    apart = scores[:, :, None] - scores[:, None, :]
+    differences = scores[:, :, None] - scores[:, None, :]
     if settings.loss == "hinge":
-        off = torch.relu(settings.margin - order * apart)
+        off = torch.relu(settings.margin - order * differences)
         return (off * known).sum(dim=(1, 2)) / known.sum().clamp(min=1)
     ratios = torch.from_numpy(group.ratios).to(scores.device)
     exact = torch.from_numpy(group.exact).to(scores.device)
-    missing = order * (ratios[:, None] - ratios[None, :] - apart)
+    missing = order * (ratios[:, None] - ratios[None, :] - differences)
     off = _huber(missing, exact[:, None] & exact[None, :], settings.margin)
     found = (off * known).sum(dim=(1, 2)) / known.sum().clamp(min=1)
     if not math.isnan(group.default_s):

@@ -95,7 +95,7 @@ class Parallel(Directive):
             raise ScheduleError(f"{self}: the chunk must be at least 1")
 
     def check(self, nest: LoopNest) -> None:
-        dealt = nest.schedule.dealt
+        dealt = nest.schedule.grid_bind
         if self.policy == "pieces" and dealt is None:
             raise ScheduleError(f"{self}: pieces are for GPUs; threads of a CPU take parts, as in merge-path")
         if dealt is not None:
@@ -130,7 +130,7 @@ class Parallel(Directive):
         if format.axes[0].part == "inner":
             raise ScheduleError(
                 f"{self}: what a piece of an iteration adds to is a block of outputs, but those of {self.loop} "
-                "lie apart; use balanced, or store the outer part above the inner one"
+                "are strided; use balanced, or store the outer part above the inner one"
             )
         if not below or not below[0].listed:
             raise ScheduleError(
@@ -174,7 +174,7 @@ class Unroll(Directive):
         if self.factor > 16:
             raise ScheduleError(f"{self}: the factor is at most 16")
         if self.loop in [taken.loop for taken in (schedule.tile, schedule.parallel) if taken]:
-            raise ScheduleError(f"{self.loop} cannot be unrolled and a tile or parallel at once")
+            raise ScheduleError(f"{self.loop} cannot be unrolled, because it is already a tile or parallel")
 
 
 @dataclass(frozen=True)
@@ -199,11 +199,11 @@ class Tile(Directive):
 
     def check_loops(self, schedule: "Schedule", axes: Axes) -> None:
         super().check_loops(schedule, axes)
-        if (schedule.dealt is None and self.lanes not in (1, 2, 4, 8, 16)) or not 1 <= self.vectors <= 32:
+        if (schedule.grid_bind is None and self.lanes not in (1, 2, 4, 8, 16)) or not 1 <= self.vectors <= 32:
             raise ScheduleError(f"{self}: lanes are 1, 2, 4, 8 or 16 and vectors 1 to 32")
         if schedule.parallel and self.loop == schedule.parallel.loop:
             raise ScheduleError(
-                f"{self.loop} cannot be a tile and parallel at once; split it and run its outer loop in parallel"
+                f"{self.loop} cannot be both a tile and parallel; split it and run its outer loop in parallel"
             )
 
     def check(self, nest: LoopNest) -> None:
@@ -211,13 +211,13 @@ class Tile(Directive):
         if (
             not assignment.monoid.single
             and self.lanes * self.vectors > 1
-            and (schedule.dealt is None or self.lanes > schedule.threads)
+            and (schedule.grid_bind is None or self.lanes > schedule.threads)
             and assignment.monoid.name != "mean"
-            and mode not in assignment.kept
+            and mode not in assignment.free_indices
         ):
             raise ScheduleError(
                 f"{self}: {assignment.monoid.name} keeps a coordinate, so that lanes have to be elements of the "
-                f"output ({', '.join(assignment.kept)})"
+                f"output ({', '.join(assignment.free_indices)})"
             )
         if nest.masked and mode in nest.stored:
             raise ScheduleError(f"{self}: lanes over a stored index cannot be masked")
@@ -240,7 +240,7 @@ class Prefetch(Directive):
     def check(self, nest: LoopNest) -> None:
         if self.tensor not in nest.assignment.operands or self.tensor in nest.formats:
             raise ScheduleError(f"{self}: {self.tensor!r} is no dense operand of {nest.assignment}")
-        if nest.schedule.dealt is not None:
+        if nest.schedule.grid_bind is not None:
             raise ScheduleError(f"{self}: GPUs hide latencies by other threads; leave it out")
 
 
@@ -333,7 +333,7 @@ class Locate(Directive):
         return f"locate({self.tensor})"
 
     def check(self, nest: LoopNest) -> None:
-        holds, format, tile = nest.assignment.named, nest.formats.get(self.tensor), nest.schedule.tile
+        holds, format, tile = nest.assignment.selector, nest.formats.get(self.tensor), nest.schedule.tile
         if holds is None or format is None or nest.assignment.chosen[holds.tensor] != self.tensor:
             raise ScheduleError(
                 f"{self}: only one entry may count, as in G[k,j] += D[i,j] if P[i,j] == A else 0 for A[i,k] "
@@ -348,7 +348,7 @@ class Locate(Directive):
             )
         lanes = tile is not None and nest.axis(tile.loop).mode in (*holds.indices, last.axis.mode)
         named = [getattr(d, "loop", None) for d in nest.schedule.directives]
-        if nest.schedule.dealt is not None or lanes or last.axis.name in named:
+        if nest.schedule.grid_bind is not None or lanes or last.axis.name in named:
             raise ScheduleError(
                 f"{self}: entries are found one by one, on CPUs: {last.axis.name} has no loop, and no index of "
                 f"{holds} runs in lanes (got {nest.schedule})"

@@ -149,10 +149,10 @@ class Assignment:
         return dict(_chosen(self.expression))
 
     @cached_property
-    def named(self) -> Access | None:
-        """The access of an operand that holds, for each of its elements, the number of the only entry that counts there.
+    def selector(self) -> Access | None:
+        """The access of the operand whose elements number the only entry that contributes to each output element.
 
-        It is P of ``C[k,j] += D[i,j] if P[i,j] == A else 0 for A[i,k]``; None where any entry may count.
+        It is P of ``C[k,j] += D[i,j] if P[i,j] == A else 0 for A[i,k]``; None where any entry may contribute.
         """
         match self.expression:
             case Apply("where", (Apply("eq", (Access() as holds, Index(name))), _, Constant(0.0))):
@@ -161,15 +161,15 @@ class Assignment:
         return None
 
     @cached_property
-    def kept(self) -> tuple[str, ...]:
-        """The indices that are not reduced: the output's, with those of a sparse operand where that is an index."""
+    def free_indices(self) -> tuple[str, ...]:
+        """The indices that are not reduced: the output's, with an operand that is an index replaced by its own indices."""
         return tuple(dict.fromkeys(self.spread(self.output)))
 
     @cached_property
     def indices(self) -> tuple[str, ...]:
-        """All indices: those kept first, then the reduced ones in order of appearance."""
+        """All indices: the free ones first, then the reduced ones in order of appearance."""
         reduced = [index for access in self._all for index in self.spread(access)]
-        return tuple(dict.fromkeys([*self.kept, *reduced]))
+        return tuple(dict.fromkeys([*self.free_indices, *reduced]))
 
     def spread(self, access: Access) -> tuple[str, ...]:
         """Indices that decide what is accessed: a sparse operand's in place of the number of its entry."""
@@ -192,8 +192,8 @@ class Assignment:
 
     @property
     def reduced(self) -> tuple[str, ...]:
-        """Indices that are not kept."""
-        return tuple(index for index in self.indices if index not in self.kept)
+        """Indices that are reduced, i.e. not free."""
+        return tuple(index for index in self.indices if index not in self.free_indices)
 
     def access(self, tensor: str) -> Access:
         """Return the access of operand or output ``tensor``."""
@@ -223,13 +223,13 @@ class Assignment:
         """Sparse operands the numbers of whose entries a kernel has to know."""
         return self.numbered | ({self.argument} & set(self.operands) if self.argument else frozenset())
 
-    def keeps(self, tensor: str) -> bool:
+    def has_pattern_of(self, tensor: str) -> bool:
         """Whether the output has an element, or several side by side, for each entry of the sparse ``tensor``."""
         output = self.output.indices
         return output == self.access(tensor).indices or output[0] == tensor
 
     def fills(self, tensor: str) -> bool:
-        """Whether an entry of the sparse ``tensor`` reaches all that an output which keeps them has for it.
+        """Whether an entry of the sparse ``tensor`` contributes to every output element stored for it.
 
         Not in ``C[A,i] = D[i] for A[i,k]``, which has an element for each i, while an entry has one i.
         """
@@ -328,7 +328,7 @@ class Einsum:
                     f"{output.tensor} is assigned twice or read by its own assignment in '{assignment}'"
                 )
             read = {index for access in assignment._all for index in assignment.spread(access)}
-            missing = [index for index in assignment.kept if index not in read]
+            missing = [index for index in assignment.free_indices if index not in read]
             if missing:
                 raise InputError(f"index {missing[0]!r} of {output} appears in no operand of '{assignment}'")
             if assignment.pattern is not None and assignment.pattern in assignment.accesses:

@@ -13,7 +13,7 @@ MAX_BLOCK_THREADS: Final = 1024
 MOST_SHARED_BYTES: Final = 48 * 1024
 """Shared memory that a block may have without asking for more, on every GPU since 2010."""
 LOAD_WIDTHS: Final = (1, 2, 4)
-"""Neighbours that a thread loads at once: up to 16 bytes in one instruction."""
+"""Adjacent elements that a thread loads in one instruction, up to 16 bytes."""
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,13 @@ class Bind(Directive):
 
         bind(i,block,8)    for i: body   ->   for i, 8 a block: body, by a team of threads each
         bind(i,warp,2)     the same for as many iterations a block as teams fit into two warps
-        bind(j,block)      strips of the tile over j are dealt to blocks as well, a second dimension of the grid
+        bind(j,block)      strips of the tile over j are distributed over blocks, a second dimension of the grid
         bind(j,thread,32)  the lanes of the tile over j, elements of the output, are the threads of a team
         bind(k,lane,8)     the same inside a warp for lanes that are summed up: threads combine by shuffles
 
     Threads hold neighbours (vector loads) where a tile has two or four times as many lanes as there are threads.
     ``tile(j,4x32) bind(j,thread,32)`` is the 1-D strided register tile of G-Sparse (section III-B): each thread has
-    every 32nd element, so that what the team stores at once lies together.
+    every 32nd element, so that the stores of a team are coalesced.
     """
 
     loop: str
@@ -39,7 +39,7 @@ class Bind(Directive):
         return f"bind({self.loop},{self.to}{f',{self.count}' if self.count != 1 else ''})"
 
     def check(self, nest: LoopNest) -> None:
-        schedule, dealt = nest.schedule, nest.schedule.dealt
+        schedule, dealt = nest.schedule, nest.schedule.grid_bind
         if self.to not in ("block", "warp", "thread", "lane"):
             raise ScheduleError(f"{self}: loops are bound to block, warp, thread or lane, got {self.to!r}")
         if self.count < 1:
@@ -51,7 +51,7 @@ class Bind(Directive):
             self._check_strips(nest)
         elif self is not dealt:
             raise ScheduleError(
-                f"one loop is dealt to blocks, and strips of the tile may be as well (got {schedule})"
+                f"one loop is distributed over blocks, and strips of the tile may be, too (got {schedule})"
             )
         elif schedule.tile is not None:
             _check_lanes(schedule.tile, nest)
@@ -62,16 +62,18 @@ class Bind(Directive):
             )
 
     def _check_strips(self, nest: LoopNest) -> None:
-        """Raise ScheduleError unless the strips of the tile can be dealt to blocks."""
+        """Raise ScheduleError unless the strips of the tile can be distributed over blocks."""
         schedule = nest.schedule
         if sum(b.to in ("block", "warp") and b.loop == self.loop for b in schedule.binds) > 1:
             raise ScheduleError(
-                f"one loop is dealt to blocks, and strips of the tile may be as well (got {schedule})"
+                f"one loop is distributed over blocks, and strips of the tile may be, too (got {schedule})"
             )
         tiled = schedule.tile is not None and schedule.tile.loop == self.loop
         if not tiled or self.to != "block" or self.count != 1:
-            raise ScheduleError(f"{self}: a second loop dealt to blocks is the tile's, as bind(LOOP,block)")
-        if nest.axis(self.loop).mode not in nest.assignment.kept:
+            raise ScheduleError(
+                f"{self}: a second loop distributed over blocks has to be the tile's, as bind(LOOP,block)"
+            )
+        if nest.axis(self.loop).mode not in nest.assignment.free_indices:
             raise ScheduleError(f"{self}: strips that are summed up belong to one team")
 
     def _check_threads(self, nest: LoopNest) -> None:
@@ -84,7 +86,7 @@ class Bind(Directive):
             )
         if tile is None or self.loop != tile.loop:
             raise ScheduleError(f"{self}: threads are the lanes of a tile, as in tile({self.loop},2x32)")
-        kept = nest.axis(self.loop).mode in nest.assignment.kept
+        kept = nest.axis(self.loop).mode in nest.assignment.free_indices
         if kept != (self.to == "thread"):
             raise ScheduleError(
                 f"{self}: {'lane is for what is summed up' if kept else 'what threads sum up is combined by shuffles'}; "
@@ -122,11 +124,13 @@ class Stage(Directive):
         if self.what not in ("indices", "values", "both") or self.size < 1:
             raise ScheduleError(f"{self}: a number of positions, and indices, values or both")
         if self.loop == dealt.loop or (tile and tile.loop == self.loop):
-            raise ScheduleError(f"{self}: {self.loop} is dealt to blocks or threads; stage a loop inside")
+            raise ScheduleError(
+                f"{self}: {self.loop} is distributed over blocks or threads; stage a loop inside"
+            )
 
 
 def _check_lanes(tile: Tile, nest: LoopNest) -> None:
-    """Raise ScheduleError unless the lanes of a tile can be dealt to the threads of a team, in vectors that it loads."""
+    """Raise ScheduleError unless the lanes of a tile divide evenly among the threads of a team, in vectors."""
     schedule, axis, threads = nest.schedule, nest.axis(tile.loop), nest.schedule.threads
     own, rest = divmod(tile.lanes, threads)
     if rest or own not in LOAD_WIDTHS:
@@ -152,8 +156,8 @@ def parse_stage(loop: str, size: str, what: str = "both") -> Stage:
 
 def check_dealt(directive: Bind | Stage, schedule: Schedule) -> Bind:
     """Return what deals a loop to blocks; raise ScheduleError where nothing does, so that the program is no GPU's."""
-    if schedule.dealt is None:
+    if schedule.grid_bind is None:
         raise ScheduleError(
             f"{directive}: no loop is dealt to the blocks of a GPU, as in bind(i,block,8) (got {schedule})"
         )
-    return schedule.dealt
+    return schedule.grid_bind

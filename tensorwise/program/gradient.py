@@ -77,7 +77,7 @@ def gradients(assignment: Assignment, operand: str) -> list[Assignment]:
     reduction = _differentiable(assignment)
     if reduction == "mean":
         pattern = assignment.pattern
-        rows = () if pattern is None else tuple(i for i in pattern.indices if i in assignment.kept)
+        rows = () if pattern is None else tuple(i for i in pattern.indices if i in assignment.free_indices)
         if pattern is None or not set(assignment.reduced) <= set(pattern.indices) or len(rows) != 1:
             raise InputError(
                 f"'{assignment}' has no gradient here: a mean is taken over rows of entries, 'for A[i,k]'"

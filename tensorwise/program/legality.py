@@ -1,7 +1,7 @@
-"""What a directive is, and what it is told of the loops that it is applied to.
+"""The base class of directives, and the loop nest that a directive is checked against.
 
-Each directive says itself where it may be applied. Whoever wants to know asks here: a plan before it is lowered, and a
-space before it proposes a value. Rules about formats, which no directive states, are in `check_formats`.
+Each directive defines where it may be applied. Plans are checked here before they are lowered, and values before a
+space proposes them. Rules about formats, which no directive states, are in `check_formats`.
 """
 
 from abc import ABC, abstractmethod

@@ -134,7 +134,7 @@ class Schedule:
     def parallel(self) -> Parallel | None:
         """The parallel directive, or None; on a GPU what it is there: the loop whose iterations are dealt to blocks."""
         given = next((d for d in self.directives if isinstance(d, Parallel)), None)
-        dealt = self.dealt
+        dealt = self.grid_bind
         return Parallel(dealt.loop, "dynamic", 1) if given is None and dealt is not None else given
 
     @property
@@ -158,7 +158,7 @@ class Schedule:
         return tuple(cast("Bind", d) for d in self.directives if d.word == "bind")
 
     @property
-    def dealt(self) -> "Bind | None":
+    def grid_bind(self) -> "Bind | None":
         """What deals the iterations of a loop to the blocks of a GPU, or None: the program runs on a CPU."""
         strips = self.tile.loop if self.tile else None
         return next((b for b in self.binds if b.to in ("block", "warp") and b.loop != strips), None)
@@ -171,7 +171,7 @@ class Schedule:
     @property
     def teams(self) -> int:
         """Teams of a block."""
-        dealt = self.dealt
+        dealt = self.grid_bind
         if dealt is None:
             return 1
         return dealt.count if dealt.to == "block" else dealt.count * max(1, WARP // self.threads)
@@ -204,7 +204,7 @@ class Schedule:
         """
         splits = self.splits
         # Slots and diagonals are loops of formats: where the order names one, it stands for its index.
-        given = [axis for axis in map(Axis.named, self.order or ()) if axis is not None]
+        given = [axis for axis in map(Axis.from_name, self.order or ()) if axis is not None]
         stands = {axis.mode: axis for axis in given if axis.part in ("slot", "diagonal")}
         axes = {
             axis.name: axis

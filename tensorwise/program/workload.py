@@ -204,7 +204,7 @@ class Workload:
     @property
     def keeps_pattern(self) -> bool:
         """Whether the output has an element, or several side by side, for each entry of the first sparse operand."""
-        return self.assignment.keeps(next(iter(self.sparse)))
+        return self.assignment.has_pattern_of(next(iter(self.sparse)))
 
     @property
     def output_shape(self) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ class Call:
 
     @cached_property
     def id(self) -> str:
-        """Content id: function and features. Calls that no model can tell apart have the same."""
+        """Content id of function and features: calls with equal model inputs have equal ids."""
         return content_id(["call", self.op, *(f"{name}={value!r}" for name, value in self.features.items())])
 
     def describe(self) -> dict[str, object]:

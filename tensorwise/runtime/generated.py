@@ -62,7 +62,7 @@ class GeneratedKernel(Kernel):
 
     def _plans(self, workload: Workload) -> list[Plan]:
         """The plan of each part for 32-bit indices."""
-        renumbered = frozenset(workload.sparse) if self.program.apart else workload.renumbered
+        renumbered = frozenset(workload.sparse) if self.program.remainder else workload.renumbered
         return [
             part.plan(workload.elem, sizes=workload.sizes, halves=workload.halves, renumbered=renumbered)
             for part in self.program.parts
@@ -252,10 +252,12 @@ class BoundProgram(BoundKernel):
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """The packed operands by name; what a hybrid sets apart is named with the rule, as in ``A rows>64``."""
+        """The packed operands by name; a hybrid's remainder has its rule in the name, as in ``A rows>64``."""
         found = dict(self._parts[0].tensors)
-        if self.program.apart is not None:
-            found |= {f"{name} {self.program.apart.rule}": t for name, t in self._parts[1].tensors.items()}
+        if self.program.remainder is not None:
+            found |= {
+                f"{name} {self.program.remainder.rule}": t for name, t in self._parts[1].tensors.items()
+            }
         return found
 
     def fast_call(self) -> Callable[[np.ndarray], np.ndarray | None] | None:

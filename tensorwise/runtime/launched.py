@@ -70,7 +70,7 @@ class LaunchedKernel(Kernel):
         Raises ScheduleError as ``bind`` does.
         """
         _check_dealt(self.program)
-        renumbered = frozenset(workload.sparse) if self.program.apart else workload.renumbered
+        renumbered = frozenset(workload.sparse) if self.program.remainder else workload.renumbered
         plans = [
             part.plan(workload.elem, sizes=workload.sizes, halves=workload.halves, renumbered=renumbered)
             for part in self.program.parts
@@ -259,7 +259,7 @@ def brought(workload: Workload, gpu: Gpu, operands: Sequence[np.ndarray]) -> dic
 
 
 def _check_dealt(program: Program) -> None:
-    if any(part.schedule.dealt is None for part in program.parts):
+    if any(part.schedule.grid_bind is None for part in program.parts):
         raise ScheduleError(
             f"{program.schedule_text}: no loop is dealt to the blocks of a GPU, as in bind(i,block,8)"
         )

@@ -30,13 +30,13 @@ class Loads:
         self._shares: dict[tuple[int, str, int, int], float] = {}
 
     def share(self, mode: int, order: str, coordinates: int, parts: int = 0) -> float:
-        """Return what the busier of two threads takes over half of all, 1 to 2.
+        """Return the load imbalance of two threads: load of the busier one divided by half of the total, 1 to 2.
 
         Args:
-            mode: whose coordinates are handed out in the order in which they are stored, to whoever is free.
+            mode: whose coordinates are scheduled dynamically, in storage order.
             order: of the coordinates, see ``tensor/orders.py``; empty: their own.
-            coordinates: of a task.
-            parts: of about equal cost that such tasks are put together to; 0: each is on its own.
+            coordinates: coordinates in one task.
+            parts: number of parts of about equal cost into which the tasks are grouped; 0: tasks are not grouped.
         """
         if (size := self._entries.shape[mode]) > MOST_COORDINATES:
             return even(parts or -(-size // coordinates))
@@ -61,7 +61,7 @@ class Loads:
 
 
 def uneven(tasks: np.ndarray) -> float:
-    """Return what the busier of two threads takes over half of all, tasks being handed out in turn to whoever is free.
+    """Return the load imbalance of two threads under dynamic scheduling: load of the busier one / half of the total.
 
     >>> uneven(np.array([1, 1, 1, 1])), uneven(np.array([1, 1, 2, 4])), uneven(np.array([3]))
     (1.0, 1.25, 2.0)

@@ -89,7 +89,7 @@ class PackedOperands:
         self._levels = {
             f"{name}{place}": (name, place)
             for name, tensor in self.tensors.items()
-            for place in range(len(tensor.counts))  # names are told apart where the kernel is lowered
+            for place in range(len(tensor.counts))  # lowering makes the names unique
         }
 
     def plan(self, program: Program, masked: bool | None) -> Plan:
@@ -262,8 +262,8 @@ def packed_parts(program: Program, workload: Workload, threads: int) -> tuple[li
     """
     start = time.perf_counter()
     parts: tuple[Part | None, ...] = (None,)
-    if program.apart is not None:
-        parts = program.apart.rule.divide(workload.entries)
+    if program.remainder is not None:
+        parts = program.remainder.rule.divide(workload.entries)
     packed = [
         PackedOperands(one, workload, threads, None, part)
         for one, part in zip(program.parts, parts, strict=True)
@@ -381,7 +381,7 @@ def pieces_of(tensor: Tensor, most: int) -> tuple[np.ndarray, np.ndarray]:
     iteration: an array of shape (pieces, 4), of that level's integers. The longest come first, by powers of two; of equally
     long ones neighbours have their middle at about the same coordinate, so that what they read is in a cache already.
 
-    Raises FormatError where the integers cannot tell the iterations apart.
+    Raises FormatError where the integers are too narrow to number the iterations.
     """
     level = tensor.format.levels[1]
     assert level.pointer_array is not None

@@ -31,10 +31,10 @@ class ConfigGraph:
 
     Attributes:
         pool: the configs, by row.
-        embeddings: float32, (configs, dimensions): what a model made of them, once and for all; `round_to_float16`.
+        embeddings: float32, (configs, dimensions): the model's embedding of each config, rounded by `round_to_float16`.
         starts: int64, (configs + 1,): where the links of each row begin and end in ``links``.
         links: int32: rows, both ways between each config and its nearest.
-        entry_points: int64: rows where a walk begins, far apart.
+        entry_points: int64: rows where a graph search begins, spread over the pool.
 
     Raises:
         InputError: shapes, types or rows do not go together.
@@ -104,8 +104,8 @@ class ConfigGraph:
             InputError: a file is missing, damaged, or of another version.
         """
 
-        def made(described: dict[str, object], arrays: Mapping[str, np.ndarray]) -> Self:
+        def build(described: dict[str, object], arrays: Mapping[str, np.ndarray]) -> Self:
             given = dict(arrays)
             return cls(Pool.from_json(described["values"], given.pop("choices")), **given)
 
-        return GRAPH.load(directory, KIND, VERSION, made)
+        return GRAPH.load(directory, KIND, VERSION, build)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @final
 class GraphWalk(Strategy):
-    """Proposes the configs that a walk finds cheapest, then the next cheapest, then the rest of the space by chance.
+    """Proposes configs of a graph search in order of predicted cost, then random configs of the rest of the space.
 
-    Costs that are told change nothing: the walk goes by what is predicted.
+    Measured costs do not change the proposals: the search uses predictions only.
 
     Args:
         graph: of configs of ``space``, or of an older table of it: then rows are migrated (see ``Space.migrate``).

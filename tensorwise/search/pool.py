@@ -14,7 +14,7 @@ from tensorwise.space.space import Space
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
 
-REPEATS: Final = 1000
+MAX_DUPLICATES: Final = 1000
 """Samples in a row that are all known before a pool is as large as it gets."""
 
 
@@ -103,7 +103,7 @@ class Pool(Sequence[Config]):
             raise InputError("a pool is drawn for some workloads; got none")
         found = dict.fromkeys(space.parse(config) for config in also)
         repeats = drawn = 0
-        while len(found) < n and repeats < REPEATS:
+        while len(found) < n and repeats < MAX_DUPLICATES:
             config = space.sample(workloads[drawn % len(workloads)], rng)
             drawn += 1
             repeats = repeats + 1 if config in found else 0

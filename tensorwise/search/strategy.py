@@ -15,7 +15,7 @@ from tensorwise.space.space import Space
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
 
-REPEATS = 100
+MAX_DUPLICATES = 100
 """Samples in a row that are all known before the rest of a space is listed instead."""
 
 CHUNK = 1000
@@ -116,7 +116,7 @@ class Strategy(abc.ABC):
                 repeats = 0
             else:
                 repeats += 1
-            if repeats == REPEATS:
+            if repeats == MAX_DUPLICATES:
                 self._rest = self._shuffled()
         rest = (config for config in self._rest or () if self._claim(config))
         return drawn + list(itertools.islice(rest, n - len(drawn)))

@@ -1,7 +1,7 @@
 """Best-first search over a graph of configs by their predicted cost (WACO, sections 4.2.2 and 5.4).
 
-WACO walks the graph with a library made for distances whose distance is replaced by the model's predictor. Ours
-is the same walk in NumPy: what is near the cheapest configs known is predicted next, for several of them at once.
+WACO replaces the distance function of a nearest-neighbour library by the model's predictor. This is the same search in
+NumPy. Each step expands the cheapest configs found so far and predicts their neighbours in one batch.
 """
 
 from collections.abc import Callable

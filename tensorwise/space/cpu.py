@@ -1,7 +1,8 @@
 """The CPU's space: WACO's SuperSchedule (Table 4.1) for any einsum with one sparse operand, and our own Params.
 
-How the operand is stored is in ``storing.py``, how the nest runs in ``running.py``, and hybrids, which set long
-rows or dense groups of columns apart, in ``apart.py``. Here a config, as ``readings.py`` reads it, becomes a program.
+How the operand is stored is in ``storing.py``, how the nest runs in ``running.py``, and hybrids, which store
+long rows or dense groups of columns in a second format, in ``apart.py``. Here a config, as ``readings.py`` reads it,
+becomes a program.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 from weakref import WeakKeyDictionary
 
-from tensorwise.lower.program import Apart, Program
+from tensorwise.lower.program import Program, Remainder
 from tensorwise.program.einsum import Assignment
 from tensorwise.program.schedule import (
     Bound,
@@ -26,7 +27,7 @@ from tensorwise.program.schedule import (
 from tensorwise.program.workload import Workload
 from tensorwise.runtime.loads import Loads
 from tensorwise.runtime.work import Bounds
-from tensorwise.space.apart import rule, setting_apart
+from tensorwise.space.apart import hybrid_param, rule
 from tensorwise.space.config import Config, Value
 from tensorwise.space.extensions import ParamExtension, apply_extension, extended
 from tensorwise.space.readings import (
@@ -112,8 +113,10 @@ class CpuSpace(Space[Program]):
             directives.append(Factor(axes[str(summed_apart(config, workload))].name))
         if config["prefetch"]:
             directives.append(Prefetch(str(prefetched(config, workload)), number(config["prefetch"])))
-        apart = None if config["apart"] in (None, "none") else self._apart(workload, str(config["apart"]))[1]
-        program = replace(nest, schedule=Schedule(tuple(directives)), apart=apart)
+        remainder = (
+            None if config["apart"] in (None, "none") else self._remainder(workload, str(config["apart"]))[1]
+        )
+        program = replace(nest, schedule=Schedule(tuple(directives)), remainder=remainder)
         for name, extension in self.extensions:
             if config[name] is not None:
                 program = apply_extension(name, extension, program, workload, config[name])
@@ -128,7 +131,7 @@ class CpuSpace(Space[Program]):
         """Return a bound on the loop iterations of a program; see ``work_bound``. It does not depend on how loops run."""
         steps = self.bounds(workload, config).steps
         if config["apart"] not in (None, "none"):  # neither part may take more than if it had all entries
-            steps += self.steps(workload, self._apart(workload, str(config["apart"]))[0])
+            steps += self.steps(workload, self._remainder(workload, str(config["apart"]))[0])
         return steps
 
     def bounds(self, workload: Workload, config: Mapping[str, Value]) -> Bounds:
@@ -157,7 +160,7 @@ class CpuSpace(Space[Program]):
         return self._counts[workload]
 
     def _nested(self, workload: Workload, config: Mapping[str, Value]) -> tuple[Program, Bounds]:
-        """The program without what says how its loops run and what is set apart, and what is known of it."""
+        """Return the program without loop directives and remainder, and its bounds."""
         known = self._nests.setdefault(workload, {})
         choices = tuple([config[name] for name in self._nesting])
         if choices not in known:
@@ -187,26 +190,26 @@ class CpuSpace(Space[Program]):
         return WeakKeyDictionary()
 
     @cached_property
-    def _parts(self) -> "WeakKeyDictionary[Workload, dict[str, tuple[Config, Apart]]]":
-        """What hybrids set apart: the work rule asks for every config, and each answer walks the whole table."""
+    def _parts(self) -> "WeakKeyDictionary[Workload, dict[str, tuple[Config, Remainder]]]":
+        """Cached remainders of hybrids by kind: the work rule needs one for every config, and each walks the table."""
         return WeakKeyDictionary()
 
-    def _apart(self, workload: Workload, kind: str) -> tuple[Config, Apart]:
-        """The part that a hybrid sets apart, stored and run in one way that suits it, and the config that says which."""
+    def _remainder(self, workload: Workload, kind: str) -> tuple[Config, Remainder]:
+        """Return the config and the remainder of one kind of hybrid, with a format and a schedule that suit it."""
         known = self._parts.setdefault(workload, {})
         if kind not in known:
             partial = dense_columns(self, workload) if kind == "columns" else long_rows(workload)
             config = self.complete({**partial, "apart": "none"}, workload)
             program = self.program(workload, config)
             format = program.formats[operand(workload).tensor]
-            known[kind] = config, Apart(rule(kind, workload.entries), format, program.schedule)
+            known[kind] = config, Remainder(rule(kind, workload.entries), format, program.schedule)
         return known[kind]
 
 
 @lru_cache(maxsize=64)
 def cpu_space(assignment: Assignment, sparse: str = "A") -> CpuSpace:
     """Return the space of ``assignment`` whose only sparse operand is ``sparse``."""
-    own = (*storing(assignment, sparse), *running(assignment), setting_apart())
+    own = (*storing(assignment, sparse), *running(assignment), hybrid_param())
     params, extensions = extended(own, assignment, sparse)
     work = Rule(
         "work",

@@ -138,7 +138,7 @@ class _Nest:
 
     def __init__(self, workload: Workload) -> None:
         assignment, self.workload = workload.assignment, workload
-        self.kept = assignment.kept
+        self.kept = assignment.free_indices
         self.own = operand(workload).indices
         self.dense = [index for index in assignment.indices if index not in self.own]
         last = assignment.output.indices[-1]
@@ -265,7 +265,7 @@ def _vectors(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
 
 
 def _longest_vector(nest: _Nest) -> int:
-    """Neighbours that a thread can load at once."""
+    """Return the adjacent elements that a thread can load in one instruction."""
     w = nest.workload
     if nest.along or not w.assignment.monoid.single or w.assignment.chosen:
         return 1

@@ -23,7 +23,7 @@ class Domains:
     def __init__(self) -> None:
         self._trees: dict[str, _Node | None] = {}
 
-    def known(self, param: Param, earlier: Earlier) -> Domain | None:
+    def find(self, param: Param, earlier: Earlier) -> Domain | None:
         """Return ``param.domain(earlier, workload)`` where it was computed before, else None."""
         node = self._trees.get(param.name)
         while isinstance(node, _Choice):
@@ -36,7 +36,7 @@ class Domains:
         Raises:
             InputError: as ``Param.domain``.
         """
-        found = self.known(param, earlier)
+        found = self.find(param, earlier)
         if found is None:
             seen = _Seen(earlier)
             found = param.domain(seen, workload)
@@ -87,7 +87,7 @@ class _Seen(Mapping[str, Value]):
         return name in self._earlier  # the same for all configs of a space
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._earlier)  # whoever goes through the names asks for the values
+        return iter(self._earlier)  # iterating over the names also reads the values
 
     def __len__(self) -> int:
         return len(self._earlier)

@@ -196,7 +196,7 @@ class ListedParam(Param):
             return self.range
         wanted = tuple(allowed)
         if wanted not in self._narrowed:
-            self._narrowed[wanted] = self._keep(Listed(wanted))
+            self._narrowed[wanted] = self._intersect_range(Listed(wanted))
         return self._narrowed[wanted]
 
     @cached_property
@@ -204,7 +204,7 @@ class ListedParam(Param):
         """Domains met so far, by what ``narrow`` gave: a walk meets few different ones, often."""
         return {}
 
-    def _keep(self, wanted: Listed) -> Listed:
+    def _intersect_range(self, wanted: Listed) -> Listed:
         for value in wanted:
             if self._foreign(value):
                 raise InputError(f"narrow of parameter {self.name!r} gave {value!r}, which it can never take")

@@ -4,7 +4,7 @@ import contextlib
 
 from tensorwise.errors import InputError
 from tensorwise.program.workload import Workload
-from tensorwise.space.apart import APART
+from tensorwise.space.apart import HYBRIDS
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import CpuSpace
 from tensorwise.space.running import UNROLLED, VECTOR_BYTES
@@ -82,6 +82,6 @@ def _partials(space: Space, workload: Workload) -> list[Partial]:
     if along and workload.entries.order == 2:
         known = slices(workload)
         partials.extend((*known, *diagonals(workload)))
-        partials.extend({**known[1], "apart": apart} for apart in APART[1:])
-    partials.extend({"apart": apart} for apart in APART[1:])
+        partials.extend({**known[1], "apart": kind} for kind in HYBRIDS[1:])
+    partials.extend({"apart": kind} for kind in HYBRIDS[1:])
     return partials

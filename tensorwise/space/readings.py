@@ -241,7 +241,7 @@ def summed_apart(config: Earlier, workload: Workload) -> str | None:
     below = [loop for loop in own if loop in inside or loop == tile]
     changing = {index, *({tile[:-1]} & set(assignment.reduced)), *((sparse.tensor,) if below else ())}
     inner = [factor for factor in assignment.factors if _changes(factor, assignment, changing)]
-    kept = any(loop[:-1] in assignment.kept for loop in inside)
+    kept = any(loop[:-1] in assignment.free_indices for loop in inside)
     if not inner or len(inner) == len(assignment.factors) or kept or config["parallel"] in inside:
         return None
     if not below:

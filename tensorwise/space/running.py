@@ -54,7 +54,7 @@ PREFETCHES: Final = (0, 2, 4, 8, 16, 32)
 PREFETCHED_BYTES: Final = 4 * 2**20
 """Operands above this many bytes miss the second-level cache often enough to be asked for ahead."""
 PREFETCHED_ROW_BYTES: Final = 512
-"""Rows from this length on that are summed at once are asked for ahead wherever they lie: the sum takes long enough."""
+"""Minimum length of a row, summed as a whole, that is prefetched from anywhere: its sum hides the latency."""
 LONGEST_BOUND: Final = 512
 """Extents up to this are worth compiling in; for longer ones a loop over strips costs nothing."""
 SHORT_SUM_BYTES: Final = 256
@@ -184,7 +184,7 @@ def _reduction_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None
     parallel, layout, stored = str(earlier["parallel"]), earlier["layout"], operand(w).indices
     if parallel == "none":
         return None
-    reduced = parallel[:-1] not in w.assignment.kept
+    reduced = parallel[:-1] not in w.assignment.free_indices
     # Different iterations over slots, diagonals or a list meet the same coordinates.
     repeated = (layout in ("slots", "diagonals") and parallel == f"{stored[-1]}1") or (
         layout == "list" and parallel[:-1] in stored
@@ -210,8 +210,8 @@ def _dense_indices(w: Workload) -> list[str]:
 
 def _tile_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...]:
     able = [loop for loop in nest(earlier) if _runs_in_lanes(loop, earlier, w)]
-    if not w.assignment.monoid.single:  # a state has several registers, which are kept apart for each output
-        kept = [index for index in _dense_indices(w) if index in w.assignment.kept]
+    if not w.assignment.monoid.single:  # a state has several registers, which are separate for each output
+        kept = [index for index in _dense_indices(w) if index in w.assignment.free_indices]
         able = [loop for loop in able if loop[:-1] in kept]
     return ("none", *able)
 
@@ -220,7 +220,7 @@ def _runs_in_lanes(loop: str, earlier: Earlier, w: Workload) -> bool:
     """Whether neighbouring iterations of a loop can be the lanes of vectors."""
     assignment, sparse = w.assignment, operand(w)
     layout, own, last = earlier["layout"], stored_loops(earlier), f"{sparse.indices[-1]}1"
-    named = assignment.named
+    named = assignment.selector
     if layout == "numbers" and named is not None and loop[:-1] in (*named.indices, *sparse.indices):
         return False
     if loop == earlier["parallel"] or (loop[-1] == "1" and split(earlier, loop[:-1]) > 1):
@@ -231,7 +231,7 @@ def _runs_in_lanes(loop: str, earlier: Earlier, w: Workload) -> bool:
         return True
     if layout == "list":
         return False
-    if layout != "coordinates" and sparse.indices[-1] in assignment.kept:
+    if layout != "coordinates" and sparse.indices[-1] in assignment.free_indices:
         return False  # lanes that are padding would have no place of their own in the output
     if compressed(earlier, loop):
         # Strips along a compressed level gather; it has to be the last one and the innermost loop.
@@ -267,7 +267,7 @@ def _default_vectors(earlier: Earlier, w: Workload) -> Value:
     """As many as a row of the output fills, in up to half of the registers that AVX2 has; one where it gathers."""
     if gathers(earlier):
         return 1
-    if _tiled(earlier) not in w.assignment.kept:
+    if _tiled(earlier) not in w.assignment.free_indices:
         return 1 if _sums_little(earlier, w) else 4 if _tiled(earlier) in _dense_indices(w) else 2
     most, row = 8 // len(w.assignment.monoid.components), tile_extent(earlier, w) * w.dtype.itemsize
     if row < 2 * VECTOR_BYTES[1]:  # one vector of the widest that fit, or two that overlap
@@ -333,7 +333,7 @@ def _prefetch_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
 
 def _default_prefetch(earlier: Earlier, w: Workload) -> Value:
     """Prefetch rows of an operand that does not stay in a core's own cache; one that does only pays for it."""
-    in_registers = _tiled(earlier) in w.assignment.kept
+    in_registers = _tiled(earlier) in w.assignment.free_indices
     if _prefetch_domain(earlier, w) is None:
         return 0
     if not in_registers:

@@ -90,7 +90,7 @@ class Space(abc.ABC, Generic[Made]):
         """
 
     def mapper(self, workload: "Workload") -> "Mapper | None":
-        """Return how configs are read as strip-mined loops, which all devices have; None where the space knows no loops."""
+        """Return how configs are read as strip-mined loops, which all devices have; None where the space has no loops."""
         return None
 
     @cached_property
@@ -122,7 +122,7 @@ class Space(abc.ABC, Generic[Made]):
             InputError: unknown name, value that its param can never take, strict and not allowed, or
                 no config found that all rules allow.
         """
-        given = {name: value for name, value in self._known(partial).items() if value is not None}
+        given = {name: value for name, value in self._check_values(partial).items() if value is not None}
         choose = self._repairing(given, workload, rng, strict)
         return self._settle(choose, workload, rng, given if strict else {})
 
@@ -267,7 +267,7 @@ class Space(abc.ABC, Generic[Made]):
             None if it is valid. Never raises for a bad config.
         """
         try:
-            known = self._known(config)
+            known = self._check_values(config)
         except InputError as error:
             return str(error)
         if missing := [param.name for param in self.params if param.name not in known]:
@@ -287,7 +287,7 @@ class Space(abc.ABC, Generic[Made]):
             return False
         unknown = []
         for param in self.params:  # most that are refused are refused by what is known already
-            domain = domains.known(param, choices)
+            domain = domains.find(param, choices)
             if domain is None:
                 unknown.append(param)
             elif choices[param.name] not in domain:
@@ -327,7 +327,7 @@ class Space(abc.ABC, Generic[Made]):
         Raises:
             InputError: unknown or missing names, or values that their params can never take.
         """
-        known = self._known(Config.parse(config) if isinstance(config, str) else config)
+        known = self._check_values(Config.parse(config) if isinstance(config, str) else config)
         if missing := [name for name in self.by_name if name not in known]:
             raise InputError(f"config of space {self.name!r} lacks {', '.join(missing)}")
         return Config({name: known[name] for name in self.by_name})
@@ -444,7 +444,7 @@ class Space(abc.ABC, Generic[Made]):
         choices = config.choices if isinstance(config, Config) else config  # rules read most of a config
         return next((rule for rule in self.rules if not rule.predicate(choices, workload)), None)
 
-    def _known(self, config: Mapping[str, object]) -> dict[str, Value]:
+    def _check_values(self, config: Mapping[str, object]) -> dict[str, Value]:
         """Return plain values by name; refuse unknown names and values no domain could hold."""
         known: dict[str, Value] = {}
         for name, raw in config.items():

@@ -27,7 +27,7 @@ LANES: Final = 16
 @final
 @dataclass(frozen=True)
 class TileProgram:
-    """What a SPADE is told to do with a matrix. Two configs that come to the same are equal here.
+    """The tiling, order and barriers that a SPADE applies to a matrix. Configs with equal effects are equal programs.
 
     Attributes:
         primitive: one of PRIMITIVES.
@@ -71,7 +71,7 @@ class SpadeSpace(Space[TileProgram]):
     processors: Processors = USUAL
 
     def program(self, workload: Workload, config: Mapping[str, Value]) -> TileProgram:
-        """Return what the accelerator is told.
+        """Return the program of the accelerator.
 
         Raises:
             InputError: the workload is neither SpMM nor SDDMM in float32, or too large.

@@ -30,7 +30,7 @@ def storing(assignment: Assignment, sparse: str) -> list[Param]:
     stored = assignment.access(sparse).indices
     matrix = len(stored) == 2
     layouts = ("coordinates", "slots", "diagonals", "list") if matrix else ("coordinates", "list")
-    if matrix and assignment.named is not None:
+    if matrix and assignment.selector is not None:
         layouts = ("numbers", *layouts)
     row_orders = (
         "own",
@@ -61,7 +61,7 @@ def storing(assignment: Assignment, sparse: str) -> list[Param]:
             for index in assignment.indices
         ),
         Permutation(
-            "order", loops, binds="compile", before=nested, beside=_beside(assignment.indices),
+            "order", loops, binds="compile", before=nested, beside=_map_inner_to_outer(assignment.indices),
             doc="Loops from outermost to innermost; an inner part outside its outer one only permutes addresses, "
             "as the published generators also assume; a mean or argmax has no partial result to keep in memory",
             narrow=lambda earlier, w: orders(
@@ -81,7 +81,7 @@ def storing(assignment: Assignment, sparse: str) -> list[Param]:
             doc="Store the operand's levels in the order of the loops, so that no coordinate is searched for",
         ),
         Permutation(
-            "levels", own, binds="pack", before=_inside(stored), beside=_beside(stored),
+            "levels", own, binds="pack", before=_inside(stored), beside=_map_inner_to_outer(stored),
             doc="Order of the stored levels where it differs from the loops' (coordinates are then searched for)",
             narrow=_levels_domain,
         ),
@@ -110,7 +110,7 @@ def _inside(indices: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     return tuple((f"{index}1", f"{index}0") for index in indices)
 
 
-def _beside(indices: tuple[str, ...]) -> dict[str, str]:
+def _map_inner_to_outer(indices: tuple[str, ...]) -> dict[str, str]:
     """Inner part -> outer part: where an inner part that was absent is put."""
     return {inner: outer for outer, inner in _inside(indices)}
 
@@ -119,7 +119,7 @@ def _reductions_inside(assignment: Assignment) -> tuple[tuple[str, str], ...]:
     """Pairs (loop of the output, reduced loop) where partial results cannot wait in memory."""
     if assignment.monoid.single:
         return ()
-    kept, reduced = loops_of(assignment.kept), loops_of(assignment.reduced)
+    kept, reduced = loops_of(assignment.free_indices), loops_of(assignment.reduced)
     return tuple((outer, inner) for outer in kept for inner in reduced)
 
 
@@ -143,7 +143,7 @@ def _default_split(index: str) -> Prefer:
     """None, but where entries are found by number and scattered: then threads share a dense index of the output."""
 
     def prefer(earlier: Earlier, w: Workload) -> Value:
-        stored, output = operand(w).indices, w.assignment.kept
+        stored, output = operand(w).indices, w.assignment.free_indices
         scattered = earlier["layout"] == "numbers" and stored[0] not in output
         if not scattered or index in stored or index not in output or not worth_sharing(w):
             return 1
@@ -159,7 +159,7 @@ def _default_order(earlier: Earlier, w: Workload) -> Value:
 
     Where entries are found by number, rows outside all else but what threads share.
     """
-    stored, output = operand(w).indices, w.assignment.kept
+    stored, output = operand(w).indices, w.assignment.free_indices
     free = [index for index in w.assignment.indices if index not in stored]
     if earlier["layout"] == "numbers":
         shared = [f"{index}1" for index in free if split(earlier, index) > 1]

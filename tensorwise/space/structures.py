@@ -78,7 +78,7 @@ def column_strips(start: Earlier, workload: Workload, width: int) -> list[Partia
 def as_stored(start: Earlier, workload: Workload) -> list[Partial]:
     """Transposed use of a matrix as it is: threads split the rows and meet in the output."""
     rows, columns = rows_and_columns(workload)
-    if rows in workload.assignment.kept:
+    if rows in workload.assignment.free_indices:
         return []
     inner = [loop for loop in strings(start["order"]) if loop not in (f"{rows}1", f"{columns}1")]
     nest: Partial = {"order": (f"{rows}1", f"{columns}1", *inner), "levels_follow_loops": True}
@@ -130,7 +130,7 @@ def _rows_in_lanes(workload: Workload, vectors: int, width: int) -> Partial:
     }
 
 
-# -- what hybrids set apart ----------------------------------------------------------------------------
+# -- remainders of hybrids ----------------------------------------------------------------------------
 
 
 def dense_columns(space: Space, workload: Workload) -> Partial:
@@ -145,7 +145,7 @@ def dense_columns(space: Space, workload: Workload) -> Partial:
 def long_rows(workload: Workload) -> Partial:
     """A few long rows: walked together in blocks of columns, which threads share."""
     rows, columns = rows_and_columns(workload)
-    output = workload.assignment.kept
+    output = workload.assignment.free_indices
     free = [f"{index}1" for index in workload.assignment.indices if index not in (rows, columns)]
     kept = [loop for loop in free if loop[:-1] in output]
     reduced = [loop for loop in free if loop[:-1] not in output]

@@ -8,12 +8,12 @@ import numpy as np
 
 from tensorwise.errors import InputError
 
-PARTS: Final = {"train": 0.8, "validation": 0.1, "test": 0.1}
+SPLIT_SHARES: Final = {"train": 0.8, "validation": 0.1, "test": 0.1}
 """Shares of the patterns; WACO holds 20 % back (section 4.1.3)."""
 
 
 def split_families(
-    families: Iterable[str], rng: np.random.Generator, parts: Mapping[str, float] = PARTS
+    families: Iterable[str], rng: np.random.Generator, parts: Mapping[str, float] = SPLIT_SHARES
 ) -> dict[str, str]:
     """Divide families: family -> part.
 

@@ -50,7 +50,7 @@ _SETTING: Final = re.compile(rf"tvm-({'|'.join(ISAS)})-([1-9][0-9]{{0,3}})t")
 _FULL: Final = re.compile(rf"{_SETTING.pattern}-(\w+)")
 COLD, WARM = "weights-cold-5", "warm-5"
 """How is measured; part of a device's id."""
-ROUNDS: Final = 24
+MAX_ROUNDS: Final = 24
 """The programs of a batch take turns, at most so often, BOUT times in a process that is forked, until rounds agree."""
 RUNS_S: Final = 0.3
 """One that has run for so long after a bout runs no more: a collection would spend its time on the slowest."""
@@ -274,7 +274,7 @@ def in_turns(
     most_s: float = RUNS_S,
     share: Callable[[], float] = lambda: 1.0,
 ) -> list[Measurement]:
-    """Time programs in turns until their rounds agree, or they had ROUNDS; see `fastest`.
+    """Time programs in turns until their rounds agree, or they had MAX_ROUNDS; see `fastest`.
 
     Rounds during which the processors did less than OWN_CORE_SHARE of what they can count for nothing but the fastest run.
 
@@ -288,7 +288,7 @@ def in_turns(
     rounds: list[list[Measurement]] = [[] for _ in found]
     counted: list[list[Measurement]] = [[] for _ in found]
     waited_s, shared = 0.0, False
-    for _ in range(0, ROUNDS, BOUT):
+    for _ in range(0, MAX_ROUNDS, BOUT):
         left = [
             place
             for place, (one, had) in enumerate(zip(found, counted, strict=True))

@@ -26,7 +26,7 @@ from tensorwise.tasks.task import agreeing, drawn
 from tensorwise.toolchain.cubin import resources
 from tensorwise.toolchain.gpu import Gpu, Held, find_gpu
 
-PROTOCOL: Final = "warm-1"
+STAGED_PROTOCOL: Final = "warm-1"
 """How is measured; part of the device's id."""
 POOL_ELEMENTS: Final = 2**24
 """Elements of each dtype that operands are parts of, at least: drawing them anew for each task would take longest of all."""
@@ -56,14 +56,14 @@ class TaskGpu(Device[StagedTask]):
                 f"{self._gpu.name} has no description, which models need; expected one of: {', '.join(described())}"
             )
         self.id = content_id(
-            ["staged", PROTOCOL, self._gpu.name, str(facts["runtime"]), str(facts["driver"])]
+            ["staged", STAGED_PROTOCOL, self._gpu.name, str(facts["runtime"]), str(facts["driver"])]
         )
         self._pools: dict[str, Held] = {}
 
     @cached_property
     def provenance(self) -> Mapping[str, object]:
         """What a Record says about the device besides the times."""
-        return {**self._gpu.facts, "host": self._gpu.name, "protocol": PROTOCOL}
+        return {**self._gpu.facts, "host": self._gpu.name, "protocol": STAGED_PROTOCOL}
 
     @property
     def hardware(self) -> Hardware:

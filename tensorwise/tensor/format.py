@@ -227,7 +227,7 @@ def _check(format: Format) -> None:
     if not format.modes:
         raise FormatError("a format needs at least one mode")
     for mode in format.modes:
-        if Axis.named(mode) != Axis(mode):
+        if Axis.from_name(mode) != Axis(mode):
             raise FormatError(f"mode {mode!r} is no name of letters only")
         if format.modes.count(mode) > 1:
             raise FormatError(f"mode {mode!r} is listed twice in ({','.join(format.modes)})")
@@ -279,7 +279,7 @@ def _check(format: Format) -> None:
         if level.single and not _determined(format, depth):
             raise FormatError(
                 f"{level} holds one coordinate a position; above it a level N, or slots {level.axis.mode}# and "
-                "all other modes, have to tell the entries apart"
+                "all other modes, have to identify the entries"
             )
 
 
@@ -348,7 +348,7 @@ class _Parser:
             raise self.error(f"a level {', '.join(LEVELS)}")
         kind = LEVELS[self.take()]
         self.take("(")
-        axis = Axis.named(self.peek())
+        axis = Axis.from_name(self.peek())
         if axis is None:
             raise self.error("an axis such as i, i1, i0:4, k# or k-i")
         self.take()
@@ -361,7 +361,7 @@ class _Parser:
         return kind(axis)
 
     def mode(self) -> str:
-        if Axis.named(self.peek()) != Axis(self.peek()):
+        if Axis.from_name(self.peek()) != Axis(self.peek()):
             raise self.error("a mode, letters only")
         return self.take()
 

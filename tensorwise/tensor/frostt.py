@@ -2,7 +2,7 @@
 
 The format: https://frostt.io/tensors/file-formats.html. The order follows from the first entry. A comment
 before it of the form ``# dims: 30 40 50`` gives the sizes; else each is the largest index of its mode.
-Three relatives are told by their first lines, and read too:
+Three related formats are recognised by their first lines:
 
 - extended FROSTT, as MLIR writes it: a line of two numbers, order and entries, then a line of sizes;
 - the Tensor Toolbox's sptensor: the word, then lines with the order, the sizes and the number of entries;

@@ -1,4 +1,4 @@
-"""Partitions: a rule that sets some entries of a tensor apart, so that two formats share it (a hybrid)."""
+"""Partitions: rules that divide a tensor into a main part and a remainder, each with its format (a hybrid)."""
 
 import re
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Part:
 @final
 @dataclass(frozen=True)
 class Partition:
-    """Sets apart the entries of rows (or columns) that hold more than ``most`` of them.
+    """Selects as remainder the entries of rows (or columns) that hold more than ``most`` of them.
 
     Rows are the coordinates of the first mode, columns those of the last. With a ``panel`` the other
     side (the last mode for rows, the first for columns) is cut into panels of so many coordinates, and
@@ -39,9 +39,9 @@ class Partition:
     times in eight rows, the dense column groups of ASpT (Hong et al., PPoPP 2019, section 3).
 
     >>> entries = Entries((3, 4), (np.array([0, 1, 1, 1]), np.array([0, 0, 2, 3])), np.ones(4))
-    >>> Partition.parse("rows>2").apart(entries)
+    >>> Partition.parse("rows>2").select_remainder(entries)
     array([False,  True,  True,  True])
-    >>> Partition.parse("columns>1/2").apart(entries)
+    >>> Partition.parse("columns>1/2").select_remainder(entries)
     array([ True,  True, False, False])
     """
 
@@ -69,8 +69,8 @@ class Partition:
     def __str__(self) -> str:
         return f"{self.lines}>{self.most}" + ("" if self.panel is None else f"/{self.panel}")
 
-    def apart(self, entries: Entries) -> np.ndarray:
-        """Return for each entry whether it is set apart, (nnz,) bool."""
+    def select_remainder(self, entries: Entries) -> np.ndarray:
+        """Return for each entry whether it belongs to the remainder, (nnz,) bool."""
         lines, across = (0, -1) if self.lines == "rows" else (-1, 0)
         key, size = entries.coordinates[lines], entries.shape[lines]
         if self.panel is not None:
@@ -91,9 +91,9 @@ class Partition:
         return found
 
     def divide(self, entries: Entries) -> tuple[Part, Part]:
-        """Return the rest and the part set apart: each entry is in exactly one, in its old order."""
-        apart = self.apart(entries)
-        return _part(entries, np.flatnonzero(~apart)), _part(entries, np.flatnonzero(apart))
+        """Return the main part and the remainder: each entry is in exactly one, in its old order."""
+        remainder = self.select_remainder(entries)
+        return _part(entries, np.flatnonzero(~remainder)), _part(entries, np.flatnonzero(remainder))
 
 
 def _part(entries: Entries, places: np.ndarray) -> Part:

@@ -39,7 +39,7 @@ class Axis:
         return f"{self.mode}-{self.along}" if self.part == "diagonal" else self.mode + _SUFFIX[self.part]
 
     @classmethod
-    def named(cls, name: str) -> Self | None:
+    def from_name(cls, name: str) -> Self | None:
         """Return the axis that ``name`` stands for, or None where it is no axis name."""
         match = _AXIS_NAME.fullmatch(name)
         if match is None:

@@ -36,9 +36,9 @@ _BUNDLE = 32  # kernels a file: 21 ms a kernel, alone 53
 _SMALLEST_SHARE = 4  # fewer kernels a file are not worth another compiler process
 _LOCK_TIMEOUT_S = 60.0
 _COMPILE_TIMEOUT_S = 60.0
-"""A compiler may take this long for a file, ..."""
+"""Time limit of a compiler for one file, in seconds."""
 _ALL_TIMEOUT_S = 300.0
-"""... and this long for all that is asked for at once, where no budget says less."""
+"""Time limit for all files of one request, in seconds, where the budget has more."""
 
 _Recipe = Callable[[Sequence[str], Path], list[Path]]
 """Writes what must be compiled for some keys into a directory and returns the C files."""
@@ -288,7 +288,7 @@ class KernelCache:
             for first in range(0, len(keys), size):
                 self._compile(keys[first : first + size], recipe, shared, stop)
         else:
-            self._keep(library, keys, (time.perf_counter() - start_s) / len(keys), shared)
+            self._publish_and_load(library, keys, (time.perf_counter() - start_s) / len(keys), shared)
 
     def _why_over(self, error: CompilerTimeoutError) -> str | None:
         """Why nothing else need be compiled, if it is so: no time is left, or the compiler hangs whatever it is given."""
@@ -301,7 +301,7 @@ class KernelCache:
         self._mute = time.monotonic(), why
         return why
 
-    def _keep(self, library: bytes, keys: Sequence[str], compile_s: float, shared: bool) -> None:
+    def _publish_and_load(self, library: bytes, keys: Sequence[str], compile_s: float, shared: bool) -> None:
         """Publish and load; in a private directory if the shared one cannot be written or loaded from."""
         if shared:
             try:

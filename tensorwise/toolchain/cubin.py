@@ -41,7 +41,7 @@ def resources(code: bytes) -> Resources:
             f"expected a cubin, got {len(code)} bytes that cannot be read as one: {error}"
         ) from error
     if _REGISTERS not in found:
-        raise InputError("the cubin has no kernel whose registers are told")
+        raise InputError("the cubin has no kernel with a register count; give one that ptxas or nvrtc wrote")
     return Resources(found[_REGISTERS], found.get(_FRAME, 0))
 
 

@@ -13,7 +13,7 @@ from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from typing import Final, TypeVar, final
 
-T = TypeVar("T")
+R = TypeVar("R")
 
 
 @final
@@ -72,7 +72,7 @@ def is_over() -> bool:
     return left_s() <= 0
 
 
-def carried(work: Callable[..., T]) -> Callable[..., T]:
+def carried(work: Callable[..., R]) -> Callable[..., R]:
     """Return ``work`` for another thread, with what is left here."""
     context = copy_context()
     return lambda *given: context.copy().run(work, *given)
@@ -101,7 +101,7 @@ def waiting() -> Iterator[None]:
             waited.seconds += time.monotonic() - begin
 
 
-def uninterrupted(work: Callable[[], T]) -> T:
+def uninterrupted(work: Callable[[], R]) -> R:
     """Return what ``work`` returns, from a thread of its own, which Ctrl-C cannot unwind: it reaches the main thread alone.
 
     For work that others go on with for a moment when it is left: processes that it has started, buffers that threads use.
@@ -109,7 +109,7 @@ def uninterrupted(work: Callable[[], T]) -> T:
     """
     if threading.current_thread() is not threading.main_thread():
         return work()
-    found: list[T] = []
+    found: list[R] = []
     failed: list[BaseException] = []
     ended = threading.Event()
 

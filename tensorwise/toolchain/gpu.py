@@ -129,7 +129,7 @@ class Gpu(abc.ABC):
         """
 
     def captured(self, call: Callable[[], object]) -> Callable[[], object] | None:
-        """Return what launches at once all that ``call`` launches, without the time that Python takes; None: that fails."""
+        """Return a function that replays all launches of ``call`` as one CUDA graph; None where capturing fails."""
         return None
 
     @abc.abstractmethod

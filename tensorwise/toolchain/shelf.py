@@ -111,7 +111,7 @@ class Shelf:
             path.unlink()
 
     def publish(self, library: bytes, keys: Sequence[str]) -> None:
-        """Make ``library`` the entry of all ``keys``, each at once or not at all.
+        """Make ``library`` the entry of all ``keys``; each entry appears atomically.
 
         Raises:
             OSError: it cannot be written here, or the directory is not this user's alone.

@@ -22,7 +22,7 @@ def _bound() -> bool:
     return os.environ.get("OMP_PROC_BIND", "false").strip().lower() not in ("", "false")
 
 
-def _given() -> set[int]:
+def _find_cpus() -> set[int]:
     """The CPUs of this process: those of its affinity mask, and where a runtime was there before us, those of its places."""
     if not hasattr(os, "sched_getaffinity"):
         return set()
@@ -50,7 +50,7 @@ def _places() -> set[int]:
     return found
 
 
-_GIVEN: Final = _given()
+_CPUS: Final = _find_cpus()
 """The CPUs of this process, whether or not an OpenMP runtime has bound the main thread to one of them."""
 
 
@@ -81,7 +81,7 @@ def available_threads() -> int:
 
 
 def most_threads() -> int:
-    """Return how many threads can run at once here: the CPUs of this process, or its quota where that is less."""
+    """Return how many threads run in parallel here: the CPUs of this process, or its quota where that is less."""
     quota = cpu_quota()
     return max(1, min(_affinity(), _affinity() if quota is None else math.ceil(quota)))
 
@@ -89,8 +89,8 @@ def most_threads() -> int:
 def granted_threads(asked: int | None) -> int:
     """Return how many threads to use where ``asked`` are asked for; None: as many as this process may use.
 
-    There are no more than can run at once: threads of a call wait for each other, and one that waits for a processor holds
-    up all of them, a hundred times as long as the call takes. The log says so, once for each number.
+    The number is limited to the available CPUs: threads of a call wait for each other, and one that waits for a processor
+    delays all of them by a hundred times the run time of the call. The log says so, once for each number.
 
     Raises:
         InputError: it is no number of threads.
@@ -119,7 +119,7 @@ def _say_too_many(asked: int, granted: int) -> None:
 def _affinity() -> int:
     if not hasattr(os, "sched_getaffinity"):
         return os.cpu_count() or 1
-    return len(_GIVEN if _bound() else os.sched_getaffinity(0))
+    return len(_CPUS if _bound() else os.sched_getaffinity(0))
 
 
 @contextmanager
@@ -132,7 +132,7 @@ def unbound() -> Iterator[None]:
         yield
         return
     own = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, _GIVEN)
+    os.sched_setaffinity(0, _CPUS)
     try:
         yield
     finally:

@@ -15,7 +15,10 @@ from scipy.sparse.linalg import LinearOperator
 from tensorwise.errors import InputError
 from tensorwise.tensor.elements import is_float, is_half
 
-PARTS: Final[dict[str, np.dtype]] = {"complex64": np.dtype(np.float32), "complex128": np.dtype(np.float64)}
+REAL_DTYPES: Final[dict[str, np.dtype]] = {
+    "complex64": np.dtype(np.float32),
+    "complex128": np.dtype(np.float64),
+}
 """Complex dtype -> dtype of its real and imaginary part."""
 
 
@@ -149,8 +152,8 @@ class Matrix(LinearOperator):
         dtype = self.result_dtype(x.dtype)
         if 0 in x.shape[1:]:
             return np.empty((self.shape[0], *x.shape[1:]), dtype)
-        if dtype.name in PARTS:
-            part = PARTS[dtype.name]
+        if dtype.name in REAL_DTYPES:
+            part = REAL_DTYPES[dtype.name]
             columns = np.ascontiguousarray(x, dtype).reshape(len(x), math.prod(x.shape[1:])).view(part)
             made = np.ascontiguousarray(self._in(part)._tuned(columns))
             return made.view(dtype).reshape(self.shape[0], *x.shape[1:])

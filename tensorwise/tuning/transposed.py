@@ -91,11 +91,11 @@ def _walked(bound: BoundKernel, work: Workload, threads: int) -> Bound | None:
 def _walks(program: Program, work: Workload, threads: int) -> Iterator[Program]:
     """Yield the loops of ``program`` for ``work``: with its vectors and, where these do not fit, without."""
     for vectors in (True, False):
-        outlier = program.apart
+        outlier = program.remainder
         if outlier is not None:
             outlier = replace(outlier, schedule=_walk(outlier.schedule, threads, vectors))
         schedule = _walk(program.schedule, threads, vectors)
-        yield replace(program, assignment=work.assignment, schedule=schedule, apart=outlier).fitting(work)
+        yield replace(program, assignment=work.assignment, schedule=schedule, remainder=outlier).fitting(work)
 
 
 def _walk(schedule: Schedule, threads: int, vectors: bool) -> Schedule:

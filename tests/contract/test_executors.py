@@ -206,14 +206,14 @@ def test_workers_that_die_or_hang_cost_their_job_only(rig: Rig, tmp_path: Path) 
     seen: list[tuple[int, int]] = []
 
     def observe(job: Job, found: Collected) -> None:
-        seen.append((found.ended, found.left))
+        seen.append((found.ended, found.num_left))
 
     with Store(tmp_path / "store.sqlite") as store:
         with rig(tmp_path / "spool", jobs) as executor:
             found = collect(jobs, store, executor, observe=observe)
         assert_each_once(store, readable)
         assert seen == [(k + 1, 7 - k) for k in range(8)]
-        assert (found.jobs, found.left, len(found.failed), len(found.lost)) == (5, 0, 1, 2)
+        assert (found.jobs, found.num_left, len(found.failed), len(found.lost)) == (5, 0, 1, 2)
         assert found.failed[0].startswith("u spmm n=8: ")
         assert found.records == len(store)
         lost = {text.partition(" ")[0]: text for text in found.lost}
@@ -278,7 +278,7 @@ def test_two_collections_share_the_jobs(tmp_path: Path, place: str) -> None:
     assert sum(one.jobs for one in found) == 8
     assert min(one.jobs for one in found) > 0
     for one in found:
-        assert (one.left, one.elsewhere + one.before) == (0, 8 - one.jobs)
+        assert (one.num_left, one.elsewhere + one.before) == (0, 8 - one.jobs)
         assert one.dropped <= 1, "two may claim a job at the same moment, but rarely"
     with open_store(tmp_path / place) as store:
         assert_each_once(store, jobs)
@@ -293,7 +293,7 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
 
     with Store(tmp_path / "s.sqlite") as store:
         found = collect(jobs, store, LocalExecutor(1, SILENCE_S, COMMAND), observe=observe)
-        assert (found.interrupted, found.jobs, found.left) == (True, 2, 4)
+        assert (found.interrupted, found.jobs, found.num_left) == (True, 2, 4)
         assert collect(jobs, store, LocalExecutor(1, SILENCE_S, COMMAND), budget_s=1e-9).left == 4
         assert collect(jobs, store, LocalExecutor(2, SILENCE_S, COMMAND)).jobs == 4
         assert_each_once(store, jobs)

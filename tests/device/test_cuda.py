@@ -142,7 +142,7 @@ def test_tuning_finds_a_program_that_is_right(fake: None) -> None:
     result = operator.result
     assert result is not None
     assert result.best_generated is not None
-    assert result.best_generated.program.schedule.dealt is not None
+    assert result.best_generated.program.schedule.grid_bind is not None
     assert len(result.trials) == 5
     assert result.ratio > 0
     assert "cusparse" in result.baselines

@@ -104,7 +104,7 @@ def trials(case: Case) -> Iterator[Trial]:
 
 def _packed(program: Program, work: Workload, threads: int, wide: bool) -> Sequence[PackedOperands]:
     """Pack a pattern, with indices of 64 bits if asked for (which hybrids, packed part by part, are not)."""
-    if not wide or program.apart is not None:
+    if not wide or program.remainder is not None:
         return packed_parts(program, work, threads)[0]
     tensors = {
         name: _widened(pack(entries, program.formats[name], values=name in work.valued))

@@ -8,7 +8,7 @@ import numpy as np
 from tensorwise.errors import FormatError, ScheduleError, TensorwiseError
 from tensorwise.lower.c import print_c
 from tensorwise.lower.lower import lower
-from tensorwise.lower.program import Apart, Program, program_for
+from tensorwise.lower.program import Program, Remainder, program_for
 from tensorwise.program.einsum import Einsum
 from tensorwise.program.schedule import (
     CONSTANT_SPLIT,
@@ -144,7 +144,7 @@ class Focus:
     def met(self, program: Program) -> bool:
         """Whether a program is stored and tiled like that; the rest comes up by itself."""
         tile = program.schedule.tile
-        tiled = Axis.named(tile.loop).part if tile else ""
+        tiled = Axis.from_name(tile.loop).part if tile else ""
         return tiled == self.tiled and self.stored in {stored_as(f) for f in program.formats.values()}
 
 
@@ -236,13 +236,13 @@ def _draw(seed: int, rng: np.random.Generator, other: np.random.Generator, focus
     features |= {name for name in ("edges", "random")} & {name}
     features |= {"64-bit indices"} if wide else set()
     rounds = einsum.single.output.tensor in workload.halves  # parts of a hybrid add to one output
-    whole = program.apart is None and program.schedule.located is None
+    whole = program.remainder is None and program.schedule.located is None
     summed = len(sparse) == 1 and einsum.single.monoid.name == "sum" and whole
     if summed and not rounds and rng.random() < 0.3:
         second = _walking(rng, workload, focus)
         rule = _rule(rng, workload.entries)
-        program = replace(program, apart=Apart(rule, second.formats[sparse[0]], second.schedule))
-        sides = {bool(side) for side in rule.apart(workload.entries)}
+        program = replace(program, remainder=Remainder(rule, second.formats[sparse[0]], second.schedule))
+        sides = {bool(side) for side in rule.select_remainder(workload.entries)}
         features.add("hybrid" if len(sides) == 2 else "hybrid with an empty part")
     return Case(name, seed, program, workload, dense, frozenset(features), wide)
 
@@ -268,7 +268,7 @@ def _einsum(rng: np.random.Generator, other: np.random.Generator) -> tuple[str, 
 
 def _program(rng: np.random.Generator, workload: Workload, focus: Focus) -> Program:
     """Formats and schedule; where only one entry counts, it is often found by its number."""
-    if workload.assignment.named is None or rng.random() < 0.5:
+    if workload.assignment.selector is None or rng.random() < 0.5:
         return _walking(rng, workload, focus)
     (operand,) = workload.sparse
     *_, last = indices = workload.assignment.access(operand).indices
@@ -300,7 +300,7 @@ def _rule(rng: np.random.Generator, entries: Entries) -> Partition:
         lines = ("rows", "columns")[int(rng.integers(2))]
         panel = int(rng.choice([2, 8, 100])) if rng.random() < 0.5 else None
         rule = Partition(lines, int(rng.integers(1, 8)), panel)
-        if len(set(rule.apart(entries).tolist())) == 2:
+        if len(set(rule.select_remainder(entries).tolist())) == 2:
             break
     return rule
 
@@ -505,7 +505,7 @@ def _schedule(
     directives.append(Reorder(tuple(axis.name for axis in loops)))
     whole = workload.assignment.monoid.single  # else reductions stay inside an iteration
     taken = {axis for format in formats.values() for axis in format.followed}
-    shared = [axis for axis in loops if whole or axis.mode in workload.assignment.kept]
+    shared = [axis for axis in loops if whole or axis.mode in workload.assignment.free_indices]
     masks = {level.axis for format in formats.values() for level in format.levels if level.sequential}
     shared = [axis for axis in shared if axis not in taken | masks]
     if shared and rng.random() < 0.7:
@@ -559,7 +559,7 @@ def _schedule(
 
 def _focused(axes: list[Axis], focus: Focus, workload: Workload) -> list[Axis]:
     """Return those of some axes that a focus asks for; all, where there are none."""
-    kept = workload.assignment.kept
+    kept = workload.assignment.free_indices
     parts = [axis for axis in axes if axis.part == focus.tiled]
     both = [axis for axis in parts if focus.kept is None or (axis.mode in kept) == focus.kept]
     return both or parts or axes

@@ -32,7 +32,7 @@ def test_directed_draws_have_what_they_ask_for() -> None:
         focus = FOCI[seed % len(FOCI)]
         asked[focus.stored] += focus.met(program)
         tile = program.schedule.tile
-        axis = Axis.named(tile.loop) if tile else None
+        axis = Axis.from_name(tile.loop) if tile else None
         for format in program.formats.values():
             parts = {one.part for one in format.axes}
             stored = next((part for part in ("diagonal", "slot") if part in parts), "levels")

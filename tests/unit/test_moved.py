@@ -43,6 +43,7 @@ def test_a_name_that_moved_is_found_and_warned_of(old: str, name: str, new: str)
     [
         ("tensorwise.lower.ir", "Kernel", "LoweredFunction"),
         ("tensorwise.lower.ir", "Store", "BufferStore"),
+        ("tensorwise.lower.program", "Apart", "Remainder"),
         ("tensorwise.plan", "Graph", "StepGraph"),
         ("tensorwise.plan", "Plan", "PlacementPlan"),
         ("tensorwise.plan.graph", "Graph", "StepGraph"),

@@ -146,7 +146,7 @@ def test_inputs_that_are_known_do_not_end_a_training(
     total: Selection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same seed draws what was measured before once more: many draws in a row that give nothing new."""
-    monkeypatch.setattr("tensorwise.adapt.active.REPEATS", 0)
+    monkeypatch.setattr("tensorwise.adapt.active.MAX_REPEATED_DRAWS", 0)
     total.inputs = lambda rng: {"n": int(rng.integers(200))}
     store, device = Store(tmp_path / "records.sqlite"), Formula()
     assert total.train(samples=180, store=store, device=device).card["inputs"] == 180

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from fuzzing import mutate, texts
 from tensorwise.collect.corpus import patterns
 from tensorwise.collect.spool import Spool
-from tensorwise.device.roofline import _read
+from tensorwise.device.roofline import _read_figures
 from tensorwise.device.spade import MACHINES, Machine
 from tensorwise.errors import InputError
 from tensorwise.front.cli import _array
@@ -555,4 +555,4 @@ def figures(rng: random.Random, folder: Path) -> object:
     path = private_dir(folder / "figures") / "roofline.json"
     path.write_bytes(json.dumps(mutate.json_of(rng, value)).encode())
     path.chmod(0o600)
-    return _read(path, 1)
+    return _read_figures(path, 1)

@@ -245,4 +245,4 @@ def test_an_executor_collects(tmp_path: Path) -> None:
     executor = open_executor("in-process", ExecutorOptions())
     with Store(tmp_path / "s.sqlite") as store:
         found = collect(jobs, store, executor, anywhere=executor.remote)
-        assert (found.jobs, found.left, found.records) == (1, 0, len(store))
+        assert (found.jobs, found.num_left, found.records) == (1, 0, len(store))

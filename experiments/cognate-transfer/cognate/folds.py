@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tensorwise.adapt.sampling import telling
+from tensorwise.adapt.sampling import select_informative
 from tensorwise.model.reader import Reader
 from tensorwise.model.samples import Group
 
@@ -61,7 +61,10 @@ def drawn(names: list[str], count: int, rng: np.random.Generator) -> list[str]:
 def chosen(groups: Mapping[str, Group], count: int) -> list[str]:
     """Choose the patterns that tell most, by what configs make the device do with them."""
     names = list(groups)
-    return [names[place] for place in telling([Reader.counts(one.configs) for one in groups.values()], count)]
+    return [
+        names[place]
+        for place in select_informative([Reader.counts(one.configs) for one in groups.values()], count)
+    ]
 
 
 def informative(terms: np.ndarray, count: int, first: int = 0) -> list[int]:

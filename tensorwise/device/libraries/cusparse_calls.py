@@ -32,7 +32,7 @@ class Cusparse:
         from cupy_backends.cuda.libs import cusparse as loaded
 
         self._cupy, self._loaded, self._library = cupy, loaded, ctypes.CDLL(LIBRARY)
-        self._handle = self._made("cusparseCreate")
+        self._handle = self._create("cusparseCreate")
 
     def spmm(
         self, matrix: Sequence[Held], shape: tuple[int, int], dense: Held, algorithm: int, by_rows: bool
@@ -107,16 +107,16 @@ class Cusparse:
         sizes = (ctypes.c_int64(size) for size in (*shape, len(columns)))
         arrays = (ctypes.c_void_p(array.data.ptr) for array in (pointers, columns, values))
         kind = _TYPES[str(values.dtype)][0]
-        return self._made("cusparseCreateCsr", *sizes, *arrays, _INDEX_32, _INDEX_32, _BASE_0, kind)
+        return self._create("cusparseCreateCsr", *sizes, *arrays, _INDEX_32, _INDEX_32, _BASE_0, kind)
 
     def _dense(self, array: Held, by_rows: bool) -> ctypes.c_void_p:
         rows, columns = array.shape
         sizes = (ctypes.c_int64(size) for size in (rows, columns, columns if by_rows else rows))
         order = _BY_ROWS if by_rows else _BY_COLUMNS
         kind = _TYPES[str(array.dtype)][0]
-        return self._made("cusparseCreateDnMat", *sizes, ctypes.c_void_p(array.data.ptr), kind, order)
+        return self._create("cusparseCreateDnMat", *sizes, ctypes.c_void_p(array.data.ptr), kind, order)
 
-    def _made(self, name: str, *arguments: Any) -> ctypes.c_void_p:
+    def _create(self, name: str, *arguments: Any) -> ctypes.c_void_p:
         """Make a handle or a description; it is destroyed when nobody needs it any more."""
         made = ctypes.c_void_p()
         self._check(getattr(self._library, name)(ctypes.byref(made), *arguments), name)

@@ -55,7 +55,7 @@ class MklKernel(LibraryKernel):
     """MKL inspector-executor with hints.
 
     Attributes:
-        inspects: whether the inspector is told what will be computed, and works before the first call.
+        inspects: whether the inspector gets hints of the computation, and runs before the first call.
     """
 
     name = "mkl"

@@ -9,7 +9,7 @@ from tensorwise.tensor import primitives
 from tensorwise.tensor.levels.level import ArrayFacts, Level, PackingState
 from tensorwise.tensor.primitives import EntryPositions
 
-OWN = __name__.partition(".")[0] + "."
+OWN_PREFIX = __name__.partition(".")[0] + "."
 """Levels of modules with this prefix are tested, and not checked each time."""
 MAX_PARENTS_CHECKED = 64
 """Parents below which coordinates are read one by one, as kernels read them."""
@@ -22,7 +22,7 @@ def check_built(
 
     A level of this package is not looked at.
     """
-    if type(level).__module__.startswith(OWN):
+    if type(level).__module__.startswith(OWN_PREFIX):
         return
     try:
         _check(level, stage, arrays, form)

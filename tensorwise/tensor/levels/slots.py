@@ -30,7 +30,7 @@ class Slots(Pointed):
     def coordinate(
         self, arrays: Mapping[str, Any], parent: Any, position: Any, extent: Any, cursor: Any = None
     ) -> Any:
-        """Return the position: it tells slots apart, and nothing in a program asks for their numbers."""
+        """Return the position: it identifies the slot, and no program reads slot numbers."""
         return position
 
     def children(self, arrays: Mapping[str, Any], parent: int, extent: int) -> Iterator[tuple[int, int]]:

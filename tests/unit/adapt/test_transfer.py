@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorwise.adapt.sampling import DOUBT, representative, telling
+from tensorwise.adapt.sampling import DOUBT, representative, select_informative
 from tensorwise.adapt.transfer import Transferred, transfer
 from tensorwise.analysis.footprint import FIELDS, Footprints
 from tensorwise.device.device import Device, Measurement
@@ -180,7 +180,7 @@ def test_the_first_choice_leaves_the_least_doubt_about_all() -> None:
         known = DOUBT * np.eye(5) + sum(shares[place].T @ shares[place] / 7 for place in seen)
         return float(np.mean([row @ np.linalg.solve(known, row) for one in shares for row in one]))
 
-    first, second = telling(things, 2)
+    first, second = select_informative(things, 2)
     assert first == min(range(9), key=lambda place: doubt([place]))
     assert second == min(set(range(9)) - {first}, key=lambda place: doubt([first, place]))
-    assert sorted(telling(things, 20)) == list(range(9))
+    assert sorted(select_informative(things, 20)) == list(range(9))

@@ -181,10 +181,12 @@ def test_compiled_code_counts_what_python_does(data: st.DataObject, windows: boo
         starts = np.array([walked.window // 5, 0], np.int64)
         walked = Walked(
             walked.extents, walked.first, walked.steps, walked.held, walked.written, starts,
-            walked.window // 2, walked.window // 4, walked.stretch, walked.grains, walked.apart,
+            walked.window // 2, walked.window // 4, walked.stretch, walked.grains, walked.thread_distances,
         )  # fmt: skip
     apart = np.array([data.draw(st.sampled_from([0, 4, 60, 4096])) for _ in accesses], np.int64)
-    walked = replace(walked, stretch=data.draw(st.sampled_from([1, 3, walked.stretch])), apart=apart)
+    walked = replace(
+        walked, stretch=data.draw(st.sampled_from([1, 3, walked.stretch])), thread_distances=apart
+    )
     assert misses._compiled(walked).tolist() == plain(walked).tolist()
     assert math.prod(walked.extents.tolist()) == math.prod(extents)
 

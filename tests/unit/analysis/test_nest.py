@@ -122,6 +122,6 @@ def test_whatever_a_space_draws_is_finite_and_in_proportion(work: Workload) -> N
         program = space.program(work, space.sample(work, rng))
         found = dict(zip(names, nest.features(WorkloadNest.of(program, work)).tolist(), strict=True))
         assert np.isfinite(list(found.values())).all()
-        if program.apart is None:
+        if program.remainder is None:
             assert found["nest.steps"] == log2(max(work_bound(program, work), 1) / max(work.terms, 1))
             assert found["inner.steps"] <= found["nest.steps"] + 1e-5

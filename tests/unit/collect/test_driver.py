@@ -188,7 +188,7 @@ def test_a_late_job_is_begun_again_and_the_first_result_stays(jobs: list[Job], t
     for future, who in ((late, "late"), (second, "second")):  # the late one is the first after all
         future.set_result([replace(one, note=who) for one in job.measured()])
     found = beside.end()
-    assert (found.jobs, found.redone, found.left) == (1, 1, 0)
+    assert (found.jobs, found.redone, found.num_left) == (1, 1, 0)
     with Store(tmp_path / "s.sqlite") as store:
         assert {one.note for one in store} == {"late"}
 
@@ -196,7 +196,7 @@ def test_a_late_job_is_begun_again_and_the_first_result_stays(jobs: list[Job], t
 def test_what_is_late_each_time_is_lost_and_ends_the_run(jobs: list[Job], tmp_path: Path) -> None:
     nodes = Nodes(3)
     found = Beside(jobs[:1], tmp_path / "s.sqlite", nodes, limits=replace(QUICK, patience_s=0.05)).end()
-    assert (found.jobs, found.left, len(found.lost), len(nodes.submitted)) == (0, 0, 1, 3)
+    assert (found.jobs, found.num_left, len(found.lost), len(nodes.submitted)) == (0, 0, 1, 3)
     assert "no answer for 0.05 s" in found.lost[0]
 
 
@@ -206,7 +206,7 @@ def test_idle_nodes_begin_the_last_jobs_once_more(jobs: list[Job], tmp_path: Pat
     until(lambda: nodes.submitted.count("m11") == 2)
     nodes.finish("m11")
     found = beside.end()
-    assert (found.jobs, found.redone, found.left) == (12, 1, 0)
+    assert (found.jobs, found.redone, found.num_left) == (12, 1, 0)
     assert len(nodes.submitted) == 13, "once more, and not more often"
 
 
@@ -218,10 +218,10 @@ def test_an_idle_driver_helps_another(jobs: list[Job], tmp_path: Path) -> None:
     until(lambda: slow.open)
     other = Beside(jobs, path, fast, anywhere=True)
     found = other.end()
-    assert (found.jobs, found.left) == (12, 0)
+    assert (found.jobs, found.num_left) == (12, 0)
     assert fast.submitted.count(slow.submitted[0]) == 1
     found = one.end()  # it sees that all is done, and does not wait for its node
-    assert (found.jobs, found.elsewhere, found.left) == (0, 12, 0)
+    assert (found.jobs, found.elsewhere, found.num_left) == (0, 12, 0)
 
 
 class Clock:
@@ -336,11 +336,11 @@ def test_what_another_driver_gave_up_is_not_tried_again(
     nodes.finish(nodes.submitted[0])
     found = beside.end()
     if begin == 0:
-        assert (found.jobs, found.elsewhere, found.left) == (2, 1, 0)
+        assert (found.jobs, found.elsewhere, found.num_left) == (2, 1, 0)
         assert jobs[2].name not in nodes.submitted
     else:
         assert nodes.submitted[0] == jobs[2].name
-        assert (found.jobs, found.elsewhere, found.left) == (3, 0, 0)
+        assert (found.jobs, found.elsewhere, found.num_left) == (3, 0, 0)
 
 
 def test_a_job_that_cannot_be_run_is_said_to_the_others(jobs: list[Job], tmp_path: Path) -> None:
@@ -385,6 +385,6 @@ def test_nodes_of_another_device_only_lose_their_jobs(jobs: list[Job], tmp_path:
 
     with Store(tmp_path / "s.sqlite") as store:
         found = collect(jobs[:2], store, Nodes(1, answer=answer), anywhere=True, limits=QUICK)
-    assert (found.jobs, found.left, len(found.lost)) == (1, 0, 1)
+    assert (found.jobs, found.num_left, len(found.lost)) == (1, 0, 1)
     assert "a node of the device odd has measured it" in found.lost[0]
     assert "--kind" in found.lost[0]

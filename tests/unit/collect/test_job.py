@@ -12,7 +12,7 @@ from tensorwise.collect import measuring
 from tensorwise.collect.augment import Augmentation
 from tensorwise.collect.corpus import patterns, read_pattern
 from tensorwise.collect.job import Job, plan
-from tensorwise.collect.measuring import BATCH, measured
+from tensorwise.collect.measuring import CONFIGS_PER_BATCH, measured
 from tensorwise.errors import InputError
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import cpu_space
@@ -130,7 +130,7 @@ def test_a_job_is_measured(folder: Path, op: str, variant: int) -> None:
     again = read_pattern(job.path, Augmentation.parse(change) if change else None)
     assert (original, again.pattern_id) == (job.name, work.entries.pattern_id)
     drawn = Counter(str(r.provenance["drawn"]) for r in records)
-    batches = -(-30 // BATCH) + -(-10 // BATCH)
+    batches = -(-30 // CONFIGS_PER_BATCH) + -(-10 // CONFIGS_PER_BATCH)
     assert drawn == {"default": batches, "random": 20, "known": 10, "mutated": 10}
     assert len(beats) == len(records) + batches + 2  # rounds, loading, and a measurement that does not count
     assert len({r.config for r in records}) == 41

@@ -74,7 +74,7 @@ def test_a_lost_job_is_done_again_after_the_others(jobs: list[Job], tmp_path: Pa
     with Store(tmp_path / "s.sqlite") as store:
         executor = Losing(loses("m0", TRIES - 1))
         found = collect(jobs, store, executor, observe=lambda job, _: ended.append(job.name))
-        assert (found.jobs, found.left, found.lost, found.redone) == (JOBS, 0, [], TRIES - 1)
+        assert (found.jobs, found.num_left, found.lost, found.redone) == (JOBS, 0, [], TRIES - 1)
         assert ended[-1] == "m0"
         assert Counter(str(one.provenance["pattern"]) for one in store) == dict.fromkeys(
             executor.tries, RECORDS
@@ -89,7 +89,7 @@ def test_what_stays_lost_is_said_not_recorded_and_done_by_the_next_run(
         executor = Losing(loses("m0", 99))
         found = collect(jobs, store, executor)
         assert executor.tries["m0"] == TRIES
-        assert (found.jobs, found.left, found.failed, found.redone) == (JOBS - 1, 0, [], TRIES - 1)
+        assert (found.jobs, found.num_left, found.failed, found.redone) == (JOBS - 1, 0, [], TRIES - 1)
         assert found.lost == ["m0 spmm n=4: taken"]
         assert found.to_json()["lost"] == found.lost
         assert not [one for one in store if one.provenance["pattern"] == "m0" or not one.ok]

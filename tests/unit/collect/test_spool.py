@@ -359,7 +359,7 @@ def test_a_job_that_cannot_be_submitted_is_a_failed_one(
     _answer(executor._spool, "w", jobs[1])
     with Store(tmp_path / "s.sqlite") as store:
         found = collect(jobs[:2], store, executor)
-    assert (found.jobs, found.left, len(found.failed)) == (1, 0, 1)
+    assert (found.jobs, found.num_left, len(found.failed)) == (1, 0, 1)
     assert "cannot be copied into the spool" in found.failed[0]
 
 
@@ -376,4 +376,4 @@ class _Refusing(Executor[Job]):
 def test_an_executor_that_raises_fails_its_jobs_only(tmp_path: Path, jobs: list[Job]) -> None:
     with Store(tmp_path / "s.sqlite") as store:
         found = collect(jobs, store, _Refusing())
-    assert (found.left, len(found.failed)) == (0, len(jobs))
+    assert (found.num_left, len(found.failed)) == (0, len(jobs))

@@ -21,7 +21,7 @@ from tensorwise.device import roofline as module
 from tensorwise.device.host import CpuTime, cpu_time, foreign_load, host
 from tensorwise.device.library import available
 from tensorwise.device.roofline import (
-    LEVELS,
+    MEMORY_LEVELS,
     Roofline,
     doubted,
     level_holding,
@@ -119,7 +119,7 @@ def test_rates_are_positive_and_remembered(
 ) -> None:
     monkeypatch.setattr(module, "foreign_load", lambda before: 0.0)
     first = roofline(threads)
-    assert set(first.bandwidth) == set(LEVELS)
+    assert set(first.bandwidth) == set(MEMORY_LEVELS)
     assert all(0 < rate < float("inf") for rate in first.bandwidth.values())
     assert all(0 < rate < float("inf") for rate in (*first.flops.values(), *first.vectors.values()))
     module._roofline_at.cache_clear()
@@ -149,24 +149,24 @@ def test_a_compiler_leaves_the_chains_of_the_probe_apart(size: str) -> None:
 def test_damaged_memory_is_a_miss(text: str, tmp_path: Path) -> None:
     path = tmp_path / "rates.json"
     path.write_text(text)
-    assert module._read(path, 1) is None
+    assert module._read_figures(path, 1) is None
     flops = {"float32": 1e9, "float64": 1e9}
     good = {
-        "bandwidth": dict.fromkeys(LEVELS, 1e9), "flops": flops, "vectors": dict.fromkeys(module._widths(), 1e9),
+        "bandwidth": dict.fromkeys(MEMORY_LEVELS, 1e9), "flops": flops, "vectors": dict.fromkeys(module._widths(), 1e9),
         "provisional": False,
     }  # fmt: skip
     path.write_text(json.dumps(good))
-    assert module._read(path, 1) is not None
+    assert module._read_figures(path, 1) is not None
     flops["float32"] = float("nan")
     path.write_text(json.dumps(good))
-    assert module._read(path, 1) is None
+    assert module._read_figures(path, 1) is None
 
 
 def rates_of(slow: dict[int, float]) -> Callable[[int], Roofline]:
     def measure(threads: int) -> Roofline:
         return Roofline(
             threads,
-            dict.fromkeys(LEVELS, slow[threads]),
+            dict.fromkeys(MEMORY_LEVELS, slow[threads]),
             dict.fromkeys(("float32", "float64"), slow[threads]),
             dict.fromkeys(module._widths(), slow[threads]),
         )
@@ -222,7 +222,9 @@ def test_provisional_rates_are_measured_again_after_a_day(
 
 def test_a_place_that_cannot_be_written_costs_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    module._write(tmp_path / "file" / "rates.json", Roofline(1, dict.fromkeys(LEVELS, 1.0), {}, {}))
+    module._write_figures(
+        tmp_path / "file" / "rates.json", Roofline(1, dict.fromkeys(MEMORY_LEVELS, 1.0), {}, {})
+    )
 
 
 def test_doubted_figures_are_measured_once_more_and_only_rise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,7 +244,7 @@ def test_doubted_figures_are_measured_once_more_and_only_rise(monkeypatch: pytes
 
 
 def fixed(monkeypatch: pytest.MonkeyPatch, bandwidth: float, flops: float) -> None:
-    peak = Roofline(1, dict.fromkeys(LEVELS, bandwidth), {"float32": flops, "float64": flops}, {})
+    peak = Roofline(1, dict.fromkeys(MEMORY_LEVELS, bandwidth), {"float32": flops, "float64": flops}, {})
     monkeypatch.setattr(module, "roofline", lambda threads: peak)
 
 
@@ -321,7 +323,7 @@ def test_forked_children_read_the_same_figures(monkeypatch: pytest.MonkeyPatch) 
 def test_an_interrupt_leaves_no_thread_in_freed_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads that go on in them crash the process or change what others have there, or wait for each other for ever."""
     roofline(2)  # compiled
-    monkeypatch.setattr(module, "_read", lambda path, threads: None)
+    monkeypatch.setattr(module, "_read_figures", lambda path, threads: None)
     monkeypatch.setattr(module, "_PROBE_S", 0.03)  # most of the time threads are running
 
     def interrupt(*_: object) -> None:

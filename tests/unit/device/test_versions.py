@@ -86,7 +86,7 @@ def test_it_is_said_where_rounds_do_not_agree(monkeypatch: pytest.MonkeyPatch) -
     assert asked == 8
     assert found.seconds == pytest.approx(1.1e-3)
     assert found.samples == pytest.approx((1.1e-3, 1.2e-3, 1.3e-3))
-    assert "18% apart" in found.note
+    assert "differ by 18%" in found.note
 
 
 def test_the_first_that_runs_is_what_others_must_agree_with() -> None:

@@ -121,8 +121,8 @@ def expect(
     value, there = (
         np.broadcast_to(array, tuple(EXTENTS[index] for index in onto)) for array in (value, there)
     )
-    reduced = tuple(place for place, index in enumerate(onto) if index not in assignment.kept)
-    kept = [index for index in onto if index in assignment.kept]
+    reduced = tuple(place for place, index in enumerate(onto) if index not in assignment.free_indices)
+    kept = [index for index in onto if index in assignment.free_indices]
     order = [kept.index(index) for index in assignment.output.indices]
     total = np.where(there, value, 0.0).sum(axis=reduced)
     return total.transpose(order), there.any(axis=reduced).transpose(order)

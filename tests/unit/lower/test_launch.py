@@ -52,7 +52,7 @@ def test_directives_print_as_they_are_read() -> None:
         (SPMM, "reorder(i,j,k) bind(i,grid,4)", "block, warp, thread or lane"),
         (SPMM, "reorder(i,j,k) bind(i,block,0)", "at least 1"),
         (SPMM, "reorder(i,j,k) stage(k,8)", "no loop is dealt to the blocks"),
-        (SPMM, f"{ROWS} bind(k,block,2)", "a second loop dealt to blocks is the tile's"),
+        (SPMM, f"{ROWS} bind(k,block,2)", "a second loop distributed over blocks has to be the tile's"),
         (SPMM, f"{ROWS} bind(j,thread,4)", "threads are the lanes of a tile"),
         (SPMM, f"{ROWS} tile(j,1x4) bind(j,lane,4)", "write bind(j,thread,4)"),
         (DOT, "reorder(i,k,j) bind(i,block,4) tile(j,1x4) bind(j,thread,4)", "write bind(j,lane,4)"),
@@ -72,7 +72,7 @@ def test_directives_print_as_they_are_read() -> None:
         (
             SPMV,
             "reorder(i,k) bind(i,block,4) tile(k,1x4) bind(k,lane,4) stage(k,4)",
-            "dealt to blocks or threads",
+            "distributed over blocks or threads",
         ),
         (SPMM, f"{ROWS} prefetch(B,8)", "hide latencies"),
         (SPMM, f"{ROWS} parallel(i,balanced,4)", "may only cut the rows"),

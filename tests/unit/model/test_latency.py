@@ -18,7 +18,7 @@ from tensorwise.errors import InputError
 from tensorwise.model import latency
 from tensorwise.model.latency import (
     LATENCY,
-    PARTS,
+    NUM_FOLDS,
     Latencies,
     LatencyModel,
     fine_tuned,
@@ -344,7 +344,7 @@ def test_each_member_holds_back_other_tasks_of_the_target() -> None:
     measured = target.where([row.task in tasks for row in target])
     found = fine_tuned(trained(source), Programs(()), measured, None, replace(QUICK, epochs=5))
     assert sorted(task for held in found.held for task in held) == tasks
-    assert len(found.held) == len(found.model.members) == PARTS
+    assert len(found.held) == len(found.model.members) == NUM_FOLDS
     assert found.model.devices.keys() == {"slow"}
     said = found.unseen(measured)
     for held, member in zip(found.held, found.model.members, strict=True):

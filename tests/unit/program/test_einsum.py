@@ -185,10 +185,10 @@ def test_a_pattern_is_read_for_its_entries() -> None:
     assert str(assignment) == "C[A,h] += Q[i,h,d] * K[k,h,d] for A[i,k]"
     assert assignment.operands == ("Q", "K", "A")
     assert assignment.indices == ("i", "k", "h", "d")
-    assert assignment.kept == ("i", "k", "h")
+    assert assignment.free_indices == ("i", "k", "h")
     assert assignment.reduced == ("d",)
     assert assignment.numbered == {"A"}
-    assert assignment.keeps("A")
+    assert assignment.has_pattern_of("A")
     assert not assignment.annihilated_by("A")
 
 

@@ -115,9 +115,9 @@ def test_what_cannot_be_read(text: str, message: str) -> None:
         ("split(k,32) unroll(k0)", "only the inner loop of a split up to 16"),
         ("split(k,8) unroll(k0,4)", "k0 has a constant extent; write unroll(k0)"),
         ("unroll(i,17)", "the factor is at most 16"),
-        ("unroll(i,2) parallel(i)", "i cannot be unrolled and a tile or parallel at once"),
-        ("unroll(i,2) tile(i,1x4)", "i cannot be unrolled and a tile or parallel at once"),
-        ("tile(i,1x4) parallel(i)", "i cannot be a tile and parallel at once; split it"),
+        ("unroll(i,2) parallel(i)", "i cannot be unrolled, because it is already a tile or parallel"),
+        ("unroll(i,2) tile(i,1x4)", "i cannot be unrolled, because it is already a tile or parallel"),
+        ("tile(i,1x4) parallel(i)", "i cannot be both a tile and parallel; split it"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit(text: str, message: str) -> None:

@@ -299,8 +299,8 @@ def test_hybrids_of_sums_are_in_the_space(name: str, kind: str) -> None:
     for rest in (space.default(work), space.sample(work, rng), space.sample(work, rng)):
         config = space.complete({**rest, "apart": kind}, work, strict=True)
         program = space.program(work, config)
-        assert program.apart is not None
-        part = program.apart.rule.divide(work.entries)[1].entries
+        assert program.remainder is not None
+        part = program.remainder.rule.divide(work.entries)[1].entries
         assert set(np.unique(part.coordinates[0])) == ({17, 90} if kind == "rows8" else {*range(96, 160)})
         assert program.parts[0].formats == space.program(work, {**config, "apart": "none"}).formats
         for one in program.parts:
@@ -344,10 +344,12 @@ def test_what_a_hybrid_sets_apart_is_kept_by_space_and_workload() -> None:
     work, other = (workload("spmm", uneven(), n=n) for n in (20, 40))
     space = space_of(work)
     config = space.complete({"apart": "columns"}, work, strict=True)
-    part = space.program(work, config).apart
-    assert space.program(work, config).apart is part
-    assert replace(space).program(work, config).apart is not part  # another space may allow other programs
-    assert space.program(other, space.complete(config, other)).apart is not part
+    part = space.program(work, config).remainder
+    assert space.program(work, config).remainder is part
+    assert (
+        replace(space).program(work, config).remainder is not part
+    )  # another space may allow other programs
+    assert space.program(other, space.complete(config, other)).remainder is not part
 
 
 @pytest.mark.parametrize("name", ["spmv", "max", "mean", "mttkrp3", "no entries", "no rows", "pattern"])

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tensorwise.device.device import Measurement
-from tensorwise.device.fastest import AGREE, BOUT, LEAST
-from tensorwise.tasks.cpu import ROUNDS, in_turns, keep_off_workers
+from tensorwise.device.fastest import AGREE, BOUT, MIN_ROUNDS
+from tensorwise.tasks.cpu import MAX_ROUNDS, in_turns, keep_off_workers
 
 
 def replayed(programs: list[list[list[float]]]) -> Callable[[int], list[float]]:
@@ -37,17 +37,17 @@ def test_the_fastest_run_counts_once_some_rounds_have_hit_it() -> None:
 
 
 def test_programs_end_apart_from_each_other() -> None:
-    # What comes after LEAST rounds of a steady program, and after ROUNDS of a restless one, is never run.
-    steady, restless = [[1.0]] * LEAST + [[0.5]], [[40.0 - place] for place in range(ROUNDS + 1)]
+    # What comes after MIN_ROUNDS rounds of a steady program, and after MAX_ROUNDS of a restless one, is never run.
+    steady, restless = [[1.0]] * MIN_ROUNDS + [[0.5]], [[40.0 - place] for place in range(MAX_ROUNDS + 1)]
     first, second = turns(steady, restless)
     assert (first.seconds, first.note) == (1.0, "")
-    assert second.seconds == 41.0 - ROUNDS
-    assert "12% apart" in second.note
+    assert second.seconds == 41.0 - MAX_ROUNDS
+    assert "differ by 12%" in second.note
 
 
 def test_two_fast_rounds_are_not_enough() -> None:
     later = [[0.99], [1.5], [1.5], [0.98]]  # the last one is never run
-    (found,) = turns([[1.0], [1.0], *([1.5 + place / 10] for place in range(LEAST - 2)), *later])
+    (found,) = turns([[1.0], [1.0], *([1.5 + place / 10] for place in range(MIN_ROUNDS - 2)), *later])
     assert AGREE == 3
     assert (found.seconds, found.note) == (0.99, "")
 
@@ -56,7 +56,7 @@ def test_a_slow_program_has_one_bout() -> None:
     (found,) = turns([[2.0], [3.0], [2.5]], most_s=1.0)
     assert found.samples == (2.0, 2.5, 3.0)
     assert found.seconds == 2.0
-    assert "50% apart" in found.note
+    assert "differ by 50%" in found.note
 
 
 def test_what_failed_at_first_or_in_a_round_has_no_time() -> None:
@@ -74,7 +74,7 @@ def test_what_agrees_on_shared_processors_is_not_believed(monkeypatch: pytest.Mo
     # Asked before and after each bout: the first bout begins alone and ends shared, the second is not let begin shared.
     shares = iter([1.0, 0.5, 0.5, 0.5, *[1.0] * 9])
     monkeypatch.setattr("tensorwise.tasks.cpu.NAP_S", 0.0)
-    slow = [[2.0]] * BOUT + [[1.0]] * LEAST
+    slow = [[2.0]] * BOUT + [[1.0]] * MIN_ROUNDS
     (found,) = in_turns([Measurement.of([2.0])], replayed([[*slow, [0.5]]]), 5.0, 1e9, lambda: next(shares))
     assert (found.seconds, found.note) == (1.0, "")
     assert next(shares, None) is not None
@@ -82,7 +82,7 @@ def test_what_agrees_on_shared_processors_is_not_believed(monkeypatch: pytest.Mo
 
 def test_processors_that_stay_shared_are_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tensorwise.tasks.cpu.PATIENCE_S", 0.0)
-    (found,) = in_turns([Measurement.of([2.0])], replayed([[[2.0]] * LEAST]), 5.0, 1e9, lambda: 0.5)
+    (found,) = in_turns([Measurement.of([2.0])], replayed([[[2.0]] * MIN_ROUNDS]), 5.0, 1e9, lambda: 0.5)
     assert (found.seconds, found.note) == (2.0, "its processors are shared with others")
 
 

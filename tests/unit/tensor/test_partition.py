@@ -41,7 +41,7 @@ def test_lines_are_counted_as_the_rule_says(text: str, shape: tuple[int, ...], n
         )
     ]
     counts = Counter(keys)
-    assert rule.apart(entries).tolist() == [counts[key] > rule.most for key in keys]
+    assert rule.select_remainder(entries).tolist() == [counts[key] > rule.most for key in keys]
 
 
 def test_parts_keep_order_and_place() -> None:

@@ -57,7 +57,7 @@ def test_an_openmp_runtime_that_binds_the_main_thread_takes_no_threads_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.undo()
-    monkeypatch.setattr(threads, "_GIVEN", {0, 1, 2, 3})
+    monkeypatch.setattr(threads, "_CPUS", {0, 1, 2, 3})
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {2})
     monkeypatch.setenv("OMP_PROC_BIND", "close")
     assert threads._affinity() == 4
@@ -71,7 +71,7 @@ def test_processes_run_anywhere_though_their_starter_was_bound(
     bound: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = os.sched_getaffinity(0)
-    monkeypatch.setattr(threads, "_GIVEN", given)
+    monkeypatch.setattr(threads, "_CPUS", given)
     monkeypatch.setenv("OMP_PROC_BIND", str(bound))
     code = "import os; print(len(os.sched_getaffinity(0)))"
     os.sched_setaffinity(0, {min(given)})

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tensorwise.device.roofline import LEVELS, Roofline, _read, _write
+from tensorwise.device.roofline import MEMORY_LEVELS, Roofline, _read_figures, _write_figures
 from tensorwise.model.finding import bundled_folders, calibrated, find_models, roots
 from tensorwise.store.store import Store
 from tensorwise.toolchain.cache import KernelCache
@@ -40,8 +40,8 @@ def test_all_that_is_kept_is_the_users_alone_whatever_the_umask(tmp_path: Path, 
     shelf.publish(b"library", [KEY])
     with shelf.locked([KEY], 1.0):
         pass
-    rates = dict.fromkeys(LEVELS, 1e9)
-    _write(top / "roofline.json", Roofline(1, rates, {"float32": 1.0, "float64": 1.0}, {"16": 1.0}))
+    rates = dict.fromkeys(MEMORY_LEVELS, 1e9)
+    _write_figures(top / "roofline.json", Roofline(1, rates, {"float32": 1.0, "float64": 1.0}, {"16": 1.0}))
     with Store(top / "data" / "records.sqlite") as store:
         list(store)
         modes = _modes(tmp_path / "home")
@@ -167,11 +167,11 @@ def test_planted_figures_of_the_machine_are_a_miss(tmp_path: Path) -> None:
     path = top / "roofline.json"
     from tensorwise.device.roofline import _REALS, _widths
 
-    rates, flops = dict.fromkeys(LEVELS, 1e9), dict.fromkeys(_REALS, 1e9)
-    _write(path, Roofline(1, rates, flops, dict.fromkeys(_widths(), 1e9)))
-    assert _read(path, 1) is not None
+    rates, flops = dict.fromkeys(MEMORY_LEVELS, 1e9), dict.fromkeys(_REALS, 1e9)
+    _write_figures(path, Roofline(1, rates, flops, dict.fromkeys(_widths(), 1e9)))
+    assert _read_figures(path, 1) is not None
     path.chmod(0o666)
-    assert _read(path, 1) is None
+    assert _read_figures(path, 1) is None
     path.chmod(0o600)
     top.chmod(0o777)
-    assert _read(path, 1) is None
+    assert _read_figures(path, 1) is None

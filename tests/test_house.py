@@ -19,9 +19,9 @@ MAX_REPEATED_CLASSES: Final = 0
 """Public class names that stand for several classes; target: 0."""
 MAX_REPEATED_CONSTANTS: Final = 0
 """Names of constants that three modules and more define; target: 0."""
-MAX_VAGUE_FUNCTIONS: Final = 2
-"""Functions whose name is a bare participle or adverb; target: 0."""
-MAX_CORE_LINES: Final = 27_700
+MAX_VAGUE_FUNCTIONS: Final = 1
+"""Functions whose name is a bare participle or adverb; the one left is the verb of ``tensorwise.read``."""
+MAX_CORE_LINES: Final = 28_400
 """Lines of all that a CPU ``tune`` imports, docstrings and C files included, rounded up to a hundred; target: 20,000."""
 
 

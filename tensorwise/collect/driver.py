@@ -92,7 +92,7 @@ def collect(
     anywhere: bool = False,
     observe: Observe | None = None,
     complete: Callable[[J], J] | None = None,
-    limits: Limits = Limits(),  # noqa: B008 (frozen)
+    limits: Limits = Limits(),
 ) -> Collected:
     """Run the jobs that are left and append their records to ``store``.
 

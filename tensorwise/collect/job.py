@@ -56,7 +56,7 @@ class Job:
         most_terms: a larger workload is refused.
         named: texts of configs to try besides, such as those that a model would have a tuning try.
         asked: who names them, and how many: a job is the same before and after it was asked. Empty: nobody.
-        kind: of the machines that it is for, by a name that whoever plans gives; empty: machines are all alike.
+        kind: of the machines that it is for, by a name that the planner of the jobs gives; empty: machines are all alike.
         version: JOB_VERSION of the package that planned it.
     """
 

@@ -87,7 +87,7 @@ class Fused:
 
     def propagate(self: Any, edge_index: Any, size: Any = None, **given: Any) -> Tensor:
         """Reduce what reaches each destination; see `MessagePassing.propagate`."""
-        edges = self._told(edge_index)
+        edges = self._find_graph(edge_index)
         if self._own:
             return self._by_own_means(edges, size, given)
         compiled = torch.compiler.is_compiling()
@@ -101,7 +101,7 @@ class Fused:
             size = (edges.columns, edges.pointers.shape[0] - 1) if size is None else size
         return self._by_pyg(_as_index(edge_index, given.get("x")), size, given)
 
-    def _told(self: Any, edges: Any) -> Any:
+    def _find_graph(self: Any, edges: Any) -> Any:
         """The graph that edges are, where they are one or those of one that the layer was given; else the edges."""
         graph: Any = edges
         if not isinstance(edges, Graph):
@@ -282,7 +282,7 @@ class _Attention(Fused):
         self: Any, edge_index: Any, size: Any = None, *, alpha: Any, edge_attr: Tensor | None = None
     ) -> Any:
         """Return the weights of edges (edges, heads), or ``alpha`` where nobody needs them."""
-        edges = self._told(edge_index)
+        edges = self._find_graph(edge_index)
         graph: Graph | str = "weights of edges are asked for, or have parts that are edges' own"
         needed = getattr(_CALL, "asked", False) or edge_attr is not None or alpha[1] is None
         if not needed and (isinstance(edges, Graph) or not torch.compiler.is_compiling()):

@@ -43,7 +43,7 @@ class Accumulators:
     def registers(self, slot: Keys, replica: Keys, lanes: int) -> tuple[Var, ...]:
         """Return the registers of a slot and replica, declared on first use with the identity.
 
-        Replicas are told separate by their arguments where they are merged: only one may start with the first entry.
+        The merge distinguishes replicas by their arguments: only one may start with the first entry.
         """
         key = (slot, replica)
         if key not in self._registers:

@@ -42,9 +42,9 @@ class MergePath:
         return Buffer("carries", self.space.plan.elem, writable=True) if has_carries else None
 
     def iterate_parts(self, env: Env, var: Var, bind: ir.Binding, body: Body) -> None:
-        """Emit the parallel loop over parts, and ``body`` for the row that a part goes on with and those that it starts.
+        """Emit the parallel loop over parts, and ``body`` for the row that a part continues and for those that it starts.
 
-        The row that it goes on with is a nest of its own, so that the others pay for no questions.
+        The continued row is a loop nest of its own, so that the other rows need no branch.
         """
         builder, part = self.builder, self.builder.fresh("part")
         with builder.scope(lambda block: For(part, Const(0), NUM_PARTS, 1, block, bind)):

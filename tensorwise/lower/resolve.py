@@ -5,7 +5,7 @@
     bind i = 3   ->   U(i): position 3, by arithmetic        S(k): k = A2_crd[position], the only coordinate there
                       C(i): p = search(A1_crd, 3); if 0 <= p: ...
 
-What follows is emitted by the caller's ``then``, under the conditions that resolving takes: the resolver knows no loops.
+The caller's ``then`` emits what follows, under the conditions of resolving: the resolver does not know the loops.
 """
 
 from collections.abc import Callable

@@ -54,7 +54,7 @@ def grow_choice(cases: Cases) -> Tree:
     forest = scikit_learn("RandomForestRegressor")(**FOREST, n_jobs=available_threads())
     forest.fit(cases.features, lost(cases.penalties), sample_weight=long)
     forest.set_params(n_jobs=1)  # threads would add what trees say in any order, and rounding would decide
-    inputs = np.concatenate([cases.features, _imagined(cases.features)])
+    inputs = np.concatenate([cases.features, _interpolate(cases.features)])
     trained = scikit_learn("DecisionTreeRegressor")(min_samples_leaf=SMALLEST_LEAF, random_state=0)
     trained.fit(inputs, forest.predict(inputs))
     tree = Tree.grown(trained)
@@ -70,7 +70,7 @@ def lost(penalties: np.ndarray) -> np.ndarray:
     return np.asarray(np.log1p(np.clip(penalties, 0, MOST_PENALTY)))
 
 
-def _imagined(features: np.ndarray) -> np.ndarray:
+def _interpolate(features: np.ndarray) -> np.ndarray:
     """Interpolate inputs, (n, fields) -> (synthetic, fields), geometrically where values are large.
 
     Features that are products of others stay so in a synthetic input.

@@ -195,17 +195,17 @@ def _params(gpu: GpuSpec) -> list[Param]:
         ),
         Choice(
             "vector", LOAD_WIDTHS, binds="compile", prefer=_default_vector,
-            doc="Neighbours that a thread loads at once, up to 16 bytes; the extent has to be a multiple",
+            doc="Neighbours that a thread loads with one instruction, up to 16 bytes; the extent has to be a multiple",
             narrow=_vectors,
         ),
         PowerOfTwo(
             "registers", 1, REGISTER_TILES, binds="compile", prefer=_default_registers,
-            doc="kNRegTile: elements of a thread, as far apart as a team is wide, which reuse an index that was read",
+            doc="kNRegTile: elements of a thread, a team's width from each other, which reuse an index that was read",
             narrow=_registers(gpu),
         ),
         Choice(
             "unroll", UNROLLED, binds="compile", prefer=1,
-            doc="Entries of a row that are under way at once, with accumulators of their own",
+            doc="Entries of a row that are loaded in parallel, with accumulators of their own",
             narrow=_unrolls(gpu),
         ),
         PowerOfTwo(

@@ -31,8 +31,6 @@ AGAIN: Final = 16
 """In one of so many jobs the first programs are timed twice: to know how much times vary takes few."""
 WORKERS: Final = 2
 """Number of processes that draw and compile in parallel, mostly on one processor each; while one times the others wait."""
-UNDRAWN: Final = Config({"design": -1, "decisions": "[]"})
-"""Stands for whatever a job whose worker was lost would have tried."""
 
 
 @final

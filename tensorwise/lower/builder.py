@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from tensorwise.lower import ir
-from tensorwise.lower.ir import Const, Expr, Let, Stmt, Type, Var
+from tensorwise.lower.ir import Const, Expr, Let, Stmt, Type, Var, as_expr
 
 _C_WORDS = (
     "auto break case char const continue default do double else enum extern float for goto if inline int long "
@@ -71,8 +71,9 @@ class Builder:
         self._numbers[stem] = number + 1
         return Var(name, type)
 
-    def let(self, stem: str, value: Expr) -> Expr:
-        """Name a scalar value, unless it is a name or a number already."""
+    def let(self, stem: str, value: Expr | int) -> Expr:
+        """Name a scalar value, unless it is a name or a number already; levels may give plain numbers."""
+        value = as_expr(value)
         if isinstance(value, Const | Var) or value.type.lanes > 1:
             return value
         var = self.fresh(stem, value.type)

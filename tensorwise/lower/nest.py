@@ -164,10 +164,13 @@ class Nest:
                 now = self.builder.fresh("cursor")
                 self.builder.append(Let(now, cursor))  # so that proofs see one value
             extent = self.operands.extent(level.axis)
-            held = read_staged(inner, level.coordinate(arrays, state.position, position, extent, now))
+            held = read_staged(
+                inner, ir.as_expr(level.coordinate(arrays, state.position, position, extent, now))
+            )
             coordinate = self.builder.let(loop.name, held)
             if cursor is not None and now is not None:
-                self.builder.append(Set(cursor, level.advance(arrays, state.position, position, now)))
+                after = ir.as_expr(level.advance(arrays, state.position, position, now))
+                self.builder.append(Set(cursor, after))
             inner = replace(inner, states={**inner.states, name: State(state.levels + 1, position)})
             self.resolver.bind(
                 inner, loop, coordinate, lambda e: self.emit(e, rest), guard=guard, stored=not guard
@@ -187,7 +190,7 @@ class Nest:
         if self.space.is_unrolled(loop):
             raise ScheduleError(f"unroll({loop.name}): {loop.name} is compressed in {name}; give a factor")
 
-    def open_cursor(self, start: Expr | None, loop: Axis) -> Var | None:
+    def open_cursor(self, start: Expr | int | None, loop: Axis) -> Var | None:
         """Declare the register that a level's coordinates are read from in order, if it asks for one."""
         if start is None:
             return None
@@ -196,7 +199,7 @@ class Nest:
                 f"{self.space.parallel}: the coordinates of {loop.name} can only be read in order"
             )
         register = self.builder.fresh("left")
-        self.builder.append(Reg(register, start))
+        self.builder.append(Reg(register, ir.as_expr(start)))
         return register
 
     def repeat(self, env: Env, loop: Axis, var: Var, lo: Expr, hi: Expr, body: Body) -> None:

@@ -1,6 +1,8 @@
 """Lowering by composition: collaborators of the nest by themselves, and the passes that surround it."""
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import pytest
 
@@ -8,11 +10,13 @@ from tensorwise.errors import ScheduleError
 from tensorwise.lower import ir
 from tensorwise.lower.accumulators import Accumulators
 from tensorwise.lower.builder import Builder
+from tensorwise.lower.c import print_c
 from tensorwise.lower.cpu import CpuMapping
 from tensorwise.lower.env import Env, Lanes, State
 from tensorwise.lower.first_terms import start_with_first_terms
 from tensorwise.lower.ir import Buffer, BufferStore, Const, Fold, For, If, Let, Reduce, Reg, Set, Var
 from tensorwise.lower.iteration_space import IterationSpace
+from tensorwise.lower.lower import lower
 from tensorwise.lower.mapping import StripRange
 from tensorwise.lower.operands import Operands
 from tensorwise.lower.outputs import fill_output, privatize, round_once, rounds_partial_results
@@ -24,6 +28,7 @@ from tensorwise.program.einsum import Einsum
 from tensorwise.program.ops import MONOIDS
 from tensorwise.program.schedule import Schedule
 from tensorwise.tensor.format import Format
+from tensorwise.tensor.levels import Compressed, Dense
 from tensorwise.tensor.remap import Axis
 
 F32 = ir.Type("f32")
@@ -240,3 +245,34 @@ def test_two_arrays_of_one_name_are_refused() -> None:
     operands.values["A1_pos"] = operands.arrays["A"][1]["pos"]
     with pytest.raises(ScheduleError, match="the same name"):
         operands.buffers()
+
+
+# -- levels --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OneColumn(Compressed):
+    """A level whose answers are plain numbers: all entries are in column 0, and the cursor starts at 0."""
+
+    letter: ClassVar[str] = "O"
+    sequential: ClassVar[bool] = True
+
+    def cursor(self, arrays: Mapping[str, Any], parent: Any) -> Any:
+        return 0
+
+    def coordinate(
+        self, arrays: Mapping[str, Any], parent: Any, position: Any, extent: Any, cursor: Any = None
+    ) -> Any:
+        return 0
+
+    def advance(self, arrays: Mapping[str, Any], parent: Any, position: Any, cursor: Any) -> Any:
+        return 1
+
+
+def test_what_a_level_answers_may_be_a_plain_number() -> None:
+    stored = Format(("i", "k"), (Dense(Axis("i")), OneColumn(Axis("k"))))
+    einsum = Einsum.parse("C[i] += A[i,k] * B[k]").single
+    text = print_c(lower(Program(einsum, {"A": stored}, Schedule.parse("")).plan()))
+    assert "left = 0;" in text
+    assert "left = 1;" in text
+    assert "B_values[0]" in text

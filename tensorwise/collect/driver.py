@@ -181,6 +181,8 @@ class _Driver(Generic[J]):
         self._ended_elsewhere: set[str] = set()
         self._answered: set[str] = set()
         """Ids of the jobs in the batch."""
+        self._given_up: dict[str, tuple[list[str], str]] = {}
+        """Id of a job that ended without records -> the list of reasons that tells so, and its reason."""
         self._device_ids: dict[tuple[str, str, str], str] = {}
         """Kind of machines, device and threads -> id of the device that measured the first job of these."""
         self._batch: list[tuple[J, JobRecords]] = []
@@ -447,6 +449,7 @@ class _Driver(Generic[J]):
     def _give_up(self, job: J, reasons: list[str], error: TensorwiseError) -> None:
         self._ended.add(job.id)
         reasons.append(explain(job, error))
+        self._given_up[job.id] = reasons, reasons[-1]
         self._tell(job)
 
     def _is_due(self) -> bool:
@@ -476,6 +479,9 @@ class _Driver(Generic[J]):
             if job.id in self._ended_elsewhere:  # others gave it up, and its node here did not
                 self._ended_elsewhere.discard(job.id)
                 self.found.elsewhere -= 1
+            if job.id in self._given_up:  # its node answers after all: it counts once, as measured
+                reasons, reason = self._given_up.pop(job.id)
+                reasons.remove(reason)
             self._ended.add(job.id)
             self._held.pop(job.id, None)
             self.ledger.forget(job.id)

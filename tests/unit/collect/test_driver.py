@@ -200,6 +200,26 @@ def test_what_is_late_each_time_is_lost_and_ends_the_run(jobs: list[Job], tmp_pa
     assert "no answer for 0.05 s" in found.lost[0]
 
 
+def test_a_result_that_comes_after_its_job_was_given_up_counts_once(jobs: list[Job], tmp_path: Path) -> None:
+    other = replace(jobs[1], kind="b")  # whose machines are there when the first job was given up
+    nodes = Nodes(
+        8, kinds={"b": 0}, answer=lambda one: finish_soon(one) if one.submitted[-1] == "m1" else None
+    )
+    reasons: list[int] = []
+
+    def observe(job: object, found: Collected) -> None:
+        reasons.append(len(found.lost))
+        if not nodes.kinds["b"]:
+            nodes.finish("m0")
+            nodes.kinds["b"] = 1
+
+    limits = replace(QUICK, patience_s=0.1)
+    path = tmp_path / "s.sqlite"
+    found = Beside([jobs[0], other], path, nodes, limits=limits, anywhere=True, observe=observe).end()
+    assert (found.jobs, found.lost, found.num_left) == (2, [], 0)
+    assert reasons[0] == 1, "it was given up"
+
+
 def test_idle_nodes_begin_the_last_jobs_once_more(jobs: list[Job], tmp_path: Path) -> None:
     nodes = Nodes(4, answer=lambda one: None if one.submitted[-1] == "m11" else finish_soon(one))
     beside = Beside(jobs, tmp_path / "s.sqlite", nodes, anywhere=True)

@@ -28,3 +28,13 @@ def forward_names(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]
         return getattr(import_module(home), new or name)
 
     return find
+
+
+def renamed(new: str) -> property:
+    """Return a property for the old name of an attribute or method, which is called ``new`` now; it warns."""
+
+    def get(self: object) -> Any:
+        warnings.warn(f"it is now called {type(self).__name__}.{new}", DeprecationWarning, stacklevel=2)
+        return getattr(self, new)
+
+    return property(get)

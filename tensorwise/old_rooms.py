@@ -53,7 +53,6 @@ ROOMS: Final[Mapping[str, Mapping[str, str]]] = {
     "tensorwise.program": {
         **dict.fromkeys(
             (
-                "accumulate",
                 "arrays",
                 "gpu",
                 "launch",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
+from tensorwise.moved import renamed
 from tensorwise.store.record import Record
 
 
@@ -45,6 +46,8 @@ class Collected:
     def num_left(self) -> int:
         """Jobs neither done, nor failed, nor lost."""
         return self.planned - self.before - self.elsewhere - self.ended
+
+    left = renamed("num_left")
 
     @property
     def ended(self) -> int:

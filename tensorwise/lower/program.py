@@ -14,7 +14,7 @@ from tensorwise.lower.loops import printed
 from tensorwise.lower.lower import lower
 from tensorwise.lower.plan import Plan
 from tensorwise.lower.target import target_of
-from tensorwise.moved import forward_names
+from tensorwise.moved import forward_names, renamed
 from tensorwise.program.einsum import Assignment
 from tensorwise.program.joined import check_joined
 from tensorwise.program.schedule import (
@@ -80,6 +80,8 @@ class Program:
     schedule: Schedule
     remainder: Remainder | None = None
     accumulate: bool = False
+
+    apart = renamed("remainder")
 
     def __post_init__(self) -> None:
         """Raise ScheduleError for a hybrid of several sparse operands, or of one whose entries are found by number.

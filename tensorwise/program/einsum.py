@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tensorwise.errors import InputError
-from tensorwise.moved import forward_names
+from tensorwise.moved import forward_names, renamed
 from tensorwise.program.ops import COMBINE, MONOIDS, Monoid
 
 
@@ -148,6 +148,8 @@ class Assignment:
         """Operands that hold integers -> the index that they are compared with."""
         return dict(_chosen(self.expression))
 
+    named = renamed("selector")
+
     @cached_property
     def selector(self) -> Access | None:
         """The access of the operand whose elements number the only entry that contributes to each output element.
@@ -159,6 +161,8 @@ class Assignment:
                 rows = () if name not in self.operands else self.access(name).indices[:1]
                 return holds if self.reduction == "sum" and set(rows) & set(holds.indices) else None
         return None
+
+    kept = renamed("free_indices")
 
     @cached_property
     def free_indices(self) -> tuple[str, ...]:
@@ -222,6 +226,8 @@ class Assignment:
     def counted(self) -> frozenset[str]:
         """Sparse operands the numbers of whose entries a kernel has to know."""
         return self.numbered | ({self.argument} & set(self.operands) if self.argument else frozenset())
+
+    keeps = renamed("has_pattern_of")
 
     def has_pattern_of(self, tensor: str) -> bool:
         """Whether the output has an element, or several side by side, for each entry of the sparse ``tensor``."""

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, cast
 
 from tensorwise.errors import ScheduleError
-from tensorwise.moved import forward_names
+from tensorwise.moved import forward_names, renamed
 from tensorwise.program.directives import (
     CONSTANT_SPLIT,
     Bound,
@@ -156,6 +156,8 @@ class Schedule:
     def binds(self) -> "tuple[Bind, ...]":
         """All bind directives."""
         return tuple(cast("Bind", d) for d in self.directives if d.word == "bind")
+
+    dealt = renamed("grid_bind")
 
     @property
     def grid_bind(self) -> "Bind | None":

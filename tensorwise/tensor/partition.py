@@ -7,6 +7,7 @@ from typing import Final, Self, final
 import numpy as np
 
 from tensorwise.errors import FormatError
+from tensorwise.moved import renamed
 from tensorwise.tensor.canonical import matrix_pointers
 from tensorwise.tensor.entries import Entries
 
@@ -68,6 +69,8 @@ class Partition:
 
     def __str__(self) -> str:
         return f"{self.lines}>{self.most}" + ("" if self.panel is None else f"/{self.panel}")
+
+    apart = renamed("select_remainder")
 
     def select_remainder(self, entries: Entries) -> np.ndarray:
         """Return for each entry whether it belongs to the remainder, (nnz,) bool."""

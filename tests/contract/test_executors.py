@@ -224,7 +224,7 @@ def test_workers_that_die_or_hang_cost_their_job_only(rig: Rig, tmp_path: Path) 
         assert drawn == {"default": 2, "random": 3, "known": 2, "mutated": 1}
         # Once more: what was lost is tried again, and on a machine that does not lose it, it is done.
         again = collect(readable, store, LocalExecutor(1))
-        assert (again.before, again.jobs, again.left, again.lost) == (5, 2, 0, [])
+        assert (again.before, again.jobs, again.num_left, again.lost) == (5, 2, 0, [])
 
 
 def test_a_collection_that_is_killed_at_any_moment_goes_on(tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
     with Store(tmp_path / "s.sqlite") as store:
         found = collect(jobs, store, LocalExecutor(1, SILENCE_S, COMMAND), observe=observe)
         assert (found.interrupted, found.jobs, found.num_left) == (True, 2, 4)
-        assert collect(jobs, store, LocalExecutor(1, SILENCE_S, COMMAND), budget_s=1e-9).left == 4
+        assert collect(jobs, store, LocalExecutor(1, SILENCE_S, COMMAND), budget_s=1e-9).num_left == 4
         assert collect(jobs, store, LocalExecutor(2, SILENCE_S, COMMAND)).jobs == 4
         assert_each_once(store, jobs)
 

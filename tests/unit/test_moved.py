@@ -7,7 +7,9 @@ from importlib.util import find_spec
 
 import pytest
 
+from tensorwise.collect.collected import Collected
 from tensorwise.old_rooms import RENAMED, ROOMS
+from tensorwise.program.einsum import Einsum
 
 
 @pytest.fixture(autouse=True)
@@ -128,3 +130,15 @@ def test_what_moved_is_there() -> None:
             assert name == "*" or find_spec(f"{package}.{name}") is not None, f"{package}.{name}"
     for name in RENAMED.values():
         assert find_spec(name) is not None, name
+
+
+def test_a_renamed_attribute_works_and_warns_where_it_is_used() -> None:
+    found = Collected(5, before=2)
+    with pytest.warns(DeprecationWarning, match=r"it is now called Collected\.num_left") as caught:
+        assert found.left == found.num_left == 3
+    assert caught[0].filename == __file__
+    assignment = Einsum.parse("C[i] += A[i,k] * B[k]").single
+    with pytest.warns(DeprecationWarning, match=r"Assignment\.free_indices"):
+        assert assignment.kept == ("i",)
+    with pytest.warns(DeprecationWarning, match=r"Assignment\.has_pattern_of"):
+        assert not assignment.keeps("A")

@@ -465,7 +465,7 @@ def _fields() -> Iterator[Field]:
             f"the step from lane to lane in buffer {rank}; {STILL:g}: there is none, {ABSENT:g}: no lanes or no buffer",
         )  # fmt: skip
     yield Field("lanes.neighbours", "accesses", "those whose lanes are neighbours")
-    yield Field("lanes.gathered", "accesses", "those whose lanes have a longer distance")
+    yield Field("lanes.gathered", "accesses", "those whose lanes are farther apart")
     yield Field("lanes.same", "accesses", "those that all lanes share")
     yield Field(
         "lanes.straight", "log2(1 + executions)", "those of the innermost loops that become straight code"

@@ -33,9 +33,9 @@ class Compiled:
 
 @final
 class CodeFeatures(Featurizer[Compiled]):
-    """What runs when a compiled program does: instructions by kind, cycles of a modelled core, lines that caches miss.
+    """What runs when a compiled program does: instructions by kind, cycles of an imagined core, lines that caches miss.
 
-    Counts are per cycle: one number says how long a program runs, the others what limits it. Of a
+    How often things happen is told by the cycle: how long a program runs is one number, and what limits it the others. Of a
     program that was not compiled all are 0, and so is what is counted of CPUs' code alone in a GPU's, and the other way.
     """
 
@@ -115,7 +115,7 @@ _ON_GPUS: Final = {
     "shared.loaded": ("turns", "those that these reads take, banks that several lanes meet in"),
     "shared.stored": ("turns", "those that these writes take"),
     "local": ("requests", "reads and writes of a thread's own memory"),
-    "cycles.issue": ("cycles", "those of a modelled GPU for instructions of any kind"),
+    "cycles.issue": ("cycles", "those of an imagined GPU for instructions of any kind"),
     "cycles.arithmetic": ("cycles", "those for floats, and for conversions"),
     "cycles.integer": ("cycles", "those for integers"),
     "cycles.shared": ("cycles", "those for shared memory"),
@@ -126,7 +126,7 @@ _ON_GPUS: Final = {
     "whole.launches": ("launches", "kernels that run one after the other"),
     "whole.blocks": ("blocks", "those of the kernel that takes longest"),
     "whole.threads": ("threads", "those of a block"),
-    "whole.resident": ("warps", "those that a multiprocessor holds together"),
+    "whole.resident": ("warps", "those that a multiprocessor holds at once"),
     "whole.registers": ("registers", "those of a thread"),
     "whole.frame": ("bytes", "what a thread has of memory of its own"),
     "whole.shared": ("bytes", "what threads of a block share"),

@@ -30,7 +30,7 @@ class HardwareFeatures(Featurizer[Hardware]):
 _KINDS: Final = ("cpu", "gpu")
 _SCALED: Final = (
     ("clock_hz", 1e6, "MHz", "the clock of its cores"),
-    ("cores", 1, "cores", "how many work in parallel: threads of a call on a CPU, multiprocessors of a GPU"),
+    ("cores", 1, "cores", "how many work at once: threads of a call on a CPU, multiprocessors of a GPU"),
     ("memory_bytes", 1e9, "GB", "the size of its memory"),
     ("bandwidth", 1e9, "GB/s", "the rate of its memory"),
     ("flops", 1e9, "Gflop/s", "the rate of its float32 arithmetic, all cores together"),

@@ -26,7 +26,7 @@ MISSED: Final = {
     "first.far": ("lines", "those of them that no prefetcher foresees"),
     "first.written": ("lines", "those of them that are written"),
     "first.conflict": ("lines", "those of them that it would hold if hardly any met in a set"),
-    "first.conflict.written": ("lines", "the written ones among them"),
+    "first.conflict.written": ("lines", "those of these that are written"),
     "second": ("lines", "those that a second cache of 1 MiB misses, too"),
     "second.far": ("lines", "those of them that no prefetcher foresees"),
     "second.written": ("lines", "those of them that are written"),

@@ -42,7 +42,7 @@ _NEST_FIELDS: Final = (
     Field(
         "nest.apart",
         "0 or 1",
-        "whether a hybrid stores some entries separately; the others describe its first part as if it had all entries.",
+        "whether a hybrid sets entries apart; all else is of the rest, as if it had all entries.",
     ),
     *(
         Field(f"{group}.{name}", unit, doc.format(place))
@@ -70,7 +70,7 @@ _NEST_FIELDS: Final = (
     Field(
         "parallel.atomic",
         _A_TERM,
-        "how often a value of the output is added to by several threads in parallel; once without.",
+        "how often a value of the output is added to by several threads at once; once without.",
     ),
     Field(
         "parallel.private", _A_TERM, "the values of the output that each thread has a copy of; one without."

@@ -357,9 +357,13 @@ class DaskCluster:
         self._file = folder / "scheduler.json"
         self._processes: list[subprocess.Popen[bytes]] = []
         self._start("scheduler", "--host", "127.0.0.1", "--port", "0")
-        while not self._file.exists():
+        self.address = self._wait_for_address()
+
+    def _wait_for_address(self) -> str:
+        while True:  # the file is there before it is written
+            with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
+                return str(json.loads(self._file.read_text())["address"])
             time.sleep(0.02)
-        self.address = json.loads(self._file.read_text())["address"]
 
     def _start(self, what: str, *options: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", f"distributed.cli.dask_{what}", "--scheduler-file", str(self._file)]

@@ -7,10 +7,10 @@ from tensorwise.lower import ir
 from tensorwise.lower.builder import Builder
 from tensorwise.lower.env import Env, Lanes
 from tensorwise.lower.ir import Buffer, BufferStore, Reduce, Stmt, Var
-from tensorwise.lower.iteration_space import IterationSpace
 from tensorwise.lower.mapping import Body, LoopMapping, StripRange
 from tensorwise.lower.merge_path import MergePath
 from tensorwise.lower.operands import CUTS, NUM_PARTS, Operands
+from tensorwise.lower.plan import Plan
 from tensorwise.lower.resolve import Resolver
 from tensorwise.lower.strips import StripCutter
 from tensorwise.tensor.remap import Axis
@@ -20,20 +20,18 @@ from tensorwise.tensor.remap import Axis
 class CpuMapping(LoopMapping):
     """Loops of a kernel for the threads of a CPU."""
 
-    def __init__(
-        self, space: IterationSpace, operands: Operands, builder: Builder, resolver: Resolver
-    ) -> None:
-        self.space, self.builder = space, builder
-        parallel = space.parallel
+    def __init__(self, plan: Plan, operands: Operands, builder: Builder, resolver: Resolver) -> None:
+        self.plan, self.builder = plan, builder
+        parallel = plan.parallel
         self.merge_path = (
-            MergePath(space, operands, builder, resolver)
+            MergePath(plan, operands, builder, resolver)
             if parallel is not None and parallel.policy == "merge-path"
             else None
         )
 
     def binding(self, loop: Axis) -> ir.Workers | None:
         """Return the policy by which threads share the iterations of a loop; None: one thread runs all."""
-        parallel = self.space.parallel
+        parallel = self.plan.parallel
         if parallel is None or parallel.loop != loop.name:
             return None
         return ir.Workers("dynamic" if parallel.policy == "merge-path" else parallel.policy)
@@ -41,17 +39,17 @@ class CpuMapping(LoopMapping):
     @property
     def even_binding(self) -> ir.Workers | None:
         """Threads have equal shares, if there are several."""
-        return ir.Workers("even") if self.space.parallel else None
+        return ir.Workers("even") if self.plan.parallel else None
 
     def cut_strips(self, strips: StripRange, emit: Callable[[Lanes], None]) -> None:
         """Emit loops over strips, narrower and narrower towards the end."""
-        tile = self.space.schedule.tile
+        tile = self.plan.schedule.tile
         assert tile is not None
         StripCutter(tile, strips, self.builder, emit).cut()
 
     def cuts_iterations(self, loop: Axis) -> bool:
         """Whether a loop runs over the parts of a merge path."""
-        return self.merge_path is not None and self.space.is_parallel(loop)
+        return self.merge_path is not None and self.plan.is_parallel(loop)
 
     def iterate_parts(self, env: Env, loop: Axis, var: Var, body: Body) -> None:
         """Emit the loop over the parts of the merge path."""

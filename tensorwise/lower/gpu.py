@@ -9,7 +9,6 @@ from tensorwise.lower.builder import Builder
 from tensorwise.lower.cuda import print_cuda
 from tensorwise.lower.env import Env, Lanes
 from tensorwise.lower.ir import Buffer, BufferStore, Const, Expr, If, Reduce, Stmt, Var
-from tensorwise.lower.iteration_space import IterationSpace
 from tensorwise.lower.launch import check_operands
 from tensorwise.lower.lower import emit_kernel
 from tensorwise.lower.mapping import Body, LoopMapping, StripRange
@@ -29,20 +28,18 @@ FILLING: Final = ir.Blocks("x", 256, 1)
 class GpuMapping(LoopMapping):
     """Loops of a kernel for the blocks, teams and threads of a GPU."""
 
-    def __init__(
-        self, space: IterationSpace, operands: Operands, builder: Builder, resolver: Resolver
-    ) -> None:
-        self.space = space
-        self.teams = Teams(space, operands, builder)
-        parallel = space.parallel
+    def __init__(self, plan: Plan, operands: Operands, builder: Builder, resolver: Resolver) -> None:
+        self.plan = plan
+        self.teams = Teams(plan, operands, builder)
+        parallel = plan.parallel
         in_pieces = parallel is not None and parallel.policy == "pieces"
-        self.pieces = Pieces(space, operands, builder, resolver) if in_pieces else None
+        self.pieces = Pieces(plan, operands, builder, resolver) if in_pieces else None
 
     def binding(self, loop: Axis) -> ir.Blocks | None:
         """Return the teams that share the iterations of a loop; None: each runs all."""
-        if not self.space.is_parallel(loop):
+        if not self.plan.is_parallel(loop):
             return None
-        return ir.Blocks("x", self.space.schedule.teams, self.space.threads)
+        return ir.Blocks("x", self.plan.schedule.teams, self.plan.schedule.threads)
 
     @property
     def even_binding(self) -> ir.Blocks:
@@ -67,7 +64,7 @@ class GpuMapping(LoopMapping):
 
     def cuts_iterations(self, loop: Axis) -> bool:
         """Whether a loop runs over pieces of its iterations."""
-        return self.pieces is not None and self.space.is_parallel(loop)
+        return self.pieces is not None and self.plan.is_parallel(loop)
 
     def iterate_parts(self, env: Env, loop: Axis, var: Var, body: Body) -> None:
         """Emit the loop over pieces."""
@@ -86,7 +83,7 @@ class GpuMapping(LoopMapping):
         if whole is None or self.pieces is None or isinstance(statement, Reduce):
             return [self.teams.by_one_thread(env, statement)]
         self.pieces.clears = True
-        combine = self.space.monoid.combine
+        combine = self.plan.monoid.combine
         adds = Reduce(statement.buffer, statement.index, combine, statement.value, True)
         is_whole, is_none = (ir.compare(name, whole, Const(0)) for name in ("ne", "eq"))
         return [

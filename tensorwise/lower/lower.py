@@ -2,7 +2,7 @@
 
 ::
 
-    Plan -> IterationSpace, Operands                    what there is to loop over, and where it lies
+    Plan -> Operands                                    where elements lie; the plan knows its loops (LoopNest)
          -> Nest                                        one recursion over the loops (nest.py); it asks
               Resolver                                    which coordinates and positions are known
               LoopMapping (CpuMapping, GpuMapping)        what a processor makes of a loop
@@ -22,7 +22,6 @@ from tensorwise.lower.builder import Builder
 from tensorwise.lower.cpu import CpuMapping
 from tensorwise.lower.hoist import hoist
 from tensorwise.lower.ir import Const, Expr
-from tensorwise.lower.iteration_space import IterationSpace
 from tensorwise.lower.mapping import LoopMapping
 from tensorwise.lower.nest import Nest
 from tensorwise.lower.operands import Operands
@@ -56,7 +55,7 @@ def lower(plan: Plan) -> ir.LoweredFunction:
 
 
 def emit_kernel(
-    plan: Plan, map_loops: Callable[[IterationSpace, Operands, Builder, Resolver], LoopMapping]
+    plan: Plan, map_loops: Callable[[Plan, Operands, Builder, Resolver], LoopMapping]
 ) -> ir.LoweredFunction:
     """Return the loops of ``plan``, before the passes that a target has for itself.
 
@@ -67,12 +66,12 @@ def emit_kernel(
         ScheduleError: as ``lower``.
     """
     plan.check()
-    space, operands = IterationSpace(plan), Operands(plan)
+    operands = Operands(plan)
     builder = Builder(operands.names())
-    resolver = Resolver(space, operands, builder)
-    mapping = map_loops(space, operands, builder, resolver)
-    results = Results(space, operands, builder, mapping)
-    Nest(space, operands, builder, resolver, mapping, results).emit_all()
+    resolver = Resolver(plan, operands, builder)
+    mapping = map_loops(plan, operands, builder, resolver)
+    results = Results(plan, operands, builder, mapping)
+    Nest(plan, operands, builder, resolver, mapping, results).emit_all()
     mapping.emit_rest()
     size = operands.output_size()
     kernel = ir.LoweredFunction(
@@ -83,7 +82,7 @@ def emit_kernel(
         mapping.scratch(),
         resolver.joined,
     )
-    kernel = _surround(kernel, space, size, results.initial, mapping.even_binding)
+    kernel = _surround(kernel, plan, size, results.initial, mapping.even_binding)
     return replace(
         kernel,
         buffers=(*kernel.buffers, *mapping.buffers()),
@@ -92,13 +91,13 @@ def emit_kernel(
 
 
 def _surround(
-    kernel: ir.LoweredFunction, space: IterationSpace, size: Expr, initial: float | None, binding: ir.Binding
+    kernel: ir.LoweredFunction, plan: Plan, size: Expr, initial: float | None, binding: ir.Binding
 ) -> ir.LoweredFunction:
     """Return the kernel with what its output needs before and behind the nest."""
-    accumulate = space.plan.accumulate
-    identity = Const(space.monoid.components[0].identity, ir.Type(space.plan.elem))
-    if space.has_private_copies:
-        return privatize(kernel, size, space.monoid.combine, identity, accumulate, binding)
+    accumulate = plan.accumulate
+    identity = Const(plan.monoid.components[0].identity, ir.Type(plan.elem))
+    if plan.has_private_copies:
+        return privatize(kernel, size, plan.monoid.combine, identity, accumulate, binding)
     if rounds_partial_results(kernel):
         return round_once(kernel, size, identity, binding)
     if initial is not None and not accumulate:

@@ -19,9 +19,9 @@ from tensorwise.lower import ir
 from tensorwise.lower.builder import Builder
 from tensorwise.lower.env import Env, Piece
 from tensorwise.lower.ir import Buffer, BufferStore, Const, Expr, For, If, Reduce, Var
-from tensorwise.lower.iteration_space import IterationSpace
 from tensorwise.lower.mapping import Body
 from tensorwise.lower.operands import CUTS, NUM_PARTS, Operands
+from tensorwise.lower.plan import Plan
 from tensorwise.lower.resolve import Resolver
 from tensorwise.tensor.remap import Axis
 
@@ -29,17 +29,15 @@ from tensorwise.tensor.remap import Axis
 class MergePath:
     """The parts of one kernel whose outermost loop is cut by a merge path."""
 
-    def __init__(
-        self, space: IterationSpace, operands: Operands, builder: Builder, resolver: Resolver
-    ) -> None:
-        self.space, self.operands, self.builder, self.resolver = space, operands, builder, resolver
-        self.name, self.format = next(iter(space.plan.formats.items()))
+    def __init__(self, plan: Plan, operands: Operands, builder: Builder, resolver: Resolver) -> None:
+        self.plan, self.operands, self.builder, self.resolver = plan, operands, builder, resolver
+        self.name, self.format = next(iter(plan.formats.items()))
 
     @cached_property
     def carries(self) -> Buffer | None:
         """Where parts leave the sums of rows that started before them; None where nothing has to be carried."""
-        has_carries = self.space.has_shared_rows
-        return Buffer("carries", self.space.plan.elem, writable=True) if has_carries else None
+        has_carries = self.plan.has_shared_rows
+        return Buffer("carries", self.plan.elem, writable=True) if has_carries else None
 
     def iterate_parts(self, env: Env, var: Var, bind: ir.Binding, body: Body) -> None:
         """Emit the parallel loop over parts, and ``body`` for the row that a part continues and for those that it starts.
@@ -53,7 +51,7 @@ class MergePath:
             with builder.scope(lambda block: If(ir.compare("lt", begin, stop), block)):
                 if self.carries:
                     e, size = Var("e"), self.carry_size()
-                    identity = Const(self.space.monoid.components[0].identity, self.operands.elem)
+                    identity = Const(self.plan.monoid.components[0].identity, self.operands.elem)
                     cleared = BufferStore(self.carries, part * size + e, identity)
                     builder.append(For(e, Const(0), size, 1, (cleared,)))
                 body(replace(env, piece=Piece(stop, begin, part)), builder.let(var.name, first - 1))
@@ -76,8 +74,8 @@ class MergePath:
     @property
     def carried_extents(self) -> dict[str, Expr]:
         """The output's indices, with as many coordinates as an iteration of the outermost loop has."""
-        mode, extents = self.space.loops[0].mode, self.operands.extents
-        carried = {index: extents[index] for index in self.space.assignment.output.indices}
+        mode, extents = self.plan.loops[0].mode, self.operands.extents
+        carried = {index: extents[index] for index in self.plan.assignment.output.indices}
         return {**carried, mode: self.operands.split(mode)}
 
     def carry_size(self) -> Expr:
@@ -89,7 +87,7 @@ class MergePath:
 
     def carry_index(self, env: Env, part: Expr) -> Expr:
         """Return where the output element of this point lies in the carries."""
-        mode, output = self.space.loops[0].mode, self.space.assignment.output
+        mode, output = self.plan.loops[0].mode, self.plan.assignment.output
         inside = {**env.coordinates, mode: env.coordinates.get(f"{mode}0", Const(0))}
         return part * self.carry_size() + self.operands.index_of(output, inside, self.carried_extents)
 
@@ -97,7 +95,7 @@ class MergePath:
         """Emit the loop that adds what parts have carried to the output, in their order."""
         if self.carries is None:
             return
-        builder, output = self.builder, self.space.assignment.output
+        builder, output = self.builder, self.plan.assignment.output
         rows, part = self.format.levels[0], builder.fresh("part")
         inner = [Axis(rows.axis.mode, "inner")] if rows.axis.part == "outer" else []
         others = [Axis(index) for index in output.indices if index != rows.axis.mode]
@@ -107,7 +105,7 @@ class MergePath:
             if not axes:
                 index = self.operands.index_of(output, env.coordinates)
                 carry = self.carries[self.carry_index(env, part)]
-                builder.append(Reduce(self.operands.output, index, self.space.monoid.combine, carry))
+                builder.append(Reduce(self.operands.output, index, self.plan.monoid.combine, carry))
                 return
             axis, rest = axes[0], axes[1:]
             var = builder.fresh(axis.name)

@@ -26,9 +26,9 @@ from tensorwise.lower.accumulators import Accumulators
 from tensorwise.lower.builder import Builder
 from tensorwise.lower.env import Env, Keys, Lanes, Loop, State
 from tensorwise.lower.ir import Const, Expr, For, If, Let, Reg, Set, Var
-from tensorwise.lower.iteration_space import IterationSpace
 from tensorwise.lower.mapping import Body, LoopMapping, StripRange
 from tensorwise.lower.operands import Operands
+from tensorwise.lower.plan import Plan
 from tensorwise.lower.prefetch import prefetch_rows
 from tensorwise.lower.reductions import (
     factor_term,
@@ -64,30 +64,30 @@ class Nest:
 
     def __init__(
         self,
-        space: IterationSpace,
+        plan: Plan,
         operands: Operands,
         builder: Builder,
         resolver: Resolver,
         mapping: LoopMapping,
         results: Results,
     ) -> None:
-        self.space, self.operands, self.builder = space, operands, builder
+        self.plan, self.operands, self.builder = plan, operands, builder
         self.resolver, self.mapping, self.results = resolver, mapping, results
-        self.plan, self.schedule = space.plan, space.schedule
+        self.schedule = plan.schedule
         self._copies = 0
 
     def emit_all(self) -> None:
         """Emit all loops of the iteration space."""
         nothing = Env({}, dict.fromkeys(self.plan.formats, State()))
-        self.resolver.resolve(nothing, lambda env: self.emit(env, self.space.loops))
+        self.resolver.resolve(nothing, lambda env: self.emit(env, self.plan.loops))
 
     def emit(self, env: Env, loops: tuple[Loop, ...]) -> None:
         """Emit the nest of ``loops`` at this point."""
-        if wants_factoring(self.space, env, loops):
-            inside, outside = factor_term(self.space, env, loops)
+        if wants_factoring(self.plan, env, loops):
+            inside, outside = factor_term(self.plan, env, loops)
             self.accumulate(replace(env, term=inside), loops, outside)
             return
-        if env.accumulators is None and fits_registers(self.space, loops):
+        if env.accumulators is None and fits_registers(self.plan, loops):
             self.accumulate(env, loops)
             return
         if not loops:
@@ -97,7 +97,7 @@ class Nest:
         if isinstance(loop, Lanes):
             self.emit_lanes(env, loop, rest)
             return
-        if loop.mode not in self.space.assignment.free_indices and env.accumulators is None:
+        if loop.mode not in self.plan.assignment.free_indices and env.accumulators is None:
             env = replace(env, reduced_outside=True)
         leader = self.find_leader(env, loop)
         tile = self.schedule.tile
@@ -105,7 +105,7 @@ class Nest:
             self.emit_strips(env, loop, rest)
         elif leader is not None:
             self.emit_positions(env, loop, rest, leader)
-        elif self.space.is_unrolled(loop):
+        elif self.plan.is_unrolled(loop):
             self.emit_copies(env, loop, rest)
         else:
             self.emit_range(env, loop, rest)
@@ -147,9 +147,9 @@ class Nest:
         state, arrays = env.states[name], self.operands.arrays[name][env.states[name].levels]
         level = self.plan.formats[name].levels[state.levels]
         lo, hi = self.resolver.position_range(env, name)
-        if loop.mode in self.space.assignment.free_indices:
+        if loop.mode in self.plan.assignment.free_indices:
             env = replace(env, skips_output=True)
-        if not level.unique and not self.space.has_own_outputs(name):
+        if not level.unique and not self.plan.has_own_outputs(name):
             env = replace(env, reduced_outside=True, skips_output=True)
         env = self.note_sharing(env, loop)
         cursor = self.open_cursor(level.cursor(arrays, state.position), loop)
@@ -158,7 +158,7 @@ class Nest:
         guard = Axis(loop.mode, "inner" if loop.part == "outer" else "outer") not in above
 
         def body(inner: Env, position: Expr) -> None:
-            prefetch_rows(self.space, self.operands, self.builder, inner, loop, rest, name, position)
+            prefetch_rows(self.plan, self.operands, self.builder, inner, loop, rest, name, position)
             now = cursor
             if cursor is not None and not level.bit_array:  # masks of bits are followed in their register
                 now = self.builder.fresh("cursor")
@@ -187,16 +187,16 @@ class Nest:
                 f"visit({loop.name},{self.schedule.visits[loop.name]}): {loop.name} is compressed in {name}, whose "
                 "coordinates come as they are stored"
             )
-        if self.space.is_unrolled(loop):
+        if self.plan.is_unrolled(loop):
             raise ScheduleError(f"unroll({loop.name}): {loop.name} is compressed in {name}; give a factor")
 
     def open_cursor(self, start: Expr | int | None, loop: Axis) -> Var | None:
         """Declare the register that a level's coordinates are read from in order, if it asks for one."""
         if start is None:
             return None
-        if self.space.is_parallel(loop):
+        if self.plan.is_parallel(loop):
             raise ScheduleError(
-                f"{self.space.parallel}: the coordinates of {loop.name} can only be read in order"
+                f"{self.plan.parallel}: the coordinates of {loop.name} can only be read in order"
             )
         register = self.builder.fresh("left")
         self.builder.append(Reg(register, ir.as_expr(start)))
@@ -234,12 +234,12 @@ class Nest:
         leader, start, end = self.find_strip_range(env, loop, rest)
         # An overlapping strip computes elements twice, which only a plain store survives.
         overlaps = (
-            loop.mode in self.space.assignment.free_indices
+            loop.mode in self.plan.assignment.free_indices
             and not env.reduced_outside
             and not env.shared_output
             and not (self.plan.keep_pattern and loop.mode in self.plan.stored)
             and not self.plan.accumulate
-            and reduces_in_registers(self.space, rest)
+            and reduces_in_registers(self.plan, rest)
         )
         is_short = loop.mode not in self.plan.stored and not self.schedule.unrolls
         self.mapping.cut_strips(
@@ -257,7 +257,7 @@ class Nest:
                 rest
                 or levels[state.levels].coordinate_array is None
                 or loop.part == "outer"
-                or loop.mode not in self.space.assignment.reduced
+                or loop.mode not in self.plan.assignment.reduced
                 or state.levels + 1 < len(levels)
             ):
                 raise ScheduleError(
@@ -319,11 +319,11 @@ class Nest:
         if strip.lanes == 1:
             return []
         vectors, found = {strip.axis.mode}, list[Axis]()
-        for _ in self.space.assignment.indices:  # a vector of coordinates may lead to others
+        for _ in self.plan.assignment.indices:  # a vector of coordinates may lead to others
             for format in self.plan.formats.values():
                 if vectors & set(format.modes):
                     vectors |= {axis.mode for axis in format.followed}
-            found = [axis for axis in self.space.diagonals if axis.along in vectors or axis == strip.axis]
+            found = [axis for axis in self.plan.diagonals if axis.along in vectors or axis == strip.axis]
             vectors |= {axis.mode for axis in found}
         return found
 
@@ -351,13 +351,13 @@ class Nest:
 
     def note_sharing(self, env: Env, loop: Axis) -> Env:
         """Note when threads that run this loop update the same output elements."""
-        if self.space.is_parallel(loop) and self.space.has_shared_outputs(loop):
+        if self.plan.is_parallel(loop) and self.plan.has_shared_outputs(loop):
             return replace(env, shared_output=True)
         return env
 
     def enter(self, env: Env, axis: Axis, key: tuple[object, ...]) -> Env:
         """Note which accumulator a constant coordinate or a vector of lanes belongs to."""
-        if axis.mode in self.space.assignment.free_indices:
+        if axis.mode in self.plan.assignment.free_indices:
             return replace(env, slot=(*env.slot, key))
         if key[0] == "lanes":
             return replace(env, replica=(*env.replica, key))
@@ -368,7 +368,7 @@ class Nest:
 
         Operands packed in blocks are padded; accumulators are written behind a guard of their own.
         """
-        assignment, formats = self.space.assignment, self.plan.formats
+        assignment, formats = self.plan.assignment, self.plan.formats
         if env.accumulators is None or index in assignment.reduced or index in self.operands.permutations:
             return True
         if any(Axis(index) in format.axes for format in formats.values()):
@@ -379,9 +379,9 @@ class Nest:
 
     def accumulate(self, env: Env, loops: tuple[Loop, ...], outside: Expression | None = None) -> None:
         """Open accumulators, emit the loops and write the results, multiplied by ``outside``."""
-        combine_threads = self.mapping.combine_threads if self.space.threads > 1 else None
+        combine_threads = self.mapping.combine_threads if self.plan.schedule.threads > 1 else None
         accumulators = Accumulators(
-            self.space.monoid, self.plan.elem, self.builder, combine_threads, self.find_first_argument(env)
+            self.plan.monoid, self.plan.elem, self.builder, combine_threads, self.find_first_argument(env)
         )
         slots = self.list_slots(loops)
         for slot in slots:
@@ -399,10 +399,10 @@ class Nest:
         """Return the output elements, or vectors of them, that the loops meet."""
         found: list[list[AccumulatorSlot]] = []
         for loop in loops:
-            if isinstance(loop, Lanes) and loop.axis.mode in self.space.assignment.free_indices:
+            if isinstance(loop, Lanes) and loop.axis.mode in self.plan.assignment.free_indices:
                 vectors = self.mapping.vectors_of(loop)
                 found.append([AccumulatorSlot(loop.axis, value, key, loop.end) for value, key in vectors])
-            elif isinstance(loop, Axis) and loop.mode in self.space.assignment.free_indices:
+            elif isinstance(loop, Axis) and loop.mode in self.plan.assignment.free_indices:
                 numbers = range(self.schedule.splits[loop.mode])
                 found.append([AccumulatorSlot(loop, Const(n), (loop.name, n)) for n in numbers])
         return list(product(*found))
@@ -428,7 +428,7 @@ class Nest:
                 )
             return
         if outside is not None:
-            factor = evaluate(outside, env, self.space, self.operands)
+            factor = evaluate(outside, env, self.plan, self.operands)
             product = ir.compute("mul", result[0], factor)
             if env.accumulators is not None:
                 env.accumulators.reduce(env.slot, env.replica, (product,))
@@ -439,7 +439,7 @@ class Nest:
 
     def find_first_argument(self, env: Env) -> Expr | None:
         """Name the first entry that registers meet, where these are positions of one loop, as they stand."""
-        name, reduced = self.space.assignment.argument, self.space.assignment.reduced
+        name, reduced = self.plan.assignment.argument, self.plan.assignment.reduced
         if (
             name is None
             or name not in self.plan.formats
@@ -463,8 +463,8 @@ class Nest:
                 f"{self.schedule} makes more than {MAX_COPIES} copies of the innermost statement; "
                 "unroll less, or use a smaller tile"
             )
-        assignment, monoid = self.space.assignment, self.space.monoid
-        term = evaluate(env.term or assignment.expression, env, self.space, self.operands)
+        assignment, monoid = self.plan.assignment, self.plan.monoid
+        term = evaluate(env.term or assignment.expression, env, self.plan, self.operands)
         lanes = max(
             (c.type.lanes for index, c in env.coordinates.items() if index in assignment.reduced), default=1
         )
@@ -475,7 +475,7 @@ class Nest:
         if env.accumulators is not None:
             env.accumulators.reduce(env.slot, env.replica, state)
             return
-        if self.space.threads > 1 and any(key[0] == "lanes" for key in env.replica):
+        if self.plan.schedule.threads > 1 and any(key[0] == "lanes" for key in env.replica):
             tile = self.schedule.tile
             raise ScheduleError(
                 f"{tile}: threads sum up in registers; put the loops of the output outside "

@@ -19,9 +19,9 @@ from tensorwise.lower import ir
 from tensorwise.lower.builder import Builder
 from tensorwise.lower.env import Env, Piece
 from tensorwise.lower.ir import LANE, Buffer, BufferStore, Const, Expr, For, Stmt, Var
-from tensorwise.lower.iteration_space import IterationSpace
 from tensorwise.lower.mapping import Body
 from tensorwise.lower.operands import NUM_CUT, NUM_PIECES, PIECE_COLUMNS, Operands
+from tensorwise.lower.plan import Plan
 from tensorwise.lower.resolve import Resolver
 from tensorwise.program.schedule import WARP
 
@@ -36,11 +36,9 @@ class Pieces:
         clears: whether pieces add to outputs of iterations that are cut.
     """
 
-    def __init__(
-        self, space: IterationSpace, operands: Operands, builder: Builder, resolver: Resolver
-    ) -> None:
-        self.space, self.operands, self.builder, self.resolver = space, operands, builder, resolver
-        name, format = next(iter(space.plan.formats.items()))
+    def __init__(self, plan: Plan, operands: Operands, builder: Builder, resolver: Resolver) -> None:
+        self.plan, self.operands, self.builder, self.resolver = plan, operands, builder, resolver
+        name, format = next(iter(plan.formats.items()))
         pointers = format.levels[1].pointer_array
         assert pointers is not None  # of a list of coordinates, as the plan has checked
         self.list = Buffer("pieces", operands.arrays[name][1][pointers].elem)
@@ -58,7 +56,7 @@ class Pieces:
                 for column, stem in enumerate((var.name, "begin", "end"))
             )
             whole = None
-            if self.space.has_shared_rows:
+            if self.plan.has_shared_rows:
                 whole = let("whole", self.list[piece * PIECE_COLUMNS + 3])
             body(replace(env, piece=Piece(end, begin, whole=whole)), row)
 
@@ -66,10 +64,10 @@ class Pieces:
         """Return the launch that lets outputs of iterations that are cut start from the identity."""
         if not self.clears:
             return []
-        space, operands, builder = self.space, self.operands, self.builder
-        rows, number = next(iter(space.plan.formats.values())).levels[0], builder.fresh("number")
-        identity = Const(space.monoid.components[0].identity, operands.elem)
-        output = space.assignment.output
+        plan, operands, builder = self.plan, self.operands, self.builder
+        rows, number = next(iter(plan.formats.values())).levels[0], builder.fresh("number")
+        identity = Const(plan.monoid.components[0].identity, operands.elem)
+        output = plan.assignment.output
         others = [index for index in output.indices if index != rows.axis.mode]
 
         def clear_over(env: Env, left: list[str]) -> None:

@@ -6,15 +6,15 @@ from tensorwise.lower import ir
 from tensorwise.lower.builder import Builder
 from tensorwise.lower.env import Env, Lanes, Loop
 from tensorwise.lower.ir import Const, Expr
-from tensorwise.lower.iteration_space import IterationSpace
 from tensorwise.lower.operands import Operands
+from tensorwise.lower.plan import Plan
 from tensorwise.tensor.remap import Axis, join
 
 CACHE_LINE_BYTES: Final = 64
 
 
 def prefetch_rows(
-    space: IterationSpace,
+    plan: Plan,
     operands: Operands,
     builder: Builder,
     env: Env,
@@ -25,9 +25,9 @@ def prefetch_rows(
 ) -> None:
     """Ask for the dense rows that later entries of this level need."""
     level = env.states[name].levels
-    for directive in space.schedule.prefetches:
-        access = space.assignment.access(directive.tensor)
-        listed = space.plan.formats[name].levels[level].coordinate_array
+    for directive in plan.schedule.prefetches:
+        access = plan.assignment.access(directive.tensor)
+        listed = plan.formats[name].levels[level].coordinate_array
         if loop.mode not in access.indices or listed is None or loop.part != "whole":
             continue
         ahead = ir.smaller(position + directive.distance, operands.num_positions(name, level) - 1)

@@ -240,10 +240,20 @@ class Program:
         if masked is None:
             masked = not self.can_multiply_padding()
         return Plan(
-            self.assignment, self.formats, widths, schedule, elem, columns,  # type: ignore[arg-type]
-            self.keeps_pattern, masked and self._padded, exact, source_elem, halves or {}, self.accumulate,
-            renumbered,
-        )  # fmt: skip
+            self.assignment,
+            schedule,
+            self.formats,
+            masked=masked and self._padded,
+            accumulate=self.accumulate,
+            halves=halves or {},
+            keep_pattern=self.keeps_pattern,
+            exact=exact,
+            widths=widths,  # type: ignore[arg-type]
+            elem=elem,
+            column_major=columns,
+            source_elem=source_elem,
+            renumbered=renumbered,
+        )
 
     def lowered(self, elem: str = "f32") -> ir.LoweredFunction:
         """Return the loop IR for 32-bit indices."""

@@ -4,7 +4,7 @@ from typing import Final
 
 from tensorwise.errors import ScheduleError
 from tensorwise.lower.env import Env, Lanes, Loop, axis_of
-from tensorwise.lower.iteration_space import IterationSpace
+from tensorwise.lower.plan import Plan
 from tensorwise.program.einsum import Access, Apply, Expression, Index, product_of
 from tensorwise.tensor.remap import Axis
 
@@ -12,53 +12,53 @@ MAX_ACCUMULATORS: Final = 64
 """More output slots than this are reduced in memory: no machine has the registers."""
 
 
-def fits_registers(space: IterationSpace, loops: tuple[Loop, ...]) -> bool:
+def fits_registers(plan: Plan, loops: tuple[Loop, ...]) -> bool:
     """Whether accumulators can hold all that the remaining loops produce, and something is reduced in them."""
     slots, reductions = 1, False
     for loop in loops:
         axis = axis_of(loop)
-        if isinstance(loop, Axis) and space.is_parallel(loop):
+        if isinstance(loop, Axis) and plan.is_parallel(loop):
             return False
-        if axis.mode in space.late_modes:  # where the results belong is known further inside only
+        if axis.mode in plan.late_modes:  # where the results belong is known further inside only
             return False
-        if axis.mode not in space.assignment.free_indices:
+        if axis.mode not in plan.assignment.free_indices:
             reductions = True
         elif isinstance(loop, Lanes):
             slots *= loop.vectors
-        elif space.is_unrolled(loop):
-            slots *= space.schedule.splits[loop.mode]
+        elif plan.is_unrolled(loop):
+            slots *= plan.schedule.splits[loop.mode]
         else:
             return False
     return reductions and slots <= MAX_ACCUMULATORS
 
 
-def reduces_in_registers(space: IterationSpace, loops: tuple[Loop, ...]) -> bool:
+def reduces_in_registers(plan: Plan, loops: tuple[Loop, ...]) -> bool:
     """Whether every reduction among ``loops`` happens in accumulators."""
-    if not loops or fits_registers(space, loops):
+    if not loops or fits_registers(plan, loops):
         return True
-    return not space.has_shared_outputs(axis_of(loops[0])) and reduces_in_registers(space, loops[1:])
+    return not plan.has_shared_outputs(axis_of(loops[0])) and reduces_in_registers(plan, loops[1:])
 
 
-def wants_factoring(space: IterationSpace, env: Env, loops: tuple[Loop, ...]) -> bool:
+def wants_factoring(plan: Plan, env: Env, loops: tuple[Loop, ...]) -> bool:
     """Whether the schedule wants the sum over these loops by itself."""
-    directive, at = space.schedule.factor, loops[0] if loops else None
+    directive, at = plan.schedule.factor, loops[0] if loops else None
     return directive is not None and env.term is None and isinstance(at, Axis) and at.name == directive.loop
 
 
-def factor_term(space: IterationSpace, env: Env, loops: tuple[Loop, ...]) -> tuple[Expression, Expression]:
+def factor_term(plan: Plan, env: Env, loops: tuple[Loop, ...]) -> tuple[Expression, Expression]:
     """Return the factors that change in the loops, which are summed, and those that their sum is multiplied by.
 
     Raises ScheduleError where the directive does not fit.
     """
-    directive, factors = space.schedule.factor, space.assignment.factors
-    inside = [factor for factor in factors if _changes(space, factor, env)]
+    directive, factors = plan.schedule.factor, plan.assignment.factors
+    inside = [factor for factor in factors if _changes(plan, factor, env)]
     outside = [factor for factor in factors if factor not in inside]
-    if space.monoid.name != "sum" or not inside or not outside or not fits_registers(space, loops):
+    if plan.monoid.name != "sum" or not inside or not outside or not fits_registers(plan, loops):
         raise ScheduleError(
             f"{directive}: it takes a loop in which some factors of a sum of products change and others do not, "
-            f"and which leaves room for accumulators (got {space.assignment}; {space.schedule})"
+            f"and which leaves room for accumulators (got {plan.assignment}; {plan.schedule})"
         )
-    if _may_be_empty(space, env, loops):
+    if _may_be_empty(plan, env, loops):
         loop = directive.loop if directive else None
         raise ScheduleError(
             f"{directive}: a sum of no terms must not meet the other factors, which may be infinite; what is "
@@ -68,12 +68,12 @@ def factor_term(space: IterationSpace, env: Env, loops: tuple[Loop, ...]) -> tup
     return product_of(inside), product_of(outside)
 
 
-def _may_be_empty(space: IterationSpace, env: Env, loops: tuple[Loop, ...]) -> bool:
+def _may_be_empty(plan: Plan, env: Env, loops: tuple[Loop, ...]) -> bool:
     """Whether it cannot be told beforehand that the loops meet an entry (extents of 0 have no such program)."""
-    formats, met = space.plan.formats, [axis_of(loop) for loop in loops]
-    whole = {axis.mode for axis in met if axis.part != "outer"} | space.plan.exact
+    formats, met = plan.formats, [axis_of(loop) for loop in loops]
+    whole = {axis.mode for axis in met if axis.part != "outer"} | plan.exact
     # Of 10 = 8 + 2, inner part 1 has two outer parts, inner part 5 has one; of 1, inner part 1 has none.
-    if any(axis.mode in space.assignment.reduced and axis.mode not in whole for axis in met):
+    if any(axis.mode in plan.assignment.reduced and axis.mode not in whole for axis in met):
         return True
     led = [loop for loop in loops if isinstance(loop, Axis)]
     for name, format in formats.items():
@@ -88,16 +88,16 @@ def _may_be_empty(space: IterationSpace, env: Env, loops: tuple[Loop, ...]) -> b
     return sum(env.states[name].levels < len(f.levels) for name, f in formats.items()) > 1
 
 
-def _changes(space: IterationSpace, factor: Expression, env: Env) -> bool:
+def _changes(plan: Plan, factor: Expression, env: Env) -> bool:
     """Whether a factor is not the same throughout what is left of the reduced loops."""
     match factor:
         case Access(tensor=name, indices=indices):
-            if name in space.plan.formats:
+            if name in plan.formats:
                 return env.states[name].value is None
-            kept = space.assignment.free_indices
+            kept = plan.assignment.free_indices
             return any(index not in env.coordinates and index not in kept for index in indices)
         case Apply(arguments=arguments):
-            return any(_changes(space, argument, env) for argument in arguments)
+            return any(_changes(plan, argument, env) for argument in arguments)
         case Index(name=name):
             return name not in env.coordinates
     return False

@@ -17,8 +17,8 @@ from tensorwise.lower import ir
 from tensorwise.lower.builder import Builder
 from tensorwise.lower.env import Env, State
 from tensorwise.lower.ir import Const, Expr, If, Let
-from tensorwise.lower.iteration_space import IterationSpace
 from tensorwise.lower.operands import Operands
+from tensorwise.lower.plan import Plan
 from tensorwise.tensor.remap import Axis, join, off_diagonal
 
 Then: TypeAlias = Callable[[Env], None]
@@ -32,9 +32,9 @@ class Resolver:
         joined: coordinates put together from two parts that stored entries have -> the extent (see ``LoweredFunction``).
     """
 
-    def __init__(self, space: IterationSpace, operands: Operands, builder: Builder) -> None:
-        self.space, self.operands, self.builder = space, operands, builder
-        self.plan = space.plan
+    def __init__(self, plan: Plan, operands: Operands, builder: Builder) -> None:
+        self.plan, self.operands, self.builder = plan, operands, builder
+        self.plan = plan
         self.joined: dict[Expr, Expr] = {}
 
     def position_range(self, env: Env, name: str) -> tuple[Expr, Expr]:
@@ -119,7 +119,7 @@ class Resolver:
     def _follow_diagonals(self, env: Env, then: Then) -> None:
         """Bind what a diagonal and the index along it determine, resolve levels and go on with ``then``."""
         extents = self.operands.extents
-        for axis in self.space.diagonals:
+        for axis in self.plan.diagonals:
             number, along = env.coordinates.get(axis.name), env.coordinates.get(axis.along)
             if number is None or along is None or axis.mode in env.coordinates:
                 continue
@@ -147,8 +147,8 @@ class Resolver:
             state = env.states[name]
             while state.levels < len(format.levels):
                 level = format.levels[state.levels]
-                if name in self.space.named and state.levels + 1 == len(format.levels):
-                    if all(index in env.coordinates for index in self.space.named[name].indices):
+                if name in self.plan.selected and state.levels + 1 == len(format.levels):
+                    if all(index in env.coordinates for index in self.plan.selected[name].indices):
                         self._resolve_by_number(env, name, then)
                         return
                     break
@@ -224,7 +224,7 @@ class Resolver:
 
     def _resolve_by_number(self, env: Env, name: str, then: Then) -> None:
         """Resolve the last level of an operand by the number of its entry, if there is one below this point."""
-        holds, state = self.space.named[name], env.states[name]
+        holds, state = self.plan.selected[name], env.states[name]
         level, arrays = self.plan.formats[name].levels[state.levels], self.operands.arrays[name][state.levels]
         index = self.operands.index_of(holds, env.coordinates)
         number = self.builder.let(f"{name.lower()}e", self.operands.values[holds.tensor][index])
@@ -251,7 +251,7 @@ class Resolver:
 
     def _bind_number(self, env: Env, name: str) -> Env:
         """Bind the number of the entry of an operand that is resolved, where the einsum reads it."""
-        if name not in self.plan.assignment.counted or name in self.space.named:
+        if name not in self.plan.assignment.counted or name in self.plan.selected:
             return env
         number = self.operands.entry_at(name, env.states[name].position)
         return replace(

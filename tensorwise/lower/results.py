@@ -5,9 +5,9 @@ from tensorwise.lower import ir, monoids
 from tensorwise.lower.builder import Builder
 from tensorwise.lower.env import Env
 from tensorwise.lower.ir import BufferStore, Const, Expr, If, Reduce
-from tensorwise.lower.iteration_space import IterationSpace
 from tensorwise.lower.mapping import LoopMapping
 from tensorwise.lower.operands import Operands
+from tensorwise.lower.plan import Plan
 
 
 class Results:
@@ -17,16 +17,14 @@ class Results:
         initial: what output elements have to hold before the nest; None: the nest writes all of them.
     """
 
-    def __init__(
-        self, space: IterationSpace, operands: Operands, builder: Builder, mapping: LoopMapping
-    ) -> None:
-        self.space, self.operands, self.builder, self.mapping = space, operands, builder, mapping
+    def __init__(self, plan: Plan, operands: Operands, builder: Builder, mapping: LoopMapping) -> None:
+        self.plan, self.operands, self.builder, self.mapping = plan, operands, builder, mapping
         self.initial: float | None = None
-        self._watches = space.plan.padded and not space.plan.masked
+        self._watches = plan.padded and not plan.masked
 
     def index(self, env: Env) -> Expr:
         """Return where the output element of this point lies."""
-        plan, output = self.space.plan, self.space.assignment.output
+        plan, output = self.plan, self.plan.assignment.output
         if not plan.keep_pattern or output.indices[0] in plan.formats:
             return self.operands.index_of(output, env.coordinates)
         name = next(iter(plan.formats))
@@ -34,15 +32,15 @@ class Results:
 
     def write(self, env: Env, state: tuple[Expr, ...]) -> None:
         """BufferStore a finished result, or reduce a partial one into memory."""
-        space, monoid = self.space, self.space.monoid
+        plan, monoid = self.plan, self.plan.monoid
         index = self.index(env)
         lanes, partial = index.type.lanes, env.reduced_outside or env.shared_output
         if partial and not monoid.single:
             raise ScheduleError(
                 f"{monoid.name} needs all reduced loops inside the output's; "
-                f"move {', '.join(space.assignment.reduced)} inwards (got {space.schedule})"
+                f"move {', '.join(plan.assignment.reduced)} inwards (got {plan.schedule})"
             )
-        if partial or space.plan.accumulate:
+        if partial or plan.accumulate:
             self.initial = monoid.components[0].identity
             shared = env.shared_output or (env.piece is not None and env.piece.whole is not None)
             value = ir.widen(state[0], lanes)
@@ -50,8 +48,8 @@ class Results:
             self.builder.append(*self.mapping.write(env, reduced))
             return
         # Wider strips may have asked for the identity.
-        if env.skips_output and not space.fills_output and self.initial is None:
-            self.initial = -1.0 if space.assignment.argument else 0.0
+        if env.skips_output and not plan.fills_output and self.initial is None:
+            self.initial = -1.0 if plan.assignment.argument else 0.0
         result = ir.widen(monoids.finish(monoid, state), lanes)
         self.builder.append(*self.mapping.write(env, BufferStore(self.operands.output, index, result)))
 

@@ -33,9 +33,9 @@ from tensorwise.lower.ir import (
     Stmt,
     Var,
 )
-from tensorwise.lower.iteration_space import IterationSpace
 from tensorwise.lower.mapping import StripRange
 from tensorwise.lower.operands import Operands
+from tensorwise.lower.plan import Plan
 from tensorwise.program.gpu_directives import MOST_SHARED_BYTES, Stage
 from tensorwise.program.schedule import WARP
 from tensorwise.tensor.remap import Axis
@@ -44,14 +44,14 @@ from tensorwise.tensor.remap import Axis
 class Teams:
     """What the threads of a team do of one kernel, and the memory that they share."""
 
-    def __init__(self, space: IterationSpace, operands: Operands, builder: Builder) -> None:
-        self.space, self.operands, self.builder = space, operands, builder
-        self.threads = space.threads
+    def __init__(self, plan: Plan, operands: Operands, builder: Builder) -> None:
+        self.plan, self.operands, self.builder = plan, operands, builder
+        self.threads = plan.schedule.threads
         self._scratch: dict[Buffer, int] = {}
 
     def cut_strips(self, strips: StripRange, emit: Callable[[Lanes], None]) -> None:
         """Cut a loop into strips of one width, whose elements a team's threads share; past the end they ask."""
-        tile, loop, end = self.space.schedule.tile, strips.axis, strips.end
+        tile, loop, end = self.plan.schedule.tile, strips.axis, strips.end
         assert tile is not None
         width = tile.vectors * tile.lanes
         extent = int(end.value) if strips.leader is None and isinstance(end, Const) else None
@@ -61,7 +61,7 @@ class Teams:
             emit(strip)
             return
         var = self.builder.fresh(loop.name)
-        binds = self.space.schedule.binds
+        binds = self.plan.schedule.binds
         to_blocks = any(bind.to == "block" and bind.loop == loop.name for bind in binds)
         bind = ir.Blocks("y", 1, self.threads) if to_blocks else None
         with self.builder.scope(lambda block: For(var, strips.start, end, width, block, bind)):
@@ -96,7 +96,7 @@ class Teams:
             others = tuple(self.builder.fresh("other", register.type) for register in registers)
             for other, register in zip(others, registers, strict=True):
                 combined.append(Exchange(other, register, distance))
-            combined.extend(monoids.combine(self.space.monoid, registers, others))
+            combined.extend(monoids.combine(self.plan.monoid, registers, others))
             distance //= 2
         return combined
 
@@ -110,7 +110,7 @@ class Teams:
     @contextmanager
     def fetch(self, env: Env, loop: Axis, name: str, lo: Expr, hi: Expr) -> Iterator[tuple[Env, Expr, Expr]]:
         """Yield the positions of an operand's next level that are fetched at a time, or all where none are."""
-        stage = self.space.schedule.stages.get(loop.name)
+        stage = self.plan.schedule.stages.get(loop.name)
         if stage is None:
             yield env, lo, hi
             return
@@ -130,7 +130,7 @@ class Teams:
 
     def _staged_buffers(self, env: Env, stage: Stage, name: str) -> dict[Buffer, Buffer]:
         """Return what is fetched of an operand's next level, and where each buffer's elements are kept."""
-        levels, place = self.space.plan.formats[name].levels, env.states[name].levels
+        levels, place = self.plan.formats[name].levels, env.states[name].levels
         values = self.operands.values.get(name) if place + 1 == len(levels) else None
         listed = levels[place].coordinate_array
         indices = None if listed is None else self.operands.arrays[name][place][listed]
@@ -150,7 +150,7 @@ class Teams:
 
         Raises ScheduleError when a block has not got as much, or nothing was there to be staged.
         """
-        schedule = self.space.schedule
+        schedule = self.plan.schedule
         if schedule.stages and not self._scratch:
             stage = next(iter(schedule.stages.values()))
             raise ScheduleError(f"{stage}: no loop {stage.loop} follows a compressed level (got {schedule})")

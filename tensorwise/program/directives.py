@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from tensorwise.errors import ScheduleError
-from tensorwise.program.legality import Axes, Directive, LoopNest
+from tensorwise.program.legality import Axes, Directive
 from tensorwise.tensor.format import Format
 
 if TYPE_CHECKING:
+    from tensorwise.program.loop_nest import LoopNest
     from tensorwise.program.schedule import Schedule
 
 CONSTANT_SPLIT: Final = 16
@@ -52,8 +53,8 @@ class Reorder(Directive):
         if sorted(self.loops) != sorted(axes):
             raise ScheduleError(f"{self} must list each of these loops once: {', '.join(axes)}")
 
-    def check(self, nest: LoopNest) -> None:
-        for loop in nest.loops:
+    def check(self, nest: "LoopNest") -> None:
+        for loop in nest.axes:
             if loop.part in ("slot", "diagonal") and not any(loop in f.loops for f in nest.formats.values()):
                 raise ScheduleError(f"no operand is stored by {loop.name}, which {nest.schedule} runs over")
 
@@ -94,7 +95,7 @@ class Parallel(Directive):
         if self.chunk < 1:
             raise ScheduleError(f"{self}: the chunk must be at least 1")
 
-    def check(self, nest: LoopNest) -> None:
+    def check(self, nest: "LoopNest") -> None:
         dealt = nest.schedule.grid_bind
         if self.policy == "pieces" and dealt is None:
             raise ScheduleError(f"{self}: pieces are for GPUs; threads of a CPU take parts, as in merge-path")
@@ -107,10 +108,10 @@ class Parallel(Directive):
         if self.policy != "dynamic":
             self._check_balance(nest)
 
-    def _check_balance(self, nest: LoopNest) -> None:
+    def _check_balance(self, nest: "LoopNest") -> None:
         """Raise ScheduleError unless parts can be computed of the operand's outermost level."""
         first = next(iter(nest.formats.values()), None)
-        if first is None or first.axes[0].name != self.loop or nest.loops[0].name != self.loop:
+        if first is None or first.axes[0].name != self.loop or nest.axes[0].name != self.loop:
             raise ScheduleError(
                 f"{self}: parts are balanced over the outermost loop when it is the outermost level "
                 f"of the sparse operand; use dynamic for {self.loop}"
@@ -124,7 +125,7 @@ class Parallel(Directive):
                 "are not those that the parts count; use dynamic, or name that operand first"
             )
 
-    def _check_cuts(self, nest: LoopNest, format: Format) -> None:
+    def _check_cuts(self, nest: "LoopNest", format: Format) -> None:
         """Raise ScheduleError unless iterations can be cut, and what their pieces give can be added up."""
         below = format.levels[1:2]
         if format.axes[0].part == "inner":
@@ -206,7 +207,7 @@ class Tile(Directive):
                 f"{self.loop} cannot be both a tile and parallel; split it and run its outer loop in parallel"
             )
 
-    def check(self, nest: LoopNest) -> None:
+    def check(self, nest: "LoopNest") -> None:
         assignment, schedule, mode = nest.assignment, nest.schedule, nest.axis(self.loop).mode
         if (
             not assignment.monoid.single
@@ -237,7 +238,7 @@ class Prefetch(Directive):
     def __str__(self) -> str:
         return f"prefetch({self.tensor},{self.distance})"
 
-    def check(self, nest: LoopNest) -> None:
+    def check(self, nest: "LoopNest") -> None:
         if self.tensor not in nest.assignment.operands or self.tensor in nest.formats:
             raise ScheduleError(f"{self}: {self.tensor!r} is no dense operand of {nest.assignment}")
         if nest.schedule.grid_bind is not None:
@@ -303,7 +304,7 @@ class Visit(Directive):
 
     once: ClassVar = "loop"
 
-    def check(self, nest: LoopNest) -> None:
+    def check(self, nest: "LoopNest") -> None:
         axis, parallel, tile = nest.axis(self.loop), nest.schedule.parallel, nest.schedule.tile
         cut = parallel is not None and parallel.loop == self.loop and parallel.policy != "dynamic"
         if axis.part != "whole" or cut or (tile is not None and tile.loop == self.loop):
@@ -332,7 +333,7 @@ class Locate(Directive):
     def __str__(self) -> str:
         return f"locate({self.tensor})"
 
-    def check(self, nest: LoopNest) -> None:
+    def check(self, nest: "LoopNest") -> None:
         holds, format, tile = nest.assignment.selector, nest.formats.get(self.tensor), nest.schedule.tile
         if holds is None or format is None or nest.assignment.chosen[holds.tensor] != self.tensor:
             raise ScheduleError(

@@ -1,12 +1,15 @@
 """The directives of a schedule for GPUs, each with what it may be applied to."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from tensorwise.errors import ScheduleError
 from tensorwise.program.directives import Tile
-from tensorwise.program.legality import Directive, LoopNest
+from tensorwise.program.legality import Directive
 from tensorwise.program.schedule import WARP, Schedule, whole
+
+if TYPE_CHECKING:
+    from tensorwise.program.loop_nest import LoopNest
 
 MAX_BLOCK_THREADS: Final = 1024
 """Threads of a block, on every GPU since 2010."""
@@ -38,7 +41,7 @@ class Bind(Directive):
     def __str__(self) -> str:
         return f"bind({self.loop},{self.to}{f',{self.count}' if self.count != 1 else ''})"
 
-    def check(self, nest: LoopNest) -> None:
+    def check(self, nest: "LoopNest") -> None:
         schedule, dealt = nest.schedule, nest.schedule.grid_bind
         if self.to not in ("block", "warp", "thread", "lane"):
             raise ScheduleError(f"{self}: loops are bound to block, warp, thread or lane, got {self.to!r}")
@@ -61,7 +64,7 @@ class Bind(Directive):
                 f"{MAX_BLOCK_THREADS} of a block"
             )
 
-    def _check_strips(self, nest: LoopNest) -> None:
+    def _check_strips(self, nest: "LoopNest") -> None:
         """Raise ScheduleError unless the strips of the tile can be distributed over blocks."""
         schedule = nest.schedule
         if sum(b.to in ("block", "warp") and b.loop == self.loop for b in schedule.binds) > 1:
@@ -76,7 +79,7 @@ class Bind(Directive):
         if nest.axis(self.loop).mode not in nest.assignment.free_indices:
             raise ScheduleError(f"{self}: strips that are summed up belong to one team")
 
-    def _check_threads(self, nest: LoopNest) -> None:
+    def _check_threads(self, nest: "LoopNest") -> None:
         """Raise ScheduleError unless the lanes of the tile can be the threads of a team."""
         schedule, tile = nest.schedule, nest.schedule.tile
         bound = [bind for bind in schedule.binds if bind.to in ("thread", "lane")]
@@ -118,7 +121,7 @@ class Stage(Directive):
 
     once: ClassVar = "loop"
 
-    def check(self, nest: LoopNest) -> None:
+    def check(self, nest: "LoopNest") -> None:
         schedule = nest.schedule
         dealt, tile = check_dealt(self, schedule), schedule.tile
         if self.what not in ("indices", "values", "both") or self.size < 1:
@@ -129,7 +132,7 @@ class Stage(Directive):
             )
 
 
-def _check_lanes(tile: Tile, nest: LoopNest) -> None:
+def _check_lanes(tile: Tile, nest: "LoopNest") -> None:
     """Raise ScheduleError unless the lanes of a tile divide evenly among the threads of a team, in vectors."""
     schedule, axis, threads = nest.schedule, nest.axis(tile.loop), nest.schedule.threads
     own, rest = divmod(tile.lanes, threads)

@@ -1,23 +1,17 @@
-"""The base class of directives, and the loop nest that a directive is checked against.
-
-Each directive defines where it may be applied. Plans are checked here before they are lowered, and values before a
-space proposes them. Rules about formats, which no directive states, are in `check_formats`.
-"""
+"""The base class of directives, each of which defines where it may be applied, and the rules that no directive states."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from tensorwise.errors import ScheduleError
-from tensorwise.program.einsum import Assignment
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.remap import Axis
 
 if TYPE_CHECKING:
     from tensorwise.lower import ir
     from tensorwise.lower.plan import Plan
+    from tensorwise.program.loop_nest import LoopNest
     from tensorwise.program.schedule import Schedule
 
 Axes: TypeAlias = Mapping[str, Axis]
@@ -76,57 +70,7 @@ class LoopPass(Directive, ABC):
         """
 
 
-@dataclass(frozen=True)
-class LoopNest:
-    """What directives are applied to.
-
-    Attributes:
-        assignment: what is computed.
-        schedule: the directives themselves; in a space, those that were chosen so far.
-        formats: sparse operand -> format, its modes named by the operand's indices.
-        masked: stored positions are asked whether they are entries before they contribute.
-        accumulate: results are added to what the output holds.
-        halves: operands, and the output, that are kept in 16 bits.
-    """
-
-    assignment: Assignment
-    schedule: "Schedule"
-    formats: Mapping[str, Format]
-    masked: bool = False
-    accumulate: bool = False
-    halves: Mapping[str, str] = field(default_factory=dict)
-
-    @cached_property
-    def loops(self) -> tuple[Axis, ...]:
-        """The loops, outermost first; raises ScheduleError where a directive does not fit them."""
-        return self.schedule.loops(self.assignment.indices)
-
-    @property
-    def stored(self) -> frozenset[str]:
-        """Indices of the sparse operands."""
-        return self.assignment.indices_of(self.formats)
-
-    def axis(self, loop: str) -> Axis:
-        """Return what a loop runs over."""
-        return next(axis for axis in self.loops if axis.name == loop)
-
-    def check(self) -> None:
-        """Raise ScheduleError where formats do not fit the loops, or a directive does not fit what it is applied to."""
-        check_formats(self)
-        for directive in self.schedule.directives:
-            directive.check(self)
-
-    def allows(self, *directives: Directive) -> bool:
-        """Whether these directives may be added to the schedule."""
-        schedule = replace(self.schedule, directives=(*self.schedule.directives, *directives))
-        try:
-            replace(self, schedule=schedule).check()
-        except ScheduleError:
-            return False
-        return True
-
-
-def check_formats(nest: LoopNest) -> None:
+def check_formats(nest: "LoopNest") -> None:
     """Raise ScheduleError where the loops are not those that formats need, or formats do not fit each other."""
     assignment, schedule = nest.assignment, nest.schedule
     for name, format in nest.formats.items():
@@ -154,10 +98,10 @@ def check_formats(nest: LoopNest) -> None:
         )
 
 
-def _check_axes(nest: LoopNest, name: str, format: Format) -> None:
+def _check_axes(nest: "LoopNest", name: str, format: Format) -> None:
     """Raise ScheduleError unless slots and diagonals have their loops, and permuted modes are the format's own."""
     for axis in format.loops:
-        if axis.part in ("slot", "diagonal") and axis not in nest.loops:
+        if axis.part in ("slot", "diagonal") and axis not in nest.axes:
             raise ScheduleError(
                 f"{format} needs a loop {axis.name} in place of {axis.mode}; name it in the reorder "
                 f"(got {nest.schedule})"

@@ -13,7 +13,7 @@ import numpy as np
 
 from tensorwise.lower.strips import MAX_STRIPS
 from tensorwise.program.einsum import Access, Apply, Assignment, Expression, Index
-from tensorwise.program.legality import LoopNest
+from tensorwise.program.loop_nest import LoopNest
 from tensorwise.program.schedule import CONSTANT_SPLIT, Reorder, Schedule, Split
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Value

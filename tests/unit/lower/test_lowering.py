@@ -15,7 +15,6 @@ from tensorwise.lower.cpu import CpuMapping
 from tensorwise.lower.env import Env, Lanes, State
 from tensorwise.lower.first_terms import start_with_first_terms
 from tensorwise.lower.ir import Buffer, BufferStore, Const, Fold, For, If, Let, Reduce, Reg, Set, Var
-from tensorwise.lower.iteration_space import IterationSpace
 from tensorwise.lower.lower import lower
 from tensorwise.lower.mapping import StripRange
 from tensorwise.lower.operands import Operands
@@ -42,10 +41,10 @@ def plan(schedule: str = "", format: str = "(i,k) -> U(i) C(k)", text: str = "C[
     return Program(einsum, formats, Schedule.parse(schedule)).plan()
 
 
-def parts(plan: Plan) -> tuple[IterationSpace, Operands, Builder, Resolver]:
-    space, operands = IterationSpace(plan), Operands(plan)
+def parts(plan: Plan) -> tuple[Plan, Operands, Builder, Resolver]:
+    operands = Operands(plan)
     builder = Builder(operands.names())
-    return space, operands, builder, Resolver(space, operands, builder)
+    return plan, operands, builder, Resolver(plan, operands, builder)
 
 
 # -- the builder --------------------------------------------------------------------------------------
@@ -188,8 +187,8 @@ def test_replicas_in_lanes_are_added_before_they_are_folded() -> None:
 
 
 def test_a_compressed_level_is_searched_and_what_follows_is_conditional() -> None:
-    space, operands, builder, resolver = parts(plan("reorder(k,i)"))
-    env = Env({}, dict.fromkeys(space.plan.formats, State()))
+    made, operands, builder, resolver = parts(plan("reorder(k,i)"))
+    env = Env({}, dict.fromkeys(made.formats, State()))
     reached: list[Env] = []
     resolver.bind(
         env, Axis("k"), Var("k"), lambda outer: resolver.bind(outer, Axis("i"), ROW, reached.append)
@@ -216,14 +215,14 @@ def test_a_compressed_level_is_searched_and_what_follows_is_conditional() -> Non
     ],
 )
 def test_registers_hold_what_remaining_loops_reduce(schedule: str, depth: int, fits: bool) -> None:
-    space = IterationSpace(plan(schedule))
-    assert fits_registers(space, space.loops[depth:]) is fits
+    made = plan(schedule)
+    assert fits_registers(made, made.loops[depth:]) is fits
 
 
 def test_strips_get_narrower_towards_an_end_that_is_not_known() -> None:
     made = plan("reorder(i,j,k) tile(j,2x8)", text="C[i,j] += A[i,k] * B[k,j]")
-    space, operands, builder, resolver = parts(made)
-    mapping, shapes = CpuMapping(space, operands, builder, resolver), list[tuple[int, int]]()
+    _, operands, builder, resolver = parts(made)
+    mapping, shapes = CpuMapping(made, operands, builder, resolver), list[tuple[int, int]]()
 
     def emit(strip: Lanes) -> None:
         shapes.append((strip.vectors, strip.lanes))

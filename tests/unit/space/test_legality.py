@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensorwise.errors import ScheduleError
-from tensorwise.program.legality import LoopNest
+from tensorwise.program.loop_nest import LoopNest
 from tensorwise.program.schedule import Parallel
 from tensorwise.program.workload import Workload
 from tensorwise.space import running

@@ -1,0 +1,166 @@
+"""The loop nest that directives are checked against: the loops of a schedule and what follows from them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from tensorwise.errors import ScheduleError
+from tensorwise.program.einsum import Access, Assignment
+from tensorwise.program.legality import Directive, check_formats
+from tensorwise.program.ops import Monoid
+from tensorwise.program.schedule import Parallel, Schedule
+from tensorwise.tensor.format import Format
+from tensorwise.tensor.remap import Axis
+
+
+@dataclass(frozen=True)
+class LoopNest:
+    """What directives are applied to.
+
+    Attributes:
+        assignment: what is computed.
+        schedule: the directives themselves; in a space, those that were chosen so far.
+        formats: sparse operand -> format, its modes named by the operand's indices.
+        masked: stored positions are asked whether they are entries before they contribute.
+        accumulate: results are added to what the output holds.
+        halves: operands, and the output, that are kept in 16 bits.
+        keep_pattern: the output holds one value an entry of the first sparse operand.
+        exact: indices whose extent is a multiple of their constant split, so that no guard is needed.
+    """
+
+    assignment: Assignment
+    schedule: "Schedule"
+    formats: Mapping[str, Format]
+    masked: bool = False
+    accumulate: bool = False
+    halves: Mapping[str, str] = field(default_factory=dict)
+    keep_pattern: bool = False
+    exact: frozenset[str] = frozenset()
+
+    @cached_property
+    def axes(self) -> tuple[Axis, ...]:
+        """What the loops run over, outermost first; raises ScheduleError where a directive does not fit them.
+
+        Axes that follow from a position are among them: they have no loop.
+        """
+        return self.schedule.loops(self.assignment.indices)
+
+    @cached_property
+    def loops(self) -> tuple[Axis, ...]:
+        """The loops, outermost first."""
+        followed = {axis for format in self.formats.values() for axis in format.followed}
+        followed |= {self.formats[name].axes[-1] for name in self.selected}
+        return tuple(axis for axis in self.axes if axis not in followed)
+
+    @property
+    def diagonals(self) -> tuple[Axis, ...]:
+        """Axes whose coordinate follows from a diagonal's number and the coordinate along it."""
+        return tuple(axis for axis in self.axes if axis.part == "diagonal")
+
+    @property
+    def selected(self) -> Mapping[str, Access]:
+        """Operand whose entries are found by their numbers -> where these are read."""
+        located, holds = self.schedule.located, self.assignment.selector
+        return {located: holds} if located is not None and holds is not None else {}
+
+    @property
+    def stored(self) -> frozenset[str]:
+        """Indices of the sparse operands."""
+        return self.assignment.indices_of(self.formats)
+
+    def axis(self, loop: str) -> Axis:
+        """Return what a loop runs over."""
+        return next(axis for axis in self.axes if axis.name == loop)
+
+    def check(self) -> None:
+        """Raise ScheduleError where formats do not fit the loops, or a directive does not fit what it is applied to."""
+        check_formats(self)
+        for directive in self.schedule.directives:
+            directive.check(self)
+
+    def allows(self, *directives: Directive) -> bool:
+        """Whether these directives may be added to the schedule."""
+        schedule = replace(self.schedule, directives=(*self.schedule.directives, *directives))
+        try:
+            replace(self, schedule=schedule).check()
+        except ScheduleError:
+            return False
+        return True
+
+    @property
+    def monoid(self) -> Monoid:
+        """What reduces."""
+        return self.assignment.monoid
+
+    @property
+    def parallel(self) -> Parallel | None:
+        """Whose iterations threads share."""
+        return self.schedule.parallel
+
+    @cached_property
+    def late_modes(self) -> frozenset[str]:
+        """Modes of the output whose coordinate is known only inside the loops over other modes."""
+        kept = self.assignment.free_indices
+        late = {
+            above.axis.mode
+            for format in self.formats.values()
+            for depth, level in enumerate(format.levels)
+            if level.single and level.axis.mode in kept
+            for above in format.levels[:depth]
+        }
+        for name, holds in self.selected.items():
+            if self.formats[name].axes[-1].mode in kept:
+                late |= set(holds.indices)
+        for axis in self.diagonals:
+            if axis.mode in kept:
+                late |= {axis.mode, axis.along}
+        return frozenset(late)
+
+    def is_parallel(self, loop: Axis) -> bool:
+        """Whether threads of a CPU, or blocks of a GPU, share the iterations of a loop."""
+        return self.parallel is not None and self.parallel.loop == loop.name
+
+    def is_unrolled(self, loop: Axis) -> bool:
+        """Whether the loop is unrolled completely."""
+        return self.schedule.unrolls.get(loop.name) == 0
+
+    # -- which iterations update the same output elements -----------------------------------------
+
+    def has_shared_outputs(self, loop: Axis) -> bool:
+        """Whether iterations of ``loop`` meet at the same output elements."""
+        if loop.mode not in self.assignment.free_indices:
+            return True
+        return any(
+            level.axis == loop and (not level.unique or loop.part in ("slot", "diagonal"))
+            for name, format in self.formats.items()
+            for level in format.levels
+            if not self.has_own_outputs(name)
+        )
+
+    def has_own_outputs(self, operand: str) -> bool:
+        """Whether the output holds one element for each position of ``operand``, which thus never meet."""
+        return self.keep_pattern and operand == next(iter(self.formats))
+
+    @cached_property
+    def has_shared_rows(self) -> bool:
+        """Whether parts of an outermost iteration that is cut meet at its outputs."""
+        (name, format), *_ = self.formats.items()
+        rows, below = format.levels[:2]
+        distinct = below.unique and below.axis.mode in self.assignment.free_indices
+        return not (self.has_shared_outputs(rows.axis) or self.has_own_outputs(name) or distinct)
+
+    @cached_property
+    def has_private_copies(self) -> bool:
+        """Whether each thread reduces into an output of its own, to be combined at the end."""
+        parallel = self.parallel
+        if parallel is None or parallel.reduction != "private":
+            return False
+        loop = Axis.from_name(parallel.loop)
+        return loop is not None and self.has_shared_outputs(loop)
+
+    @property
+    def fills_output(self) -> bool:
+        """Whether a value for each entry of the only sparse operand is a value for each element of the output."""
+        if not self.keep_pattern or len(self.formats) != 1 or self.selected:
+            return False
+        return self.assignment.fills(next(iter(self.formats)))

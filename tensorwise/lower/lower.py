@@ -16,7 +16,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from tensorwise.errors import ScheduleError
 from tensorwise.lower import ir
 from tensorwise.lower.builder import Builder
 from tensorwise.lower.cpu import CpuMapping
@@ -43,10 +42,6 @@ def lower(plan: Plan) -> ir.LoweredFunction:
     passes = [directive for directive in plan.schedule.directives if isinstance(directive, LoopPass)]
     target = target_of(plan.schedule)
     if target is not None:
-        if passes:
-            raise ScheduleError(
-                f"{passes[0]}: directives of other packages are for CPUs (got {plan.schedule})"
-            )
         return target.lower(plan)
     kernel = emit_kernel(plan, CpuMapping)
     for directive in passes:

@@ -24,14 +24,13 @@ from tensorwise.errors import ScheduleError
 from tensorwise.lower import ir, monoids
 from tensorwise.lower.accumulators import Accumulators
 from tensorwise.lower.builder import Builder
-from tensorwise.lower.env import Env, Keys, Lanes, Loop, State
+from tensorwise.lower.env import Env, Keys, Lanes, Loop, State, axis_of
 from tensorwise.lower.ir import Const, Expr, For, If, Let, Reg, Set, Var
 from tensorwise.lower.mapping import Body, LoopMapping, StripRange
 from tensorwise.lower.operands import Operands
 from tensorwise.lower.plan import Plan
 from tensorwise.lower.prefetch import prefetch_rows
 from tensorwise.lower.reductions import (
-    factor_term,
     fits_registers,
     reduces_in_registers,
     wants_factoring,
@@ -40,6 +39,7 @@ from tensorwise.lower.resolve import Resolver, read_staged
 from tensorwise.lower.results import Results
 from tensorwise.lower.terms import evaluate
 from tensorwise.program.einsum import Expression
+from tensorwise.program.factoring import split_factors
 from tensorwise.tensor.remap import Axis, join, off_diagonal
 
 MAX_REPLICAS: Final = 16
@@ -84,7 +84,7 @@ class Nest:
     def emit(self, env: Env, loops: tuple[Loop, ...]) -> None:
         """Emit the nest of ``loops`` at this point."""
         if wants_factoring(self.plan, env, loops):
-            inside, outside = factor_term(self.plan, env, loops)
+            inside, outside = split_factors(self.plan, axis_of(loops[0]).name)
             self.accumulate(replace(env, term=inside), loops, outside)
             return
         if env.accumulators is None and fits_registers(self.plan, loops):
@@ -143,7 +143,6 @@ class Nest:
 
     def emit_positions(self, env: Env, loop: Axis, rest: tuple[Loop, ...], name: str) -> None:
         """Emit a loop over the positions of a level that lists coordinates."""
-        self.check_positions(loop, name)
         state, arrays = env.states[name], self.operands.arrays[name][env.states[name].levels]
         level = self.plan.formats[name].levels[state.levels]
         lo, hi = self.resolver.position_range(env, name)
@@ -180,24 +179,10 @@ class Nest:
         with self.mapping.fetch(env, loop, name, lo, hi) as (inner, at, end):
             self.repeat(inner, loop, var, at, end, body)
 
-    def check_positions(self, loop: Axis, name: str) -> None:
-        """Raise ScheduleError where a directive of the loop needs a dense range."""
-        if loop.name in self.schedule.visits:
-            raise ScheduleError(
-                f"visit({loop.name},{self.schedule.visits[loop.name]}): {loop.name} is compressed in {name}, whose "
-                "coordinates come as they are stored"
-            )
-        if self.plan.is_unrolled(loop):
-            raise ScheduleError(f"unroll({loop.name}): {loop.name} is compressed in {name}; give a factor")
-
     def open_cursor(self, start: Expr | int | None, loop: Axis) -> Var | None:
         """Declare the register that a level's coordinates are read from in order, if it asks for one."""
         if start is None:
             return None
-        if self.plan.is_parallel(loop):
-            raise ScheduleError(
-                f"{self.plan.parallel}: the coordinates of {loop.name} can only be read in order"
-            )
         register = self.builder.fresh("left")
         self.builder.append(Reg(register, ir.as_expr(start)))
         return register
@@ -231,7 +216,7 @@ class Nest:
 
     def emit_strips(self, env: Env, loop: Axis, rest: tuple[Loop, ...]) -> None:
         """Emit a tiled loop: around all others, in strips."""
-        leader, start, end = self.find_strip_range(env, loop, rest)
+        leader, start, end = self.find_strip_range(env, loop)
         # An overlapping strip computes elements twice, which only a plain store survives.
         overlaps = (
             loop.mode in self.plan.assignment.free_indices
@@ -247,31 +232,13 @@ class Nest:
             lambda strip: self.emit(env, (*rest, strip)),
         )
 
-    def find_strip_range(self, env: Env, loop: Axis, rest: tuple[Loop, ...]) -> tuple[str | None, Expr, Expr]:
+    def find_strip_range(self, env: Env, loop: Axis) -> tuple[str | None, Expr, Expr]:
         """Name the range that strips cover, and return it behind the operand whose positions it counts, if it does."""
-        tile, leader = self.schedule.tile, self.find_leader(env, loop)
+        leader = self.find_leader(env, loop)
         if leader is not None:
-            state = env.states[leader]
-            levels = self.plan.formats[leader].levels
-            if (
-                rest
-                or levels[state.levels].coordinate_array is None
-                or loop.part == "outer"
-                or loop.mode not in self.plan.assignment.reduced
-                or state.levels + 1 < len(levels)
-            ):
-                raise ScheduleError(
-                    f"{tile}: {loop.name} is compressed in {leader}; strips run along a compressed level "
-                    "only where it is the last one, reduced and the innermost loop"
-                )
             lo, hi = self.resolver.position_range(env, leader)
             return leader, self.builder.let("lo", lo), self.builder.let("end", hi)
         end = self.builder.let("end", self.resolver.dense_end(env, loop))
-        other = Axis(loop.mode, "inner" if loop.part == "outer" else "outer")
-        if loop.part != "whole" and other.name not in env.coordinates:
-            raise ScheduleError(
-                f"{tile}: put {other.name} outside {loop.name}, so that strips know where they end"
-            )
         return None, Const(0), end
 
     def emit_lanes(self, env: Env, strip: Lanes, rest: tuple[Loop, ...]) -> None:
@@ -475,12 +442,6 @@ class Nest:
         if env.accumulators is not None:
             env.accumulators.reduce(env.slot, env.replica, state)
             return
-        if self.plan.schedule.threads > 1 and any(key[0] == "lanes" for key in env.replica):
-            tile = self.schedule.tile
-            raise ScheduleError(
-                f"{tile}: threads sum up in registers; put the loops of the output outside "
-                f"{tile.loop if tile else ''} (got {self.schedule})"
-            )
         # Where the lanes are elements of the output, each keeps its own term.
         if lanes > self.results.index(env).type.lanes:
             state = tuple(

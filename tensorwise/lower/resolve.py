@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
-from tensorwise.errors import ScheduleError
 from tensorwise.lower import ir
 from tensorwise.lower.builder import Builder
 from tensorwise.lower.env import Env, State
@@ -194,18 +193,10 @@ class Resolver:
         """Resolve a level that is not full: what follows happens where the coordinate is found."""
         state, format = env.states[name], self.plan.formats[name]
         level, arrays = format.levels[state.levels], self.operands.arrays[name][state.levels]
-        if coordinate.type.lanes > 1 or state.position.type.lanes > 1:
-            raise ScheduleError(
-                f"{self.plan.schedule.tile}: lanes reach {level.axis.name}, which is compressed in {name} "
-                f"({format}); they run over dense levels only"
-            )
         place = level.find(arrays, state.position, coordinate)
         if place is None:
             listed = level.coordinate_array
-            if listed is None or not (level.unique and level.ordered):
-                raise ScheduleError(
-                    f"{level} of {name} cannot be searched; put a loop {level.axis.name} where it is stored"
-                )
+            assert listed is not None  # as it is searchable
             place = ir.SearchSorted(arrays[listed], *self.position_range(env, name), coordinate)
         found = self.builder.fresh(f"{name.lower()}p")
         self.builder.append(Let(found, place))

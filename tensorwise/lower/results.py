@@ -1,6 +1,5 @@
 """Results: how what a nest computes reaches memory, once, or as a part of a reduction there."""
 
-from tensorwise.errors import ScheduleError
 from tensorwise.lower import ir, monoids
 from tensorwise.lower.builder import Builder
 from tensorwise.lower.env import Env
@@ -35,11 +34,6 @@ class Results:
         plan, monoid = self.plan, self.plan.monoid
         index = self.index(env)
         lanes, partial = index.type.lanes, env.reduced_outside or env.shared_output
-        if partial and not monoid.single:
-            raise ScheduleError(
-                f"{monoid.name} needs all reduced loops inside the output's; "
-                f"move {', '.join(plan.assignment.reduced)} inwards (got {plan.schedule})"
-            )
         if partial or plan.accumulate:
             self.initial = monoid.components[0].identity
             shared = env.shared_output or (env.piece is not None and env.piece.whole is not None)

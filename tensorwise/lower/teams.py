@@ -136,8 +136,6 @@ class Teams:
         indices = None if listed is None else self.operands.arrays[name][place][listed]
         wanted = {"indices": [indices], "values": [values]}.get(stage.what, [indices, values])
         kept = {b: Buffer(f"{b.name}_staged", b.elem, writable=True) for b in wanted if b is not None}
-        if not kept:
-            raise ScheduleError(f"{stage}: nothing of that kind is stored along {stage.loop}")
         return kept
 
     def _wait(self) -> None:
@@ -148,12 +146,9 @@ class Teams:
     def scratch(self) -> tuple[tuple[Buffer, int], ...]:
         """Return the memory that each team has for itself.
 
-        Raises ScheduleError when a block has not got as much, or nothing was there to be staged.
+        Raises ScheduleError when a block has not got as much.
         """
         schedule = self.plan.schedule
-        if schedule.stages and not self._scratch:
-            stage = next(iter(schedule.stages.values()))
-            raise ScheduleError(f"{stage}: no loop {stage.loop} follows a compressed level (got {schedule})")
         held = schedule.teams * sum(buffer.item_bytes * length for buffer, length in self._scratch.items())
         if held > MOST_SHARED_BYTES:
             raise ScheduleError(

@@ -1,6 +1,5 @@
 """Terms: the right-hand side of an einsum as an expression of the loop IR, at a point where all that it reads is known."""
 
-from tensorwise.errors import ScheduleError
 from tensorwise.lower import ir
 from tensorwise.lower.env import Env
 from tensorwise.lower.ir import Const, Expr
@@ -10,10 +9,7 @@ from tensorwise.program.einsum import Access, Apply, Constant, Expression, Index
 
 
 def evaluate(expression: Expression, env: Env, plan: Plan, operands: Operands) -> Expr:
-    """Return the value of ``expression`` at this point.
-
-    Raises ScheduleError where no loop has led to the entries of an operand.
-    """
+    """Return the value of ``expression`` at this point."""
     match expression:
         case Constant(value=number):
             return Const(number, operands.elem)
@@ -21,11 +17,7 @@ def evaluate(expression: Expression, env: Env, plan: Plan, operands: Operands) -
             if name not in plan.formats:
                 return operands.values[name][operands.index_of(expression, env.coordinates)]
             state = env.states[name]
-            if state.value is None:
-                format = plan.formats[name]
-                raise ScheduleError(
-                    f"no loop of {plan.schedule} reaches {format.levels[state.levels]} of {name} ({format})"
-                )
+            assert state.value is not None  # as the loops reach all levels
             return state.value
         case Index(name=name):
             return env.coordinates[name]

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from tensorwise.errors import ScheduleError
+from tensorwise.program.factoring import split_factors
 from tensorwise.program.legality import Axes, Directive
 from tensorwise.tensor.format import Format
+from tensorwise.tensor.remap import Axis
 
 if TYPE_CHECKING:
     from tensorwise.program.loop_nest import LoopNest
@@ -177,6 +179,11 @@ class Unroll(Directive):
         if self.loop in [taken.loop for taken in (schedule.tile, schedule.parallel) if taken]:
             raise ScheduleError(f"{self.loop} cannot be unrolled, because it is already a tile or parallel")
 
+    def check(self, nest: "LoopNest") -> None:
+        leader = nest.reach.leaders.get(self.loop)
+        if self.factor == 0 and leader is not None:
+            raise ScheduleError(f"unroll({self.loop}): {self.loop} is compressed in {leader}; give a factor")
+
 
 @dataclass(frozen=True)
 class Tile(Directive):
@@ -222,6 +229,36 @@ class Tile(Directive):
             )
         if nest.masked and mode in nest.stored:
             raise ScheduleError(f"{self}: lanes over a stored index cannot be masked")
+        self._check_strips(nest)
+        for search in nest.reach.searches:
+            if search.in_lanes:
+                raise ScheduleError(
+                    f"{self}: lanes reach {search.level.axis.name}, which is compressed in {search.operand} "
+                    f"({nest.formats[search.operand]}); they run over dense levels only"
+                )
+
+    def _check_strips(self, nest: "LoopNest") -> None:
+        """Raise ScheduleError unless it is known where strips end."""
+        axis, level, before = (
+            nest.axis(self.loop),
+            nest.reach.leading_level(self.loop),
+            nest.reach.before[self.loop],
+        )
+        if level is None:
+            other = Axis(axis.mode, "inner" if axis.part == "outer" else "outer")
+            if axis.part != "whole" and other.name not in before.coordinates:
+                raise ScheduleError(
+                    f"{self}: put {other.name} outside {self.loop}, so that strips know where they end"
+                )
+            return
+        leader = nest.reach.leaders[self.loop]
+        last = before.levels[leader] + 1 == len(nest.formats[leader].levels)
+        innermost = nest.loops[-1] == axis and level.coordinate_array is not None and axis.part != "outer"
+        if not (last and innermost and axis.mode in nest.assignment.reduced):
+            raise ScheduleError(
+                f"{self}: {self.loop} is compressed in {leader}; strips run along a compressed level "
+                "only where it is the last one, reduced and the innermost loop"
+            )
 
 
 @dataclass(frozen=True)
@@ -286,6 +323,9 @@ class Factor(Directive):
 
     once: ClassVar = ""
 
+    def check(self, nest: "LoopNest") -> None:
+        split_factors(nest, self.loop)
+
 
 @dataclass(frozen=True)
 class Visit(Directive):
@@ -305,6 +345,11 @@ class Visit(Directive):
     once: ClassVar = "loop"
 
     def check(self, nest: "LoopNest") -> None:
+        leader = nest.reach.leaders.get(self.loop)
+        if leader is not None:
+            raise ScheduleError(
+                f"{self}: {self.loop} is compressed in {leader}, whose coordinates come as they are stored"
+            )
         axis, parallel, tile = nest.axis(self.loop), nest.schedule.parallel, nest.schedule.tile
         cut = parallel is not None and parallel.loop == self.loop and parallel.policy != "dynamic"
         if axis.part != "whole" or cut or (tile is not None and tile.loop == self.loop):
@@ -332,6 +377,8 @@ class Locate(Directive):
 
     def __str__(self) -> str:
         return f"locate({self.tensor})"
+
+    decides_loops: ClassVar = True
 
     def check(self, nest: "LoopNest") -> None:
         holds, format, tile = nest.assignment.selector, nest.formats.get(self.tensor), nest.schedule.tile

@@ -95,6 +95,10 @@ class Bind(Directive):
                 f"{self}: {'lane is for what is summed up' if kept else 'what threads sum up is combined by shuffles'}; "
                 f"write bind({self.loop},{'thread' if kept else 'lane'},{self.count})"
             )
+        if self.to == "lane" and nest.results.registers is None:
+            raise ScheduleError(
+                f"{tile}: threads sum up in registers; put the loops of the output outside {tile.loop} (got {schedule})"
+            )
         small = self.count <= WARP and self.count & (self.count - 1) == 0
         if not small and (self.to == "lane" or self.count % WARP):
             whole = "" if self.to == "lane" else f", or a multiple of {WARP}"
@@ -130,6 +134,16 @@ class Stage(Directive):
             raise ScheduleError(
                 f"{self}: {self.loop} is distributed over blocks or threads; stage a loop inside"
             )
+        level = nest.reach.leading_level(self.loop)
+        if level is None:
+            raise ScheduleError(f"{self}: no loop {self.loop} follows a compressed level (got {schedule})")
+        leader = nest.reach.leaders[self.loop]
+        read = [access.tensor for access in nest.assignment.accesses]
+        reads_values = leader in read and level is nest.formats[leader].levels[-1]
+        listed = level.coordinate_array is not None
+        there = {"indices": listed, "values": reads_values}.get(self.what, listed or reads_values)
+        if not there:
+            raise ScheduleError(f"{self}: nothing of that kind is stored along {self.loop}")
 
 
 def _check_lanes(tile: Tile, nest: "LoopNest") -> None:

@@ -24,6 +24,9 @@ class Directive:
     once: ClassVar[str | None] = None
     """The field of whose values each may be given once; empty: a schedule has at most one; None: any number."""
 
+    decides_loops: ClassVar[bool] = False
+    """Which loops there are depends on it: it is checked before the others."""
+
     @property
     def word(self) -> str:
         """What kind of directive it is."""
@@ -96,6 +99,34 @@ def check_formats(nest: "LoopNest") -> None:
         raise ScheduleError(
             "the parts of a hybrid add to one output, which would round in between; it is kept in 16 bits here"
         )
+
+
+def check_loops(nest: "LoopNest") -> None:
+    """Raise ScheduleError where no order of the loops reaches all levels, or partial results have no place."""
+    for search in nest.reach.searches:
+        if not search.level.searchable and not search.in_lanes:
+            raise ScheduleError(
+                f"{search.level} of {search.operand} cannot be searched; "
+                f"put a loop {search.level.axis.name} where it is stored"
+            )
+    for name, format in nest.formats.items():
+        reached = nest.reach.leaf.levels[name]
+        if reached < len(format.levels):
+            raise ScheduleError(
+                f"no loop of {nest.schedule} reaches {format.levels[reached]} of {name} ({format})"
+            )
+    if nest.results.partial and not nest.monoid.single:
+        raise ScheduleError(
+            f"{nest.monoid.name} needs all reduced loops inside the output's; "
+            f"move {', '.join(nest.assignment.reduced)} inwards (got {nest.schedule})"
+        )
+    parallel = nest.schedule.parallel
+    level = None if parallel is None else nest.reach.leading_level(parallel.loop)
+    if parallel is not None and level is not None and level.sequential:
+        raise ScheduleError(f"{parallel}: the coordinates of {parallel.loop} can only be read in order")
+    passes = [directive for directive in nest.schedule.directives if isinstance(directive, LoopPass)]
+    if passes and nest.schedule.grid_bind is not None:
+        raise ScheduleError(f"{passes[0]}: directives of other packages are for CPUs (got {nest.schedule})")
 
 
 def _check_axes(nest: "LoopNest", name: str, format: Format) -> None:

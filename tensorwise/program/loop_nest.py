@@ -1,16 +1,34 @@
 """The loop nest that directives are checked against: the loops of a schedule and what follows from them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Final
 
 from tensorwise.errors import ScheduleError
 from tensorwise.program.einsum import Access, Assignment
-from tensorwise.program.legality import Directive, check_formats
+from tensorwise.program.legality import Directive, check_formats, check_loops
 from tensorwise.program.ops import Monoid
+from tensorwise.program.reach import Reach
 from tensorwise.program.schedule import Parallel, Schedule
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.remap import Axis
+
+MAX_ACCUMULATORS: Final = 64
+"""More output slots than this are reduced in memory: no machine has the registers."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """Where a nest writes its results.
+
+    Attributes:
+        registers: the loop from which on registers hold them; None: each term goes to memory.
+        partial: whether several of them are added up in memory.
+    """
+
+    registers: str | None
+    partial: bool
 
 
 @dataclass(frozen=True)
@@ -61,7 +79,14 @@ class LoopNest:
     def selected(self) -> Mapping[str, Access]:
         """Operand whose entries are found by their numbers -> where these are read."""
         located, holds = self.schedule.located, self.assignment.selector
-        return {located: holds} if located is not None and holds is not None else {}
+        if located is None or holds is None or located not in self.formats:
+            return {}
+        return {located: holds}
+
+    @cached_property
+    def reach(self) -> Reach:
+        """How the loops reach the levels of the operands."""
+        return Reach.of(self)
 
     @property
     def stored(self) -> frozenset[str]:
@@ -75,8 +100,9 @@ class LoopNest:
     def check(self) -> None:
         """Raise ScheduleError where formats do not fit the loops, or a directive does not fit what it is applied to."""
         check_formats(self)
-        for directive in self.schedule.directives:
+        for directive in sorted(self.schedule.directives, key=lambda one: not one.decides_loops):
             directive.check(self)
+        check_loops(self)
 
     def allows(self, *directives: Directive) -> bool:
         """Whether these directives may be added to the schedule."""
@@ -115,6 +141,56 @@ class LoopNest:
             if axis.mode in kept:
                 late |= {axis.mode, axis.along}
         return frozenset(late)
+
+    # -- reductions -------------------------------------------------------------------------------
+
+    def fits_registers(self, loops: Sequence[Axis], strip: Axis | None = None, vectors: int = 1) -> bool:
+        """Whether registers can hold all that the remaining loops produce, and something is reduced in them.
+
+        Args:
+            loops: what is left, outermost first, without strips.
+            strip: what the lanes of a strip run over, whose ``vectors`` are bound inside all loops; None: there is none.
+        """
+        slots, reductions = 1, False
+        for axis in (*loops, *([] if strip is None else [strip])):
+            if axis.mode in self.late_modes:  # where the results belong is known further inside only
+                return False
+            if axis is not strip and self.is_parallel(axis):
+                return False
+            if axis.mode not in self.assignment.free_indices:
+                reductions = True
+            elif axis is strip:
+                slots *= vectors
+            elif self.is_unrolled(axis):
+                slots *= self.schedule.splits[axis.mode]
+            else:
+                return False
+        return reductions and slots <= MAX_ACCUMULATORS
+
+    @cached_property
+    def results(self) -> Results:
+        """Where the results of the nest are written: they are partial where more than one term reaches an output."""
+        tile, reduced, shared = self.schedule.tile, False, False
+        factor = self.schedule.factor
+        for place, loop in enumerate(self.loops):
+            if self.opens_registers(place) or (factor is not None and factor.loop == loop.name):
+                return Results(loop.name, reduced or shared)
+            reduced = reduced or loop.mode not in self.assignment.free_indices
+            if tile is not None and tile.loop == loop.name:
+                continue
+            level, operand = self.reach.leading_level(loop.name), self.reach.leaders.get(loop.name)
+            if level is not None and not level.unique and not self.has_own_outputs(str(operand)):
+                reduced = True
+            shared = shared or (self.is_parallel(loop) and self.has_shared_outputs(loop))
+        strip = tile.loop if tile is not None and self.opens_registers(len(self.loops)) else None
+        return Results(strip, reduced or shared)
+
+    def opens_registers(self, place: int) -> bool:
+        """Whether registers hold all that the loops from ``place`` on produce."""
+        tile, left = self.schedule.tile, self.loops[place:]
+        if tile is None or tile.loop in [axis.name for axis in left]:
+            return self.fits_registers(left)
+        return self.fits_registers(left, self.axis(tile.loop), tile.vectors)
 
     def is_parallel(self, loop: Axis) -> bool:
         """Whether threads of a CPU, or blocks of a GPU, share the iterations of a loop."""

@@ -134,6 +134,12 @@ class Level(ABC):
     def __str__(self) -> str:
         return f"{self.letter}({self.axis.name})"
 
+    @property
+    def searchable(self) -> bool:
+        """Whether a coordinate can be looked for below a parent: by ``find``, or in an ascending list without duplicates."""
+        listed = self.coordinate_array is not None and self.unique and self.ordered
+        return listed or type(self).find is not Level.find
+
     def locate(self, arrays: Mapping[str, Any], parent: Any, coordinate: Any, extent: Any) -> Any:
         """Return the position of ``coordinate`` below ``parent``; full levels only."""
         raise NotImplementedError(f"a level {self.letter} cannot locate a coordinate by arithmetic")

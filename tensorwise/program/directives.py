@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from tensorwise.errors import ScheduleError
 from tensorwise.program.factoring import split_factors
-from tensorwise.program.legality import Axes, Directive
+from tensorwise.program.legality import Axes, Directive, check_shared
 from tensorwise.tensor.format import Format
 from tensorwise.tensor.remap import Axis
 
@@ -28,6 +28,7 @@ class Split(Directive):
     index: str
     size: int
     once: ClassVar = "index"
+    keeps_loops: ClassVar = False
 
     def __str__(self) -> str:
         return f"split({self.index},{self.size})"
@@ -47,6 +48,7 @@ class Reorder(Directive):
 
     loops: tuple[str, ...]
     once: ClassVar = ""
+    keeps_loops: ClassVar = False
 
     def __str__(self) -> str:
         return f"reorder({','.join(self.loops)})"
@@ -107,6 +109,7 @@ class Parallel(Directive):
                 raise ScheduleError(
                     f"{self}: on a GPU it may only cut the rows of {dealt.loop}, as parallel({dealt.loop},pieces,64)"
                 )
+        check_shared(self, self.loop, nest)
         if self.policy != "dynamic":
             self._check_balance(nest)
 
@@ -201,6 +204,7 @@ class Tile(Directive):
     vectors: int
     lanes: int
     once: ClassVar = ""
+    keeps_loops: ClassVar = False
 
     def __str__(self) -> str:
         return f"tile({self.loop},{self.vectors}x{self.lanes})"
@@ -379,6 +383,7 @@ class Locate(Directive):
         return f"locate({self.tensor})"
 
     decides_loops: ClassVar = True
+    keeps_loops: ClassVar = False
 
     def check(self, nest: "LoopNest") -> None:
         holds, format, tile = nest.assignment.selector, nest.formats.get(self.tensor), nest.schedule.tile

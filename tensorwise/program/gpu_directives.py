@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from tensorwise.errors import ScheduleError
 from tensorwise.program.directives import Tile
-from tensorwise.program.legality import Directive
+from tensorwise.program.legality import Directive, check_shared
 from tensorwise.program.schedule import WARP, Schedule, whole
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class Bind(Directive):
     loop: str
     to: str
     count: int = 1
+    keeps_loops: ClassVar = False  # lanes become threads
 
     def __str__(self) -> str:
         return f"bind({self.loop},{self.to}{f',{self.count}' if self.count != 1 else ''})"
@@ -56,8 +57,10 @@ class Bind(Directive):
             raise ScheduleError(
                 f"one loop is distributed over blocks, and strips of the tile may be, too (got {schedule})"
             )
-        elif schedule.tile is not None:
-            _check_lanes(schedule.tile, nest)
+        else:
+            check_shared(self, self.loop, nest)
+            if schedule.tile is not None:
+                _check_lanes(schedule.tile, nest)
         if schedule.threads * schedule.teams > MAX_BLOCK_THREADS:
             raise ScheduleError(
                 f"{schedule}: {schedule.teams} teams of {schedule.threads} threads are more than the "

@@ -26,6 +26,8 @@ class Directive:
 
     decides_loops: ClassVar[bool] = False
     """Which loops there are depends on it: it is checked before the others."""
+    keeps_loops: ClassVar[bool] = True
+    """Neither the loops nor how they reach levels depends on it."""
 
     @property
     def word(self) -> str:
@@ -115,18 +117,21 @@ def check_loops(nest: "LoopNest") -> None:
             raise ScheduleError(
                 f"no loop of {nest.schedule} reaches {format.levels[reached]} of {name} ({format})"
             )
-    if nest.results.partial and not nest.monoid.single:
+    if not nest.monoid.single and nest.results.partial:
         raise ScheduleError(
             f"{nest.monoid.name} needs all reduced loops inside the output's; "
             f"move {', '.join(nest.assignment.reduced)} inwards (got {nest.schedule})"
         )
-    parallel = nest.schedule.parallel
-    level = None if parallel is None else nest.reach.leading_level(parallel.loop)
-    if parallel is not None and level is not None and level.sequential:
-        raise ScheduleError(f"{parallel}: the coordinates of {parallel.loop} can only be read in order")
     passes = [directive for directive in nest.schedule.directives if isinstance(directive, LoopPass)]
     if passes and nest.schedule.grid_bind is not None:
         raise ScheduleError(f"{passes[0]}: directives of other packages are for CPUs (got {nest.schedule})")
+
+
+def check_shared(directive: Directive, loop: str, nest: "LoopNest") -> None:
+    """Raise ScheduleError where the iterations of a loop have an order that threads cannot share."""
+    level = nest.reach.leading_level(loop)
+    if level is not None and level.sequential:
+        raise ScheduleError(f"{directive}: the coordinates of {loop} can only be read in order")
 
 
 def _check_axes(nest: "LoopNest", name: str, format: Format) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, Self
 
 from tensorwise.errors import ScheduleError
 from tensorwise.program.einsum import Access, Assignment
@@ -106,12 +106,35 @@ class LoopNest:
 
     def allows(self, *directives: Directive) -> bool:
         """Whether these directives may be added to the schedule."""
-        schedule = replace(self.schedule, directives=(*self.schedule.directives, *directives))
-        try:
-            replace(self, schedule=schedule).check()
-        except ScheduleError:
-            return False
-        return True
+        if directives not in self._allowed:
+            try:
+                self._extended(directives).check()
+                self._allowed[directives] = True
+            except ScheduleError:
+                self._allowed[directives] = False
+        return self._allowed[directives]
+
+    def _extended(self, directives: tuple[Directive, ...]) -> Self:
+        """Return the nest with more directives, which begins with what is known of this one."""
+        schedule = type(self.schedule)((*self.schedule.directives, *directives))
+        schedule.check_loops({axis.name: axis for axis in self.axes})
+        nest = replace(self, schedule=schedule)
+        nest.__dict__["axes"] = self.axes
+        moving = tuple(directive for directive in directives if not directive.keeps_loops)
+        if moving not in self._reaches:
+            self._reaches[moving] = Reach.of(nest)
+        nest.__dict__["reach"] = self._reaches[moving]
+        return nest
+
+    @cached_property
+    def _reaches(self) -> dict[tuple[Directive, ...], Reach]:
+        """How loops reach levels, by the directives that change it: a search asks the same for many configs."""
+        return {(): self.reach}
+
+    @cached_property
+    def _allowed(self) -> dict[tuple[Directive, ...], bool]:
+        """Answers so far."""
+        return {}
 
     @property
     def monoid(self) -> Monoid:

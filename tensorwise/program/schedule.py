@@ -28,7 +28,7 @@ from tensorwise.program.directives import (
     Unroll,
     Visit,
 )
-from tensorwise.program.legality import Directive, LoopPass
+from tensorwise.program.legality import Axes, Directive, LoopPass
 from tensorwise.registry import Registry
 from tensorwise.tensor.remap import Axis
 
@@ -120,57 +120,57 @@ class Schedule:
         """Index -> inner extent."""
         return {d.index: d.size for d in self.directives if isinstance(d, Split)}
 
-    @property
+    @cached_property
     def bounds(self) -> dict[str, int]:
         """Index -> extent that is compiled in."""
         return {d.index: d.size for d in self.directives if isinstance(d, Bound)}
 
-    @property
+    @cached_property
     def order(self) -> tuple[str, ...] | None:
         """The loops as reordered, or None."""
         return next((d.loops for d in self.directives if isinstance(d, Reorder)), None)
 
-    @property
+    @cached_property
     def parallel(self) -> Parallel | None:
         """The parallel directive, or None; on a GPU what it is there: the loop whose iterations are dealt to blocks."""
         given = next((d for d in self.directives if isinstance(d, Parallel)), None)
         dealt = self.grid_bind
         return Parallel(dealt.loop, "dynamic", 1) if given is None and dealt is not None else given
 
-    @property
+    @cached_property
     def tile(self) -> Tile | None:
         """The register tile, or None."""
         return next((d for d in self.directives if isinstance(d, Tile)), None)
 
-    @property
+    @cached_property
     def unrolls(self) -> dict[str, int]:
         """Loop -> factor (0 = completely)."""
         return {d.loop: d.factor for d in self.directives if isinstance(d, Unroll)}
 
-    @property
+    @cached_property
     def factor(self) -> Factor | None:
         """The factor directive, or None."""
         return next((d for d in self.directives if isinstance(d, Factor)), None)
 
-    @property
+    @cached_property
     def binds(self) -> "tuple[Bind, ...]":
         """All bind directives."""
         return tuple(cast("Bind", d) for d in self.directives if d.word == "bind")
 
     dealt = renamed("grid_bind")
 
-    @property
+    @cached_property
     def grid_bind(self) -> "Bind | None":
         """What deals the iterations of a loop to the blocks of a GPU, or None: the program runs on a CPU."""
         strips = self.tile.loop if self.tile else None
         return next((b for b in self.binds if b.to in ("block", "warp") and b.loop != strips), None)
 
-    @property
+    @cached_property
     def threads(self) -> int:
         """Threads of a team."""
         return next((b.count for b in self.binds if b.to in ("thread", "lane")), 1)
 
-    @property
+    @cached_property
     def teams(self) -> int:
         """Teams of a block."""
         dealt = self.grid_bind
@@ -178,22 +178,22 @@ class Schedule:
             return 1
         return dealt.count if dealt.to == "block" else dealt.count * max(1, WARP // self.threads)
 
-    @property
+    @cached_property
     def stages(self) -> "dict[str, Stage]":
         """Loop -> what is staged there."""
         return {d.loop: d for d in (cast("Stage", d) for d in self.directives if d.word == "stage")}
 
-    @property
+    @cached_property
     def visits(self) -> dict[str, str]:
         """Loop -> the order in which its coordinates are visited."""
         return {d.loop: d.order for d in self.directives if isinstance(d, Visit)}
 
-    @property
+    @cached_property
     def located(self) -> str | None:
         """The operand whose entries are found by their numbers, or None."""
         return next((d.tensor for d in self.directives if isinstance(d, Locate)), None)
 
-    @property
+    @cached_property
     def prefetches(self) -> tuple[Prefetch, ...]:
         """All prefetch directives."""
         return tuple(d for d in self.directives if isinstance(d, Prefetch))
@@ -217,6 +217,11 @@ class Schedule:
                 else [stands.get(index, Axis(index))]
             )
         }
+        self.check_loops(axes)
+        return tuple(axes.values()) if self.order is None else tuple(axes[name] for name in self.order)
+
+    def check_loops(self, axes: Axes) -> None:
+        """Raise ScheduleError where a directive does not fit the loops, or is one too many."""
         seen = set[str]()
         for directive in self.directives:
             only = directive.only
@@ -226,4 +231,3 @@ class Schedule:
                 seen.add(only)
         for directive in self.directives:
             directive.check_loops(self, axes)
-        return tuple(axes.values()) if self.order is None else tuple(axes[name] for name in self.order)

@@ -15,14 +15,7 @@ from weakref import WeakKeyDictionary
 from tensorwise.lower.program import Program, Remainder
 from tensorwise.program.einsum import Assignment
 from tensorwise.program.schedule import (
-    Bound,
-    Factor,
-    Locate,
-    Parallel,
-    Prefetch,
     Schedule,
-    Tile,
-    Unroll,
 )
 from tensorwise.program.workload import Workload
 from tensorwise.runtime.loads import Loads
@@ -31,16 +24,10 @@ from tensorwise.space.apart import hybrid_param, rule
 from tensorwise.space.config import Config, Value
 from tensorwise.space.extensions import ParamExtension, apply_extension, extended
 from tensorwise.space.readings import (
-    block_loops,
-    innermost_stored,
-    loop_axes,
-    nest_so_far,
-    number,
     operand,
-    prefetched,
-    summed_apart,
 )
 from tensorwise.space.running import running
+from tensorwise.space.scheduling import directives_so_far, nest_so_far
 from tensorwise.space.space import Rule, Space
 from tensorwise.space.storing import storing
 from tensorwise.space.structures import dense_columns, long_rows
@@ -88,35 +75,14 @@ class CpuSpace(Space[Program]):
     def program(self, workload: Workload, config: Mapping[str, Value]) -> Program:
         """Return the program that ``config`` stands for."""
         nest = self._nested(workload, config)[0]
-        axes = loop_axes(config, operand(workload).indices)
-        directives = [*nest.schedule.directives]
-        if config["parallel"] != "none":
-            reduction = str(config["reduction"] or "atomic")
-            chunk = number(config["chunk"] if config["policy"] == "dynamic" else config["parts"])
-            directives.append(
-                Parallel(axes[str(config["parallel"])].name, str(config["policy"]), chunk, reduction)
-            )
-        tile = str(config["tile"])
-        if tile != "none":
-            lanes = number(config["vector_bytes"]) // workload.dtype.itemsize
-            directives.append(Tile(axes[tile].name, number(config["vectors"]), lanes))
-        if config["bound"]:
-            directives.append(Bound(tile[:-1], workload.sizes[tile[:-1]]))
-        if config["unroll_blocks"]:
-            directives.extend(Unroll(axes[loop].name) for loop in block_loops(config))
-        copies = config["unroll"]
-        if copies is not None and copies != 1:
-            directives.append(Unroll(axes[innermost_stored(config)].name, number(copies)))
-        if config["layout"] == "numbers":
-            directives.append(Locate(operand(workload).tensor))
-        if config["factor"]:
-            directives.append(Factor(axes[str(summed_apart(config, workload))].name))
-        if config["prefetch"]:
-            directives.append(Prefetch(str(prefetched(config, workload)), number(config["prefetch"])))
+        directives = (
+            *nest.schedule.directives,
+            *directives_so_far(config, workload, nest_so_far(config, workload)),
+        )
         remainder = (
             None if config["apart"] in (None, "none") else self._remainder(workload, str(config["apart"]))[1]
         )
-        program = replace(nest, schedule=Schedule(tuple(directives)), remainder=remainder)
+        program = replace(nest, schedule=Schedule(directives), remainder=remainder)
         for name, extension in self.extensions:
             if config[name] is not None:
                 program = apply_extension(name, extension, program, workload, config[name])

@@ -4,16 +4,19 @@ Sizes have the paper's names in their sentences: kMTile, kNTile, kNnzTile, kNReg
 (threads, registers, shared memory) is a budget that each choice leaves less of, so that nothing invalid is ever proposed.
 """
 
-from collections.abc import Mapping
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, final
+from weakref import WeakKeyDictionary
 
+from tensorwise.lower.plan import Plan
 from tensorwise.lower.program import Program, program_for
 from tensorwise.moved import forward_names
 from tensorwise.program.einsum import Assignment
-from tensorwise.program.gpu_directives import LOAD_WIDTHS, MAX_BLOCK_THREADS, MOST_SHARED_BYTES
-from tensorwise.program.schedule import WARP
+from tensorwise.program.gpu_directives import LOAD_WIDTHS, MAX_BLOCK_THREADS, MOST_SHARED_BYTES, Bind, Stage
+from tensorwise.program.schedule import WARP, Bound, Directive, Parallel, Schedule, Tile, Unroll, Visit
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Value
 from tensorwise.space.param import Earlier, Narrow, Param, powers
@@ -90,41 +93,9 @@ class CudaSpace(Space[Program]):
 
     def program(self, workload: Workload, config: Mapping[str, Value]) -> Program:
         """Return the program that ``config`` stands for."""
-        nest = _Nest(workload)
-        stored, threads = nest.stored(config), number(config["threads"] or 1)
-        first, *others = stored
-        kinds = ("N", "S") if config["layout"] == "entries" else ("U", "C")
-        levels = " ".join([f"{kinds[0]}({first})", *(f"{kinds[1]}({index})" for index in others)])
-        inside = [index for index in nest.dense if index != nest.tiled]
-        tiled = [nest.tiled] if nest.tiled in nest.dense else []
-        # Reduced loops run inside those of the output, so that results wait in registers.
-        outside = [i for i in (*inside, *tiled) if i in nest.kept]
-        summed = [i for i in (*inside, *tiled) if i not in nest.kept]
-        by_entry = config["layout"] == "entries" or workload.keeps_pattern
-        order = [*stored, *outside, *summed] if by_entry else [first, *outside, *others, *summed]
-        words = [f"reorder({','.join(order)})"]
-        if config["balance"] == "split":
-            words.append(f"parallel({first},pieces,{config['piece']})")
-        if config["balance"] == "length":
-            words.append(f"visit({first},length)")
-        words.append(f"bind({first},block,{config['teams']})")
-        if config["threads"] is not None:
-            lanes = threads * number(config["vector"] or 1)
-            words.append(f"tile({nest.tiled},{config['registers']}x{lanes})")
-            if threads > 1:
-                words.append(
-                    f"bind({nest.tiled},{'thread' if nest.tiled in nest.kept else 'lane'},{threads})"
-                )
-            if nest.extent and nest.tiled in nest.dense:
-                words.append(f"bound({nest.tiled},{nest.extent})")
-        if config["strips"]:
-            words.append(f"bind({nest.tiled},block)")
-        if config["stage"] not in ("none", None):
-            words.append(f"stage({stored[-1]},{config['nnz_tile']},{config['stage']})")
-        if config["unroll"] not in (1, None):
-            words.append(f"unroll({stored[-1]},{config['unroll']})")
-        format = f"({','.join(operand(workload).indices)}) -> {levels}"
-        return program_for(workload, format, " ".join(words))
+        program = _program_so_far(str(config["layout"]), workload)
+        directives = (*program.schedule.directives, *_directives_so_far(config, workload))
+        return replace(program, schedule=Schedule(directives))
 
 
 class _Nest:
@@ -160,6 +131,76 @@ class _Nest:
     def along(self) -> bool:
         """Whether threads share the entries of a row."""
         return self.tiled in self.own
+
+
+_PLANS: Final[WeakKeyDictionary[Workload, dict[str, Plan]]] = WeakKeyDictionary()
+CHOICES: Final = (
+    "balance",
+    "piece",
+    "threads",
+    "vector",
+    "registers",
+    "unroll",
+    "teams",
+    "strips",
+    "stage",
+    "nnz_tile",
+)
+"""The Params behind the layout, in their order."""
+
+
+def _program_so_far(layout: str, workload: Workload) -> Program:
+    """Return the program once the layout is chosen, without directives but the order of its loops."""
+    nest = _Nest(workload)
+    first, *others = stored = nest.stored({"layout": layout})
+    kinds = ("N", "S") if layout == "entries" else ("U", "C")
+    levels = " ".join([f"{kinds[0]}({first})", *(f"{kinds[1]}({index})" for index in others)])
+    inside = [index for index in nest.dense if index != nest.tiled]
+    tiled = [nest.tiled] if nest.tiled in nest.dense else []
+    # Reduced loops run inside those of the output, so that results wait in registers.
+    outside = [i for i in (*inside, *tiled) if i in nest.kept]
+    summed = [i for i in (*inside, *tiled) if i not in nest.kept]
+    by_entry = layout == "entries" or workload.keeps_pattern
+    order = [*stored, *outside, *summed] if by_entry else [first, *outside, *others, *summed]
+    format = f"({','.join(operand(workload).indices)}) -> {levels}"
+    return program_for(workload, format, f"reorder({','.join(order)})")
+
+
+def _directives_so_far(
+    config: Earlier, workload: Workload, names: Iterable[str] = CHOICES
+) -> Iterator[Directive]:
+    """Yield how the loops run, by the choices of these names; what is not among them is as small as can be."""
+    nest = _Nest(workload)
+    stored = nest.stored(config)
+    chosen = {name: value for name in names if (value := config[name]) not in (None, "none", False)}
+    if chosen.get("balance") == "split":
+        yield Parallel(stored[0], "pieces", number(chosen.get("piece", 8)))
+    if chosen.get("balance") == "length":
+        yield Visit(stored[0], "length")
+    yield Bind(stored[0], "block", number(chosen.get("teams", 1)))
+    threads = number(chosen.get("threads", 1))
+    if "threads" in chosen:
+        yield Tile(nest.tiled, number(chosen.get("registers", 1)), threads * number(chosen.get("vector", 1)))
+        if threads > 1:
+            yield Bind(nest.tiled, "thread" if nest.tiled in nest.kept else "lane", threads)
+        if nest.extent and nest.tiled in nest.dense:
+            yield Bound(nest.tiled, nest.extent)
+    if "strips" in chosen:
+        yield Bind(nest.tiled, "block")
+    if "stage" in chosen:
+        yield Stage(stored[-1], number(chosen.get("nnz_tile", SHORTEST_STAGE)), str(chosen["stage"]))
+    if chosen.get("unroll", 1) != 1:
+        yield Unroll(stored[-1], number(chosen["unroll"]))
+
+
+def _allows(earlier: Earlier, workload: Workload, name: str, value: Value) -> bool:
+    """Whether directives allow a choice after the earlier ones."""
+    config: Earlier = ChainMap({name: value}, earlier)  # type: ignore[arg-type]
+    names = () if name == "layout" else CHOICES[: CHOICES.index(name) + 1]
+    layout, plans = str(config["layout"]), _PLANS.setdefault(workload, {})
+    if layout not in plans:
+        plans[layout] = _program_so_far(layout, workload).plan(workload.elem, sizes=workload.sizes)
+    return plans[layout].allows(*_directives_so_far(config, workload, names))
 
 
 @lru_cache(maxsize=64)
@@ -236,23 +277,21 @@ def _params(gpu: GpuSpec) -> list[Param]:
 
 
 def _layouts(earlier: Earlier, w: Workload) -> tuple[Value, ...]:
-    """What teams share has to be one value that can be added to."""
-    return ("rows", "entries") if w.keeps_pattern or w.assignment.monoid.single else ("rows",)
+    return tuple(layout for layout in ("rows", "entries") if _allows(earlier, w, "layout", layout))
 
 
 def _balances(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
     if earlier["layout"] == "entries":
         return None
-    cut = len(operand(w).indices) > 1 and w.assignment.monoid.single
-    return ("none", "length", "split") if cut else ("none", "length")
+    return tuple(kind for kind in ("none", "length", "split") if _allows(earlier, w, "balance", kind))
 
 
 def _threads(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
     nest = _Nest(w)
     if not nest.tiled or (nest.along and earlier["layout"] == "entries"):
         return None
-    widest = WIDEST if nest.tiled in nest.kept else WARP
-    return powers(1, min(widest, _power_above(nest.extent)))
+    most = min(WIDEST, _power_above(nest.extent))
+    return tuple(count for count in powers(1, most) if _allows(earlier, w, "threads", count))
 
 
 def _vectors(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
@@ -261,7 +300,7 @@ def _vectors(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
     if earlier["threads"] is None:
         return None
     most = min(_longest_vector(nest), max(1, nest.extent // number(earlier["threads"])))
-    return tuple(v for v in LOAD_WIDTHS if v <= most)
+    return tuple(v for v in LOAD_WIDTHS if v <= most and _allows(earlier, w, "vector", v))
 
 
 def _longest_vector(nest: _Nest) -> int:
@@ -290,8 +329,11 @@ def _registers(gpu: GpuSpec) -> Narrow:
 
 def _unrolls(gpu: GpuSpec) -> Narrow:
     def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
-        nest = _Nest(w)
-        if earlier["layout"] == "entries" or w.keeps_pattern or nest.along:
+        if (
+            earlier["layout"] == "entries"
+            or w.keeps_pattern
+            or not _allows(earlier, w, "unroll", UNROLLED[1])
+        ):
             return None
         words = _words(earlier, w, number(earlier["registers"] or 1))
         most = (gpu.thread_registers - OTHER_REGISTERS) // words
@@ -314,16 +356,11 @@ def _teams(gpu: GpuSpec) -> Narrow:
 def _stages(gpu: GpuSpec) -> Narrow:
     def narrow(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
         nest = _Nest(w)
-        if (
-            earlier["layout"] == "entries"
-            or (earlier["threads"] or 1) == 1
-            or nest.along
-            or len(nest.own) < 2
-        ):
+        if (earlier["threads"] or 1) == 1 or nest.along:
             return None
-        valued = operand(w).tensor in w.valued
-        kinds = ("none", "indices", "values", "both") if valued else ("none", "indices")
-        return tuple(k for k in kinds if k == "none" or _longest_stage(gpu, earlier, w, k) >= SHORTEST_STAGE)
+        kinds = [k for k in ("none", "indices", "values", "both") if _allows(earlier, w, "stage", k)]
+        fits = [k for k in kinds if k == "none" or _longest_stage(gpu, earlier, w, k) >= SHORTEST_STAGE]
+        return tuple(fits) if len(kinds) > 1 else None
 
     return narrow
 
@@ -353,7 +390,7 @@ def _words(earlier: Earlier, w: Workload, registers: int) -> int:
 
 def _several_strips(earlier: Earlier, w: Workload) -> bool:
     nest = _Nest(w)
-    if earlier["threads"] is None or nest.tiled not in nest.kept:
+    if earlier["threads"] is None or not _allows(earlier, w, "strips", True):
         return False
     return nest.extent > number(earlier["threads"]) * number(earlier["vector"]) * number(earlier["registers"])
 

@@ -5,16 +5,14 @@ the loop i1 only.
 """
 
 import math
-from collections.abc import Set
 from typing import Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from tensorwise.lower.strips import MAX_STRIPS
-from tensorwise.program.einsum import Access, Apply, Assignment, Expression, Index
-from tensorwise.program.loop_nest import LoopNest
-from tensorwise.program.schedule import CONSTANT_SPLIT, Reorder, Schedule, Split
+from tensorwise.program.einsum import Access
+from tensorwise.program.schedule import CONSTANT_SPLIT
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Value
 from tensorwise.space.param import Earlier
@@ -24,8 +22,6 @@ from tensorwise.tensor.levels import LEVELS, Compressed, Dense, Level, Repeated,
 from tensorwise.tensor.remap import Axis
 
 _LONGEST: Final[WeakKeyDictionary[Entries, dict[str, int]]] = WeakKeyDictionary()
-
-_NESTS: Final[WeakKeyDictionary[Workload, dict[tuple[Value, ...], LoopNest]]] = WeakKeyDictionary()
 
 
 def strings(value: Value) -> tuple[str, ...]:
@@ -183,22 +179,6 @@ def stored_format(config: Earlier, modes: tuple[str, ...]) -> Format:
     return Format(modes, _stored_levels(config, modes), sizes, row_order)
 
 
-def nest_so_far(config: Earlier, workload: Workload) -> LoopNest:
-    """Return what directives are applied to once it is chosen how the operand is stored and which loops there are."""
-    known = _NESTS.setdefault(workload, {})
-    stored = ("layout", "order", "rows", "levels_follow_loops", "levels", "short")
-    choices = tuple(
-        [config[name] for name in config if name in stored or name.startswith(("split_", "kind_"))]
-    )
-    if choices not in known:  # asked for a domain, and again for the program
-        access = operand(workload)
-        order = Reorder(tuple(axis.name for axis in loop_axes(config, access.indices).values()))
-        schedule = Schedule((*(Split(mode, size) for mode, size in splits(config).items()), order))
-        format = stored_format(config, access.indices)
-        known[choices] = LoopNest(workload.assignment, schedule, {access.tensor: format})
-    return known[choices]
-
-
 def _stored_levels(config: Earlier, modes: tuple[str, ...]) -> tuple[Level, ...]:
     """Return the levels of the operand, from the root down."""
     axes, stored = loop_axes(config, modes), stored_loops(config)
@@ -217,50 +197,21 @@ def _stored_levels(config: Earlier, modes: tuple[str, ...]) -> tuple[Level, ...]
     return tuple(found)
 
 
-def summed_apart(config: Earlier, workload: Workload) -> str | None:
-    """Return the loop from which on a sum has factors of its own that the others can be multiplied with later.
+def separate_sum(config: Earlier, workload: Workload) -> str | None:
+    """Return the loop from which on only the last reduced index of the nest has loops; None where nothing is summed.
 
-    From there on only one reduced index has loops: what else the term holds does not change. None where all of it
-    does, or where a sum could be empty and 0 meet an infinite factor: below levels that store every coordinate.
+    What else the term holds may not change from there on.
     """
-    assignment, sparse, order = workload.assignment, operand(workload), nest(config)
-    summed = [place for place, loop in enumerate(order) if loop[:-1] in assignment.reduced]
-    if assignment.reduction != "sum" or len(assignment.factors) < 2 or not summed:
+    order, reduced = nest(config), workload.assignment.reduced
+    summed = [place for place, loop in enumerate(order) if loop[:-1] in reduced]
+    if not summed:
         return None
     index, first = order[summed[-1]][:-1], summed[-1]
     for place in reversed(summed):
         if order[place][:-1] != index:
             break
         first = place
-    inside = order[first:]
-    if f"{index}1" in inside and f"{index}0" in order[:first]:
-        # Where the index ends early, some of its inner parts have no outer part.
-        return None
-    own = stored_loops(config)
-    tile = str(config["tile"])  # lanes run inside all loops
-    below = [loop for loop in own if loop in inside or loop == tile]
-    changing = {index, *({tile[:-1]} & set(assignment.reduced)), *((sparse.tensor,) if below else ())}
-    inner = [factor for factor in assignment.factors if _changes(factor, assignment, changing)]
-    kept = any(loop[:-1] in assignment.free_indices for loop in inside)
-    if not inner or len(inner) == len(assignment.factors) or kept or config["parallel"] in inside:
-        return None
-    if not below:
-        return order[first]
-    above = own[max(0, len(own) - len(below) - 1) :]
-    known = config["layout"] == "coordinates" and config["levels_follow_loops"] and len(above) > len(below)
-    return order[first] if known and all(compressed(config, loop) for loop in above) else None
-
-
-def _changes(factor: Expression, assignment: Assignment, changing: Set[str]) -> bool:
-    """Whether a factor reads a tensor or an index that changes: ``changing`` names indices, and sparse operands."""
-    match factor:
-        case Access(tensor=name):
-            return name in changing or not changing.isdisjoint((*factor.indices, *assignment.spread(factor)))
-        case Index(name=name):
-            return name in changing
-        case Apply(arguments=arguments):
-            return any(_changes(argument, assignment, changing) for argument in arguments)
-    return False
+    return order[first]
 
 
 # -- the tile and the size of the code -----------------------------------------------------------------

@@ -5,11 +5,12 @@ balanced parts and serial runs.
 """
 
 import math
+from itertools import islice
 from typing import Final
 
 from tensorwise.lower.nest import MAX_COPIES
 from tensorwise.program.einsum import Assignment
-from tensorwise.program.schedule import CONSTANT_SPLIT, Parallel
+from tensorwise.program.schedule import CONSTANT_SPLIT
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Value
 from tensorwise.space.param import Earlier, Param, powers
@@ -17,25 +18,20 @@ from tensorwise.space.params import Choice, Flag, PowerOfTwo
 from tensorwise.space.readings import (
     block_copies,
     compressed,
-    constant,
-    dense,
     gathers,
     innermost_stored,
     longest,
-    loop_axes,
     loops_of,
     nest,
-    nest_so_far,
     operand,
     prefetched,
-    sequential,
+    separate_sum,
     split,
     stored_loops,
-    strings,
     strips,
-    summed_apart,
     tile_extent,
 )
+from tensorwise.space.scheduling import allows
 from tensorwise.toolchain.processor import WIDTHS, vector_bytes
 from tensorwise.toolchain.threads import available_threads
 
@@ -124,8 +120,8 @@ def running(assignment: Assignment) -> list[Param]:
             "factor", binds="compile",
             doc="Sum the factors that change in the innermost reduced index's loops, and multiply the sum by the others: "
             "SDDMM's values once an entry, a factor of MTTKRP once a fibre, which pays for fibres of some length",
-            narrow=lambda earlier, w: (True, False) if summed_apart(earlier, w) else None,
-            prefer=lambda earlier, w: summed_apart(earlier, w) not in stored_loops(earlier),
+            narrow=_factor_domain,
+            prefer=lambda earlier, w: separate_sum(earlier, w) not in stored_loops(earlier),
         ),
         Flag(
             "unroll_blocks", binds="compile", prefer=True,
@@ -149,10 +145,9 @@ def running(assignment: Assignment) -> list[Param]:
 
 
 def _shareable(earlier: Earlier, w: Workload) -> tuple[str, ...]:
-    """The outer two loops, without reduced ones where partial results cannot be shared."""
-    outer = [loop for loop in nest(earlier) if not sequential(earlier, loop)][:2]
-    single, reduced = w.assignment.monoid.single, w.assignment.reduced
-    return tuple(loop for loop in outer if single or loop[:-1] not in reduced) or ("none",)
+    """The outer two of those that threads may share."""
+    able = (loop for loop in nest(earlier) if allows(earlier, w, "parallel", loop))
+    return tuple(islice(able, 2)) or ("none",)
 
 
 def _default_parallel(earlier: Earlier, w: Workload) -> Value:
@@ -165,9 +160,7 @@ def _policy_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
     """What the directive allows; rows are cut where it is worth it."""
     if earlier["parallel"] == "none":
         return None
-    so_far = nest_so_far(earlier, w)
-    loop = loop_axes(earlier, operand(w).indices)[str(earlier["parallel"])].name
-    legal = [policy for policy in POLICIES if so_far.allows(Parallel(loop, policy))]
+    legal = [policy for policy in POLICIES if allows(earlier, w, "policy", policy)]
     return tuple(policy for policy in legal if policy != "merge-path" or _worth_cutting(earlier, w))
 
 
@@ -209,38 +202,23 @@ def _dense_indices(w: Workload) -> list[str]:
 
 
 def _tile_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...]:
-    able = [loop for loop in nest(earlier) if _runs_in_lanes(loop, earlier, w)]
+    able = [
+        loop for loop in nest(earlier) if _worth_lanes(loop, earlier, w) and allows(earlier, w, "tile", loop)
+    ]
     if not w.assignment.monoid.single:  # a state has several registers, which are separate for each output
         kept = [index for index in _dense_indices(w) if index in w.assignment.free_indices]
         able = [loop for loop in able if loop[:-1] in kept]
     return ("none", *able)
 
 
-def _runs_in_lanes(loop: str, earlier: Earlier, w: Workload) -> bool:
-    """Whether neighbouring iterations of a loop can be the lanes of vectors."""
-    assignment, sparse = w.assignment, operand(w)
-    layout, own, last = earlier["layout"], stored_loops(earlier), f"{sparse.indices[-1]}1"
-    named = assignment.selector
-    if layout == "numbers" and named is not None and loop[:-1] in (*named.indices, *sparse.indices):
-        return False
-    if loop == earlier["parallel"] or (loop[-1] == "1" and split(earlier, loop[:-1]) > 1):
-        return False  # lanes of an outer part would be strided
-    if layout != "coordinates" and loop == last:
-        return False
-    if loop not in own:
+def _worth_lanes(loop: str, earlier: Earlier, w: Workload) -> bool:
+    """Taste: whether neighbouring iterations of a loop are worth the lanes of vectors."""
+    stored, own = operand(w).indices, f"kind_{loop}" in earlier
+    if loop[-1] == "1" and split(earlier, loop[:-1]) > 1:
+        return False  # lanes of an outer part are strided
+    if earlier["layout"] == "coordinates" or not own:
         return True
-    if layout == "list":
-        return False
-    if layout != "coordinates" and sparse.indices[-1] in assignment.free_indices:
-        return False  # lanes that are padding would have no place of their own in the output
-    if compressed(earlier, loop):
-        # Strips along a compressed level gather; it has to be the last one and the innermost loop.
-        innermost = layout == "coordinates" and loop == own[-1] == strings(earlier["order"])[-1]
-        return innermost and loop[:-1] in assignment.reduced
-    dense_below = all(dense(earlier, below) for below in own[own.index(loop) :])
-    # A masked program cannot run in lanes: padding has no value that is sure to vanish, or no number.
-    vanishes = assignment.annihilated_by(sparse.tensor) and sparse.tensor not in assignment.counted
-    return dense_below and vanishes and not w.keeps_pattern
+    return loop != f"{stored[-1]}1" and stored[-1] not in w.assignment.free_indices  # else lanes scatter
 
 
 def _default_tile(earlier: Earlier, w: Workload) -> Value:
@@ -294,8 +272,13 @@ def _vector_bytes_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | N
 def _bound_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
     """It applies where the tile runs over a short dense index in one piece."""
     index = _tiled(earlier)
-    whole = index in _dense_indices(w) and split(earlier, index) == 1
-    return (True, False) if whole and w.sizes[index] <= LONGEST_BOUND else None
+    short = index in _dense_indices(w) and w.sizes[index] <= LONGEST_BOUND
+    return (True, False) if short and allows(earlier, w, "bound", True) else None
+
+
+def _factor_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
+    loop = separate_sum(earlier, w)
+    return (True, False) if loop is not None and allows(earlier, w, "factor", True) else None
 
 
 # -- copies of the body, and prefetches ----------------------------------------------------------------
@@ -309,10 +292,7 @@ def _blocks_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
 
 
 def _unroll_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
-    loop = innermost_stored(earlier)
-    if loop in (earlier["tile"], earlier["parallel"]) or constant(earlier, loop):
-        return None
-    if earlier["layout"] == "numbers":
+    if earlier["layout"] == "numbers" or not allows(earlier, w, "unroll", UNROLLED[1]):
         return None
     body = strips(earlier) * (block_copies(earlier) if earlier["unroll_blocks"] else 1)
     return tuple(factor for factor in UNROLLED if factor == 1 or (factor + 1) * body <= MAX_COPIES)

@@ -7,7 +7,8 @@ from typing import final
 from tensorwise.errors import ScheduleError
 from tensorwise.lower import ir
 from tensorwise.lower.plan import Plan
-from tensorwise.program.legality import LoopNest, LoopPass
+from tensorwise.program.legality import LoopPass
+from tensorwise.program.loop_nest import LoopNest
 
 
 @final

@@ -19,7 +19,7 @@ MAX_ACCUMULATORS: Final = 64
 
 
 @dataclass(frozen=True)
-class Results:
+class ResultPlacement:
     """Where a nest writes its results.
 
     Attributes:
@@ -191,13 +191,13 @@ class LoopNest:
         return reductions and slots <= MAX_ACCUMULATORS
 
     @cached_property
-    def results(self) -> Results:
+    def results(self) -> ResultPlacement:
         """Where the results of the nest are written: they are partial where more than one term reaches an output."""
         tile, reduced, shared = self.schedule.tile, False, False
         factor = self.schedule.factor
         for place, loop in enumerate(self.loops):
             if self.opens_registers(place) or (factor is not None and factor.loop == loop.name):
-                return Results(loop.name, reduced or shared)
+                return ResultPlacement(loop.name, reduced or shared)
             reduced = reduced or loop.mode not in self.assignment.free_indices
             if tile is not None and tile.loop == loop.name:
                 continue
@@ -206,7 +206,7 @@ class LoopNest:
                 reduced = True
             shared = shared or (self.is_parallel(loop) and self.has_shared_outputs(loop))
         strip = tile.loop if tile is not None and self.opens_registers(len(self.loops)) else None
-        return Results(strip, reduced or shared)
+        return ResultPlacement(strip, reduced or shared)
 
     def opens_registers(self, place: int) -> bool:
         """Whether registers hold all that the loops from ``place`` on produce."""

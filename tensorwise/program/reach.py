@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Search:
+class LevelSearch:
     """A level that is searched for a coordinate.
 
     Attributes:
@@ -67,7 +67,7 @@ class Reach:
     nest: "LoopNest"
     before: dict[str, Point] = field(default_factory=dict)
     leaders: dict[str, str] = field(default_factory=dict)
-    searches: list[Search] = field(default_factory=list)
+    searches: list[LevelSearch] = field(default_factory=list)
 
     @classmethod
     def of(cls, nest: "LoopNest") -> Self:
@@ -168,7 +168,7 @@ class Reach:
             return False
         self._levels[name] += 1
         if not level.full:
-            self.searches.append(Search(name, level, coordinate or in_lanes))
+            self.searches.append(LevelSearch(name, level, coordinate or in_lanes))
             self._vectors.discard(name)
         elif coordinate:
             self._vectors.add(name)

@@ -169,7 +169,6 @@ class Reach:
         self._levels[name] += 1
         if not level.full:
             self.searches.append(LevelSearch(name, level, coordinate or in_lanes))
-            self._vectors.discard(name)
         elif coordinate:
             self._vectors.add(name)
         return True

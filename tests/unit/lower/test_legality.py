@@ -91,3 +91,37 @@ def test_what_passes_the_check_has_code(seed: int) -> None:
             assert not refused or any(budget in refused for budget in BUDGETS), (text, format, schedule)
     assert counts["lowered"] > 50
     assert counts["refused"] > 50
+
+
+SPMM, SPMV, BITS = EINSUMS[0], EINSUMS[1], "(i,k) -> U(i) C(k1) B(k0:8)"
+
+
+@pytest.mark.parametrize(
+    ("text", "format", "schedule", "message"),
+    [
+        (SPMV, BITS, "split(k,8) reorder(i,k1,k0) parallel(k0)", "k0 can only be read in order"),
+        (SPMV, BITS, "split(k,8) reorder(i,k1,k0) bind(k0,block)", "k0 can only be read in order"),
+        (
+            "C[k] += A[i,k]",
+            "(i,k) -> U(i) C(k)",
+            "reorder(i,k) tile(k,1x4)",
+            "only where it is the last one, reduced",
+        ),
+        (SPMV, "(i,k) -> U(i) C(k)", "reorder(k,i) tile(i,1x4)", "lanes reach k"),
+        (
+            SPMV,
+            "(i,k) -> U(i) C(k1) C(k0:4)",
+            "split(k,4) reorder(i,k1,k0) unroll(k0)",
+            "k0 is compressed in A",
+        ),
+        (SPMM, "(i,k) -> U(i) C(k)", "reorder(i,k,j) visit(k,length)", "come as they are stored"),
+        (SPMM, "(i,k) -> N(i) S(k)", "reorder(i,k,j) unroll(k,2)", "follows from the position"),
+    ],
+)
+def test_what_is_refused_before_a_loop_is_emitted(
+    text: str, format: str, schedule: str, message: str
+) -> None:
+    stored = Format.parse(format).renamed(("i", "k"))
+    plan = Program(Einsum.parse(text).single, {"A": stored}, Schedule.parse(schedule)).plan()
+    with pytest.raises(ScheduleError, match=message):
+        plan.check()

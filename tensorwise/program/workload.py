@@ -438,11 +438,11 @@ def workload(
         if isinstance(extent, bool) or not isinstance(extent, int | np.integer) or extent < 1:
             raise InputError(f"n must be a positive integer, got {n!r}")
         sizes |= dict.fromkeys(free, int(extent))
-    elif n is not None and n not in (told or {1}):
+    elif n is not None and not (isinstance(n, int | np.integer) and int(n) in (told or {1})):
         left = (
             "no dense-only index" if not told else "no dense-only index whose extent its operands leave open"
         )
-        raise InputError(f"{op} has {left}, so n must be left out (got n={n})")
+        raise InputError(f"{op} has {left}, so n must be left out (got n={shown(n)})")
     return Workload(op, einsum, {"A": a}, sizes, _check_dtypes(einsum, dtypes or {}))
 
 

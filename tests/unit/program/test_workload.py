@@ -109,6 +109,7 @@ def test_what_an_id_depends_on() -> None:
         ("mttkrp", MATRIX, {}, "mttkrp needs a tensor of order 3 to 5, got order 2 with shape (4, 3)"),
         ("mttkrp", CUBE, {"mode": 3}, "mttkrp mode must lie in 0..2, got 3"),
         ("spmv", MATRIX, {"n": 5}, "spmv has no dense-only index, so n must be left out (got n=5)"),
+        ("spmv", MATRIX, {"n": [3]}, "so n must be left out (got n="),
         ("spmm", MATRIX, {"n": 0}, "n must be a positive integer, got 0"),
         ("spmm", MATRIX, {"n": 2.5}, "n must be a positive integer, got 2.5"),
         ("spmm", MATRIX, {"n": True}, "n must be a positive integer, got True"),

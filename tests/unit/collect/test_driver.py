@@ -408,3 +408,69 @@ def test_nodes_of_another_device_only_lose_their_jobs(jobs: list[Job], tmp_path:
     assert (found.jobs, found.num_left, len(found.lost)) == (1, 0, 1)
     assert "a node of the device odd has measured it" in found.lost[0]
     assert "--kind" in found.lost[0]
+
+
+@pytest.mark.parametrize("limit", [{"batch_s": 0.02}, {"batch_bytes": 1}])
+def test_results_do_not_wait_for_a_slow_node(jobs: list[Job], tmp_path: Path, limit: dict[str, Any]) -> None:
+    """A batch is appended when its first result has waited, or its records are large, however few they are."""
+    path = tmp_path / "s.sqlite"
+    nodes = Nodes(4, answer=lambda one: None if one.submitted[-1] == "m1" else finish_soon(one))
+    limits = replace(QUICK, batch_jobs=100, **{"batch_s": 1e9, **limit})
+    beside = Beside(jobs[:2], path, nodes, limits=limits)
+    with Store(path) as store:
+        until(lambda: store.finished().has(jobs[0].id, None))
+    assert [job.name for job, _ in nodes.open] == ["m1"]
+    nodes.finish("m1")
+    assert beside.end().jobs == 2
+
+
+def test_a_result_that_another_driver_was_first_to_append_is_dropped(jobs: list[Job], tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    nodes = Nodes(4)
+    beside = Beside(jobs[:1], path, nodes, limits=replace(QUICK, look_s=30.0))  # it does not look meanwhile
+    until(lambda: nodes.open)
+    with Store(path) as store:
+        first = [replace(one, note="first") for one in jobs[0].measured()]
+        store.append_jobs([JobRecords.of(jobs[0].id, first)])
+    nodes.finish("m0")
+    found = beside.end()
+    assert (found.jobs, found.dropped, found.elsewhere, found.num_left) == (0, 1, 1, 0)
+    with Store(path) as store:
+        assert {one.note for one in store} == {"first"}
+
+
+def test_a_driver_gives_signs_of_life_while_it_waits(jobs: list[Job], tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    nodes = Nodes(4)
+    beside = Beside(jobs[:1], path, nodes, limits=replace(QUICK, beat_s=0.0))
+    with Store(path) as store:
+        journals = ledger_of(store).journals
+    until(lambda: sum(path.read_text().count('"beat"') for path in journals.glob("*.jsonl")) >= 2)
+    until(lambda: nodes.open)
+    nodes.finish("m0")
+    assert beside.end().jobs == 1
+
+
+def test_no_more_jobs_of_a_kind_are_in_flight_than_it_has_machines(jobs: list[Job], tmp_path: Path) -> None:
+    most = 0
+
+    def answer(nodes: Nodes) -> None:
+        nonlocal most
+        most = max(most, sum(job.kind == "b" for job, _ in nodes.open))
+        finish_soon(nodes)
+
+    nodes = Nodes(8, kinds={"b": 2}, answer=answer)
+    of_kind = [replace(job, kind="b") for job in jobs[:6]]
+    found = Beside([*of_kind, *jobs[6:]], tmp_path / "s.sqlite", nodes, anywhere=True).end()
+    assert (found.jobs, found.num_left) == (12, 0)
+    assert most == 2
+
+
+def test_a_job_that_was_lost_is_claimed_by_nobody(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "drivers")
+    ledger.append("a", {"host": "another machine"}, {"claim": "job"})
+    ledger.refresh()
+    assert ledger.rivals("job", "me", 600.0) == {"a"}
+    ledger.append("a", {"job": "job", "lost": "its node was taken"})
+    ledger.refresh()
+    assert ledger.rivals("job", "me", 600.0) == set()

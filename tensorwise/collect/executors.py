@@ -26,6 +26,7 @@ from tensorwise.device.device import Status
 from tensorwise.errors import InputError, MeasurementError, TensorwiseError
 from tensorwise.reading import parse_json, reading, shown
 from tensorwise.store.record import Record
+from tensorwise.toolchain.forks import LOADING
 from tensorwise.toolchain.threads import unbound
 
 SILENCE_S: Final = 900.0
@@ -221,7 +222,7 @@ class LocalExecutor(Executor[AnyJob]):
             if self._given_up.is_set():
                 raise MeasurementError("given up: the executor was shut down")
             if slot not in self._workers:
-                with unbound():
+                with unbound(), LOADING:
                     self._workers[slot] = subprocess.Popen(
                         self._command,
                         stdin=subprocess.PIPE,

@@ -43,6 +43,7 @@ from tensorwise.tensor.primitives import PACKING
 from tensorwise.toolchain.cache import default_cache
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.toolchain.deadline import is_over, left_s, waiting, within
+from tensorwise.toolchain.forks import LOADING
 from tensorwise.toolchain.routines import Routines, load_all
 from tensorwise.toolchain.runtime import DRIVER
 from tensorwise.toolchain.scratch import scratch_prefix
@@ -375,7 +376,7 @@ class WorkerProcess:
             "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
         }
         environment["TENSORWISE_NUM_THREADS"] = str(threads)
-        with unbound():
+        with unbound(), LOADING:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", module, str(os.getpid())],
                 stdin=subprocess.PIPE,

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from tensorwise.toolchain import deadline
+from tensorwise.toolchain.forks import LOADING
 from tensorwise.toolchain.threads import unbound
 
 _NICENESS = 10
@@ -48,7 +49,7 @@ def _run(
 ) -> tuple[int | None, str]:
     log = scratch / "said"
     with log.open("wb") as said:  # not a pipe, which could fill up or stay open in a grandchild
-        with unbound():
+        with unbound(), LOADING:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,

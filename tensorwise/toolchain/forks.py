@@ -17,7 +17,8 @@ _LOCKS: Final[WeakSet[Any]] = WeakSet()
 _FILES: Final[dict[int, int]] = {}
 
 LOADING: Final = threading.RLock()
-"""Held while a library is loaded, so that no fork begins then: nobody frees the loader's own lock in a child."""
+"""Held while a library is loaded or a process is started, so that no fork begins then: nobody frees the loader's own lock in
+a child, and a child that has a copy of the pipe by which ``Popen`` learns that a program runs would let it wait."""
 
 
 def lock() -> Any:

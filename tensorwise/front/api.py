@@ -12,7 +12,7 @@ from tensorwise.lower.program import program_for
 from tensorwise.model import CostModel
 from tensorwise.program.einsum import Assignment, Einsum
 from tensorwise.program.schedule import Schedule
-from tensorwise.program.workload import Workload, einsum_workload
+from tensorwise.program.workload import Workload, add_extents, einsum_workload
 from tensorwise.runtime.generated import GeneratedKernel
 from tensorwise.runtime.work import check_work
 from tensorwise.store.store import Store
@@ -164,10 +164,7 @@ def compile(
     }  # fmt: skip
     for name, (argument, kinds) in arguments.items():
         _check_argument(parsed, name, argument, kinds)
-    twice = [name for name in operands or {} if name in named]
-    if twice:
-        raise InputError(f"operand {twice[0]} is given twice, by name and in operands")
-    named |= operands or {}
+    named = merge_operands(named, operands)
     unknown = [name for name in named if name not in parsed.operands]
     if unknown:
         raise InputError(f"'{parsed}' has no operand {unknown[0]!r}; it has {', '.join(parsed.operands)}")
@@ -284,6 +281,14 @@ def _cascade(einsum: str, steps: Sequence[Operator]) -> Cascade:
     return Cascade(Einsum.parse(einsum), steps)
 
 
+def merge_operands(named: Mapping[str, Any], operands: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the operands that are given by name and in ``operands``; raise InputError for one that is given twice."""
+    twice = [name for name in operands or {} if name in named]
+    if twice:
+        raise InputError(f"operand {twice[0]} is given twice, by name and in operands")
+    return {**named, **(operands or {})}
+
+
 def _sort_operands(
     einsum: Einsum,
     operands: Mapping[str, Any],
@@ -322,14 +327,7 @@ def _sort_operands(
         )
     accesses = {access.tensor: access for a in einsum.assignments for access in a.accesses}
     for name, shape in dense.items():
-        indices = accesses[name].indices
-        if len(indices) != len(shape):
-            raise InputError(f"{accesses[name]} has {len(indices)} indices, but {name} has shape {shape}")
-        for index, extent in zip(indices, shape, strict=True):
-            if sizes.setdefault(index, extent) != extent:
-                raise InputError(
-                    f"index {index!r} has extent {extent} in {name}, but {sizes[index]} elsewhere"
-                )
+        add_extents(sizes, accesses[name], shape)
     return stored, sizes
 
 

@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 
 from tensorwise.errors import InputError
+from tensorwise.front.api import merge_operands
 from tensorwise.lower.coiterate import StoredOperand, check_merged, coiterate
 from tensorwise.program.einsum import Assignment, Einsum
+from tensorwise.program.workload import add_extents
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import is_float
 from tensorwise.tensor.fibertree import Tensor
@@ -59,10 +61,7 @@ def interpret(
             f"interpret takes an einsum first, such as 'C[i,j] = A[i,j] + B[i,j]', got {type(einsum).__name__}"
         )
     assignment = Einsum.parse(einsum).single
-    given, formats = {**named, **(operands or {})}, dict(formats or {})
-    twice = [name for name in operands or {} if name in named]
-    if twice:
-        raise InputError(f"operand {twice[0]} is given twice, by name and in operands")
+    given, formats = merge_operands(named, operands), dict(formats or {})
     for name in (*given, *formats):
         if name not in assignment.operands:
             raise InputError(
@@ -118,14 +117,7 @@ def _extents(
             raise InputError(f"the size of index {index!r} must be a positive integer, got {extent!r}")
         extents[index] = int(extent)
     for name, shape in shapes.items():
-        access = assignment.access(name)
-        if len(shape) != len(access.indices):
-            raise InputError(f"{access} has {len(access.indices)} indices, but {name} has shape {shape}")
-        for index, extent in zip(access.indices, shape):
-            if extents.setdefault(index, extent) != extent:
-                raise InputError(
-                    f"index {index!r} has extent {extent} in {name}, but {extents[index]} elsewhere"
-                )
+        add_extents(extents, assignment.access(name), shape)
     unknown = [index for index in assignment.indices if index not in extents]
     if unknown:
         raise InputError(f"the size of index {unknown[0]!r} is not known; give sizes={{{unknown[0]!r}: ...}}")

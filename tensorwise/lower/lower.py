@@ -39,13 +39,13 @@ def lower(plan: Plan) -> ir.LoweredFunction:
     Raises:
         ScheduleError: a directive does not fit the einsum and formats; the message says which.
     """
-    passes = [directive for directive in plan.schedule.directives if isinstance(directive, LoopPass)]
     target = target_of(plan.schedule)
     if target is not None:
         return target.lower(plan)
     kernel = emit_kernel(plan, CpuMapping)
-    for directive in passes:
-        kernel = directive.rewrite(kernel, plan)
+    for directive in plan.schedule.directives:
+        if isinstance(directive, LoopPass):
+            kernel = directive.rewrite(kernel, plan)
     return hoist(fold_together(kernel))
 
 

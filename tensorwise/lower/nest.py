@@ -99,7 +99,7 @@ class Nest:
             return
         if loop.mode not in self.plan.assignment.free_indices and env.accumulators is None:
             env = replace(env, reduced_outside=True)
-        leader = self.find_leader(env, loop)
+        leader = self.plan.reach.leaders.get(loop.name)
         tile = self.schedule.tile
         if tile and tile.loop == loop.name:
             self.emit_strips(env, loop, rest)
@@ -111,16 +111,6 @@ class Nest:
             self.emit_range(env, loop, rest)
 
     # -- loops ------------------------------------------------------------------------------------
-
-    def find_leader(self, env: Env, loop: Axis) -> str | None:
-        """Return the operand whose next level lists coordinates and runs along ``loop``."""
-        for name, format in self.plan.formats.items():
-            state = env.states[name]
-            if state.levels < len(format.levels):
-                level = format.levels[state.levels]
-                if level.axis == loop and not level.full:
-                    return name
-        return None
 
     def emit_range(self, env: Env, loop: Axis, rest: tuple[Loop, ...]) -> None:
         """Emit a loop over a dense range."""
@@ -151,7 +141,7 @@ class Nest:
         if not level.unique and not self.plan.has_own_outputs(name):
             env = replace(env, reduced_outside=True, skips_output=True)
         env = self.note_sharing(env, loop)
-        cursor = self.open_cursor(level.cursor(arrays, state.position), loop)
+        cursor = self.open_cursor(level.cursor(arrays, state.position))
         # Bound by a loop of its own, the other part meets coordinates that no entry has together with it.
         above = [other.axis for other in self.plan.formats[name].levels[: state.levels]]
         guard = Axis(loop.mode, "inner" if loop.part == "outer" else "outer") not in above
@@ -179,7 +169,7 @@ class Nest:
         with self.mapping.fetch(env, loop, name, lo, hi) as (inner, at, end):
             self.repeat(inner, loop, var, at, end, body)
 
-    def open_cursor(self, start: Expr | int | None, loop: Axis) -> Var | None:
+    def open_cursor(self, start: Expr | int | None) -> Var | None:
         """Declare the register that a level's coordinates are read from in order, if it asks for one."""
         if start is None:
             return None
@@ -234,7 +224,7 @@ class Nest:
 
     def find_strip_range(self, env: Env, loop: Axis) -> tuple[str | None, Expr, Expr]:
         """Name the range that strips cover, and return it behind the operand whose positions it counts, if it does."""
-        leader = self.find_leader(env, loop)
+        leader = self.plan.reach.leaders.get(loop.name)
         if leader is not None:
             lo, hi = self.resolver.position_range(env, leader)
             return leader, self.builder.let("lo", lo), self.builder.let("end", hi)

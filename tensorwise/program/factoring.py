@@ -53,7 +53,7 @@ def _may_be_empty(nest: "LoopNest", point: Point, loops: tuple[Axis, ...]) -> bo
             return True
         if [level.axis for level in left] != [axis for axis in loops if any(axis == a.axis for a in left)]:
             return True
-    return sum(point.levels[name] < len(format.levels) for name, format in nest.formats.items()) > 1
+    return sum(not point.has_value(name, format) for name, format in nest.formats.items()) > 1
 
 
 def _changes(factor: Expression, nest: "LoopNest", point: Point) -> bool:
@@ -61,7 +61,7 @@ def _changes(factor: Expression, nest: "LoopNest", point: Point) -> bool:
     match factor:
         case Access(tensor=name, indices=indices):
             if name in nest.formats:
-                return point.levels[name] < len(nest.formats[name].levels)
+                return not point.has_value(name, nest.formats[name])
             kept = nest.assignment.free_indices
             return any(index not in point.coordinates and index not in kept for index in indices)
         case Apply(arguments=arguments):

@@ -112,8 +112,8 @@ def check_loops(nest: "LoopNest") -> None:
                 f"put a loop {search.level.axis.name} where it is stored"
             )
     for name, format in nest.formats.items():
-        reached = nest.reach.leaf.levels[name]
-        if reached < len(format.levels):
+        if not nest.reach.leaf.has_value(name, format):
+            reached = nest.reach.leaf.levels[name]
             raise ScheduleError(
                 f"no loop of {nest.schedule} reaches {format.levels[reached]} of {name} ({format})"
             )

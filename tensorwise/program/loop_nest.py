@@ -47,7 +47,7 @@ class LoopNest:
     """
 
     assignment: Assignment
-    schedule: "Schedule"
+    schedule: Schedule
     formats: Mapping[str, Format]
     masked: bool = False
     accumulate: bool = False

@@ -41,12 +41,10 @@ class Point:
     Attributes:
         coordinates: names of indices and axes whose coordinate is known -> whether it is a vector.
         levels: operand -> how many of its levels are reached.
-        vectors: operands whose position is a vector.
     """
 
     coordinates: dict[str, bool]
     levels: dict[str, int]
-    vectors: frozenset[str] = frozenset()
 
     def has_value(self, operand: str, format: Format) -> bool:
         """Whether the value of an operand is known."""
@@ -103,7 +101,7 @@ class Reach:
         self.leaf = self._point()
 
     def _point(self) -> Point:
-        return Point(dict(self._coordinates), dict(self._levels), frozenset(self._vectors))
+        return Point(dict(self._coordinates), dict(self._levels))
 
     def _find_leader(self, loop: Axis) -> str | None:
         for name, format in self.nest.formats.items():

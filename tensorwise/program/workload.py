@@ -9,7 +9,7 @@ import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
-from tensorwise.program.einsum import Assignment, Einsum
+from tensorwise.program.einsum import Access, Assignment, Einsum
 from tensorwise.program.joined import check_joined
 from tensorwise.program.ops import NAMED, mttkrp
 from tensorwise.program.reference import Reference, reference
@@ -426,8 +426,7 @@ def workload(
         if name not in einsum.operands:
             raise InputError(f"'{einsum}' has no operand {name!r}; it has {', '.join(einsum.operands)}")
         access = einsum.single.access(name)
-        if len(access.indices) != len(shape):
-            raise InputError(f"{access} has {len(access.indices)} indices, but {name} has shape {shape}")
+        check_order(access, shape)
         if any(not 0 < extent < 2**62 for extent in shape):
             raise InputError(f"the extents of operand {name} must be positive, got the shape {shape}")
         _agree(sizes, dict(zip(access.indices, shape, strict=True)), f"{name} of shape {shape}")
@@ -477,12 +476,11 @@ def einsum_workload(
         raise InputError(f"'{assignment}' has no sparse operand; give one, or use numpy.einsum")
     found: dict[str, int] = {}
     for name, entries in sparse.items():
-        indices = assignment.access(name).indices
-        if len(indices) != entries.order:
-            raise InputError(
-                f"{assignment.access(name)} has {len(indices)} indices, but {name} has shape {entries.shape}"
-            )
-        _agree(found, dict(zip(indices, entries.shape, strict=True)), f"{name} of shape {entries.shape}")
+        access = assignment.access(name)
+        check_order(access, entries.shape)
+        _agree(
+            found, dict(zip(access.indices, entries.shape, strict=True)), f"{name} of shape {entries.shape}"
+        )
     for index, extent in sizes.items():
         if index not in assignment.indices:
             raise InputError(f"'{assignment}' has no index {index!r}; it has {', '.join(assignment.indices)}")
@@ -519,6 +517,22 @@ def _check_dtypes(einsum: Einsum, dtypes: Mapping[str, np.dtype]) -> dict[str, n
 
 def _listed(kinds: Mapping[str, np.dtype]) -> str:
     return ", ".join(f"{name} {dtype}" for name, dtype in kinds.items())
+
+
+def check_order(access: Access, shape: tuple[int, ...]) -> None:
+    """Raise InputError unless an operand of this shape has as many modes as its access has indices."""
+    if len(access.indices) != len(shape):
+        raise InputError(f"{access} has {len(access.indices)} indices, but {access.tensor} has shape {shape}")
+
+
+def add_extents(extents: dict[str, int], access: Access, shape: tuple[int, ...]) -> None:
+    """Add the extents that the shape of an operand tells; raise InputError where they contradict those that are known."""
+    check_order(access, shape)
+    for index, extent in zip(access.indices, shape, strict=True):
+        if extents.setdefault(index, extent) != extent:
+            raise InputError(
+                f"index {index!r} has extent {extent} in {access.tensor}, but {extents[index]} elsewhere"
+            )
 
 
 def _agree(found: dict[str, int], more: Mapping[str, int], source: str) -> None:

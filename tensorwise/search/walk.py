@@ -5,15 +5,12 @@ NumPy. Each step expands the cheapest configs found so far and predicts their ne
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from typing import Final, TypeAlias, final
 
 import numpy as np
 
 from tensorwise.errors import InputError
 from tensorwise.search.graph import ConfigGraph
-
-if TYPE_CHECKING:
-    pass
 
 Score: TypeAlias = Callable[[np.ndarray], np.ndarray]
 """Predicts what rows of a graph cost: int64, (n,) -> float64, (n,); lower is better, plus infinity for never."""

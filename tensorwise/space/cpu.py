@@ -6,7 +6,7 @@ becomes a program.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple, final
@@ -74,24 +74,16 @@ class CpuSpace(Space[Program]):
 
     def program(self, workload: Workload, config: Mapping[str, Value]) -> Program:
         """Return the program that ``config`` stands for."""
-        nest = self._nested(workload, config)[0]
-        directives = (
-            *nest.schedule.directives,
-            *directives_so_far(config, workload, nest_so_far(config, workload)),
-        )
+        nest = nest_so_far(config, workload)
+        directives = (*nest.schedule.directives, *directives_so_far(config, workload, nest))
         remainder = (
             None if config["apart"] in (None, "none") else self._remainder(workload, str(config["apart"]))[1]
         )
-        program = replace(nest, schedule=Schedule(directives), remainder=remainder)
+        program = Program(workload.assignment, nest.formats, Schedule(directives), remainder=remainder)
         for name, extension in self.extensions:
             if config[name] is not None:
                 program = apply_extension(name, extension, program, workload, config[name])
         return program
-
-    def _nest(self, workload: Workload, config: Mapping[str, Value]) -> Program:
-        """The program as far as it says how all entries are stored and which loops there are, but not how they run."""
-        nest = nest_so_far(config, workload)
-        return Program(workload.assignment, nest.formats, nest.schedule)
 
     def steps(self, workload: Workload, config: Mapping[str, Value]) -> int:
         """Return a bound on the loop iterations of a program; see ``work_bound``. It does not depend on how loops run."""
@@ -130,7 +122,8 @@ class CpuSpace(Space[Program]):
         known = self._nests.setdefault(workload, {})
         choices = tuple([config[name] for name in self._nesting])
         if choices not in known:
-            nest = self._nest(workload, config)
+            plan = nest_so_far(config, workload)
+            nest = Program(workload.assignment, plan.formats, plan.schedule)
             known[choices] = nest, Bounds.of(nest, workload)
         return known[choices]
 

@@ -21,7 +21,7 @@ from tensorwise.program.workload import Workload
 from tensorwise.space.config import Value
 from tensorwise.space.param import Earlier, Narrow, Param, powers
 from tensorwise.space.params import Choice, Flag, PowerOfTwo
-from tensorwise.space.readings import number, operand
+from tensorwise.space.readings import made_choices, number, operand
 from tensorwise.space.space import Space
 from tensorwise.space.strips import CUDA, Mapper, Processors
 
@@ -172,7 +172,7 @@ def _directives_so_far(
     """Yield how the loops run, by the choices of these names; what is not among them is as small as can be."""
     nest = _Nest(workload)
     stored = nest.stored(config)
-    chosen = {name: value for name in names if (value := config[name]) not in (None, "none", False)}
+    chosen = made_choices(config, names)
     if chosen.get("balance") == "split":
         yield Parallel(stored[0], "pieces", number(chosen.get("piece", 8)))
     if chosen.get("balance") == "length":

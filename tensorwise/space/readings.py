@@ -5,6 +5,7 @@ the loop i1 only.
 """
 
 import math
+from collections.abc import Iterable
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -60,6 +61,11 @@ def longest(workload: Workload, index: str) -> int:
             counts = np.bincount(coordinates)
         known[index] = int(counts.max(initial=0))
     return known[index]
+
+
+def made_choices(config: Earlier, names: Iterable[str]) -> dict[str, Value]:
+    """Return the choices of these names that apply, but those to leave something out."""
+    return {name: value for name in names if (value := config[name]) not in (None, "none", False)}
 
 
 def loops_of(indices: tuple[str, ...]) -> tuple[str, ...]:
@@ -146,12 +152,6 @@ def dense(config: Earlier, loop: str) -> bool:
     """Whether a loop runs over all coordinates: it has no level of the operand, or one that is full."""
     kind = config.get(f"kind_{loop}", "U")
     return kind is not None and LEVELS[str(kind)].full
-
-
-def sequential(config: Earlier, loop: str) -> bool:
-    """Whether a loop's coordinates can only be read in order."""
-    kind = config.get(f"kind_{loop}")
-    return kind is not None and LEVELS[str(kind)].sequential
 
 
 def loop_axes(config: Earlier, modes: tuple[str, ...]) -> dict[str, Axis]:

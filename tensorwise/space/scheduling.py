@@ -30,6 +30,7 @@ from tensorwise.space.readings import (
     innermost_stored,
     loop_axes,
     loops_of,
+    made_choices,
     number,
     operand,
     prefetched,
@@ -80,7 +81,7 @@ def directives_so_far(
 ) -> Iterator[Directive]:
     """Yield how the loops of ``nest`` run, by the choices of these names; other sizes are such as are legal."""
     loops = dict(zip(strings(config["order"]), nest.schedule.order or (), strict=True))
-    chosen = {name: value for name in names if (value := config[name]) not in (None, "none", False)}
+    chosen = made_choices(config, names)
     if "parallel" in chosen:
         policy, reduction = str(chosen.get("policy", "dynamic")), str(chosen.get("reduction", "atomic"))
         chunk = number(chosen.get("chunk" if policy == "dynamic" else "parts", 1))

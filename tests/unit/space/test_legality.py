@@ -10,8 +10,10 @@ from tensorwise.errors import ScheduleError
 from tensorwise.program.loop_nest import LoopNest
 from tensorwise.program.schedule import Parallel, Schedule
 from tensorwise.program.workload import Workload
-from tensorwise.space import readings, running
+from tensorwise.runtime.work import Bounds
+from tensorwise.space import cuda, readings, running, scheduling
 from tensorwise.space.config import Config
+from tensorwise.space.cuda import cuda_space
 from tensorwise.space.param import Param
 from tensorwise.space.scheduling import allows, directives_so_far, nest_so_far
 from tests.unit.space.test_cpu import NAMES, space_of, works
@@ -101,3 +103,20 @@ def test_a_domain_follows_when_a_rule_changes(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Parallel, "check", stricter)
     again = replace(work)  # of the first one it is remembered what is allowed
     assert list(policy.domain(config, again)) == ["dynamic"]
+
+
+def test_choices_stand_in_the_order_of_the_table() -> None:
+    """What a value is asked with are the choices before it."""
+    cpu = tuple(param.name for param in running.running(works()["spmm"].assignment))
+    assert cpu == scheduling.CHOICES
+    layout, *gpu = (param.name for param in cuda_space(works()["spmm"].assignment).params)
+    assert layout == "layout"
+    assert tuple(gpu) == cuda.CHOICES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bounds_of_a_config_are_those_of_its_program(name: str) -> None:
+    work = works()[name]
+    for config in configs(work):
+        program = replace(space_of(work).program(work, config), remainder=None)
+        assert space_of(work).bounds(work, config).steps == Bounds.of(program, work).steps

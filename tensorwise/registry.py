@@ -1,11 +1,15 @@
 """Registries: the one mechanism by which this package and others add devices, strategies and the like by name."""
 
+import functools
+import inspect
+import os
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final, Generic, TypeVar, cast, final
+from typing import Any, Final, Generic, TypeAlias, TypeVar, cast, final
 
 from tensorwise.errors import InputError, TensorwiseError
 from tensorwise.reading import reason, shown
@@ -16,7 +20,71 @@ GROUP_PREFIX: Final = "tensorwise."
 REFERENCE: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 """Where a value is imported from, as in entry points."""
 
+EXTENSIONS: Final = "TENSORWISE_EXTENSIONS"
+"""Environment variable with the names of modules, separated by commas, that register something when they are imported."""
+SCRIPT: Final = "__main__"
+"""The module of a script or a notebook, which no other process can import."""
+
 Value = TypeVar("Value")
+Misfit: TypeAlias = Callable[[str, object], str | None]
+"""Says what keeps a value from being registered under a name, as the end of a sentence about it; None: nothing."""
+
+_registered: Final[dict[tuple[str, str], str]] = {}
+"""Kind and name of what this process has registered -> the module that did it."""
+
+
+def count_registrations() -> int:
+    """Return how many values this process has registered: what was computed of registries before is stale when it grows."""
+    return len(_registered)
+
+
+def extension_modules() -> tuple[str, ...]:
+    """Return the modules that a process has to import to know what is registered in this one, installed packages aside."""
+    named = [name.strip() for name in os.environ.get(EXTENSIONS, "").split(",")]
+    return tuple(dict.fromkeys(name for name in (*named, *_registered.values()) if name and name != SCRIPT))
+
+
+def child_environment() -> dict[str, str]:
+    """Return the environment of a process that finds the modules of this one, and knows what they have registered."""
+    found = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+    return {**found, EXTENSIONS: ",".join(extension_modules())}
+
+
+@functools.cache
+def _import_extensions() -> None:
+    """Import the modules that the environment names; of one that fails a warning is given."""
+    for name in extension_modules():
+        try:
+            import_module(name)
+        except Exception as error:  # whatever somebody's module raises
+            warnings.warn(
+                f"{EXTENSIONS} names {name!r}, which cannot be imported: {reason(error)}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+
+def needs_instance(kind: type) -> Misfit:
+    """Return the check that a value is an instance of ``kind``."""
+    return lambda _, value: None if isinstance(value, kind) else f"is no {kind.__name__}"
+
+
+def needs_subclass(base: type) -> Misfit:
+    """Return the check that a value is a class derived from ``base`` of which objects can be made."""
+
+    def misfit(_: str, value: object) -> str | None:
+        if not isinstance(value, type) or not issubclass(value, base):
+            return f"is no class derived from {base.__name__}"
+        if inspect.isabstract(value):
+            return f"does not define {', '.join(sorted(getattr(value, '__abstractmethods__', ())))}"
+        return None
+
+    return misfit
+
+
+def needs_function(_: str, value: object) -> str | None:
+    """Check that a value can be called."""
+    return None if callable(value) else "cannot be called"
 
 
 @final
@@ -36,7 +104,9 @@ class Registry(Mapping[str, Value], Generic[Value]):
         kind: what a value is, such as ``device``.
         kinds: the plural; the entry-point group is ``tensorwise.`` and this.
         rows: name -> value or reference.
-        accepts: whether an entry point's value is of this kind; None: any is.
+        misfit: what is wrong with a value of another package; None: nothing ever is.
+        crosses: the processes that measure look its values up, too. What a script registers is theirs to know only if they
+            can import it.
 
     >>> letters = Registry("letter", "letters", {"a": 1})
     >>> letters.register("b")(2)
@@ -50,23 +120,43 @@ class Registry(Mapping[str, Value], Generic[Value]):
         kind: str,
         kinds: str,
         rows: Mapping[str, Value | str],
-        accepts: Callable[[object], bool] | None = None,
+        misfit: Misfit | None = None,
+        *,
+        crosses: bool = False,
     ) -> None:
-        self.kind, self.kinds, self._accepts = kind, kinds, accepts
+        self.kind, self.kinds, self._misfit, self._crosses = kind, kinds, misfit, crosses
         self._rows: dict[str, Value | str] = dict(rows)
+        self._local: set[str] = set()
         self._installed: dict[str, EntryPoint] | None = None
 
     def register(self, name: str) -> Callable[[Value], Value]:
         """Return a decorator that adds a value under ``name``.
 
+        Processes that this one starts to measure import the module that calls it, so that they know the value as well. They
+        cannot import a script or a notebook: a value that they have to know is registered there with a warning.
+
         Raises:
-            InputError: the name is taken by another value.
+            InputError: the name is no text or taken by another value, or the value is not of this kind.
         """
+        module = str(sys._getframe(1).f_globals.get("__name__", SCRIPT))
 
         def add(value: Value) -> Value:
+            if not isinstance(name, str) or not name:
+                raise InputError(f"a {self.kind} is registered under a name, got {shown(name)}")
             if self._rows.get(name, value) is not value:
                 raise InputError(f"{self.kind} {name!r} is registered already; choose another name")
+            if problem := self._misfit and self._misfit(name, value):
+                raise InputError(f"{self.kind} {name!r}: {shown(value)} {problem}")
+            if module == SCRIPT and self._crosses:
+                self._local.add(name)
+                warnings.warn(
+                    f"{self.kind} {name!r} is registered in a script or a notebook, which the process that measures cannot "
+                    "import: tunings do without it. Move it into a module, and import that",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
             self._rows[name] = value
+            _registered[self.kinds, name] = module
             return value
 
         return add
@@ -78,6 +168,9 @@ class Registry(Mapping[str, Value], Generic[Value]):
             InputError: there is none, or it cannot be imported; the message lists those that there are.
         """
         row = self._rows.get(name) if isinstance(name, str) else None
+        if row is None and isinstance(name, str):
+            _import_extensions()
+            row = self._rows.get(name)
         if row is None:
             point = self._entry_points().get(name) if isinstance(name, str) else None
             if point is None:
@@ -92,9 +185,11 @@ class Registry(Mapping[str, Value], Generic[Value]):
         return cast(Value, row)
 
     def __contains__(self, name: object) -> bool:
+        _import_extensions()
         return name in self._rows or name in self._entry_points()
 
     def __iter__(self) -> Iterator[str]:
+        _import_extensions()
         return iter(dict.fromkeys([*self._rows, *self._entry_points()]))
 
     def __len__(self) -> int:
@@ -126,13 +221,18 @@ class Registry(Mapping[str, Value], Generic[Value]):
             )
         return found
 
-    def sound(self) -> dict[str, Value]:
+    def sound(self, *, crossing: bool = False) -> dict[str, Value]:
         """Return the values that can be loaded; of a broken entry point a warning is given, and nothing else stops.
 
         For code that goes through all values: what nobody has asked for by name must not end what somebody did.
+
+        Args:
+            crossing: leave out what the processes that measure cannot know (see ``register``).
         """
         found: dict[str, Value] = {}
         for name in self:
+            if crossing and name in self._local:
+                continue
             try:
                 found[name] = self[name]
             except InputError as error:
@@ -152,8 +252,8 @@ class Registry(Mapping[str, Value], Generic[Value]):
             raise InputError(
                 f"{self.kind} {point.name!r} is installed as {point.value}, but cannot be loaded: {reason(error)}"
             ) from error
-        if self._accepts is not None and not self._accepts(value):
+        if problem := self._misfit and self._misfit(point.name, value):
             raise InputError(
-                f"{self.kind} {point.name!r} is installed as {point.value}, which is {shown(value)}, not a {self.kind}"
+                f"{self.kind} {point.name!r} is installed as {point.value}, but {shown(value)} {problem}"
             )
         return cast(Value, value)

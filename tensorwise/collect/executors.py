@@ -25,6 +25,7 @@ from tensorwise.collect.task_job import TaskJob
 from tensorwise.device.device import Status
 from tensorwise.errors import InputError, MeasurementError, TensorwiseError
 from tensorwise.reading import parse_json, reading, shown
+from tensorwise.registry import child_environment
 from tensorwise.store.record import Record
 from tensorwise.toolchain.forks import LOADING
 from tensorwise.toolchain.threads import unbound
@@ -228,10 +229,7 @@ class LocalExecutor(Executor[AnyJob]):
                         stdin=subprocess.PIPE,
                         stdout=subprocess.PIPE,
                         stderr=None if os.environ.get("TENSORWISE_DEBUG") else subprocess.DEVNULL,
-                        env={
-                            **os.environ,
-                            "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
-                        },
+                        env=child_environment(),
                         process_group=0,  # Ctrl-C is for the process that was started by hand
                     )
             return self._workers[slot]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tensorwise.collect.executors import Executor, ExecutorOptions
-from tensorwise.registry import Registry
+from tensorwise.registry import Registry, needs_function
 
 EXECUTORS: Final[Registry[Callable[[ExecutorOptions], Executor[Any]]]] = Registry(
     "executor",
@@ -15,7 +15,7 @@ EXECUTORS: Final[Registry[Callable[[ExecutorOptions], Executor[Any]]]] = Registr
         "ray": "tensorwise.collect.ray:RayExecutor.from_options",
         "dask": "tensorwise.collect.dask:DaskExecutor.from_options",
     },
-    callable,
+    needs_function,
 )
 """Name -> function that starts the executor."""
 

@@ -34,6 +34,7 @@ from tensorwise.errors import (
 from tensorwise.ids import content_id
 from tensorwise.lower.program import Program
 from tensorwise.program.workload import Workload
+from tensorwise.registry import child_environment, count_registrations
 from tensorwise.runtime.generated import GeneratedKernel
 from tensorwise.runtime.kernel import Kernel
 from tensorwise.runtime.work import check_work
@@ -333,7 +334,7 @@ class CpuDevice(Device):
 
     def _started(self, workload: Workload, libraries: Sequence[str] = ()) -> "WorkerProcess":
         """Return the worker, which has loaded ``workload`` or is loading it."""
-        if self._worker is not None and self._worker.has_ended:
+        if self._worker is not None and not self._worker.is_usable:
             self.close()
         if self._worker is None:
             self._worker, self._loaded = WorkerProcess(self.threads), None
@@ -371,11 +372,10 @@ class WorkerProcess:
 
     def __init__(self, threads: int, module: str = "tensorwise.device.worker") -> None:
         environment = {
-            **os.environ,
+            **child_environment(),
             "OMP_NUM_THREADS": str(threads),
-            "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+            "TENSORWISE_NUM_THREADS": str(threads),
         }
-        environment["TENSORWISE_NUM_THREADS"] = str(threads)
         with unbound(), LOADING:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", module, str(os.getpid())],
@@ -386,12 +386,14 @@ class WorkerProcess:
             )
         self.buffer = b""
         self._owner = os.getpid()
+        self._known = count_registrations()
         self._loading: Path | None = None  # the folder with what it was told to load, until it has
 
     @property
-    def has_ended(self) -> bool:
-        """Whether the process has ended, or is another one's: that of the process which forked this one."""
-        return os.getpid() != self._owner or self.process.poll() is not None
+    def is_usable(self) -> bool:
+        """Whether it runs, is not that of the process which forked this one, and knows all that is registered."""
+        ours = os.getpid() == self._owner and self.process.poll() is None
+        return ours and self._known == count_registrations()
 
     def load(self, workload: Workload, seed: int, libraries: Sequence[str] = ()) -> None:
         """Tell it to load a workload, whose operands it draws by ``seed``, and ``libraries``; ``wait`` for it.

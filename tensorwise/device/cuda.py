@@ -215,7 +215,7 @@ class CudaDevice(Device):
 
     def _started(self) -> WorkerProcess:
         """Return the worker, with its hand on the GPU; MeasurementError where it cannot have it."""
-        if self._worker is not None and self._worker.has_ended:
+        if self._worker is not None and not self._worker.is_usable:
             self.close()
         if self._worker is None:
             self._worker, self._loaded = WorkerProcess(available_threads(), WORKER), None

@@ -7,7 +7,7 @@ from typing import Final
 
 from tensorwise.device.libraries.base import LibraryKernel
 from tensorwise.program.workload import Workload
-from tensorwise.registry import Registry
+from tensorwise.registry import Registry, needs_subclass
 from tensorwise.runtime.kernel import Kernel
 
 LIBRARY: Final[Registry[type[LibraryKernel]]] = Registry(
@@ -18,7 +18,8 @@ LIBRARY: Final[Registry[type[LibraryKernel]]] = Registry(
         "mkl": "tensorwise.device.libraries.mkl:MklKernel",
         "torch": "tensorwise.device.libraries.torch:TorchKernel",
     },
-    lambda value: isinstance(value, type) and issubclass(value, LibraryKernel),
+    needs_subclass(LibraryKernel),
+    crosses=True,
 )
 """Kernel name -> class, in the order in which reports list them."""
 
@@ -28,5 +29,5 @@ def available(workload: Workload) -> list[Kernel]:
 
     Only their presence is checked here: torch is imported, and MKL loaded, by the first ``bind``.
     """
-    kernels = [cls() for cls in LIBRARY.sound().values() if cls.installed()]
+    kernels = [cls() for cls in LIBRARY.sound(crossing=True).values() if cls.installed()]
     return [kernel for kernel in kernels if kernel.why_not(workload) is None]

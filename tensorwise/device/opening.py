@@ -8,7 +8,7 @@ from typing import Any, Final, final
 from tensorwise.device.device import Device
 from tensorwise.errors import InputError
 from tensorwise.reading import shown
-from tensorwise.registry import Registry
+from tensorwise.registry import Registry, needs_function
 
 
 @final
@@ -37,7 +37,7 @@ DEVICES: Final[Registry[Callable[[DeviceOptions], Device[Any]]]] = Registry(
         "spade": "tensorwise.device.spade:open_spade",
         "spade-small": "tensorwise.device.spade:open_spade_small",
     },
-    callable,
+    needs_function,
 )
 """Name -> what opens the device. ``null`` answers from a formula, to try out a plan; ``spade`` and ``spade-small`` are
 simulated."""

@@ -193,13 +193,17 @@ def compile(
     rounded = dict(dtypes)  # what each result would be by the operands' dtypes: what the last one is
     for assignment in parsed.assignments:
         output = assignment.output.tensor
-        natural = _work(assignment, stored, known, rounded).output_dtype
-        rounded[output] = natural
+        work = _work(assignment, stored, known, rounded)
+        natural = work.output_dtype
         last = assignment is parsed.assignments[-1]
         kept = np.dtype(np.float32) if is_half(natural) and not last else natural
-        if kept != _work(assignment, stored, known, dtypes).output_dtype:
+        if rounded != dtypes:
+            work = _work(assignment, stored, known, dtypes)
+        if kept != work.output_dtype:
             dtypes[output] = kept
-        steps.append(_step(assignment, stored, known, chosen, dtypes, schedule, count))
+            work = _work(assignment, stored, known, dtypes)
+        rounded[output] = natural
+        steps.append(_step(work, chosen, schedule, count))
         if not last and steps[-1].workload.keeps_pattern:
             raise InputError(
                 f"'{assignment}' has a value for each entry of {assignment.operands[0]}, but later steps of a cascade read "
@@ -345,25 +349,18 @@ def _work(
     extents = {index: size for index, size in sizes.items() if index in assignment.indices}
     named = (*assignment.operands, assignment.output.tensor)
     kinds = {name: dtypes[name] for name in named if name in dtypes and name not in sparse}
-    return einsum_workload(str(assignment), sparse, extents, kinds)
+    return einsum_workload(Einsum((assignment,)), sparse, extents, kinds)
 
 
 def _step(
-    assignment: Assignment,
-    stored: Mapping[str, Entries],
-    sizes: Mapping[str, int],
-    formats: Mapping[str, Format | str],
-    dtypes: Mapping[str, np.dtype],
-    schedule: str | None,
-    threads: int,
+    work: Workload, formats: Mapping[str, Format | str], schedule: str | None, threads: int
 ) -> Operator:
-    work = _work(assignment, stored, sizes, dtypes)
     sparse = work.sparse
     if schedule is None and not any(name in formats for name in sparse) and len(sparse) == 1:
         return bind(default_kernel(work), work, threads)
     chosen = {name: formats.get(name, csr() if e.order == 2 else csf(e.order)) for name, e in sparse.items()}
     if schedule is None and not any(name in formats for name in sparse):
-        schedule = f"reorder({','.join(_order(assignment, list(sparse)))})"
+        schedule = f"reorder({','.join(_order(work.assignment, list(sparse)))})"
     program = program_for(work, chosen, schedule or "")
     check_work(program, work)
     return bind(GeneratedKernel(program), work, threads)

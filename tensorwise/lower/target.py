@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from tensorwise.lower import ir
 from tensorwise.program.schedule import Schedule
-from tensorwise.registry import Registry
+from tensorwise.registry import Registry, needs_instance
 
 if TYPE_CHECKING:
     from tensorwise.lower.plan import Plan
@@ -31,7 +31,9 @@ class Target:
     text: Callable[[ir.LoweredFunction], str]
 
 
-TARGETS: Final[Registry[Target]] = Registry("target", "targets", {"gpu": "tensorwise.lower.gpu:TARGET"})
+TARGETS: Final[Registry[Target]] = Registry(
+    "target", "targets", {"gpu": "tensorwise.lower.gpu:TARGET"}, needs_instance(Target)
+)
 """What loops can be dealt to, other than the threads of a CPU, by name."""
 
 

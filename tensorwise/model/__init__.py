@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tensorwise.errors import InputError
 from tensorwise.model.model import CostModel, describe
-from tensorwise.registry import Registry
+from tensorwise.registry import Registry, needs_subclass
 
 if TYPE_CHECKING:
     from tensorwise.model.additive import AdditiveModel
@@ -38,6 +38,7 @@ MODELS: Final[Registry[type[CostModel]]] = Registry(
         "transfer": "tensorwise.model.transfer:TransferModel",
         "tree": "tensorwise.model.choosing:TreeModel",
     },
+    needs_subclass(CostModel),
 )
 """All models by kind: a new one is a file in this folder and a row here, or an entry point of another package.
 

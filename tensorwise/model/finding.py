@@ -14,14 +14,12 @@ from tensorwise.device.host import host
 from tensorwise.errors import InputError
 from tensorwise.ids import content_id
 from tensorwise.model.model import DESCRIPTION, describe
-from tensorwise.registry import Registry
+from tensorwise.registry import Registry, needs_instance
 from tensorwise.toolchain.places import cache_dir, distrusted
 
 _log = logging.getLogger(__name__)
 
-MODEL_FOLDERS: Final[Registry[Path]] = Registry(
-    "folder of models", "model_folders", {}, accepts=lambda value: isinstance(value, Path)
-)
+MODEL_FOLDERS: Final[Registry[Path]] = Registry("folder of models", "model_folders", {}, needs_instance(Path))
 """Folders of bundled models by name: entry points of other packages, such as ``tensorwise-models``."""
 NOT_INSTALLED: Final = "bundled models are missing: pip install tensorwise-models, or ./models of a checkout"
 """What is said where a bundled model is wanted and there is none."""

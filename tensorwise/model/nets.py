@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 from tensorwise.model.scoring import BLIND, EMBEDDING
 from tensorwise.model.torch_extra import torch
-from tensorwise.registry import Registry
+from tensorwise.registry import Registry, needs_subclass
 
 if TYPE_CHECKING:
     from tensorwise.tensor.entries import Entries
@@ -99,7 +99,7 @@ class StatisticsNet(_Blind):
 
 
 NETS: Final[Registry[type[PatternNet]]] = Registry(
-    "network", "nets", {net.name: net for net in (StatisticsNet, NumbersNet)}
+    "network", "nets", {net.name: net for net in (StatisticsNet, NumbersNet)}, needs_subclass(PatternNet)
 )
 """All networks by name: a new one is a class here and a row, or an entry point of another package."""
 

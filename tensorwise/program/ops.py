@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorwise.registry import Registry
+from tensorwise.registry import Registry, needs_instance
 
 NAMED: Final[Registry[str]] = Registry(
     "operation",
@@ -24,7 +24,7 @@ NAMED: Final[Registry[str]] = Registry(
         "ttv": "C[i,j] += A[i,j,k] * B[k]",
         "ttm": "C[i,j,r] += A[i,j,k] * B[k,r]",
     },
-    lambda value: isinstance(value, str),
+    needs_instance(str),
 )
 """Operation name -> einsum text. The sparse operand is called A; SDDMM's output keeps A's pattern. The operations
 with a ``_t`` use A transposed; whether that is stored, or A as it is, is a matter of format and schedule."""
@@ -49,6 +49,10 @@ def mttkrp(order: int, mode: int = 0) -> str:
     factors = zip("BDEF", [m for position, m in enumerate(modes) if position != mode], strict=False)
     product = " * ".join(f"{name}[{m},r]" for name, m in factors)
     return f"C[{modes[mode]},r] += A[{','.join(modes)}] * {product}"
+
+
+MTTKRP: Final = frozenset(mttkrp(order, mode) for order in (3, 4, 5) for mode in range(order))
+"""The texts of all of them."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from tensorwise.program.directives import (
     Visit,
 )
 from tensorwise.program.legality import Axes, Directive, LoopPass
-from tensorwise.registry import Registry
+from tensorwise.registry import Registry, needs_function
 from tensorwise.tensor.remap import Axis
 
 if TYPE_CHECKING:
@@ -77,6 +77,8 @@ DIRECTIVES: Final[Registry[Callable[..., Directive]]] = Registry(
         "visit": Visit,
         "locate": Locate,
     },
+    needs_function,
+    crosses=True,
 )
 """Name of a directive -> what makes it of its arguments, which are texts. Other packages add `LoopPass` directives."""
 

@@ -11,7 +11,7 @@ from tensorwise.errors import InputError
 from tensorwise.ids import content_id
 from tensorwise.program.einsum import Access, Assignment, Einsum
 from tensorwise.program.joined import check_joined
-from tensorwise.program.ops import NAMED, mttkrp
+from tensorwise.program.ops import MTTKRP, NAMED, mttkrp
 from tensorwise.program.reference import Reference, reference
 from tensorwise.reading import shown
 from tensorwise.tensor.elements import ELEMS, is_half
@@ -446,7 +446,7 @@ def workload(
 
 
 def einsum_workload(
-    text: str,
+    einsum: Einsum | str,
     sparse: Mapping[str, Entries],
     sizes: Mapping[str, int],
     dtypes: Mapping[str, np.dtype] | None = None,
@@ -454,18 +454,19 @@ def einsum_workload(
     """Build the workload of an einsum written by hand.
 
     Args:
-        text: a single assignment.
-        sparse: stored operands by name; those that ``text`` names besides are dense.
+        einsum: a single assignment, or its text.
+        sparse: stored operands by name; those that ``einsum`` names besides are dense.
         sizes: extents of the indices that no stored operand has; others may be repeated.
         dtypes: dense operand -> dtype, where it is not that of the first stored operand.
 
-    The workload's ``op`` is the operation's name where ``text`` is exactly that of a named operation,
+    The workload's ``op`` is the operation's name where ``einsum`` is exactly that of a named operation,
     else ``einsum``.
 
     Raises:
         InputError: no or unknown stored operands, extents that are missing, not positive or contradictory.
     """
-    einsum = Einsum.parse(text)
+    if isinstance(einsum, str):
+        einsum = Einsum.parse(einsum)
     assignment = einsum.single
     unknown = [name for name in sparse if name not in assignment.operands]
     if unknown:
@@ -500,9 +501,10 @@ def einsum_workload(
 
 def _name_of(einsum: Einsum) -> str:
     """Return the name of the operation that an einsum is exactly, else ``einsum``."""
-    names = {text: op for op, text in NAMED.sound().items()}
-    names |= {mttkrp(order, mode): "mttkrp" for order in (3, 4, 5) for mode in range(order)}
-    return names.get(str(einsum), "einsum")
+    text = str(einsum)
+    if text in MTTKRP:
+        return "mttkrp"
+    return next((op for op, known in NAMED.sound().items() if known == text), "einsum")
 
 
 def _check_dtypes(einsum: Einsum, dtypes: Mapping[str, np.dtype]) -> dict[str, np.dtype]:

@@ -3,7 +3,7 @@
 from typing import Final
 
 from tensorwise.moved import forward_names
-from tensorwise.registry import Registry
+from tensorwise.registry import Registry, needs_subclass
 from tensorwise.search.climb import climbed
 from tensorwise.search.exhaustive import Exhaustive
 from tensorwise.search.genetic import Genetic
@@ -33,6 +33,7 @@ STRATEGIES: Final[Registry[type[Strategy]]] = Registry(
         "random": Random,
         "genetic": Genetic,
     },
+    needs_subclass(Strategy),
 )
 """All strategies by name that need nothing but a space and a workload: a new one is a file in this folder and a row here,
 or an entry point of another package."""

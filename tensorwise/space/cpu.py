@@ -18,6 +18,7 @@ from tensorwise.program.schedule import (
     Schedule,
 )
 from tensorwise.program.workload import Workload
+from tensorwise.registry import count_registrations
 from tensorwise.runtime.loads import Loads
 from tensorwise.runtime.work import Bounds
 from tensorwise.space.apart import hybrid_param, rule
@@ -165,9 +166,13 @@ class CpuSpace(Space[Program]):
         return known[kind]
 
 
-@lru_cache(maxsize=64)
 def cpu_space(assignment: Assignment, sparse: str = "A") -> CpuSpace:
     """Return the space of ``assignment`` whose only sparse operand is ``sparse``."""
+    return _cpu_space(assignment, sparse, count_registrations())
+
+
+@lru_cache(maxsize=64)
+def _cpu_space(assignment: Assignment, sparse: str, _registrations: int) -> CpuSpace:
     own = (*storing(assignment, sparse), *running(assignment), hybrid_param())
     params, extensions = extended(own, assignment, sparse)
     work = Rule(

@@ -10,7 +10,7 @@ from tensorwise.lower.program import Program
 from tensorwise.program.einsum import Assignment
 from tensorwise.program.workload import Workload
 from tensorwise.reading import reason, shown
-from tensorwise.registry import Registry
+from tensorwise.registry import Registry, needs_instance
 from tensorwise.space.config import Value
 from tensorwise.space.param import Param
 
@@ -31,9 +31,7 @@ class ParamExtension:
     apply: Callable[[Program, Workload, Value], Program]
 
 
-PARAMS: Final[Registry[ParamExtension]] = Registry(
-    "param", "params", {}, lambda value: isinstance(value, ParamExtension)
-)
+PARAMS: Final[Registry[ParamExtension]] = Registry("param", "params", {}, needs_instance(ParamExtension))
 """Extensions by name, of other packages alone: the Params of this one are in `storing` and `running`."""
 
 

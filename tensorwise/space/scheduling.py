@@ -1,15 +1,17 @@
 """The program that a config of the CPU's space stands for as far as it is chosen: directives say what may follow."""
 
+import math
 from collections import ChainMap
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from tensorwise.lower.plan import Plan
 from tensorwise.lower.program import Program
 from tensorwise.program.einsum import Access, Assignment
 from tensorwise.program.schedule import (
+    CONSTANT_SPLIT,
     Bound,
     Directive,
     Factor,
@@ -40,7 +42,10 @@ from tensorwise.space.readings import (
     strings,
 )
 
-_NESTS: Final[WeakKeyDictionary[Workload, dict[tuple[Value, ...], Plan]]] = WeakKeyDictionary()
+_Nests: TypeAlias = "dict[tuple[Value, ...], Plan]"
+_NESTS: Final[WeakKeyDictionary[Workload, _Nests]] = WeakKeyDictionary()
+_MOST_NESTS: Final = 4096
+"""Nests that are remembered for workloads of a kind; they are made again where a search asks for more."""
 CHOICES: Final = (
     "parallel", "policy", "chunk", "parts", "reduction", "tile", "vectors", "vector_bytes", "bound", "factor",
     "unroll_blocks", "unroll", "prefetch",
@@ -56,17 +61,38 @@ _STORED: Final = ("layout", "order", "rows", "levels_follow_loops", "levels", "s
 
 def nest_so_far(config: Earlier, workload: Workload) -> Plan:
     """Return the plan once it is chosen how the operand is stored and which loops there are, without other directives."""
-    known = _NESTS.setdefault(workload, {})
+    known = _NESTS.get(workload)
+    if known is None:
+        known = _NESTS[workload] = _nests_like(workload)
     choices = tuple([config[name] for name in _stored_names(workload.assignment, operand(workload))])
-    if choices not in known:  # asked for many domains, and again for the program
+    nest = known.get(choices)  # asked for many domains, and again for the program
+    if nest is None:
+        if len(known) >= _MOST_NESTS:
+            known.clear()
         access = operand(workload)
         order = Reorder(tuple(axis.name for axis in loop_axes(config, access.indices).values()))
         located = [Locate(access.tensor)] if config["layout"] == "numbers" else []
         schedule = Schedule((*(Split(mode, size) for mode, size in splits(config).items()), order, *located))
         formats = {access.tensor: stored_format(config, access.indices)}
         program = Program(workload.assignment, formats, schedule)
-        known[choices] = program.plan(workload.elem, sizes=workload.sizes, halves=workload.halves)
-    return known[choices]
+        nest = known[choices] = program.plan(workload.elem, sizes=workload.sizes, halves=workload.halves)
+    return nest
+
+
+def _nests_like(workload: Workload) -> _Nests:
+    """Return the nests of all workloads that differ in their entries, and in sizes that no plan tells apart."""
+    multiples = tuple(math.gcd(size, CONSTANT_SPLIT) for size in workload.sizes.values())
+    empty = tuple(size == 0 for size in workload.sizes.values())
+    halves = tuple(sorted(workload.halves.items()))
+    return _shared_nests(
+        workload.assignment, operand(workload).tensor, workload.elem, halves, multiples, empty
+    )
+
+
+@lru_cache(maxsize=64)
+def _shared_nests(*_kind: Hashable) -> _Nests:
+    """Return the nests of workloads of a kind, at first none: matrices of one operation agree on what is legal."""
+    return {}
 
 
 @lru_cache(maxsize=256)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import IO, Final, final
 
 from tensorwise.errors import InputError
-from tensorwise.registry import Registry
+from tensorwise.registry import Registry, needs_instance
 from tensorwise.tensor.checks import MAX_ORDER
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.raw import Part, RawEntries
@@ -45,7 +45,7 @@ FILE_FORMATS: Final[Registry[FileFormat]] = Registry(
         "tns": "tensorwise.tensor.frostt:FROSTT",
         "npz": "tensorwise.tensor.npz:NPZ",
     },
-    lambda value: isinstance(value, FileFormat),
+    needs_instance(FileFormat),
 )
 """Ending of a name, without the dot -> what is in such a file. A new kind of file is a new row."""
 

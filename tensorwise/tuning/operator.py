@@ -17,7 +17,7 @@ from tensorwise.lower.program import Program
 from tensorwise.moved import forward_names
 from tensorwise.program.schedule import LoopPass
 from tensorwise.program.workload import Workload
-from tensorwise.registry import Registry
+from tensorwise.registry import Registry, needs_function
 from tensorwise.runtime.generated import BoundProgram, GeneratedKernel
 from tensorwise.runtime.kernel import BoundKernel, Kernel
 from tensorwise.tensor.elements import is_float, is_half
@@ -51,7 +51,7 @@ METHODS: Final[Registry[Callable[..., Any]]] = Registry(
         "convert": "tensorwise.tuning.related:convert",
         "multiply_by_scipy": "tensorwise.tuning.related:multiply_by_scipy",
     },
-    callable,
+    needs_function,
 )
 """Name -> what an operator does beyond the calls that it was tuned for. The modules stand on this one: the registry imports
 them when they are first used."""

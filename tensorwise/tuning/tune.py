@@ -19,7 +19,7 @@ from tensorwise.device.rounds import RoundTable
 from tensorwise.errors import InputError, MeasurementError, TensorwiseError
 from tensorwise.model import CostModel
 from tensorwise.program.workload import Workload, workload
-from tensorwise.registry import Registry
+from tensorwise.registry import Registry, needs_function
 from tensorwise.runtime.kernel import Kernel
 from tensorwise.store.store import Store
 from tensorwise.tensor.convert import entries_from
@@ -53,7 +53,7 @@ SHORTCUTS: Final[Registry[Callable[[Search], Operator | None]]] = Registry(
     "shortcut",
     "shortcuts",
     {"without_search": "tensorwise.tuning.without_search:tune_without_search"},
-    callable,
+    needs_function,
 )
 """Ways to an operator without a search, tried in order where ``expected_calls`` is given: each returns None where a search
 pays."""

@@ -12,13 +12,14 @@ import pytest
 import scipy.sparse as sp
 
 from tensorwise.device.cpu import CpuDevice
-from tensorwise.device.device import STATUSES, Device, Measurement
+from tensorwise.device.device import STATUSES, Device, MeasuredOnly, Measurement
 from tensorwise.device.noisy import NoisyDevice
 from tensorwise.device.null import NullDevice
 from tensorwise.device.spade import SpadeDevice
 from tensorwise.device.versions import VersionsDevice
-from tensorwise.errors import CompilerError
+from tensorwise.errors import CompilerError, InputError
 from tensorwise.program.workload import Workload, workload
+from tensorwise.space.cpu import cpu_space_of
 from tensorwise.space.space import Space
 from tensorwise.space.versions import Version, Versions
 from tensorwise.store.record import Record
@@ -91,6 +92,12 @@ def versions() -> Iterator[Rig]:
     yield Rig(device, space.call(1.0, 2.0), counts=min)
 
 
+def measured_only() -> Iterator[Rig]:
+    """Programs of CPUs that are measured and cannot be called: what a device is that says nothing of kernels."""
+    work = workload("spmv", entries_from(sp.eye_array(20, format="csr", dtype=np.float32)))
+    yield Rig(NullDevice(space=cpu_space_of(work)), work, repeats=True)
+
+
 def spade() -> Iterator[Rig]:
     """A simulated accelerator."""
     matrix = sp.random_array((60, 500), density=0.1, rng=np.random.default_rng(0), dtype=np.float32)
@@ -101,6 +108,7 @@ def spade() -> Iterator[Rig]:
 DEVICES: dict[str, Callable[[], Iterator[Rig]]] = {
     "null": null,
     "null-that-crashes": null_that_crashes,
+    "measured-only": measured_only,
     "noisy": noisy,
     "recorded": recorded,
     "cpu": cpu,
@@ -245,5 +253,9 @@ def test_its_kernels_compute_or_say_why_not(rig: Rig) -> None:
         bound = kernel.bind(rig.workload, rig.device.threads)
         out = np.empty(rig.workload.output_shape, rig.workload.output_dtype)
         operands = rig.workload.operands(np.random.default_rng(0))
+        if isinstance(kernel, MeasuredOnly):
+            with pytest.raises(InputError, match=f"device '{rig.device.name}', which measures programs but"):
+                bound.run(operands, out)
+            continue
         bound.run(operands, out)
         assert rig.workload.reference(operands).mismatch(out) is None

@@ -337,7 +337,7 @@ def test_a_worker_killed_between_calls(device: CpuDevice, work: Workload) -> Non
     list(device.measure(work, [good]))
     worker = worker_of(device)
     os.kill(worker, signal.SIGKILL)
-    assert eventually(lambda: device._worker is not None and device._worker.has_ended)
+    assert eventually(lambda: device._worker is not None and not device._worker.is_usable)
     assert [one.status for one in device.measure(work, [good])] == ["ok"]
     assert worker_of(device) != worker
 

@@ -1,13 +1,19 @@
 """Registries: rows of this package, rows that are registered, and installed entry points."""
 
+import abc
+import os
+import subprocess
+import sys
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tensorwise.device.opening import DEVICES, DeviceOptions, open_device
 from tensorwise.errors import InputError
-from tensorwise.registry import Registry
+from tensorwise.registry import Misfit, Registry, needs_function, needs_instance, needs_subclass
+from tensorwise.tensor.levels import LEVELS, Compressed, Level
 
 
 @pytest.fixture
@@ -81,13 +87,13 @@ def test_a_broken_entry_point_stops_only_who_asks_for_it(installed: list[EntryPo
         EntryPoint("number", "math:pi", "tensorwise.letters"),
         EntryPoint("root", "math:sqrt", "tensorwise.letters"),
     ]
-    found: Registry[Any] = Registry("letter", "letters", {"own": "math:sin"}, callable)
+    found: Registry[Any] = Registry("letter", "letters", {"own": "math:sin"}, needs_function)
     with pytest.warns(RuntimeWarning) as said:
         assert list(found.sound()) == ["own", "root"]
     texts = [str(one.message) for one in said]
     assert "letter 'missing' is installed as no.such.module:thing, but cannot be loaded" in texts[0]
-    assert "letter 'number' is installed as math:pi, which is 3.14" in texts[1]
-    with pytest.raises(InputError, match="not a letter"):
+    assert "letter 'number' is installed as math:pi, but 3.14" in texts[1]
+    with pytest.raises(InputError, match="cannot be called"):
         found["number"]
 
 
@@ -112,3 +118,131 @@ def opens_nothing(options: DeviceOptions) -> None:
 
 def fails(options: DeviceOptions) -> None:
     raise RuntimeError("no power")
+
+
+class Base(abc.ABC):
+    @abc.abstractmethod
+    def answer(self) -> int: ...
+
+
+class Leaf(Base):
+    def answer(self) -> int:
+        return 42
+
+
+@pytest.mark.parametrize(
+    ("misfit", "right", "wrong", "said"),
+    [
+        (needs_instance(str), "a", 3, "3 is no str"),
+        (needs_function, len, 3, "3 cannot be called"),
+        (needs_subclass(Base), Leaf, 3, "3 is no class derived from Base"),
+        (needs_subclass(Base), Leaf, int, "is no class derived from Base"),
+        (needs_subclass(Base), Leaf, Base, "does not define answer"),
+    ],
+)
+def test_what_is_registered_is_checked(misfit: Misfit, right: Any, wrong: Any, said: str) -> None:
+    found: Registry[Any] = Registry("letter", "letters", {}, misfit)
+    assert found.register("right")(right) is right
+    with pytest.raises(InputError, match=f"letter 'wrong': .*{said}"):
+        found.register("wrong")(wrong)
+    assert list(found) == ["right"]
+
+
+def test_a_name_is_a_text() -> None:
+    with pytest.raises(InputError, match="registered under a name, got 3"):
+        letters().register(3)(1)  # type: ignore[arg-type]
+
+
+def test_every_registry_checks_what_others_add() -> None:
+    modules = [
+        module for name, module in sys.modules.items() if name.partition(".")[0] == "tensorwise" and module
+    ]
+    registries = {
+        id(one): one for module in modules for one in vars(module).values() if isinstance(one, Registry)
+    }
+    assert len(registries) >= 10
+    for registry in registries.values():
+        with pytest.raises(InputError, match="'odd'"):
+            registry.register("odd")(3)
+
+
+@pytest.mark.parametrize(
+    ("letter", "kind", "said"),
+    [
+        ("Q", type("Sparse", (Compressed,), {"letter": "R"}), "has the letter 'R'"),
+        ("q", type("Sparse", (Compressed,), {"letter": "q"}), "needs a capital letter"),
+        ("QQ", type("Sparse", (Compressed,), {"letter": "QQ"}), "needs a capital letter"),
+        ("Q", Level, "does not define"),
+        ("Q", 3, "is no class derived from Level"),
+    ],
+)
+def test_a_level_has_the_letter_that_formats_name_it_by(letter: str, kind: Any, said: str) -> None:
+    with pytest.raises(InputError, match=f"level '{letter}': .*{said}"):
+        LEVELS.register(letter)(kind)
+    assert letter not in LEVELS
+
+
+MODULE = """
+from dataclasses import dataclass
+from tensorwise.space.extensions import PARAMS, ParamExtension
+from tensorwise.space.params import Flag
+from tensorwise.tensor.levels import LEVELS, Compressed
+
+@LEVELS.register("Q")
+@dataclass(frozen=True)
+class Listed(Compressed):
+    letter = "Q"
+    proposed = True
+
+PARAMS.register("shiny")(ParamExtension(
+    lambda assignment, sparse: Flag("shiny", binds="call", doc="Changes nothing at all."),
+    lambda program, workload, value: program))
+"""
+SCRIPT = """
+import warnings
+import scipy.sparse as sp
+import tensorwise as tw
+from tensorwise.device.cpu import CpuDevice
+from tensorwise.program.workload import workload
+from tensorwise.space.cpu import cpu_space_of
+from tensorwise.tensor.convert import entries_from
+from tensorwise.tensor.levels import LEVELS, Compressed, proposed_levels
+
+work = workload("spmv", entries_from(sp.eye_array(50, format="csr", dtype="f4")))
+assert "shiny" not in cpu_space_of(work).by_name
+device = CpuDevice(1)
+print(*(one.status for one in device.measure(work, [cpu_space_of(work).default(work)])))
+import shiny_levels
+space = cpu_space_of(work)
+assert "shiny" in space.by_name
+config = space.complete({"kind_k1": "Q", "shiny": True}, work, strict=True)
+print(*(f"{one.status} {one.note}" for one in device.measure(work, [config])))
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    LEVELS.register("X")(type("Local", (Compressed,), {"letter": "X", "proposed": True}))
+print(*(str(one.message) for one in said))
+assert "Q" in proposed_levels() and "X" not in proposed_levels() and "X" in LEVELS
+"""
+
+
+def test_what_a_module_registers_is_tried_and_known_where_it_is_measured(tmp_path: Path) -> None:
+    """After the space was asked for once, and a worker was started."""
+    (tmp_path / "shiny_levels.py").write_text(MODULE)
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    found = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+    )
+    assert found.returncode == 0, found.stderr
+    before, after, said = found.stdout.splitlines()
+    assert (before.strip(), after.strip()) == ("ok", "ok")
+    assert said.startswith("level 'X' is registered in a script or a notebook")
+
+
+def test_the_environment_names_modules(tmp_path: Path) -> None:
+    (tmp_path / "shiny_levels.py").write_text(MODULE)
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    script = "from tensorwise.tensor.levels import LEVELS; print(LEVELS['Q'].__name__, sorted(LEVELS)[-2:])"
+    environment = {**os.environ, "PYTHONPATH": path, "TENSORWISE_EXTENSIONS": "shiny_levels, no_such_module"}
+    found = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert found.stdout.startswith("Listed ["), found.stderr
+    assert "TENSORWISE_EXTENSIONS names 'no_such_module', which cannot be imported" in found.stderr

@@ -101,7 +101,9 @@ def test_a_domain_follows_when_a_rule_changes(monkeypatch: pytest.MonkeyPatch) -
             raise ScheduleError(f"{self}: not today")
 
     monkeypatch.setattr(Parallel, "check", stricter)
-    again = replace(work)  # of the first one it is remembered what is allowed
+    scheduling._NESTS.clear()  # of workloads of this kind it is remembered what is allowed
+    scheduling._shared_nests.cache_clear()
+    again = replace(work)
     assert list(policy.domain(config, again)) == ["dynamic"]
 
 

@@ -37,8 +37,20 @@ def check_bounds(plan: Plan, kernel: ir.LoweredFunction) -> None:
         prove_bounds(kernel, _Arrays(plan).facts())
     except UnprovenError as error:
         raise UnprovenError(
-            f"{plan.schedule}: {error} (got {'; '.join(map(str, plan.formats.values()))})"
+            f"{plan.schedule}: {error} (got {'; '.join(map(str, plan.formats.values()))}); {_advice(plan)}"
         ) from None
+
+
+def _advice(plan: Plan) -> str:
+    """Say what can be done about a kernel that cannot be proved: mostly it is this package's fault."""
+    for format in plan.formats.values():
+        for level in format.levels:
+            if not type(level).__module__.startswith("tensorwise."):
+                return (
+                    f"of the arrays of level {level.letter} ({type(level).__name__}) that is known which its `facts` say; "
+                    "whatever else they hold, its coordinates have to lie from 0 to extent - 1 (see Extend)"
+                )
+    return "please report format and schedule, and use others meanwhile"
 
 
 class _Arrays:

@@ -246,8 +246,7 @@ class _Proof:
     def refuse(self, buffer: str, index: Expr, why: str) -> None:
         """Raise UnprovenError."""
         raise UnprovenError(
-            f"the program is refused, because it is not certain that {buffer}[{text(index)}] exists: {why}; please report "
-            "format and schedule, and use others meanwhile"
+            f"the program is refused, because it is not certain that {buffer}[{text(index)}] exists: {why}"
         )
 
     # -- integers -----------------------------------------------------------------------------

@@ -5,8 +5,9 @@ lie above that.
     python benchmarks/releases.py OLDER_CHECKOUT [--rounds 21] [--threads 2]
 
 Two processes, one of each checkout, with caches of their own, are timed in turn, in random order within each round; a
-ratio is the median of ratios within a round, with the 95 % interval of that median. Only public functions are called,
-and their outputs are compared first. Make a checkout with ``git worktree add ../older COMMIT``.
+ratio is the median of ratios within a round, with the 95 % interval of that median. Every third round all arrays are made
+again, elsewhere in memory: where they lie changes the time of a call by some percent, for as long as they lie there. Only
+public functions are called, and their outputs are compared first. Make a checkout with ``git worktree add ../older COMMIT``.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from tensorwise.device.timing import measuring_slot
 
 LIMIT: Final = 1.03
 MATRICES: Final = 20
+ROUNDS_A_PLACE: Final = 3
 LEAST_NONZEROS: Final = 10_000
 CHILD: Final = r"""
 import json, sys, time
@@ -45,19 +47,20 @@ def timed(call, least_s):
         call()
         times.append(time.perf_counter() - begin)
     return float(np.median(times))
-held = {}
+held, matrices, places = {}, {}, np.random.default_rng()
 for line in sys.stdin:
     command, *given = json.loads(line)
     if command == "load":
         op, path = given
-        if path is None:
-            matrix = sp.random_array((32, 32), density=0.2, rng=np.random.default_rng(1), dtype=np.float32, format="csr")
-        else:
-            matrix = tw.read(path)
+        if path not in matrices:
+            tiny = sp.random_array((32, 32), density=0.2, rng=np.random.default_rng(1), dtype=np.float32, format="csr")
+            matrices = {path: tiny if path is None else tw.read(path)}
+        matrix = matrices[path]
+        between = np.ones(places.integers(1, 2**21), np.uint8)  # so that what follows lies elsewhere
         operator = prepare(op, matrix)
         shape = operator.shape[1:] if CASES[op][1] is None else (operator.shape[1], CASES[op][1])
         operand = np.random.default_rng(0).random(shape, np.float32)
-        held = {"call": lambda: operator(operand), "prepare": lambda: prepare(op, matrix)}
+        held = {"call": lambda f=operator, x=operand, _=between: f(x), "prepare": lambda: prepare(op, matrix)}
         answer = float(np.asarray(operator(operand), np.float64).sum())
     elif command == "time":
         answer = timed(held[given[0]], given[1])
@@ -105,11 +108,20 @@ class Checkout:
 
 
 def compare(
-    older: Checkout, newer: Checkout, what: str, rounds: int, rng: np.random.Generator
+    older: Checkout,
+    newer: Checkout,
+    what: str,
+    rounds: int,
+    rng: np.random.Generator,
+    load: tuple[str | None, ...] = (),
 ) -> dict[str, Any]:
-    """Return the median ratio of seconds, newer over older, with its interval."""
+    """Return the median ratio of seconds, newer over older, with its interval; ``load`` makes arrays again."""
     seconds: dict[Checkout, list[float]] = {older: [], newer: []}
     for turn in range(rounds + 1):
+        if load and turn % ROUNDS_A_PLACE == 1:
+            for one in (older, newer):
+                one.ask(*load)
+                one.ask("time", what, 0.0)
         for one in rng.permutation([older, newer]):  # type: ignore[arg-type]
             taken = one.import_s() if what == "import" else one.ask("time", what, 0.03)
             if turn:  # the first warms up
@@ -126,12 +138,12 @@ def compare(
 
 def measure(older: Checkout, newer: Checkout, op: str, path: Path | None, rounds: int) -> dict[str, Any]:
     """Compare calls and preparation of an operation on a matrix; None: a tiny one."""
-    rng = np.random.default_rng(0)
-    sums = [one.ask("load", op, None if path is None else str(path)) for one in (older, newer)]
+    rng, load = np.random.default_rng(0), ("load", op, None if path is None else str(path))
+    sums = [one.ask(*load) for one in (older, newer)]
     if not np.isclose(*sums, rtol=1e-3):
         raise SystemExit(f"{op} {path}: the checkouts compute {sums}")
     with measuring_slot():
-        return {what: compare(older, newer, what, rounds, rng) for what in ("call", "prepare")}
+        return {what: compare(older, newer, what, rounds, rng, load) for what in ("call", "prepare")}
 
 
 def summarize(runs: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], bool]:

@@ -5,9 +5,10 @@ lie above that.
     python benchmarks/releases.py OLDER_CHECKOUT [--rounds 21] [--threads 2]
 
 Two processes, one of each checkout, with caches of their own, are timed in turn, in random order within each round; a
-ratio is the median of ratios within a round, with the 95 % interval of that median. Every third round all arrays are made
-again, elsewhere in memory: where they lie changes the time of a call by some percent, for as long as they lie there. Only
-public functions are called, and their outputs are compared first. Make a checkout with ``git worktree add ../older COMMIT``.
+ratio is the median of ratios within a round, with the 95 % interval of that median, in which pairs of processes are drawn
+and not rounds: after every third round two others are started, since some processes call a kernel of 25 us within 22 us and
+others within 30, as long as they live. Only public functions are called, and their outputs are compared first. Make a
+checkout with ``git worktree add ../older COMMIT``.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from tensorwise.device.timing import measuring_slot
 
 LIMIT: Final = 1.03
 MATRICES: Final = 20
-ROUNDS_A_PLACE: Final = 3
+ROUNDS_A_PROCESS: Final = 3
 LEAST_NONZEROS: Final = 10_000
 CHILD: Final = r"""
 import json, sys, time
@@ -47,20 +48,19 @@ def timed(call, least_s):
         call()
         times.append(time.perf_counter() - begin)
     return float(np.median(times))
-held, matrices, places = {}, {}, np.random.default_rng()
+held = {}
 for line in sys.stdin:
     command, *given = json.loads(line)
     if command == "load":
         op, path = given
-        if path not in matrices:
-            tiny = sp.random_array((32, 32), density=0.2, rng=np.random.default_rng(1), dtype=np.float32, format="csr")
-            matrices = {path: tiny if path is None else tw.read(path)}
-        matrix = matrices[path]
-        between = np.ones(places.integers(1, 2**21), np.uint8)  # so that what follows lies elsewhere
+        if path is None:
+            matrix = sp.random_array((32, 32), density=0.2, rng=np.random.default_rng(1), dtype=np.float32, format="csr")
+        else:
+            matrix = tw.read(path)
         operator = prepare(op, matrix)
         shape = operator.shape[1:] if CASES[op][1] is None else (operator.shape[1], CASES[op][1])
         operand = np.random.default_rng(0).random(shape, np.float32)
-        held = {"call": lambda f=operator, x=operand, _=between: f(x), "prepare": lambda: prepare(op, matrix)}
+        held = {"call": lambda: operator(operand), "prepare": lambda: prepare(op, matrix)}
         answer = float(np.asarray(operator(operand), np.float64).sum())
     elif command == "time":
         answer = timed(held[given[0]], given[1])
@@ -70,19 +70,25 @@ for line in sys.stdin:
 
 
 class Checkout:
-    """A process that runs one checkout's code."""
+    """One checkout, its cache, and a process that runs its code."""
 
     def __init__(self, folder: Path, threads: int, cache: str) -> None:
         kept = {key: value for key, value in os.environ.items() if not key.startswith("TENSORWISE_")}
-        self.folder = folder
+        self.folder, self._cache, self._threads = folder, cache, threads
         self.environment = {**kept, "PYTHONPATH": str(folder), "TENSORWISE_CACHE_DIR": cache}
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """End the process, and start another one."""
+        self.close()
         self._process = subprocess.Popen(
-            [sys.executable, "-c", CHILD, str(threads)],
-            cwd=cache, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            [sys.executable, "-c", CHILD, str(self._threads)],
+            cwd=self._cache, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
     def ask(self, *command: Any) -> float:
         """Send a command and return its answer."""
+        assert self._process is not None
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(command) + "\n")
@@ -102,48 +108,61 @@ class Checkout:
 
     def close(self) -> None:
         """End the process."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait()
+            self._process = None
 
 
-def compare(
-    older: Checkout,
-    newer: Checkout,
-    what: str,
-    rounds: int,
-    rng: np.random.Generator,
-    load: tuple[str | None, ...] = (),
-) -> dict[str, Any]:
-    """Return the median ratio of seconds, newer over older, with its interval; ``load`` makes arrays again."""
-    seconds: dict[Checkout, list[float]] = {older: [], newer: []}
-    for turn in range(rounds + 1):
-        if load and turn % ROUNDS_A_PLACE == 1:
-            for one in (older, newer):
-                one.ask(*load)
-                one.ask("time", what, 0.0)
-        for one in rng.permutation([older, newer]):  # type: ignore[arg-type]
-            taken = one.import_s() if what == "import" else one.ask("time", what, 0.03)
-            if turn:  # the first warms up
-                seconds[one].append(taken)
-    ratios = np.sort(np.array(seconds[newer]) / np.array(seconds[older]))
-    resampled = np.sort(np.median(rng.choice(ratios, (2000, len(ratios))), axis=1))
+def ratio_of(older: np.ndarray, newer: np.ndarray, rng: np.random.Generator) -> dict[str, Any]:
+    """Return the median ratio of seconds, newer over older, with its interval.
+
+    Args:
+        older, newer: seconds, a row a pair of processes.
+    """
+    ratios = newer / older
+    drawn = ratios[rng.integers(len(ratios), size=(2000, len(ratios)))]
+    resampled = np.sort(np.median(drawn.reshape(len(drawn), -1), axis=1))
     return {
         "ratio": float(np.median(ratios)),
         "interval": [float(resampled[49]), float(resampled[-50])],
-        "seconds": float(np.median(seconds[newer])),
-        "older_s": float(np.median(seconds[older])),
+        "seconds": float(np.median(newer)),
+        "older_s": float(np.median(older)),
     }
+
+
+def compare_imports(older: Checkout, newer: Checkout, rounds: int) -> dict[str, Any]:
+    """Compare the seconds of ``import tensorwise``."""
+    rng, seconds = np.random.default_rng(0), dict[Checkout, list[float]]()
+    for turn in range(rounds + 1):
+        for one in rng.permutation([older, newer]):  # type: ignore[arg-type]
+            taken = one.import_s()
+            if turn:  # the first warms up
+                seconds.setdefault(one, []).append(taken)
+    return ratio_of(np.array(seconds[older])[:, None], np.array(seconds[newer])[:, None], rng)
 
 
 def measure(older: Checkout, newer: Checkout, op: str, path: Path | None, rounds: int) -> dict[str, Any]:
     """Compare calls and preparation of an operation on a matrix; None: a tiny one."""
-    rng, load = np.random.default_rng(0), ("load", op, None if path is None else str(path))
-    sums = [one.ask(*load) for one in (older, newer)]
-    if not np.isclose(*sums, rtol=1e-3):
-        raise SystemExit(f"{op} {path}: the checkouts compute {sums}")
-    with measuring_slot():
-        return {what: compare(older, newer, what, rounds, rng, load) for what in ("call", "prepare")}
+    rng, whats = np.random.default_rng(0), ("call", "prepare")
+    seconds = np.empty((2, len(whats), -(-rounds // ROUNDS_A_PROCESS), ROUNDS_A_PROCESS))
+    for pair in range(seconds.shape[2]):
+        sums = []
+        for one in (older, newer):
+            one.start()
+            sums.append(one.ask("load", op, None if path is None else str(path)))
+        if not np.isclose(sums[0], sums[1], rtol=1e-3):
+            raise SystemExit(f"{op} {path}: the checkouts compute {sums}")
+        with measuring_slot():
+            for one in (older, newer):
+                for what in whats:
+                    one.ask("time", what, 0.03)  # warms up
+            for turn in range(ROUNDS_A_PROCESS):
+                for place, what in enumerate(whats):
+                    for which in rng.permutation(2):
+                        seconds[which, place, pair, turn] = (older, newer)[which].ask("time", what, 0.03)
+    return {what: ratio_of(*seconds[:, place], rng) for place, what in enumerate(whats)}
 
 
 def summarize(runs: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], bool]:
@@ -198,8 +217,7 @@ def main() -> None:
         newer = Checkout(ROOT, options.threads, b)
         for key in results.left(paths):
             if key == "import":
-                rng = np.random.default_rng(0)
-                run = {"tensorwise": compare(older, newer, "import", options.rounds, rng)}
+                run = {"tensorwise": compare_imports(older, newer, options.rounds)}
             else:
                 run = measure(older, newer, key.split(" ")[0], paths[key], options.rounds)
             results.add(key, run)

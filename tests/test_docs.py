@@ -1,6 +1,7 @@
-"""The Python examples of the documentation run: each page is one session, in a folder of its own.
+"""The Python examples of the documentation run, and the files and classes that its pages name exist.
 
-A block after a line ``<!-- skip -->`` is not run. A block with ``>>>`` is a doctest.
+Each page is one session, in a folder of its own. A block after a line ``<!-- skip -->`` is not run. A block with ``>>>`` is
+a doctest.
 """
 
 import doctest
@@ -12,6 +13,16 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^(?P<skip><!-- skip -->\n)?```python\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
+DEFINED = re.compile(r"^class ([A-Z]\w*)\b", re.MULTILINE)
+"""Public classes in the text of a module."""
+PACKAGES = (ROOT / "tensorwise", ROOT / "experiments" / "paper-models")
+"""Where classes of the vocabulary are defined."""
+SOURCES = ("tensorwise", "tests", "docs", "examples", "experiments", "benchmarks", "models")
+"""Folders whose files pages name."""
+OTHERS = ("NAME", "FILE", "spmv.py")
+"""How the names of files begin that are the reader's own; their folder exists."""
+FILE = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|cuh|c|h|toml))`")
+"""A file in the text of a page."""
 
 
 def blocks(page: Path) -> list[tuple[int, str]]:
@@ -44,3 +55,45 @@ def test_every_block_is_found() -> None:
         assert len(BLOCK.findall(text)) == text.count("```python"), (
             f"{page}: a python block is indented or unclosed"
         )
+
+
+def vocabulary() -> list[tuple[str, list[str]]]:
+    """Return (word, files of its home) of each row of the vocabulary that has a home."""
+    rows = []
+    for line in (ROOT / "docs" / "vocabulary.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if line.startswith("|") and len(cells) == 3 and (homes := re.findall(r"`([^`]+)`", cells[2])):
+            rows += [(word, homes) for word in cells[0].split(", ") if "`" not in word]
+    return rows
+
+
+def test_words_live_where_the_vocabulary_says() -> None:
+    """The files of a home exist; a word that is the name of a class is defined in one of them."""
+    rows = vocabulary()
+    assert len(rows) > 70, "the table of the vocabulary is not read"
+    texts = [path.read_text(encoding="utf-8") for folder in PACKAGES for path in folder.rglob("*.py")]
+    classes = {name for text in texts for name in DEFINED.findall(text)}
+    for word, homes in rows:
+        places = [root / home for home in homes for root in (ROOT, PACKAGES[0]) if (root / home).exists()]
+        assert len(places) == len(homes), f"{word}: one of {homes} does not exist"
+        is_class = word in classes or re.fullmatch(r"[A-Z][a-z]+([A-Z][a-z]+)+", word)
+        defined = {
+            name
+            for place in places
+            if place.is_file()
+            for name in DEFINED.findall(place.read_text(encoding="utf-8"))
+        }
+        assert not is_class or word in defined, f"{word} is a class, which none of {homes} defines"
+
+
+def test_files_that_pages_name_exist() -> None:
+    """A page may leave out the folder that it speaks of. Decisions name files as they were called on their day."""
+    known = [f"/{path.as_posix()}" for folder in SOURCES for path in (ROOT / folder).rglob("*")]
+    for page in (*PAGES, ROOT / "CONTRIBUTING.md"):
+        if page.parent.name == "decisions":
+            continue
+        for name in FILE.findall(page.read_text(encoding="utf-8")):
+            folder, _, file = name.rpartition("/")
+            wanted = folder if file.startswith(OTHERS) else name
+            exists = (ROOT / wanted).exists() or any(path.endswith(f"/{wanted}") for path in known)
+            assert exists, f"{page.name} names {name}, but there is no {wanted}"

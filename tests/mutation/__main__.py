@@ -1,11 +1,13 @@
 """Do tests notice when the code is wrong? ``python -m tests.mutation`` returns the share of mutants that a test kills.
 
 Tests run once under coverage, to tell which of them execute which line; a mutant meets the quickest of those that execute
-its line. Every verdict is written down as it is found, and a run that was interrupted is continued by the same command.
+its line. Every verdict is written down as it is found, and a run that was interrupted is continued by the same command,
+while the code and its tests are the same: else what was found before is of other lines, and is found again.
 """
 
 import argparse
 import contextlib
+import hashlib
 import json
 import os
 import random
@@ -49,6 +51,7 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="judge only what survived before, anew")
     options = parser.parse_args()
     options.folder.mkdir(exist_ok=True)
+    forget_other_code(options.folder)
     reached = map_of_tests(options.folder)
     drawn = draw(options.packages, options.sample, options.seed)
     book = options.folder / f"verdicts-{options.seed}.jsonl"
@@ -67,6 +70,21 @@ def main() -> None:
         )
     if report(drawn, verdicts) < options.floor:
         raise SystemExit(f"fewer than {options.floor:.0%} of the mutants are killed")
+
+
+def forget_other_code(folder: Path) -> None:
+    """Remove what a folder keeps of other code or other tests than these."""
+    files = sorted(path for root in ("tensorwise", "tests") for path in (ROOT / root).rglob("*.py"))
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(f"{path.relative_to(ROOT)}\0{path.stat().st_size}\0".encode())
+        digest.update(path.read_bytes())
+    kept = folder / "code"
+    if kept.exists() and kept.read_text() == digest.hexdigest():
+        return
+    for path in (folder / "reached.json", *folder.glob("verdicts-*.jsonl")):
+        path.unlink(missing_ok=True)
+    kept.write_text(digest.hexdigest())
 
 
 def draw(packages: Iterable[str], count: int, seed: int) -> list[Mutant]:

@@ -168,7 +168,7 @@ def wrong(options: ExecutorOptions) -> str:
     ("attribute", "message"),
     [
         ("Absent", "is installed as .*Absent, but cannot be loaded"),
-        ("NO_EXECUTOR", "is installed as .*NO_EXECUTOR, which is .*, not a executor"),
+        ("NO_EXECUTOR", "is installed as .*NO_EXECUTOR, but .* cannot be called"),
         ("broken", "executor 'foreign' cannot be started: ValueError: no such machine"),
         ("wrong", "executor 'foreign' cannot be started: .* returns .*no executor.*, not an Executor"),
     ],

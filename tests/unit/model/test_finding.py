@@ -154,7 +154,7 @@ def test_models_of_other_packages_are_found_by_their_entry_points(
     with pytest.raises(InputError, match=r"no bundled model is called 'spmv'; looked in .*some"):
         bundled_model("spmv")
     installed["broken"] = entry_point("broken", "packaged_models:TEXT")
-    with pytest.warns(RuntimeWarning, match="not a folder of models; it is left out"):
+    with pytest.warns(RuntimeWarning, match="is no Path; it is left out"):
         assert find_models_for("spmm", SPMM, 1) == [one]
 
 

@@ -1,13 +1,13 @@
-"""Claim: ten programs that use SciPy's sparse matrices run at least 1.5x as fast on 2 threads when SciPy is patched, in geometric
-mean over those that spend more than half of their time in products, none below 0.97x, with equal results.
+"""Claim: patching SciPy makes ten programs that use its sparse matrices faster on 2 threads: at least 1.5x in geometric mean
+over those that spend more than half of their time in products, none below 0.97x, with equal results.
 
     python benchmarks/everyday/clients.py [--rounds 7] [--threads 2] [--blas-threads 2] [--only als,pdhg]
 
 A time is that of a whole process, from its start to its end: imports, reading the matrix, and writing the results included.
-Each program of ``programs/`` runs unpatched (``python PROGRAM``), patched (``python -m tensorwise.patch PROGRAM``), and patched
-with the store that its earlier runs have filled; all in fresh processes, in shuffled order within each round. Kernel caches
-are warm (in-place library and portfolio); nothing that a program compiled is kept. A speed-up is the median of the ratios
-within rounds, with its 95 % interval.
+Each program of ``programs/`` runs unpatched (``python PROGRAM``), patched (``python -m tensorwise.patch PROGRAM``), and
+patched with the store that its earlier runs have filled. All run in fresh processes, in shuffled order within each round.
+Kernel caches are warm (in-place library and portfolio); nothing that a program compiled is kept. A speed-up is the median
+of the ratios within rounds, with its 95 % interval.
 
 The share of products is measured once, unpatched, by ``profiling.py``. Results are arrays; patched ones must be within the
 program's tolerance of the unpatched ones, relative to the largest element: iterations and factorizations enlarge the
@@ -74,7 +74,9 @@ class Program:
 
 PROGRAMS: Final = {
     "pyamg_solve": Program("fem_bunny_p2_scalar", "pyamg", 1e-6, "pyamg: ten systems by multigrid"),
-    "truncated_svd": Program("gnn_amazon_photo_feat", "sklearn", 1e-6, "scikit-learn: TruncatedSVD, 100 components"),
+    "truncated_svd": Program(
+        "gnn_amazon_photo_feat", "sklearn", 1e-6, "scikit-learn: TruncatedSVD, 100 components"
+    ),
     "ridge": Program("deb_desc_terms", "sklearn", 1e-5, "scikit-learn: Ridge, sparse X, two penalties"),
     "nmf": Program("gnn_amazon_photo_feat", "sklearn", 1e-5, "scikit-learn: NMF, 40 topics"),
     "pagerank": Program("snap_email-enron-cc1", "networkx", 1e-9, "networkx: PageRank, two dampings"),
@@ -176,7 +178,7 @@ def summarize(runs: Mapping[str, Mapping[str, Any]], missing: Sequence[str] = ()
     lines.append(f"results that differ: {', '.join(wrong) or 'none'}")
     if missing:
         lines.append(f"not run, their packages are missing: {', '.join(missing)}")
-    for name, found in sorted(runs.items(), key=lambda pair: -pair[1]["products_share"]):
+    for found in sorted(runs.values(), key=lambda one: -one["products_share"]):
         told = (
             f"{way} {ratio:.2f}x [{low:.2f}, {high:.2f}]"
             for way, (ratio, low, high) in found["speedup"].items()
@@ -197,8 +199,12 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--blas-threads", type=int, default=2, help="of NumPy's and SciPy's BLAS")
     parser.add_argument("--only", default=",".join(PROGRAMS), help="names of programs")
-    parser.add_argument("--warm", type=Path, help="a kernel cache that is warm, made with TENSORWISE_CACHE_DIR")
-    parser.add_argument("--no-portfolio", action="store_true", help="only the in-place library is compiled before")
+    parser.add_argument(
+        "--warm", type=Path, help="a kernel cache that is warm, made with TENSORWISE_CACHE_DIR"
+    )
+    parser.add_argument(
+        "--no-portfolio", action="store_true", help="only the in-place library is compiled before"
+    )
     parser.add_argument("--fresh", action="store_true", help="forget what the result file holds")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "clients.json")
     options = parser.parse_args()

@@ -60,7 +60,9 @@ def main() -> None:
     out, program, *_ = sys.argv[1:]
     clock = Clock()
     if not clock.watch():
-        raise SystemExit("this SciPy has none of the methods that compute products; add their names to METHODS")
+        raise SystemExit(
+            "this SciPy has none of the methods that compute products; add their names to METHODS"
+        )
     sys.argv = sys.argv[2:]
     sys.path[0] = str(Path(program).parent)
     runpy.run_path(program, run_name="__main__")

@@ -1,6 +1,6 @@
 """Recommends by alternating least squares on implicit feedback, as ``implicit`` does: ``python als.py MATRIX OUT``.
 
-The normal matrix of a user is that of all items plus the outer products of those that the user has: a product with 256 columns.
+The normal matrix of a user adds the outer products of the user's items to that of all items: a product with 256 columns.
 """
 
 import sys

@@ -5,6 +5,7 @@ other ways are tried on the user's calls, whose results are returned; decision 0
 """
 
 import contextlib
+import itertools
 import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol, final
@@ -12,8 +13,9 @@ from typing import Any, Final, Protocol, final
 import numpy as np
 
 from tensorwise.sparse.kernels import gather_for, scatter_for
-from tensorwise.sparse.library import Library, library
+from tensorwise.sparse.library import Library, library, preload
 from tensorwise.sparse.limits import allowed_threads, autotune, in_solver, is_reproducible
+from tensorwise.sparse.pools import register_pool
 from tensorwise.sparse.trials import EARLY_NS, FIRST_NS, GROWTH, WayTrial
 from tensorwise.sparse.ways import CHANGED, ProductWay, way_in_place
 from tensorwise.toolchain.forks import lock
@@ -120,6 +122,7 @@ class ProductTable:
         key = gather, columns
         known = self.products.get(key)
         if known is None:
+            register_pool(found.file_name)
             with self.lock:
                 known = self.products.get(key)
                 if known is None:
@@ -377,6 +380,25 @@ def multiply_into(matrix: Any, x: Any, out: Any) -> bool:
         return False
     read = (x, product.data, product.indices, product.indptr)
     return not any(np.may_share_memory(out, array) for array in read) and product.run(x, out)
+
+
+def warm_up() -> None:
+    """Load the library where it was made before, and go once through what a first product goes through.
+
+    A process that does so as it imports this package does not do it in the user's first product, where it takes as long as
+    a hundred small products.
+    """
+    found = preload()
+    if found is None:
+        return
+    for dtype in (np.float64, np.float32):
+        table = ProductTable(np.ones(4, dtype), np.zeros(4, np.int32), np.arange(5, dtype=np.int32), 1)
+        with contextlib.suppress(KeyError):  # the cache lost a kernel
+            for gather, columns in itertools.product((True, False), (None, 4)):
+                product = table.product(found, gather, columns)
+                given = np.ones(product.shape_given, dtype)
+                for _ in range(2):
+                    product.run(given, np.empty(product.out_shape, dtype))
 
 
 def _pays_at_once(table: ProductTable, columns: int | None) -> bool:

@@ -22,4 +22,4 @@ for _ in range(STEPS):
     before = x
     x = np.maximum(x - step * (c - A.T @ y), 0)
     y = y + step * (b - A @ (2 * x - before))
-np.savez(sys.argv[2], x=x, residual=A @ x - b, costs=[c @ x])
+np.savez(sys.argv[2], x=x, activities=A @ x, costs=[c @ x])

@@ -146,7 +146,6 @@ def test_the_largest_overhead_of_ours_is_judged_and_not_scipys() -> None:
     assert not overhead.summarize({})[1]
 
 
-@pytest.mark.skipif(not hasattr(ts.csr_array, "freeze"), reason="arrays cannot be frozen yet")
 @pytest.mark.parametrize("case", ["vector float64", "8 columns, F order float32"])
 def test_overheads_are_measured(case: str) -> None:
     found = overhead.measure(case, rounds=1, rows=16, threads=1, patched=False)

@@ -17,7 +17,9 @@ _COMPRESSED: Final[dict[torch.layout, Callable[..., Any]]] = {
     torch.sparse_bsr: sp.bsr_array,
 }
 """Layouts that SciPy converts to CSR, with the SciPy class of the same layout."""
-KINDS: Final = "a torch tensor of layout sparse_csr, sparse_csc, sparse_coo or sparse_bsr, or a SciPy array"
+SPARSE_KINDS: Final = (
+    "a torch tensor of layout sparse_csr, sparse_csc, sparse_coo or sparse_bsr, or a SciPy array"
+)
 
 
 @final
@@ -55,7 +57,7 @@ class CsrTensors:
         if sp.issparse(matrix):
             return cls._from_scipy(matrix, what)
         if not isinstance(matrix, Tensor) or matrix.layout is torch.strided:
-            raise InputError(f"{what}: expected {KINDS}, got {_described(matrix)}")
+            raise InputError(f"{what}: expected {SPARSE_KINDS}, got {_described(matrix)}")
         if matrix.ndim != 2:
             raise InputError(
                 f"{what}: expected 2 dimensions, got {matrix.ndim}; multiply one matrix at a time"
@@ -91,7 +93,7 @@ class CsrTensors:
             pointers = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
             return cls(pointers, at_columns, merged.values(), (rows, columns))
         if matrix.layout not in _COMPRESSED:
-            raise InputError(f"{what}: expected {KINDS}, got layout {matrix.layout}")
+            raise InputError(f"{what}: expected {SPARSE_KINDS}, got layout {matrix.layout}")
         by_columns = matrix.layout is torch.sparse_csc
         pointers = matrix.ccol_indices() if by_columns else matrix.crow_indices()
         indices = matrix.row_indices() if by_columns else matrix.col_indices()

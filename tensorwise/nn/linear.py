@@ -67,7 +67,7 @@ class SparseLinear(nn.Module):
         self.register_buffer("crow_indices", graph.pointers)
         self.register_buffer("col_indices", graph.sources)
         self.values = nn.Parameter(given.csr.values.detach().clone(), requires_grad=given.is_trained)
-        self._keep(graph)
+        self._use_pattern(graph)
         self._set_bias(given.bias if bias is None else bias)
         if not given.has_values:
             self._draw_values()
@@ -188,10 +188,10 @@ class SparseLinear(nn.Module):
                 self._kept = graph, self._state_of_pattern()
                 return graph
         graph = TorchGraph.from_pointers(self.crow_indices, self.col_indices, self.in_features)
-        self._keep(graph)
+        self._use_pattern(graph)
         return graph
 
-    def _keep(self, graph: TorchGraph) -> None:
+    def _use_pattern(self, graph: TorchGraph) -> None:
         """Use this pattern. The buffers become the graph's tensors, by which compiled programs find its kernels."""
         self.crow_indices, self.col_indices = graph.pointers, graph.sources
         self._kept = graph, self._state_of_pattern()
@@ -233,7 +233,7 @@ class SparseLinear(nn.Module):
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
         if graph is not None:
-            self._keep(graph)
+            self._use_pattern(graph)
 
     def _resize(self, graph: TorchGraph) -> None:
         """Make room for another number of entries; the parameter stays the object that an optimizer has."""

@@ -27,7 +27,7 @@ def spmm(A: Any, X: Tensor) -> Tensor:
     Raises:
         InputError: A is no sparse matrix, or shapes, dtypes or devices do not fit.
     """
-    matrix, evaluate = _read(A)
+    matrix, evaluate = _read_operand(A)
     values, dense = converted_operands(matrix.values, X)
     inner = matrix.shape[1]
     if dense.ndim not in (1, 2) or dense.shape[0] != inner:
@@ -52,7 +52,7 @@ def sddmm(A: Any, X: Tensor, Y: Tensor) -> Tensor:
     Raises:
         InputError: A is no sparse matrix, or shapes, dtypes or devices do not fit.
     """
-    matrix, evaluate = _read(A)
+    matrix, evaluate = _read_operand(A)
     values, left, right = converted_operands(matrix.values, X, Y)
     rows, columns = matrix.shape
     if left.ndim != 2 or right.shape != (left.shape[-1], columns) or left.shape[0] != rows:
@@ -63,7 +63,7 @@ def sddmm(A: Any, X: Tensor, Y: Tensor) -> Tensor:
     return matrix.to_tensor(values * evaluate(SAMPLED, left.contiguous(), right.t().contiguous()))
 
 
-def _read(A: Any) -> tuple[CsrTensors, Callable[..., Tensor]]:
+def _read_operand(A: Any) -> tuple[CsrTensors, Callable[..., Tensor]]:
     """The tensors of a matrix, and what evaluates an assignment of the einsum language over its pattern."""
     if isinstance(A, SparseLinear):
         return A.csr_tensors(), A.evaluate

@@ -10,7 +10,7 @@ from typing import Final, final
 
 ELEMENTS: Final = ("f64", "f32")
 INDICES: Final = ("i32", "i64")
-LANES: Final = {"f64": 8, "f32": 16}
+WIDEST_LANES: Final = {"f64": 8, "f32": 16}
 """Elements of the widest vector registers; narrower processors get two registers for one."""
 SHORT_LINE: Final = 6.0
 """Mean entries a line below which vectors along a line do not pay (measured: 1.2 to 1.6 times as slow)."""
@@ -22,7 +22,7 @@ WIDE: Final = 32
 
 @final
 @dataclass(frozen=True)
-class Shape:
+class KernelShape:
     """A kernel of the library.
 
     Attributes:
@@ -42,34 +42,34 @@ class Shape:
 
 
 SHAPES: Final = (
-    *(Shape(True, columns) for columns in ("vector", "short", "narrow", "wide", *map(str, BOUND))),
+    *(KernelShape(True, columns) for columns in ("vector", "short", "narrow", "wide", *map(str, BOUND))),
     *(
-        Shape(False, columns, parallel)
+        KernelShape(False, columns, parallel)
         for columns in ("vector", "narrow", "wide")
         for parallel in (False, True)
     ),
 )
 
 
-def gather_for(columns: int | None, mean_entries: float) -> Shape:
+def gather_for(columns: int | None, mean_entries: float) -> KernelShape:
     """Return the gather for an operand of ``columns`` columns (None: a vector) and lines of ``mean_entries`` entries."""
     if columns is None or columns == 1:
-        return Shape(True, "short" if mean_entries < SHORT_LINE else "vector")
+        return KernelShape(True, "short" if mean_entries < SHORT_LINE else "vector")
     if columns in BOUND:
-        return Shape(True, str(columns))
-    return Shape(True, "wide" if columns >= WIDE else "narrow")
+        return KernelShape(True, str(columns))
+    return KernelShape(True, "wide" if columns >= WIDE else "narrow")
 
 
-def scatter_for(columns: int | None, parallel: bool) -> Shape:
+def scatter_for(columns: int | None, parallel: bool) -> KernelShape:
     """Return the scatter for an operand of ``columns`` columns (None: a vector)."""
     if columns is None or columns == 1:
-        return Shape(False, "vector", parallel)
-    return Shape(False, "wide" if columns >= WIDE else "narrow", parallel)
+        return KernelShape(False, "vector", parallel)
+    return KernelShape(False, "wide" if columns >= WIDE else "narrow", parallel)
 
 
-def schedule_of(shape: Shape, element: str) -> tuple[str, int | None, str]:
+def schedule_of(shape: KernelShape, element: str) -> tuple[str, int | None, str]:
     """Return the operation of a kernel, the columns of an example of it, and its schedule as text."""
-    lanes = LANES[element]
+    lanes = WIDEST_LANES[element]
     if shape.gather:
         if shape.columns in ("vector", "short"):
             tile = f" tile(k,1x{lanes // 2})" if shape.columns == "vector" else ""

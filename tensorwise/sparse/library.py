@@ -8,14 +8,14 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, final
+from typing import Any, Final, final
 
 import numpy as np
 
 from tensorwise.sparse.children import start_child
-from tensorwise.sparse.kernels import Shape
+from tensorwise.sparse.kernels import KernelShape
 from tensorwise.sparse.table import BACKGROUND, IN_PLACE, table_path
 from tensorwise.toolchain.cache import KernelCache, default_cache
 from tensorwise.toolchain.forks import lock
@@ -36,9 +36,9 @@ class Library:
     Raises KeyError or OSError where the cache no longer holds what the table names.
     """
 
-    def __init__(self, table: dict[str, dict[str, object]], cache: KernelCache) -> None:
+    def __init__(self, table: dict[str, Any], cache: KernelCache) -> None:
         self._table, self._cache = table["kernels"], cache
-        self._layouts: dict[str, Layout] = {}
+        self._layouts: dict[str, KernelLayout] = {}
         for routines, name in ((DRIVER, "driver"), (IN_PLACE, "in_place")):
             found = cache.find(str(table[name]))
             if found is None:
@@ -52,25 +52,26 @@ class Library:
         if not _layout_is_known(IN_PLACE.function("data")):
             raise KeyError("NumPy's arrays have another layout")
 
-    def layout(self, shape: Shape, element: str, index: str) -> "Layout":
+    def layout(self, shape: KernelShape, element: str, index: str) -> "KernelLayout":
         """Return a kernel and how its arguments are laid out. Raises KeyError where the cache lost it."""
         name = f"{element}-{index}-{shape.name}"
         known = self._layouts.get(name)
         if known is None:
             row = self._table[name]
-            found = self._cache.find(row["key"])  # type: ignore[index]
+            found = self._cache.find(row["key"])
             if found is None:
                 raise KeyError(name)
-            known = self._layouts[name] = Layout(found.address, tuple(row["buffers"]), tuple(row["sizes"]))  # type: ignore[index]
+            known = self._layouts[name] = KernelLayout(found.address, row["buffers"], row["sizes"])
         return known
 
 
 @final
-class Layout:
-    """A kernel's address, and the names of its buffers and sizes in their order."""
+class KernelLayout:
+    """A kernel's address, the names of its sizes in their order, and where among the buffers each of its arrays stands."""
 
-    def __init__(self, address: int, buffers: tuple[str, ...], sizes: tuple[str, ...]) -> None:
-        self.address, self.buffers, self.sizes = address, buffers, sizes
+    def __init__(self, address: int, buffers: Sequence[str], sizes: Sequence[str]) -> None:
+        self.address, self.sizes = address, tuple(sizes)
+        self.places = {name: 2 + place for place, name in enumerate(buffers)}
 
 
 def _layout_is_known(data: Callable[..., int]) -> bool:
@@ -97,7 +98,7 @@ class _Finder:
         if not wait and time.monotonic() < self._next_look_s:
             return None
         with self._lock:
-            self._look()
+            self.look()
             if self._library is None and not self._given_up:
                 if wait:
                     self._make()
@@ -106,7 +107,8 @@ class _Finder:
             self._next_look_s = time.monotonic() + _LOOK_AGAIN_S
             return self._library
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Load the library where there is a table of it."""
         if self._library is None:
             try:
                 self._library = _load(table_path())
@@ -122,7 +124,7 @@ class _Finder:
         except (TensorwiseError, OSError):
             self._given_up = True
         else:
-            self._look()
+            self.look()
 
     def _begin(self) -> None:
         """Start a child that makes the library, once a process; if it ends without one, nobody tries again."""
@@ -152,6 +154,11 @@ def library(wait: bool = False) -> Library | None:
         wait: make it now, in some ten seconds, where it is missing; else a child process makes it meanwhile.
     """
     return _FINDER.find(wait)
+
+
+def preload() -> None:
+    """Load the library where it was made before; nothing is made and nothing fails."""
+    _FINDER.look()
 
 
 def _load(path: Path) -> Library:

@@ -11,7 +11,7 @@ from tensorwise.sparse.library import library
 from tensorwise.toolchain.forks import lock
 from tensorwise.toolchain.threads import available_threads
 
-MODES: Final = ("off", "background", "full")
+AUTOTUNE_MODES: Final = ("off", "background", "full")
 """Values of ``TENSORWISE_AUTOTUNE``: nothing is tried, the default, and a search that ignores other load."""
 _NO_LIMIT: Final = 1 << 62
 _LOCK: Final = lock()
@@ -23,10 +23,10 @@ _reproducible: int = 0
 
 
 def autotune() -> str:
-    """Return the mode of ``TENSORWISE_AUTOTUNE``; raises InputError where it is none of `MODES`."""
-    given = os.environ.get("TENSORWISE_AUTOTUNE", "").strip() or MODES[1]
-    if given not in MODES:
-        raise InputError(f"TENSORWISE_AUTOTUNE is {given!r}; expected one of {', '.join(MODES)}")
+    """Return the mode of ``TENSORWISE_AUTOTUNE``; raises InputError where it is none of `AUTOTUNE_MODES`."""
+    given = os.environ.get("TENSORWISE_AUTOTUNE", "").strip() or AUTOTUNE_MODES[1]
+    if given not in AUTOTUNE_MODES:
+        raise InputError(f"TENSORWISE_AUTOTUNE is {given!r}; expected one of {', '.join(AUTOTUNE_MODES)}")
     return given
 
 

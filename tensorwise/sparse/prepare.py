@@ -19,7 +19,7 @@ import numpy as np
 from tensorwise.lower.program import PlanKey, kernel_text, program_for
 from tensorwise.program.workload import workload
 from tensorwise.sparse.children import serve_parent
-from tensorwise.sparse.kernels import ELEMENTS, INDICES, SHAPES, Shape, schedule_of
+from tensorwise.sparse.kernels import ELEMENTS, INDICES, SHAPES, KernelShape, schedule_of
 from tensorwise.sparse.table import BACKGROUND, IN_PLACE, table_path
 from tensorwise.tensor.convert import entries_from
 from tensorwise.toolchain.cache import default_cache
@@ -27,10 +27,10 @@ from tensorwise.toolchain.places import private_dir
 from tensorwise.toolchain.runtime import DRIVER
 
 _EXAMPLE: Final = (61, 67)
-"""Shape of a matrix whose program is lowered: kernels do not depend on it."""
+"""KernelShape of a matrix whose program is lowered: kernels do not depend on it."""
 _COORDINATES: Final = np.arange(61)
-NAMES: Final = {"f64": "float64", "f32": "float32"}
-_KEPT: Final = 8
+DTYPE_NAMES: Final = {"f64": "float64", "f32": "float32"}
+_TABLES_KEPT: Final = 8
 
 
 def prepare() -> Path:
@@ -61,10 +61,10 @@ def prepare() -> Path:
     return path
 
 
-def _kernel(shape: Shape, element: str, index: str) -> tuple[str, dict[str, str], tuple[str, ...]]:
+def _kernel(shape: KernelShape, element: str, index: str) -> tuple[str, dict[str, str], tuple[str, ...]]:
     """C text, element types of buffers and names of sizes of one kernel."""
     operation, columns, schedule = schedule_of(shape, element)
-    values = np.ones(len(_COORDINATES), NAMES[element])
+    values = np.ones(len(_COORDINATES), DTYPE_NAMES[element])
     entries = entries_from((_EXAMPLE, (_COORDINATES, _COORDINATES), values))
     work = workload(operation, entries, n=columns)
     program = program_for(work, "(i,k) -> U(i) C(k)", schedule)
@@ -78,7 +78,7 @@ def _kernel(shape: Shape, element: str, index: str) -> tuple[str, dict[str, str]
 def _remove_others(path: Path) -> None:
     """Remove tables of older code, but for the last few: another environment may use them."""
     tables = sorted(path.parent.glob("*.json"), key=lambda one: one.stat().st_mtime)
-    for old in tables[:-_KEPT]:
+    for old in tables[:-_TABLES_KEPT]:
         with contextlib.suppress(OSError):
             old.unlink()
 

@@ -4,31 +4,47 @@ A `Product` is one operation of one matrix, as ``A @ X`` for operands of 8 colum
 other ways are tried on the user's calls, whose results are returned; decision 0090 bounds what that costs.
 """
 
+import contextlib
 import time
 from collections.abc import Callable
-from typing import Any, Final, final
+from typing import Any, Final, Protocol, final
 
 import numpy as np
 
 from tensorwise.sparse.kernels import gather_for, scatter_for
 from tensorwise.sparse.library import Library, library
 from tensorwise.sparse.limits import allowed_threads, autotune, in_solver, is_reproducible
-from tensorwise.sparse.trials import EARLY_NS, FIRST_NS, GROWTH, Trial
-from tensorwise.sparse.ways import CHANGED, Way, way_in_place
+from tensorwise.sparse.trials import EARLY_NS, FIRST_NS, GROWTH, WayTrial
+from tensorwise.sparse.ways import CHANGED, ProductWay, way_in_place
 from tensorwise.toolchain.forks import lock
 
 ELEMENTS: Final = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32"}
 INDICES: Final = {np.dtype(np.int32): "i32", np.dtype(np.int64): "i64"}
-MAKING_NS: Final = 50_000
-"""What making a product costs: SciPy computes until it has taken as long for this product."""
+MAKING_NS: Final = 20_000
+"""Nanoseconds that making a product costs, measured."""
+SHARE: Final = 0.05
+"""SciPy computes until making the product would cost at most this share of what SciPy has taken for it."""
 THREADS_NS: Final = 300_000
 """Expected time of a call on one thread from which threads are used at once; starting them takes about a third of it."""
 WORTH_THREADS_NS: Final = 15_000
 """Expected time of a call on one thread from which threads are expected to be faster."""
 ENTRY_NS, LINE_NS = 0.7, 1.0
 """Expected nanoseconds an entry and column, and a line, on one thread; only for the first choice."""
+SOON_NS: Final = 20_000_000
+"""Time spent in calls between two looks whether a search has found packed forms."""
 MOST_PRODUCTS: Final = 16
 """Products kept for a matrix: operations times numbers of columns. Those used longest ago go first."""
+
+
+class Forms(Protocol):
+    """What finds packed forms of a matrix that cannot be written to; see `tensorwise.sparse.frozen`."""
+
+    def write(self, values: np.ndarray) -> None:
+        """Replace the values."""
+
+    def look(self, product: "Product", table: "ProductTable") -> "list[ProductWay] | None":
+        """Return ways that were found since the last look; None: ask again soon."""
+
 
 Multiply = Callable[[Any, np.ndarray], np.ndarray]
 """SciPy's own method: of a matrix and an operand."""
@@ -81,6 +97,7 @@ class ProductTable:
         self.products: dict[tuple[bool, int | None], Product] = {}
         self.scipy_ns: dict[tuple[bool, int | None], float] = {}
         self.lock = lock()
+        self.frozen: Forms | None = None
 
     @staticmethod
     def of(matrix: Any, minor: int) -> "ProductTable | None":
@@ -130,8 +147,9 @@ class Product:
     """
 
     __slots__ = (
-        "_lock", "_next_trial_ns", "_slice_ns", "_trial", "address", "columns", "current", "data", "dtype",
-        "gather", "indices", "indptr", "left_ns", "multiply", "out_shape", "shape_given", "spent_ns", "ways", "x_shape",
+        "_asks_soon", "_library", "_lock", "_next_trial_ns", "_slice_ns", "_table", "_trial", "address", "columns",
+        "current", "data", "dtype", "gather", "indices", "indptr", "left_ns", "multiply", "out_shape", "shape_given",
+        "spent_ns", "ways", "x_shape",
     )  # fmt: skip
 
     def __init__(
@@ -147,39 +165,37 @@ class Product:
         long, short = (table.minor, *width), (table.lines, *width)
         self.shape_given, self.out_shape = (long, short) if gather else (short, long)
         self._lock = lock()
-        self._trial: Trial | None = None
-        mode = autotune()
-        one_ns = (len(self.data) * (columns or 1)) * ENTRY_NS + (table.lines + table.minor) * LINE_NS
-        self.ways = self._in_place(
-            found, table, one_ns if mode != "off" or one_ns > WORTH_THREADS_NS else 0.0
-        )
-        at_once = THREADS_NS if mode != "off" else 2 * WORTH_THREADS_NS
-        self.current = self.ways[-1] if one_ns > at_once else self.ways[0]
+        self._trial: WayTrial | None = None
+        self._asks_soon = False
+        self._library, self._table = found, table
+        one_ns = len(self.data) * (columns or 1) * ENTRY_NS + (table.lines + table.minor) * LINE_NS
+        tries = autotune() != "off"
+        self.ways = [self._in_place(1)]
+        if one_ns > (THREADS_NS if tries else 2 * WORTH_THREADS_NS):
+            self._use_threads()
+        self.current = self.ways[-1]
         self.spent_ns = 0
-        tries = mode != "off" and len(self.ways) > 1
         self._next_trial_ns = (EARLY_NS if one_ns > WORTH_THREADS_NS else FIRST_NS) if tries else 1 << 62
         self._go_on()
 
-    def _in_place(self, found: Library, table: "ProductTable", one_ns: float) -> list[Way]:
-        """The ways over the matrix's own arrays, on one thread and on all."""
-        element, index = ELEMENTS[self.dtype], INDICES[self.indices.dtype]
+    def _in_place(self, threads: int) -> ProductWay:
+        """The way over the matrix's own arrays on so many threads. Raises MemoryError: there is none for their outputs."""
+        table = self._table
         mean = len(self.indices) / max(1, table.lines)
+        shape = gather_for(self.columns, mean) if self.gather else scatter_for(self.columns, threads > 1)
+        layout = self._library.layout(shape, ELEMENTS[self.dtype], INDICES[self.indices.dtype])
         extents = {"N_i": table.lines, "N_k": table.minor, "N_j": self.columns or 1}
         arrays = self.data, self.indices, self.indptr
-        ways = []
-        threads = allowed_threads() if one_ns else 1
-        for count in sorted({1, threads}):
-            shape = gather_for(self.columns, mean) if self.gather else scatter_for(self.columns, count > 1)
-            layout = found.layout(shape, element, index)
-            try:
-                ways.append(
-                    way_in_place(
-                        found, layout, arrays, extents, gather=self.gather, threads=count, lines=table.lines
-                    )
-                )
-            except MemoryError:  # outputs for each thread; one thread needs none
-                break
-        return ways
+        return way_in_place(
+            self._library, layout, arrays, extents, gather=self.gather, threads=threads, lines=table.lines
+        )
+
+    def _use_threads(self) -> None:
+        """Add the way that uses all threads which are allowed, where there are several."""
+        threads = allowed_threads()
+        if threads > 1 and all(way.threads != threads for way in self.ways):
+            with contextlib.suppress(MemoryError):  # one thread needs no outputs of its own
+                self.ways.append(self._in_place(threads))
 
     def run(self, x: np.ndarray, out: np.ndarray) -> bool:
         """Multiply ``x`` of ``shape_given`` into ``out``, both C-contiguous and of ``dtype``.
@@ -202,7 +218,7 @@ class Product:
             self.review()
         return True
 
-    def _by_one_thread(self, way: Way, x: np.ndarray, out: np.ndarray) -> bool:
+    def _by_one_thread(self, way: ProductWay, x: np.ndarray, out: np.ndarray) -> bool:
         """Compute again where ``way`` may not run now, or got a NaN that padding may have caused."""
         if (trial := self._trial) is not None:
             trial.drop(way)
@@ -221,17 +237,51 @@ class Product:
             return
         try:
             self.spent_ns += self._slice_ns - self.left_ns
-            others = [way for way in self.ways if way is not self.current]
-            if self.spent_ns >= self._next_trial_ns and others and not is_reproducible():
+            others = self._packed()
+            if self.spent_ns >= self._next_trial_ns:
                 self._next_trial_ns = GROWTH * self.spent_ns
+                self._use_threads()
+                others = [way for way in self.ways if way is not self.current]
+            if others and not is_reproducible():
+                for way in others:
+                    if way.is_stale:
+                        way.refresh(self.data)
                 self.x_shape = None  # calls come through `run`, which knows the trial
-                self._trial = Trial(self.current, others)
+                self._trial = WayTrial(self.current, others)
             else:
                 self._go_on()
         finally:
             self._lock.release()
 
-    def _end_trial(self, trial: Trial) -> None:
+    def _packed(self) -> list[ProductWay]:
+        """Ways over packed forms that were found since the last review."""
+        frozen = self._table.frozen
+        found = [] if frozen is None else frozen.look(self, self._table)
+        self._asks_soon = found is None
+        self.ways += found or ()
+        return found or []
+
+    def set_packed_aside(self) -> ProductWay | None:
+        """Compute in place from now on, since values change; return the packed way that was in use, None without one."""
+        with self._lock:
+            for way in self.ways:
+                way.is_stale = way.is_packed
+            self._trial = None
+            before = self.current
+            if before.is_packed:
+                self.current = max(
+                    (way for way in self.ways if not way.is_packed), key=lambda way: way.threads
+                )
+            self._go_on()
+            return before if before.is_packed else None
+
+    def go_on_with(self, way: ProductWay) -> None:
+        """Use ``way`` from the next call on."""
+        with self._lock:
+            self.current = way
+            self._go_on()
+
+    def _end_trial(self, trial: WayTrial) -> None:
         with self._lock:
             if self._trial is trial:
                 self._trial = None
@@ -241,7 +291,8 @@ class Product:
 
     def _go_on(self) -> None:
         """Let calls take the quick way, until a share of what was spent is spent again."""
-        self._slice_ns = self.left_ns = max(EARLY_NS, min(self._next_trial_ns - self.spent_ns, self.spent_ns))
+        until_trial_ns = min(self._next_trial_ns - self.spent_ns, self.spent_ns)
+        self._slice_ns = self.left_ns = SOON_NS if self._asks_soon else max(EARLY_NS, until_trial_ns)
         self.address, self.x_shape = self.current.address, self.shape_given
 
 
@@ -290,7 +341,7 @@ def multiply(matrix: Any, x: np.ndarray, by_scipy: Multiply) -> np.ndarray:
         found = library(wait=is_reproducible())
         spent = table.scipy_ns.get((gather, columns), 0.0)
         if found is None or (
-            spent < MAKING_NS and not is_reproducible() and not _pays_at_once(table, columns)
+            SHARE * spent < MAKING_NS and not is_reproducible() and not _pays_at_once(table, columns)
         ):
             start = time.perf_counter_ns()
             result = by_scipy(matrix, x)
@@ -330,4 +381,4 @@ def multiply_into(matrix: Any, x: Any, out: Any) -> bool:
 
 def _pays_at_once(table: ProductTable, columns: int | None) -> bool:
     """Whether the first product is expected to save what looking at the matrix costs."""
-    return len(table.data) * (columns or 1) * ENTRY_NS > 4 * MAKING_NS or in_solver()
+    return len(table.data) * (columns or 1) * ENTRY_NS > 2 * MAKING_NS or in_solver()

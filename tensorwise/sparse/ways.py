@@ -1,12 +1,13 @@
 """A way to compute a product: a kernel with its arguments laid out for C."""
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from ctypes import addressof
 from typing import Any, Final, final
 
 import numpy as np
 
-from tensorwise.sparse.library import HEADER, Layout, Library
+from tensorwise.sparse.library import HEADER, KernelLayout, Library
 
 MOST_BUFFERS: Final = 16
 PARTS_PER_THREAD: Final = 4
@@ -15,7 +16,7 @@ CHANGED: Final = -1
 """What `Library.multiply` returns where arrays of the matrix are no longer what they were; see ``in_place.c``."""
 
 
-class _Way(ctypes.Structure):
+class _WayFields(ctypes.Structure):
     """``way`` of ``in_place.c``."""
 
     _fields_ = [
@@ -34,7 +35,7 @@ class _Way(ctypes.Structure):
 
 
 @final
-class Way:
+class ProductWay:
     """A kernel, its arguments, and what calls of it took.
 
     Attributes:
@@ -44,36 +45,57 @@ class Way:
         took_ns: nanoseconds of the last trials.
         nbytes: bytes that it holds besides the matrix's arrays.
         threads: how many it runs on.
+        is_stale: whether what it has packed is of older values than the matrix's.
     """
 
-    def __init__(self, name: str, threads: int, same_bits: bool, nbytes: int = 0) -> None:
+    def __init__(
+        self,
+        name: str,
+        threads: int,
+        same_bits: bool,
+        nbytes: int = 0,
+        refill: Callable[[np.ndarray], None] | None = None,
+    ) -> None:
         self.name, self.threads, self.same_bits, self.nbytes = name, threads, same_bits, nbytes
         self.took_ns: list[int] = []
         self._keep: Sequence[Any] = ()
+        self._refill = refill
+        self.is_stale = False
         self.address = 0
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether it reads a copy of the matrix's entries."""
+        return self._refill is not None
+
+    def refresh(self, values: np.ndarray) -> None:
+        """Pack the matrix's values anew."""
+        if self._refill is not None:
+            self._refill(values)
+            self.is_stale = False
 
     @property
     def median_ns(self) -> float:
         """Median of the last trials, infinite before the first."""
         return float(np.median(self.took_ns)) if self.took_ns else float("inf")
 
-    def lay_out(self, struct: _Way, keep: Sequence[Any]) -> "Way":
+    def lay_out(self, struct: _WayFields, keep: Sequence[Any]) -> "ProductWay":
         """Take ``struct`` and what it points to."""
         self._keep = (struct, *keep)
-        self.address = ctypes.addressof(struct)
+        self.address = addressof(struct)
         return self
 
 
 def way_in_place(
     library: Library,
-    layout: Layout,
+    layout: KernelLayout,
     arrays: tuple[np.ndarray, np.ndarray, np.ndarray],
     extents: Mapping[str, int],
     *,
     gather: bool,
     threads: int,
     lines: int,
-) -> Way:
+) -> ProductWay:
     """Return the way that runs a kernel of the library over ``data``, ``indices`` and ``indptr`` where they lie.
 
     Args:
@@ -89,38 +111,33 @@ def way_in_place(
         MemoryError: the outputs of the threads do not fit into memory.
     """
     data, indices, indptr = arrays
-    parts = threads * PARTS_PER_THREAD
-    bounds = np.zeros(parts + 1, np.int64)
-    wide = int(indptr.dtype.itemsize == 8)
-    library.bounds(indptr.ctypes.data, wide, lines, parts, bounds.ctypes.data)
-    serial = threads == 1
-    sizes = np.array(
-        [
-            threads,
-            1,
-            0 if serial else parts,
-            *(threads if s == "threads" else extents[s] for s in layout.sizes),
-        ],
-        np.int64,
+    wide, parallel = int(indptr.dtype.itemsize == 8), threads > 1
+    parts = threads * PARTS_PER_THREAD if parallel else 0
+    given = [threads, 1, parts, *(threads if name == "threads" else extents[name] for name in layout.sizes)]
+    sizes = (ctypes.c_int64 * len(given))(*given)
+    bounds = (ctypes.c_int64 * (parts + 1))()
+    struct = _WayFields(
+        layout.address, addressof(sizes), HEADER, id(indptr), id(indices), id(data), lines, wide
     )
-    struct = _Way(layout.address, sizes.ctypes.data, HEADER, id(indptr), id(indices), id(data), lines, wide)
-    struct.threads, struct.same_bits = threads, int(gather or serial)
+    struct.threads, struct.same_bits = threads, int(gather or not parallel)
     struct.alignment = data.dtype.itemsize - 1
-    struct.buffers[0], struct.buffers[1] = library.driver, None if serial else bounds.ctypes.data
-    places = {name: 2 + place for place, name in enumerate(layout.buffers)}
-    keep: list[Any] = [data, indices, indptr, bounds, sizes]
+    buffers, places = struct.buffers, layout.places
+    buffers[0] = library.driver
+    if parallel:
+        library.bounds(indptr.ctypes.data, wide, lines, parts, addressof(bounds))
+        buffers[1] = addressof(bounds)
     struct.place_indptr, struct.place_indices = places["A1_pos"], places["A1_crd"]
     struct.place_data, struct.place_x, struct.place_out = (
         places["A_values"],
         places["B_values"],
         places["out"],
     )
-    nbytes = bounds.nbytes
+    keep: list[Any] = [data, indices, indptr, bounds, sizes]
+    nbytes = ctypes.sizeof(bounds)
     if "work" in places:
-        outputs = extents["N_k"] * extents.get("N_j", 1)
-        work = np.empty(threads * outputs, data.dtype)
-        struct.buffers[places["work"]], struct.exclusive = work.ctypes.data, 1
+        work = np.empty(threads * extents["N_k"] * extents["N_j"], data.dtype)
+        buffers[places["work"]], struct.exclusive = work.ctypes.data, 1
         keep.append(work)
         nbytes += work.nbytes
     name = f"in place, {threads} thread{'s' if threads > 1 else ''}"
-    return Way(name, threads, gather or serial, nbytes).lay_out(struct, keep)
+    return ProductWay(name, threads, gather or not parallel, nbytes).lay_out(struct, keep)

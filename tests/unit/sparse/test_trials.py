@@ -7,12 +7,12 @@ import scipy.sparse as sp
 import tensorwise.sparse as ts
 from tensorwise.errors import InputError
 from tensorwise.sparse import limits, products
-from tensorwise.sparse.trials import ROUNDS, Trial
-from tensorwise.sparse.ways import Way
+from tensorwise.sparse.trials import CALLS_EACH, WayTrial
+from tensorwise.sparse.ways import ProductWay
 
 
 def ways(count, same_bits=True):
-    return [Way(f"way {number}", number + 1, same_bits) for number in range(count)]
+    return [ProductWay(f"way {number}", number + 1, same_bits) for number in range(count)]
 
 
 def run(trial, seconds_ns):
@@ -28,22 +28,22 @@ def run(trial, seconds_ns):
 
 def test_the_faster_way_stays():
     one, two = ways(2)
-    trial = Trial(one, [two])
+    trial = WayTrial(one, [two])
     calls = run(trial, {one: 1000, two: 600})
     assert trial.fastest() is two
-    assert calls[two] == ROUNDS + 1
+    assert calls[two] == CALLS_EACH + 1
 
 
 def test_a_way_that_is_hardly_faster_does_not_replace_the_current_one():
     one, two = ways(2)
-    trial = Trial(one, [two])
+    trial = WayTrial(one, [two])
     run(trial, {one: 1000, two: 990})
     assert trial.fastest() is one
 
 
 def test_a_way_that_is_clearly_slower_is_called_twice_at_most():
     one, two, three = ways(3)
-    trial = Trial(one, [two, three])
+    trial = WayTrial(one, [two, three])
     calls = run(trial, {one: 1000, two: 50_000, three: 500})
     assert calls[two] == 2
     assert trial.fastest() is three
@@ -51,7 +51,7 @@ def test_a_way_that_is_clearly_slower_is_called_twice_at_most():
 
 def test_a_way_that_may_not_run_is_dropped():
     one, two = ways(2)
-    trial = Trial(one, [two])
+    trial = WayTrial(one, [two])
     trial.drop(two)
     assert trial.is_over
     assert trial.fastest() is one
@@ -68,6 +68,7 @@ def product(monkeypatch):
     for _ in range(3):
         matrix @ x
     found = matrix.__dict__["_tensorwise"].last
+    found._use_threads()
     found._next_trial_ns = 0
     found.left_ns = 0
     return matrix, x, found
@@ -77,7 +78,7 @@ def test_a_trial_is_made_on_calls_and_ends(product):
     matrix, x, found = product
     matrix @ x
     assert found.x_shape is None
-    for _ in range(3 * ROUNDS + 5):
+    for _ in range(3 * CALLS_EACH + 5):
         matrix @ x
     assert found.x_shape == (2000,)
     assert all(way.took_ns for way in found.ways)
@@ -156,7 +157,7 @@ def test_a_mode_that_there_is_not_is_refused(monkeypatch):
 
 
 def test_scipy_computes_until_a_product_pays(monkeypatch):
-    monkeypatch.setattr(products, "MAKING_NS", 1e12)
+    monkeypatch.setattr(products, "MAKING_NS", 1e15)
     matrix = ts.csr_array(sp.random_array((50, 50), density=0.1, rng=np.random.default_rng(0)))
     for _ in range(20):
         matrix @ np.ones(50)

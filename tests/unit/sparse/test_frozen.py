@@ -57,7 +57,9 @@ def test_update_takes_only_what_fits(pair):
     with pytest.raises(InputError, match="shape"):
         frozen.update(theirs.data[:-1])
     with pytest.raises(InputError, match="complex|str"):
-        frozen.update(theirs.data.astype(np.complex128) if theirs.dtype.kind != "c" else np.full(theirs.nnz, "a"))
+        frozen.update(
+            theirs.data.astype(np.complex128) if theirs.dtype.kind != "c" else np.full(theirs.nnz, "a")
+        )
     np.testing.assert_array_equal(frozen.toarray(), before)
 
 

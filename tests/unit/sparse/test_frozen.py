@@ -56,7 +56,7 @@ def test_update_takes_only_what_fits(pair):
     before = frozen.toarray()
     with pytest.raises(InputError, match="shape"):
         frozen.update(theirs.data[:-1])
-    with pytest.raises(InputError, match="complex|str"):
+    with pytest.raises(InputError, match="do not fit"):
         frozen.update(
             theirs.data.astype(np.complex128) if theirs.dtype.kind != "c" else np.full(theirs.nnz, "a")
         )

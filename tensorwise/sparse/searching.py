@@ -12,6 +12,7 @@ import re
 import resource
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -19,12 +20,13 @@ from tensorwise.device.cpu import CpuDevice
 from tensorwise.errors import StoreError, TensorwiseError
 from tensorwise.lower.program import Program, program_for
 from tensorwise.program.workload import Workload
+from tensorwise.space.config import Config
 from tensorwise.sparse.children import process_seconds, serve_parent
 from tensorwise.sparse.given import GivenArrays, read_request
 from tensorwise.sparse.kernels import gather_for, scatter_for, schedule_of
 from tensorwise.sparse.outcomes import BETTER, Known, known_outcome, outcome_facts, record_of
 from tensorwise.sparse.packed import ROUTINES, masked_texts
-from tensorwise.store.record import MEASURED_BY
+from tensorwise.store.record import MEASURED_BY, Record
 from tensorwise.store.store import Store
 from tensorwise.toolchain.cache import default_cache
 from tensorwise.toolchain.deadline import within
@@ -36,11 +38,11 @@ MOST_NAMED: Final = 3
 """Most products named: each is packed, and tried on the user's calls."""
 SHARE: Final = 0.5
 """A search spends at most this share of what the product's calls have taken so far, in CPU seconds ..."""
-MOST_S: Final = 1.0
+MOST_S: Final = 2.0
 """... and at most so many, or ..."""
 LATER_SHARE: Final = 0.05
 """... this share, where that is more: products that are called for minutes are worth a longer search."""
-LEAST_S: Final = 0.2
+LEAST_S: Final = 0.5
 """Below so many CPU seconds nothing is measured: starting the process that measures takes longer."""
 WALL: Final = 30.0
 """Wall seconds that a search may take for each CPU second of its budget: other programs come first."""
@@ -52,7 +54,7 @@ def budget_s(spent_s: float) -> float:
     """Return the CPU seconds that a search may spend when a product's calls have taken ``spent_s`` seconds.
 
     >>> budget_s(1.0), budget_s(10.0), budget_s(100.0)
-    (0.5, 1.0, 5.0)
+    (0.5, 2.0, 5.0)
     """
     return min(SHARE * spent_s, max(MOST_S, LATER_SHARE * spent_s))
 
@@ -156,8 +158,14 @@ class _ChildSearch:
     def _compared(self, search: Search, device: CpuDevice, store: Store | None) -> list[Known]:
         """Time the fastest candidates and the product in place in turn; remember and return those that are faster."""
         in_place = in_place_program(self.given, self.work, self.threads)
-        tried = [trial for trial in search.trials if trial.measurement.ok and trial.program != in_place]
-        ranked = sorted(tried, key=lambda trial: search.cost(trial.measurement))[:MOST_NAMED]
+        tried = [trial for trial in search.trials if trial.measurement.ok]
+        ranked = sorted(tried, key=lambda trial: search.cost(trial.measurement))
+        same = [trial for trial in ranked if trial.program == in_place]
+        if same and ranked == same:
+            self._remember(
+                store, [self._record(search, device, same[0].config, same[0].measurement.seconds, 1.0)]
+            )
+        ranked = [trial for trial in ranked if trial not in same][:MOST_NAMED]
         if not ranked:
             return []
         candidates = {str(place): trial.program for place, trial in enumerate(ranked)}
@@ -176,15 +184,30 @@ class _ChildSearch:
                 continue
             ratio = table.ratio(name, "in place").median
             found.append(Known(trial.config, trial.program, ratio))
-            facts = outcome_facts(self.work, device, search.space, trial.config, self.budget_s)
-            seconds = table.median(name)
-            records.append(record_of(facts, "background", seconds, seconds / ratio, table.spread(name)))
+            records.append(
+                self._record(search, device, trial.config, table.median(name), ratio, table.spread(name))
+            )
+        self._remember(store, records)
+        return sorted((one for one in found if one.ratio < BETTER), key=lambda one: one.ratio)
+
+    def _record(
+        self,
+        search: Search,
+        device: CpuDevice,
+        config: Config,
+        seconds: float,
+        ratio: float,
+        spread_s: float = 0.0,
+    ) -> Record:
+        facts = outcome_facts(self.work, device, search.space, config, self.budget_s)
+        return record_of(facts, "background", seconds, seconds / ratio, spread_s)
+
+    def _remember(self, store: Store | None, records: Sequence[Record]) -> None:
         if store is not None:
             try:
                 store.append(records)
             except StoreError as error:
                 self.notes.append(f"nothing is remembered: {error}")
-        return sorted((one for one in found if one.ratio < BETTER), key=lambda one: one.ratio)
 
 
 def in_place_program(given: GivenArrays, work: Workload, threads: int) -> Program:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from tensorwise.errors import TensorwiseError
 from tensorwise.sparse.children import end_child, process_seconds, start_child
+from tensorwise.sparse.limits import autotune
 from tensorwise.toolchain.forks import lock
 from tensorwise.toolchain.scratch import scratch_prefix, sweep
 from tensorwise.toolchain.threads import most_threads
@@ -84,7 +85,7 @@ class FormatSearch:
     def _begin(self) -> str | None:
         """Start the thread; return why there is none."""
         global _running
-        if busy := machine_is_busy():
+        if autotune() != "full" and (busy := machine_is_busy()):
             return busy
         with _LOCK:
             if _running is not None:

@@ -26,12 +26,16 @@ def _is_simple(cls: type) -> bool:
     )
 
 
-def quick_methods(cls: Any) -> dict[str, Method]:
+def quick_methods(cls: Any, around: Callable[[Method], Method] = lambda method: method) -> dict[str, Method]:
     """Return the methods that replace those of ``cls``, one of `COMPRESSED`, by name.
 
     Each does what the class's own method does. The quick way is taken for a C-contiguous ndarray of the matrix's type on
     which the same product was computed before; all else goes through SciPy's method, which calls ``_matmul_vector`` or
     ``_matmul_multivector`` when it has understood the operand.
+
+    Args:
+        cls: the class.
+        around: put around SciPy's methods that multiply.
     """
     vector, multivector = cls._matmul_vector, cls._matmul_multivector
 
@@ -42,8 +46,8 @@ def quick_methods(cls: Any) -> dict[str, Method]:
         return multiply(self, other, multivector)
 
     methods: dict[str, Method] = {
-        "__matmul__": _quick_matmul(cls.__matmul__),
-        "__rmatmul__": _quick_rmatmul(cls.__rmatmul__),
+        "__matmul__": _quick_matmul(around(cls.__matmul__)),
+        "__rmatmul__": _quick_rmatmul(around(cls.__rmatmul__)),
         "_matmul_vector": _matmul_vector,
         "_matmul_multivector": _matmul_multivector,
         "transpose": _quick_transpose(
@@ -51,7 +55,7 @@ def quick_methods(cls: Any) -> dict[str, Method]:
         ),
     }
     if issubclass(cls, sp.spmatrix):
-        methods["__mul__"] = _quick_matmul(cls.__mul__)
+        methods["__mul__"] = _quick_matmul(around(cls.__mul__))
     for name, method in methods.items():
         method.__name__, method.__qualname__ = name, f"{cls.__name__}.{name}"
         method.__doc__ = getattr(cls, name).__doc__

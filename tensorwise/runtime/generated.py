@@ -278,30 +278,6 @@ class BoundProgram(BoundKernel):
         """The one kernel that computes all of the output, unless it raises its flag; None where more is to be done."""
         return self._main[0] if self._direct else None
 
-    def call_into(self) -> Callable[[np.ndarray, np.ndarray], None]:
-        """Return the shortest way to compute a program of one dense operand into an output.
-
-        The caller sees to it that both are C-contiguous and of the workload's shapes and dtypes.
-        """
-        parts, direct, masked, a_frame, free = (
-            self._parts,
-            self._direct,
-            self._masked_on,
-            self._frame,
-            self._free,
-        )
-
-        def quick(operand: np.ndarray, out: np.ndarray) -> None:
-            frame = a_frame()
-            from_, to = address(operand), address(out)
-            for pointers, (place, out_place) in frame.slots:
-                pointers[place], pointers[out_place] = from_, to
-            if not direct or frame.kernels[0]():
-                compute(parts, frame.kernels, masked, (operand, out))
-            free.append(frame)
-
-        return quick
-
     def fast_call(self) -> Callable[[np.ndarray], np.ndarray | None] | None:
         """Return the shortest way to call a program with one dense operand, None where there is none.
 

@@ -23,7 +23,7 @@ from tensorwise.tensor.primitives import index_dtype
 
 REQUEST: Final = "request.json"
 ARRAYS: Final = ("data", "indices", "indptr")
-OPERATIONS: Final = ("spmv", "spmm", "spmv_t", "spmm_t")
+GIVEN_OPERATIONS: Final = ("spmv", "spmm", "spmv_t", "spmm_t")
 DTYPES: Final = (np.dtype(np.float32), np.dtype(np.float64))
 
 
@@ -38,7 +38,7 @@ class GivenArrays:
         data: (entries,) float32 or float64.
         indices: (entries,) int32 or int64, in any order within a line, possibly repeated.
         indptr: (lines + 1,) int32 or int64.
-        operation: one of `OPERATIONS`; those with ``_t`` multiply by the transpose.
+        operation: one of `GIVEN_OPERATIONS`; those with ``_t`` multiply by the transpose.
         columns: of the dense operand; None: it is a vector.
     """
 
@@ -57,8 +57,8 @@ class GivenArrays:
         Raises:
             InputError: it is neither CSR nor CSC, its values are neither float32 nor float64, or there is no such operation.
         """
-        if operation not in OPERATIONS:
-            raise InputError(f"operation is {operation!r}; expected one of {', '.join(OPERATIONS)}")
+        if operation not in GIVEN_OPERATIONS:
+            raise InputError(f"operation is {operation!r}; expected one of {', '.join(GIVEN_OPERATIONS)}")
         if operation.startswith("spmv") != (columns is None):
             raise InputError(f"{operation} is given with columns={columns}; only spmm has columns")
         if getattr(array, "format", None) not in ("csr", "csc"):

@@ -10,6 +10,7 @@ from tensorwise.errors import InputError
 from tensorwise.lower.program import PlanKey, Program, kernel_text
 from tensorwise.program.workload import Workload
 from tensorwise.runtime.generated import BoundProgram, KernelCall
+from tensorwise.runtime.kernel import address
 from tensorwise.runtime.packed import PackedOperands, packed_parts
 from tensorwise.sparse.given import StoredEntries
 from tensorwise.tensor.primitives import PACKING
@@ -33,7 +34,7 @@ ROUTINES: Final = (DRIVER, PACKING, UPDATING)
 
 @final
 class PackedProduct:
-    """A product by a kernel over a packed copy of the matrix.
+    """A product by a kernel over a packed copy of the matrix, in which duplicates are one entry, their sum.
 
     Attributes:
         name: format and schedule, as in ``(i,k) -> U(i) C(k); parallel(i,balanced,4)``.
@@ -49,7 +50,8 @@ class PackedProduct:
         self.name, self.expected_s, self.facts = bound.program.name, expected_s, facts
         self.threads = bound.threads
         self._bound, self._stored = bound, stored
-        self._parts, self._call = parts, bound.call_into()
+        self._parts, self._single = parts, bound.single_call
+        self._free: list[Any] = []
         self._sources: list[tuple[np.ndarray, np.ndarray | None]] | None = None
         self._sums: np.ndarray | None = None
         self._lock = lock()
@@ -70,11 +72,24 @@ class PackedProduct:
 
         A kernel that returns another number than 0 got a NaN which padding may have caused: `run` computes it again.
         """
-        return self._bound.single_call
+        return self._single
 
     def run(self, x: np.ndarray, out: np.ndarray) -> None:
         """Multiply ``x`` into ``out``: both C-contiguous, of the matrix's dtype and the product's shapes."""
-        self._call(x, out)
+        call = self._single
+        if call is None:
+            self._bound.run([x], out)
+            return
+        try:  # arguments that no other thread uses
+            pointers = self._free.pop()
+        except IndexError:
+            pointers = type(call.pointers).from_buffer_copy(call.pointers)
+        place, out_place = call.places
+        pointers[place], pointers[out_place] = address(x), address(out)
+        flag = call.function(pointers, call.sizes)
+        self._free.append(pointers)
+        if flag:
+            self._bound.run([x], out)
 
     def update(self, values: np.ndarray) -> None:
         """Take new values: (given,) in the order of the array's own ``data``. No call may run meanwhile.

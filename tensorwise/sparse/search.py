@@ -23,11 +23,11 @@ from tensorwise.toolchain.threads import most_threads
 if TYPE_CHECKING:
     from tensorwise.sparse.packed import PackedProduct
 
-SHARED: Final = Path("/dev/shm")
+SHARED_MEMORY: Final = Path("/dev/shm")
 """Files there are memory: operands are handed over without a disk."""
 COPIES: Final = 4
 """Copies of the arrays for which shared memory must have room: ours, and those of the processes that measure."""
-_LOCK: Final = lock()
+_ONE_AT_A_TIME: Final = lock()
 _running: "FormatSearch | None" = None
 
 
@@ -87,7 +87,7 @@ class FormatSearch:
         global _running
         if autotune() != "full" and (busy := machine_is_busy()):
             return busy
-        with _LOCK:
+        with _ONE_AT_A_TIME:
             if _running is not None:
                 return "another search of this process is running"
             _running = self
@@ -210,17 +210,17 @@ class FormatSearch:
 def _place(nbytes: int) -> Path:
     """Return where the folder is made: in shared memory where it has room for ``nbytes``."""
     with contextlib.suppress(OSError, AttributeError):
-        room = os.statvfs(SHARED)
-        if os.access(SHARED, os.W_OK | os.X_OK) and room.f_bavail * room.f_frsize > nbytes:
+        room = os.statvfs(SHARED_MEMORY)
+        if os.access(SHARED_MEMORY, os.W_OK | os.X_OK) and room.f_bavail * room.f_frsize > nbytes:
             _sweep()
-            return SHARED
+            return SHARED_MEMORY
     return Path(tempfile.gettempdir())
 
 
 @cache
 def _sweep() -> None:
     """Remove what killed processes left in shared memory."""
-    sweep(SHARED)
+    sweep(SHARED_MEMORY)
 
 
 @cache

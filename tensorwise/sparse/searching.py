@@ -32,7 +32,7 @@ from tensorwise.toolchain.routines import load_all
 from tensorwise.tuning.limits import Guidance, TuningLimits
 from tensorwise.tuning.searching import Search
 
-NAMED: Final = 3
+MOST_NAMED: Final = 3
 """Most products named: each is packed, and tried on the user's calls."""
 SHARE: Final = 0.5
 """A search spends at most this share of what the product's calls have taken so far, in CPU seconds ..."""
@@ -44,7 +44,7 @@ LEAST_S: Final = 0.2
 """Below so many CPU seconds nothing is measured: starting the process that measures takes longer."""
 WALL: Final = 30.0
 """Wall seconds that a search may take for each CPU second of its budget: other programs come first."""
-ROUNDS_S: Final = 0.15
+LEAST_ROUNDS_S: Final = 0.15
 """Least seconds of the rounds that decide."""
 
 
@@ -114,11 +114,13 @@ class _ChildSearch:
             if known is None:
                 known = [] if self.budget_s < LEAST_S else self._searched(device, store)
             found = [
-                self._told(one, device) for one in known[:NAMED] if self._is_compiled(one.program, device)
+                self._describe(one, device)
+                for one in known[:MOST_NAMED]
+                if self._is_compiled(one.program, device)
             ]
         return {"found": found, "note": "; ".join(self.notes)}
 
-    def _told(self, known: Known, device: CpuDevice) -> dict[str, Any]:
+    def _describe(self, known: Known, device: CpuDevice) -> dict[str, Any]:
         """What the parent needs of a product."""
         return {
             "formats": known.program.format_texts,
@@ -155,11 +157,11 @@ class _ChildSearch:
         """Time the fastest candidates and the product in place in turn; remember and return those that are faster."""
         in_place = in_place_program(self.given, self.work, self.threads)
         tried = [trial for trial in search.trials if trial.measurement.ok and trial.program != in_place]
-        ranked = sorted(tried, key=lambda trial: search.cost(trial.measurement))[:NAMED]
+        ranked = sorted(tried, key=lambda trial: search.cost(trial.measurement))[:MOST_NAMED]
         if not ranked:
             return []
         candidates = {str(place): trial.program for place, trial in enumerate(ranked)}
-        left_s = max(ROUNDS_S, search.limits.left_s / self.threads)
+        left_s = max(LEAST_ROUNDS_S, search.limits.left_s / self.threads)
         rounds = device.rounds(
             self.work, {"in place": in_place, **candidates}, budget_s=left_s, max_rounds=15
         )

@@ -1,4 +1,4 @@
-"""Operands of other array libraries: of the array API standard, and PyTorch's. Results are arrays of the operand's library."""
+"""Operands of PyTorch and of libraries of the array API standard. A result is an array of the operand's library."""
 
 import sys
 from typing import Any

@@ -37,6 +37,8 @@ class _Search:
 
     def __init__(self) -> None:
         self.running: FormatSearch | None = None
+        self.writes = 0
+        """How often values had been replaced when it began: what it packs may be of older ones, or of both."""
         self.next_ns = SEARCH_NS
         self.cpu_s = 0.0
 
@@ -50,6 +52,7 @@ class FrozenArrays:
 
     def __init__(self, data: np.ndarray, indices: np.ndarray, indptr: np.ndarray) -> None:
         self._states: dict[tuple[bool, int | None], _Search] = {}
+        self._writes = 0
         self._memory = np.array(data, order="C")
         self.arrays = (
             _read_only(self._memory),
@@ -73,6 +76,7 @@ class FrozenArrays:
             if autotune() != "full" and (search_is_running() or machine_is_busy()):
                 return []
             state.next_ns = SEARCH_GROWTH * product.spent_ns
+            state.writes = self._writes
             state.running = self._begin(product, table)
             return None
         found = state.running.poll()
@@ -80,7 +84,10 @@ class FrozenArrays:
             return None
         state.cpu_s += state.running.cpu_s
         state.running = None
-        return self._ways(found, product, table)
+        ways = self._ways(found, product, table)
+        for way in ways:
+            way.is_stale = state.writes != self._writes
+        return ways
 
     def _begin(self, product: Product, table: ProductTable) -> FormatSearch:
         kind = sp.csr_array if product.gather else sp.csc_array
@@ -127,6 +134,7 @@ class FrozenArrays:
 
     def write(self, values: np.ndarray) -> None:
         """Replace the values."""
+        self._writes += 1
         np.copyto(self._memory, values, casting="same_kind")
 
 

@@ -15,6 +15,8 @@ from typing import Any
 
 HERE = Path(__file__).parent
 SHARED = {"bench.py", "corpus.py", "held_out.py", "pages.py", "scattering.py", "summary.py"}
+EVERYDAY = ("regret.py", "overhead.py", "clients.py")
+"""Scripts of ``everyday`` that have a claim; the other files there are their parts."""
 HEAD = """# Benchmarks
 
 Each script says its claim first and writes its figures to `results/`. Run them on a machine that does nothing else: on a
@@ -31,8 +33,9 @@ def scripts() -> list[Path]:
         *HERE.glob("kernels/run.py"),
         HERE / "collection" / "simulate.py",
         *HERE.glob("robustness/*.py"),
+        *(HERE / "everyday" / name for name in EVERYDAY),
     ]
-    return sorted(path for path in found if path.name not in SHARED and path.name != "__init__.py")
+    return sorted(path for path in found if path.exists() and path.name not in {*SHARED, "__init__.py"})
 
 
 def parts(path: Path) -> tuple[str, str, str]:
@@ -52,7 +55,8 @@ def parts(path: Path) -> tuple[str, str, str]:
 def result(path: Path) -> str:
     """Return the last result of a script as Markdown."""
     name = path.parent.name if path.name == "run.py" else path.stem
-    file = HERE / "results" / f"{name}.json"
+    own = path.parent / "results" / f"{name}.json"
+    file = own if own.exists() else HERE / "results" / f"{name}.json"
     if not file.exists():
         return "No result is kept."
     held = json.loads(file.read_text())
@@ -63,7 +67,9 @@ def result(path: Path) -> str:
     holds = {True: "The claim **holds**", False: "The claim **does not hold**"}.get(
         held.get("holds"), "Last result"
     )
-    return "\n".join([f"{holds} ([figures](results/{file.name})){f': {where}' if where else ''}", "", *lines])
+    return "\n".join(
+        [f"{holds} ([figures]({file.relative_to(HERE)})){f': {where}' if where else ''}", "", *lines]
+    )
 
 
 def _plain(held: dict[str, Any]) -> list[str]:

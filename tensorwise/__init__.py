@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from tensorwise.front.interpreting import interpret as interpret
     from tensorwise.selection import select as select
     from tensorwise.selection import versions as versions
+    from tensorwise.sparse.arrays import asarray as asarray
+    from tensorwise.sparse.patching import patch_scipy as patch_scipy
+    from tensorwise.sparse.patching import unpatch_scipy as unpatch_scipy
     from tensorwise.tensor.convert import entries_from as entries_from
     from tensorwise.tensor.entries import Entries as Entries
     from tensorwise.tensor.files import read as read
@@ -42,14 +45,17 @@ _HOMES = {
     "Format": "tensorwise.tensor.format",
     "Operator": "tensorwise.tuning.operator",
     "TensorwiseError": "tensorwise.errors",
+    "asarray": "tensorwise.sparse.arrays",
     "compile": "tensorwise.front.api",
     "entries_from": "tensorwise.tensor.convert",
     "interpret": "tensorwise.front.interpreting",
     "load": "tensorwise.tuning.saving",
+    "patch_scipy": "tensorwise.sparse.patching",
     "read": "tensorwise.tensor.files",
     "select": "tensorwise.selection",
     "tune": "tensorwise.front.api",
     "tune_modes": "tensorwise.tuning.modes",
+    "unpatch_scipy": "tensorwise.sparse.patching",
     "versions": "tensorwise.selection",
     "write": "tensorwise.tensor.files",
 }

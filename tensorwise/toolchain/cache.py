@@ -170,8 +170,7 @@ class KernelCache:
         Raises:
             CompilerError: they do not compile, or no compiler works here.
         """
-        parts = [path.read_bytes() for path in (*sources, *headers)]
-        key = content_id(("library", self.compiler.id, *parts))
+        key = self.library_key(sources, headers)
 
         def write(names: Sequence[str], directory: Path) -> list[Path]:
             marker = directory / "marker.c"  # so that a library can be told from any other file
@@ -183,6 +182,16 @@ class KernelCache:
         if key not in self._loaded:
             raise CompilerError(self.failures[key])
         return self._loaded[key].path
+
+    def library_key(self, sources: Sequence[Path], headers: Iterable[Path] = ()) -> str:
+        """Return the key of the shared object of C files; raises CompilerError when this machine has no compiler."""
+        return content_id(
+            ("library", self.compiler.id, *(path.read_bytes() for path in (*sources, *headers)))
+        )
+
+    def find(self, key: str) -> LoadedKernel | None:
+        """Return what was compiled before under ``key``, or None; no compiler is looked for."""
+        return self._loaded[key] if key in self._loaded or self._load(key) else None
 
     def _obtain(self, keys: Sequence[str], recipe: _Recipe) -> None:
         """Have each key in ``_loaded`` or in ``failures``."""

@@ -54,6 +54,11 @@ class Routines:
             return False
         return True
 
+    @property
+    def key(self) -> str:
+        """Key of their library in the cache; raises CompilerError when this machine has no compiler."""
+        return default_cache().library_key(self._sources, HEADERS)
+
     def load(self) -> None:
         """Have them ready: compiled once a machine, loaded once a process.
 
@@ -62,7 +67,10 @@ class Routines:
         """
         if self._found:
             return
-        path = default_cache().library(self._sources, HEADERS)
+        self.load_from(default_cache().library(self._sources, HEADERS))
+
+    def load_from(self, path: Path) -> None:
+        """Have them ready from their library, which was compiled before."""
         with LOADING:
             library = ctypes.CDLL(str(path))
         found: dict[str, Callable[..., int]] = {}
@@ -84,6 +92,11 @@ class Routines:
         if result is not None and result < 0:
             raise MemoryError(f"no memory to {self._purpose} ({name})")
         return result
+
+    def function(self, name: str) -> Callable[..., int]:
+        """Return a routine that is called often. Raises CompilerError as ``load``."""
+        self.load()
+        return self._found[name]
 
     def address(self, name: str) -> int:
         """Return where a routine lies, for C code that calls it. Raises CompilerError as ``load``."""

@@ -1,0 +1,172 @@
+"""Sparse arrays and matrices that are SciPy's, with fast products."""
+
+from typing import Any, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from tensorwise.errors import InputError
+from tensorwise.sparse.methods import quick_methods
+from tensorwise.sparse.products import multiply_into, products_of
+from tensorwise.sparse.summary import Tuning
+
+Class = TypeVar("Class", bound=type)
+
+
+def _quick(cls: Class) -> Class:
+    """Give a subclass of one of SciPy's compressed classes quick methods."""
+    for name, method in quick_methods(
+        next(base for base in cls.__mro__ if base.__module__.startswith("scipy."))
+    ).items():
+        setattr(cls, name, method)
+    return cls
+
+
+class _Family:
+    """Conversions give classes of this module, where it has one of that format."""
+
+    _csr_container = property(lambda self: csr_array)
+    _csc_container = property(lambda self: csc_array)
+    _coo_container = property(lambda self: coo_array)
+    _bsr_container = property(lambda self: bsr_array)
+
+
+class _MatrixFamily:
+    """The same for matrices."""
+
+    _csr_container = property(lambda self: csr_matrix)
+    _csc_container = property(lambda self: csc_matrix)
+    _coo_container = property(lambda self: coo_matrix)
+    _bsr_container = property(lambda self: bsr_matrix)
+
+
+class _Tuned:
+    """What compressed arrays have besides what SciPy's have."""
+
+    def matmul(
+        self: Any, x: Any, out: np.ndarray | None = None, alpha: float = 1.0, beta: float = 0.0
+    ) -> Any:
+        """Return ``alpha * (self @ x) + beta * out``, written into ``out`` where one is given.
+
+        Args:
+            x: (k,) or (k, n), whatever ``self @ x`` takes.
+            out: (m,) or (m, n) of the dtype of the result. With ``beta`` zero what it holds is not read, NaN included.
+            alpha: factor of the product.
+            beta: factor of what ``out`` holds.
+
+        Raises:
+            InputError: ``beta`` without ``out``, or an ``out`` of another shape or dtype, or one that may not be written to.
+        """
+        if out is None:
+            if beta != 0:
+                raise InputError(f"beta is {beta}, but there is no out to multiply by it; pass out=")
+            return self @ x if alpha == 1 else alpha * (self @ x)
+        if alpha == 1 and beta == 0 and multiply_into(self, x, out):
+            return out
+        made = self @ x
+        if not isinstance(out, np.ndarray) or out.shape != made.shape or out.dtype != made.dtype:
+            given = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+            raise InputError(f"out must be an array of {made.dtype} and shape {made.shape}, got {given}")
+        if not out.flags.writeable:
+            raise InputError("out is read-only; pass an array that may be written to")
+        if alpha != 1:
+            np.multiply(made, made.dtype.type(alpha), out=made)
+        if beta == 0:
+            out[...] = made
+        else:
+            np.multiply(out, made.dtype.type(beta), out=out)
+            np.add(out, made, out=out)
+        return out
+
+    @property
+    def tuning(self) -> Tuning:
+        """What is known of this array's products, and what was spent to learn it; it prints as a table."""
+        return Tuning.of(products_of(self))
+
+    @property
+    def nbytes_held(self) -> int:
+        """Bytes that products hold besides ``data``, ``indices`` and ``indptr``: bounds of parts, outputs of threads."""
+        known = products_of(self)
+        return 0 if known is None else known.table.nbytes_held
+
+
+@_quick
+class csr_array(_Tuned, _Family, sp.csr_array):  # noqa: N801
+    """``scipy.sparse.csr_array`` whose products with dense vectors and matrices are fast.
+
+    Products are computed where the arrays lie: changes of ``data``, ``indices`` and ``indptr`` are seen by the next one.
+
+    >>> import numpy as np
+    >>> from tensorwise.sparse import csr_array
+    >>> A = csr_array(np.array([[1.0, 0.0], [2.0, 3.0]]))
+    >>> A @ np.array([1.0, 1.0])
+    array([1., 5.])
+    >>> A.T.format
+    'csc'
+    """
+
+
+@_quick
+class csc_array(_Tuned, _Family, sp.csc_array):  # noqa: N801
+    """``scipy.sparse.csc_array`` whose products with dense vectors and matrices are fast; see `csr_array`.
+
+    ``x @ A`` and ``A.T @ x`` run on threads as a CSR array's ``A @ x`` does. ``A @ x`` adds to outputs of each thread, which
+    are summed, or runs on one thread.
+    """
+
+
+@_quick
+class csr_matrix(_Tuned, _MatrixFamily, sp.csr_matrix):  # noqa: N801
+    """``scipy.sparse.csr_matrix`` whose products with dense vectors and matrices are fast; see `csr_array`."""
+
+
+@_quick
+class csc_matrix(_Tuned, _MatrixFamily, sp.csc_matrix):  # noqa: N801
+    """``scipy.sparse.csc_matrix`` whose products with dense vectors and matrices are fast; see `csc_array`."""
+
+
+class coo_array(_Family, sp.coo_array):  # noqa: N801
+    """``scipy.sparse.coo_array``, which converts to the classes here; its products are SciPy's (decision 0090)."""
+
+
+class bsr_array(_Family, sp.bsr_array):  # noqa: N801
+    """``scipy.sparse.bsr_array``, which converts to the classes here."""
+
+
+class coo_matrix(_MatrixFamily, sp.coo_matrix):  # noqa: N801
+    """``scipy.sparse.coo_matrix``, which converts to the classes here; its products are SciPy's."""
+
+
+class bsr_matrix(_MatrixFamily, sp.bsr_matrix):  # noqa: N801
+    """``scipy.sparse.bsr_matrix``, which converts to the classes here."""
+
+
+_CLASSES = {
+    base: cls
+    for cls in (csr_array, csc_array, csr_matrix, csc_matrix, coo_array, bsr_array, coo_matrix, bsr_matrix)
+    for base in cls.__mro__
+    if base.__module__.startswith("scipy.") and base.__name__ == cls.__name__
+}
+
+
+def asarray(matrix: Any) -> Any:
+    """Return ``matrix`` as the class of this package for its format, without copying: the arrays are shared.
+
+    Args:
+        matrix: a SciPy sparse array or matrix. One of another format than CSR, CSC, COO and BSR becomes CSR, by a copy.
+            One of this package is returned as it is.
+
+    Raises:
+        InputError: it is no sparse array or matrix of SciPy.
+    """
+    if isinstance(matrix, _Family | _MatrixFamily):
+        return matrix
+    if not sp.issparse(matrix):
+        raise InputError(f"expected a sparse array or matrix of SciPy, got {type(matrix).__name__}")
+    given: Any = matrix
+    known = next((_CLASSES[base] for base in type(matrix).__mro__ if base in _CLASSES), None)
+    if known is None:
+        return asarray(given.tocsr())
+    made = object.__new__(known)
+    made.__dict__.update((name, value) for name, value in vars(matrix).items() if name != "_tensorwise")
+    return made

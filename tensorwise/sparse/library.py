@@ -1,0 +1,167 @@
+"""The library of in-place kernels: found by a table that `prepare` wrote, loaded when a product first needs it.
+
+Where there is no table yet, or no compiler, products are SciPy's. A table is looked for once more after it was missing, when
+a child process of lowest priority has made it.
+"""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, final
+
+import numpy as np
+
+from tensorwise.sparse.children import start_child
+from tensorwise.sparse.kernels import KernelShape
+from tensorwise.sparse.table import BACKGROUND, IN_PLACE, table_path
+from tensorwise.toolchain.cache import KernelCache, default_cache
+from tensorwise.toolchain.forks import lock
+from tensorwise.toolchain.places import distrusted
+from tensorwise.toolchain.runtime import DRIVER
+from tensorwise.toolchain.threads import unbound
+
+HEADER: Final = object.__basicsize__
+"""Bytes of an array object before its data pointer, in NumPy's published layout."""
+_LOOK_AGAIN_S: Final = 1.0
+"""Seconds between two looks for a table that a child process is making."""
+
+
+@final
+class Library:
+    """The kernels of a table, each loaded when it is first needed.
+
+    Raises KeyError or OSError where the cache no longer holds what the table names.
+    """
+
+    def __init__(self, table: dict[str, Any], cache: KernelCache) -> None:
+        self._table, self._cache = table["kernels"], cache
+        self._layouts: dict[str, KernelLayout] = {}
+        for routines, name in ((DRIVER, "driver"), (IN_PLACE, "in_place")):
+            found = cache.find(str(table[name]))
+            if found is None:
+                raise KeyError(name)
+            with unbound():  # as the driver is loaded it looks where our threads may run
+                routines.load_from(found.path)
+        self.multiply = IN_PLACE.function("multiply")
+        self.bounds = IN_PLACE.function("bounds")
+        self.limit = IN_PLACE.function("limit")
+        self.driver = DRIVER.address("parallel")
+        if not _layout_is_known(IN_PLACE.function("data")):
+            raise KeyError("NumPy's arrays have another layout")
+
+    def layout(self, shape: KernelShape, element: str, index: str) -> "KernelLayout":
+        """Return a kernel and how its arguments are laid out. Raises KeyError where the cache lost it."""
+        name = f"{element}-{index}-{shape.name}"
+        known = self._layouts.get(name)
+        if known is None:
+            row = self._table[name]
+            found = self._cache.find(row["key"])
+            if found is None:
+                raise KeyError(name)
+            known = self._layouts[name] = KernelLayout(found.address, row["buffers"], row["sizes"])
+        return known
+
+
+@final
+class KernelLayout:
+    """A kernel's address, the names of its sizes in their order, and where among the buffers each of its arrays stands."""
+
+    def __init__(self, address: int, buffers: Sequence[str], sizes: Sequence[str]) -> None:
+        self.address, self.sizes = address, tuple(sizes)
+        self.places = {name: 2 + place for place, name in enumerate(buffers)}
+
+
+def _layout_is_known(data: Callable[..., int]) -> bool:
+    """Whether an array object keeps the address of its data where NumPy publishes it."""
+    array = np.arange(3.0)
+    return bool(data(id(array), HEADER) == array.ctypes.data)
+
+
+@final
+class _Finder:
+    """Looks for the library, and has it made where it is missing."""
+
+    def __init__(self) -> None:
+        self._lock = lock()
+        self._library: Library | None = None
+        self._next_look_s = 0.0
+        self._child: subprocess.Popen[bytes] | None = None
+        self._given_up = False
+
+    def find(self, wait: bool) -> Library | None:
+        """Return the library; None: it is being made (``wait``: never, it is made now), or cannot be."""
+        if self._library is not None or self._given_up:
+            return self._library
+        if not wait and time.monotonic() < self._next_look_s:
+            return None
+        with self._lock:
+            self.look()
+            if self._library is None and not self._given_up:
+                if wait:
+                    self._make()
+                else:
+                    self._begin()
+            self._next_look_s = time.monotonic() + _LOOK_AGAIN_S
+            return self._library
+
+    def look(self) -> None:
+        """Load the library where there is a table of it."""
+        if self._library is None:
+            try:
+                self._library = _load(table_path())
+            except (OSError, KeyError, ValueError, TypeError):
+                self._library = None
+
+    def _make(self) -> None:
+        from tensorwise.errors import TensorwiseError
+        from tensorwise.sparse.prepare import prepare
+
+        try:
+            prepare()
+        except (TensorwiseError, OSError):
+            self._given_up = True
+        else:
+            self.look()
+
+    def _begin(self) -> None:
+        """Start a child that makes the library, once a process; if it ends without one, nobody tries again."""
+        if self._child is not None:
+            self._given_up = self._child.poll() is not None
+        elif os.environ.get("TENSORWISE_AUTOTUNE", "").strip() == "off":
+            self._given_up = True  # nothing is to be done in the background
+        else:
+            try:
+                self._child = start_child("tensorwise.sparse.prepare", BACKGROUND)
+            except OSError:
+                self._given_up = True
+            else:
+                os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        self._child = None  # the parent's; a forked process has its own made, if it must
+
+
+_FINDER: Final = _Finder()
+
+
+def library(wait: bool = False) -> Library | None:
+    """Return the library of this machine, or None where SciPy has to compute.
+
+    Args:
+        wait: make it now, in some ten seconds, where it is missing; else a child process makes it meanwhile.
+    """
+    return _FINDER.find(wait)
+
+
+def preload() -> None:
+    """Load the library where it was made before; nothing is made and nothing fails."""
+    _FINDER.look()
+
+
+def _load(path: Path) -> Library:
+    if distrusted(path):
+        raise OSError(f"{path} may be another user's work")
+    return Library(json.loads(path.read_text()), default_cache())

@@ -1,0 +1,85 @@
+"""What a user allows: threads, background work, and whether results must be equal to the last bit from call to call."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from tensorwise.errors import InputError
+from tensorwise.sparse.library import library
+from tensorwise.toolchain.forks import lock
+from tensorwise.toolchain.threads import available_threads
+
+AUTOTUNE_MODES: Final = ("off", "background", "full")
+"""Values of ``TENSORWISE_AUTOTUNE``: nothing is tried, the default, and a search that ignores other load."""
+_NO_LIMIT: Final = 1 << 62
+_LOCK: Final = lock()
+_SOLVERS: Final = ("scipy.sparse.linalg.", "scipy.integrate.", "scipy.optimize.")
+"""Beginnings of the names of modules whose functions call a matrix many times and expect one matrix."""
+
+threads_limit: int = _NO_LIMIT
+_reproducible: int = 0
+
+
+def autotune() -> str:
+    """Return the mode of ``TENSORWISE_AUTOTUNE``; raises InputError where it is none of `AUTOTUNE_MODES`."""
+    given = os.environ.get("TENSORWISE_AUTOTUNE", "").strip() or AUTOTUNE_MODES[1]
+    if given not in AUTOTUNE_MODES:
+        raise InputError(f"TENSORWISE_AUTOTUNE is {given!r}; expected one of {', '.join(AUTOTUNE_MODES)}")
+    return given
+
+
+def is_reproducible() -> bool:
+    """Whether equal inputs must give equal results to the last bit."""
+    return _reproducible > 0 or os.environ.get("TENSORWISE_REPRODUCIBLE", "").strip() in ("1", "true", "on")
+
+
+@contextmanager
+def reproducible() -> Iterator[None]:
+    """Have products inside give bitwise equal results for equal inputs, whatever the call, number of threads or process.
+
+    Only kernels are used whose order of additions depends on nothing but the matrix: products that scatter (``A.T @ x`` of a
+    CSR array, ``A @ x`` of a CSC array) run on one thread, and packed forms are not used. The library of kernels is compiled
+    first where it is missing, since SciPy adds in another order. It holds for all threads of this process;
+    ``TENSORWISE_REPRODUCIBLE=1`` does the same for a whole process.
+    """
+    global _reproducible
+    with _LOCK:
+        _reproducible += 1
+    try:
+        apply_limits()
+        yield
+    finally:
+        with _LOCK:
+            _reproducible -= 1
+        apply_limits()
+
+
+def allowed_threads() -> int:
+    """Return how many threads a product may use now."""
+    return min(available_threads(), threads_limit)
+
+
+def limit_threads(most: int | None) -> None:
+    """Let products use at most ``most`` threads from now on; None: as many as the process may use."""
+    global threads_limit
+    threads_limit = _NO_LIMIT if most is None else max(1, int(most))
+    apply_limits()
+
+
+def apply_limits() -> None:
+    """Tell the library what is wanted now, once it is there."""
+    found = library(wait=is_reproducible())
+    if found is not None:
+        found.limit(threads_limit, int(is_reproducible()))
+
+
+def in_solver() -> bool:
+    """Whether a solver of SciPy is running above this call: it expects one matrix, to the last bit."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if str(frame.f_globals.get("__name__", "")).startswith(_SOLVERS):
+            return True
+        frame = frame.f_back
+    return False

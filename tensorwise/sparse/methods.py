@@ -1,0 +1,140 @@
+"""Quick methods in place of those of SciPy's compressed classes: for our subclasses, and for SciPy's own under a patch."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+import scipy.sparse as sp
+
+from tensorwise.sparse.products import multiply, products_of
+
+Method = Callable[..., Any]
+_ndarray, _empty = np.ndarray, np.empty
+COMPRESSED: Final = (sp.csr_array, sp.csc_array, sp.csr_matrix, sp.csc_matrix)
+"""SciPy's classes whose arrays our kernels read."""
+_STATE: Final = {"_shape", "maxprint", "data", "indices", "indptr"}
+"""What a new object of these classes holds, as far as we know: others are transposed by SciPy's own method."""
+
+
+@cache
+def _is_simple(cls: type) -> bool:
+    """Whether an object of this class can be made of its arrays alone, without the class's own checks of them."""
+    return (
+        cls.__module__.startswith(("scipy.sparse.", "tensorwise.sparse."))
+        and set(vars(cls((1, 1)))) == _STATE
+    )
+
+
+def quick_methods(cls: Any) -> dict[str, Method]:
+    """Return the methods that replace those of ``cls``, one of `COMPRESSED`, by name.
+
+    Each does what the class's own method does. The quick way is taken for a C-contiguous ndarray of the matrix's type on
+    which the same product was computed before; all else goes through SciPy's method, which calls ``_matmul_vector`` or
+    ``_matmul_multivector`` when it has understood the operand.
+    """
+    vector, multivector = cls._matmul_vector, cls._matmul_multivector
+
+    def _matmul_vector(self: Any, other: np.ndarray) -> Any:
+        return multiply(self, other, vector)
+
+    def _matmul_multivector(self: Any, other: np.ndarray) -> Any:
+        return multiply(self, other, multivector)
+
+    methods: dict[str, Method] = {
+        "__matmul__": _quick_matmul(cls.__matmul__),
+        "__rmatmul__": _quick_rmatmul(cls.__rmatmul__),
+        "_matmul_vector": _matmul_vector,
+        "_matmul_multivector": _matmul_multivector,
+        "transpose": _quick_transpose(
+            cls.transpose, "_csc_container" if "csr" in cls.__name__ else "_csr_container"
+        ),
+    }
+    if issubclass(cls, sp.spmatrix):
+        methods["__mul__"] = _quick_matmul(cls.__mul__)
+    for name, method in methods.items():
+        method.__name__, method.__qualname__ = name, f"{cls.__name__}.{name}"
+        method.__doc__ = getattr(cls, name).__doc__
+    return methods
+
+
+def _quick_matmul(by_scipy: Method) -> Method:
+    """``A @ x``, here without a call in between: small products take as long as a few of Python's."""
+
+    def matmul(self: Any, other: Any) -> Any:
+        if type(other) is _ndarray:
+            known = self.__dict__.get("_tensorwise")
+            if known is not None:
+                product = known.last
+                if (
+                    other.shape == product.x_shape
+                    and other.dtype is product.dtype
+                    and self.data is product.data
+                    and self.indices is product.indices
+                    and self.indptr is product.indptr
+                    and self._shape is known.shape
+                    and other.flags.c_contiguous
+                ):
+                    out = _empty(product.out_shape, product.dtype)
+                    took = product.multiply(product.address, id(other), id(out))
+                    if took >= 0:
+                        product.left_ns -= took
+                        if product.left_ns < 0:
+                            product.review()
+                        return out
+        return by_scipy(self, other)
+
+    return matmul
+
+
+def _quick_rmatmul(by_scipy: Method) -> Method:
+    """``x @ A``: the product of the transpose."""
+
+    def rmatmul(self: Any, other: Any) -> Any:
+        if type(other) is _ndarray:
+            known = self.__dict__.get("_tensorwise")
+            if known is not None:
+                product = known.turned.last
+                if (
+                    other.ndim == 1
+                    and other.shape == product.x_shape
+                    and other.dtype is product.dtype
+                    and self.data is product.data
+                    and self.indices is product.indices
+                    and self.indptr is product.indptr
+                    and self._shape is known.shape
+                    and other.flags.c_contiguous
+                ):
+                    out = _empty(product.out_shape, product.dtype)
+                    took = product.multiply(product.address, id(other), id(out))
+                    if took >= 0:
+                        product.left_ns -= took
+                        if product.left_ns < 0:
+                            product.review()
+                        return out
+        return by_scipy(self, other)
+
+    return rmatmul
+
+
+def _quick_transpose(by_scipy: Method, container: str) -> Method:
+    """``A.T`` over the same arrays: it shares what is known of the products."""
+
+    def transpose(self: Any, axes: Any = None, copy: bool = False) -> Any:
+        known = None if copy or axes is not None else products_of(self)
+        cls = getattr(self, container) if known is not None else None
+        if known is None or cls is None or not _is_simple(cls):
+            return by_scipy(self, axes=axes, copy=copy)
+        made = object.__new__(cls)
+        turned = known.turned
+        made.__dict__.update(
+            _shape=turned.shape,
+            maxprint=self.maxprint,
+            data=self.data,
+            indices=self.indices,
+            indptr=self.indptr,
+            _tensorwise=turned,
+        )
+        return made
+
+    return transpose

@@ -1,0 +1,337 @@
+"""Products of one matrix over its arrays where they lie: which kernel and how many threads, learned from the calls.
+
+A `Product` is one operation of one matrix, as ``A @ X`` for operands of 8 columns. Every call is timed in C. Once in a while
+other ways are tried on the user's calls, whose results are returned; decision 0090 bounds what that costs.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any, Final, final
+
+import numpy as np
+
+from tensorwise.sparse.kernels import gather_for, scatter_for
+from tensorwise.sparse.library import Library, library
+from tensorwise.sparse.limits import allowed_threads, autotune, in_solver, is_reproducible
+from tensorwise.sparse.trials import EARLY_NS, FIRST_NS, GROWTH, WayTrial
+from tensorwise.sparse.ways import CHANGED, ProductWay, way_in_place
+from tensorwise.toolchain.forks import lock
+
+ELEMENTS: Final = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32"}
+INDICES: Final = {np.dtype(np.int32): "i32", np.dtype(np.int64): "i64"}
+MAKING_NS: Final = 20_000
+"""Nanoseconds that making a product costs, measured."""
+SHARE: Final = 0.05
+"""SciPy computes until making the product would cost at most this share of what SciPy has taken for it."""
+THREADS_NS: Final = 300_000
+"""Expected time of a call on one thread from which threads are used at once; starting them takes about a third of it."""
+WORTH_THREADS_NS: Final = 15_000
+"""Expected time of a call on one thread from which threads are expected to be faster."""
+ENTRY_NS, LINE_NS = 0.7, 1.0
+"""Expected nanoseconds an entry and column, and a line, on one thread; only for the first choice."""
+MOST_PRODUCTS: Final = 16
+"""Products kept for a matrix: operations times numbers of columns. Those used longest ago go first."""
+
+Multiply = Callable[[Any, np.ndarray], np.ndarray]
+"""SciPy's own method: of a matrix and an operand."""
+
+
+@final
+class Products:
+    """What one matrix object knows of its products. Matrices of the same arrays share the table, as a transpose does.
+
+    Attributes:
+        shape: of the matrix, the very tuple that SciPy keeps: a matrix that is resized in place gets another one.
+        last: the product of the last ``A @ x``, tried first by the next one.
+    """
+
+    __slots__ = ("_turned", "forward_gathers", "last", "shape", "table")
+
+    def __init__(self, table: "ProductTable", forward_gathers: bool, shape: tuple[int, int]) -> None:
+        self.table, self.forward_gathers, self.shape = table, forward_gathers, shape
+        self.last: Product = NO_PRODUCT
+        self._turned: Products | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(
+            None
+        ), ()  # a pickle or a copy of the matrix begins anew, and needs nothing of this package
+
+    @property
+    def turned(self) -> "Products":
+        """What all transposes of the matrix know of their products."""
+        if self._turned is None:
+            self._turned = Products(self.table, not self.forward_gathers, self.shape[::-1])
+            self._turned._turned = self
+        return self._turned
+
+
+@final
+class ProductTable:
+    """The products over three arrays.
+
+    Args:
+        data: (entries,) float32 or float64.
+        indices: (entries,) int32 or int64.
+        indptr: (lines + 1,) of the same type.
+        minor: how many columns a CSR matrix has, or rows a CSC matrix.
+    """
+
+    def __init__(self, data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, minor: int) -> None:
+        self.data, self.indices, self.indptr, self.minor = data, indices, indptr, minor
+        self.lines = len(indptr) - 1
+        self.products: dict[tuple[bool, int | None], Product] = {}
+        self.scipy_ns: dict[tuple[bool, int | None], float] = {}
+        self.lock = lock()
+
+    @staticmethod
+    def of(matrix: Any, minor: int) -> "ProductTable | None":
+        """Return an empty table for a matrix, or None where no kernel reads its arrays."""
+        data, indices, indptr = matrix.data, matrix.indices, matrix.indptr
+        for array in (data, indices, indptr):
+            if type(array) is not np.ndarray or array.ndim != 1:
+                return None
+            if not (array.flags.c_contiguous and array.flags.aligned):
+                return None
+        known = data.dtype in ELEMENTS and indices.dtype in INDICES and indices.dtype == indptr.dtype
+        return ProductTable(data, indices, indptr, minor) if known else None
+
+    def is_of(self, matrix: Any) -> bool:
+        """Whether these are the arrays of ``matrix`` still."""
+        return self.data is matrix.data and self.indices is matrix.indices and self.indptr is matrix.indptr
+
+    def product(self, found: Library, gather: bool, columns: int | None) -> "Product":
+        """Return a product, made when it is first asked for."""
+        key = gather, columns
+        known = self.products.get(key)
+        if known is None:
+            with self.lock:
+                known = self.products.get(key)
+                if known is None:
+                    known = Product(found, self, gather, columns)
+                    while len(self.products) >= MOST_PRODUCTS:
+                        self.products.pop(next(iter(self.products)))
+                    self.products[key] = known
+        return known
+
+    @property
+    def nbytes_held(self) -> int:
+        """Bytes that the products hold besides the matrix's arrays."""
+        return sum(way.nbytes for product in list(self.products.values()) for way in product.ways)
+
+
+@final
+class Product:
+    """One operation of one matrix.
+
+    Attributes:
+        x_shape: of operands that the quick way takes; None while ways are tried.
+        address: of the way in use.
+        left_ns: nanoseconds of calls until the next `review`.
+        ways: those that are known; the first runs on one thread and serves where no other may.
+    """
+
+    __slots__ = (
+        "_library", "_lock", "_next_trial_ns", "_slice_ns", "_table", "_trial", "address", "columns", "current",
+        "data", "dtype", "gather", "indices", "indptr", "left_ns", "multiply", "out_shape", "shape_given", "spent_ns",
+        "ways", "x_shape",
+    )  # fmt: skip
+
+    def __init__(
+        self, found: Library | None, table: "ProductTable | None", gather: bool, columns: int | None
+    ) -> None:
+        self.x_shape: tuple[int, ...] | None = None
+        if found is None or table is None:
+            return
+        self.data, self.indices, self.indptr = table.data, table.indices, table.indptr
+        self.gather, self.columns, self.dtype = gather, columns, table.data.dtype
+        self.multiply: Callable[[int, int, int], int] = found.multiply
+        width = () if columns is None else (columns,)
+        long, short = (table.minor, *width), (table.lines, *width)
+        self.shape_given, self.out_shape = (long, short) if gather else (short, long)
+        self._lock = lock()
+        self._trial: WayTrial | None = None
+        self._library, self._table = found, table
+        one_ns = len(self.data) * (columns or 1) * ENTRY_NS + (table.lines + table.minor) * LINE_NS
+        tries = autotune() != "off"
+        self.ways = [self._in_place(1)]
+        if one_ns > (THREADS_NS if tries else 2 * WORTH_THREADS_NS):
+            self._use_threads()
+        self.current = self.ways[-1]
+        self.spent_ns = 0
+        self._next_trial_ns = (EARLY_NS if one_ns > WORTH_THREADS_NS else FIRST_NS) if tries else 1 << 62
+        self._go_on()
+
+    def _in_place(self, threads: int) -> ProductWay:
+        """The way over the matrix's own arrays on so many threads. Raises MemoryError: there is none for their outputs."""
+        table = self._table
+        mean = len(self.indices) / max(1, table.lines)
+        shape = gather_for(self.columns, mean) if self.gather else scatter_for(self.columns, threads > 1)
+        layout = self._library.layout(shape, ELEMENTS[self.dtype], INDICES[self.indices.dtype])
+        extents = {"N_i": table.lines, "N_k": table.minor, "N_j": self.columns or 1}
+        arrays = self.data, self.indices, self.indptr
+        return way_in_place(
+            self._library, layout, arrays, extents, gather=self.gather, threads=threads, lines=table.lines
+        )
+
+    def _use_threads(self) -> None:
+        """Add the way that uses all threads which are allowed, where there are several."""
+        threads = allowed_threads()
+        if threads > 1 and all(way.threads != threads for way in self.ways):
+            with contextlib.suppress(MemoryError):  # one thread needs no outputs of its own
+                self.ways.append(self._in_place(threads))
+
+    def run(self, x: np.ndarray, out: np.ndarray) -> bool:
+        """Multiply ``x`` of ``shape_given`` into ``out``, both C-contiguous and of ``dtype``.
+
+        Returns:
+            False where the matrix's arrays changed in place and this product no longer fits them.
+        """
+        trial = self._trial
+        held = trial is not None and not trial.same_bits and in_solver()  # it goes on when the solver is done
+        way = self.current if trial is None or held else trial.next_way()
+        took = self.multiply(way.address, id(x), id(out))
+        if took < 0:
+            return took != CHANGED and self._by_one_thread(way, x, out)
+        if trial is not None:
+            if not held and trial.note(way, took):
+                self._end_trial(trial)
+            return True
+        self.left_ns -= took
+        if self.left_ns < 0:
+            self.review()
+        return True
+
+    def _by_one_thread(self, way: ProductWay, x: np.ndarray, out: np.ndarray) -> bool:
+        """Compute again where ``way`` may not run now, or got a NaN that padding may have caused."""
+        if (trial := self._trial) is not None:
+            trial.drop(way)
+            if trial.is_over:
+                self._end_trial(trial)
+        return self.multiply(self.ways[0].address, id(x), id(out)) >= 0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that calls took so far."""
+        return (self.spent_ns + self._slice_ns - self.left_ns) / 1e9
+
+    def review(self) -> None:
+        """Begin a trial where it is time for one; called when ``left_ns`` is used up."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            self.spent_ns += self._slice_ns - self.left_ns
+            others: list[ProductWay] = []
+            if self.spent_ns >= self._next_trial_ns:
+                self._next_trial_ns = GROWTH * self.spent_ns
+                self._use_threads()
+                others = [way for way in self.ways if way is not self.current]
+            if others and not is_reproducible():
+                self.x_shape = None  # calls come through `run`, which knows the trial
+                self._trial = WayTrial(self.current, others)
+            else:
+                self._go_on()
+        finally:
+            self._lock.release()
+
+    def _end_trial(self, trial: WayTrial) -> None:
+        with self._lock:
+            if self._trial is trial:
+                self._trial = None
+                self.current = trial.fastest()
+                self.spent_ns += trial.spent_ns
+                self._go_on()
+
+    def _go_on(self) -> None:
+        """Let calls take the quick way, until a share of what was spent is spent again."""
+        self._slice_ns = self.left_ns = max(EARLY_NS, min(self._next_trial_ns - self.spent_ns, self.spent_ns))
+        self.address, self.x_shape = self.current.address, self.shape_given
+
+
+NO_PRODUCT: Final = Product(None, None, True, None)
+"""Stands where there is none: it fits no operand."""
+
+
+def products_of(matrix: Any) -> Products | None:
+    """Return what a CSR or CSC matrix knows of its products; None where no kernel reads its arrays."""
+    shape = matrix._shape
+    if len(shape) != 2:
+        return None
+    known: Products | None = matrix.__dict__.get("_tensorwise")
+    if known is not None and known.shape is shape and known.table.is_of(matrix):
+        return known
+    gathers = matrix.format == "csr"
+    table = ProductTable.of(matrix, shape[1] if gathers else shape[0])
+    if table is None or table.lines != shape[0 if gathers else 1]:
+        matrix.__dict__.pop("_tensorwise", None)
+        return None
+    made = matrix.__dict__["_tensorwise"] = Products(table, gathers, shape)
+    return made
+
+
+def multiply(matrix: Any, x: np.ndarray, by_scipy: Multiply) -> np.ndarray:
+    """Return the product of a CSR or CSC matrix with a vector or several, as SciPy's ``by_scipy`` does.
+
+    Args:
+        matrix: of SciPy's classes or ours.
+        x: (k,) or (k, n) ndarray that fits the matrix; any strides and dtype.
+        by_scipy: what computes where no kernel of ours can, or where looking at the matrix would not pay yet.
+    """
+    known = None if x.size == 0 else products_of(matrix)
+    if known is None:
+        return by_scipy(matrix, x)
+    table = known.table
+    dtype = table.data.dtype
+    if x.dtype != dtype and (x.dtype.kind not in "biuf" or np.result_type(x.dtype, dtype) != dtype):
+        return by_scipy(matrix, x)
+    gather = known.forward_gathers
+    columns = None if x.ndim == 1 else x.shape[1]
+    if columns == 1:
+        columns = None
+    product = table.products.get((gather, columns))
+    if product is None:
+        found = library(wait=is_reproducible())
+        spent = table.scipy_ns.get((gather, columns), 0.0)
+        if found is None or (
+            SHARE * spent < MAKING_NS and not is_reproducible() and not _pays_at_once(table, columns)
+        ):
+            start = time.perf_counter_ns()
+            result = by_scipy(matrix, x)
+            table.scipy_ns[gather, columns] = spent + time.perf_counter_ns() - start
+            return result
+        try:
+            product = table.product(found, gather, columns)
+        except KeyError:  # the cache lost the kernel
+            return by_scipy(matrix, x)
+    given = np.ascontiguousarray(x if columns is not None else x.reshape(-1), dtype)
+    if not given.flags.aligned:
+        given = given.copy()
+    out = np.empty(product.out_shape, dtype)
+    if not product.run(given, out):
+        matrix.__dict__.pop("_tensorwise", None)
+        return by_scipy(matrix, x)
+    if x.ndim == 2 and columns is None:
+        return out.reshape(-1, 1)
+    known.last = product
+    return out
+
+
+def multiply_into(matrix: Any, x: Any, out: Any) -> bool:
+    """Write ``matrix @ x`` into ``out`` where that takes no copy and the product is known already; return whether it was."""
+    known = products_of(matrix)
+    if known is None or type(x) is not np.ndarray or type(out) is not np.ndarray:
+        return False
+    product = known.last
+    fits = (
+        x.shape == product.x_shape and x.dtype == product.dtype and x.flags.c_contiguous and x.flags.aligned
+    )
+    if not fits or out.shape != product.out_shape or out.dtype != product.dtype or not out.flags.carray:
+        return False
+    read = (x, product.data, product.indices, product.indptr)
+    return not any(np.may_share_memory(out, array) for array in read) and product.run(x, out)
+
+
+def _pays_at_once(table: ProductTable, columns: int | None) -> bool:
+    """Whether the first product is expected to save what looking at the matrix costs."""
+    return len(table.data) * (columns or 1) * ENTRY_NS > 2 * MAKING_NS or in_solver()

@@ -1,0 +1,52 @@
+"""Where the table of compiled in-place kernels lies, and the C that calls them."""
+
+import hashlib
+import os
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from tensorwise.toolchain.places import cache_dir
+from tensorwise.toolchain.processor import describe_processor, vector_bytes
+from tensorwise.toolchain.routines import POINTER, SIZE, Routines
+
+IN_PLACE: Final = Routines(
+    "multiply where arrays lie",
+    "tw_",
+    {
+        "multiply": (SIZE, (SIZE, SIZE, SIZE)),
+        "data": (SIZE, (SIZE, SIZE)),
+        "limit": (None, (SIZE, SIZE)),
+        "bounds": (None, (POINTER, SIZE, SIZE, SIZE, POINTER)),
+    },
+    Path(__file__).with_name("in_place.c"),
+)
+"""``multiply`` runs a way, ``limit`` says which ways are wanted, ``bounds`` cuts lines into parts, and ``data`` reads where
+an array object keeps its elements."""
+BACKGROUND: Final = "--background"
+"""Argument of the child that makes the library."""
+_MADE_FROM: Final = ("lower", "program", "runtime", "tensor", "toolchain")
+"""Folders of the package whose code the kernels follow from."""
+
+
+def table_path() -> Path:
+    """Return where the table of compiled kernels lies for this code, processor and environment."""
+    return cache_dir() / "products" / f"{_digest()}.json"
+
+
+@cache
+def _digest() -> str:
+    """Digest of what the kernels follow from: files of the package, by size and time, and the processor."""
+    root = Path(__file__).resolve().parent.parent
+    found = hashlib.sha256()
+    sources = [path for folder in _MADE_FROM for path in (root / folder).rglob("*.[pch]*")]
+    sources += [Path(__file__).with_name(name) for name in ("kernels.py", "in_place.c")]
+    for path in sorted(sources):
+        if path.suffix in (".py", ".c", ".h"):
+            status = path.stat()
+            found.update(f"{path.relative_to(root)} {status.st_size} {status.st_mtime_ns}\n".encode())
+    given = [os.environ.get(name, "") for name in ("TENSORWISE_CC", "CC")]
+    found.update(
+        repr((describe_processor()[0], sorted(describe_processor()[1]), vector_bytes(), given)).encode()
+    )
+    return found.hexdigest()[:32]

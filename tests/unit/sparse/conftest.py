@@ -1,0 +1,12 @@
+"""The library of in-place kernels, made before tests that multiply."""
+
+import pytest
+
+from tensorwise.sparse.library import library
+from tensorwise.toolchain.compiler import find_compiler
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _library():
+    find_compiler()  # where there is none the tests fail, and say so
+    assert library(wait=True) is not None

@@ -1,0 +1,85 @@
+"""SciPy's own classes under a patch, and the program that patches."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import tensorwise as tw
+from tensorwise.sparse import products
+from tensorwise.sparse.methods import COMPRESSED
+
+
+@pytest.fixture
+def _patched(monkeypatch):
+    monkeypatch.setattr(products, "MAKING_NS", 0)
+    tw.patch_scipy()
+    yield
+    tw.unpatch_scipy()
+
+
+@pytest.mark.usefixtures("_patched")
+@pytest.mark.parametrize("cls", COMPRESSED)
+def test_scipys_classes_multiply_by_our_kernels(cls):
+    matrix = cls(sp.random_array((60, 50), density=0.2, rng=np.random.default_rng(0)))
+    dense, x = matrix.toarray(), np.linspace(-1, 1, 50)
+    for _ in range(4):
+        np.testing.assert_allclose(matrix @ x, dense @ x)
+        np.testing.assert_allclose(matrix.T @ matrix.toarray(), dense.T @ dense)
+        np.testing.assert_allclose(np.ones(60) @ matrix, dense.sum(0))
+        if issubclass(cls, sp.spmatrix):
+            np.testing.assert_allclose(matrix * x, dense @ x)
+    assert type(matrix.T).__module__.startswith("scipy.")
+    assert tw.sparse.patching.is_patched()
+    assert matrix.__dict__["_tensorwise"].last.x_shape == (50,)
+
+
+def test_the_patch_is_undone_wholly():
+    before = {cls: dict(vars(cls)) for cls in COMPRESSED}
+    tw.patch_scipy()
+    tw.patch_scipy()
+    assert any(dict(vars(cls)) != before[cls] for cls in COMPRESSED)
+    tw.unpatch_scipy()
+    assert {cls: dict(vars(cls)) for cls in COMPRESSED} == before
+    tw.unpatch_scipy()
+
+
+PROGRAM = """
+import subprocess, sys
+import scipy.sparse as sp
+said = "import scipy.sparse as sp; print(sp.csr_array.__matmul__.__module__)"
+print(sys.argv[1:], sp.csr_array.__matmul__.__module__)
+print(subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True).stdout.strip())
+"""
+
+
+def run_patched(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "tensorwise.patch", *arguments], capture_output=True, text=True, **options
+    )
+
+
+def test_a_program_and_its_children_are_patched(tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    hidden = tmp_path / "sitecustomize.py"
+    hidden.write_text("print('hidden')")
+    path = os.pathsep.join([str(tmp_path), os.getcwd(), os.environ.get("PYTHONPATH", "")])
+    done = run_patched(str(script), "a", "-b", env={**os.environ, "PYTHONPATH": path})
+    assert done.stdout.splitlines() == [
+        "hidden",
+        "['a', '-b'] tensorwise.sparse.methods",
+        "hidden",
+        "tensorwise.sparse.methods",
+    ], done.stderr
+
+
+def test_a_module_is_run_and_its_exit_status_passed_on():
+    done = run_patched("-m", "json.tool", "--help")
+    assert done.returncode == 0
+    assert "json" in done.stdout
+    assert run_patched().returncode == 2
+    assert "usage" in run_patched("--help").stdout

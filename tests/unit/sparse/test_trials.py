@@ -1,0 +1,165 @@
+"""Which way a product goes, as calls are timed."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import tensorwise.sparse as ts
+from tensorwise.errors import InputError
+from tensorwise.sparse import limits, products
+from tensorwise.sparse.trials import CALLS_EACH, WayTrial
+from tensorwise.sparse.ways import ProductWay
+
+
+def ways(count, same_bits=True):
+    return [ProductWay(f"way {number}", number + 1, same_bits) for number in range(count)]
+
+
+def run(trial, seconds_ns):
+    """Let a trial go to its end; each way takes what ``seconds_ns`` says. Return how often each was called."""
+    calls = dict.fromkeys(seconds_ns, 0)
+    for _ in range(100):
+        way = trial.next_way()
+        calls[way] += 1
+        if trial.note(way, seconds_ns[way]):
+            return calls
+    raise AssertionError("the trial does not end")
+
+
+def test_the_faster_way_stays():
+    one, two = ways(2)
+    trial = WayTrial(one, [two])
+    calls = run(trial, {one: 1000, two: 600})
+    assert trial.fastest() is two
+    assert calls[two] == CALLS_EACH + 1
+
+
+def test_a_way_that_is_hardly_faster_does_not_replace_the_current_one():
+    one, two = ways(2)
+    trial = WayTrial(one, [two])
+    run(trial, {one: 1000, two: 990})
+    assert trial.fastest() is one
+
+
+def test_a_way_that_is_clearly_slower_is_called_twice_at_most():
+    one, two, three = ways(3)
+    trial = WayTrial(one, [two, three])
+    calls = run(trial, {one: 1000, two: 50_000, three: 500})
+    assert calls[two] == 2
+    assert trial.fastest() is three
+
+
+def test_a_way_that_may_not_run_is_dropped():
+    one, two = ways(2)
+    trial = WayTrial(one, [two])
+    trial.drop(two)
+    assert trial.is_over
+    assert trial.fastest() is one
+
+
+@pytest.fixture
+def product(monkeypatch):
+    """A product of a scatter, whose ways differ in their bits, that is about to try the other way."""
+    monkeypatch.setattr(products, "MAKING_NS", 0)
+    monkeypatch.setattr(products, "allowed_threads", lambda: 2)
+    rng = np.random.default_rng(0)
+    matrix = ts.csc_array(sp.random_array((2000, 2000), density=0.02, rng=rng))
+    x = rng.standard_normal(2000)
+    for _ in range(3):
+        matrix @ x
+    found = matrix.__dict__["_tensorwise"].last
+    found._use_threads()
+    found._next_trial_ns = 0
+    found.left_ns = 0
+    return matrix, x, found
+
+
+def test_a_trial_is_made_on_calls_and_ends(product):
+    matrix, x, found = product
+    matrix @ x
+    assert found.x_shape is None
+    for _ in range(3 * CALLS_EACH + 5):
+        matrix @ x
+    assert found.x_shape == (2000,)
+    assert all(way.took_ns for way in found.ways)
+
+
+def test_nothing_is_tried_inside_a_solver(product, monkeypatch):
+    matrix, x, found = product
+    matrix @ x
+    monkeypatch.setattr(products, "in_solver", lambda: True)
+    for _ in range(30):
+        matrix @ x
+    assert found.x_shape is None
+    assert not found.ways[1].took_ns
+
+
+def test_solvers_are_noticed(product):
+    matrix, _, _ = product
+    seen = []
+
+    class Watched(ts.csc_array):
+        def __matmul__(self, other):
+            seen.append(limits.in_solver())
+            return super().__matmul__(other)
+
+    watched = Watched(matrix + matrix.T + 100 * sp.eye_array(2000))
+    sp.linalg.cg(
+        sp.linalg.LinearOperator((2000, 2000), matvec=lambda v: watched @ v, dtype=float),
+        np.ones(2000),
+        maxiter=2,
+    )
+    assert seen
+    assert all(seen)
+    assert not limits.in_solver()
+
+
+def test_reproducible_products_have_the_same_bits_whatever_the_threads(product):
+    matrix, x, found = product
+    with ts.reproducible():
+        found.current, found.address = found.ways[1], found.ways[1].address
+        first = matrix @ x
+        found.current, found.address = found.ways[0], found.ways[0].address
+        np.testing.assert_array_equal(first, matrix @ x)
+        found.left_ns = 0
+        matrix @ x
+        assert found.x_shape is not None  # no trial
+
+
+def test_a_limit_of_threads_is_obeyed_at_the_next_call(product):
+    matrix, x, found = product
+    found.current, found.address = found.ways[1], found.ways[1].address
+    before = matrix @ x
+    ts.limit_threads(1)
+    try:
+        serial = matrix @ x
+        found.current, found.address = found.ways[0], found.ways[0].address
+        np.testing.assert_array_equal(serial, matrix @ x)
+    finally:
+        ts.limit_threads(None)
+    np.testing.assert_allclose(before, serial)
+
+
+def test_no_trial_with_autotuning_off(monkeypatch):
+    monkeypatch.setenv("TENSORWISE_AUTOTUNE", "off")
+    monkeypatch.setattr(products, "MAKING_NS", 0)
+    matrix = ts.csr_array(sp.random_array((3000, 3000), density=0.02, rng=np.random.default_rng(0)))
+    x = np.ones(3000)
+    for _ in range(300):
+        matrix @ x
+    assert not any(way.took_ns for way in matrix.__dict__["_tensorwise"].last.ways)
+
+
+def test_a_mode_that_there_is_not_is_refused(monkeypatch):
+    monkeypatch.setenv("TENSORWISE_AUTOTUNE", "sometimes")
+    with pytest.raises(InputError, match="sometimes"):
+        limits.autotune()
+
+
+def test_scipy_computes_until_a_product_pays(monkeypatch):
+    monkeypatch.setattr(products, "MAKING_NS", 1e15)
+    matrix = ts.csr_array(sp.random_array((50, 50), density=0.1, rng=np.random.default_rng(0)))
+    for _ in range(20):
+        matrix @ np.ones(50)
+    assert matrix.tuning.products == ()
+    assert matrix.tuning.scipy_s > 0

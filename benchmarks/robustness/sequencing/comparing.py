@@ -42,7 +42,9 @@ def _of_sparse(right: Any, ours: Any, bound: Any) -> str | None:
             return None
     for what in ("data", "indices", "indptr", "coords", "blocksize", "offsets"):
         if hasattr(right, what) and not callable(getattr(right, what)):
-            found = difference(getattr(right, what), _as_indices(getattr(ours, what), getattr(right, what), what))
+            found = difference(
+                getattr(right, what), _as_indices(getattr(ours, what), getattr(right, what), what)
+            )
             if found:
                 return f"{what}: {found}"
     if right.format in ("lil", "dok"):
@@ -51,10 +53,17 @@ def _of_sparse(right: Any, ours: Any, bound: Any) -> str | None:
 
 
 def _as_indices(ours: Any, right: Any, what: str) -> Any:
-    """Return indices in the type of ``right``: SciPy narrows int64 indices when it transposes, ours stay shared."""
-    if what not in ("indices", "indptr") or right.dtype != np.int32 or ours.dtype != np.int64:
+    """Return indices in the type of ``right``.
+
+    Which of int32 and int64 SciPy takes depends on memory that it has not written to yet (``_binopt`` of SciPy 1.17), and
+    its matrices narrow indices when they are transposed, where ours share them.
+    """
+    if what not in ("indices", "indptr") or {right.dtype, ours.dtype} != {
+        np.dtype(np.int32),
+        np.dtype(np.int64),
+    }:
         return ours
-    return ours.astype(np.int32)
+    return ours.astype(right.dtype)
 
 
 def _of_arrays(right: Any, ours: Any, bound: Any) -> str | None:
@@ -62,7 +71,11 @@ def _of_arrays(right: Any, ours: Any, bound: Any) -> str | None:
         return f"shape {ours.shape}, expected {right.shape}"
     if right.dtype != ours.dtype:
         return f"dtype {ours.dtype}, expected {right.dtype}"
-    if isinstance(right, np.ndarray) and right.size > 1 and right.flags.c_contiguous != ours.flags.c_contiguous:
+    if (
+        isinstance(right, np.ndarray)
+        and right.size > 1
+        and right.flags.c_contiguous != ours.flags.c_contiguous
+    ):
         return f"C-contiguous {ours.flags.c_contiguous}, expected {right.flags.c_contiguous}"
     if right.dtype.kind == "O":
         found = (difference(one, other, bound) for one, other in zip(right.flat, ours.flat, strict=True))
@@ -77,7 +90,10 @@ def _of_arrays(right: Any, ours: Any, bound: Any) -> str | None:
 
 def _of_reals(right: np.ndarray, ours: np.ndarray, dtype: np.dtype, bound: Any) -> str | None:
     finite = np.isfinite(right)
-    if not np.array_equal(right[~finite], ours[~finite], equal_nan=True) or not np.isfinite(ours[finite]).all():
+    if (
+        not np.array_equal(right[~finite], ours[~finite], equal_nan=True)
+        or not np.isfinite(ours[finite]).all()
+    ):
         return f"NaN or infinity: {ours!r}, expected {right!r}"
     if bound is None:
         return None if np.array_equal(right[finite], ours[finite]) else f"{ours!r}, expected {right!r}"
@@ -93,5 +109,6 @@ def _of_reals(right: np.ndarray, ours: np.ndarray, dtype: np.dtype, bound: Any) 
     over = apart > allowed * info.eps + 1000 * info.smallest_subnormal
     over &= ~np.isnan(allowed)
     if over.any():
-        return f"{apart[over].max():.3g} apart where {allowed[over].max() * info.eps:.3g} is allowed: {ours!r}, expected {right!r}"
+        far = f"{apart[over].max():.3g} apart where {allowed[over].max() * info.eps:.3g} is allowed"
+        return f"{far}: {ours!r}, expected {right!r}"
     return None

@@ -18,8 +18,8 @@ import scipy.sparse as sp
 from tensorwise.errors import InputError
 
 LAYOUTS: Final = (
-    "C", "F", "strided", "negative", "readonly", "broadcast", "unaligned", "offset", "matrix", "list", "tuple", "subclass", "swapped",
-    "masked",
+    "C", "F", "strided", "negative", "readonly", "broadcast", "unaligned", "offset", "matrix", "list", "tuple", "subclass",
+    "swapped", "masked",
 )  # fmt: skip
 """How an operand lies in memory, or what carries it."""
 SPECIALS: Final = ("", "nan", "inf", "zeros", "ones")
@@ -102,7 +102,7 @@ def compressed(
         lines: rows of a CSR matrix.
         minor: columns of a CSR matrix.
         count: entries.
-        kind: ``sorted``; ``duplicates`` (unsorted, some twice); ``heavy`` (all in one line); else unsorted without duplicates.
+        kind: ``sorted``; ``duplicates`` (unsorted, some twice); ``heavy`` (all in one line); else unsorted, none twice.
     """
     rng = np.random.default_rng(seed)
     if lines == 0 or minor == 0:
@@ -166,7 +166,12 @@ def matmul(A: Any, x: Any, out: Any = None, alpha: float = 1, beta: float = 0) -
         made = A @ x
         return made if alpha == 1 else alpha * made, True
     made = A @ x
-    if not isinstance(out, np.ndarray) or out.shape != made.shape or out.dtype != made.dtype or not out.flags.writeable:
+    if (
+        not isinstance(out, np.ndarray)
+        or out.shape != made.shape
+        or out.dtype != made.dtype
+        or not out.flags.writeable
+    ):
         raise InputError("out does not fit")
     scaled = made if alpha == 1 else made * made.dtype.type(alpha)
     out[...] = scaled if beta == 0 else scaled + out * made.dtype.type(beta)
@@ -216,9 +221,9 @@ def in_threads(A: Any, x: np.ndarray, seed: int, *, in_place: bool = False, time
     """
     before = A.data
     values = [before.copy(), numbers(seed, before.shape, str(before.dtype))]
-    matrices = [dense(with_data(A, one)) for one in values]
-    rights = [one @ np.asarray(x, one.dtype) for one in matrices]
-    bounds = [bound_of(abs(one), np.abs(np.asarray(x, one.dtype)), before.dtype) for one in matrices]
+    matrices = [with_data(A, one) for one in values]
+    rights = [dense(one) @ x for one in matrices]
+    bounds = [magnitude(one, x) * np.finfo(before.dtype).eps for one in matrices]
     A.data = values[0].copy() if in_place else values[0]
     results: list[Any] = []
     errors: list[BaseException] = []
@@ -260,7 +265,9 @@ def in_threads(A: Any, x: np.ndarray, seed: int, *, in_place: bool = False, time
     if in_place:
         return "right"
     for result in results:
-        if not any(np.all(np.abs(result - right) <= bound) for right, bound in zip(rights, bounds, strict=True)):
+        if not any(
+            np.all(np.abs(result - right) <= bound) for right, bound in zip(rights, bounds, strict=True)
+        ):
             return f"{result} is none of {rights}"
     return "right"
 
@@ -311,8 +318,3 @@ def _absolute(factor: Any) -> np.ndarray:
         np.add.at(made, places.coords, _absolute(places.data))
         return made
     return np.abs(dense(factor))  # widened first: the least int64 has no absolute value
-
-
-def bound_of(matrix: np.ndarray, x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return `magnitude` times the machine epsilon of ``dtype``."""
-    return np.asarray(magnitude(matrix, x) * np.finfo(dtype).eps)

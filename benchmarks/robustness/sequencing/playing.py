@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -12,11 +13,10 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as sla
 
+import tensorwise.sparse as ours
 from sequencing import making
 from sequencing.comparing import difference
 from sequencing.steps import NAMES, next_line
-
-import tensorwise.sparse as ours
 
 KINDS: Final = ("arrays", "arrays", "wrapped", "patched", "both")
 """Our classes; SciPy's that ``asarray`` wraps; SciPy's under the patch; our classes under the patch."""
@@ -25,7 +25,7 @@ MARK: Final = "  #~ "
 counted: Final[Counter[str]] = Counter()
 """Sequences of this process in which our kernels multiplied, and matrices."""
 _KNOBS: Final = {"MAKING_NS": -1, "THREADS_NS": 0, "WORTH_THREADS_NS": 0, "EARLY_NS": 2000, "FIRST_NS": 2000}
-"""With the setting ``trials`` every product is ours from its first call, and is tried with other kernels after some calls."""
+"""With the setting ``trials`` every product is ours from its first call, and other kernels are tried after some calls."""
 
 
 class _Wrapped:
@@ -71,8 +71,8 @@ def _names(S: Any, is_ours: bool) -> dict[str, Any]:
     helpers = {
         name: getattr(making, name)
         for name in (
-            "numbers", "operand", "compressed", "coordinates", "widen", "grow_in_place", "repeat", "repickle", "matmul", "in_fork",
-            "in_threads", "magnitude",
+            "numbers", "operand", "compressed", "coordinates", "widen", "grow_in_place", "repeat", "repickle", "matmul",
+            "in_fork", "in_threads", "magnitude",
         )
     }  # fmt: skip
     return {
@@ -80,6 +80,10 @@ def _names(S: Any, is_ours: bool) -> dict[str, Any]:
         "asarray": ours.asarray if is_ours and S is not sp else lambda A: A,
         "limit_threads": ours.limit_threads if is_ours else lambda most: None,
     }  # fmt: skip
+
+
+_DERIVED: Final = re.compile(r"([ABD]) = (?!.*(?:SP\.|todia))(.*)")
+_NAME: Final = re.compile(r"\b[ABD]\b")
 
 
 @final
@@ -93,11 +97,22 @@ class Pair:
     def __init__(self, kind: str) -> None:
         self.patched = kind in ("patched", "both")
         S = {"arrays": ours, "both": ours, "patched": sp, "scipy": sp, "wrapped": _Wrapped()}[kind]
+        self.keeps_class = kind in ("arrays", "both", "wrapped")
         self.right, self.ours = _names(sp, False), _names(S, kind != "scipy")
+
+    @property
+    def foreign(self) -> set[str]:
+        """Names of matrices of SciPy's classes though there is one of ours for them."""
+        found = {name: self.ours.get(name) for name in NAMES}
+        known = {name for name, one in found.items() if hasattr(ours, type(one).__name__)}
+        return {
+            name for name in known if not isinstance(found[name], getattr(ours, type(found[name]).__name__))
+        }
 
     def step(self, line: str) -> str | None:
         """Run one line in both; return how they differ, or None."""
         text, _, bound_text = line.partition(MARK)
+        foreign = self.foreign
         code = compile(text, "<line>", "exec")
         right = _run(code, self.right)
         if self.patched:
@@ -125,6 +140,10 @@ class Pair:
             for name in (*NAMES, "x"):
                 if found := difference(self.right.get(name), self.ours.get(name)):
                     return f"{name} afterwards: {found}"
+            if self.keeps_class and (derived := _DERIVED.match(text)):
+                target, source = derived.groups()
+                if not foreign.intersection(_NAME.findall(source)) and target in self.foreign:
+                    return f"{target} afterwards: of SciPy's class"
         return None
 
 
@@ -161,8 +180,17 @@ def draw(rng: Random) -> tuple[str, str, int]:
     return rng.choice(KINDS), rng.choice(SETTINGS), rng.randint(4, 16)
 
 
-def invent(rng: Random, kind: str, setting: str, count: int, write: Callable[[str], None]) -> tuple[list[str], str | None]:
-    """Invent lines and play them; ``write`` is told each before it is run. Return the lines, and how the last differs, or None."""
+def invent(
+    rng: Random, kind: str, setting: str, count: int, write: Callable[[str], None]
+) -> tuple[list[str], str | None]:
+    """Invent lines and play them.
+
+    Args:
+        write: is called with each line before it is run.
+
+    Returns:
+        The lines, and how the last one differs, or None.
+    """
     pair = Pair(kind)
     lines: list[str] = []
     with set_up(setting):
@@ -187,7 +215,7 @@ def count_products(names: dict[str, Any]) -> None:
     counted["sequences with such matrices"] += multiplied > 0
 
 
-def shorten(lines: list[str], kind: str, setting: str, differs: Callable[[list[str]], bool]) -> list[str]:
+def shorten(lines: list[str], differs: Callable[[list[str]], bool]) -> list[str]:
     """Return fewer lines that still differ: each is left out where the rest differs without it."""
     kept = list(lines)
     for place in range(len(lines) - 2, -1, -1):

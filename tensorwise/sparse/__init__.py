@@ -9,10 +9,10 @@ from tensorwise.sparse.arrays import csc_array as csc_array
 from tensorwise.sparse.arrays import csc_matrix as csc_matrix
 from tensorwise.sparse.arrays import csr_array as csr_array
 from tensorwise.sparse.arrays import csr_matrix as csr_matrix
-from tensorwise.sparse.library import preload as _preload
 from tensorwise.sparse.limits import limit_threads as limit_threads
 from tensorwise.sparse.limits import reproducible as reproducible
 from tensorwise.sparse.patching import patch_scipy as patch_scipy
 from tensorwise.sparse.patching import unpatch_scipy as unpatch_scipy
+from tensorwise.sparse.products import warm_up as _warm_up
 
-_preload()
+_warm_up()

@@ -1,11 +1,12 @@
 """Sparse arrays and matrices that are SciPy's, with fast products."""
 
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from tensorwise.errors import InputError
+from tensorwise.sparse.frozen import freeze, update
 from tensorwise.sparse.methods import quick_methods
 from tensorwise.sparse.products import multiply_into, products_of
 from tensorwise.sparse.summary import Tuning
@@ -77,6 +78,31 @@ class _Tuned:
             np.multiply(out, made.dtype.type(beta), out=out)
             np.add(out, made, out=out)
         return out
+
+    def freeze(self) -> Self:
+        """Return a copy that cannot be written to but by `update`, so that its entries may be kept in packed forms as well.
+
+        When products of it have taken half a second, a child process of lowest priority looks for faster formats and
+        schedules. What it finds is packed, tried on calls, and used where it is faster (decision 0091). SciPy's methods that
+        change an array in place raise ValueError. A pickle or a copy of it is an ordinary array.
+
+        Raises:
+            InputError: the array has one dimension.
+        """
+        return freeze(self)  # type: ignore[no-any-return]
+
+    def update(self, values: Any) -> None:
+        """Replace all values; the pattern stays. Packed forms are refilled by a stored permutation.
+
+        Not to be called while another thread multiplies.
+
+        Args:
+            values: (nnz,), in the order of ``data``, of a type that NumPy casts to data's within its kind.
+
+        Raises:
+            InputError: another shape or kind of type, or ``data`` is read-only and not frozen by `freeze`.
+        """
+        update(self, values)
 
     @property
     def tuning(self) -> Tuning:

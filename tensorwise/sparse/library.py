@@ -4,6 +4,9 @@ Where there is no table yet, or no compiler, products are SciPy's. A table is lo
 a child process of lowest priority has made it.
 """
 
+import contextlib
+import ctypes
+import itertools
 import json
 import os
 import subprocess
@@ -15,10 +18,10 @@ from typing import Any, Final, final
 import numpy as np
 
 from tensorwise.sparse.children import start_child
-from tensorwise.sparse.kernels import KernelShape
+from tensorwise.sparse.kernels import ELEMENTS, INDICES, SHAPES, KernelShape
 from tensorwise.sparse.table import BACKGROUND, IN_PLACE, table_path
 from tensorwise.toolchain.cache import KernelCache, default_cache
-from tensorwise.toolchain.forks import lock
+from tensorwise.toolchain.forks import LOADING, lock
 from tensorwise.toolchain.places import distrusted
 from tensorwise.toolchain.runtime import DRIVER
 from tensorwise.toolchain.threads import unbound
@@ -39,12 +42,14 @@ class Library:
     def __init__(self, table: dict[str, Any], cache: KernelCache) -> None:
         self._table, self._cache = table["kernels"], cache
         self._layouts: dict[str, KernelLayout] = {}
+        self._opened: list[ctypes.CDLL] = []
         for routines, name in ((DRIVER, "driver"), (IN_PLACE, "in_place")):
             found = cache.find(str(table[name]))
             if found is None:
                 raise KeyError(name)
             with unbound():  # as the driver is loaded it looks where our threads may run
                 routines.load_from(found.path)
+            self.file_name = found.path.stem  # of the last: in_place.c
         self.multiply = IN_PLACE.function("multiply")
         self.bounds = IN_PLACE.function("bounds")
         self.limit = IN_PLACE.function("limit")
@@ -58,11 +63,22 @@ class Library:
         known = self._layouts.get(name)
         if known is None:
             row = self._table[name]
-            found = self._cache.find(row["key"])
-            if found is None:
-                raise KeyError(name)
-            known = self._layouts[name] = KernelLayout(found.address, row["buffers"], row["sizes"])
+            known = self._layouts[name] = KernelLayout(
+                self._address(row["key"]), row["buffers"], row["sizes"]
+            )
         return known
+
+    def _address(self, key: str) -> int:
+        """Where a kernel lies. Many share a file, and looking at a file takes longer than asking those that are open."""
+        for opened in self._opened:
+            with contextlib.suppress(AttributeError):
+                return ctypes.cast(opened[f"tw_{key}"], ctypes.c_void_p).value or 0
+        found = self._cache.find(key)
+        if found is None:
+            raise KeyError(key)
+        with LOADING:
+            self._opened.append(ctypes.CDLL(str(found.path)))
+        return found.address
 
 
 @final
@@ -86,34 +102,34 @@ class _Finder:
 
     def __init__(self) -> None:
         self._lock = lock()
-        self._library: Library | None = None
+        self.found: Library | None = None
         self._next_look_s = 0.0
         self._child: subprocess.Popen[bytes] | None = None
         self._given_up = False
 
     def find(self, wait: bool) -> Library | None:
         """Return the library; None: it is being made (``wait``: never, it is made now), or cannot be."""
-        if self._library is not None or self._given_up:
-            return self._library
+        if self.found is not None or self._given_up:
+            return self.found
         if not wait and time.monotonic() < self._next_look_s:
             return None
         with self._lock:
             self.look()
-            if self._library is None and not self._given_up:
+            if self.found is None and not self._given_up:
                 if wait:
                     self._make()
                 else:
                     self._begin()
             self._next_look_s = time.monotonic() + _LOOK_AGAIN_S
-            return self._library
+            return self.found
 
     def look(self) -> None:
         """Load the library where there is a table of it."""
-        if self._library is None:
+        if self.found is None:
             try:
-                self._library = _load(table_path())
+                self.found = _load(table_path())
             except (OSError, KeyError, ValueError, TypeError):
-                self._library = None
+                self.found = None
 
     def _make(self) -> None:
         from tensorwise.errors import TensorwiseError
@@ -156,9 +172,15 @@ def library(wait: bool = False) -> Library | None:
     return _FINDER.find(wait)
 
 
-def preload() -> None:
-    """Load the library where it was made before; nothing is made and nothing fails."""
+def preload() -> Library | None:
+    """Load the library and its kernels for 32-bit indices where it was made before; nothing is made and nothing fails."""
     _FINDER.look()
+    found = _FINDER.found
+    if found is not None:
+        with contextlib.suppress(KeyError):
+            for element, shape in itertools.product(ELEMENTS, SHAPES):
+                found.layout(shape, element, INDICES[0])
+    return found
 
 
 def _load(path: Path) -> Library:

@@ -5,15 +5,17 @@ other ways are tried on the user's calls, whose results are returned; decision 0
 """
 
 import contextlib
+import itertools
 import time
 from collections.abc import Callable
-from typing import Any, Final, final
+from typing import Any, Final, Protocol, final
 
 import numpy as np
 
 from tensorwise.sparse.kernels import gather_for, scatter_for
-from tensorwise.sparse.library import Library, library
+from tensorwise.sparse.library import Library, library, preload
 from tensorwise.sparse.limits import allowed_threads, autotune, in_solver, is_reproducible
+from tensorwise.sparse.pools import register_pool
 from tensorwise.sparse.trials import EARLY_NS, FIRST_NS, GROWTH, WayTrial
 from tensorwise.sparse.ways import CHANGED, ProductWay, way_in_place
 from tensorwise.toolchain.forks import lock
@@ -30,8 +32,21 @@ WORTH_THREADS_NS: Final = 15_000
 """Expected time of a call on one thread from which threads are expected to be faster."""
 ENTRY_NS, LINE_NS = 0.7, 1.0
 """Expected nanoseconds an entry and column, and a line, on one thread; only for the first choice."""
+SOON_NS: Final = 20_000_000
+"""Time spent in calls between two looks whether a search has found packed forms."""
 MOST_PRODUCTS: Final = 16
 """Products kept for a matrix: operations times numbers of columns. Those used longest ago go first."""
+
+
+class Forms(Protocol):
+    """What finds packed forms of a matrix that cannot be written to; see `tensorwise.sparse.frozen`."""
+
+    def write(self, values: np.ndarray) -> None:
+        """Replace the values."""
+
+    def look(self, product: "Product", table: "ProductTable") -> "list[ProductWay] | None":
+        """Return ways that were found since the last look; None: ask again soon."""
+
 
 Multiply = Callable[[Any, np.ndarray], np.ndarray]
 """SciPy's own method: of a matrix and an operand."""
@@ -84,6 +99,7 @@ class ProductTable:
         self.products: dict[tuple[bool, int | None], Product] = {}
         self.scipy_ns: dict[tuple[bool, int | None], float] = {}
         self.lock = lock()
+        self.frozen: Forms | None = None
 
     @staticmethod
     def of(matrix: Any, minor: int) -> "ProductTable | None":
@@ -106,6 +122,7 @@ class ProductTable:
         key = gather, columns
         known = self.products.get(key)
         if known is None:
+            register_pool(found.file_name)
             with self.lock:
                 known = self.products.get(key)
                 if known is None:
@@ -133,9 +150,9 @@ class Product:
     """
 
     __slots__ = (
-        "_library", "_lock", "_next_trial_ns", "_slice_ns", "_table", "_trial", "address", "columns", "current",
-        "data", "dtype", "gather", "indices", "indptr", "left_ns", "multiply", "out_shape", "shape_given", "spent_ns",
-        "ways", "x_shape",
+        "_asks_soon", "_library", "_lock", "_next_trial_ns", "_slice_ns", "_table", "_trial", "address", "columns",
+        "current", "data", "dtype", "gather", "indices", "indptr", "left_ns", "multiply", "out_shape", "shape_given",
+        "spent_ns", "ways", "x_shape",
     )  # fmt: skip
 
     def __init__(
@@ -152,6 +169,7 @@ class Product:
         self.shape_given, self.out_shape = (long, short) if gather else (short, long)
         self._lock = lock()
         self._trial: WayTrial | None = None
+        self._asks_soon = False
         self._library, self._table = found, table
         one_ns = len(self.data) * (columns or 1) * ENTRY_NS + (table.lines + table.minor) * LINE_NS
         tries = autotune() != "off"
@@ -222,18 +240,49 @@ class Product:
             return
         try:
             self.spent_ns += self._slice_ns - self.left_ns
-            others: list[ProductWay] = []
+            others = self._packed()
             if self.spent_ns >= self._next_trial_ns:
                 self._next_trial_ns = GROWTH * self.spent_ns
                 self._use_threads()
                 others = [way for way in self.ways if way is not self.current]
             if others and not is_reproducible():
+                for way in others:
+                    if way.is_stale:
+                        way.refresh(self.data)
                 self.x_shape = None  # calls come through `run`, which knows the trial
                 self._trial = WayTrial(self.current, others)
             else:
                 self._go_on()
         finally:
             self._lock.release()
+
+    def _packed(self) -> list[ProductWay]:
+        """Ways over packed forms that were found since the last review."""
+        frozen = self._table.frozen
+        found = [] if frozen is None else frozen.look(self, self._table)
+        self._asks_soon = found is None
+        self.ways += found or ()
+        return found or []
+
+    def set_packed_aside(self) -> ProductWay | None:
+        """Compute in place from now on, since values change; return the packed way that was in use, None without one."""
+        with self._lock:
+            for way in self.ways:
+                way.is_stale = way.is_packed
+            self._trial = None
+            before = self.current
+            if before.is_packed:
+                self.current = max(
+                    (way for way in self.ways if not way.is_packed), key=lambda way: way.threads
+                )
+            self._go_on()
+            return before if before.is_packed else None
+
+    def go_on_with(self, way: ProductWay) -> None:
+        """Use ``way`` from the next call on."""
+        with self._lock:
+            self.current = way
+            self._go_on()
 
     def _end_trial(self, trial: WayTrial) -> None:
         with self._lock:
@@ -245,7 +294,8 @@ class Product:
 
     def _go_on(self) -> None:
         """Let calls take the quick way, until a share of what was spent is spent again."""
-        self._slice_ns = self.left_ns = max(EARLY_NS, min(self._next_trial_ns - self.spent_ns, self.spent_ns))
+        until_trial_ns = min(self._next_trial_ns - self.spent_ns, self.spent_ns)
+        self._slice_ns = self.left_ns = SOON_NS if self._asks_soon else max(EARLY_NS, until_trial_ns)
         self.address, self.x_shape = self.current.address, self.shape_given
 
 
@@ -330,6 +380,25 @@ def multiply_into(matrix: Any, x: Any, out: Any) -> bool:
         return False
     read = (x, product.data, product.indices, product.indptr)
     return not any(np.may_share_memory(out, array) for array in read) and product.run(x, out)
+
+
+def warm_up() -> None:
+    """Load the library where it was made before, and go once through what a first product goes through.
+
+    A process that does so as it imports this package does not do it in the user's first product, where it takes as long as
+    a hundred small products.
+    """
+    found = preload()
+    if found is None:
+        return
+    for dtype in (np.float64, np.float32):
+        table = ProductTable(np.ones(4, dtype), np.zeros(4, np.int32), np.arange(5, dtype=np.int32), 1)
+        with contextlib.suppress(KeyError):  # the cache lost a kernel
+            for gather, columns in itertools.product((True, False), (None, 4)):
+                product = table.product(found, gather, columns)
+                given = np.ones(product.shape_given, dtype)
+                for _ in range(2):
+                    product.run(given, np.empty(product.out_shape, dtype))
 
 
 def _pays_at_once(table: ProductTable, columns: int | None) -> bool:

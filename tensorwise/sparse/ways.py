@@ -1,7 +1,7 @@
 """A way to compute a product: a kernel with its arguments laid out for C."""
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import addressof
 from typing import Any, Final, final
 
@@ -45,13 +45,34 @@ class ProductWay:
         took_ns: nanoseconds of the last trials.
         nbytes: bytes that it holds besides the matrix's arrays.
         threads: how many it runs on.
+        is_stale: whether what it has packed is of older values than the matrix's.
     """
 
-    def __init__(self, name: str, threads: int, same_bits: bool, nbytes: int = 0) -> None:
+    def __init__(
+        self,
+        name: str,
+        threads: int,
+        same_bits: bool,
+        nbytes: int = 0,
+        refill: Callable[[np.ndarray], None] | None = None,
+    ) -> None:
         self.name, self.threads, self.same_bits, self.nbytes = name, threads, same_bits, nbytes
         self.took_ns: list[int] = []
         self._keep: Sequence[Any] = ()
+        self._refill = refill
+        self.is_stale = False
         self.address = 0
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether it reads a copy of the matrix's entries."""
+        return self._refill is not None
+
+    def refresh(self, values: np.ndarray) -> None:
+        """Pack the matrix's values anew."""
+        if self._refill is not None:
+            self._refill(values)
+            self.is_stale = False
 
     @property
     def median_ns(self) -> float:

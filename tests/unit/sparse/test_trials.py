@@ -140,6 +140,20 @@ def test_a_limit_of_threads_is_obeyed_at_the_next_call(product):
     np.testing.assert_allclose(before, serial)
 
 
+def test_limits_of_threadpoolctl_are_obeyed(product):
+    pools = pytest.importorskip("threadpoolctl")
+    matrix, x, found = product
+    ts.csr_array(sp.eye_array(3)) @ np.ones(3)  # a product that is made after threadpoolctl was imported
+    found.current, found.address = found.ways[1], found.ways[1].address
+    with pools.threadpool_limits(limits=1):
+        assert limits.allowed_threads() == 1
+        one = matrix @ x
+        found.current, found.address = found.ways[0], found.ways[0].address
+        np.testing.assert_array_equal(one, matrix @ x)
+    assert limits.allowed_threads() > 1 or limits.available_threads() == 1
+    assert "tensorwise" in {info["internal_api"] for info in pools.threadpool_info()}
+
+
 def test_no_trial_with_autotuning_off(monkeypatch):
     monkeypatch.setenv("TENSORWISE_AUTOTUNE", "off")
     monkeypatch.setattr(products, "MAKING_NS", 0)

@@ -1,0 +1,88 @@
+"""Arrays that only `update` writes to."""
+
+import copy
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import tensorwise.sparse as ts
+from tensorwise.errors import InputError
+from tensorwise.sparse import products
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch):
+    monkeypatch.setattr(products, "MAKING_NS", 0)
+
+
+@pytest.fixture(params=[np.float64, np.float32, np.complex128, np.int16])
+def pair(request):
+    rng = np.random.default_rng(1)
+    theirs = sp.random_array((90, 70), density=0.1, format="csr", rng=rng)
+    theirs.data = (10 * theirs.data).astype(request.param)
+    return ts.csr_array(theirs).freeze(), theirs
+
+
+def test_a_frozen_array_is_a_copy_that_cannot_be_written_to(pair):
+    frozen, theirs = pair
+    theirs.data[:] = 0
+    assert frozen.sum() != 0
+    for name in ("data", "indices", "indptr"):
+        array = getattr(frozen, name)
+        with pytest.raises(ValueError, match="read-only"):
+            array[:] = 0
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            array.setflags(write=True)
+    with pytest.raises(ValueError, match="read-only"):
+        frozen *= 2 if frozen.dtype.kind != "i" else np.int16(2)
+
+
+@pytest.mark.parametrize("columns", [None, 8])
+def test_update_is_seen_by_all_products(pair, columns):
+    frozen, theirs = pair
+    shape = () if columns is None else (columns,)
+    x, y = np.ones((70, *shape), theirs.dtype), np.ones((90, *shape), theirs.dtype)
+    for scale in (1, 2, 3):
+        theirs.data = theirs.data * theirs.dtype.type(scale)
+        frozen.update(theirs.data)
+        for _ in range(3):
+            np.testing.assert_allclose(frozen @ x, theirs @ x, rtol=1e-5)
+            np.testing.assert_allclose(frozen.T @ y, theirs.T @ y, rtol=1e-5)
+
+
+def test_update_takes_only_what_fits(pair):
+    frozen, theirs = pair
+    before = frozen.toarray()
+    with pytest.raises(InputError, match="shape"):
+        frozen.update(theirs.data[:-1])
+    with pytest.raises(InputError, match="do not fit"):
+        frozen.update(
+            theirs.data.astype(np.complex128) if theirs.dtype.kind != "c" else np.full(theirs.nnz, "a")
+        )
+    np.testing.assert_array_equal(frozen.toarray(), before)
+
+
+def test_update_of_an_array_that_is_not_frozen_writes_in_place():
+    matrix = ts.csr_array(np.eye(3))
+    data = matrix.data
+    matrix.update(np.arange(3))
+    assert matrix.data is data
+    np.testing.assert_array_equal(matrix @ np.ones(3), [0, 1, 2])
+    matrix.data = np.broadcast_to(1.0, 3)
+    with pytest.raises(InputError, match="freeze"):
+        matrix.update(np.zeros(3))
+
+
+def test_a_copy_is_not_frozen(pair):
+    frozen, theirs = pair
+    for made in (frozen.copy(), copy.deepcopy(frozen)):
+        made.data[:] = 0
+        assert made.sum() == 0
+    np.testing.assert_array_equal(frozen.toarray(), theirs.toarray())
+
+
+def test_empty_and_one_dimensional():
+    assert ts.csr_array((3, 4)).freeze().nnz == 0
+    with pytest.raises(InputError, match="two dimensions"):
+        ts.csr_array(np.ones(4)).freeze()

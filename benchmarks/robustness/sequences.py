@@ -17,6 +17,7 @@ status 1: there are some.
 
 import argparse
 import datetime
+import faulthandler
 import hashlib
 import json
 import mmap
@@ -181,6 +182,7 @@ def in_fork(run: Callable[[Callable[[int], None]], None], limit_s: float) -> tup
         status = 1
         try:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            faulthandler.disable()  # crashes are told by number
 
             def tell(number: int) -> None:
                 struct.pack_into("q", shared, 0, number)
@@ -211,10 +213,17 @@ def shorten(finding: dict[str, Any]) -> list[str]:
 
     kind, setting = finding["kind"], finding["setting"]
     ends = finding["what"].startswith(("crash", "hang", "an exception"))
-    return playing.shorten(
-        finding["lines"],
-        lambda lines: _play_in_fork(lines, kind, setting) == ("ended" if ends else len(lines) - 1),
-    )
+
+    def differs(lines: list[str]) -> bool:
+        wanted = "ended" if ends else f"{len(lines) - 1} {generalize(finding['what'])}"
+        return _play_in_fork(lines, kind, setting) == wanted
+
+    return playing.shorten(finding["lines"], differs)
+
+
+def generalize(what: str) -> str:
+    """Return the beginning of a description, without its numbers."""
+    return re.sub(r"[\d.e+-]+", "0", what.partition("\n")[0])[:60]
 
 
 def differs_from_itself(lines: list[str]) -> bool:
@@ -222,8 +231,8 @@ def differs_from_itself(lines: list[str]) -> bool:
     return any(_play_in_fork(lines, "scipy", "plain") is not None for _ in range(5))
 
 
-def _play_in_fork(lines: list[str], kind: str, setting: str) -> int | str | None:
-    """Return the number of the first line that differs, ``ended`` where the process ended by it, or None."""
+def _play_in_fork(lines: list[str], kind: str, setting: str) -> str | None:
+    """Return which line differs first and how, in general, ``ended`` where the process ended by it, or None."""
     from sequencing import playing
 
     read, write = os.pipe()
@@ -231,11 +240,11 @@ def _play_in_fork(lines: list[str], kind: str, setting: str) -> int | str | None
     def run(tell: Callable[[int], None]) -> None:
         tell(0)
         found = playing.play(lines, kind, setting)
-        os.write(write, json.dumps(found and found[0]).encode())
+        os.write(write, json.dumps(found and f"{found[0]} {generalize(found[1])}").encode())
 
     ended = in_fork(run, LIMIT_S)
     os.close(write)
-    answer = os.read(read, 100)
+    answer = os.read(read, 1000)
     os.close(read)
     return "ended" if ended is not None else json.loads(answer)
 
@@ -246,7 +255,7 @@ def note(findings: dict[str, Any], finding: dict[str, Any]) -> None:
 
     last = finding["lines"][-1].partition(MARK)[0] if finding["lines"] else ""
     form = re.sub(r"operand\(.*?\)(?=;|$)|\b[ABD]\b|\d+|x = ", "", last)[:120]
-    what = re.sub(r"[\d.e+-]+", "0", finding["what"].splitlines()[0])[:60]
+    what = generalize(finding["what"])
     same = findings.setdefault(f"{what} | {form}", {"count": 0, "programs": []})
     same["count"] += 1
     if len(same["programs"]) < MOST_SHOWN:

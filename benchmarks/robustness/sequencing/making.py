@@ -3,6 +3,7 @@
 Every function gives equal values for equal arguments, so that a sequence is the text of its lines.
 """
 
+import copy
 import os
 import pickle
 import select
@@ -176,6 +177,41 @@ def matmul(A: Any, x: Any, out: Any = None, alpha: float = 1, beta: float = 0) -
     scaled = made if alpha == 1 else made * made.dtype.type(alpha)
     out[...] = scaled if beta == 0 else scaled + out * made.dtype.type(beta)
     return out, True
+
+
+def freeze(A: Any) -> Any:
+    """Return ``A.freeze()`` where A has that method, else what it is documented to return."""
+    if A.ndim != 2 or A.format not in ("csr", "csc"):
+        return A.copy()
+    if hasattr(A, "freeze"):
+        return A.freeze()
+    made = copy.copy(A)
+    memory = [np.array(one, order="C") for one in (A.data, A.indices, A.indptr)]
+    made.data, made.indices, made.indptr = (one.view() for one in memory)
+    for one in (made.data, made.indices, made.indptr):
+        one.flags.writeable = False
+    made.__dict__["_frozen_model"] = memory[0], made.data, made.indices, made.indptr
+    return made
+
+
+def is_frozen(A: Any) -> bool:
+    """Whether A is what the model of `freeze` made, with arrays that nobody replaced."""
+    known = vars(A).get("_frozen_model")
+    return known is not None and known[1] is A.data and known[2] is A.indices and known[3] is A.indptr
+
+
+def update(A: Any, values: np.ndarray) -> None:
+    """Call ``A.update(values)`` where A has that method, else do what it is documented to do."""
+    if hasattr(A, "update"):
+        A.update(values)
+    elif values.shape != A.data.shape or not np.can_cast(values.dtype, A.data.dtype, "same_kind"):
+        raise InputError("values do not fit")
+    elif is_frozen(A):
+        np.copyto(vars(A)["_frozen_model"][0], values, casting="same_kind")
+    elif not A.data.flags.writeable:
+        raise InputError("read-only")
+    else:
+        np.copyto(A.data, values, casting="same_kind")
 
 
 def in_fork(call: Callable[[], Any]) -> Any:

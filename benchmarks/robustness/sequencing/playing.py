@@ -15,7 +15,7 @@ import scipy.sparse.linalg as sla
 
 import tensorwise.sparse as ours
 from sequencing import making
-from sequencing.comparing import difference
+from sequencing.comparing import difference, result_difference
 from sequencing.steps import NAMES, next_line
 
 KINDS: Final = ("arrays", "arrays", "wrapped", "patched", "both")
@@ -59,24 +59,15 @@ def set_up(setting: str) -> Iterator[None]:
 def _names(S: Any, is_ours: bool) -> dict[str, Any]:
     """Return the names that lines use."""
 
-    def freeze(A: Any) -> Any:
-        return A.freeze() if hasattr(A, "freeze") else A.copy()
-
-    def update(A: Any, values: np.ndarray) -> None:
-        if hasattr(A, "update"):
-            A.update(values)
-        else:
-            A.data = values
-
     helpers = {
         name: getattr(making, name)
         for name in (
             "numbers", "operand", "compressed", "coordinates", "widen", "grow_in_place", "repeat", "repickle", "matmul",
-            "in_fork", "in_threads", "magnitude",
+            "in_fork", "in_threads", "magnitude", "freeze", "update",
         )
     }  # fmt: skip
     return {
-        **helpers, "S": S, "SP": sp, "np": np, "sla": sla, "copy": copy, "freeze": freeze, "update": update,
+        **helpers, "S": S, "SP": sp, "np": np, "sla": sla, "copy": copy, 
         "asarray": ours.asarray if is_ours and S is not sp else lambda A: A,
         "limit_threads": ours.limit_threads if is_ours else lambda most: None,
     }  # fmt: skip
@@ -134,7 +125,7 @@ class Pair:
                 except (TypeError, ValueError):  # of operands whose product is no product of numbers
                     bound = np.nan
         with np.errstate(all="ignore"):
-            found = difference(self.right.pop("result", None), self.ours.pop("result", None), bound)
+            found = result_difference(self.right.pop("result", None), self.ours.pop("result", None), bound)
             if found:
                 return found
             for name in (*NAMES, "x"):

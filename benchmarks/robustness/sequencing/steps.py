@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import scipy.sparse as sp
 
-from sequencing.making import LAYOUTS
+from sequencing.making import LAYOUTS, is_frozen
 
 FLOATS: Final = ("float64", "float32")
 DTYPES: Final = (
@@ -302,7 +302,8 @@ def derive(rng: Random, names: Namespace) -> str | None:
         return None
     target = rng.choice(NAMES)
     m, n = A.shape
-    forms = [*DERIVATIONS, f"repickle({{A}}, {rng.choice((2, 4, 5))})"]
+    shared = "copy.copy" if is_frozen(A) else "-"  # such a copy is no frozen one; the model cannot tell
+    forms = [*(one for one in DERIVATIONS if shared not in one), f"repickle({{A}}, {rng.choice((2, 4, 5))})"]
     if m > 1 and n > 1:
         i, j = rng.randrange(m), rng.randrange(n)
         forms += [f"{{A}}[{i}:]", f"{{A}}[:, {j}:]", "{A}[::2]", f"{{A}}[[{i}, 0]]", f"{{A}}[:{i}, :{j}]"]
@@ -337,6 +338,7 @@ S.csc_matrix({A})
 SP.csr_array({A})
 asarray(copy.copy({A}))
 freeze({A})
+freeze({A})
 """.strip().splitlines()
 
 
@@ -360,8 +362,10 @@ def mutate(rng: Random, names: Namespace) -> str | None:
     forms += [
         *3 * (f"{{A}}.data[:] = {values}",),
         *3 * (f"{{A}}.data = {values}",),
-        f"update({{A}}, {values})",
     ]
+    if A.data.flags.writeable or is_frozen(A):
+        forms += 3 * [f"update({{A}}, {values})"]
+        forms += [f"update({{A}}, numbers(1, ({rng.randrange(9)},), {rng.choice(OPERAND_DTYPES)!r}))"]
     forms += [f"{{A}}.data = {{A}}.data.astype({rng.choice((*FLOATS, 'complex128', 'int64'))!r})"]
     layout = rng.choice(("strided", "negative", "readonly", "swapped", "subclass", "unaligned"))
     forms += 3 * [f"{{A}}.data = operand({seed(rng)}, {size}, {dtype!r}, {layout!r})"]

@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "benchmarks" / "robustness"))
 import sequences
 from sequencing.playing import KINDS, SETTINGS, counted, draw, invent, play, script, shorten
 
-COUNT = 25
+COUNT = 12
 """Sequences of each kind and setting."""
 
 

@@ -169,6 +169,10 @@ class csc_matrix(_Tuned, _MatrixFamily, sp.csc_matrix):  # noqa: N801
 class coo_array(_Family, sp.coo_array):  # noqa: N801
     """``scipy.sparse.coo_array``, which converts to the classes here; its products are SciPy's (decision 0090)."""
 
+    def __getitem__(self, key: Any) -> Any:
+        made = super().__getitem__(key)  # SciPy names its own class here
+        return asarray(made) if sp.issparse(made) else made
+
 
 class bsr_array(_Family, sp.bsr_array):  # noqa: N801
     """``scipy.sparse.bsr_array``, which converts to the classes here."""

@@ -156,9 +156,10 @@ def _record(packed: Sequence[ProductWay], in_place_ns: float) -> None:
 
 def _read_only(memory: np.ndarray) -> np.ndarray:
     """Return a view that cannot be made writeable."""
-    if not memory.size:
-        memory.setflags(write=False)
-        return memory
+    if not memory.size:  # no buffer to speak of, and nothing to write to
+        view = memory.view()
+        view.setflags(write=False)
+        return view
     whole: Any = memory.view(np.uint8)
     return np.frombuffer(memoryview(whole).toreadonly(), memory.dtype)
 

@@ -121,11 +121,17 @@ def _quick_rmatmul(by_scipy: Method) -> Method:
     return rmatmul
 
 
+def _is_whole(matrix: Any) -> bool:
+    """Whether the arrays are as long as ``indptr`` says: those of others SciPy cuts in the transpose, or refuses."""
+    stored = len(matrix.indices)
+    return len(matrix.data) == stored and len(matrix.indptr) > 0 and matrix.indptr[-1] == stored
+
+
 def _quick_transpose(by_scipy: Method, container: str) -> Method:
     """``A.T`` over the same arrays: it shares what is known of the products."""
 
     def transpose(self: Any, axes: Any = None, copy: bool = False) -> Any:
-        known = None if copy or axes is not None else products_of(self)
+        known = None if copy or axes is not None or not _is_whole(self) else products_of(self)
         cls = getattr(self, container) if known is not None else None
         if known is None or cls is None or not _is_simple(cls):
             return by_scipy(self, axes=axes, copy=copy)

@@ -16,6 +16,8 @@ import scipy.sparse as sp
 
 LEAST_CALLS: Final = 2
 """Calls that are made however long they take: an extrapolation needs a first one and another."""
+USE_S: Final = 0.01
+"""Seconds of the products that load kernels: by then ours has left SciPy's and tried threads."""
 Multiply = Callable[[np.ndarray], np.ndarray]
 HINTED_CALLS: Final = 1000
 """Calls announced to MKL's inspector."""
@@ -113,6 +115,15 @@ def time_calls(
     return reached, result
 
 
+def use(multiply: Multiply, x: np.ndarray, calls: int) -> int:
+    """Multiply ``calls`` times; where that is 0, for `USE_S` and at least `LEAST_CALLS` times. Return how often."""
+    until, made = time.perf_counter() + USE_S, 0
+    while made < calls or (not calls and (made < LEAST_CALLS or time.perf_counter() < until)):
+        multiply(x)
+        made += 1
+    return made
+
+
 def largest_error(result: np.ndarray, matrix: sp.csr_array, x: np.ndarray) -> float:
     """Return the largest error of a product, in units of its rounding bound: above 1 it is wrong."""
     expected = matrix.astype(np.float64) @ x.astype(np.float64)
@@ -132,28 +143,39 @@ def operand(columns: int, rows: int, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def measure(task: dict[str, Any]) -> dict[str, Any]:
-    """Do a task: import, load kernels by a product of a tiny matrix, then the products of the user's matrix."""
+    """Do a task: import, load what products need, then the products of the user's matrix.
+
+    What a process does once (loading libraries and kernels, starting threads) is the difference between two equal uses of
+    two matrices, which have the rows of the user's matrix in another order.
+    """
     name, columns, clock = task["contestant"], task["columns"], time.perf_counter
     matrix = load(task["matrix"])
     x = operand(columns, matrix.shape[1], matrix.dtype)
-    tiny = sp.csr_array(np.eye(4, dtype=matrix.dtype))
+    others = [matrix[np.roll(np.arange(matrix.shape[0]), by)] for by in (1, 2)] if name != "searched" else []
     if name.startswith("mkl"):
         __import__("benchmarks.everyday.mkl_csr")
     begin = clock()
     for module in IMPORTS.get(name, OURS):
         __import__(module)
     imported = clock()
-    if name != "searched":
-        MAKERS[name](tiny, columns)(operand(columns, 4, matrix.dtype))
-    loaded = clock()
-    multiply = MAKERS[name](matrix, columns, *([task["search_s"]] if name == "searched" else []))
-    start = clock() if name == "searched" else loaded
-    first = multiply(x) if name == "searched" else None
+    uses_s, calls = [], 0
+    for other in others:
+        start = clock()
+        calls = use(MAKERS[name](other, columns), x, calls)
+        uses_s.append(clock() - start)
+    del others
+    start = clock()
+    if name == "searched":
+        multiply = make_searched(matrix, columns, task["search_s"])
+        multiply(x)
+        start = clock()
+    else:
+        multiply = MAKERS[name](matrix, columns)
     reached, last = time_calls(lambda: multiply(x), task["marks"], task["most_s"], start)
-    errors = [largest_error(one, matrix, x) for one in (first, last, multiply(x)) if one is not None]
+    errors = [largest_error(one, matrix, x) for one in (last, multiply(x))]
     return {
         "import_s": imported - begin,
-        "load_s": loaded - imported,
+        "load_s": max(0.0, uses_s[0] - uses_s[1]) if uses_s else 0.0,
         "marks": {str(mark): seconds for mark, seconds in reached.items()},
         "error": max(errors),
     }

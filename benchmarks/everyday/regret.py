@@ -14,9 +14,10 @@ scipy          SciPy's ``A @ x``
 mkl            inspector-executor, its inspector counted, with a hint of 1,000 calls
 mkl, no hints  the same without hints and inspector; at each K the faster of the two is compared
 
-Every product allocates its result. Imports and kernel loading (a product of a 4 by 4 matrix) precede the clock and are
-reported separately; the ratio that contains them is given, too. Rounds are interleaved in shuffled order; a ratio is the
-median of the ratios within rounds. Results are compared with SciPy's in float64 within a rounding bound.
+Every product allocates its result. Imports, and what a process does once (loading libraries and kernels, starting threads),
+are reported separately; the ratio that contains them is given, too. The latter is the difference between two equal uses of
+two matrices, which have the rows of the user's matrix in another order. Rounds are interleaved in shuffled order; a ratio is
+the median of the ratios within rounds. Results are compared with SciPy's in float64 within a rounding bound.
 
 One process serves all K: it reads the clock after 1, 2, 5, 10, ... calls. It stops when the next reading would exceed
 --most-s (--steady-s for contestants that do not tune); later readings are extrapolated from the second half of its calls,

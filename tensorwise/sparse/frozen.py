@@ -121,7 +121,7 @@ class FrozenArrays:
         """Remember what packed ways took beside the ways in place, for the next process with this matrix."""
         ways = [way for way in (trial.current, *trial.others) if way.took_ns]
         in_place_ns = min((way.median_ns for way in ways if not way.is_packed), default=0.0)
-        packed = [way for way in ways if way.is_packed]
+        packed = [way for way in ways if way.is_packed and way.packed.facts]
         if not packed or not in_place_ns:
             return
         with contextlib.suppress(RuntimeError):  # the interpreter ends, or there are no more threads
@@ -156,9 +156,10 @@ def _record(packed: Sequence[ProductWay], in_place_ns: float) -> None:
 
 def _read_only(memory: np.ndarray) -> np.ndarray:
     """Return a view that cannot be made writeable."""
-    if not memory.size:
-        memory.setflags(write=False)
-        return memory
+    if not memory.size:  # no buffer to speak of, and nothing to write to
+        view = memory.view()
+        view.setflags(write=False)
+        return view
     whole: Any = memory.view(np.uint8)
     return np.frombuffer(memoryview(whole).toreadonly(), memory.dtype)
 

@@ -6,13 +6,15 @@ import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from benchmarks.corpus import Item
+from benchmarks.corpus import ROOT, Item, bytes_digest
 from benchmarks.everyday import judging
+from benchmarks.everyday.draw import curves, picture_of
 from benchmarks.everyday.homes import Homes, variables
 from benchmarks.everyday.judging import CALLS, MARKS, call_seconds, ratio, seconds_at, summarize
 from benchmarks.everyday.matrices import choose, load, save
@@ -20,6 +22,8 @@ from benchmarks.everyday.mkl_csr import products
 from benchmarks.everyday.products import largest_error, operand, time_calls
 from benchmarks.everyday.regret import measure, runner
 from tensorwise.device.libraries.mkl import MklKernel
+
+RESULTS = ROOT / "benchmarks" / "everyday" / "results"
 
 
 def item(name: str, family: str, nonzeros: int) -> Item:
@@ -191,6 +195,32 @@ def test_the_last_calls_are_compared_with_a_long_searchs_kernel() -> None:
     assert holds
     assert "takes 1.00 of that of a long search's kernel" in text
     assert not judging.searched({"a": run(ours=line(1.06), searched=line(1.0))}, "ours")[1]
+
+
+# -- what is drawn -------------------------------------------------------------------------------------------
+
+
+def test_a_picture_has_a_line_for_each_operation_and_says_of_which_results(tmp_path: Path) -> None:
+    fast, slow = (run(ours=line(call_s), scipy=line(1.0), mkl=line(1.0)) for call_s in (0.5, 2.0))
+    runs = {"a 0 float64": fast, "b 0 float64": slow, "a 8 float64": fast}
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps({"runs": runs, "settings": {"threads": 2}, "machine": {"processor": "one"}}))
+    text = picture_of(path)
+    root = ElementTree.fromstring(text)
+    colours = [node.get("stroke") for node in root if (node.get("stroke") or "")[:1] == "#"]
+    assert len(colours) == 2 * 2 + 2, "two panels and the legend"
+    assert "2 matrices, 2 threads, one; dots: the worst matrix, dashes: frozen" in text
+    assert f"drawn of results.json {bytes_digest(path.read_bytes())}" in text
+    found = curves(runs, "ours", "scipy")
+    assert found["SpMV, float64"][-1] == (10_000, pytest.approx(1.0), pytest.approx(2.0))
+    assert found["SpMM 8, float64"][0] == (1, pytest.approx(0.5), pytest.approx(0.5))
+
+
+def test_the_committed_picture_is_of_the_committed_results_and_on_the_page() -> None:
+    results, picture = RESULTS / "regret.json", ROOT / "docs" / "assets" / "regret.svg"
+    page = (ROOT / "docs" / "arrays.md").read_text(encoding="utf-8")
+    assert results.exists() == picture.exists() == ("(assets/regret.svg)" in page), "run draw.py; show it"
+    assert not results.exists() or picture.read_text(encoding="utf-8") == picture_of(results)
 
 
 def test_every_target_is_of_a_number_of_calls_that_is_read() -> None:

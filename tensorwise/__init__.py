@@ -61,10 +61,17 @@ _HOMES = {
 }
 """Public name -> module. They are imported when first used, so that ``import tensorwise`` is quick."""
 
+_MODULES = ("jax", "nn", "sparse")
+"""Public modules; they are imported when first used, and some need an extra."""
+
 __all__ = [*_HOMES, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        from importlib import import_module
+
+        return import_module(f"{__name__}.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'tensorwise' has no attribute {name!r}")
     from importlib import import_module
@@ -75,4 +82,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_MODULES])

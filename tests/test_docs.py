@@ -1,7 +1,7 @@
 """The Python examples of the documentation run, and the files and classes that its pages name exist.
 
 Each page is one session, in a folder of its own. A block after a line ``<!-- skip -->`` is not run. A block with ``>>>`` is
-a doctest.
+a doctest. A page that says ``<!-- needs: PACKAGE, ... -->`` is skipped where one of these packages is not installed.
 """
 
 import doctest
@@ -13,6 +13,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^(?P<skip><!-- skip -->\n)?```python\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
+NEEDS = re.compile(r"^<!-- needs: (.+) -->$", re.MULTILINE)
+"""The optional packages that the examples of a page import."""
 DEFINED = re.compile(r"^class ([A-Z]\w*)\b", re.MULTILINE)
 """Public classes in the text of a module."""
 PACKAGES = (ROOT / "tensorwise", ROOT / "experiments" / "paper-models")
@@ -36,6 +38,9 @@ def blocks(page: Path) -> list[tuple[int, str]]:
     "page", [page for page in PAGES if blocks(page)], ids=lambda page: str(page.relative_to(ROOT))
 )
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for names in NEEDS.findall(page.read_text(encoding="utf-8")):
+        for name in names.split(", "):
+            pytest.importorskip(name)
     monkeypatch.chdir(tmp_path)
     session: dict[str, object] = {"__name__": "__main__"}
     for line, code in blocks(page):

@@ -360,6 +360,11 @@ class CpuDevice(Device):
             facts |= {"compiler": compiler.version, "flags": " ".join(compiler.flags)}
         return facts
 
+    @property
+    def worker_pid(self) -> int | None:
+        """The process that measures, where there is one."""
+        return None if self._worker is None else self._worker.process.pid
+
     def close(self) -> None:
         """End the worker process."""
         if self._worker is not None:

@@ -8,16 +8,15 @@ compiled kernels.
 """
 
 import math
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
-from weakref import WeakValueDictionary
 
 import numpy as np
 
 from tensorwise.errors import InputError, MissingExtraError
 from tensorwise.front import gnn, spelling
+from tensorwise.front.graph_cache import GraphCache
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.tuning.result import TuneResult
 
@@ -31,9 +30,7 @@ try:
 except ImportError as error:
     raise MissingExtraError("torch", "torch", "graph operators on torch tensors") from error
 
-_GRAPHS: Final[WeakValueDictionary[tuple[int, ...], gnn.Graph]] = WeakValueDictionary()
-"""Graphs by the addresses of their tensors. An address is a guess: contents are compared before a graph is used."""
-_REBUILT: Final[OrderedDict[tuple[int, ...], gnn.Graph]] = OrderedDict()
+_GRAPHS: Final = GraphCache()
 _DTYPES: Final[dict[torch.dtype, np.dtype]] = {
     torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64), torch.int32: np.dtype(np.int32),
     torch.int64: np.dtype(np.int64),
@@ -45,8 +42,6 @@ _SPELT: Final[dict[torch.dtype, str]] = {torch.bfloat16: np.dtype(np.uint16).str
 }  # fmt: skip
 """How NumPy's array interface spells what tensors hold."""
 _TENSORS: Final = {array: tensor for tensor, array in _DTYPES.items()}
-MOST_REBUILT: Final = 8
-"""Graphs made anew from their tensors, as in a program that was exported, which are kept."""
 
 
 @final
@@ -97,7 +92,7 @@ class TorchGraph:
             plain_tensor(entries.coordinates[1].copy()),
         )
         self.numbers = None if entries.numbers is None else plain_tensor(entries.numbers.copy())
-        _GRAPHS[_key(self.pointers, self.sources, self.columns)] = graph
+        _GRAPHS.register(graph, self.pointers.numpy(), self.sources.numpy())
 
     def einsum(self, text: str, *operands: Tensor) -> Tensor:
         """Evaluate an assignment ``for A[i,k]`` over the edges, such as ``C[i,f] += B[k,f] * E[A] for A[i,k]``.
@@ -470,39 +465,10 @@ def _run(
 # -- between torch and NumPy -----------------------------------------------------------------------------
 
 
-def _key(pointers: Tensor, sources: Tensor, columns: int) -> tuple[int, ...]:
-    return pointers.data_ptr(), sources.data_ptr(), len(pointers), len(sources), columns
-
-
 def _graph(pointers: Tensor, sources: Tensor, numbers: Tensor | None, columns: int) -> gnn.Graph:
     """The graph that consists of these tensors, as they are now; it is made where nobody holds it."""
-    key = _key(pointers, sources, columns)
-    arrays = pointers.numpy(), sources.numpy(), None if numbers is None else numbers.numpy()
-    for known in (_GRAPHS.get(key), _REBUILT.get(key)):
-        if known is not None and _consists_of(known, *arrays):
-            return known
-    made = gnn.Graph.from_pointers(*arrays[:2], columns)
-    if arrays[2] is not None:
-        made.renumber(arrays[2])
-    _REBUILT[key] = made
-    if len(_REBUILT) > MOST_REBUILT:
-        _REBUILT.popitem(last=False)
-    return made
-
-
-def _consists_of(
-    graph: gnn.Graph, pointers: np.ndarray, sources: np.ndarray, numbers: np.ndarray | None
-) -> bool:
-    """Whether a graph has these contents: an address says nothing of what was written there since."""
-    entries = graph.entries
-    return (
-        np.array_equal(entries.row_pointers(), pointers)
-        and np.array_equal(entries.coordinates[1], sources)
-        and (
-            entries.numbers is numbers
-            if entries.numbers is None or numbers is None
-            else np.array_equal(entries.numbers, numbers)
-        )
+    return _GRAPHS.find(
+        pointers.numpy(), sources.numpy(), columns, None if numbers is None else numbers.numpy()
     )
 
 

@@ -153,6 +153,7 @@ def _einsum(graph: Evaluates) -> Callable[[str, Sequence[Tensor]], Tensor]:
 
 def _gradients(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
     graph, (numbers, *kept) = ctx.graph, ctx.saved_tensors
+    given = given.contiguous()  # once, for all gradients: each kernel would copy it
     operands = [like if one is None else one for one, like in zip(kept, ctx.likes, strict=True)]
 
     def shares() -> Tensor:

@@ -55,7 +55,7 @@ class Cases:
             inputs.setdefault(key, record)
             configs.setdefault(record.config, len(configs))
             moving_s = cast(float, record.provenance.get("moving_s", 0.0)) if in_place else 0.0
-            if record.ok:
+            if record.ok and record.is_isolated:
                 now = record.seconds - moving_s
                 took[key, record.config] = min(now, took.get((key, record.config), np.inf))
         rows = {key: place for place, key in enumerate(inputs)}

@@ -63,7 +63,7 @@ def judge(
     """
     jobs: defaultdict[tuple[str, str, object], list[Record]] = defaultdict(list)
     for record in records:
-        if not record.provenance.get("lost"):
+        if record.is_isolated and not record.provenance.get("lost"):
             jobs[record.workload_id, record.device_id, record.provenance.get("job")].append(record)
     chosen = [job for job in jobs.values() if len({r.config for r in job if r.ok}) >= LEAST]
     if not chosen:

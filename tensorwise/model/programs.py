@@ -77,7 +77,7 @@ class Programs:
         kept: dict[tuple[str, str, str], list[Record]] = {}
         for record in records:
             known = record.provenance.keys() >= {"tree", "hardware", "device"}
-            if record.ok and known and record.spread_s <= SPREAD * record.seconds:
+            if record.ok and record.is_isolated and known and record.spread_s <= SPREAD * record.seconds:
                 key = (record.workload_id, record.config.text, str(record.provenance["device"]))
                 kept.setdefault(key, []).append(record)
         rows = []

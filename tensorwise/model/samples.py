@@ -288,7 +288,7 @@ def groups_of(
     fits = table.reads if partly else table.fits
     fitting: dict[Config, bool] = {}
     for record in records:
-        if space in (None, record.space) and not record.provenance.get("lost"):
+        if space in (None, record.space) and record.is_isolated and not record.provenance.get("lost"):
             if record.config not in fitting:
                 fitting[record.config] = fits(record.config)
             if fitting[record.config]:

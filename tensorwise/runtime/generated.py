@@ -70,13 +70,25 @@ class GeneratedKernel(Kernel):
 
 
 @dataclass(frozen=True)
-class _Call:
-    """A compiled kernel and its arguments, but for the addresses of dense operands and the output."""
+class KernelCall:
+    """A compiled kernel and its arguments, but for the addresses of dense operands and the output.
 
+    Attributes:
+        address: of the kernel.
+        function: the kernel for Python; where it has a workspace, calls take turns.
+        pointers: its buffers; those of dense operands and the output are 0.
+        sizes: its numbers.
+        places: where in ``pointers`` the dense operands and the output belong.
+        exclusive: whether it has a workspace.
+        keep: what the pointers point to.
+    """
+
+    address: int
     function: Callable[..., int]
     pointers: "ctypes.Array[ctypes.c_void_p]"
     sizes: "ctypes.Array[ctypes.c_int64]"
     places: tuple[int, ...]
+    exclusive: bool
     keep: tuple[np.ndarray, ...]
 
 
@@ -89,7 +101,7 @@ class _Frame:
         kernels: the calls.
     """
 
-    def __init__(self, calls: Sequence[_Call]) -> None:
+    def __init__(self, calls: Sequence[KernelCall]) -> None:
         self.slots = [(type(call.pointers).from_buffer_copy(call.pointers), call.places) for call in calls]
         self.kernels = [
             partial(call.function, pointers, call.sizes)
@@ -128,7 +140,7 @@ class BoundProgram(BoundKernel):
         self._parts = packed
         self.compile_s = 0.0
         self._lock = lock()
-        self._masked: list[_Call] | None = None
+        self._masked: list[KernelCall] | None = None
         self._free: list[_Frame] = []  # one a thread that has called
         # Asked once: a small kernel runs in the time that these answers take.
         self._out = workload.output_shape, workload.output_dtype
@@ -140,7 +152,7 @@ class BoundProgram(BoundKernel):
         first = self._parts[0]  # nothing is to be done before its kernel or after it
         self._direct = len(self._parts) == 1 and not first.program.accumulate and first.unreached is None
 
-    def _call(self, packed: PackedOperands, key: PlanKey) -> _Call:
+    def _call(self, packed: PackedOperands, key: PlanKey) -> KernelCall:
         """Compile a plan of one part and lay out its arguments."""
         text, buffers, size_names = kernel_text(key)
         (loaded,) = default_cache().get([text])
@@ -161,13 +173,14 @@ class BoundProgram(BoundKernel):
         sizes = [self.threads, chunk, 0 if bounds is None else len(bounds) - 1]
         sizes.extend(packed.size(name) for name in size_names)
         self.bytes_held = sum(packed.bytes_held for packed in self._parts)
-        return _Call(
-            loaded.function
-            if set(WORKSPACES).isdisjoint(buffers)
-            else _one_at_a_time(loaded.function, self._lock),
+        exclusive = not set(WORKSPACES).isdisjoint(buffers)
+        return KernelCall(
+            loaded.address,
+            _one_at_a_time(loaded.function, self._lock) if exclusive else loaded.function,
             (ctypes.c_void_p * len(pointers))(*pointers),
             (ctypes.c_int64 * len(sizes))(*sizes),
             tuple(places[name] for name in (*(f"{name}_values" for name in self.workload.dense), "out")),
+            exclusive,
             tuple(keep),
         )
 
@@ -259,6 +272,11 @@ class BoundProgram(BoundKernel):
                 f"{name} {self.program.remainder.rule}": t for name, t in self._parts[1].tensors.items()
             }
         return found
+
+    @property
+    def single_call(self) -> KernelCall | None:
+        """The one kernel that computes all of the output, unless it raises its flag; None where more is to be done."""
+        return self._main[0] if self._direct else None
 
     def fast_call(self) -> Callable[[np.ndarray], np.ndarray | None] | None:
         """Return the shortest way to call a program with one dense operand, None where there is none.

@@ -139,7 +139,7 @@ class PackedOperands:
         elif operand in self.tensors and kind == "values":
             made = self.tensors[operand].values
         elif operand in self.tensors and kind == "source":
-            made = self._source(operand).astype(self._number, copy=False)
+            made = self.source(operand).astype(self._number, copy=False)
         elif operand in self.tensors and kind == "place":
             made = self._places(operand).astype(self._number, copy=False)
         elif kind == "visited":
@@ -155,8 +155,8 @@ class PackedOperands:
             self._made[name] = made
         return made
 
-    def _source(self, operand: str) -> np.ndarray:
-        """Source map of ``operand``; that of a part names the entries as the whole operand does."""
+    def source(self, operand: str) -> np.ndarray:
+        """Return the source map of ``operand``; that of a part names the entries as the whole operand does."""
         whole, format = self.workload.sparse[operand], self.program.formats[operand]
         if self.part is None:
             known = _SOURCES.setdefault(whole, {})  # programs of one operand share it

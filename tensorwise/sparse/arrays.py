@@ -1,11 +1,14 @@
 """Sparse arrays and matrices that are SciPy's, with fast products."""
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any, Self, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from tensorwise.errors import InputError
+from tensorwise.sparse.foreign import as_foreign, as_numpy, namespace_of
 from tensorwise.sparse.frozen import freeze, update
 from tensorwise.sparse.methods import quick_methods
 from tensorwise.sparse.products import multiply_into, products_of
@@ -15,12 +18,24 @@ Class = TypeVar("Class", bound=type)
 
 
 def _quick(cls: Class) -> Class:
-    """Give a subclass of one of SciPy's compressed classes quick methods."""
-    for name, method in quick_methods(
-        next(base for base in cls.__mro__ if base.__module__.startswith("scipy."))
-    ).items():
+    """Give a subclass of one of SciPy's compressed classes quick methods, which take arrays of other libraries as well."""
+    base = next(base for base in cls.__mro__ if base.__module__.startswith("scipy."))
+    for name, method in quick_methods(base, _for_all_libraries).items():
         setattr(cls, name, method)
     return cls
+
+
+def _for_all_libraries(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a product that gives an array of the operand's library."""
+
+    @wraps(method)
+    def multiply(self: Any, other: Any) -> Any:
+        namespace = namespace_of(other)
+        if namespace is None:
+            return method(self, other)
+        return as_foreign(method(self, as_numpy(other, namespace)), namespace)
+
+    return multiply
 
 
 class _Family:
@@ -153,6 +168,10 @@ class csc_matrix(_Tuned, _MatrixFamily, sp.csc_matrix):  # noqa: N801
 
 class coo_array(_Family, sp.coo_array):  # noqa: N801
     """``scipy.sparse.coo_array``, which converts to the classes here; its products are SciPy's (decision 0090)."""
+
+    def __getitem__(self, key: Any) -> Any:
+        made = super().__getitem__(key)  # SciPy names its own class here
+        return asarray(made) if sp.issparse(made) else made
 
 
 class bsr_array(_Family, sp.bsr_array):  # noqa: N801

@@ -1,47 +1,96 @@
 """Child processes of lowest priority that work for this one, and end with it."""
 
-import _thread
 import contextlib
 import os
+import select
+import signal
 import subprocess
 import sys
 import threading
+import time
+from pathlib import Path
+from typing import Final
 
 from tensorwise.registry import child_environment
 from tensorwise.toolchain.forks import LOADING
 from tensorwise.toolchain.threads import unbound
 
-LOWEST_PRIORITY = 19
+LOWEST_PRIORITY: Final = 19
+LOOK_S: Final = 0.5
+"""Seconds between two looks whether the parent is there: a process that it forked may hold the pipe open."""
+ENDING_S: Final = 2.0
+"""Seconds that an interrupted child has to end its own children, before it is killed."""
 
 
-def start_child(module: str, *arguments: str) -> "subprocess.Popen[bytes]":
+def start_child(module: str, *arguments: str, scratch: Path | None = None) -> "subprocess.Popen[bytes]":
     """Start ``python -m module arguments`` with pipes to its stdin and from its stdout.
 
     The module calls `serve_parent` first: the child then ends soon after this process, however that ends.
 
+    Args:
+        module: what is run.
+        arguments: of the module.
+        scratch: where the child makes its temporary files; None: where this process does.
+
     Raises:
         OSError: no process can be started.
     """
+    environment = {**child_environment(), "TENSORWISE_AUTOTUNE": "off"}
+    if scratch is not None:
+        environment["TMPDIR"] = str(scratch)
     with LOADING, unbound():
         return subprocess.Popen(
             [sys.executable, "-P", "-m", module, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=None if os.environ.get("TENSORWISE_DEBUG") else subprocess.DEVNULL,
-            env={**child_environment(), "TENSORWISE_AUTOTUNE": "off"},
+            env=environment,
             start_new_session=True,  # Ctrl-C at the user's terminal is not for it
         )
 
 
+def end_child(child: "subprocess.Popen[bytes]") -> None:
+    """Have a child end, and wait for its end: at first by closing its stdin, so that it can end its own children."""
+    if child.stdin is not None:
+        with contextlib.suppress(OSError):
+            child.stdin.close()
+    try:
+        child.wait(ENDING_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+def process_seconds(pid: int) -> float:
+    """Return the CPU seconds of a process and of its children that have ended; 0 where the system does not tell."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
 def serve_parent() -> None:
-    """In a child: take the lowest priority, and be interrupted when the parent closes stdin, as when it ends."""
+    """In a child: take the lowest priority, and be interrupted when the parent closes stdin or ends.
+
+    The main thread gets a KeyboardInterrupt. Where it does not end within `ENDING_S`, the process is killed.
+    """
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
-    threading.Thread(target=_watch, name="tensorwise-parent", daemon=True).start()
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a parent in the background of a shell ignores it
+    threading.Thread(target=_watch, args=(os.getppid(),), name="tensorwise-parent", daemon=True).start()
 
 
-def _watch() -> None:
+def _watch(parent: int) -> None:
+    source = sys.stdin.fileno()
     with contextlib.suppress(OSError):
-        while os.read(sys.stdin.fileno(), 1 << 12):
-            pass
-    _thread.interrupt_main()
+        while os.getppid() == parent:
+            if select.select([source], [], [], LOOK_S)[0] and not os.read(source, 1 << 12):
+                break
+    main = threading.main_thread().ident
+    if main is not None:
+        signal.pthread_kill(main, signal.SIGINT)  # it wakes a main thread that waits for a worker
+    time.sleep(ENDING_S)
+    os.kill(os.getpid(), signal.SIGKILL)

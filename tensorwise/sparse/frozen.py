@@ -3,16 +3,44 @@
 A packed form is a copy. For arrays that a program may change in place a copy could not be trusted.
 """
 
-from typing import Any, Final, final
+import contextlib
+import logging
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
+import scipy.sparse as sp
 
-from tensorwise.errors import InputError
+from tensorwise.errors import InputError, TensorwiseError
+from tensorwise.sparse.limits import autotune
 from tensorwise.sparse.products import Product, Products, ProductTable
-from tensorwise.sparse.ways import ProductWay
+from tensorwise.sparse.search import FormatSearch, machine_is_busy, search_is_running
+from tensorwise.sparse.trials import WayTrial
+from tensorwise.sparse.ways import ProductWay, way_packed
 
+if TYPE_CHECKING:
+    from tensorwise.sparse.packed import PackedProduct
+
+_log = logging.getLogger(__name__)
+SEARCH_NS: Final = 500_000_000
+"""Nanoseconds that calls of a product have taken when a search of packed forms begins."""
+SEARCH_GROWTH: Final = 4
+"""Another search follows when calls have taken this many times as long."""
 MOST_HELD: Final = 4.0
 """Bytes of all packed forms of a matrix, at most, as a multiple of its own."""
+
+
+@final
+class _Search:
+    """The searches of one product: the one that runs, and what they took."""
+
+    def __init__(self) -> None:
+        self.running: FormatSearch | None = None
+        self.writes = 0
+        """How often values had been replaced when it began: what it packs may be of older ones, or of both."""
+        self.next_ns = SEARCH_NS
+        self.cpu_s = 0.0
 
 
 @final
@@ -23,6 +51,8 @@ class FrozenArrays:
     """
 
     def __init__(self, data: np.ndarray, indices: np.ndarray, indptr: np.ndarray) -> None:
+        self._states: dict[tuple[bool, int | None], _Search] = {}
+        self._writes = 0
         self._memory = np.array(data, order="C")
         self.arrays = (
             _read_only(self._memory),
@@ -34,19 +64,102 @@ class FrozenArrays:
         return type(None), ()  # a pickle or a copy of the matrix is an ordinary one
 
     def look(self, product: Product, table: ProductTable) -> list[ProductWay] | None:
-        """Return packed ways that were found since the last look."""
-        return []
+        """Return packed ways that were found since the last look; None: a search is running, look again soon.
+
+        A search begins when calls have taken `SEARCH_NS`, and again when they have taken ``SEARCH_GROWTH`` times as long.
+        """
+        key = product.gather, product.columns
+        state = self._states.setdefault(key, _Search())
+        if state.running is None:
+            if product.spent_ns < state.next_ns or autotune() == "off":
+                return []
+            if autotune() != "full" and (search_is_running() or machine_is_busy()):
+                return []
+            state.next_ns = SEARCH_GROWTH * product.spent_ns
+            state.writes = self._writes
+            state.running = self._begin(product, table)
+            return None
+        found = state.running.poll()
+        if found is None:
+            return None
+        state.cpu_s += state.running.cpu_s
+        state.running = None
+        ways = self._ways(found, product, table)
+        for way in ways:
+            way.is_stale = state.writes != self._writes
+        return ways
+
+    def _begin(self, product: Product, table: ProductTable) -> FormatSearch:
+        kind = sp.csr_array if product.gather else sp.csc_array
+        lines, minor = table.lines, table.minor
+        shape = (lines, minor) if product.gather else (minor, lines)
+        matrix = kind(shape, dtype=table.data.dtype)
+        matrix.data, matrix.indices, matrix.indptr = self.arrays
+        threads = max(way.threads for way in product.ways)
+        operation = "spmv" if product.columns is None else "spmm"
+        return FormatSearch(
+            matrix, operation, product.columns, threads, product.time_call(), product.spent_ns / 1e9
+        )
+
+    def _ways(
+        self, found: "Sequence[PackedProduct]", product: Product, table: ProductTable
+    ) -> list[ProductWay]:
+        """The packed products as ways, as many as there is memory for."""
+        ways = []
+        own = sum(array.nbytes for array in self.arrays)
+        held = sum(way.nbytes for one in list(table.products.values()) for way in one.ways if way.is_packed)
+        known = {way.name for way in product.ways}
+        for packed in found:
+            way = way_packed(product.library, packed, table.data.dtype.itemsize)
+            if way is None or way.name in known or held + way.nbytes > MOST_HELD * own:
+                continue
+            held += way.nbytes
+            ways.append(way)
+        return ways
+
+    def note_trial(self, trial: WayTrial) -> None:
+        """Remember what packed ways took beside the ways in place, for the next process with this matrix."""
+        ways = [way for way in (trial.current, *trial.others) if way.took_ns]
+        in_place_ns = min((way.median_ns for way in ways if not way.is_packed), default=0.0)
+        packed = [way for way in ways if way.is_packed and way.packed.facts]
+        if not packed or not in_place_ns:
+            return
+        with contextlib.suppress(RuntimeError):  # the interpreter ends, or there are no more threads
+            threading.Thread(target=_record, args=(packed, in_place_ns), name="tensorwise-record").start()
+
+    @property
+    def search_s(self) -> float:
+        """CPU seconds that searches took in child processes."""
+        return sum(state.cpu_s for state in self._states.values())
 
     def write(self, values: np.ndarray) -> None:
         """Replace the values."""
+        self._writes += 1
         np.copyto(self._memory, values, casting="same_kind")
+
+
+def _record(packed: Sequence[ProductWay], in_place_ns: float) -> None:
+    """In a thread: append the outcomes to the store."""
+    from tensorwise.sparse.outcomes import record_outcome
+
+    for way in packed:
+        times = np.array(way.took_ns) / 1e9
+        spread_s = float(np.subtract(*np.percentile(times, [75, 25])))
+        try:
+            record_outcome(
+                way.packed, float(np.median(times)), in_place_ns / 1e9, calls=len(times), spread_s=spread_s
+            )
+        except (TensorwiseError, OSError) as error:  # the choice stands; the next process begins anew
+            _log.info("what a trial found cannot be kept: %s", error)
+            return
 
 
 def _read_only(memory: np.ndarray) -> np.ndarray:
     """Return a view that cannot be made writeable."""
-    if not memory.size:
-        memory.setflags(write=False)
-        return memory
+    if not memory.size:  # no buffer to speak of, and nothing to write to
+        view = memory.view()
+        view.setflags(write=False)
+        return view
     whole: Any = memory.view(np.uint8)
     return np.frombuffer(memoryview(whole).toreadonly(), memory.dtype)
 

@@ -75,11 +75,16 @@ def apply_limits() -> None:
         found.limit(threads_limit, int(is_reproducible()))
 
 
-def in_solver() -> bool:
-    """Whether a solver of SciPy is running above this call: it expects one matrix, to the last bit."""
+def solver_call() -> Any:
+    """Return the frame of the outermost function of a SciPy solver above this call, None without one.
+
+    A solver expects one matrix, to the last bit. Calls of solvers are told apart by the identity of the frame, which the
+    caller must hold as long as it compares it.
+    """
     frame: Any = sys._getframe(1)
+    found = None
     while frame is not None:
         if str(frame.f_globals.get("__name__", "")).startswith(_SOLVERS):
-            return True
+            found = frame
         frame = frame.f_back
-    return False
+    return found

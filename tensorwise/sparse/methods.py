@@ -26,12 +26,16 @@ def _is_simple(cls: type) -> bool:
     )
 
 
-def quick_methods(cls: Any) -> dict[str, Method]:
+def quick_methods(cls: Any, around: Callable[[Method], Method] = lambda method: method) -> dict[str, Method]:
     """Return the methods that replace those of ``cls``, one of `COMPRESSED`, by name.
 
     Each does what the class's own method does. The quick way is taken for a C-contiguous ndarray of the matrix's type on
     which the same product was computed before; all else goes through SciPy's method, which calls ``_matmul_vector`` or
     ``_matmul_multivector`` when it has understood the operand.
+
+    Args:
+        cls: the class.
+        around: put around SciPy's methods that multiply.
     """
     vector, multivector = cls._matmul_vector, cls._matmul_multivector
 
@@ -42,8 +46,8 @@ def quick_methods(cls: Any) -> dict[str, Method]:
         return multiply(self, other, multivector)
 
     methods: dict[str, Method] = {
-        "__matmul__": _quick_matmul(cls.__matmul__),
-        "__rmatmul__": _quick_rmatmul(cls.__rmatmul__),
+        "__matmul__": _quick_matmul(around(cls.__matmul__)),
+        "__rmatmul__": _quick_rmatmul(around(cls.__rmatmul__)),
         "_matmul_vector": _matmul_vector,
         "_matmul_multivector": _matmul_multivector,
         "transpose": _quick_transpose(
@@ -51,7 +55,7 @@ def quick_methods(cls: Any) -> dict[str, Method]:
         ),
     }
     if issubclass(cls, sp.spmatrix):
-        methods["__mul__"] = _quick_matmul(cls.__mul__)
+        methods["__mul__"] = _quick_matmul(around(cls.__mul__))
     for name, method in methods.items():
         method.__name__, method.__qualname__ = name, f"{cls.__name__}.{name}"
         method.__doc__ = getattr(cls, name).__doc__
@@ -117,11 +121,17 @@ def _quick_rmatmul(by_scipy: Method) -> Method:
     return rmatmul
 
 
+def _is_whole(matrix: Any) -> bool:
+    """Whether the arrays are as long as ``indptr`` says: those of others SciPy cuts in the transpose, or refuses."""
+    stored = len(matrix.indices)
+    return len(matrix.data) == stored and len(matrix.indptr) > 0 and matrix.indptr[-1] == stored
+
+
 def _quick_transpose(by_scipy: Method, container: str) -> Method:
     """``A.T`` over the same arrays: it shares what is known of the products."""
 
     def transpose(self: Any, axes: Any = None, copy: bool = False) -> Any:
-        known = None if copy or axes is not None else products_of(self)
+        known = None if copy or axes is not None or not _is_whole(self) else products_of(self)
         cls = getattr(self, container) if known is not None else None
         if known is None or cls is None or not _is_simple(cls):
             return by_scipy(self, axes=axes, copy=copy)

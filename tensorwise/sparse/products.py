@@ -14,7 +14,7 @@ import numpy as np
 
 from tensorwise.sparse.kernels import gather_for, scatter_for
 from tensorwise.sparse.library import Library, library, preload
-from tensorwise.sparse.limits import allowed_threads, autotune, in_solver, is_reproducible
+from tensorwise.sparse.limits import allowed_threads, autotune, is_reproducible, solver_call
 from tensorwise.sparse.pools import register_pool
 from tensorwise.sparse.trials import EARLY_NS, FIRST_NS, GROWTH, WayTrial
 from tensorwise.sparse.ways import CHANGED, ProductWay, way_in_place
@@ -46,6 +46,9 @@ class Forms(Protocol):
 
     def look(self, product: "Product", table: "ProductTable") -> "list[ProductWay] | None":
         """Return ways that were found since the last look; None: ask again soon."""
+
+    def note_trial(self, trial: WayTrial) -> None:
+        """Remember what packed ways took."""
 
 
 Multiply = Callable[[Any, np.ndarray], np.ndarray]
@@ -100,6 +103,7 @@ class ProductTable:
         self.scipy_ns: dict[tuple[bool, int | None], float] = {}
         self.lock = lock()
         self.frozen: Forms | None = None
+        self.solver: Any = None  # the call of a solver in which SciPy computed, for want of the library
 
     @staticmethod
     def of(matrix: Any, minor: int) -> "ProductTable | None":
@@ -150,9 +154,28 @@ class Product:
     """
 
     __slots__ = (
-        "_asks_soon", "_library", "_lock", "_next_trial_ns", "_slice_ns", "_table", "_trial", "address", "columns",
-        "current", "data", "dtype", "gather", "indices", "indptr", "left_ns", "multiply", "out_shape", "shape_given",
-        "spent_ns", "ways", "x_shape",
+        "_asks_soon",
+        "_lock",
+        "_next_trial_ns",
+        "_slice_ns",
+        "_table",
+        "_trial",
+        "address",
+        "columns",
+        "current",
+        "data",
+        "dtype",
+        "gather",
+        "indices",
+        "indptr",
+        "left_ns",
+        "library",
+        "multiply",
+        "out_shape",
+        "shape_given",
+        "spent_ns",
+        "ways",
+        "x_shape",
     )  # fmt: skip
 
     def __init__(
@@ -170,7 +193,7 @@ class Product:
         self._lock = lock()
         self._trial: WayTrial | None = None
         self._asks_soon = False
-        self._library, self._table = found, table
+        self.library, self._table = found, table
         one_ns = len(self.data) * (columns or 1) * ENTRY_NS + (table.lines + table.minor) * LINE_NS
         tries = autotune() != "off"
         self.ways = [self._in_place(1)]
@@ -186,11 +209,11 @@ class Product:
         table = self._table
         mean = len(self.indices) / max(1, table.lines)
         shape = gather_for(self.columns, mean) if self.gather else scatter_for(self.columns, threads > 1)
-        layout = self._library.layout(shape, ELEMENTS[self.dtype], INDICES[self.indices.dtype])
+        layout = self.library.layout(shape, ELEMENTS[self.dtype], INDICES[self.indices.dtype])
         extents = {"N_i": table.lines, "N_k": table.minor, "N_j": self.columns or 1}
         arrays = self.data, self.indices, self.indptr
         return way_in_place(
-            self._library, layout, arrays, extents, gather=self.gather, threads=threads, lines=table.lines
+            self.library, layout, arrays, extents, gather=self.gather, threads=threads, lines=table.lines
         )
 
     def _use_threads(self) -> None:
@@ -206,15 +229,19 @@ class Product:
         Returns:
             False where the matrix's arrays changed in place and this product no longer fits them.
         """
-        trial = self._trial
-        held = trial is not None and not trial.same_bits and in_solver()  # it goes on when the solver is done
-        way = self.current if trial is None or held else trial.next_way()
+        trial, way = self._trial, None
+        if trial is not None:
+            way = trial.next_way(None if trial.same_bits else solver_call())
+            if way is None:
+                self._end_trial(trial)
+                trial = None
+        if way is None:
+            way = self.current
         took = self.multiply(way.address, id(x), id(out))
         if took < 0:
             return took != CHANGED and self._by_one_thread(way, x, out)
         if trial is not None:
-            if not held and trial.note(way, took):
-                self._end_trial(trial)
+            trial.note(way, took)
             return True
         self.left_ns -= took
         if self.left_ns < 0:
@@ -225,9 +252,12 @@ class Product:
         """Compute again where ``way`` may not run now, or got a NaN that padding may have caused."""
         if (trial := self._trial) is not None:
             trial.drop(way)
-            if trial.is_over:
-                self._end_trial(trial)
         return self.multiply(self.ways[0].address, id(x), id(out)) >= 0
+
+    def time_call(self) -> float:
+        """Seconds that a call takes now in the way in use, the shorter of two."""
+        given, out = np.zeros(self.shape_given, self.dtype), np.empty(self.out_shape, self.dtype)
+        return min(self.multiply(self.current.address, id(given), id(out)) for _ in range(2)) / 1e9
 
     @property
     def seconds(self) -> float:
@@ -250,7 +280,7 @@ class Product:
                     if way.is_stale:
                         way.refresh(self.data)
                 self.x_shape = None  # calls come through `run`, which knows the trial
-                self._trial = WayTrial(self.current, others)
+                self._trial = WayTrial(self.current, others, solver_call())
             else:
                 self._go_on()
         finally:
@@ -291,6 +321,8 @@ class Product:
                 self.current = trial.fastest()
                 self.spent_ns += trial.spent_ns
                 self._go_on()
+        if self._table.frozen is not None:
+            self._table.frozen.note_trial(trial)
 
     def _go_on(self) -> None:
         """Let calls take the quick way, until a share of what was spent is spent again."""
@@ -342,9 +374,14 @@ def multiply(matrix: Any, x: np.ndarray, by_scipy: Multiply) -> np.ndarray:
     product = table.products.get((gather, columns))
     if product is None:
         found = library(wait=is_reproducible())
+        solver = solver_call()
+        if found is None:
+            table.solver = solver
+        elif solver is not None and solver is table.solver:
+            return by_scipy(matrix, x)  # a solver that began with SciPy's products ends with them
         spent = table.scipy_ns.get((gather, columns), 0.0)
         if found is None or (
-            SHARE * spent < MAKING_NS and not is_reproducible() and not _pays_at_once(table, columns)
+            SHARE * spent < MAKING_NS and not is_reproducible() and not _pays_at_once(table, columns, solver)
         ):
             start = time.perf_counter_ns()
             result = by_scipy(matrix, x)
@@ -401,6 +438,6 @@ def warm_up() -> None:
                     product.run(given, np.empty(product.out_shape, dtype))
 
 
-def _pays_at_once(table: ProductTable, columns: int | None) -> bool:
+def _pays_at_once(table: ProductTable, columns: int | None, solver: Any) -> bool:
     """Whether the first product is expected to save what looking at the matrix costs."""
-    return len(table.data) * (columns or 1) * ENTRY_NS > 2 * MAKING_NS or in_solver()
+    return len(table.data) * (columns or 1) * ENTRY_NS > 2 * MAKING_NS or solver is not None

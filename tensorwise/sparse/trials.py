@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Sequence
-from typing import Final, final
+from typing import Any, Final, final
 
 from tensorwise.sparse.ways import ProductWay
 
@@ -13,62 +13,70 @@ EARLY_NS: Final = 500_000
 GROWTH: Final = 8
 """A trial follows when this many times as much was spent as at the last one."""
 CALLS_EACH: Final = 3
-"""Calls of each way in a trial."""
+"""Calls of each way in a trial; where a solver calls, calls of the solver."""
 CLEARLY_SLOWER: Final = 2.0
 """A way that took this many times as long as the current one in a call is not called again in that trial."""
 BETTER: Final = 0.97
 """Share of the current way's time that another must stay below to replace it."""
+MOST_TIMES: Final = 1000
+"""Times that are kept of a way in a trial."""
 
 
 @final
 class WayTrial:
     """Calls of the current way and others in turn, ``CALLS_EACH`` of each.
 
-    The first call of each other way is not counted: it brings the way's arrays into the caches.
+    The first call of each other way is not counted: it brings the way's arrays into the caches. Ways whose bits differ do
+    not change within one call of a solver: each is used for a whole call of it.
 
     Args:
         current: the way in use.
         others: ways that are tried.
+        solver: the call of a solver in which the trial begins: it goes on with the current way.
     """
 
-    def __init__(self, current: ProductWay, others: Sequence[ProductWay]) -> None:
-        self.current = current
+    def __init__(self, current: ProductWay, others: Sequence[ProductWay], solver: Any = None) -> None:
+        self.current, self.others = current, tuple(others)
         for way in (current, *others):
             way.took_ns = []
-        rounds = [way for _ in range(CALLS_EACH) for way in (current, *others)]
-        self._others = tuple(others)
-        self._left = [*others, *rounds]
-        self.spent_ns = 0
+        self._left = [*others, *(way for _ in range(CALLS_EACH) for way in (current, *others))]
         self._cold = set(map(id, others))
         self._thread = threading.get_ident()
+        self._solver, self._held = solver, current
         self.same_bits = all(way.same_bits for way in (current, *others))
+        self.spent_ns = 0
 
-    def next_way(self) -> ProductWay:
-        """Return the way that the next call is to use."""
-        return self._left[0] if self._left and threading.get_ident() == self._thread else self.current
+    def next_way(self, solver: Any = None) -> ProductWay | None:
+        """Return the way that the next call is to use; None: the trial is over.
 
-    def note(self, way: ProductWay, took_ns: int) -> bool:
-        """Note what a call of ``next_way()`` took; return whether the trial is over."""
-        if threading.get_ident() != self._thread or not self._left or self._left[0] is not way:
-            return False
-        self._left.pop(0)
+        Args:
+            solver: the call of a solver that the product is computed for, None without one.
+        """
+        if threading.get_ident() != self._thread:
+            return self.current
+        if solver is None or solver is not self._solver:
+            self._solver = solver
+            if all(one is self.current for one in self._left):
+                self._solver = None
+                return None
+            self._held = self._left.pop(0)
+        return self._held
+
+    def note(self, way: ProductWay, took_ns: int) -> None:
+        """Note what a call of ``next_way()`` took."""
+        if threading.get_ident() != self._thread:
+            return
         self.spent_ns += took_ns
         if id(way) in self._cold:
             self._cold.discard(id(way))
-        else:
+        elif len(way.took_ns) < MOST_TIMES:
             way.took_ns.append(took_ns)
         if way is not self.current and took_ns > CLEARLY_SLOWER * self.current.median_ns:
-            self._left = [one for one in self._left if one is not way]
-        return self.is_over
-
-    @property
-    def is_over(self) -> bool:
-        """Whether no other way is to be called any more."""
-        return all(one is self.current for one in self._left)
+            self.drop(way)
 
     def fastest(self) -> ProductWay:
         """Return the way to go on with."""
-        tried = [way for way in (self.current, *self._others) if len(way.took_ns) >= CALLS_EACH - 1]
+        tried = [way for way in (self.current, *self.others) if len(way.took_ns) >= CALLS_EACH - 1]
         best = min(tried, key=lambda way: way.median_ns, default=self.current)
         return best if best.median_ns < BETTER * self.current.median_ns else self.current
 

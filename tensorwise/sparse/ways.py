@@ -1,7 +1,7 @@
 """A way to compute a product: a kernel with its arguments laid out for C."""
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from ctypes import addressof
 from typing import Any, Final, final
 
@@ -45,6 +45,7 @@ class ProductWay:
         took_ns: nanoseconds of the last trials.
         nbytes: bytes that it holds besides the matrix's arrays.
         threads: how many it runs on.
+        packed: the ``PackedProduct`` behind it; None where it runs in place.
         is_stale: whether what it has packed is of older values than the matrix's.
     """
 
@@ -54,24 +55,24 @@ class ProductWay:
         threads: int,
         same_bits: bool,
         nbytes: int = 0,
-        refill: Callable[[np.ndarray], None] | None = None,
+        packed: Any = None,
     ) -> None:
         self.name, self.threads, self.same_bits, self.nbytes = name, threads, same_bits, nbytes
         self.took_ns: list[int] = []
         self._keep: Sequence[Any] = ()
-        self._refill = refill
+        self.packed = packed
         self.is_stale = False
         self.address = 0
 
     @property
     def is_packed(self) -> bool:
         """Whether it reads a copy of the matrix's entries."""
-        return self._refill is not None
+        return self.packed is not None
 
     def refresh(self, values: np.ndarray) -> None:
         """Pack the matrix's values anew."""
-        if self._refill is not None:
-            self._refill(values)
+        if self.packed is not None:
+            self.packed.update(values)
             self.is_stale = False
 
     @property
@@ -141,3 +142,23 @@ def way_in_place(
         nbytes += work.nbytes
     name = f"in place, {threads} thread{'s' if threads > 1 else ''}"
     return ProductWay(name, threads, gather or not parallel, nbytes).lay_out(struct, keep)
+
+
+def way_packed(library: Library, packed: Any, alignment: int) -> ProductWay | None:
+    """Return the way that runs a packed product's kernel; None where a call takes more than one kernel.
+
+    Args:
+        library: of the in-place kernels, whose driver and C call it.
+        packed: a ``PackedProduct``.
+        alignment: bytes to which operands are aligned.
+    """
+    call = packed.single_call
+    if call is None or len(call.pointers) > MOST_BUFFERS or len(call.places) != 2:
+        return None
+    struct = _WayFields(call.address, addressof(call.sizes), HEADER)
+    for place, pointer in enumerate(call.pointers):
+        struct.buffers[place] = pointer
+    struct.place_x, struct.place_out = call.places
+    struct.threads, struct.alignment, struct.exclusive = packed.threads, alignment - 1, int(call.exclusive)
+    made = ProductWay(packed.name, packed.threads, False, packed.nbytes, packed)
+    return made.lay_out(struct, (packed, call))

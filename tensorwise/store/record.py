@@ -31,6 +31,10 @@ COLUMNS = (
 )
 """Names of the values of a row, in order; ``id`` is the content id of the others."""
 
+MEASURED_BY: Final = "measured_by"
+"""Key of the provenance of a time that was not taken alone: ``background``, at lowest priority beside the user's program, or
+``use``, on the user's own calls."""
+
 _NUMBERS: Final[Mapping[str, tuple[type, ...]]] = {
     "seconds": (float, int, type(None)),
     "spread_s": (float, int),
@@ -71,7 +75,7 @@ class Record:
         note: one line for people.
         provenance: JSON-able: ``when`` (UTC, ISO 8601), ``version``, ``device`` (its name), host features,
             compiler id and flags, ``threads``, ``cache`` (``warm`` or ``cold``), and whatever else a time
-            depends on.
+            depends on. `MEASURED_BY`, where it is there: see `is_isolated`.
     """
 
     workload_id: str
@@ -137,6 +141,11 @@ class Record:
     def ok(self) -> bool:
         """Whether ``seconds`` is a verified time."""
         return self.status == "ok"
+
+    @property
+    def is_isolated(self) -> bool:
+        """Whether it was timed with nothing of ours beside it. Models and recordings read no others."""
+        return not any(self.has_fact(MEASURED_BY, how) for how in ("background", "use"))
 
     @property
     def op(self) -> str:

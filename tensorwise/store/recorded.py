@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class RecordedDevice(Device):
     """Answers what a device once measured; what was never measured is ``refused``.
 
-    Where a config was measured several times, the last record counts. The device has the id of the
+    Where a config was measured several times, the last record counts; those that were not taken alone
+    (`Record.is_isolated`) never do. The device has the id of the
     one that was recorded, because its times are that device's.
 
     Args:
@@ -43,7 +44,7 @@ class RecordedDevice(Device):
         self._space = space
         if isinstance(records, Store):
             records = records.records(device_id=device_id)
-        chosen = [record for record in records if device_id in (None, record.device_id)]
+        chosen = [one for one in records if device_id in (None, one.device_id) and one.is_isolated]
         devices = sorted({record.device_id for record in chosen})
         if not devices:
             of = "" if device_id is None else f" of device {device_id}"

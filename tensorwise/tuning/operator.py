@@ -50,6 +50,7 @@ METHODS: Final[Registry[Callable[..., Any]]] = Registry(
         "widen": "tensorwise.tuning.related:widen",
         "convert": "tensorwise.tuning.related:convert",
         "multiply_by_scipy": "tensorwise.tuning.related:multiply_by_scipy",
+        "array": "tensorwise.sparse.operators:array_of",
     },
     needs_function,
 )
@@ -354,7 +355,7 @@ class MatrixOperator(Operator, Matrix):  # type: ignore[override] # where SciPy 
     def shape(self) -> tuple[int, int]:
         """Shape of the matrix that the operator represents."""
         rows, columns = self.workload.entries.shape
-        return (columns, rows) if self._product.endswith("_t") else (rows, columns)
+        return (columns, rows) if self.is_transposed else (rows, columns)
 
     @property
     def dtype(self) -> np.dtype:  # type: ignore[override]
@@ -365,6 +366,19 @@ class MatrixOperator(Operator, Matrix):  # type: ignore[override] # where SciPy 
     def operand_dtype(self) -> np.dtype:
         """dtype of the operands of the tuned kernel; `Matrix` describes how operands of other dtypes are computed."""
         return self._dtypes[0]
+
+    @property
+    def array(self) -> Any:
+        """The matrix as a frozen sparse array (`tensorwise.sparse.csr_array`), multiplied by this operator's kernel.
+
+        A copy with values of its own: ``array.update(values)`` does not change the operator, which never changes. It is
+        kept in the operator's format besides CSR. Of an operator that multiplies by a transpose it is a CSC array, and its
+        products are computed in place.
+
+        Raises:
+            InputError: the operator keeps its values in 16 bits.
+        """
+        return METHODS["array"](self)
 
     def diagonal(self) -> np.ndarray:
         """Return the main diagonal, in ``dtype``; zero where nothing is stored."""
@@ -411,7 +425,12 @@ class MatrixOperator(Operator, Matrix):  # type: ignore[override] # where SciPy 
         return self._bound.bytes_held + copies + sum(int(one.data.nbytes) for one in self._plain.values())
 
     @property
-    def _width(self) -> int | None:
+    def is_transposed(self) -> bool:
+        """Whether it multiplies by the transpose of the matrix that was given."""
+        return self._product.endswith("_t")
+
+    @property
+    def width(self) -> int | None:
         """Columns of the operand that it was tuned for, None for a vector."""
         return None if self._column is None else self.workload.sizes[self._column]
 

@@ -86,3 +86,10 @@ def test_empty_and_one_dimensional():
     assert ts.csr_array((3, 4)).freeze().nnz == 0
     with pytest.raises(InputError, match="two dimensions"):
         ts.csr_array(np.ones(4)).freeze()
+
+
+def test_an_array_without_entries_can_be_frozen_and_updated():
+    frozen = ts.csr_array((3, 4)).freeze()
+    frozen.update(np.empty(0))
+    assert (frozen @ np.ones(4)).tolist() == [0, 0, 0]
+    assert not frozen.data.flags.writeable

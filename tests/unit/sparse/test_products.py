@@ -106,6 +106,8 @@ def test_classes_are_scipys_and_stay_in_the_family(cls, pair):
         ours.tobsr(),
         ours + ours,
         ours[:5],
+        ts.coo_array(pair[1])[:5, 3:],
+        ts.coo_array(pair[1])[2],
         ours.copy(),
     ):
         assert type(other).__module__ == "tensorwise.sparse.arrays"
@@ -121,6 +123,21 @@ def test_the_transpose_shares_arrays_and_what_is_known(pair):
     assert ours.T.T.shape == ours.shape
     assert "A.T @ x" in str(ours.tuning)
     np.testing.assert_array_equal(ours.T.todense(), theirs.T.todense())
+
+
+def test_entries_beyond_the_last_line_are_cut_from_a_transpose(pair):
+    ours, theirs, _ = pair
+    for one in (ours, theirs):
+        one.indptr[-1] -= 2
+    assert len(ours.T.data) == len(theirs.T.data) == len(ours.data) - 2
+
+
+def test_a_matrix_whose_arrays_differ_in_length_has_no_transpose(pair):
+    ours, theirs, _ = pair
+    for one in (ours, theirs):
+        one.data = np.append(one.data, 1.0)
+        with pytest.raises(ValueError, match="same size"):
+            one.T  # noqa: B018 - raises
 
 
 def change_values(a):

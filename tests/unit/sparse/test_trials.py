@@ -20,9 +20,10 @@ def run(trial, seconds_ns):
     calls = dict.fromkeys(seconds_ns, 0)
     for _ in range(100):
         way = trial.next_way()
-        calls[way] += 1
-        if trial.note(way, seconds_ns[way]):
+        if way is None:
             return calls
+        calls[way] += 1
+        trial.note(way, seconds_ns[way])
     raise AssertionError("the trial does not end")
 
 
@@ -53,7 +54,7 @@ def test_a_way_that_may_not_run_is_dropped():
     one, two = ways(2)
     trial = WayTrial(one, [two])
     trial.drop(two)
-    assert trial.is_over
+    assert trial.next_way() is None
     assert trial.fastest() is one
 
 
@@ -84,34 +85,41 @@ def test_a_trial_is_made_on_calls_and_ends(product):
     assert all(way.took_ns for way in found.ways)
 
 
-def test_nothing_is_tried_inside_a_solver(product, monkeypatch):
-    matrix, x, found = product
-    matrix @ x
-    monkeypatch.setattr(products, "in_solver", lambda: True)
-    for _ in range(30):
-        matrix @ x
-    assert found.x_shape is None
-    assert not found.ways[1].took_ns
+def test_a_call_of_a_solver_keeps_its_way():
+    one, two = ways(2, same_bits=False)
+    begun, *calls = (object() for _ in range(9))
+    trial = WayTrial(one, [two], begun)
+    for _ in range(20):
+        assert trial.next_way(begun) is one
+        trial.note(one, 1000)
+    used = []
+    for call in calls:
+        found = {trial.next_way(call) for _ in range(5)}
+        assert len(found) == 1
+        used += found
+        trial.note(next(iter(found)) or one, 500 if found == {two} else 1000)
+        if found == {None}:
+            break
+    assert used.count(two) == CALLS_EACH + 1
+    assert used[-1] is None
+    assert trial.fastest() is two
 
 
-def test_solvers_are_noticed(product):
+def test_calls_of_solvers_are_told_apart(product):
     matrix, _, _ = product
     seen = []
+    symmetric = matrix + matrix.T + 100 * sp.eye_array(2000)
 
-    class Watched(ts.csc_array):
-        def __matmul__(self, other):
-            seen.append(limits.in_solver())
-            return super().__matmul__(other)
+    def watched(v):
+        seen.append(limits.solver_call())
+        return symmetric @ v
 
-    watched = Watched(matrix + matrix.T + 100 * sp.eye_array(2000))
-    sp.linalg.cg(
-        sp.linalg.LinearOperator((2000, 2000), matvec=lambda v: watched @ v, dtype=float),
-        np.ones(2000),
-        maxiter=2,
-    )
-    assert seen
-    assert all(seen)
-    assert not limits.in_solver()
+    operator = sp.linalg.LinearOperator((2000, 2000), matvec=watched, dtype=float)
+    for _ in range(2):
+        sp.linalg.cg(operator, np.ones(2000), maxiter=2)
+    assert len(set(map(id, seen))) == 2
+    assert None not in seen
+    assert limits.solver_call() is None
 
 
 def test_reproducible_products_have_the_same_bits_whatever_the_threads(product):

@@ -166,12 +166,19 @@ class csc_matrix(_Tuned, _MatrixFamily, sp.csc_matrix):  # noqa: N801
     """``scipy.sparse.csc_matrix`` whose products with dense vectors and matrices are fast; see `csc_array`."""
 
 
+def _in_family(made: Any) -> Any:
+    """Return what a method made, in our class where SciPy's method names its own."""
+    return asarray(made) if sp.issparse(made) else made
+
+
 class coo_array(_Family, sp.coo_array):  # noqa: N801
     """``scipy.sparse.coo_array``, which converts to the classes here; its products are SciPy's (decision 0090)."""
 
     def __getitem__(self, key: Any) -> Any:
-        made = super().__getitem__(key)  # SciPy names its own class here
-        return asarray(made) if sp.issparse(made) else made
+        return _in_family(super().__getitem__(key))
+
+    def tensordot(self, other: Any, axes: Any = 2) -> Any:
+        return _in_family(super().tensordot(other, axes))
 
 
 class bsr_array(_Family, sp.bsr_array):  # noqa: N801

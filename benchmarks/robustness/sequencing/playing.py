@@ -131,7 +131,7 @@ class Pair:
             for name in (*NAMES, "x"):
                 if found := difference(self.right.get(name), self.ours.get(name)):
                     return f"{name} afterwards: {found}"
-            if self.keeps_class and (derived := _DERIVED.match(text)):
+            if got[0] is None and self.keeps_class and (derived := _DERIVED.match(text)):
                 target, source = derived.groups()
                 if not foreign.intersection(_NAME.findall(source)) and target in self.foreign:
                     return f"{target} afterwards: of SciPy's class"

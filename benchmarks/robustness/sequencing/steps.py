@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sequencing.making import LAYOUTS, is_frozen
+from sequencing.tables import DERIVATIONS, OBSERVATIONS
 
 FLOATS: Final = ("float64", "float32")
 DTYPES: Final = (
@@ -249,52 +250,6 @@ def observe(rng: Random, names: Namespace) -> str | None:
     return "result = " + rng.choice(exact).format(A=name)
 
 
-OBSERVATIONS: Final = """
-{A}.toarray()
-{A}.toarray(order='F')
-{A}.toarray().shape
-{A}.nnz
-{A}.shape
-{A}.dtype
-{A}.format
-{A}.copy()
-{A}.T
-{A}.T.T
-{A}.tocoo()
-{A}.tocsr()
-{A}.tocsc()
-{A}.tobsr()
-{A}.tolil()
-{A}.todok()
-{A}.asformat('csc')
-{A}.astype('float32')
-{A}.astype('float64', copy=False)
-{A}.diagonal()
-{A}.conj()
-{A}.real
-{A}.count_nonzero()
-{A}.nonzero()
-{A}.max()
-{A}.maximum(0)
-{A}.sign()
-{A}.power(2)
-{A}.reshape({A}.shape[::-1])
-{A} @ 2
-{A} == 0
-abs({A})
-bool({A})
-len({A})
-repr({A})
-str({A})
-hasattr({A}, 'foo')
-SP.hstack([{A}, {A}])
-SP.vstack([{A}, {A}]).format
-SP.issparse({A})
-isinstance({A}, SP.csr_array)
-SP.linalg.norm({A}.T.T) >= 0
-""".strip().splitlines()
-
-
 def derive(rng: Random, names: Namespace) -> str | None:
     """A matrix made of another one, which may share its arrays."""
     name, A = pick(rng, names)
@@ -308,38 +263,6 @@ def derive(rng: Random, names: Namespace) -> str | None:
         i, j = rng.randrange(m), rng.randrange(n)
         forms += [f"{{A}}[{i}:]", f"{{A}}[:, {j}:]", "{A}[::2]", f"{{A}}[[{i}, 0]]", f"{{A}}[:{i}, :{j}]"]
     return f"{target} = {rng.choice(forms).format(A=name)}"
-
-
-DERIVATIONS: Final = """
-{A}.T
-{A}.T
-{A}.T
-{A}.copy()
-copy.copy({A})
-copy.deepcopy({A})
-{A}.tocsr()
-{A}.tocsr(copy=True)
-{A}.tocsc()
-{A}.tocoo()
-{A}.tobsr()
-{A}.todia().tocsr()
-{A}.T.tocsr()
-{A}.transpose()
-{A}.asformat('csr')
-{A}.astype('float32')
-{A}.astype('float64')
-{A}.real
-{A}.conj()
-{A} * 2
-S.csr_array({A})
-S.csr_array({A}, copy=True)
-S.csr_matrix({A}, dtype='float32')
-S.csc_matrix({A})
-SP.csr_array({A})
-asarray(copy.copy({A}))
-freeze({A})
-freeze({A})
-""".strip().splitlines()
 
 
 def mutate(rng: Random, names: Namespace) -> str | None:

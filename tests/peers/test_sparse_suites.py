@@ -1,0 +1,70 @@
+"""A few tests of SciPy and pyamg with our sparse classes; all: ``python tests/peers/sparse_suites.py``."""
+
+import importlib.util
+import json
+
+import pytest
+
+from tensorwise.sparse import prepare
+from tests.peers.sparse_suites import QUICK, RESULT, SUITES, Suite, described, missing, new_failures, run
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_what_passes_without_us_passes_with_ours(name: str) -> None:
+    suite = QUICK[name]
+    if importlib.util.find_spec(suite.package) is None:
+        pytest.skip(f"{suite.package} is not installed")
+    prepare.prepare()
+    runs = {in_place: run(suite, in_place) for in_place in suite.runs}
+    assert new_failures(runs) == set()
+    assert missing(runs) == set()
+    assert "passed" in runs["scipy"]["outcomes"].values()
+    assert runs["scipy"]["products"] == 0
+    for in_place in suite.runs[1:]:
+        assert runs[in_place]["products"] > 0, "our kernels computed nothing"
+
+
+def test_a_test_that_fails_with_ours_alone_is_named() -> None:
+    passed = {"outcomes": {"a": "passed", "b": "failed", "c": "passed"}, "products": 0, "seconds": 1}
+    failed = {"outcomes": {"a": "failed", "b": "failed"}, "products": 3, "seconds": 1}
+    runs = {"scipy": passed, "patch": failed}
+    assert new_failures(runs) == {"a"}
+    assert missing(runs) == {"c"}
+    told = described({"suite": runs})["suite"]
+    assert told["fail_with_ours_alone"] == ["a"]
+    assert told["patch"]["failed"] == 2
+
+
+def test_a_broken_class_fails(tmp_path) -> None:
+    """With a plugin that makes products wrong, the same run reports failures."""
+    (tmp_path / "test_one.py").write_text(
+        "import numpy as np\nimport scipy.sparse as sp\n"
+        "def test_one():\n"
+        "    import tensorwise.sparse.methods as methods\n"
+        "    A = sp.csr_array(np.eye(3))\n"
+        "    assert type(A).__module__.startswith('tensorwise')\n"
+        "    assert (A @ np.ones(3)).tolist() == [1, 1, 1]\n"
+    )
+    suite = Suite("scipy", ("test_one.py",), runs=("scipy", "classes"))
+    prepare.prepare()
+    runs = {in_place: run(suite, in_place, home=tmp_path) for in_place in suite.runs}
+    assert [*runs["scipy"]["outcomes"].values()] == ["failed"]  # the class is SciPy's
+    assert [*runs["classes"]["outcomes"].values()] == ["passed"]
+    assert runs["classes"]["products"] == 1
+
+
+def test_no_test_failed_with_ours_alone() -> None:
+    """What the whole runs, which take an hour, said last."""
+    result = json.loads(RESULT.read_text())["suites"]
+    assert {
+        "scipy.sparse",
+        "scipy.sparse.linalg",
+        "scipy.sparse.csgraph",
+        "pyamg",
+        "networkx",
+    } <= result.keys()
+    assert result.keys() <= SUITES.keys()
+    for suite in result.values():
+        assert suite["fail_with_ours_alone"] == []
+        assert suite["pass_without_us_and_do_not_run_with_ours"] == []
+    assert result["scipy.sparse"]["classes"]["passed"] > 10_000

@@ -187,18 +187,22 @@ class FormatSearch:
 
     def _packed(self, given: Any, answer: Mapping[str, Any]) -> "list[PackedProduct]":
         """Pack what the child named."""
+        if not answer.get("found"):
+            return []
         from tensorwise.lower.program import program_for
         from tensorwise.sparse.packed import pack_product
 
         found: list[PackedProduct] = []
-        for named in answer.get("found", ()):
+        for named in answer["found"]:
             if self._stopped.is_set():
                 return found
             work = given.workload
             program = program_for(work, named["formats"], named["schedule"])
             expected_s = self._baseline_s * float(named["ratio"])
             try:
-                packed = pack_product(program, work, given.stored, self._threads, expected_s, named["facts"])
+                packed = pack_product(
+                    program, work, given.stored, self._threads, expected_s, named["facts"], found
+                )
             except (TensorwiseError, MemoryError) as error:
                 self.note = f"{program.name} cannot be packed: {error}"
                 continue

@@ -1,8 +1,9 @@
 """The child process of a search: names packed kernels that are faster than a product in place.
 
-``python -m tensorwise.sparse.searching FOLDER`` reads ``request.json`` and three arrays in FOLDER and answers with a line of
-JSON. What the store knows of the workload is named without measuring. Otherwise the tuner searches within a small budget of
-CPU time, the best meet the product in place in rounds, and all that was measured goes to the store.
+``python -m tensorwise.sparse.searching FOLDER`` reads ``request.json`` and three arrays in FOLDER. It writes a line when it
+would end with its parent, and answers with a line of JSON. What the store knows of the workload is named without measuring.
+Otherwise the tuner searches within a small budget of CPU time, the best meet the product in place in rounds, and all
+measurements go to the store.
 """
 
 import contextlib
@@ -70,11 +71,12 @@ def main() -> None:
     """Search, answer, and remove the folder; nothing is answered where the parent is gone."""
     take_lowest_priority()
     folder = Path(sys.argv[1])
-    answers = os.fdopen(os.dup(1), "w")
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever is printed must not get between answers
     try:
         search = _ChildSearch(folder)
         serve_parent()  # a thread: the worker is forked by now
+        answers.write("serving\n")
         answer = search.run()
         answers.write(json.dumps({**answer, "cpu_s": cpu_seconds()}) + "\n")
         answers.close()

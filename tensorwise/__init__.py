@@ -61,7 +61,7 @@ _HOMES = {
 }
 """Public name -> module. They are imported when first used, so that ``import tensorwise`` is quick."""
 
-_MODULES = ("nn", "sparse")
+_MODULES = ("jax", "nn", "sparse")
 """Public modules; they are imported when first used, and some need an extra."""
 
 __all__ = [*_HOMES, "__version__"]

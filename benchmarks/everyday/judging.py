@@ -34,7 +34,7 @@ TARGETS: Final[dict[tuple[str, str], dict[int, Target]]] = {
 def seconds_at(line: str, calls: int) -> tuple[float, bool]:
     """Return seconds of so many calls from a line of seconds at `MARKS`, and whether they are extrapolated.
 
-    Beyond the last reading every call takes as long as those since the reading at half as many calls.
+    Beyond the last reading a call takes what `call_seconds` says.
 
     >>> seconds_at("1 2 5 10", 5), seconds_at("1 2 5 10", 20)
     ((5.0, False), (20.0, True))
@@ -47,13 +47,15 @@ def seconds_at(line: str, calls: int) -> tuple[float, bool]:
 
 
 def call_seconds(line: str) -> float:
-    """Return seconds of a call in the second half of those that were made."""
+    """Return seconds of a call since the reading before the last: of half of the calls and more.
+
+    >>> call_seconds("10 11 14 16")
+    0.4
+    """
     read = [float(word) for word in line.split()]
-    last = MARKS[len(read) - 1]
-    half = max((place for place in range(len(read) - 1) if 2 * MARKS[place] <= last), default=None)
-    if half is None:
-        return read[-1] / last
-    return (read[-1] - read[half]) / (last - MARKS[half])
+    if len(read) == 1:
+        return read[0]
+    return (read[-1] - read[-2]) / (MARKS[len(read) - 1] - MARKS[len(read) - 2])
 
 
 @final

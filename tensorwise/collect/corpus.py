@@ -28,7 +28,7 @@ __getattr__ = forward_names(
 )
 MANIFEST: Final = "MANIFEST.csv"
 """In a folder, the list that counts instead of the files themselves."""
-KINDS: Final = (".mtx", ".mtx.gz", ".tns", ".tns.gz", ".npz")
+KINDS: Final = (".mtx", ".mtx.gz", ".tns", ".tns.gz", ".npz", ".bsp.h5", ".h5")
 """Endings of the files taken from a folder without a list."""
 
 

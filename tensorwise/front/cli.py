@@ -46,7 +46,7 @@ OPS = "spmv, spmm, spmv_t, spmm_t (A transposed), sddmm, mttkrp, ttv or ttm"
 STRATEGIES = "genetic, random or exhaustive"
 
 FilePath = Annotated[
-    Path, typer.Argument(metavar="PATH", help="A .mtx, .mtx.gz, .tns, .tns.gz or .npz file.")
+    Path, typer.Argument(metavar="PATH", help="A .mtx, .mtx.gz, .tns, .tns.gz, .npz or .bsp.h5 file.")
 ]
 Op = Annotated[str, typer.Option("--op", help=f"What to compute: {OPS}.")]
 Extent = Annotated[

@@ -39,6 +39,12 @@ WEIGHTS_BYTES: Final = 2**24
 """Attention's weights of edges are kept while they take no more: about what caches hold."""
 _LETTERS: Final = "fghjlmnopqrstuvwxyz"
 
+TIMES_COLUMNS: Final = "C[i,f] += E[A] * B[k,f] for A[i,k]"
+"""A matrix with the values E times a dense matrix: SpMM."""
+TIMES_VECTOR: Final = "C[i] += E[A] * B[k] for A[i,k]"
+"""The same times a vector: SpMV."""
+SAMPLED: Final = "C[A] += L[i,f] * R[k,f] for A[i,k]"
+"""Entries of a product of dense matrices at the positions of a pattern; the right one is given transposed."""
 SOFTMAX: Final = (
     "M[i,f] max= S[A,f] for A[i,k]",
     "Z[i,f] += exp(S[A,f] - M[i,f]) for A[i,k]",

@@ -8,9 +8,10 @@ from torch import Tensor, nn
 
 from tensorwise.errors import InputError
 from tensorwise.front.graph_cache import consists_of
+from tensorwise.front.spelling import TIMES_COLUMNS, TIMES_VECTOR
 from tensorwise.front.torch import TorchGraph, graph_einsum
 from tensorwise.nn.csr import CsrTensors
-from tensorwise.nn.operands import TIMES_COLUMNS, TIMES_VECTOR, converted_operands
+from tensorwise.nn.operands import converted_operands
 from tensorwise.nn.weights import read_weight
 from tensorwise.tuning.result import TuneResult
 

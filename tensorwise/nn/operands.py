@@ -1,4 +1,4 @@
-"""The assignments of sparse products, and the dtypes of their operands: what autocast converts, and what is refused."""
+"""Dtypes of the operands of sparse products: what autocast converts, and what is refused."""
 
 from typing import Any, Final
 
@@ -7,12 +7,6 @@ from torch import Tensor
 
 from tensorwise.errors import InputError
 
-TIMES_COLUMNS: Final = "C[i,f] += E[A] * B[k,f] for A[i,k]"
-"""A matrix with the values E times a dense matrix: SpMM."""
-TIMES_VECTOR: Final = "C[i] += E[A] * B[k] for A[i,k]"
-"""The same times a vector: SpMV."""
-SAMPLED: Final = "C[A] += L[i,f] * R[k,f] for A[i,k]"
-"""Entries of a product of dense matrices at the positions of a pattern; the right one is given transposed."""
 _FULL: Final = torch.float64
 """Autocast converts every floating-point dtype except this one, as for ``torch.nn.functional.linear``."""
 

@@ -6,10 +6,11 @@ from typing import Any
 from torch import Tensor
 
 from tensorwise.errors import InputError
+from tensorwise.front.spelling import SAMPLED, TIMES_COLUMNS, TIMES_VECTOR
 from tensorwise.front.torch import graph_einsum
 from tensorwise.nn.csr import CsrTensors
 from tensorwise.nn.linear import SparseLinear
-from tensorwise.nn.operands import SAMPLED, TIMES_COLUMNS, TIMES_VECTOR, converted_operands
+from tensorwise.nn.operands import converted_operands
 
 
 def spmm(A: Any, X: Tensor) -> Tensor:

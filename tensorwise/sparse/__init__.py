@@ -9,6 +9,7 @@ from tensorwise.sparse.arrays import csc_array as csc_array
 from tensorwise.sparse.arrays import csc_matrix as csc_matrix
 from tensorwise.sparse.arrays import csr_array as csr_array
 from tensorwise.sparse.arrays import csr_matrix as csr_matrix
+from tensorwise.sparse.files import read_binsparse as read_binsparse
 from tensorwise.sparse.limits import limit_threads as limit_threads
 from tensorwise.sparse.limits import reproducible as reproducible
 from tensorwise.sparse.patching import patch_scipy as patch_scipy

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 SEARCH_NS: Final = 500_000_000
 """Nanoseconds that calls of a product have taken when a search of packed forms begins."""
-SEARCH_GROWTH: Final = 16
+SEARCH_GROWTH: Final = 4
 """Another search follows when calls have taken this many times as long."""
 MOST_HELD: Final = 4.0
 """Bytes of all packed forms of a matrix, at most, as a multiple of its own."""

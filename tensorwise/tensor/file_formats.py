@@ -1,4 +1,4 @@
-"""The kinds of files that hold matrices and tensors: Matrix Market, FROSTT and SciPy's .npz, and those of other packages.
+"""The kinds of files that hold matrices and tensors: Matrix Market, FROSTT, .npz, binsparse, those of other packages.
 
 A kind's module is imported when such a file is first read or written.
 """
@@ -6,7 +6,7 @@ A kind's module is imported when such a file is first read or written.
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import IO, Final, final
+from typing import IO, Any, Final, final
 
 from tensorwise.errors import InputError
 from tensorwise.registry import Registry, needs_instance
@@ -27,6 +27,7 @@ class FileFormat:
         read_part: reads one part of complex values; None: the format has no complex values.
         max_order: modes of the tensors that it holds, at most.
         is_text: a text, which may be compressed: its name then ends in ``.gz``.
+        array_writer: returns what writes a given SciPy array in its own format and dtype, or None: it is written as entries.
     """
 
     title: str
@@ -35,6 +36,7 @@ class FileFormat:
     read_part: Callable[[str, Part], RawEntries] | None = None
     max_order: int = MAX_ORDER
     is_text: bool = True
+    array_writer: Callable[[Any], Callable[[IO[bytes]], None] | None] = lambda _: None
 
 
 FILE_FORMATS: Final[Registry[FileFormat]] = Registry(
@@ -44,6 +46,7 @@ FILE_FORMATS: Final[Registry[FileFormat]] = Registry(
         "mtx": "tensorwise.tensor.matrix_market:MATRIX_MARKET",
         "tns": "tensorwise.tensor.frostt:FROSTT",
         "npz": "tensorwise.tensor.npz:NPZ",
+        "h5": "tensorwise.tensor.binsparse:BINSPARSE",
     },
     needs_instance(FileFormat),
 )

@@ -17,7 +17,7 @@ SEVERAL: Final = {"spmv": "spmm", "spmv_t": "spmm_t"}
 
 def transpose(operator: MatrixOperator, copy: bool | None) -> MatrixOperator:
     """Return the transposed operator; see ``MatrixOperator.transpose``."""
-    work = _related(operator, TRANSPOSED[operator._product], operator._width)
+    work = _related(operator, TRANSPOSED[operator._product], operator.width)
     work.check_memory(work.assignment.output.tensor)
     kernel, bound = transposed(operator._bound, default_kernel(work), work, operator.threads, copy)
     return MatrixOperator(bound, work, operator.threads, kernel)
@@ -37,7 +37,7 @@ def convert(operator: MatrixOperator, dtype: np.dtype) -> MatrixOperator:
     entries = operator.workload.entries
     if dtype == np.float64 or not is_half(entries.dtype):
         entries = entries.astype(dtype)
-    work = workload(operator._product, entries, n=operator._width, dtypes={"B": dtype})
+    work = workload(operator._product, entries, n=operator.width, dtypes={"B": dtype})
     kernel = default_kernel(work)
     shared = over(operator._bound, kernel, work) if entries is operator.workload.entries else None
     return MatrixOperator(shared or kernel.bind(work, operator.threads), work, operator.threads, kernel)

@@ -82,7 +82,7 @@ def tune(
     """Find the fastest way to run ``op`` on the sparse operand ``A``.
 
     Args:
-        A: SciPy sparse array or matrix, NumPy array, torch sparse tensor, path of a .mtx, .tns or .npz
+        A: SciPy sparse array or matrix, NumPy array, torch sparse tensor, path of a .mtx, .tns, .npz or .h5
             file, or ``Entries``.
         op: ``spmv``, ``spmm``, ``spmv_t``, ``spmm_t`` (A transposed), ``sddmm``, ``mttkrp``, ``ttv``, ``ttm``, or the text
             of an einsum whose sparse operand is called A, such as ``C[i,j] += A[i,k] * B[k,j] * D[i]``.

@@ -51,6 +51,7 @@ _RUNS: Final[dict[str, tuple[Run, float]]] = {
     "tns": (files.tns, 2),
     "tns.gz": (files.tns_gz, 1),
     "npz": (files.npz, 1),
+    "binsparse": (files.binsparse, 0.05),
     "operator": (files.operator, 1),
     "model": (files.model, 0.5),
     "graph": (files.graph, 0.5),
@@ -89,5 +90,5 @@ _RUNS: Final[dict[str, tuple[Run, float]]] = {
     "operands": (objects.operands, 1),
     "sizes": (objects.sizes, 1),
 }
-_NEEDS: Final = {"parquet": "pyarrow", "torch": "torch"}
+_NEEDS: Final = {"parquet": "pyarrow", "torch": "torch", "binsparse": "h5py"}
 DOORS: Final = {name: Door(name, run, weight, _NEEDS.get(name, "")) for name, (run, weight) in _RUNS.items()}

@@ -136,6 +136,46 @@ def npz(rng: random.Random, folder: Path) -> object:
     return read(path, texts.some_dtype(rng))
 
 
+def binsparse(rng: random.Random, folder: Path) -> object:
+    """Descriptors, arrays and bytes of binsparse files that are changed."""
+    import h5py
+
+    matrix = rng.choice(_matrices()[:3])
+    arrays = {
+        "values": matrix.data,
+        "indices_1": matrix.indices if matrix.format != "coo" else matrix.coords[1],
+    }
+    arrays |= {"indices_0": matrix.coords[0]} if matrix.format == "coo" else {"pointers_to_1": matrix.indptr}
+    about: Any = {
+        "binsparse": {
+            "version": "0.1",
+            "format": matrix.format.upper(),
+            "shape": list(matrix.shape),
+            "number_of_stored_values": matrix.nnz,
+            "data_types": {name: array.dtype.name for name, array in arrays.items()},
+        }
+    }
+    kind = rng.random()
+    if kind < 0.4:
+        about = mutate.json_of(rng, about)
+    elif kind < 0.7:
+        name = rng.choice(list(arrays))
+        changed = np.ma.getdata(np.asarray(mutate.array_of(rng, arrays[name])))
+        arrays[name] = np.zeros(2) if changed.dtype.kind in "OUMV" else changed
+    path = folder / "a.bsp.h5"
+    packed: dict[str, Any] = rng.choice(({}, {}, {"chunks": (4,), "compression": "gzip", "shuffle": True}))
+    with h5py.File(path, "w", libver=rng.choice(("earliest", "latest"))) as file:
+        file.attrs["binsparse"] = rng.choice((str, np.bytes_))(json.dumps(about))
+        for name, array in arrays.items():
+            file.create_dataset(name, data=array, **(packed if array.ndim == 1 and array.size > 4 else {}))
+        if rng.random() < 0.1:
+            del file["values"]
+            file["values"] = rng.choice((h5py.SoftLink("/indices_1"), h5py.ExternalLink("/etc/passwd", "/x")))
+    if kind > 0.65:
+        path.write_bytes(mutate.bytes_of(rng, path.read_bytes()))
+    return read(path, texts.some_dtype(rng))
+
+
 def npy(rng: random.Random, folder: Path) -> object:
     data = io.BytesIO()
     np.save(data, np.arange(12.0).reshape(3, 4))

@@ -20,7 +20,7 @@ from benchmarks.everyday.judging import CALLS, MARKS, call_seconds, ratio, secon
 from benchmarks.everyday.matrices import choose, load, save
 from benchmarks.everyday.mkl_csr import products
 from benchmarks.everyday.products import largest_error, operand, time_calls
-from benchmarks.everyday.regret import measure, runner
+from benchmarks.everyday.regret import cases_of, measure, runner
 from tensorwise.device.libraries.mkl import MklKernel
 
 RESULTS = ROOT / "benchmarks" / "everyday" / "results"
@@ -127,6 +127,14 @@ def test_a_whole_run(matrix: sp.csr_array, tmp_path: Path) -> None:
     assert json.loads(json.dumps(found)) == found
 
 
+def test_a_part_of_the_cases_has_all_sizes() -> None:
+    names = [str(size) for size in range(60)]
+    cases = cases_of(names, ["float64", "float32"], ["0", "64"])
+    assert len(set(cases)) == len(cases) == 240
+    assert [int(case.split(" ")[0]) for case in cases[:9]] == [0, 7, 14, 21, 28, 35, 42, 49, 56]
+    assert cases[60] == "0 64 float64"
+
+
 # -- what is judged ------------------------------------------------------------------------------------------
 
 
@@ -171,6 +179,8 @@ def test_missed_targets_come_first_and_are_of_ours() -> None:
         "0.35 in geometric mean of 2 (target 0.95), worst 1.20 b (target 1.05), 50 % below 0.95x" in found[0]
     )
     assert lines.index(found[0]) == 2
+    near = run(ours=line(1.04), scipy=line(1.0))
+    assert "worst 1.04 a (target 1.05), 0 % below 0.95x" in "".join(summarize({"a 0 float64": near})[0])
     frozen = run(scipy=line(1.0), ours=line(0.1), **{"ours,_frozen": line(2.0)})
     lines, holds = summarize({"a 0 float64": frozen})
     assert holds

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 import tensorwise.sparse as ts
 from benchmarks.everyday import overhead
 from benchmarks.everyday.clients import FLOOR, PROGRAMS, WAYS, differences, speedup, summarize
+from benchmarks.everyday.profiling import Clock
 
 EVERYDAY = Path(__file__).parents[3] / "benchmarks" / "everyday"
 
@@ -89,6 +90,16 @@ def test_products_are_counted_once(tmp_path: Path) -> None:
     found = json.loads(out.read_text())
     assert found["calls"] == 15
     assert 0 < found["products_s"] < 5
+
+
+def test_a_product_within_another_is_not_counted_again() -> None:
+    clock = Clock()
+    inner = clock.wrap(lambda: 1)
+    assert clock.wrap(lambda: inner() + inner())() == 2
+    assert clock.calls == 1
+    with pytest.raises(ZeroDivisionError):
+        clock.wrap(lambda: 1 / 0)()
+    assert (inner(), clock.calls) == (1, 3)
 
 
 def one(share: float, ratio: float, difference: float = 0.0) -> dict[str, Any]:

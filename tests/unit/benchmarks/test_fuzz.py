@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks" / "robustness"))
 
 from fuzzing.doors import DOORS
 
-CASES = {"arguments": 4, "parquet": 15, "store": 15}
+CASES = {"arguments": 4, "binsparse": 12, "parquet": 15, "store": 15}
 """Doors that take longer have fewer than 60."""
 
 

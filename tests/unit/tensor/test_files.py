@@ -747,7 +747,7 @@ def test_a_kind_of_file_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         write(path, np.ones((2, 2, 2)))
     with pytest.raises(InputError, match=r"a \.lines file has no imaginary part"):
         read(path, part="imaginary")
-    with pytest.raises(InputError, match=r"expected .mtx, .mtx.gz, .tns, .tns.gz, .npz or .lines"):
+    with pytest.raises(InputError, match=r"expected .mtx, .mtx.gz, .tns, .tns.gz, .npz, .h5 or .lines"):
         read(tmp_path / "a.lines.gz")
 
 

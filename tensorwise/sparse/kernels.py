@@ -100,9 +100,9 @@ def schedule_of(shape: KernelShape, element: str) -> tuple[str, int | None, str]
     if shape.block:
         split, unroll = f"split(i,{shape.block}) split(k,{shape.block})", "unroll(i0) unroll(k0)"
         if shape.columns == "vector":
-            return "spmv", None, f"{split} reorder(i1,k1,i0,k0) parallel(i1,balanced,4) {unroll}"
+            return "spmv", None, f"{split} reorder(i1,k1,k0,i0) parallel(i1,balanced,4) {unroll}"
         tile = f"{BLOCK_VECTORS[shape.block]}x{lanes}" if shape.columns == "wide" else f"1x{lanes // 2}"
-        return "spmm", 61, f"{split} reorder(i1,j,k1,i0,k0) parallel(i1,balanced,4) tile(j,{tile}) {unroll}"
+        return "spmm", 61, f"{split} reorder(i1,j,k1,k0,i0) parallel(i1,balanced,4) tile(j,{tile}) {unroll}"
     if shape.gather:
         if shape.columns in ("vector", "short"):
             tile = f" tile(k,1x{lanes // 2})" if shape.columns == "vector" else ""

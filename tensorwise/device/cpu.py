@@ -361,9 +361,13 @@ class CpuDevice(Device):
         return facts
 
     @property
-    def worker_pid(self) -> int | None:
+    def workers(self) -> tuple[int, ...]:
         """The process that measures, where there is one."""
-        return None if self._worker is None else self._worker.process.pid
+        return () if self._worker is None else (self._worker.process.pid,)
+
+    def take_worker(self, worker: "WorkerProcess | None") -> None:
+        """Measure with a process that was started already, until it ends."""
+        self._worker = worker
 
     def close(self) -> None:
         """End the worker process."""

@@ -70,13 +70,18 @@ def process_seconds(pid: int) -> float:
         return 0.0
 
 
+def take_lowest_priority() -> None:
+    """In a child, before it does anything: let all others come first."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
+
+
 def serve_parent() -> None:
     """In a child: take the lowest priority, and be interrupted when the parent closes stdin or ends.
 
     The main thread gets a KeyboardInterrupt. Where it does not end within `ENDING_S`, the process is killed.
     """
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
+    take_lowest_priority()
     signal.signal(
         signal.SIGINT, signal.default_int_handler
     )  # a parent in the background of a shell ignores it

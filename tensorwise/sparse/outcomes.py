@@ -67,8 +67,11 @@ def known_outcome(
     found = []
     for config, ratio in sorted(ratios.items(), key=lambda one: one[1]):
         current = space.migrate(config, work) if ratio < BETTER else None
-        if current is not None:
-            found.append(Known(current, space.program(work, current), ratio))
+        program = None if current is None else space.program(work, current)
+        if (
+            current is not None and program is not None and program.remainder is None
+        ):  # hybrids take two kernels
+            found.append(Known(current, program, ratio))
     return found
 
 

@@ -27,6 +27,8 @@ SHARED_MEMORY: Final = Path("/dev/shm")
 """Files there are memory: operands are handed over without a disk."""
 COPIES: Final = 4
 """Copies of the arrays for which shared memory must have room: ours, and those of the processes that measure."""
+MOST_COPIES: Final = 8
+"""Copies of the arrays for which memory must be free: the processes that measure pack and verify as well."""
 _ONE_AT_A_TIME: Final = lock()
 _running: "FormatSearch | None" = None
 
@@ -76,11 +78,11 @@ class FormatSearch:
         self._owner = os.getpid()
         self._child: subprocess.Popen[bytes] | None = None
         self._child_lock = lock()
+        self._child_serves = False
         self._cpu_s = 0.0
         self._thread = threading.Thread(target=self._run, name="tensorwise-search", daemon=True)
-        self.note = self._begin() or ""
-        if self.note:
-            self._found = []
+        if declined := self._begin():
+            self.note, self._found = declined, []
 
     def _begin(self) -> str | None:
         """Start the thread; return why there is none."""
@@ -127,6 +129,8 @@ class FormatSearch:
 
     def _end(self, child: "subprocess.Popen[bytes]") -> None:
         self._cpu_s = self.cpu_s
+        if not self._child_serves:  # it has no children yet, and does not look whether we end
+            child.kill()
         end_child(child)
 
     # -- in the thread -------------------------------------------------------------------------------------
@@ -146,9 +150,13 @@ class FormatSearch:
     def _search(self) -> "list[PackedProduct]":
         # Only here: the first product of a program needs none of it.
         from tensorwise.sparse.given import GivenArrays, write_request
+        from tensorwise.tensor.memory import available_bytes
 
         given = GivenArrays.of(*self._given)
         if not len(given.data):
+            return []
+        if MOST_COPIES * given.nbytes > available_bytes():
+            self.note = f"there is too little memory to measure copies of {given.nbytes} bytes"
             return []
         folder = Path(tempfile.mkdtemp(prefix=scratch_prefix("search"), dir=_place(COPIES * given.nbytes)))
         try:
@@ -170,6 +178,9 @@ class FormatSearch:
         try:
             assert child.stdout is not None
             line = child.stdout.readline()
+            if line and not line.startswith(b"{"):  # an answer comes first where the request cannot be read
+                self._child_serves = True
+                line = child.stdout.readline()
             self._cpu_s = self.cpu_s
         finally:
             self._end(child)
@@ -187,18 +198,22 @@ class FormatSearch:
 
     def _packed(self, given: Any, answer: Mapping[str, Any]) -> "list[PackedProduct]":
         """Pack what the child named."""
+        if not answer.get("found"):
+            return []
         from tensorwise.lower.program import program_for
         from tensorwise.sparse.packed import pack_product
 
         found: list[PackedProduct] = []
-        for named in answer.get("found", ()):
+        for named in answer["found"]:
             if self._stopped.is_set():
                 return found
             work = given.workload
             program = program_for(work, named["formats"], named["schedule"])
             expected_s = self._baseline_s * float(named["ratio"])
             try:
-                packed = pack_product(program, work, given.stored, self._threads, expected_s, named["facts"])
+                packed = pack_product(
+                    program, work, given.stored, self._threads, expected_s, named["facts"], found
+                )
             except (TensorwiseError, MemoryError) as error:
                 self.note = f"{program.name} cannot be packed: {error}"
                 continue

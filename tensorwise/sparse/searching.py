@@ -1,8 +1,9 @@
 """The child process of a search: names packed kernels that are faster than a product in place.
 
-``python -m tensorwise.sparse.searching FOLDER`` reads ``request.json`` and three arrays in FOLDER and answers with a line of
-JSON. What the store knows of the workload is named without measuring. Otherwise the tuner searches within a small budget of
-CPU time, the best meet the product in place in rounds, and all that was measured goes to the store.
+``python -m tensorwise.sparse.searching FOLDER`` reads ``request.json`` and three arrays in FOLDER. It writes a line when it
+would end with its parent, and answers with a line of JSON. What the store knows of the workload is named without measuring.
+Otherwise the tuner searches within a small budget of CPU time, the best meet the product in place in rounds, and all
+measurements go to the store.
 """
 
 import contextlib
@@ -21,7 +22,8 @@ from tensorwise.errors import StoreError, TensorwiseError
 from tensorwise.lower.program import Program, program_for
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Config
-from tensorwise.sparse.children import process_seconds, serve_parent
+from tensorwise.sparse.children import process_seconds, serve_parent, take_lowest_priority
+from tensorwise.sparse.forked import ForkedWorker
 from tensorwise.sparse.given import GivenArrays, read_request
 from tensorwise.sparse.kernels import gather_for, scatter_for, schedule_of
 from tensorwise.sparse.outcomes import BETTER, Known, known_outcome, outcome_facts, record_of
@@ -59,7 +61,7 @@ def budget_s(spent_s: float) -> float:
     return min(SHARE * spent_s, max(MOST_S, LATER_SHARE * spent_s))
 
 
-def cpu_seconds(pids: tuple[int, ...] = ()) -> float:
+def cpu_seconds(pids: Sequence[int] = ()) -> float:
     """Return the CPU seconds of this process, its children that have ended, and the processes ``pids`` with theirs."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used) + sum(map(process_seconds, pids))
@@ -67,12 +69,15 @@ def cpu_seconds(pids: tuple[int, ...] = ()) -> float:
 
 def main() -> None:
     """Search, answer, and remove the folder; nothing is answered where the parent is gone."""
-    serve_parent()
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever is printed must not get between answers
+    take_lowest_priority()
     folder = Path(sys.argv[1])
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever is printed must not get between answers
     try:
-        answer = _ChildSearch(folder).run()
+        search = _ChildSearch(folder)
+        serve_parent()  # a thread: the worker is forked by now
+        answers.write("serving\n")
+        answer = search.run()
         answers.write(json.dumps({**answer, "cpu_s": cpu_seconds()}) + "\n")
         answers.close()
     except KeyboardInterrupt:
@@ -91,17 +96,19 @@ class _ChildSearch:
 
     def __init__(self, folder: Path) -> None:
         self.given, told = read_request(folder)
-        self.work = self.given.workload
         self.threads, self.budget_s = int(told["threads"]), budget_s(float(told["spent_s"]))
         self.calls = max(1.0, float(told["spent_s"]) / max(float(told["baseline_s"]), 1e-9))
         """Calls so far; as many again are expected."""
         self.notes: list[str] = []
+        self.worker = ForkedWorker(self.threads) if self.budget_s >= LEAST_S else None
+        self.work = self.given.workload
 
     def run(self) -> dict[str, Any]:
         """Return the answer: ``found`` (the fastest first) and ``note``."""
         load_all(*ROUTINES)
         with contextlib.ExitStack() as opened:
             device = opened.enter_context(CpuDevice(self.threads))
+            device.take_worker(self.worker)
             device.provenance = {**device.provenance, MEASURED_BY: "background"}
             store: Store | None = None
             try:
@@ -114,7 +121,7 @@ class _ChildSearch:
                 records = store.query(self.work.id, device.id, space.name)
                 known = known_outcome(records, self.work, space, self.budget_s)
             if known is None:
-                known = [] if self.budget_s < LEAST_S else self._searched(device, store)
+                known = [] if self.worker is None else self._searched(device, store)
             found = [
                 self._describe(one, device)
                 for one in known[:MOST_NAMED]
@@ -141,8 +148,7 @@ class _ChildSearch:
         """Search, and compare the fastest with the product in place."""
 
         def clock() -> float:
-            worker = device.worker_pid
-            return cpu_seconds(() if worker is None else (worker,))
+            return cpu_seconds(device.workers)
 
         limits = TuningLimits(self.budget_s, None, self.calls, clock(), clock)
         with within(WALL * self.budget_s):
@@ -158,7 +164,7 @@ class _ChildSearch:
     def _compared(self, search: Search, device: CpuDevice, store: Store | None) -> list[Known]:
         """Time the fastest candidates and the product in place in turn; remember and return those that are faster."""
         in_place = in_place_program(self.given, self.work, self.threads)
-        tried = [trial for trial in search.trials if trial.measurement.ok]
+        tried = [one for one in search.trials if one.measurement.ok and one.program.remainder is None]
         ranked = sorted(tried, key=lambda trial: search.cost(trial.measurement))
         same = [trial for trial in ranked if trial.program == in_place]
         if same and ranked == same:

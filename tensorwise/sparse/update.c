@@ -3,6 +3,10 @@
 
 #include <string.h>
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("O3") /* a quarter less time than by gcc's -O2 */
+#endif
+
 typedef struct {
     const void *source; /* positions, or order */
     const void *starts; /* of sums */

@@ -452,6 +452,8 @@ def test_what_failed_is_slower_than_what_did_not() -> None:
     assert (group.default_s, group.ratios.tolist()) == (2.0, [0, 1, 1])
     lost = replace(failed, provenance={"lost": True})
     assert len(groups_of([*given, lost], "tiny", Table.of(TINY))[0]) == 2
+    used = replace(records[2], seconds=0.5, provenance={"measured_by": "use"})
+    assert len(groups_of([*given, used], "tiny", Table.of(TINY))[0]) == 2
 
 
 def test_times_of_different_jobs_are_not_compared() -> None:

@@ -39,10 +39,11 @@ def a_matrix(kind, dtype=np.float64, index=np.int32):
     return cls((values, minor.astype(index), pointers), shape=shape)
 
 
-def packed(matrix, operation, columns, name, threads=2):
+def packed(matrix, operation, columns, name, threads=2, known=(), schedule=None):
     given = GivenArrays.of(matrix, operation, columns)
     work = given.workload
-    format, schedule = FORMATS[name]
+    format, usual = FORMATS[name]
+    schedule = schedule or usual
     program = program_for(
         work, format, schedule.replace(")", ",j)") if columns and name == "columns" else schedule
     )
@@ -50,7 +51,7 @@ def packed(matrix, operation, columns, name, threads=2):
     with CpuDevice(threads) as device:
         assert device.compile(work, [program]) == {}
     default_cache().get(masked_texts(program, work))
-    return pack_product(program, work, given.stored, threads, 1.0, {})
+    return pack_product(program, work, given.stored, threads, 1.0, {}, known)
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -95,6 +96,20 @@ def test_arrays_that_are_right_as_they_lie_are_shared():
     before = product.nbytes
     product.update(matrix.data)
     assert product.nbytes == before, "values in the order given need no map"
+
+
+def test_products_of_one_format_share_what_is_packed():
+    matrix = a_matrix("csr")
+    one = packed(matrix, "spmv", None, "slices")
+    two = packed(matrix, "spmv", None, "slices", known=[one], schedule="parallel(i1,balanced,2)")
+    other = packed(matrix, "spmv", None, "blocks", known=[one])
+    assert two.values is one.values
+    assert other.values is not one.values
+    assert two.nbytes < 1000 < one.nbytes
+    x, out = np.ones(matrix.shape[1]), np.empty(matrix.shape[0])
+    one.update(2 * matrix.data)
+    two.run(x, out)
+    np.testing.assert_allclose(out, 2 * matrix @ x)
 
 
 def test_a_kernel_that_was_not_compiled_before_is_not_offered(monkeypatch):

@@ -186,6 +186,21 @@ def test_what_cannot_be_searched_is_not_offered(matrix):
     assert finished(FormatSearch(matrix, "spmv", None, 1, 1e-4, 10.0)) == []
 
 
+def test_a_matrix_that_hardly_fits_into_memory_is_not_searched(monkeypatch):
+    monkeypatch.setattr("tensorwise.tensor.memory.available_bytes", lambda: 1000)
+    search = FormatSearch(a_matrix(), "spmv", None, 1, 1e-4, 10.0)
+    assert finished(search) == []
+    assert "memory" in search.note
+    assert search.cpu_s == 0
+
+
+def test_a_request_that_cannot_be_read_is_answered(monkeypatch):
+    monkeypatch.setattr("tensorwise.sparse.given.write_request", lambda folder, given, **told: None)
+    search = FormatSearch(a_matrix(), "spmv", None, 1, 1e-4, 10.0)
+    assert finished(search) == []
+    assert "request.json" in search.note
+
+
 def test_a_killed_child_ends_the_search():
     before = left_behind()
     search = FormatSearch(a_matrix(size=2000), "spmv", None, 1, 1e-4, 1000.0)

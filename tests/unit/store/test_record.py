@@ -38,6 +38,13 @@ def test_row_and_json_round_trip(one: Record) -> None:
     assert "\n" not in one.to_json()
 
 
+@pytest.mark.parametrize("how", ["background", "use", None])
+def test_what_was_not_timed_alone_is_told_apart_parsed_or_not(how: str | None) -> None:
+    one = record(1, provenance={"note": "use"} if how is None else {"measured_by": how})
+    for again in (one, Record.from_row(one.to_row(), parse=False), Record.from_row(one.to_row())):
+        assert again.is_isolated == (how is None)
+
+
 @given(seconds=st.floats(0, 1e300), spread=st.floats(0, 1e300))
 @settings(max_examples=50, deadline=None)
 def test_every_float_round_trips(seconds: float, spread: float) -> None:

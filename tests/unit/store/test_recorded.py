@@ -23,6 +23,12 @@ def test_plays_the_last_record_of_a_config(tmp_path: Path) -> None:
     assert device.configs(W) == [record(1).config, record(2).config]
 
 
+def test_what_was_not_timed_alone_is_not_played() -> None:
+    used = record(1, seconds=9.0, provenance={"measured_by": "use"})
+    (one,) = RecordedDevice([record(1), used]).measure(W, [record(1).config])
+    assert one.seconds == record(1).seconds
+
+
 def test_needs_to_know_whose_records() -> None:
     records = [record(1), record(1, device_id="device-2", seconds=9.0)]
     with pytest.raises(InputError, match="device-1, device-2"):

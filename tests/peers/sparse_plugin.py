@@ -1,9 +1,9 @@
 """A plugin of pytest: tests of other projects get our sparse classes, or SciPy's under `patch_scipy`.
 
 ``TENSORWISE_SPARSE`` says which: ``scipy`` (nothing is changed), ``classes`` (the names of SciPy's classes, in
-``scipy.sparse`` and in its functions that make matrices, are those of ours before tests are imported) or ``patch``. Kernels of
-ours compute from the first call of a product on, and others are tried after a few: in tests, matrices are too small and live
-too short for anything else.
+``scipy.sparse`` and in its functions that make matrices, are those of ours before tests are imported) or ``patch``. Our
+kernels compute from the first call of a product on, and others are tried after a few: in tests, matrices are too small and
+live too short for anything else.
 """
 
 import importlib
@@ -18,7 +18,14 @@ NAMES: Final = (
 )  # fmt: skip
 MODULES: Final = tuple(
     f"scipy.sparse.{name}"
-    for name in ("_construct", "_extract", "_matrix_io", "csgraph._flow", "csgraph._traversal")
+    for name in (
+        "_construct",
+        "_extract",
+        "_matrix_io",
+        "csgraph._flow",
+        "csgraph._tools",
+        "csgraph._min_spanning_tree",
+    )
 )
 """Modules of SciPy whose functions make matrices for tests, which compare their classes with those that they import."""
 KNOBS: Final = {"MAKING_NS": -1, "THREADS_NS": 0, "WORTH_THREADS_NS": 0, "EARLY_NS": 2000, "FIRST_NS": 2000}

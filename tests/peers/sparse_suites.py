@@ -10,6 +10,7 @@ and not run again, while versions and sources stay the same (``--fresh`` forgets
 """
 
 import argparse
+import hashlib
 import importlib.util
 import json
 import os
@@ -106,7 +107,8 @@ def run(suite: Suite, in_place: str, home: Path | None = None, tests: Sequence[s
         report = Path(folder) / "report.xml"
         command = [
             sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(home),
-            "-p", "tests.peers.sparse_plugin", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:hypothesispytest", "--timeout", str(TEST_LIMIT_S),
+            "-p", "tests.peers.sparse_plugin", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:hypothesispytest",
+            "--timeout", str(TEST_LIMIT_S),
             f"--junitxml={report}", "-o", "junit_family=xunit1", *(["-k", suite.select] if suite.select else []),
             *(tests or [str(home / path) for path in suite.paths]),
         ]  # fmt: skip
@@ -182,8 +184,10 @@ def versions(packages: Sequence[str]) -> dict[str, str]:
     from tests.peers.scipy_suites import versions as common
 
     names = {"sklearn": "scikit-learn"}
+    plugin = hashlib.sha256((HERE / "sparse_plugin.py").read_bytes()).hexdigest()[:16]
     return {
         **common(),
+        "plugin": plugin,
         **{name: version(names.get(name, name)) for name in sorted(set(packages) - {"scipy"})},
     }
 

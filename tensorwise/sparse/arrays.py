@@ -56,8 +56,8 @@ class _MatrixFamily:
     _bsr_container = property(lambda self: bsr_matrix)
 
 
-class _Tuned:
-    """What compressed arrays have besides what SciPy's have."""
+class _Multiplied:
+    """What arrays with products of ours have besides what SciPy's have."""
 
     def matmul(
         self: Any, x: Any, out: np.ndarray | None = None, alpha: float = 1.0, beta: float = 0.0
@@ -94,18 +94,6 @@ class _Tuned:
             np.add(out, made, out=out)
         return out
 
-    def freeze(self) -> Self:
-        """Return a copy that cannot be written to but by `update`, so that its entries may be kept in packed forms as well.
-
-        When products of it have taken half a second, a child process of lowest priority looks for faster formats and
-        schedules. What it finds is packed, tried on calls, and used where it is faster (decision 0091). SciPy's methods that
-        change an array in place raise ValueError. A pickle or a copy of it is an ordinary array.
-
-        Raises:
-            InputError: the array has one dimension.
-        """
-        return freeze(self)  # type: ignore[no-any-return]
-
     def update(self, values: Any) -> None:
         """Replace all values; the pattern stays. Packed forms are refilled by a stored permutation.
 
@@ -129,6 +117,22 @@ class _Tuned:
         """Bytes that products hold besides ``data``, ``indices`` and ``indptr``: bounds of parts, outputs of threads."""
         known = products_of(self)
         return 0 if known is None else known.table.nbytes_held
+
+
+class _Tuned(_Multiplied):
+    """What CSR and CSC arrays have besides."""
+
+    def freeze(self) -> Self:
+        """Return a copy that cannot be written to but by `update`, so that its entries may be kept in packed forms as well.
+
+        When products of it have taken half a second, a child process of lowest priority looks for faster formats and
+        schedules. What it finds is packed, tried on calls, and used where it is faster (decision 0091). SciPy's methods that
+        change an array in place raise ValueError. A pickle or a copy of it is an ordinary array.
+
+        Raises:
+            InputError: the array has one dimension.
+        """
+        return freeze(self)  # type: ignore[no-any-return]
 
 
 @_quick
@@ -174,16 +178,27 @@ class coo_array(_Family, sp.coo_array):  # noqa: N801
         return asarray(made) if sp.issparse(made) else made
 
 
-class bsr_array(_Family, sp.bsr_array):  # noqa: N801
-    """``scipy.sparse.bsr_array``, which converts to the classes here."""
+@_quick
+class bsr_array(_Multiplied, _Family, sp.bsr_array):  # noqa: N801
+    """``scipy.sparse.bsr_array``, whose ``A @ x`` is fast for square blocks of 2, 3, 4, 6 and 8 and int32 indices.
+
+    Products are computed where the blocks lie. ``x @ A``, other blocks and int64 indices are SciPy's.
+
+    >>> import numpy as np
+    >>> from tensorwise.sparse import bsr_array
+    >>> A = bsr_array(np.arange(16.0).reshape(4, 4), blocksize=(2, 2))
+    >>> A @ np.ones(4)
+    array([ 6., 22., 38., 54.])
+    """
 
 
 class coo_matrix(_MatrixFamily, sp.coo_matrix):  # noqa: N801
     """``scipy.sparse.coo_matrix``, which converts to the classes here; its products are SciPy's."""
 
 
-class bsr_matrix(_MatrixFamily, sp.bsr_matrix):  # noqa: N801
-    """``scipy.sparse.bsr_matrix``, which converts to the classes here."""
+@_quick
+class bsr_matrix(_Multiplied, _MatrixFamily, sp.bsr_matrix):  # noqa: N801
+    """``scipy.sparse.bsr_matrix``, whose ``A @ x`` is fast; see `bsr_array`."""
 
 
 _CLASSES = {

@@ -36,6 +36,7 @@ typedef struct {
     int64_t place_indptr, place_indices, place_data, place_x, place_out;
     int64_t threads, same_bits; /* how many it runs on; whether its results are equal to the last bit to other ways' */
     int64_t exclusive, busy;    /* whether calls take turns, and whether one is running */
+    int64_t block;   /* height of the square blocks of data, all of whose elements are entries; 0: there are none */
     void *buffers[MOST_BUFFERS];
 } way;
 
@@ -59,6 +60,7 @@ int64_t tw_multiply(way *w, int64_t x, int64_t out)
         if (indptr->dimensions[0] <= w->lines) return CHANGED;
         const int64_t end = w->wide ? ((int64_t *)indptr->data)[w->lines] : ((int32_t *)indptr->data)[w->lines];
         if (end < 0 || indices->dimensions[0] < end || data->dimensions[0] < end) return CHANGED;
+        if (w->block && (data->nd != 3 || data->dimensions[1] != w->block || data->dimensions[2] != w->block)) return CHANGED;
         buffers[w->place_indptr] = indptr->data;
         buffers[w->place_indices] = indices->data;
         buffers[w->place_data] = data->data;
@@ -71,7 +73,7 @@ int64_t tw_multiply(way *w, int64_t x, int64_t out)
     const int flag = w->kernel(buffers, w->sizes);
     const int64_t took = now_ns() - start;
     if (w->exclusive) __atomic_store_n(&w->busy, 0, __ATOMIC_RELEASE);
-    return flag ? FLAGGED : took;
+    return flag && !w->block ? FLAGGED : took; /* of blocks a NaN is the result: SciPy multiplies their zeros, too */
 }
 
 /* Limit the calls of this process from now on. */

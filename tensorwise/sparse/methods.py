@@ -11,7 +11,10 @@ from tensorwise.sparse.products import multiply, products_of
 
 Method = Callable[..., Any]
 _ndarray, _empty = np.ndarray, np.empty
-COMPRESSED: Final = (sp.csr_array, sp.csc_array, sp.csr_matrix, sp.csc_matrix)
+COMPRESSED: Final = (
+    *(sp.csr_array, sp.csc_array, sp.csr_matrix, sp.csc_matrix),
+    *(sp.bsr_array, sp.bsr_matrix),
+)
 """SciPy's classes whose arrays our kernels read."""
 _STATE: Final = {"_shape", "maxprint", "data", "indices", "indptr"}
 """What a new object of these classes holds, as far as we know: others are transposed by SciPy's own method."""
@@ -47,13 +50,13 @@ def quick_methods(cls: Any, around: Callable[[Method], Method] = lambda method: 
 
     methods: dict[str, Method] = {
         "__matmul__": _quick_matmul(around(cls.__matmul__)),
-        "__rmatmul__": _quick_rmatmul(around(cls.__rmatmul__)),
         "_matmul_vector": _matmul_vector,
         "_matmul_multivector": _matmul_multivector,
-        "transpose": _quick_transpose(
-            cls.transpose, "_csc_container" if "csr" in cls.__name__ else "_csr_container"
-        ),
     }
+    if "bsr" not in cls.__name__:  # whose transpose is a copy, and has no kernel over the same arrays
+        turned = "_csc_container" if "csr" in cls.__name__ else "_csr_container"
+        methods["__rmatmul__"] = _quick_rmatmul(around(cls.__rmatmul__))
+        methods["transpose"] = _quick_transpose(cls.transpose, turned)
     if issubclass(cls, sp.spmatrix):
         methods["__mul__"] = _quick_matmul(around(cls.__mul__))
     for name, method in methods.items():

@@ -11,7 +11,7 @@ _ABSENT: Final = object()
 
 
 def patch_scipy() -> None:
-    """Have SciPy's CSR and CSC arrays and matrices multiply by the kernels of this package, in this process.
+    """Have SciPy's CSR, CSC and BSR arrays and matrices multiply by the kernels of this package, in this process.
 
     Programs that use SciPy's classes are faster without a changed line. Arrays are read where they lie at each call, so that
     changes are seen. Everything else of the classes is as it was. Doing it twice is doing it once.

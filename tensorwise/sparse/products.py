@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, final
 
 import numpy as np
 
-from tensorwise.sparse.kernels import gather_for, scatter_for
+from tensorwise.sparse.kernels import BLOCK_INDEX, BLOCK_VECTORS, gather_for, scatter_for
 from tensorwise.sparse.library import Library, library, preload
 from tensorwise.sparse.limits import allowed_threads, autotune, is_reproducible, solver_call
 from tensorwise.sparse.pools import register_pool
@@ -90,15 +90,16 @@ class ProductTable:
     """The products over three arrays.
 
     Args:
-        data: (entries,) float32 or float64.
-        indices: (entries,) int32 or int64.
+        data: (entries,) float32 or float64; of a BSR matrix (blocks, height, height).
+        indices: (entries,) or (blocks,) int32 or int64.
         indptr: (lines + 1,) of the same type.
-        minor: how many columns a CSR matrix has, or rows a CSC matrix.
+        minor: how many columns a CSR matrix has, or rows a CSC matrix, or columns of blocks a BSR matrix.
     """
 
     def __init__(self, data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, minor: int) -> None:
         self.data, self.indices, self.indptr, self.minor = data, indices, indptr, minor
         self.lines = len(indptr) - 1
+        self.block = data.shape[1] if data.ndim == 3 else 0
         self.products: dict[tuple[bool, int | None], Product] = {}
         self.scipy_ns: dict[tuple[bool, int | None], float] = {}
         self.lock = lock()
@@ -107,15 +108,32 @@ class ProductTable:
 
     @staticmethod
     def of(matrix: Any, minor: int) -> "ProductTable | None":
-        """Return an empty table for a matrix, or None where no kernel reads its arrays."""
+        """Return an empty table for a matrix, or None where no kernel reads its arrays.
+
+        Args:
+            minor: columns of a CSR or BSR matrix, or rows of a CSC matrix.
+        """
         data, indices, indptr = matrix.data, matrix.indices, matrix.indptr
-        for array in (data, indices, indptr):
-            if type(array) is not np.ndarray or array.ndim != 1:
+        in_blocks = matrix.format == "bsr"
+        for array, dimensions in ((data, 3 if in_blocks else 1), (indices, 1), (indptr, 1)):
+            if type(array) is not np.ndarray or array.ndim != dimensions:
                 return None
             if not (array.flags.c_contiguous and array.flags.aligned):
                 return None
         known = data.dtype in ELEMENTS and indices.dtype in INDICES and indices.dtype == indptr.dtype
+        if in_blocks:
+            height, width = data.shape[1:]
+            known &= height == width and height in BLOCK_VECTORS and INDICES.get(indices.dtype) == BLOCK_INDEX
+            if not known or minor % width:
+                return None
+            minor //= width
         return ProductTable(data, indices, indptr, minor) if known else None
+
+    @property
+    def extents(self) -> tuple[int, int]:
+        """Outputs and inputs of a gather: rows and columns of a CSR matrix."""
+        height = self.block or 1
+        return self.lines * height, self.minor * height
 
     def is_of(self, matrix: Any) -> bool:
         """Whether these are the arrays of ``matrix`` still."""
@@ -188,13 +206,14 @@ class Product:
         self.gather, self.columns, self.dtype = gather, columns, table.data.dtype
         self.multiply: Callable[[int, int, int], int] = found.multiply
         width = () if columns is None else (columns,)
-        long, short = (table.minor, *width), (table.lines, *width)
+        lines, minor = table.extents
+        long, short = (minor, *width), (lines, *width)
         self.shape_given, self.out_shape = (long, short) if gather else (short, long)
         self._lock = lock()
         self._trial: WayTrial | None = None
         self._asks_soon = False
         self.library, self._table = found, table
-        one_ns = len(self.data) * (columns or 1) * ENTRY_NS + (table.lines + table.minor) * LINE_NS
+        one_ns = self.data.size * (columns or 1) * ENTRY_NS + (lines + minor) * LINE_NS
         tries = autotune() != "off"
         self.ways = [self._in_place(1)]
         if one_ns > (THREADS_NS if tries else 2 * WORTH_THREADS_NS):
@@ -208,9 +227,12 @@ class Product:
         """The way over the matrix's own arrays on so many threads. Raises MemoryError: there is none for their outputs."""
         table = self._table
         mean = len(self.indices) / max(1, table.lines)
-        shape = gather_for(self.columns, mean) if self.gather else scatter_for(self.columns, threads > 1)
+        if self.gather:
+            shape = gather_for(self.columns, mean, table.block)
+        else:
+            shape = scatter_for(self.columns, threads > 1)
         layout = self.library.layout(shape, ELEMENTS[self.dtype], INDICES[self.indices.dtype])
-        extents = {"N_i": table.lines, "N_k": table.minor, "N_j": self.columns or 1}
+        extents = dict(zip(("N_i", "N_k"), table.extents)) | {"N_j": self.columns or 1}
         arrays = self.data, self.indices, self.indptr
         return way_in_place(
             self.library, layout, arrays, extents, gather=self.gather, threads=threads, lines=table.lines
@@ -336,16 +358,16 @@ NO_PRODUCT: Final = Product(None, None, True, None)
 
 
 def products_of(matrix: Any) -> Products | None:
-    """Return what a CSR or CSC matrix knows of its products; None where no kernel reads its arrays."""
+    """Return what a CSR, CSC or BSR matrix knows of its products; None where no kernel reads its arrays."""
     shape = matrix._shape
     if len(shape) != 2:
         return None
     known: Products | None = matrix.__dict__.get("_tensorwise")
     if known is not None and known.shape is shape and known.table.is_of(matrix):
         return known
-    gathers = matrix.format == "csr"
+    gathers = matrix.format != "csc"
     table = ProductTable.of(matrix, shape[1] if gathers else shape[0])
-    if table is None or table.lines != shape[0 if gathers else 1]:
+    if table is None or table.extents != (shape if gathers else shape[::-1]):
         matrix.__dict__.pop("_tensorwise", None)
         return None
     made = matrix.__dict__["_tensorwise"] = Products(table, gathers, shape)
@@ -353,7 +375,7 @@ def products_of(matrix: Any) -> Products | None:
 
 
 def multiply(matrix: Any, x: np.ndarray, by_scipy: Multiply) -> np.ndarray:
-    """Return the product of a CSR or CSC matrix with a vector or several, as SciPy's ``by_scipy`` does.
+    """Return the product of a CSR, CSC or BSR matrix with a vector or several, as SciPy's ``by_scipy`` does.
 
     Args:
         matrix: of SciPy's classes or ours.
@@ -440,4 +462,4 @@ def warm_up() -> None:
 
 def _pays_at_once(table: ProductTable, columns: int | None, solver: Any) -> bool:
     """Whether the first product is expected to save what looking at the matrix costs."""
-    return len(table.data) * (columns or 1) * ENTRY_NS > 2 * MAKING_NS or solver is not None
+    return table.data.size * (columns or 1) * ENTRY_NS > 2 * MAKING_NS or solver is not None

@@ -27,7 +27,7 @@ class _WayFields(ctypes.Structure):
             for name in (
                 *("header", "indptr", "indices", "data", "lines", "wide", "alignment"),
                 *("place_indptr", "place_indices", "place_data", "place_x", "place_out", "threads"),
-                *("same_bits", "exclusive", "busy"),
+                *("same_bits", "exclusive", "busy", "block"),
             )
         ),
         ("buffers", ctypes.c_void_p * MOST_BUFFERS),
@@ -106,7 +106,7 @@ def way_in_place(
         extents: of the kernel's indices, as in ``{"N_i": 4}``.
         gather: whether it is a gather: results do not depend on the number of threads then.
         threads: how many to use.
-        lines: of the matrix.
+        lines: of the matrix; of a BSR matrix rows of blocks.
 
     Raises:
         MemoryError: the outputs of the threads do not fit into memory.
@@ -122,6 +122,7 @@ def way_in_place(
     )
     struct.threads, struct.same_bits = threads, int(gather or not parallel)
     struct.alignment = data.dtype.itemsize - 1
+    struct.block = data.shape[1] if data.ndim == 3 else 0
     buffers, places = struct.buffers, layout.places
     buffers[0] = library.driver
     if parallel:

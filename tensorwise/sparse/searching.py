@@ -14,6 +14,7 @@ import resource
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -22,6 +23,7 @@ from tensorwise.errors import StoreError, TensorwiseError
 from tensorwise.lower.program import Program, program_for
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Config
+from tensorwise.space.cpu import CpuSpace, cpu_space_of
 from tensorwise.sparse.children import process_seconds, serve_parent, take_lowest_priority
 from tensorwise.sparse.forked import ForkedWorker
 from tensorwise.sparse.given import GivenArrays, read_request
@@ -35,30 +37,42 @@ from tensorwise.toolchain.deadline import within
 from tensorwise.toolchain.routines import load_all
 from tensorwise.tuning.limits import Guidance, TuningLimits
 from tensorwise.tuning.searching import Search
+from tensorwise.units import SHORTEST_S
 
 MOST_NAMED: Final = 3
 """Most products named: each is packed, and tried on the user's calls."""
-SHARE: Final = 0.5
+SPENT_SHARE: Final = 0.5
 """A search spends at most this share of what the product's calls have taken so far, in CPU seconds ..."""
-MOST_S: Final = 2.0
-"""... and at most so many, or ..."""
 LATER_SHARE: Final = 0.05
-"""... this share, where that is more: products that are called for minutes are worth a longer search."""
-LEAST_S: Final = 0.5
-"""Below so many CPU seconds nothing is measured: starting the process that measures takes longer."""
+"""... and at most this share, or ..."""
+MOST_LEASTS: Final = 4.0
+"""... so many times what a search takes at least, where that is more."""
+SMALL_SEARCH_S: Final = 0.5
+"""CPU seconds of a small search: asking the model, compiling and timing a few candidates. Measured on Zen 4 ..."""
+PER_ENTRY_S: Final = 0.2e-6
+"""... and for each entry of the matrix: its features, what formats would store, packing, verification ..."""
+NUM_CALLS: Final = 24
+"""... and as many calls: two candidates and the product in place, each verified twice and timed in three rounds."""
 WALL: Final = 30.0
 """Wall seconds that a search may take for each CPU second of its budget: other programs come first."""
 LEAST_ROUNDS_S: Final = 0.15
 """Least seconds of the rounds that decide."""
 
 
-def budget_s(spent_s: float) -> float:
-    """Return the CPU seconds that a search may spend when a product's calls have taken ``spent_s`` seconds.
+def least_s(entries: int, call_s: float, threads: int) -> float:
+    """Return the CPU seconds that a search takes at least, of a matrix whose product takes ``call_s`` seconds a call."""
+    return SMALL_SEARCH_S + PER_ENTRY_S * entries + NUM_CALLS * call_s * threads
 
-    >>> budget_s(1.0), budget_s(10.0), budget_s(100.0)
+
+def budget_s(spent_s: float, needed_s: float) -> float:
+    """Return the CPU seconds that a search may take when a product's calls have taken ``spent_s`` seconds.
+
+    Starting the process takes 0.6 seconds besides. With less than ``needed_s`` (see `least_s`) nothing is measured.
+
+    >>> budget_s(1.0, 0.5), budget_s(10.0, 0.5), budget_s(100.0, 0.5)
     (0.5, 2.0, 5.0)
     """
-    return min(SHARE * spent_s, max(MOST_S, LATER_SHARE * spent_s))
+    return min(SPENT_SHARE * spent_s, max(MOST_LEASTS * needed_s, LATER_SHARE * spent_s))
 
 
 def cpu_seconds(pids: Sequence[int] = ()) -> float:
@@ -96,12 +110,19 @@ class _ChildSearch:
 
     def __init__(self, folder: Path) -> None:
         self.given, told = read_request(folder)
-        self.threads, self.budget_s = int(told["threads"]), budget_s(float(told["spent_s"]))
-        self.calls = max(1.0, float(told["spent_s"]) / max(float(told["baseline_s"]), 1e-9))
+        self.threads, spent_s, call_s = (
+            int(told["threads"]),
+            float(told["spent_s"]),
+            float(told["baseline_s"]),
+        )
+        needed_s = least_s(len(self.given.data), call_s, self.threads)
+        self.budget_s = budget_s(spent_s, needed_s)
+        self.calls = max(1.0, spent_s / max(call_s, SHORTEST_S))
         """Calls so far; as many again are expected."""
         self.notes: list[str] = []
-        self.worker = ForkedWorker(self.threads) if self.budget_s >= LEAST_S else None
+        self.worker = ForkedWorker(self.threads) if self.budget_s >= needed_s else None
         self.work = self.given.workload
+        self.space = without_hybrids(cpu_space_of(self.work))
 
     def run(self) -> dict[str, Any]:
         """Return the answer: ``found`` (the fastest first) and ``note``."""
@@ -115,11 +136,10 @@ class _ChildSearch:
                 store = opened.enter_context(Store())
             except StoreError as error:
                 self.notes.append(f"nothing is remembered: {error}")
-            space = device.space(self.work)
             known = None
             if store is not None:
-                records = store.query(self.work.id, device.id, space.name)
-                known = known_outcome(records, self.work, space, self.budget_s)
+                records = store.query(self.work.id, device.id, self.space.name)
+                known = known_outcome(records, self.work, self.space, self.budget_s)
             if known is None:
                 known = [] if self.worker is None else self._searched(device, store)
             found = [
@@ -152,7 +172,8 @@ class _ChildSearch:
 
         limits = TuningLimits(self.budget_s, None, self.calls, clock(), clock)
         with within(WALL * self.budget_s):
-            search = Search(self.work, device, limits, Guidance(store=store or False))
+            guidance = Guidance(store=store or False)
+            search = Search(self.work, device, limits, guidance, space=self.space)
             search.run(libraries=False)
             self.notes += search.notes
             if search.interrupted:
@@ -164,13 +185,11 @@ class _ChildSearch:
     def _compared(self, search: Search, device: CpuDevice, store: Store | None) -> list[Known]:
         """Time the fastest candidates and the product in place in turn; remember and return those that are faster."""
         in_place = in_place_program(self.given, self.work, self.threads)
-        tried = [one for one in search.trials if one.measurement.ok and one.program.remainder is None]
+        tried = [one for one in search.trials if one.measurement.ok]
         ranked = sorted(tried, key=lambda trial: search.cost(trial.measurement))
         same = [trial for trial in ranked if trial.program == in_place]
         if same and ranked == same:
-            self._remember(
-                store, [self._record(search, device, same[0].config, same[0].measurement.seconds, 1.0)]
-            )
+            self._remember(store, [self._record(device, same[0].config, same[0].measurement.seconds, 1.0)])
         ranked = [trial for trial in ranked if trial not in same][:MOST_NAMED]
         if not ranked:
             return []
@@ -190,22 +209,19 @@ class _ChildSearch:
                 continue
             ratio = table.ratio(name, "in place").median
             found.append(Known(trial.config, trial.program, ratio))
-            records.append(
-                self._record(search, device, trial.config, table.median(name), ratio, table.spread(name))
-            )
+            records.append(self._record(device, trial.config, table.median(name), ratio, table.spread(name)))
         self._remember(store, records)
         return sorted((one for one in found if one.ratio < BETTER), key=lambda one: one.ratio)
 
     def _record(
         self,
-        search: Search,
         device: CpuDevice,
         config: Config,
         seconds: float,
         ratio: float,
         spread_s: float = 0.0,
     ) -> Record:
-        facts = outcome_facts(self.work, device, search.space, config, self.budget_s)
+        facts = outcome_facts(self.work, device, self.space, config, self.budget_s)
         return record_of(facts, "background", seconds, seconds / ratio, spread_s)
 
     def _remember(self, store: Store | None, records: Sequence[Record]) -> None:
@@ -214,6 +230,15 @@ class _ChildSearch:
                 store.append(records)
             except StoreError as error:
                 self.notes.append(f"nothing is remembered: {error}")
+
+
+def without_hybrids(space: CpuSpace) -> CpuSpace:
+    """Return a space without hybrids, whose calls take two kernels; to find those that apply takes long, too."""
+    params = (
+        replace(param, narrow=lambda earlier, workload: ("none",)) if param.name == "apart" else param
+        for param in space.params
+    )
+    return replace(space, params=tuple(params))
 
 
 def in_place_program(given: GivenArrays, work: Workload, threads: int) -> Program:

@@ -45,6 +45,7 @@ class Positions:
         self._coordinates = _bands(entries)
         self._counts: dict[tuple[_Unit, ...], int] = {}
         self._samples: dict[tuple[_Unit, ...], np.ndarray] = {}
+        self._lengths: dict[tuple[int, str], np.ndarray] = {}
 
     def of(self, format: Format, levels: int) -> int:
         """Return about how many positions the first levels of a format hold; the last of these is not full.
@@ -124,16 +125,27 @@ class Positions:
         """The slots below all parents: of each as many as its longest row has entries. Exactly: rows are few."""
         (other,) = (mode for mode in format.modes if mode != slots.mode)  # slots are of matrices only
         place = format.modes.index(other)
-        lengths = np.bincount(self._entries.coordinates[place], minlength=self._entries.shape[place])
-        moved = self._places.of(place, format.orders.get(other, ""))
-        places = np.arange(len(lengths)) if moved is None else moved
-        parents = np.zeros(len(lengths), np.int64)
+        lengths = self._ordered_lengths(place, format.orders.get(other, ""))
+        places, parents = np.arange(len(lengths)), np.zeros(len(lengths), np.int64)
         for level in levels:
             parents = parents * len(lengths) + _part(places, level.axis, format)
-        order = np.argsort(parents, kind="stable")
-        parents = parents[order]
+        if (parents[1:] < parents[:-1]).any():
+            order = np.argsort(parents, kind="stable")
+            parents, lengths = parents[order], lengths[order]
         firsts = np.flatnonzero(np.append(True, parents[1:] != parents[:-1]))
-        return int(np.maximum.reduceat(lengths[order], firsts).sum())
+        return int(np.maximum.reduceat(lengths, firsts).sum())
+
+    def _ordered_lengths(self, place: int, order: str) -> np.ndarray:
+        """The entries of each line of a mode, in the order in which the lines are stored."""
+        known = self._lengths.get((place, order))
+        if known is None:
+            counted = np.bincount(self._entries.coordinates[place], minlength=self._entries.shape[place])
+            moved = self._places.of(place, order)
+            known = counted if moved is None else np.empty_like(counted)
+            if moved is not None:
+                known[moved] = counted
+            self._lengths[place, order] = known
+        return known
 
 
 def _bands(entries: Entries) -> list[np.ndarray]:

@@ -1,6 +1,7 @@
 """Arrays that only `update` writes to."""
 
 import copy
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +9,9 @@ import scipy.sparse as sp
 
 import tensorwise.sparse as ts
 from tensorwise.errors import InputError
+from tensorwise.sparse import frozen as frozen_arrays
 from tensorwise.sparse import products
+from tensorwise.sparse.ways import ProductWay
 
 
 @pytest.fixture(autouse=True)
@@ -93,3 +96,19 @@ def test_an_array_without_entries_can_be_frozen_and_updated():
     frozen.update(np.empty(0))
     assert (frozen @ np.ones(4)).tolist() == [0, 0, 0]
     assert not frozen.data.flags.writeable
+
+
+@pytest.mark.parametrize("writes", [0, 1])
+def test_packed_forms_of_older_values_are_stale(monkeypatch, writes):
+    arrays = frozen_arrays.FrozenArrays(np.ones(1), np.zeros(1, np.int32), np.array([0, 1], np.int32))
+    search = SimpleNamespace(poll=lambda: [], cpu_s=1.0)
+    way = ProductWay("packed", 1, False)
+    monkeypatch.setattr(frozen_arrays, "machine_is_busy", lambda: None)
+    monkeypatch.setattr(frozen_arrays.FrozenArrays, "_begin", lambda *_: search)
+    monkeypatch.setattr(frozen_arrays.FrozenArrays, "_ways", lambda *_: [way])
+    product = SimpleNamespace(gather=True, columns=None, spent_ns=10**15)
+    assert arrays.look(product, None) is None
+    for _ in range(writes):
+        arrays.write(np.zeros(1))
+    assert arrays.look(product, None) == [way]
+    assert way.is_stale == bool(writes)

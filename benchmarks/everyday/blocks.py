@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.corpus import Results, resumable
 from tensorwise.device.timing import interleave, measuring_slot
-from tensorwise.sparse.kernels import BLOCK_LANES, BLOCKS
+from tensorwise.sparse.kernels import BLOCK_KERNELS, BLOCK_LANES
 
 HERE: Final = Path(__file__).parent
 LEAST: Final = 2.0
@@ -94,7 +94,7 @@ def main() -> None:
     from tensorwise.sparse.library import library
 
     tensorwise.sparse.limit_threads(1)
-    if library(True, BLOCKS) is None:
+    if library(True, BLOCK_KERNELS) is None:
         raise SystemExit("the kernels cannot be compiled: python -m tensorwise.sparse.prepare says why")
     settings = {"rounds": options.rounds, "values": options.values}
     results = Results(

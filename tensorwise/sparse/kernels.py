@@ -93,9 +93,9 @@ class KernelFamily:
     indices: tuple[str, ...]
 
 
-COMPRESSED: Final = KernelFamily("compressed", SHAPES, INDICES)
-BLOCKS: Final = KernelFamily("blocks", BLOCK_SHAPES, INDICES[:1])
-FAMILIES: Final = {family.name: family for family in (COMPRESSED, BLOCKS)}
+COMPRESSED_KERNELS: Final = KernelFamily("compressed", SHAPES, INDICES)
+BLOCK_KERNELS: Final = KernelFamily("blocks", BLOCK_SHAPES, INDICES[:1])
+FAMILIES: Final = {family.name: family for family in (COMPRESSED_KERNELS, BLOCK_KERNELS)}
 
 
 def shape_for(

@@ -19,7 +19,7 @@ import numpy as np
 
 from tensorwise.sparse.children import start_child
 from tensorwise.sparse.kernels import (
-    COMPRESSED,
+    COMPRESSED_KERNELS,
     ELEMENTS,
     FAMILIES,
     INDICES,
@@ -171,7 +171,7 @@ class _Finder:
 _FINDERS: Final = {family: _Finder(family) for family in FAMILIES.values()}
 
 
-def library(wait: bool = False, family: KernelFamily = COMPRESSED) -> Library | None:
+def library(wait: bool = False, family: KernelFamily = COMPRESSED_KERNELS) -> Library | None:
     """Return the library of this machine, or None where SciPy has to compute.
 
     Args:
@@ -188,7 +188,7 @@ def loaded_libraries() -> list[Library]:
 
 def preload() -> Library | None:
     """Load the library and its kernels for 32-bit indices where it was made before; nothing is made and nothing fails."""
-    finder = _FINDERS[COMPRESSED]
+    finder = _FINDERS[COMPRESSED_KERNELS]
     finder.look()
     found = finder.found
     if found is not None:

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, final
 
 import numpy as np
 
-from tensorwise.sparse.kernels import BLOCK_LANES, BLOCKS, COMPRESSED, KernelFamily, shape_for
+from tensorwise.sparse.kernels import BLOCK_KERNELS, BLOCK_LANES, COMPRESSED_KERNELS, KernelFamily, shape_for
 from tensorwise.sparse.library import Library, library, preload
 from tensorwise.sparse.limits import allowed_threads, autotune, is_reproducible, solver_call
 from tensorwise.sparse.pools import register_pool
@@ -123,7 +123,9 @@ class ProductTable:
         known = data.dtype in ELEMENTS and indices.dtype in INDICES and indices.dtype == indptr.dtype
         if in_blocks:
             height, width = data.shape[1:]
-            kept = height == 1 or (height in BLOCK_LANES and INDICES.get(indices.dtype) in BLOCKS.indices)
+            kept = height == 1 or (
+                height in BLOCK_LANES and INDICES.get(indices.dtype) in BLOCK_KERNELS.indices
+            )
             if not known or height != width or not kept or minor % width:
                 return None
             minor //= width
@@ -132,7 +134,7 @@ class ProductTable:
     @property
     def family(self) -> KernelFamily:
         """Where kernels for these arrays are."""
-        return BLOCKS if self.block > 1 else COMPRESSED
+        return BLOCK_KERNELS if self.block > 1 else COMPRESSED_KERNELS
 
     @property
     def extents(self) -> tuple[int, int]:

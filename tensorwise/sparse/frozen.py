@@ -69,7 +69,7 @@ class FrozenArrays:
         A search begins when calls have taken `SEARCH_NS`, and again when they have taken ``SEARCH_GROWTH`` times as long.
         There is none for a BSR array.
         """
-        if table.data.ndim > 1:
+        if self._memory.ndim > 1:
             return []
         key = product.gather, product.columns
         state = self._states.setdefault(key, _Search())

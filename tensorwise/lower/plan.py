@@ -19,6 +19,8 @@ class Plan(LoopNest):
         source_elem: element type of source maps.
         renumbered: sparse operands whose entries have numbers of their own (see ``Entries.numbers``), or are a part of
             those that are numbered.
+        filled: every position of every operand is an entry, as in SciPy's BSR arrays: zeros inside of blocks are
+            multiplied like other values, and nothing is padding.
     """
 
     widths: Mapping[str, tuple[tuple[str, str], ...]]
@@ -26,11 +28,12 @@ class Plan(LoopNest):
     column_major: frozenset[str]
     source_elem: str = "i32"
     renumbered: frozenset[str] = frozenset()
+    filled: bool = False
 
     @property
     def padded(self) -> bool:
         """Whether some operand's values may hold padding."""
-        return any(format.padded for format in self.formats.values())
+        return not self.filled and any(format.padded for format in self.formats.values())
 
     def uses_source(self, operand: str) -> bool:
         """Whether the kernel reads the source map of ``operand``."""

@@ -382,6 +382,7 @@ class PlanKey:
             str(plan.assignment), formats, tuple(sorted(plan.widths.items())), tuple(sorted(splits.items())),
             tuple(rest), plan.elem, plan.column_major, plan.keep_pattern, plan.masked, plan.exact,
             plan.source_elem, tuple(sorted(plan.halves.items())), plan.accumulate, plan.renumbered,
+            plan.filled,
         )  # fmt: skip
 
     def __hash__(self) -> int:

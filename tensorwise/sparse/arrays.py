@@ -56,7 +56,7 @@ class _MatrixFamily:
     _bsr_container = property(lambda self: bsr_matrix)
 
 
-class _Multiplied:
+class _Tuned:
     """What arrays with products of ours have besides what SciPy's have."""
 
     def matmul(
@@ -94,13 +94,26 @@ class _Multiplied:
             np.add(out, made, out=out)
         return out
 
+    def freeze(self) -> Self:
+        """Return a copy that cannot be written to but by `update`, so that its entries may be kept in packed forms as well.
+
+        When products of it have taken half a second, a child process of lowest priority looks for faster formats and
+        schedules. What it finds is packed, tried on calls, and used where it is faster (decision 0091); BSR arrays have no
+        packed forms. SciPy's methods that change an array in place raise ValueError. A pickle or a copy of it is an ordinary
+        array.
+
+        Raises:
+            InputError: the array has one dimension.
+        """
+        return freeze(self)  # type: ignore[no-any-return]
+
     def update(self, values: Any) -> None:
         """Replace all values; the pattern stays. Packed forms are refilled by a stored permutation.
 
         Not to be called while another thread multiplies.
 
         Args:
-            values: (nnz,), in the order of ``data``, of a type that NumPy casts to data's within its kind.
+            values: of the shape of ``data``, in its order, of a type that NumPy casts to data's within its kind.
 
         Raises:
             InputError: another shape or kind of type, or ``data`` is read-only and not frozen by `freeze`.
@@ -117,22 +130,6 @@ class _Multiplied:
         """Bytes that products hold besides ``data``, ``indices`` and ``indptr``: bounds of parts, outputs of threads."""
         known = products_of(self)
         return 0 if known is None else known.table.nbytes_held
-
-
-class _Tuned(_Multiplied):
-    """What CSR and CSC arrays have besides."""
-
-    def freeze(self) -> Self:
-        """Return a copy that cannot be written to but by `update`, so that its entries may be kept in packed forms as well.
-
-        When products of it have taken half a second, a child process of lowest priority looks for faster formats and
-        schedules. What it finds is packed, tried on calls, and used where it is faster (decision 0091). SciPy's methods that
-        change an array in place raise ValueError. A pickle or a copy of it is an ordinary array.
-
-        Raises:
-            InputError: the array has one dimension.
-        """
-        return freeze(self)  # type: ignore[no-any-return]
 
 
 @_quick
@@ -186,10 +183,11 @@ class coo_array(_Family, sp.coo_array):  # noqa: N801
 
 
 @_quick
-class bsr_array(_Multiplied, _Family, sp.bsr_array):  # noqa: N801
-    """``scipy.sparse.bsr_array``, whose ``A @ x`` is fast for square blocks of 2, 3, 4, 6 and 8 and int32 indices.
+class bsr_array(_Tuned, _Family, sp.bsr_array):  # noqa: N801
+    """``scipy.sparse.bsr_array``, whose products are fast for square blocks of 1, 2, 3, 4, 6 and 8 and int32 indices.
 
-    Products are computed where the blocks lie. ``x @ A``, other blocks and int64 indices are SciPy's.
+    ``A @ x``, ``A @ X`` and ``x @ A`` of a vector are computed where the blocks lie. ``A.T`` copies the blocks, as SciPy's
+    does. Other products, blocks and indices are SciPy's.
 
     >>> import numpy as np
     >>> from tensorwise.sparse import bsr_array
@@ -204,8 +202,8 @@ class coo_matrix(_MatrixFamily, sp.coo_matrix):  # noqa: N801
 
 
 @_quick
-class bsr_matrix(_Multiplied, _MatrixFamily, sp.bsr_matrix):  # noqa: N801
-    """``scipy.sparse.bsr_matrix``, whose ``A @ x`` is fast; see `bsr_array`."""
+class bsr_matrix(_Tuned, _MatrixFamily, sp.bsr_matrix):  # noqa: N801
+    """``scipy.sparse.bsr_matrix``, whose products are fast; see `bsr_array`."""
 
 
 _CLASSES = {

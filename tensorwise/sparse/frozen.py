@@ -67,7 +67,10 @@ class FrozenArrays:
         """Return packed ways that were found since the last look; None: a search is running, look again soon.
 
         A search begins when calls have taken `SEARCH_NS`, and again when they have taken ``SEARCH_GROWTH`` times as long.
+        There is none for a BSR array.
         """
+        if self._memory.ndim > 1:
+            return []
         key = product.gather, product.columns
         state = self._states.setdefault(key, _Search())
         if state.running is None:
@@ -161,11 +164,11 @@ def _read_only(memory: np.ndarray) -> np.ndarray:
         view.setflags(write=False)
         return view
     whole: Any = memory.view(np.uint8)
-    return np.frombuffer(memoryview(whole).toreadonly(), memory.dtype)
+    return np.frombuffer(memoryview(whole).toreadonly(), memory.dtype).reshape(memory.shape)
 
 
 def freeze(matrix: Any) -> Any:
-    """Return a copy of a CSR or CSC array of this package whose arrays cannot be written to.
+    """Return a copy of a CSR, CSC or BSR array of this package whose arrays cannot be written to.
 
     Raises:
         InputError: it has one dimension.
@@ -176,7 +179,7 @@ def freeze(matrix: Any) -> Any:
     made = object.__new__(type(matrix))
     made.__dict__.update((name, value) for name, value in vars(matrix).items() if name != "_tensorwise")
     made.data, made.indices, made.indptr = frozen.arrays
-    gathers = matrix.format == "csr"
+    gathers = matrix.format != "csc"
     table = ProductTable.of(made, made._shape[1 if gathers else 0])
     if table is not None:
         table.frozen = frozen
@@ -187,7 +190,7 @@ def freeze(matrix: Any) -> Any:
 
 
 def update(matrix: Any, values: Any) -> None:
-    """Give a CSR or CSC array new values for the same pattern; see ``csr_array.update``."""
+    """Give a CSR, CSC or BSR array new values for the same pattern; see ``csr_array.update``."""
     given = np.asarray(values)
     if given.shape != matrix.data.shape:
         raise InputError(f"values must have the shape of data, {matrix.data.shape}; got {given.shape}")

@@ -73,7 +73,7 @@ int64_t tw_multiply(way *w, int64_t x, int64_t out)
     const int flag = w->kernel(buffers, w->sizes);
     const int64_t took = now_ns() - start;
     if (w->exclusive) __atomic_store_n(&w->busy, 0, __ATOMIC_RELEASE);
-    return flag && !w->block ? FLAGGED : took; /* of blocks a NaN is the result: SciPy multiplies their zeros, too */
+    return flag ? FLAGGED : took;
 }
 
 /* Limit the calls of this process from now on. */

@@ -1,14 +1,15 @@
 """The kernels of products over compressed arrays as SciPy keeps them: which programs there are, and which serve a product.
 
-All are programs of the format ``U(i) C(k)``: a CSR array is one as it lies, a CSC array is one of its transpose. A *gather*
-computes an output for each compressed line (CSR ``A @ x``, CSC ``x @ A``), a *scatter* adds each line to the outputs
-(CSC ``A @ x``, CSR ``x @ A``). They neither need sorted indices nor a coordinate to occur once.
-
-A BSR array of square blocks is a program of ``U(i1) C(k1) U(i0:R) U(k0:R)`` as it lies; only its gathers are here.
+Most are programs of the format ``U(i) C(k)``: a CSR array is stored so, and a CSC array is the transpose of one. A BSR
+array of 4 by 4 blocks is stored as ``U(i1) C(k1) U(i0:4) U(k0:4)``. A *gather* computes an output for each compressed line
+(CSR and BSR ``A @ x``, CSC ``x @ A``), a *scatter* adds each line to the outputs (CSC ``A @ x``, CSR and BSR ``x @ A``).
+Both need neither sorted indices nor unique coordinates.
 """
 
 from dataclasses import dataclass
 from typing import Final, final
+
+from tensorwise.toolchain.processor import vector_bytes
 
 ELEMENTS: Final = ("f64", "f32")
 INDICES: Final = ("i32", "i64")
@@ -20,10 +21,10 @@ BOUND: Final = (2, 3, 4, 8, 16)
 """Numbers of columns that have a gather of their own, in which the number is compiled in."""
 WIDE: Final = 32
 """Columns from which the widest register tile is used."""
-BLOCK_VECTORS: Final = {2: 4, 3: 2, 4: 2, 6: 1, 8: 1}
-"""Heights of square blocks that have kernels -> vectors of the widest register tile, which AVX2 holds in 16 registers."""
-BLOCK_INDEX: Final = "i32"
-"""Indices of blocks that have kernels."""
+BLOCK_LANES: Final = {2: 2, 3: 2, 4: 4, 6: 2, 8: 8}
+"""Heights of square blocks that have kernels -> elements in a vector along a block's row, at most (measured on a Zen 4)."""
+MOST_LANES: Final = {"f64": 4, "f32": 8}
+"""The same limit for all blocks: 32 bytes. Wider vectors were not faster."""
 
 
 @final
@@ -35,7 +36,7 @@ class KernelShape:
         gather: whether it is a gather or a scatter.
         columns: ``vector``, ``short`` (a vector, without vectors along lines), ``narrow``, ``wide`` or a number compiled in.
         parallel: of a scatter, whether threads have private outputs, which are summed.
-        block: height and width of the blocks of a BSR array; 0: there are none.
+        block: height and width of the blocks of a BSR array; 0: there are none, or they are single values.
     """
 
     gather: bool
@@ -55,10 +56,6 @@ class KernelShape:
         size = self.block
         return f"(i,k) -> U(i1) C(k1) U(i0:{size}) U(k0:{size})" if size else "(i,k) -> U(i) C(k)"
 
-    def reads(self, index: str) -> bool:
-        """Whether there is a kernel of this shape for indices of a type."""
-        return not self.block or index == BLOCK_INDEX
-
 
 SHAPES: Final = (
     *(KernelShape(True, columns) for columns in ("vector", "short", "narrow", "wide", *map(str, BOUND))),
@@ -67,19 +64,59 @@ SHAPES: Final = (
         for columns in ("vector", "narrow", "wide")
         for parallel in (False, True)
     ),
-    *(
-        KernelShape(True, columns, block=block)
-        for block in BLOCK_VECTORS
-        for columns in ("vector", "narrow", "wide")
-    ),
+)
+BLOCK_SHAPES: Final = tuple(
+    KernelShape(gather, columns, parallel, block)
+    for block in BLOCK_LANES
+    for gather, columns, parallel in (
+        (True, "vector", True),
+        (True, "wide", True),
+        (False, "vector", False),
+        (False, "vector", True),
+    )
 )
 
 
-def gather_for(columns: int | None, mean_entries: float, block: int = 0) -> KernelShape:
-    """Return the gather for an operand of ``columns`` columns (None: a vector); lines have ``mean_entries`` entries."""
+@final
+@dataclass(frozen=True)
+class KernelFamily:
+    """Kernels that are compiled together, when an array first needs one of them.
+
+    Attributes:
+        name: of its table.
+        shapes: its kernels.
+        indices: types of indices that they are compiled for.
+    """
+
+    name: str
+    shapes: tuple[KernelShape, ...]
+    indices: tuple[str, ...]
+
+
+COMPRESSED_KERNELS: Final = KernelFamily("compressed", SHAPES, INDICES)
+BLOCK_KERNELS: Final = KernelFamily("blocks", BLOCK_SHAPES, INDICES[:1])
+FAMILIES: Final = {family.name: family for family in (COMPRESSED_KERNELS, BLOCK_KERNELS)}
+
+
+def shape_for(
+    gather: bool, columns: int | None, mean_entries: float, parallel: bool, block: int = 0
+) -> KernelShape:
+    """Return the kernel for a product.
+
+    Args:
+        gather: whether it is a gather or a scatter.
+        columns: of the dense operand; None: it is a vector.
+        mean_entries: mean entries of a line.
+        parallel: whether it runs on several threads.
+        block: height of the blocks; 0: there are none.
+    """
     if block:
-        kind = "vector" if columns in (None, 1) else "narrow" if columns < WIDE else "wide"
-        return KernelShape(True, kind, block=block)
+        return KernelShape(gather, "vector" if columns is None else "wide", gather or parallel, block)
+    return gather_for(columns, mean_entries) if gather else scatter_for(columns, parallel)
+
+
+def gather_for(columns: int | None, mean_entries: float) -> KernelShape:
+    """Return the gather for an operand of ``columns`` columns (None: a vector); lines have ``mean_entries`` entries."""
     if columns is None or columns == 1:
         return KernelShape(True, "short" if mean_entries < SHORT_LINE else "vector")
     if columns in BOUND:
@@ -96,13 +133,9 @@ def scatter_for(columns: int | None, parallel: bool) -> KernelShape:
 
 def schedule_of(shape: KernelShape, element: str) -> tuple[str, int | None, str]:
     """Return the operation of a kernel, the columns of an example of it, and its schedule as text."""
-    lanes = WIDEST_LANES[element]
     if shape.block:
-        split, unroll = f"split(i,{shape.block}) split(k,{shape.block})", "unroll(i0) unroll(k0)"
-        if shape.columns == "vector":
-            return "spmv", None, f"{split} reorder(i1,k1,k0,i0) parallel(i1,balanced,4) {unroll}"
-        tile = f"{BLOCK_VECTORS[shape.block]}x{lanes}" if shape.columns == "wide" else f"1x{lanes // 2}"
-        return "spmm", 61, f"{split} reorder(i1,j,k1,k0,i0) parallel(i1,balanced,4) tile(j,{tile}) {unroll}"
+        return _blocked_schedule(shape, element)
+    lanes = WIDEST_LANES[element]
     if shape.gather:
         if shape.columns in ("vector", "short"):
             tile = f" tile(k,1x{lanes // 2})" if shape.columns == "vector" else ""
@@ -119,3 +152,20 @@ def schedule_of(shape: KernelShape, element: str) -> tuple[str, int | None, str]
         return "spmv_t", None, f"reorder(i,k){threads}"
     tile = f"4x{lanes}" if shape.columns == "wide" else f"1x{lanes // 2}"
     return "spmm_t", 61, f"reorder(i,k,j){threads} tile(j,{tile})"
+
+
+def _blocked_schedule(shape: KernelShape, element: str) -> tuple[str, int | None, str]:
+    """The same for a kernel over blocks: each row of a block has accumulators of its own."""
+    size = shape.block
+    splits = f"split(i,{size}) split(k,{size})"
+    if shape.columns == "vector":
+        row = f"unroll(i0) tile(k0,1x{min(BLOCK_LANES[size], MOST_LANES[element])})"
+        if shape.gather:
+            return "spmv", None, f"{splits} reorder(i1,k1,i0,k0) parallel(i1,balanced,4) {row}"
+        threads = "parallel(i1,balanced,4,private) " if shape.parallel else ""
+        return "spmv_t", None, f"{splits} reorder(i1,k1,k0,i0) {threads}{row}"
+    registers = 32 if vector_bytes() >= 64 else 16
+    lanes = min(WIDEST_LANES[element], WIDEST_LANES[element] * vector_bytes() // 64)
+    vectors = next(count for count in (4, 2, 1) if size * count <= 3 * registers // 4)
+    nest = f"reorder(i1,j,k1,k0,i0) parallel(i1,balanced,4) unroll(i0) unroll(k0) tile(j,{vectors}x{lanes})"
+    return "spmm", 61, f"{splits} {nest}"

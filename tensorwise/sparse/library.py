@@ -18,7 +18,15 @@ from typing import Any, Final, final
 import numpy as np
 
 from tensorwise.sparse.children import start_child
-from tensorwise.sparse.kernels import ELEMENTS, INDICES, SHAPES, KernelShape
+from tensorwise.sparse.kernels import (
+    COMPRESSED_KERNELS,
+    ELEMENTS,
+    FAMILIES,
+    INDICES,
+    SHAPES,
+    KernelFamily,
+    KernelShape,
+)
 from tensorwise.sparse.table import BACKGROUND, IN_PLACE, table_path
 from tensorwise.toolchain.cache import KernelCache, default_cache
 from tensorwise.toolchain.forks import LOADING, lock
@@ -98,10 +106,10 @@ def _layout_is_known(data: Callable[..., int]) -> bool:
 
 @final
 class _Finder:
-    """Looks for the library, and has it made where it is missing."""
+    """Looks for the library of a family of kernels, and has it made where it is missing."""
 
-    def __init__(self) -> None:
-        self._lock = lock()
+    def __init__(self, family: KernelFamily) -> None:
+        self._lock, self._family = lock(), family
         self.found: Library | None = None
         self._next_look_s = 0.0
         self._child: subprocess.Popen[bytes] | None = None
@@ -127,7 +135,7 @@ class _Finder:
         """Load the library where there is a table of it."""
         if self.found is None:
             try:
-                self.found = _load(table_path())
+                self.found = _load(table_path(self._family.name))
             except (OSError, KeyError, ValueError, TypeError):
                 self.found = None
 
@@ -136,7 +144,7 @@ class _Finder:
         from tensorwise.sparse.prepare import prepare
 
         try:
-            prepare()
+            prepare(self._family)
         except (TensorwiseError, OSError):
             self._given_up = True
         else:
@@ -150,7 +158,7 @@ class _Finder:
             self._given_up = True  # nothing is to be done in the background
         else:
             try:
-                self._child = start_child("tensorwise.sparse.prepare", BACKGROUND)
+                self._child = start_child("tensorwise.sparse.prepare", BACKGROUND, self._family.name)
             except OSError:
                 self._given_up = True
             else:
@@ -160,22 +168,29 @@ class _Finder:
         self._child = None  # the parent's; a forked process has its own made, if it must
 
 
-_FINDER: Final = _Finder()
+_FINDERS: Final = {family: _Finder(family) for family in FAMILIES.values()}
 
 
-def library(wait: bool = False) -> Library | None:
+def library(wait: bool = False, family: KernelFamily = COMPRESSED_KERNELS) -> Library | None:
     """Return the library of this machine, or None where SciPy has to compute.
 
     Args:
         wait: make it now, in some ten seconds, where it is missing; else a child process makes it meanwhile.
+        family: whose kernels are wanted.
     """
-    return _FINDER.find(wait)
+    return _FINDERS[family].find(wait)
+
+
+def loaded_libraries() -> list[Library]:
+    """Return the libraries that are there already."""
+    return [finder.found for finder in _FINDERS.values() if finder.found is not None]
 
 
 def preload() -> Library | None:
     """Load the library and its kernels for 32-bit indices where it was made before; nothing is made and nothing fails."""
-    _FINDER.look()
-    found = _FINDER.found
+    finder = _FINDERS[COMPRESSED_KERNELS]
+    finder.look()
+    found = finder.found
     if found is not None:
         with contextlib.suppress(KeyError):
             for element, shape in itertools.product(ELEMENTS, SHAPES):

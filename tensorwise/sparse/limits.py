@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from tensorwise.errors import InputError
-from tensorwise.sparse.library import library
+from tensorwise.sparse.library import library, loaded_libraries
 from tensorwise.toolchain.forks import lock
 from tensorwise.toolchain.threads import available_threads
 
@@ -70,8 +70,8 @@ def limit_threads(most: int | None) -> None:
 
 def apply_limits() -> None:
     """Tell the library what is wanted now, once it is there."""
-    found = library(wait=is_reproducible())
-    if found is not None:
+    library(wait=is_reproducible())
+    for found in loaded_libraries():
         found.limit(threads_limit, int(is_reproducible()))
 
 

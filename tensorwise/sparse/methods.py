@@ -50,12 +50,14 @@ def quick_methods(cls: Any, around: Callable[[Method], Method] = lambda method: 
 
     methods: dict[str, Method] = {
         "__matmul__": _quick_matmul(around(cls.__matmul__)),
+        "__rmatmul__": _quick_rmatmul(around(cls.__rmatmul__)),
         "_matmul_vector": _matmul_vector,
         "_matmul_multivector": _matmul_multivector,
     }
-    if "bsr" not in cls.__name__:  # whose transpose is a copy, and has no kernel over the same arrays
+    if "bsr" in cls.__name__:  # whose transpose is a copy
+        methods["_rmatmul_dispatch"] = _rmatmul_dispatch(cls._rmatmul_dispatch)
+    else:
         turned = "_csc_container" if "csr" in cls.__name__ else "_csr_container"
-        methods["__rmatmul__"] = _quick_rmatmul(around(cls.__rmatmul__))
         methods["transpose"] = _quick_transpose(cls.transpose, turned)
     if issubclass(cls, sp.spmatrix):
         methods["__mul__"] = _quick_matmul(around(cls.__mul__))
@@ -119,6 +121,17 @@ def _quick_rmatmul(by_scipy: Method) -> Method:
                         if product.left_ns < 0:
                             product.review()
                         return out
+        return by_scipy(self, other)
+
+    return rmatmul
+
+
+def _rmatmul_dispatch(by_scipy: Method) -> Method:
+    """``x @ A`` of a vector and a BSR array, which are not transposed first."""
+
+    def rmatmul(self: Any, other: Any) -> Any:
+        if type(other) is _ndarray and other.ndim == 1 and other.shape[0] == self._shape[0]:
+            return multiply(self, other, by_scipy, turned=True)
         return by_scipy(self, other)
 
     return rmatmul

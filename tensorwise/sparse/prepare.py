@@ -1,7 +1,8 @@
 """Compiling the library of in-place kernels, once a machine: ``python -m tensorwise.sparse.prepare``.
 
-The kernels go to the kernel cache like any others. A table beside it names them, so that a process which multiplies neither
-imports the compiler's front nor lowers a program. The table is made anew when the package's code or the processor changes.
+The kernels go to the kernel cache like any others. A table beside it names those of a family, so that a process which
+multiplies neither imports the compiler's front nor lowers a program. Tables are made anew when the package's code or the
+processor changes.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ import numpy as np
 from tensorwise.lower.program import PlanKey, kernel_text, program_for
 from tensorwise.program.workload import workload
 from tensorwise.sparse.children import serve_parent
-from tensorwise.sparse.kernels import ELEMENTS, INDICES, SHAPES, KernelShape, schedule_of
+from tensorwise.sparse.kernels import ELEMENTS, FAMILIES, KernelFamily, KernelShape, schedule_of
 from tensorwise.sparse.table import BACKGROUND, IN_PLACE, table_path
 from tensorwise.tensor.convert import entries_from
 from tensorwise.toolchain.cache import default_cache
@@ -27,14 +28,14 @@ from tensorwise.toolchain.places import private_dir
 from tensorwise.toolchain.runtime import DRIVER
 
 _EXAMPLE: Final = (61, 67)
-"""KernelShape of a matrix whose program is lowered: kernels do not depend on it."""
+"""Blocks of a matrix whose program is lowered: kernels do not depend on it."""
 _COORDINATES: Final = np.arange(61)
 DTYPE_NAMES: Final = {"f64": "float64", "f32": "float32"}
-_TABLES_KEPT: Final = 8
+_TABLES_KEPT: Final = 16
 
 
-def prepare() -> Path:
-    """Compile what is missing of the library and write its table; return the table's path.
+def prepare(family: KernelFamily) -> Path:
+    """Compile what is missing of a family of kernels and write its table; return the table's path.
 
     Each element and index type is a compilation of its own, which is kept whatever happens to the others.
 
@@ -46,13 +47,13 @@ def prepare() -> Path:
     DRIVER.load()
     IN_PLACE.load()
     table: dict[str, object] = {}
-    for element, index in product(ELEMENTS, INDICES):
-        made = {shape: _kernel(shape, element, index) for shape in SHAPES if shape.reads(index)}
+    for element, index in product(ELEMENTS, family.indices):
+        made = {shape: _kernel(shape, element, index) for shape in family.shapes}
         cache.get([text for text, _, _ in made.values()])
         for shape, (text, buffers, sizes) in made.items():
             row = {"key": cache.key(text), "buffers": list(buffers), "sizes": list(sizes)}
             table[f"{element}-{index}-{shape.name}"] = row
-    path = table_path()
+    path = table_path(family.name)
     private_dir(path.parent)
     with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as file:
         json.dump({"kernels": table, "driver": DRIVER.key, "in_place": IN_PLACE.key}, file)
@@ -65,14 +66,15 @@ def _kernel(shape: KernelShape, element: str, index: str) -> tuple[str, dict[str
     """C text, element types of buffers and names of sizes of one kernel."""
     operation, columns, schedule = schedule_of(shape, element)
     values = np.ones(len(_COORDINATES), DTYPE_NAMES[element])
-    entries = entries_from((_EXAMPLE, (_COORDINATES, _COORDINATES), values))
+    rows, inner = (max(shape.block, 1) * extent for extent in _EXAMPLE)
+    entries = entries_from(((rows, inner), (_COORDINATES, _COORDINATES), values))
     work = workload(operation, entries, n=columns)
     program = program_for(work, shape.format, schedule)
-    plan = program.plan(work.elem)
+    plan = program.plan(work.elem, sizes=work.sizes if shape.block else None)  # blocks divide shapes
     widths: Any = {
         name: tuple((index,) * len(level) for level in levels) for name, levels in plan.widths.items()
     }
-    return kernel_text(PlanKey(replace(plan, widths=widths)))
+    return kernel_text(PlanKey(replace(plan, widths=widths, filled=True)))  # zeros in blocks are entries
 
 
 def _remove_others(path: Path) -> None:
@@ -86,5 +88,7 @@ def _remove_others(path: Path) -> None:
 if __name__ == "__main__":
     if BACKGROUND in sys.argv[1:]:
         serve_parent()
+    wanted = [family for name, family in FAMILIES.items() if name in sys.argv[1:]]
     with contextlib.suppress(KeyboardInterrupt):  # who asked is gone; what is compiled is kept
-        print(prepare())
+        for one in wanted or FAMILIES.values():
+            print(prepare(one))

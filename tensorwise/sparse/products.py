@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, final
 
 import numpy as np
 
-from tensorwise.sparse.kernels import BLOCK_INDEX, BLOCK_VECTORS, gather_for, scatter_for
+from tensorwise.sparse.kernels import BLOCK_KERNELS, BLOCK_LANES, COMPRESSED_KERNELS, KernelFamily, shape_for
 from tensorwise.sparse.library import Library, library, preload
 from tensorwise.sparse.limits import allowed_threads, autotune, is_reproducible, solver_call
 from tensorwise.sparse.pools import register_pool
@@ -123,11 +123,18 @@ class ProductTable:
         known = data.dtype in ELEMENTS and indices.dtype in INDICES and indices.dtype == indptr.dtype
         if in_blocks:
             height, width = data.shape[1:]
-            known &= height == width and height in BLOCK_VECTORS and INDICES.get(indices.dtype) == BLOCK_INDEX
-            if not known or minor % width:
+            kept = height == 1 or (
+                height in BLOCK_LANES and INDICES.get(indices.dtype) in BLOCK_KERNELS.indices
+            )
+            if not known or height != width or not kept or minor % width:
                 return None
             minor //= width
         return ProductTable(data, indices, indptr, minor) if known else None
+
+    @property
+    def family(self) -> KernelFamily:
+        """Where kernels for these arrays are."""
+        return BLOCK_KERNELS if self.block > 1 else COMPRESSED_KERNELS
 
     @property
     def extents(self) -> tuple[int, int]:
@@ -227,10 +234,8 @@ class Product:
         """The way over the matrix's own arrays on so many threads. Raises MemoryError: there is none for their outputs."""
         table = self._table
         mean = len(self.indices) / max(1, table.lines)
-        if self.gather:
-            shape = gather_for(self.columns, mean, table.block)
-        else:
-            shape = scatter_for(self.columns, threads > 1)
+        block = table.block if table.block > 1 else 0
+        shape = shape_for(self.gather, self.columns, mean, threads > 1, block)
         layout = self.library.layout(shape, ELEMENTS[self.dtype], INDICES[self.indices.dtype])
         extents = dict(zip(("N_i", "N_k"), table.extents)) | {"N_j": self.columns or 1}
         arrays = self.data, self.indices, self.indptr
@@ -374,18 +379,19 @@ def products_of(matrix: Any) -> Products | None:
     return made
 
 
-def multiply(matrix: Any, x: np.ndarray, by_scipy: Multiply) -> np.ndarray:
+def multiply(matrix: Any, x: np.ndarray, by_scipy: Multiply, turned: bool = False) -> np.ndarray:
     """Return the product of a CSR, CSC or BSR matrix with a vector or several, as SciPy's ``by_scipy`` does.
 
     Args:
         matrix: of SciPy's classes or ours.
         x: (k,) or (k, n) ndarray that fits the matrix; any strides and dtype.
         by_scipy: what computes where no kernel of ours can, or where looking at the matrix would not pay yet.
+        turned: multiply by the transpose; of a BSR matrix only a vector.
     """
     known = None if x.size == 0 else products_of(matrix)
     if known is None:
         return by_scipy(matrix, x)
-    table = known.table
+    known, table = known.turned if turned else known, known.table
     dtype = table.data.dtype
     if x.dtype != dtype and (x.dtype.kind not in "biuf" or np.result_type(x.dtype, dtype) != dtype):
         return by_scipy(matrix, x)
@@ -395,7 +401,7 @@ def multiply(matrix: Any, x: np.ndarray, by_scipy: Multiply) -> np.ndarray:
         columns = None
     product = table.products.get((gather, columns))
     if product is None:
-        found = library(wait=is_reproducible())
+        found = library(is_reproducible(), table.family)
         solver = solver_call()
         if found is None:
             table.solver = solver

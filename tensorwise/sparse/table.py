@@ -29,9 +29,9 @@ _MADE_FROM: Final = ("lower", "program", "runtime", "tensor", "toolchain")
 """Folders of the package whose code the kernels follow from."""
 
 
-def table_path() -> Path:
-    """Return where the table of compiled kernels lies for this code, processor and environment."""
-    return cache_dir() / "products" / f"{_digest()}.json"
+def table_path(family: str) -> Path:
+    """Return where the table of a family of compiled kernels lies for this code, processor and environment."""
+    return cache_dir() / "products" / f"{_digest()}-{family}.json"
 
 
 @cache

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import tensorwise.sparse as ts
 from tensorwise.sparse import limits, products
-from tensorwise.sparse.kernels import BLOCK_VECTORS
+from tensorwise.sparse.kernels import BLOCK_LANES
 from tests.unit.sparse.test_products import CALLS, agrees
 
 
@@ -49,7 +49,7 @@ def same_as_scipy(ours, theirs, x):
 
 @settings(max_examples=80, deadline=None)
 @given(
-    block=st.sampled_from(sorted(BLOCK_VECTORS)),
+    block=st.sampled_from(sorted(BLOCK_LANES)),
     shape=st.tuples(st.integers(1, 12), st.integers(1, 12)),
     blocks=st.integers(0, 60),
     dtype=st.sampled_from([np.float32, np.float64]),
@@ -73,10 +73,9 @@ def test_products_are_scipys(block, shape, blocks, dtype, columns, cls, special,
     assert is_ours(ours)
     if columns is None:
         same_as_scipy(ours.T, theirs.T, theirs @ x)
-        np.testing.assert_array_equal(theirs.T @ np.ones(theirs.shape[0]), np.ones(theirs.shape[0]) @ ours)
 
 
-@pytest.mark.parametrize("block", sorted(BLOCK_VECTORS))
+@pytest.mark.parametrize("block", sorted(BLOCK_LANES))
 @pytest.mark.parametrize("columns", [None, 5, 40])
 def test_threads_compute_the_same_bits(monkeypatch, block, columns):
     rng = np.random.default_rng(block)
@@ -87,7 +86,7 @@ def test_threads_compute_the_same_bits(monkeypatch, block, columns):
         ours = ts.asarray(theirs.copy())
         monkeypatch.setattr(products, "allowed_threads", lambda threads=threads: threads)
         known = products.products_of(ours)
-        product = known.table.product(products.library(wait=True), True, columns)
+        product = known.table.product(products.library(True, known.table.family), True, columns)
         product._use_threads()
         out = np.full(product.out_shape, 7.0)
         assert product.multiply(product.ways[-1].address, id(x), id(out)) >= 0
@@ -112,7 +111,6 @@ def test_zeros_inside_blocks_meet_infinity_as_scipys_do():
 @pytest.mark.parametrize(
     ("block", "dtype", "index"),
     [
-        (1, np.float64, np.int32),
         (5, np.float64, np.int32),
         ((2, 3), np.float64, np.int32),
         ((4, 2), np.float32, np.int32),

@@ -122,6 +122,21 @@ def compressed(
     return data, columns[order].astype(np.int32), indptr.astype(np.int32)
 
 
+def blocked(
+    seed: int,
+    lines: int,
+    minor: int,
+    count: int,
+    block: tuple[int, int],
+    dtype: str,
+    kind: str = "",
+    special: str = "",
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return data, indices and indptr of a BSR matrix of ``lines`` by ``minor`` blocks; see `compressed`."""
+    _, indices, indptr = compressed(seed, lines, minor, count, dtype, kind)
+    return numbers(seed + 1, (len(indices), *block), dtype, special), indices, indptr
+
+
 def coordinates(
     seed: int, m: int, n: int, count: int, dtype: str, special: str = ""
 ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
@@ -181,7 +196,7 @@ def matmul(A: Any, x: Any, out: Any = None, alpha: float = 1, beta: float = 0) -
 
 def freeze(A: Any) -> Any:
     """Return ``A.freeze()`` where A has that method, else what it is documented to return."""
-    if A.ndim != 2 or A.format not in ("csr", "csc"):
+    if A.ndim != 2 or A.format not in ("csr", "csc", "bsr"):
         return A.copy()
     if hasattr(A, "freeze"):
         return A.freeze()
@@ -197,7 +212,19 @@ def freeze(A: Any) -> Any:
 def is_frozen(A: Any) -> bool:
     """Whether A is what the model of `freeze` made, with arrays that nobody replaced."""
     known = vars(A).get("_frozen_model")
-    return known is not None and known[1] is A.data and known[2] is A.indices and known[3] is A.indptr
+    return (
+        known is not None
+        and known[1].base is known[0]
+        and known[1] is A.data
+        and known[2] is A.indices
+        and known[3] is A.indptr
+    )
+
+
+def has_duplicates(A: Any) -> bool:
+    """Whether a CSR, CSC or BSR matrix has two entries at one place."""
+    lines = np.repeat(np.arange(len(A.indptr) - 1), np.diff(A.indptr))
+    return len(set(zip(lines.tolist(), A.indices.tolist(), strict=False))) < len(lines)
 
 
 def update(A: Any, values: np.ndarray) -> None:

@@ -5,7 +5,7 @@ import copy
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from random import Random
 from typing import Any, Final, final
 
@@ -16,16 +16,31 @@ import scipy.sparse.linalg as sla
 import tensorwise.sparse as ours
 from sequencing import making
 from sequencing.comparing import difference, result_difference
+from sequencing.packing import ListedFormats
 from sequencing.steps import NAMES, next_line
+from tensorwise.sparse import frozen, products
 
 KINDS: Final = ("arrays", "arrays", "wrapped", "patched", "both")
 """Our classes; SciPy's that ``asarray`` wraps; SciPy's under the patch; our classes under the patch."""
-SETTINGS: Final = ("plain", "reproducible", "trials", "trials")
+SETTINGS: Final = ("plain", "reproducible", "trials", "trials", "packed")
 MARK: Final = "  #~ "
 counted: Final[Counter[str]] = Counter()
 """Sequences of this process in which our kernels multiplied, and matrices."""
-_KNOBS: Final = {"MAKING_NS": -1, "THREADS_NS": 0, "WORTH_THREADS_NS": 0, "EARLY_NS": 2000, "FIRST_NS": 2000}
+_KNOBS: Final[Mapping[tuple[Any, str], Any]] = {
+    (products, "MAKING_NS"): -1,
+    (products, "THREADS_NS"): 0,
+    (products, "WORTH_THREADS_NS"): 0,
+    (products, "EARLY_NS"): 2000,
+    (products, "FIRST_NS"): 2000,
+}
 """With the setting ``trials`` every product is ours from its first call, and other kernels are tried after some calls."""
+_SEARCH_KNOBS: Final[Mapping[tuple[Any, str], Any]] = {
+    (products, "SOON_NS"): 2000,
+    (frozen, "SEARCH_NS"): 0,
+    (frozen, "FormatSearch"): ListedFormats,
+    (frozen, "machine_is_busy"): lambda: None,
+}
+"""With the setting ``packed`` frozen matrices also have packed forms after some calls."""
 
 
 class _Wrapped:
@@ -38,22 +53,19 @@ class _Wrapped:
 @contextlib.contextmanager
 def set_up(setting: str) -> Iterator[None]:
     """Set the package up as one of `SETTINGS` says."""
-    from tensorwise.sparse import products
-
     if setting == "reproducible":
         with ours.reproducible():
             yield
-    elif setting == "trials":
-        before = {name: getattr(products, name) for name in _KNOBS}
-        try:
-            for name, value in _KNOBS.items():
-                setattr(products, name, value)
-            yield
-        finally:
-            for name, value in before.items():
-                setattr(products, name, value)
-    else:
+        return
+    knobs = {"plain": {}, "trials": _KNOBS, "packed": {**_KNOBS, **_SEARCH_KNOBS}}[setting]
+    before = {(module, name): getattr(module, name) for module, name in knobs}
+    try:
+        for (module, name), value in knobs.items():
+            setattr(module, name, value)
         yield
+    finally:
+        for (module, name), value in before.items():
+            setattr(module, name, value)
 
 
 def _names(S: Any, is_ours: bool) -> dict[str, Any]:
@@ -63,7 +75,7 @@ def _names(S: Any, is_ours: bool) -> dict[str, Any]:
         name: getattr(making, name)
         for name in (
             "numbers", "operand", "compressed", "coordinates", "widen", "grow_in_place", "repeat", "repickle", "matmul",
-            "in_fork", "in_threads", "magnitude", "freeze", "update",
+            "in_fork", "in_threads", "magnitude", "freeze", "update", "blocked",
         )
     }  # fmt: skip
     return {
@@ -204,6 +216,9 @@ def count_products(names: dict[str, Any]) -> None:
     multiplied = sum(one is not None and bool(one.table.products) for one in known)
     counted["matrices multiplied by our kernels"] += multiplied
     counted["sequences with such matrices"] += multiplied > 0
+    tables = [one.table for one in known if one is not None]
+    made = [product for table in tables for product in list(table.products.values())]
+    counted["products with packed forms"] += sum(any(way.is_packed for way in one.ways) for one in made)
 
 
 def shorten(lines: list[str], differs: Callable[[list[str]], bool]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import scipy.sparse as sp
 
-from sequencing.making import LAYOUTS, is_frozen
+from sequencing.making import LAYOUTS, has_duplicates, is_frozen
 from sequencing.tables import DERIVATIONS, OBSERVATIONS
 
 FLOATS: Final = ("float64", "float32")
@@ -32,6 +32,9 @@ def next_line(rng: Random, names: Namespace) -> str:
     for name in find_overlong(names):
         # SciPy itself writes beyond its arrays where such a matrix is indexed. Products read it well.
         return f"{name}.prune()" if rng.random() < 0.5 else multiply(rng, names) or f"{name}.prune()"
+    often = multiply_often(rng, names)
+    if often is not None and rng.random() < 0.4:
+        return often
     while True:
         made = rng.choices(makers, weights)[0](rng, names)
         if made is not None:
@@ -89,7 +92,13 @@ def draw_operand(rng: Random, A: Any, length: int, *, before: bool = False) -> s
 
 
 def create(rng: Random, names: Namespace) -> str:
-    """A new matrix."""
+    """A new matrix, which may be frozen."""
+    line = _create(rng, names)
+    name = line[0]
+    return f"{line}; {name} = freeze({name})" if rng.random() < 0.12 else line
+
+
+def _create(rng: Random, names: Namespace) -> str:
     name = rng.choice(NAMES) if matrices(names) else "A"
     size = rng.choice((0, 1, 3, 3, 5, 8, 8, 12, 40))
     m, n = (max(0, size + rng.choice((-1, 0, 0, 0, 2))) for _ in range(2))
@@ -108,8 +117,15 @@ def create(rng: Random, names: Namespace) -> str:
         arrays = f"compressed({seed(rng)}, {lines}, {minor}, {min(count, 6000)}, {dtype!r}, {kind!r}{tail})"
         return f"{name} = {cls}({arrays}, shape=({m}, {n}){copy})"
     if form == "bsr" and m and n:
-        block = next((b for b in ((2, 3), (2, 2), (3, 3), (4, 1)) if m % b[0] == 0 and n % b[1] == 0), (1, 1))
-        return f"{name} = {cls}(numbers({seed(rng)}, ({m}, {n}), {dtype!r}{tail}), blocksize={block})"
+        blocks = [one for one in BLOCKS if m % one[0] == 0 and n % one[1] == 0]
+        block = rng.choice(blocks)
+        if way < 0.4:
+            return f"{name} = {cls}(numbers({seed(rng)}, ({m}, {n}), {dtype!r}{tail}), blocksize={block})"
+        kind = rng.choice(("sorted", "", "duplicates"))
+        lines, minor = m // block[0], n // block[1]
+        entries = min(count, lines * minor, 2000 // (block[0] * block[1]))
+        arrays = f"blocked({seed(rng)}, {lines}, {minor}, {entries}, {block}, {dtype!r}, {kind!r}{tail})"
+        return f"{name} = {cls}({arrays}, shape=({m}, {n}))"
     if way < 0.85:
         return f"{name} = {cls}(coordinates({seed(rng)}, {m}, {n}, {min(count, 6000)}, {dtype!r}{tail}), shape=({m}, {n}))"
     if way < 0.9:
@@ -131,6 +147,36 @@ def multiply(rng: Random, names: Namespace) -> str | None:
     elif rng.random() < 0.03:
         text = f"in_fork(lambda: {text})"
     return f"x = {x}; result = {text}  #~ magnitude({factors.format(A=name, x='x')})"
+
+
+BLOCKS: Final = ((1, 1), (2, 2), (3, 3), (4, 4), (6, 6), (8, 8), (2, 3), (4, 1), (5, 5))
+"""Sizes of blocks: those of our kernels, and others."""
+
+
+def multiply_often(rng: Random, names: Namespace) -> str | None:
+    """As many products of one frozen matrix as it takes to pack it, and new values before the last ones."""
+    found = [name for name, A in matrices(names).items() if is_frozen(A) and str(A.dtype) in FLOATS]
+    if not found:
+        return None
+    name = rng.choice(found)
+    A = names[name]
+    turned = rng.random() < 0.3
+    width = rng.choice((None, None, 1, 3, 8, 64))
+    length = A.shape[0 if turned else 1]
+    shape = (length,) if width is None else (length, width)
+    text = f"{name}.T @ x" if turned else f"{name} @ x"
+    factors = f"{name}.T, x" if turned else f"{name}, x"
+    layout, special = rng.choice(("C", "C", "F", "strided")), rng.choice(("", "", "", "nan", "zeros"))
+    if special == "nan" and has_duplicates(A):
+        special = ""  # packed, they are one entry, and Inf - Inf of two is not seen
+    x = f"operand({seed(rng)}, {shape}, {str(A.dtype)!r}, {layout!r}, {special!r})"
+    new = (
+        f"update({name}, numbers({seed(rng)}, {A.data.shape}, {str(A.dtype)!r})); "
+        if rng.random() < 0.5
+        else ""
+    )
+    before = f"[{text} for _ in range(60)]; " if new else ""
+    return f"x = {x}; {before}{new}result = repeat(lambda: {text}, 60)  #~ magnitude({factors})"
 
 
 PRODUCTS: Final = (
@@ -157,7 +203,7 @@ PRODUCTS: Final = (
 
 def multiply_into(rng: Random, names: Namespace) -> str | None:
     """``matmul`` with ``out``, ``alpha`` and ``beta``."""
-    name, A = pick(rng, names, "csr", "csc")
+    name, A = pick(rng, names, "csr", "csc", "bsr")
     if A is None or A.dtype.kind not in "fc":
         return None
     m, n = A.shape
@@ -190,7 +236,13 @@ def multiply_into(rng: Random, names: Namespace) -> str | None:
 def multiply_in_threads(rng: Random, names: Namespace) -> str | None:
     """Two threads multiply while a third replaces the values."""
     name, A = pick(rng, names, "csr", "csc")
-    if A is None or str(A.dtype) not in FLOATS or A.data.ndim != 1 or not np.isfinite(A.data).all():
+    if (
+        A is None
+        or is_frozen(A)
+        or str(A.dtype) not in FLOATS
+        or A.data.ndim != 1
+        or not np.isfinite(A.data).all()
+    ):
         return None
     shape = rng.choice(((A.shape[1],), (A.shape[1], 3)))
     x = f"operand({seed(rng)}, {shape}, {str(A.dtype)!r})"
@@ -296,8 +348,8 @@ def mutate(rng: Random, names: Namespace) -> str | None:
         i, j = rng.randrange(m), rng.randrange(n)
         forms += [f"{{A}}[{i}, {j}] = 7", f"{{A}}[{i}, {j}] = 0", f"{{A}}[{i}] = 1", f"{{A}}[:, {j}] = 2"]
         forms += ["{A}.setdiag(5)"]
-    if A.format in ("csr", "csc") and A.indices.ndim == 1:
-        minor = n if A.format == "csr" else m
+    if A.format in ("csr", "csc", "bsr") and A.indices.ndim == 1:
+        minor = {"csr": n, "csc": m, "bsr": n // A.blocksize[1] if A.format == "bsr" else 0}[A.format]
         if len(A.indices) and minor:
             unsorted = "; {A}.has_canonical_format = False; {A}.has_sorted_indices = False"
             changes = [f"{{A}}.indices = ({minor - 1} - {{A}}.indices).astype({{A}}.indices.dtype)"]

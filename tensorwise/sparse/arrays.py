@@ -100,12 +100,24 @@ class _Tuned:
         When products of it have taken half a second, a child process of lowest priority looks for faster formats and
         schedules. What it finds is packed, tried on calls, and used where it is faster (decision 0091); BSR arrays have no
         packed forms. SciPy's methods that change an array in place raise ValueError. A pickle or a copy of it is an ordinary
-        array.
+        array. In a packed form, entries at one place are one, their sum: where SciPy adds ``Inf`` and ``-Inf``, products of
+        two such entries, and gets NaN, the packed product is infinite.
 
         Raises:
             InputError: the array has one dimension.
         """
         return freeze(self)  # type: ignore[no-any-return]
+
+    def resize(self, *shape: Any) -> None:
+        """Resize in place, as SciPy's method does; a frozen array is refused before anything has changed.
+
+        Raises:
+            InputError: the array is frozen. SciPy's method would cut some of its arrays, and then fail at the next.
+        """
+        mine: Any = self
+        if not mine.indptr.flags.writeable:
+            raise InputError("a frozen array cannot be resized; resize a copy of it, A.copy()")
+        super().resize(*shape)  # type: ignore[misc]
 
     def update(self, values: Any) -> None:
         """Replace all values; the pattern stays. Packed forms are refilled by a stored permutation.

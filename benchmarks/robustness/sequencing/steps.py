@@ -332,7 +332,10 @@ def mutate(rng: Random, names: Namespace) -> str | None:
         "{A}.sort_indices()",
         "{A}.data *= 3",
     ]
-    forms += [f"{{A}}.resize(({max(0, m + rng.choice((-1, 0, 1)))}, {max(0, n + rng.choice((-1, 0, 1)))}))"]
+    sizes = [max(0, extent + rng.choice((-1, 0, 1))) for extent in (m, n)]
+    pointers = getattr(A, "indptr", A.data)
+    if pointers.flags.writeable:  # else SciPy's method cuts some arrays, and reads beyond them later
+        forms += [f"{{A}}.resize({tuple(sizes)})"]
     values = f"numbers({seed(rng)}, {size}, {dtype!r}, {draw_special(rng)!r})"
     forms += [
         *3 * (f"{{A}}.data[:] = {values}",),

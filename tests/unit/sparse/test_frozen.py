@@ -1,6 +1,7 @@
 """Arrays that only `update` writes to."""
 
 import copy
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -112,3 +113,17 @@ def test_packed_forms_of_older_values_are_stale(monkeypatch, writes):
         arrays.write(np.zeros(1))
     assert arrays.look(product, None) == [way]
     assert way.is_stale == bool(writes)
+
+
+@pytest.mark.parametrize(
+    "cls", [ts.csr_array, ts.csc_array, ts.csr_matrix, partial(ts.bsr_array, blocksize=(1, 1))]
+)
+@pytest.mark.parametrize("shape", [(2, 2), (6, 6), (4, 2), (2, 4)])
+def test_a_frozen_array_that_is_resized_stays_as_it_was(cls, shape):
+    frozen = cls(np.arange(1.0, 17.0).reshape(4, 4)).freeze()
+    with pytest.raises(InputError, match="resize a copy"):
+        frozen.resize(shape)
+    np.testing.assert_array_equal(frozen.toarray(), np.arange(1.0, 17.0).reshape(4, 4))
+    copied = frozen.copy()
+    copied.resize(shape)
+    assert copied.shape == shape

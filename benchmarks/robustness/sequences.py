@@ -95,10 +95,11 @@ def prepare() -> None:
     """Have the library of kernels compiled: without it SciPy computes, and nothing is tried."""
     os.environ.setdefault("TENSORWISE_AUTOTUNE", "background")
     import tensorwise.sparse as ours
+    from tensorwise.sparse.kernels import FAMILIES
     from tensorwise.sparse.library import library
 
     with ours.reproducible():
-        if library(wait=True) is None:
+        if any(library(wait=True, family=family) is None for family in FAMILIES.values()):
             raise SystemExit(
                 "the library of kernels is missing: python -m tensorwise.sparse.prepare says why"
             )

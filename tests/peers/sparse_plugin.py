@@ -43,6 +43,11 @@ def pytest_configure(config: pytest.Config) -> None:
         importlib.import_module(f"scipy.sparse.{name}")
     import tensorwise.sparse
     from tensorwise.sparse import products
+    from tensorwise.sparse.kernels import FAMILIES
+    from tensorwise.sparse.library import library
+
+    for family in FAMILIES.values():
+        assert library(wait=True, family=family) is not None, "python -m tensorwise.sparse.prepare says why"
 
     for name, value in KNOBS.items():
         assert hasattr(products, name), name

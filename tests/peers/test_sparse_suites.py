@@ -5,8 +5,17 @@ import json
 
 import pytest
 
-from tensorwise.sparse import prepare
-from tests.peers.sparse_suites import QUICK, RESULT, SUITES, Suite, described, missing, new_failures, run
+from tests.peers.sparse_suites import (
+    QUICK,
+    RESULT,
+    SUITES,
+    Suite,
+    compile_kernels,
+    described,
+    missing,
+    new_failures,
+    run,
+)
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -14,7 +23,7 @@ def test_what_passes_without_us_passes_with_ours(name: str) -> None:
     suite = QUICK[name]
     if importlib.util.find_spec(suite.package) is None:
         pytest.skip(f"{suite.package} is not installed")
-    prepare.prepare()
+    compile_kernels()
     runs = {in_place: run(suite, in_place) for in_place in suite.runs}
     assert new_failures(runs) == set()
     assert missing(runs) == set()
@@ -46,7 +55,7 @@ def test_a_broken_class_fails(tmp_path) -> None:
         "    assert (A @ np.ones(3)).tolist() == [1, 1, 1]\n"
     )
     suite = Suite("scipy", ("test_one.py",), runs=("scipy", "classes"))
-    prepare.prepare()
+    compile_kernels()
     runs = {in_place: run(suite, in_place, home=tmp_path) for in_place in suite.runs}
     assert [*runs["scipy"]["outcomes"].values()] == ["failed"]  # the class is SciPy's
     assert [*runs["classes"]["outcomes"].values()] == ["passed"]

@@ -82,7 +82,7 @@ def test_a_trial_is_made_on_calls_and_ends(product):
     for _ in range(3 * CALLS_EACH + 5):
         matrix @ x
     assert found.x_shape == (2000,)
-    assert all(way.took_ns for way in found.ways)
+    assert found.ways[0].took_ns  # the other may have been dropped after its first call, which is not counted
 
 
 def test_a_call_of_a_solver_keeps_its_way():

@@ -173,12 +173,13 @@ def test_scripts_import_names_that_exist() -> None:
                 for alias in node.names
                 if _file(f"{node.module}.{alias.name}").is_file()
             }
+        certain = modules.keys() - _bound(tree) if modules else set()
         asked += [
             (node.lineno, modules[node.value.id], node.attr)
             for node in ast.walk(tree)
             if isinstance(node, ast.Attribute)
             and isinstance(node.value, ast.Name)
-            and node.value.id in modules.keys() - _bound(tree)
+            and node.value.id in certain
             and not node.attr.startswith("__")
         ]
         for line, module, name in asked:

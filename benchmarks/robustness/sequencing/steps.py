@@ -359,12 +359,9 @@ def mutate(rng: Random, names: Namespace) -> str | None:
             changes += [f"{{A}}.indices[:] = {minor - 1} - {{A}}.indices"]
             changes += ["{A}.indices = {A}.indices[::-1]", "{A}.indices = {A}.indices[::-1].copy()"]
             forms += [change + unsorted for change in changes]
-        forms += [
-            "widen({A})",
-            "widen({A})",
-            "{A}.indptr = {A}.indptr.copy()",
-            "{A}.indices = {A}.indices.astype('int64')",
-        ]
+        forms += ["{A}.indptr = {A}.indptr.copy()"]
+        if isinstance(A, sp.sparray):  # matrices narrow indices at once in SciPy, and share no arrays then
+            forms += ["widen({A})", "widen({A})", "{A}.indices = {A}.indices.astype('int64')"]
         forms += ["{A}.has_canonical_format = False", "{A}.has_sorted_indices = False"]
         forms += [
             "{A}.indptr = np.append(np.minimum({A}.indptr[:-1], {A}.indptr[-1] // 2), {A}.indptr[-1:])",

@@ -67,17 +67,16 @@ def is_alive(pid):
         return False
 
 
-def left_behind():
-    """Folders of searches in shared memory and the temporary folder."""
+def left_behind(user=None):
+    """Folders of a process's searches in shared memory and the temporary folder; those of other tests are theirs."""
     import tempfile
 
-    return {
-        p for place in ("/dev/shm", tempfile.gettempdir()) for p in Path(place).glob("tensorwise-search-*")
-    }
+    names = f"tensorwise-search-*-{user or os.getpid()}-*"
+    return {p for place in ("/dev/shm", tempfile.gettempdir()) for p in Path(place).glob(names)}
 
 
 def test_a_search_measures_beside_the_product_in_place_and_remembers():
-    matrix, before = a_matrix(), left_behind()
+    matrix = a_matrix()
     search = FormatSearch(matrix, "spmv", None, 1, 1e-4, 10.0)
     assert search.poll() is None
     found = finished(search)
@@ -93,7 +92,7 @@ def test_a_search_measures_beside_the_product_in_place_and_remembers():
     assert measured, search.note
     assert all(r.provenance["measured_by"] == "background" and not r.is_isolated for r in records)
     assert search.cpu_s > 0.1
-    assert left_behind() <= before
+    assert not left_behind()
     search.stop()
 
 
@@ -202,7 +201,6 @@ def test_a_request_that_cannot_be_read_is_answered(monkeypatch):
 
 
 def test_a_killed_child_ends_the_search():
-    before = left_behind()
     search = FormatSearch(a_matrix(size=2000), "spmv", None, 1, 1e-4, 1000.0)
     while not (below := descendants(os.getpid())):
         assert search.poll() is None
@@ -212,7 +210,7 @@ def test_a_killed_child_ends_the_search():
     assert "status -9" in search.note
     time.sleep(1.0)
     assert not any(map(is_alive, below))
-    assert left_behind() <= before
+    assert not left_behind()
 
 
 def test_stop_ends_the_child_and_may_be_called_again():
@@ -230,7 +228,6 @@ def test_stop_ends_the_child_and_may_be_called_again():
 
 @pytest.mark.parametrize("how", ["return", "os._exit", "kill", "fork"])
 def test_nothing_outlives_the_process(how, tmp_path):
-    before = left_behind()
     ending = {"return": "", "os._exit": "os._exit(0)", "kill": "os.kill(os.getpid(), 9)", "fork": textwrap.dedent("""
         if os.fork() == 0:
             assert search.poll() == []
@@ -255,6 +252,7 @@ time.sleep(1.0)
 """
     user = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     child = int(user.stdout.readline())
+    assert left_behind(user.pid)
     below = {child, *descendants(child)}
     user.wait(30)
     until = time.monotonic() + 6.0
@@ -262,4 +260,4 @@ time.sleep(1.0)
         below.update(descendants(child))
         time.sleep(0.1)
     assert not [pid for pid in below if is_alive(pid)]
-    assert left_behind() <= before
+    assert not left_behind(user.pid)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from tensorwise.errors import InputError
-from tensorwise.sparse.library import library, loaded_libraries
+from tensorwise.sparse.library import Library, library, loaded_libraries
 from tensorwise.toolchain.forks import lock
 from tensorwise.toolchain.threads import available_threads
 
@@ -72,7 +72,12 @@ def apply_limits() -> None:
     """Tell the library what is wanted now, once it is there."""
     library(wait=is_reproducible())
     for found in loaded_libraries():
-        found.limit(threads_limit, int(is_reproducible()))
+        tell_limits(found)
+
+
+def tell_limits(found: Library) -> None:
+    """Tell a library what is wanted now. All libraries of a process share what they are told."""
+    found.limit(threads_limit, int(is_reproducible()))
 
 
 def solver_call() -> Any:

@@ -49,8 +49,8 @@ def quick_methods(cls: Any, around: Callable[[Method], Method] = lambda method: 
         return multiply(self, other, multivector)
 
     methods: dict[str, Method] = {
-        "__matmul__": _quick_matmul(around(cls.__matmul__)),
-        "__rmatmul__": _quick_rmatmul(around(cls.__rmatmul__)),
+        "__matmul__": _quick_product(around(cls.__matmul__)),
+        "__rmatmul__": _quick_product(around(cls.__rmatmul__), from_left=True),
         "_matmul_vector": _matmul_vector,
         "_matmul_multivector": _matmul_multivector,
     }
@@ -60,21 +60,24 @@ def quick_methods(cls: Any, around: Callable[[Method], Method] = lambda method: 
         turned = "_csc_container" if "csr" in cls.__name__ else "_csr_container"
         methods["transpose"] = _quick_transpose(cls.transpose, turned)
     if issubclass(cls, sp.spmatrix):
-        methods["__mul__"] = _quick_matmul(around(cls.__mul__))
+        methods["__mul__"] = _quick_product(around(cls.__mul__))
     for name, method in methods.items():
         method.__name__, method.__qualname__ = name, f"{cls.__name__}.{name}"
         method.__doc__ = getattr(cls, name).__doc__
     return methods
 
 
-def _quick_matmul(by_scipy: Method) -> Method:
-    """``A @ x``, here without a call in between: small products take as long as a few of Python's."""
+def _quick_product(by_scipy: Method, from_left: bool = False) -> Method:
+    """``A @ x``, or ``x @ A`` of a vector ``from_left``: the product of the transpose.
 
-    def matmul(self: Any, other: Any) -> Any:
+    It is computed here, without a call in between: small products take as long as a few of Python's.
+    """
+
+    def multiply_quickly(self: Any, other: Any) -> Any:
         if type(other) is _ndarray:
             known = self.__dict__.get("_tensorwise")
             if known is not None:
-                product = known.last
+                product = known.turned.last if from_left else known.last
                 if (
                     other.shape == product.x_shape
                     and other.dtype is product.dtype
@@ -83,6 +86,7 @@ def _quick_matmul(by_scipy: Method) -> Method:
                     and self.indptr is product.indptr
                     and self._shape is known.shape
                     and other.flags.c_contiguous
+                    and (not from_left or other.ndim == 1)
                 ):
                     out = _empty(product.out_shape, product.dtype)
                     took = product.multiply(product.address, id(other), id(out))
@@ -93,37 +97,7 @@ def _quick_matmul(by_scipy: Method) -> Method:
                         return out
         return by_scipy(self, other)
 
-    return matmul
-
-
-def _quick_rmatmul(by_scipy: Method) -> Method:
-    """``x @ A``: the product of the transpose."""
-
-    def rmatmul(self: Any, other: Any) -> Any:
-        if type(other) is _ndarray:
-            known = self.__dict__.get("_tensorwise")
-            if known is not None:
-                product = known.turned.last
-                if (
-                    other.ndim == 1
-                    and other.shape == product.x_shape
-                    and other.dtype is product.dtype
-                    and self.data is product.data
-                    and self.indices is product.indices
-                    and self.indptr is product.indptr
-                    and self._shape is known.shape
-                    and other.flags.c_contiguous
-                ):
-                    out = _empty(product.out_shape, product.dtype)
-                    took = product.multiply(product.address, id(other), id(out))
-                    if took >= 0:
-                        product.left_ns -= took
-                        if product.left_ns < 0:
-                            product.review()
-                        return out
-        return by_scipy(self, other)
-
-    return rmatmul
+    return multiply_quickly
 
 
 def _rmatmul_dispatch(by_scipy: Method) -> Method:

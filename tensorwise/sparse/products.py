@@ -14,7 +14,7 @@ import numpy as np
 
 from tensorwise.sparse.kernels import BLOCK_KERNELS, BLOCK_LANES, COMPRESSED_KERNELS, KernelFamily, shape_for
 from tensorwise.sparse.library import Library, library, preload
-from tensorwise.sparse.limits import allowed_threads, autotune, is_reproducible, solver_call
+from tensorwise.sparse.limits import allowed_threads, autotune, is_reproducible, solver_call, tell_limits
 from tensorwise.sparse.pools import register_pool
 from tensorwise.sparse.trials import EARLY_NS, FIRST_NS, GROWTH, WayTrial
 from tensorwise.sparse.ways import CHANGED, ProductWay, way_in_place
@@ -35,7 +35,7 @@ ENTRY_NS, LINE_NS = 0.7, 1.0
 SOON_NS: Final = 20_000_000
 """Time spent in calls between two looks whether a search has found packed forms."""
 MOST_PRODUCTS: Final = 16
-"""Products kept for a matrix: operations times numbers of columns. Those used longest ago go first."""
+"""Products kept for a matrix: operations times numbers of columns. Those made longest ago go first."""
 
 
 class Forms(Protocol):
@@ -152,6 +152,7 @@ class ProductTable:
         known = self.products.get(key)
         if known is None:
             register_pool(found.file_name)
+            tell_limits(found)  # the environment may say what nobody has told the library
             with self.lock:
                 known = self.products.get(key)
                 if known is None:
@@ -201,7 +202,7 @@ class Product:
         "spent_ns",
         "ways",
         "x_shape",
-    )  # fmt: skip
+    )
 
     def __init__(
         self, found: Library | None, table: "ProductTable | None", gather: bool, columns: int | None
@@ -223,7 +224,7 @@ class Product:
         one_ns = self.data.size * (columns or 1) * ENTRY_NS + (lines + minor) * LINE_NS
         tries = autotune() != "off"
         self.ways = [self._in_place(1)]
-        if one_ns > (THREADS_NS if tries else 2 * WORTH_THREADS_NS):
+        if one_ns > (THREADS_NS if tries else 2 * WORTH_THREADS_NS) and (gather or not is_reproducible()):
             self._use_threads()
         self.current = self.ways[-1]
         self.spent_ns = 0

@@ -134,6 +134,26 @@ def test_reproducible_products_have_the_same_bits_whatever_the_threads(product):
         assert found.x_shape is not None  # no trial
 
 
+def test_a_process_may_be_reproducible_as_a_whole(monkeypatch):
+    monkeypatch.setattr(products, "THREADS_NS", 0)
+    monkeypatch.setattr(products, "allowed_threads", lambda: 2)
+    rng = np.random.default_rng(0)
+    made = sp.random_array((2000, 2000), density=0.02, rng=rng).tocsc()
+    x = rng.standard_normal(2000)
+    before = ts.csc_array(made)
+    before @ x  # a product of two threads, made before
+    monkeypatch.setenv("TENSORWISE_REPRODUCIBLE", "1")
+    try:
+        results = [matrix @ x for matrix in (ts.csc_array(made), before) for _ in range(20)]
+        assert {one.tobytes() for one in results} == {results[0].tobytes()}
+        new = ts.csc_array(made)
+        new @ x
+        assert new.__dict__["_tensorwise"].last.current.threads == 1
+    finally:
+        monkeypatch.delenv("TENSORWISE_REPRODUCIBLE")
+        limits.apply_limits()
+
+
 def test_a_limit_of_threads_is_obeyed_at_the_next_call(product):
     matrix, x, found = product
     found.current, found.address = found.ways[1], found.ways[1].address

@@ -60,6 +60,14 @@ def descendants(pid):
     return found
 
 
+def child_of(search):
+    """The child process of a search, as soon as there is one; other tests of this process may have children, too."""
+    while search._child is None:
+        assert search.poll() is None
+        time.sleep(0.005)
+    return search._child.pid
+
+
 def is_alive(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -202,10 +210,9 @@ def test_a_request_that_cannot_be_read_is_answered(monkeypatch):
 
 def test_a_killed_child_ends_the_search():
     search = FormatSearch(a_matrix(size=2000), "spmv", None, 1, 1e-4, 1000.0)
-    while not (below := descendants(os.getpid())):
-        assert search.poll() is None
-        time.sleep(0.005)
-    os.kill(below[0], signal.SIGKILL)
+    child = child_of(search)
+    below = [child, *descendants(child)]
+    os.kill(child, signal.SIGKILL)
     assert finished(search) == []
     assert "status -9" in search.note
     time.sleep(1.0)
@@ -215,10 +222,9 @@ def test_a_killed_child_ends_the_search():
 
 def test_stop_ends_the_child_and_may_be_called_again():
     search = FormatSearch(a_matrix(size=2000), "spmv", None, 1, 1e-4, 1000.0)
-    while not (below := descendants(os.getpid())):
-        time.sleep(0.005)
+    child = child_of(search)
     time.sleep(1.0)
-    below += descendants(os.getpid())
+    below = [child, *descendants(child)]
     search.stop()
     search.stop()
     assert search.poll() == []

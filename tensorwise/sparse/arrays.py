@@ -20,7 +20,7 @@ Class = TypeVar("Class", bound=type)
 def _quick(cls: Class) -> Class:
     """Give a subclass of one of SciPy's compressed classes quick methods, which take arrays of other libraries as well."""
     base = next(base for base in cls.__mro__ if base.__module__.startswith("scipy."))
-    for name, method in quick_methods(base, _for_all_libraries).items():
+    for name, method in quick_methods(base, _for_all_libraries, at_once=True).items():
         setattr(cls, name, method)
     return cls
 
@@ -236,14 +236,17 @@ def asarray(matrix: Any) -> Any:
     Raises:
         InputError: it is no sparse array or matrix of SciPy.
     """
-    if isinstance(matrix, _Family | _MatrixFamily):
-        return matrix
-    if not sp.issparse(matrix):
-        raise InputError(f"expected a sparse array or matrix of SciPy, got {type(matrix).__name__}")
-    given: Any = matrix
-    known = next((_CLASSES[base] for base in type(matrix).__mro__ if base in _CLASSES), None)
+    known = _CLASSES.get(type(matrix))
     if known is None:
-        return asarray(given.tocsr())
+        if isinstance(matrix, (_Family, _MatrixFamily)):
+            return matrix
+        if not sp.issparse(matrix):
+            raise InputError(f"expected a sparse array or matrix of SciPy, got {type(matrix).__name__}")
+        given: Any = matrix
+        known = next((_CLASSES[base] for base in type(matrix).__mro__ if base in _CLASSES), None)
+        if known is None:
+            return asarray(given.tocsr())
     made = object.__new__(known)
-    made.__dict__.update((name, value) for name, value in vars(matrix).items() if name != "_tensorwise")
+    made.__dict__.update(matrix.__dict__)
+    made.__dict__.pop("_tensorwise", None)
     return made

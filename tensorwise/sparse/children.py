@@ -74,6 +74,11 @@ def take_lowest_priority() -> None:
     """In a child, before it does anything: let all others come first."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
+    if idle := getattr(
+        os, "SCHED_IDLE", None
+    ):  # Linux: a thread of a product that wakes does not wait for a time slice
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, idle, os.sched_param(0))
 
 
 def serve_parent() -> None:

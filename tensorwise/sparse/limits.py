@@ -70,14 +70,20 @@ def limit_threads(most: int | None) -> None:
 
 def apply_limits() -> None:
     """Tell the library what is wanted now, once it is there."""
-    library(wait=is_reproducible())
+    same_bits = is_reproducible()
+    library(wait=same_bits)
     for found in loaded_libraries():
-        tell_limits(found)
+        tell_limits(found, same_bits)
 
 
-def tell_limits(found: Library) -> None:
-    """Tell a library what is wanted now. All libraries of a process share what they are told."""
-    found.limit(threads_limit, int(is_reproducible()))
+def tell_limits(found: Library, same_bits: bool) -> None:
+    """Tell a library what is wanted now. All libraries of a process share what they are told.
+
+    Args:
+        found: the library.
+        same_bits: what `is_reproducible` returned.
+    """
+    found.limit(threads_limit, int(same_bits))
 
 
 def solver_call() -> Any:

@@ -29,7 +29,9 @@ def _is_simple(cls: type) -> bool:
     )
 
 
-def quick_methods(cls: Any, around: Callable[[Method], Method] = lambda method: method) -> dict[str, Method]:
+def quick_methods(
+    cls: Any, around: Callable[[Method], Method] = lambda method: method, at_once: bool = False
+) -> dict[str, Method]:
     """Return the methods that replace those of ``cls``, one of `COMPRESSED`, by name.
 
     Each does what the class's own method does. The quick way is taken for a C-contiguous ndarray of the matrix's type on
@@ -39,14 +41,15 @@ def quick_methods(cls: Any, around: Callable[[Method], Method] = lambda method: 
     Args:
         cls: the class.
         around: put around SciPy's methods that multiply.
+        at_once: see `tensorwise.sparse.products.multiply`.
     """
     vector, multivector = cls._matmul_vector, cls._matmul_multivector
 
     def _matmul_vector(self: Any, other: np.ndarray) -> Any:
-        return multiply(self, other, vector)
+        return multiply(self, other, vector, at_once=at_once)
 
     def _matmul_multivector(self: Any, other: np.ndarray) -> Any:
-        return multiply(self, other, multivector)
+        return multiply(self, other, multivector, at_once=at_once)
 
     methods: dict[str, Method] = {
         "__matmul__": _quick_product(around(cls.__matmul__)),
@@ -55,7 +58,7 @@ def quick_methods(cls: Any, around: Callable[[Method], Method] = lambda method: 
         "_matmul_multivector": _matmul_multivector,
     }
     if "bsr" in cls.__name__:  # whose transpose is a copy
-        methods["_rmatmul_dispatch"] = _rmatmul_dispatch(cls._rmatmul_dispatch)
+        methods["_rmatmul_dispatch"] = _rmatmul_dispatch(cls._rmatmul_dispatch, at_once)
     else:
         turned = "_csc_container" if "csr" in cls.__name__ else "_csr_container"
         methods["transpose"] = _quick_transpose(cls.transpose, turned)
@@ -95,17 +98,23 @@ def _quick_product(by_scipy: Method, from_left: bool = False) -> Method:
                         if product.left_ns < 0:
                             product.review()
                         return out
+            if not from_left and len(self._shape) == 2 and other.ndim and other.shape[0] == self._shape[1]:
+                # what SciPy's method finds out after more questions
+                if other.ndim == 1:
+                    return self._matmul_vector(other)
+                if other.ndim == 2 and other.shape[1] != 1:
+                    return self._matmul_multivector(other)
         return by_scipy(self, other)
 
     return multiply_quickly
 
 
-def _rmatmul_dispatch(by_scipy: Method) -> Method:
+def _rmatmul_dispatch(by_scipy: Method, at_once: bool) -> Method:
     """``x @ A`` of a vector and a BSR array, which are not transposed first."""
 
     def rmatmul(self: Any, other: Any) -> Any:
         if type(other) is _ndarray and other.ndim == 1 and other.shape[0] == self._shape[0]:
-            return multiply(self, other, by_scipy, turned=True)
+            return multiply(self, other, by_scipy, turned=True, at_once=at_once)
         return by_scipy(self, other)
 
     return rmatmul

@@ -23,13 +23,11 @@ from tensorwise.toolchain.forks import lock
 ELEMENTS: Final = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32"}
 INDICES: Final = {np.dtype(np.int32): "i32", np.dtype(np.int64): "i64"}
 MAKING_NS: Final = 20_000
-"""Nanoseconds that making a product costs, measured."""
-SHARE: Final = 0.05
-"""SciPy computes until making the product would cost at most this share of what SciPy has taken for it."""
-THREADS_NS: Final = 300_000
-"""Expected time of a call on one thread from which threads are used at once; starting them takes about a third of it."""
+"""Nanoseconds that making a product costs, measured. Under a patch SciPy computes until it has taken as long."""
+THREADS_NS: Final = 30_000
+"""Expected time of a call on one thread from which threads are used at once."""
 WORTH_THREADS_NS: Final = 15_000
-"""Expected time of a call on one thread from which threads are expected to be faster."""
+"""Expected time of a call on one thread from which threads may be faster, so that they are tried early."""
 ENTRY_NS, LINE_NS = 0.7, 1.0
 """Expected nanoseconds an entry and column, and a line, on one thread; only for the first choice."""
 SOON_NS: Final = 20_000_000
@@ -96,13 +94,15 @@ class ProductTable:
         minor: how many columns a CSR matrix has, or rows a CSC matrix, or columns of blocks a BSR matrix.
     """
 
+    lock: Final = lock()
+    """Of all tables: one for each matrix would take longer to make than the rest of the table."""
+
     def __init__(self, data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, minor: int) -> None:
         self.data, self.indices, self.indptr, self.minor = data, indices, indptr, minor
         self.lines = len(indptr) - 1
         self.block = data.shape[1] if data.ndim == 3 else 0
         self.products: dict[tuple[bool, int | None], Product] = {}
-        self.scipy_ns: dict[tuple[bool, int | None], float] = {}
-        self.lock = lock()
+        self.scipy_ns: dict[tuple[bool, int | None], int] = {}
         self.frozen: Forms | None = None
         self.solver: Any = None  # the call of a solver in which SciPy computed, for want of the library
 
@@ -115,11 +115,11 @@ class ProductTable:
         """
         data, indices, indptr = matrix.data, matrix.indices, matrix.indptr
         in_blocks = matrix.format == "bsr"
-        for array, dimensions in ((data, 3 if in_blocks else 1), (indices, 1), (indptr, 1)):
-            if type(array) is not np.ndarray or array.ndim != dimensions:
+        for array in (data, indices, indptr):
+            if type(array) is not np.ndarray or not (array.flags.c_contiguous and array.flags.aligned):
                 return None
-            if not (array.flags.c_contiguous and array.flags.aligned):
-                return None
+        if data.ndim != (3 if in_blocks else 1) or not (indices.ndim == indptr.ndim == 1):
+            return None
         known = data.dtype in ELEMENTS and indices.dtype in INDICES and indices.dtype == indptr.dtype
         if in_blocks:
             height, width = data.shape[1:]
@@ -146,17 +146,19 @@ class ProductTable:
         """Whether these are the arrays of ``matrix`` still."""
         return self.data is matrix.data and self.indices is matrix.indices and self.indptr is matrix.indptr
 
-    def product(self, found: Library, gather: bool, columns: int | None) -> "Product":
-        """Return a product, made when it is first asked for."""
+    def product(
+        self, found: Library, gather: bool, columns: int | None, same_bits: bool = False
+    ) -> "Product":
+        """Return a product, made when it is first asked for; ``same_bits``: results must be equal to the last bit."""
         key = gather, columns
         known = self.products.get(key)
         if known is None:
             register_pool(found.file_name)
-            tell_limits(found)  # the environment may say what nobody has told the library
+            tell_limits(found, same_bits)  # the environment may say what nobody has told the library
             with self.lock:
                 known = self.products.get(key)
                 if known is None:
-                    known = Product(found, self, gather, columns)
+                    known = Product(found, self, gather, columns, same_bits)
                     while len(self.products) >= MOST_PRODUCTS:
                         self.products.pop(next(iter(self.products)))
                     self.products[key] = known
@@ -181,7 +183,6 @@ class Product:
 
     __slots__ = (
         "_asks_soon",
-        "_lock",
         "_next_trial_ns",
         "_slice_ns",
         "_table",
@@ -204,8 +205,16 @@ class Product:
         "x_shape",
     )
 
+    _lock: Final = lock()
+    """Of all products: whoever finds it taken goes on without a review."""
+
     def __init__(
-        self, found: Library | None, table: "ProductTable | None", gather: bool, columns: int | None
+        self,
+        found: Library | None,
+        table: "ProductTable | None",
+        gather: bool,
+        columns: int | None,
+        same_bits: bool = False,
     ) -> None:
         self.x_shape: tuple[int, ...] | None = None
         if found is None or table is None:
@@ -217,18 +226,18 @@ class Product:
         lines, minor = table.extents
         long, short = (minor, *width), (lines, *width)
         self.shape_given, self.out_shape = (long, short) if gather else (short, long)
-        self._lock = lock()
         self._trial: WayTrial | None = None
         self._asks_soon = False
         self.library, self._table = found, table
         one_ns = self.data.size * (columns or 1) * ENTRY_NS + (lines + minor) * LINE_NS
         tries = autotune() != "off"
         self.ways = [self._in_place(1)]
-        if one_ns > (THREADS_NS if tries else 2 * WORTH_THREADS_NS) and (gather or not is_reproducible()):
+        if one_ns > THREADS_NS and (gather or not same_bits):
             self._use_threads()
         self.current = self.ways[-1]
         self.spent_ns = 0
-        self._next_trial_ns = (EARLY_NS if one_ns > WORTH_THREADS_NS else FIRST_NS) if tries else 1 << 62
+        is_early = WORTH_THREADS_NS < one_ns <= THREADS_NS
+        self._next_trial_ns = (EARLY_NS if is_early else FIRST_NS) if tries else 1 << 62
         self._go_on()
 
     def _in_place(self, threads: int) -> ProductWay:
@@ -299,7 +308,7 @@ class Product:
         try:
             self.spent_ns += self._slice_ns - self.left_ns
             others = self._packed()
-            if self.spent_ns >= self._next_trial_ns:
+            if others or (self.spent_ns >= self._next_trial_ns and not self._asks_soon):
                 self._next_trial_ns = GROWTH * self.spent_ns
                 self._use_threads()
                 others = [way for way in self.ways if way is not self.current]
@@ -380,7 +389,9 @@ def products_of(matrix: Any) -> Products | None:
     return made
 
 
-def multiply(matrix: Any, x: np.ndarray, by_scipy: Multiply, turned: bool = False) -> np.ndarray:
+def multiply(
+    matrix: Any, x: np.ndarray, by_scipy: Multiply, turned: bool = False, at_once: bool = False
+) -> np.ndarray:
     """Return the product of a CSR, CSC or BSR matrix with a vector or several, as SciPy's ``by_scipy`` does.
 
     Args:
@@ -388,6 +399,7 @@ def multiply(matrix: Any, x: np.ndarray, by_scipy: Multiply, turned: bool = Fals
         x: (k,) or (k, n) ndarray that fits the matrix; any strides and dtype.
         by_scipy: what computes where no kernel of ours can, or where looking at the matrix would not pay yet.
         turned: multiply by the transpose; of a BSR matrix only a vector.
+        at_once: make the product at its first call: who takes a class of ours multiplies more than once.
     """
     known = None if x.size == 0 else products_of(matrix)
     if known is None:
@@ -402,22 +414,20 @@ def multiply(matrix: Any, x: np.ndarray, by_scipy: Multiply, turned: bool = Fals
         columns = None
     product = table.products.get((gather, columns))
     if product is None:
-        found = library(is_reproducible(), table.family)
-        solver = solver_call()
+        same_bits = is_reproducible()
+        found = library(same_bits, table.family)
         if found is None:
-            table.solver = solver
-        elif solver is not None and solver is table.solver:
+            table.solver = solver_call()
+        elif table.solver is not None and table.solver is solver_call():
             return by_scipy(matrix, x)  # a solver that began with SciPy's products ends with them
-        spent = table.scipy_ns.get((gather, columns), 0.0)
-        if found is None or (
-            SHARE * spent < MAKING_NS and not is_reproducible() and not _pays_at_once(table, columns, solver)
-        ):
+        spent = table.scipy_ns.get((gather, columns), 0)
+        if found is None or not (at_once or same_bits or spent >= MAKING_NS or _pays_at_once(table, columns)):
             start = time.perf_counter_ns()
             result = by_scipy(matrix, x)
             table.scipy_ns[gather, columns] = spent + time.perf_counter_ns() - start
             return result
         try:
-            product = table.product(found, gather, columns)
+            product = table.product(found, gather, columns, same_bits)
         except KeyError:  # the cache lost the kernel
             return by_scipy(matrix, x)
     given = np.ascontiguousarray(x if columns is not None else x.reshape(-1), dtype)
@@ -467,6 +477,6 @@ def warm_up() -> None:
                     product.run(given, np.empty(product.out_shape, dtype))
 
 
-def _pays_at_once(table: ProductTable, columns: int | None, solver: Any) -> bool:
-    """Whether the first product is expected to save what looking at the matrix costs."""
-    return table.data.size * (columns or 1) * ENTRY_NS > 2 * MAKING_NS or solver is not None
+def _pays_at_once(table: ProductTable, columns: int | None) -> bool:
+    """Whether the first product is expected to save what making it costs, or SciPy may not compute."""
+    return table.data.size * (columns or 1) * ENTRY_NS > 2 * MAKING_NS or solver_call() is not None

@@ -12,9 +12,11 @@ EARLY_NS: Final = 500_000
 """The same where calls are long enough for another way to be expected to be faster."""
 GROWTH: Final = 8
 """A trial follows when this many times as much was spent as at the last one."""
-CALLS_EACH: Final = 3
-"""Calls of each way in a trial; where a solver calls, calls of the solver."""
-CLEARLY_SLOWER: Final = 2.0
+TURNS: Final = 2
+"""Turns that each way gets in a trial: what disturbs one turn of a few calls seldom disturbs the next."""
+CALLS_EACH: Final = 2
+"""Calls that count in a turn, after one that does not; where a solver calls, calls of the solver."""
+CLEARLY_SLOWER: Final = 1.5
 """A way that took this many times as long as the current one in a call is not called again in that trial."""
 BETTER: Final = 0.97
 """Share of the current way's time that another must stay below to replace it."""
@@ -24,10 +26,11 @@ MOST_TIMES: Final = 1000
 
 @final
 class WayTrial:
-    """Calls of the current way and others in turn, ``CALLS_EACH`` of each.
+    """Turns of the current way and others.
 
-    The first call of each other way is not counted: it brings the way's arrays into the caches. Ways whose bits differ do
-    not change within one call of a solver: each is used for a whole call of it.
+    The first call of a turn does not count: it wakes threads that fell asleep while the turn of one thread lasted, and
+    brings the way's arrays into the caches. Ways whose bits differ do not change within one call of a solver: each is used
+    for whole calls of it.
 
     Args:
         current: the way in use.
@@ -39,8 +42,9 @@ class WayTrial:
         self.current, self.others = current, tuple(others)
         for way in (current, *others):
             way.took_ns = []
-        self._left = [*others, *(way for _ in range(CALLS_EACH) for way in (current, *others))]
-        self._cold = set(map(id, others))
+        ways = current, *others
+        self._left = [way for _ in range(TURNS) for way in ways for _ in range(1 + CALLS_EACH)]
+        self._last = current
         self._thread = threading.get_ident()
         self._solver, self._held = solver, current
         self.same_bits = all(way.same_bits for way in (current, *others))
@@ -67,16 +71,17 @@ class WayTrial:
         if threading.get_ident() != self._thread:
             return
         self.spent_ns += took_ns
-        if id(way) in self._cold:
-            self._cold.discard(id(way))
-        elif len(way.took_ns) < MOST_TIMES:
+        if way is not self._last:
+            self._last = way
+            return
+        if len(way.took_ns) < MOST_TIMES:
             way.took_ns.append(took_ns)
         if way is not self.current and took_ns > CLEARLY_SLOWER * self.current.median_ns:
             self.drop(way)
 
     def fastest(self) -> ProductWay:
         """Return the way to go on with."""
-        tried = [way for way in (self.current, *self.others) if len(way.took_ns) >= CALLS_EACH - 1]
+        tried = [way for way in (self.current, *self.others) if len(way.took_ns) >= TURNS * CALLS_EACH - 1]
         best = min(tried, key=lambda way: way.median_ns, default=self.current)
         return best if best.median_ns < BETTER * self.current.median_ns else self.current
 

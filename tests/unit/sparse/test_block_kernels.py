@@ -113,7 +113,6 @@ def test_kernels_of_ours_compute(pair):
             ours @ operand
         y @ ours
     assert [one.product for one in ours.tuning.products] == ["A @ x", "A @ X, 2 columns", "A.T @ x"]
-    assert ours.nbytes_held > 0
 
 
 def replace_by_other_blocks(a):

@@ -16,7 +16,7 @@ from tensorwise.sparse.kernels import BLOCK_KERNELS, BLOCK_LANES, COMPRESSED_KER
 from tensorwise.sparse.library import Library, library, preload
 from tensorwise.sparse.limits import allowed_threads, autotune, is_reproducible, solver_call, tell_limits
 from tensorwise.sparse.pools import register_pool
-from tensorwise.sparse.trials import EARLY_NS, FIRST_NS, GROWTH, WayTrial
+from tensorwise.sparse.trials import EARLY_NS, FIRST_CALLS, FIRST_NS, GROWTH, WayTrial
 from tensorwise.sparse.ways import CHANGED, ProductWay, way_in_place
 from tensorwise.toolchain.forks import lock
 
@@ -236,8 +236,12 @@ class Product:
             self._use_threads()
         self.current = self.ways[-1]
         self.spent_ns = 0
-        is_early = WORTH_THREADS_NS < one_ns <= THREADS_NS
-        self._next_trial_ns = (EARLY_NS if is_early else FIRST_NS) if tries else 1 << 62
+        if not tries:
+            self._next_trial_ns = 1 << 62
+        elif WORTH_THREADS_NS < one_ns <= THREADS_NS:
+            self._next_trial_ns = EARLY_NS
+        else:
+            self._next_trial_ns = max(FIRST_NS, int(FIRST_CALLS * one_ns))
         self._go_on()
 
     def _in_place(self, threads: int) -> ProductWay:

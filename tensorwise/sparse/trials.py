@@ -10,6 +10,8 @@ FIRST_NS: Final = 4_000_000
 """Nanoseconds spent in a product before its first trial, so that a trial of a slow way is a small part of them."""
 EARLY_NS: Final = 500_000
 """The same where calls are long enough for another way to be expected to be faster."""
+FIRST_CALLS: Final = 10
+"""Expected calls on one thread before the first trial, so that a trial of long calls is a small part of them, too."""
 GROWTH: Final = 8
 """A trial follows when this many times as much was spent as at the last one."""
 TURNS: Final = 2
@@ -28,9 +30,9 @@ MOST_TIMES: Final = 1000
 class WayTrial:
     """Turns of the current way and others.
 
-    The first call of a turn does not count: it wakes threads that fell asleep while the turn of one thread lasted, and
-    brings the way's arrays into the caches. Ways whose bits differ do not change within one call of a solver: each is used
-    for whole calls of it.
+    The first call of a turn does not count, but for one thread in place: it wakes threads that fell asleep while one thread
+    computed, or brings the way's own arrays into the caches. Ways whose bits differ do not change within one call of a
+    solver: each is used for whole calls of it.
 
     Args:
         current: the way in use.
@@ -71,8 +73,8 @@ class WayTrial:
         if threading.get_ident() != self._thread:
             return
         self.spent_ns += took_ns
-        if way is not self._last:
-            self._last = way
+        begins, self._last = way is not self._last, way
+        if begins and (way.threads > 1 or way.is_packed):
             return
         if len(way.took_ns) < MOST_TIMES:
             way.took_ns.append(took_ns)

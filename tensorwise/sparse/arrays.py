@@ -9,7 +9,6 @@ import scipy.sparse as sp
 
 from tensorwise.errors import InputError
 from tensorwise.sparse.foreign import as_foreign, as_numpy, namespace_of
-from tensorwise.sparse.frozen import freeze, update
 from tensorwise.sparse.methods import quick_methods
 from tensorwise.sparse.products import multiply_into, products_of
 from tensorwise.sparse.summary import Tuning
@@ -106,6 +105,8 @@ class _Tuned:
         Raises:
             InputError: the array has one dimension.
         """
+        from tensorwise.sparse.frozen import freeze  # few programs need it
+
         return freeze(self)  # type: ignore[no-any-return]
 
     def resize(self, *shape: Any) -> None:
@@ -130,6 +131,8 @@ class _Tuned:
         Raises:
             InputError: another shape or kind of type, or ``data`` is read-only and not frozen by `freeze`.
         """
+        from tensorwise.sparse.frozen import update
+
         update(self, values)
 
     @property

@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 from typing import Final
 
-from tensorwise.registry import child_environment
 from tensorwise.toolchain.forks import LOADING
 from tensorwise.toolchain.threads import unbound
 
@@ -35,6 +34,8 @@ def start_child(module: str, *arguments: str, scratch: Path | None = None) -> "s
     Raises:
         OSError: no process can be started.
     """
+    from tensorwise.registry import child_environment  # a program that starts no child need not wait for it
+
     environment = {**child_environment(), "TENSORWISE_AUTOTUNE": "off"}
     if scratch is not None:
         environment["TMPDIR"] = str(scratch)

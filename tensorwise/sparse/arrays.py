@@ -58,6 +58,14 @@ class _MatrixFamily:
 class _Tuned:
     """What arrays with products of ours have besides what SciPy's have."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a pickle or a copy gets: of a frozen array arrays that may be written to."""
+        state = dict(self.__dict__)
+        known = state.pop("_tensorwise", None)
+        if state.pop("_frozen", None) is not None or (known is not None and known.table.frozen is not None):
+            state.update({name: state[name].copy() for name in ("data", "indices", "indptr")})
+        return state
+
     def matmul(
         self: Any, x: Any, out: np.ndarray | None = None, alpha: float = 1.0, beta: float = 0.0
     ) -> Any:

@@ -26,7 +26,6 @@ class ProductWay:
         same_bits: whether results are equal to the last bit to those of other ways that say so.
         address: of what ``Library.multiply`` is handed.
         took_ns: nanoseconds of the last trials.
-        nbytes: bytes that it holds besides the matrix's arrays.
         threads: how many it runs on.
         packed: the ``PackedProduct`` behind it; None where it runs in place.
         is_stale: whether what it has packed is of older values than the matrix's.
@@ -40,12 +39,17 @@ class ProductWay:
         nbytes: int = 0,
         packed: Any = None,
     ) -> None:
-        self.name, self.threads, self.same_bits, self.nbytes = name, threads, same_bits, nbytes
+        self.name, self.threads, self.same_bits, self._own_nbytes = name, threads, same_bits, nbytes
         self.took_ns: list[int] = []
         self._keep: Sequence[Any] = ()
         self.packed = packed
         self.is_stale = False
         self.address = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it holds besides the matrix's arrays: more once values were updated, which needs maps."""
+        return self._own_nbytes + (0 if self.packed is None else self.packed.nbytes)
 
     @property
     def is_packed(self) -> bool:
@@ -150,5 +154,5 @@ def way_packed(library: Library, packed: Any, alignment: int) -> ProductWay | No
         *(call.address, ctypes.addressof(call.sizes), HEADER, *in_place, alignment - 1, *(0,) * 3),
         *(*call.places, packed.threads, 0, int(call.exclusive), NOT_BUSY, 0),
     )
-    made = ProductWay(packed.name, packed.threads, False, packed.nbytes, packed)
+    made = ProductWay(packed.name, packed.threads, False, packed=packed)
     return made.lay_out(fields, [pointer or 0 for pointer in call.pointers], (packed, call))

@@ -1,6 +1,7 @@
 """Arrays that only `update` writes to."""
 
 import copy
+import pickle
 from functools import partial
 from types import SimpleNamespace
 
@@ -80,7 +81,10 @@ def test_update_of_an_array_that_is_not_frozen_writes_in_place():
 
 def test_a_copy_is_not_frozen(pair):
     frozen, theirs = pair
-    for made in (frozen.copy(), copy.deepcopy(frozen)):
+    by_pickle = [pickle.loads(pickle.dumps(frozen, protocol)) for protocol in (2, 5)]  # noqa: S301 - our own, made here
+    for made in (frozen.copy(), copy.copy(frozen), copy.deepcopy(frozen), *by_pickle):
+        made.update(np.full(made.nnz, 2, made.dtype))
+        assert made.sum() == 2 * made.nnz
         made.data[:] = 0
         assert made.sum() == 0
     np.testing.assert_array_equal(frozen.toarray(), theirs.toarray())

@@ -9,6 +9,7 @@ from tensorwise.lower.program import program_for
 from tensorwise.sparse.given import GivenArrays
 from tensorwise.sparse.packed import ROUTINES, masked_texts, pack_product
 from tensorwise.sparse.searching import in_place_program
+from tensorwise.sparse.ways import ProductWay
 from tensorwise.toolchain.cache import default_cache
 from tensorwise.toolchain.routines import load_all
 
@@ -134,3 +135,12 @@ def test_the_product_in_place_is_a_program(kind, operation, columns, threads):
     bound = program.plan(given.workload.elem)
     assert bound is not None
     assert ("U(i) C(k)" in program.format_text) == given.is_gather
+
+
+def test_a_way_tells_what_maps_for_new_values_hold():
+    matrix = a_matrix("csr")
+    made = packed(matrix, "spmv", None, "slices")
+    way = ProductWay("packed", 2, False, packed=made)
+    before = way.nbytes
+    way.refresh(2 * matrix.data)
+    assert way.nbytes == made.nbytes > before

@@ -18,7 +18,9 @@ LOWEST_PRIORITY: Final = 19
 LOOK_S: Final = 0.5
 """Seconds between two looks whether the parent is there: a process that it forked may hold the pipe open."""
 ENDING_S: Final = 2.0
-"""Seconds that an interrupted child has to end its own children, before it is killed."""
+"""Seconds that an interrupted child has to end its own children, before its parent kills it ..."""
+ORPHANED_S: Final = 20.0
+"""... and before it kills itself, when the parent is gone: at its priority little takes long on a busy machine."""
 
 
 def start_child(module: str, *arguments: str, scratch: Path | None = None) -> "subprocess.Popen[bytes]":
@@ -46,7 +48,9 @@ def start_child(module: str, *arguments: str, scratch: Path | None = None) -> "s
             stdout=subprocess.PIPE,
             stderr=None if os.environ.get("TENSORWISE_DEBUG") else subprocess.DEVNULL,
             env=environment,
-            start_new_session=True,  # Ctrl-C at the user's terminal is not for it
+            # Ctrl-C at the user's terminal is not for it. In a session of its own its priority would count for nothing:
+            # Linux gives each session the same share of the processors.
+            process_group=0,
         )
 
 
@@ -75,17 +79,12 @@ def take_lowest_priority() -> None:
     """In a child, before it does anything: let all others come first."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
-    if idle := getattr(
-        os, "SCHED_IDLE", None
-    ):  # Linux: a thread of a product that wakes does not wait for a time slice
-        with contextlib.suppress(OSError):
-            os.sched_setscheduler(0, idle, os.sched_param(0))
 
 
 def serve_parent() -> None:
     """In a child: take the lowest priority, and be interrupted when the parent closes stdin or ends.
 
-    The main thread gets a KeyboardInterrupt. Where it does not end within `ENDING_S`, the process is killed.
+    The main thread gets a KeyboardInterrupt. Where it does not end within `ORPHANED_S`, the process is killed.
     """
     take_lowest_priority()
     signal.signal(
@@ -103,5 +102,5 @@ def _watch(parent: int) -> None:
     main = threading.main_thread().ident
     if main is not None:
         signal.pthread_kill(main, signal.SIGINT)  # it wakes a main thread that waits for a worker
-    time.sleep(ENDING_S)
+    time.sleep(ORPHANED_S)
     os.kill(os.getpid(), signal.SIGKILL)

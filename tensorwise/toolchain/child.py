@@ -57,7 +57,7 @@ def _run(
                 stderr=said if wanted == "stderr" else subprocess.DEVNULL,
                 cwd=scratch,
                 env={**_own_environment(), "TMPDIR": str(scratch), "LC_ALL": "C"},
-                start_new_session=True,
+                process_group=0,  # not a session: Linux gives each the same share, whatever its processes' priorities
             )
         try:
             _restrain(process.pid, timeout_s)

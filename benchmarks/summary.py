@@ -15,7 +15,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 SHARED = {"bench.py", "corpus.py", "held_out.py", "pages.py", "scattering.py", "summary.py"}
-EVERYDAY = ("blocks.py", "regret.py", "overhead.py", "clients.py")
+EVERYDAY = ("blocks.py", "regret.py", "overhead.py", "clients.py", "gpu.py")
 """Scripts of ``everyday`` that have a claim; the other files there are their parts."""
 HEAD = """# Benchmarks
 

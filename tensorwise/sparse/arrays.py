@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from tensorwise.errors import InputError
-from tensorwise.sparse.foreign import as_foreign, as_numpy, namespace_of
+from tensorwise.sparse.foreign import as_foreign, as_gpu_array, as_numpy, namespace_of
 from tensorwise.sparse.methods import quick_methods
 from tensorwise.sparse.products import multiply_into, products_of
 from tensorwise.sparse.summary import Tuning
@@ -242,16 +242,20 @@ def asarray(matrix: Any) -> Any:
 
     Args:
         matrix: a SciPy sparse array or matrix. One of another format than CSR, CSC, COO and BSR becomes CSR, by a copy.
-            One of this package is returned as it is.
+            One of this package is returned as it is. Or a CSR matrix in a GPU's memory: of CuPy, or a tensor of PyTorch of
+            layout ``sparse_csr``. Its products are tuned by being used, too (`tensorwise.sparse.gpu`).
 
     Raises:
-        InputError: it is no sparse array or matrix of SciPy.
+        InputError: it is none of these.
+        MissingExtraError: a tensor on a GPU needs CuPy besides (extra ``cuda``).
     """
     known = _CLASSES.get(type(matrix))
     if known is None:
         if isinstance(matrix, (_Family, _MatrixFamily)):
             return matrix
         if not sp.issparse(matrix):
+            if (made := as_gpu_array(matrix)) is not None:
+                return made
             raise InputError(f"expected a sparse array or matrix of SciPy, got {type(matrix).__name__}")
         given: Any = matrix
         known = next((_CLASSES[base] for base in type(matrix).__mro__ if base in _CLASSES), None)

@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 from benchmarks.corpus import ROOT, Item, bytes_digest
-from benchmarks.everyday import judging
+from benchmarks.everyday import gpu, judging
 from benchmarks.everyday.draw import curves, picture_of
 from benchmarks.everyday.homes import Homes, variables
 from benchmarks.everyday.judging import CALLS, MARKS, call_seconds, ratio, seconds_at, summarize
@@ -23,6 +23,7 @@ from benchmarks.everyday.products import largest_error, operand, time_calls
 from benchmarks.everyday.regret import cases_of, measure, runner
 from tensorwise.device.libraries.mkl import MklKernel
 
+NAMES = ("cupy", "ours, cupy", "torch", "ours, torch")
 RESULTS = ROOT / "benchmarks" / "everyday" / "results"
 
 
@@ -236,3 +237,25 @@ def test_the_committed_picture_is_of_the_committed_results_and_on_the_page() -> 
 def test_every_target_is_of_a_number_of_calls_that_is_read() -> None:
     assert set(CALLS) <= set(MARKS)
     assert all(tuple(targets) == CALLS for targets in judging.TARGETS.values())
+
+
+# -- on a GPU ------------------------------------------------------------------------------------------------
+
+
+def test_a_gpus_curve_is_judged_by_calls_that_were_made() -> None:
+    def run(mine: float, wrong: tuple[str, ...] = ()) -> dict[str, Any]:
+        peer, own = [1.0, 2.0, 4.0], [2.0, 2.0 * mine, 4.0 * mine]
+        told = {
+            name: {"seconds": [own if name.startswith("ours") else peer] * 3, "error": 0.1} for name in NAMES
+        }
+        return {"wrong": list(wrong), "contestants": told}
+
+    lines, holds = gpu.summarize({"a 0 float32": run(1.0), "b 0 float32": run(0.9)})
+    assert holds
+    assert "10,000 calls" not in " ".join(lines)
+    assert any(
+        "100 calls, ours, cupy/cupy: 0.95 in geometric mean of 2 (target 1.05), worst 1.00 a" in one
+        for one in lines
+    )
+    assert not gpu.summarize({"a 0 float32": run(1.2)})[1]
+    assert not gpu.summarize({"a 0 float32": run(0.5, ("cupy",))})[1]

@@ -19,6 +19,8 @@ MOST_OF_NEVER, PLUS_S = 1.10, 1e-3
 MOST_OF_SEARCHED: Final = 1.05
 """Bound of a call's seconds after 10,000 calls, as a multiple of the kernel that a long search finds."""
 MKL: Final = ("mkl", "mkl, no hints")
+INSPECTED: Final = "mkl with its inspector"
+"""The peer that is told beside the faster of MKL's two, which is what targets are of."""
 
 Target = tuple[float, float | None]
 """Geometric mean, and worst matrix."""
@@ -91,8 +93,9 @@ class Curve:
 
 
 def peer_of(run: Mapping[str, Any], peer: str, calls: int) -> Curve | None:
-    """Return the curve of a peer; of MKL's two the one that is faster at so many calls."""
-    found = [curve for name in (MKL if peer == "mkl" else (peer,)) if (curve := Curve.of(run, name))]
+    """Return the curve of a peer; of MKL's two the one that is faster at so many calls, but for `INSPECTED`."""
+    names = MKL if peer == "mkl" else ("mkl",) if peer == INSPECTED else (peer,)
+    found = [curve for name in names if (curve := Curve.of(run, name))]
     return min(found, key=lambda curve: float(np.median(curve.totals(calls))), default=None)
 
 
@@ -163,6 +166,8 @@ def compare(
         + f", {100 * slower:.0f} % below {SLOWER:g}x; with import and loading {geometric_mean(whole):.2f}"
         + (f"; extrapolated on {guessed}" if guessed else "")
     )
+    if peer == "mkl" and (told := [r for run in cases.values() if (r := ratio(run, name, INSPECTED, calls))]):
+        text += f"; beside {INSPECTED} {geometric_mean(told):.2f}"
     return text, mean <= goal and (limit is None or ratios[worst] <= limit)
 
 

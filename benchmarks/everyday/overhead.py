@@ -30,6 +30,7 @@ from benchmarks.corpus import Results, resumable
 from benchmarks.everyday.homes import variables
 from tensorwise.device.timing import interleave, measuring_slot
 from tensorwise.program.workload import workload
+from tensorwise.sparse.library import library
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tuning.operator import bind, default_kernel
 
@@ -208,6 +209,8 @@ def main() -> None:
     settings = {"rounds": options.rounds, "rows": options.rows, "threads": options.threads}
     inputs = [HERE / "overhead.py", HERE / "homes.py", HERE.parent / "call_overhead.py"]
     results = Results(options.out, __doc__ or "", settings, options.fresh, inputs=inputs)
+    if library(wait=True) is None:
+        raise SystemExit("the kernels cannot be compiled: python -m tensorwise.sparse.prepare says why")
     for case in results.left([*CASES, IMPORT]):
         if case == IMPORT:
             found = time_imports(options.rounds, options.threads)

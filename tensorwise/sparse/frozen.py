@@ -14,7 +14,8 @@ import scipy.sparse as sp
 
 from tensorwise.errors import InputError, TensorwiseError
 from tensorwise.sparse.limits import autotune
-from tensorwise.sparse.products import Product, Products, ProductTable
+from tensorwise.sparse.product import Product
+from tensorwise.sparse.products import Products, ProductTable
 from tensorwise.sparse.search import FormatSearch, machine_is_busy, search_is_running
 from tensorwise.sparse.trials import WayTrial
 from tensorwise.sparse.ways import ProductWay, way_packed
@@ -120,7 +121,7 @@ class FrozenArrays:
             ways.append(way)
         return ways
 
-    def note_trial(self, trial: WayTrial) -> None:
+    def note_trial(self, trial: WayTrial[ProductWay]) -> None:
         """Remember what packed ways took beside the ways in place, for the next process with this matrix."""
         ways = [way for way in (trial.current, *trial.others) if way.took_ns]
         in_place_ns = min((way.median_ns for way in ways if not way.is_packed), default=0.0)

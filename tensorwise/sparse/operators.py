@@ -9,7 +9,7 @@ from tensorwise.sparse.arrays import csr_array
 from tensorwise.sparse.given import GivenArrays
 from tensorwise.sparse.library import library
 from tensorwise.sparse.packed import ROUTINES, masked_texts, pack_product
-from tensorwise.sparse.products import ELEMENTS
+from tensorwise.sparse.product import ELEMENTS
 from tensorwise.sparse.ways import way_packed
 from tensorwise.toolchain.cache import default_cache
 from tensorwise.toolchain.routines import load_all

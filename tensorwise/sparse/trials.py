@@ -2,9 +2,7 @@
 
 import threading
 from collections.abc import Sequence
-from typing import Any, Final, final
-
-from tensorwise.sparse.ways import ProductWay
+from typing import Any, Final, Generic, Protocol, TypeVar, final
 
 FIRST_NS: Final = 4_000_000
 """Nanoseconds spent in a product before its first trial, so that a trial of a slow way is a small part of them."""
@@ -26,8 +24,31 @@ MOST_TIMES: Final = 1000
 """Times that are kept of a way in a trial."""
 
 
+class TriedWay(Protocol):
+    """What a trial needs to know of a way to compute.
+
+    Attributes:
+        same_bits: whether results are equal to the last bit to those of other ways that say so.
+        took_ns: nanoseconds of the last trials.
+    """
+
+    same_bits: bool
+    took_ns: list[int]
+
+    @property
+    def median_ns(self) -> float:
+        """Median of ``took_ns``, infinite where it is empty."""
+
+    @property
+    def starts_slowly(self) -> bool:
+        """Whether its first call after those of another way takes longer than the next."""
+
+
+W = TypeVar("W", bound=TriedWay)
+
+
 @final
-class WayTrial:
+class WayTrial(Generic[W]):
     """Turns of the current way and others.
 
     The first call of a turn does not count, but for one thread in place: it wakes threads that fell asleep while one thread
@@ -40,7 +61,7 @@ class WayTrial:
         solver: the call of a solver in which the trial begins: it goes on with the current way.
     """
 
-    def __init__(self, current: ProductWay, others: Sequence[ProductWay], solver: Any = None) -> None:
+    def __init__(self, current: W, others: Sequence[W], solver: Any = None) -> None:
         self.current, self.others = current, tuple(others)
         for way in (current, *others):
             way.took_ns = []
@@ -52,7 +73,7 @@ class WayTrial:
         self.same_bits = all(way.same_bits for way in (current, *others))
         self.spent_ns = 0
 
-    def next_way(self, solver: Any = None) -> ProductWay | None:
+    def next_way(self, solver: Any = None) -> W | None:
         """Return the way that the next call is to use; None: the trial is over.
 
         Args:
@@ -68,25 +89,25 @@ class WayTrial:
             self._held = self._left.pop(0)
         return self._held
 
-    def note(self, way: ProductWay, took_ns: int) -> None:
+    def note(self, way: W, took_ns: int) -> None:
         """Note what a call of ``next_way()`` took."""
         if threading.get_ident() != self._thread:
             return
         self.spent_ns += took_ns
         begins, self._last = way is not self._last, way
-        if begins and (way.threads > 1 or way.is_packed):
+        if begins and way.starts_slowly:
             return
         if len(way.took_ns) < MOST_TIMES:
             way.took_ns.append(took_ns)
         if way is not self.current and took_ns > CLEARLY_SLOWER * self.current.median_ns:
             self.drop(way)
 
-    def fastest(self) -> ProductWay:
+    def fastest(self) -> W:
         """Return the way to go on with."""
         tried = [way for way in (self.current, *self.others) if len(way.took_ns) >= TURNS * CALLS_EACH - 1]
         best = min(tried, key=lambda way: way.median_ns, default=self.current)
         return best if best.median_ns < BETTER * self.current.median_ns else self.current
 
-    def drop(self, way: ProductWay) -> None:
+    def drop(self, way: W) -> None:
         """Call a way no more."""
         self._left = [one for one in self._left if one is not way]

@@ -56,6 +56,11 @@ class ProductWay:
         """Whether it reads a copy of the matrix's entries."""
         return self.packed is not None
 
+    @property
+    def starts_slowly(self) -> bool:
+        """Whether its first call after those of another way takes longer: threads wake, or arrays come into the caches."""
+        return self.threads > 1 or self.is_packed
+
     def refresh(self, values: np.ndarray) -> None:
         """Pack the matrix's values anew."""
         if self.packed is not None:

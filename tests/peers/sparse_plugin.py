@@ -28,8 +28,11 @@ MODULES: Final = tuple(
     )
 )
 """Modules of SciPy whose functions make matrices for tests, which compare their classes with those that they import."""
-KNOBS: Final = {"MAKING_NS": -1, "THREADS_NS": 0, "WORTH_THREADS_NS": 0, "EARLY_NS": 2000, "FIRST_NS": 2000}
-"""Constants of `tensorwise.sparse.products` -> what they are in tests: nothing waits until it pays."""
+KNOBS: Final = {
+    "products": {"MAKING_NS": -1},
+    "product": {"THREADS_NS": 0, "WORTH_THREADS_NS": 0, "EARLY_NS": 2000, "FIRST_NS": 2000, "FIRST_CALLS": 0},
+}
+"""Constants of modules of `tensorwise.sparse` -> what they are in tests: nothing waits until it pays."""
 made = 0
 """Products that our kernels computed in this process, by kind of operation and matrix."""
 
@@ -49,9 +52,10 @@ def pytest_configure(config: pytest.Config) -> None:
     for family in FAMILIES.values():
         assert library(wait=True, family=family) is not None, "python -m tensorwise.sparse.prepare says why"
 
-    for name, value in KNOBS.items():
-        assert hasattr(products, name), name
-        setattr(products, name, value)
+    for place, constants in KNOBS.items():
+        for name, value in constants.items():
+            assert hasattr(getattr(tensorwise.sparse, place), name), name
+            setattr(getattr(tensorwise.sparse, place), name, value)
     by_table = products.ProductTable.product
 
     def product(self: Any, *given: Any) -> Any:

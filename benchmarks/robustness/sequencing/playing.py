@@ -18,7 +18,7 @@ from sequencing import making
 from sequencing.comparing import difference, result_difference
 from sequencing.packing import ListedFormats
 from sequencing.steps import NAMES, next_line
-from tensorwise.sparse import frozen, products
+from tensorwise.sparse import frozen, product, products
 
 KINDS: Final = ("arrays", "arrays", "wrapped", "patched", "both")
 """Our classes; SciPy's that ``asarray`` wraps; SciPy's under the patch; our classes under the patch."""
@@ -28,14 +28,15 @@ counted: Final[Counter[str]] = Counter()
 """Sequences of this process in which our kernels multiplied, and matrices."""
 _KNOBS: Final[Mapping[tuple[Any, str], Any]] = {
     (products, "MAKING_NS"): -1,
-    (products, "THREADS_NS"): 0,
-    (products, "WORTH_THREADS_NS"): 0,
-    (products, "EARLY_NS"): 2000,
-    (products, "FIRST_NS"): 2000,
+    (product, "THREADS_NS"): 0,
+    (product, "WORTH_THREADS_NS"): 0,
+    (product, "EARLY_NS"): 2000,
+    (product, "FIRST_NS"): 2000,
+    (product, "FIRST_CALLS"): 0,
 }
 """With the setting ``trials`` every product is ours from its first call, and other kernels are tried after some calls."""
 _SEARCH_KNOBS: Final[Mapping[tuple[Any, str], Any]] = {
-    (products, "SOON_NS"): 2000,
+    (product, "SOON_NS"): 2000,
     (frozen, "SEARCH_NS"): 0,
     (frozen, "FormatSearch"): ListedFormats,
     (frozen, "machine_is_busy"): lambda: None,

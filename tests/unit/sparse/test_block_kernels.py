@@ -12,6 +12,7 @@ import tensorwise as tw
 import tensorwise.sparse as ts
 from tensorwise.lower.program import PlanKey, kernel_text
 from tensorwise.sparse import limits, prepare, products
+from tensorwise.sparse import product as product_module
 from tensorwise.sparse.kernels import BLOCK_LANES, BLOCK_SHAPES
 from tests.unit.sparse.test_products import CALLS, agrees
 
@@ -228,7 +229,7 @@ def test_results_are_equal_to_the_last_bit_on_any_number_of_threads(size, monkey
     results = []
     for threads in (1, 2, 3):
         monkeypatch.setattr(limits, "available_threads", lambda threads=threads: threads)
-        monkeypatch.setattr(products, "THREADS_NS", 0)
+        monkeypatch.setattr(product_module, "THREADS_NS", 0)
         with ts.reproducible():
             ours = ts.asarray(theirs.copy())
             results.append((ours @ x, ours @ np.stack([x, -x], 1), y @ ours))

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 import tensorwise.sparse as ts
 from tensorwise.sparse import limits, products
+from tensorwise.sparse import product as product_module
 from tensorwise.sparse.kernels import BLOCK_LANES
+from tensorwise.sparse.ways import CHANGED
 from tests.unit.sparse.test_products import CALLS, agrees
 
 
@@ -84,7 +86,7 @@ def test_threads_compute_the_same_bits(monkeypatch, block, columns):
     found = {}
     for threads in (1, 2, 3):
         ours = ts.asarray(theirs.copy())
-        monkeypatch.setattr(products, "allowed_threads", lambda threads=threads: threads)
+        monkeypatch.setattr(product_module, "allowed_threads", lambda threads=threads: threads)
         known = products.products_of(ours)
         product = known.table.product(products.library(True, known.table.family), True, columns)
         product._use_threads()
@@ -181,7 +183,7 @@ def test_blocks_of_another_shape_in_the_same_memory_are_noticed():
         warnings.simplefilter("ignore", DeprecationWarning)
         ours.data.shape = (8, 2, 8)
     out = np.zeros(16)
-    assert product.multiply(product.address, id(x), id(out)) == products.CHANGED
+    assert product.multiply(product.address, id(x), id(out)) == CHANGED
     assert not out.any()
 
 

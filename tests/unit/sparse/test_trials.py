@@ -8,6 +8,7 @@ import tensorwise
 import tensorwise.sparse as ts
 from tensorwise.errors import InputError
 from tensorwise.sparse import limits, products
+from tensorwise.sparse import product as product_module
 from tensorwise.sparse.trials import CALLS_EACH, TURNS, WayTrial
 from tensorwise.sparse.ways import ProductWay
 
@@ -81,7 +82,7 @@ def patched():
 def product(monkeypatch):
     """A product of a scatter, whose ways differ in their bits, that is about to try the other way."""
     monkeypatch.setattr(products, "MAKING_NS", 0)
-    monkeypatch.setattr(products, "allowed_threads", lambda: 2)
+    monkeypatch.setattr(product_module, "allowed_threads", lambda: 2)
     rng = np.random.default_rng(0)
     matrix = ts.csc_array(sp.random_array((2000, 2000), density=0.02, rng=rng))
     x = rng.standard_normal(2000)
@@ -155,8 +156,8 @@ def test_reproducible_products_have_the_same_bits_whatever_the_threads(product):
 
 
 def test_a_process_may_be_reproducible_as_a_whole(monkeypatch):
-    monkeypatch.setattr(products, "THREADS_NS", 0)
-    monkeypatch.setattr(products, "allowed_threads", lambda: 2)
+    monkeypatch.setattr(product_module, "THREADS_NS", 0)
+    monkeypatch.setattr(product_module, "allowed_threads", lambda: 2)
     rng = np.random.default_rng(0)
     made = sp.random_array((2000, 2000), density=0.02, rng=rng).tocsc()
     x = rng.standard_normal(2000)

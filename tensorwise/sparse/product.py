@@ -1,0 +1,251 @@
+"""One product of a matrix: which kernel and how many threads, learned from the calls.
+
+Every call is timed in C. Once in a while other ways are tried on the user's calls, whose results are returned; decision 0090
+bounds what that costs.
+"""
+
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol, final
+
+import numpy as np
+
+from tensorwise.sparse.kernels import shape_for
+from tensorwise.sparse.library import Library
+from tensorwise.sparse.limits import allowed_threads, autotune, is_reproducible, solver_call
+from tensorwise.sparse.trials import EARLY_NS, FIRST_CALLS, FIRST_NS, GROWTH, WayTrial
+from tensorwise.sparse.ways import CHANGED, ProductWay, way_in_place
+from tensorwise.toolchain.forks import lock
+
+if TYPE_CHECKING:
+    from tensorwise.sparse.products import ProductTable
+
+ELEMENTS: Final = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32"}
+INDICES: Final = {np.dtype(np.int32): "i32", np.dtype(np.int64): "i64"}
+THREADS_NS: Final = 30_000
+"""Expected time of a call on one thread from which threads are used at once."""
+WORTH_THREADS_NS: Final = 15_000
+"""Expected time of a call on one thread from which threads may be faster, so that they are tried early."""
+ENTRY_NS, LINE_NS = 0.7, 1.0
+"""Expected nanoseconds an entry and column, and a line, on one thread; only for the first choice."""
+SOON_NS: Final = 20_000_000
+"""Time spent in calls between two looks whether a search has found packed forms."""
+
+
+class Forms(Protocol):
+    """What finds packed forms of a matrix that cannot be written to; see `tensorwise.sparse.frozen`."""
+
+    def write(self, values: np.ndarray) -> None:
+        """Replace the values."""
+
+    def look(self, product: "Product", table: "ProductTable") -> "list[ProductWay] | None":
+        """Return ways that were found since the last look; None: ask again soon."""
+
+    def note_trial(self, trial: WayTrial[ProductWay]) -> None:
+        """Remember what packed ways took."""
+
+
+@final
+class Product:
+    """One operation of one matrix.
+
+    Attributes:
+        x_shape: of operands that the quick way takes; None while ways are tried.
+        address: of the way in use.
+        left_ns: nanoseconds of calls until the next `review`.
+        ways: those that are known; the first runs on one thread and serves where no other may.
+    """
+
+    __slots__ = (
+        "_asks_soon",
+        "_next_trial_ns",
+        "_slice_ns",
+        "_table",
+        "_trial",
+        "address",
+        "columns",
+        "current",
+        "data",
+        "dtype",
+        "gather",
+        "indices",
+        "indptr",
+        "left_ns",
+        "library",
+        "multiply",
+        "out_shape",
+        "shape_given",
+        "spent_ns",
+        "ways",
+        "x_shape",
+    )
+
+    _lock: Final = lock()
+    """Of all products: whoever finds it taken goes on without a review."""
+
+    def __init__(
+        self,
+        found: Library | None,
+        table: "ProductTable | None",
+        gather: bool,
+        columns: int | None,
+        same_bits: bool = False,
+    ) -> None:
+        self.x_shape: tuple[int, ...] | None = None
+        if found is None or table is None:
+            return
+        self.data, self.indices, self.indptr = table.data, table.indices, table.indptr
+        self.gather, self.columns, self.dtype = gather, columns, table.data.dtype
+        self.multiply: Callable[[int, int, int], int] = found.multiply
+        width = () if columns is None else (columns,)
+        lines, minor = table.extents
+        long, short = (minor, *width), (lines, *width)
+        self.shape_given, self.out_shape = (long, short) if gather else (short, long)
+        self._trial: WayTrial[ProductWay] | None = None
+        self._asks_soon = False
+        self.library, self._table = found, table
+        one_ns = self.data.size * (columns or 1) * ENTRY_NS + (lines + minor) * LINE_NS
+        tries = autotune() != "off"
+        self.ways = [self._in_place(1)]
+        if one_ns > THREADS_NS and (gather or not same_bits):
+            self._use_threads()
+        self.current = self.ways[-1]
+        self.spent_ns = 0
+        if not tries:
+            self._next_trial_ns = 1 << 62
+        elif WORTH_THREADS_NS < one_ns <= THREADS_NS:
+            self._next_trial_ns = EARLY_NS
+        else:
+            self._next_trial_ns = max(FIRST_NS, int(FIRST_CALLS * one_ns))
+        self._go_on()
+
+    def _in_place(self, threads: int) -> ProductWay:
+        """The way over the matrix's own arrays on so many threads. Raises MemoryError: there is none for their outputs."""
+        table = self._table
+        mean = len(self.indices) / max(1, table.lines)
+        block = table.block if table.block > 1 else 0
+        shape = shape_for(self.gather, self.columns, mean, threads > 1, block)
+        layout = self.library.layout(shape, ELEMENTS[self.dtype], INDICES[self.indices.dtype])
+        extents = dict(zip(("N_i", "N_k"), table.extents)) | {"N_j": self.columns or 1}
+        arrays = self.data, self.indices, self.indptr
+        return way_in_place(
+            self.library, layout, arrays, extents, gather=self.gather, threads=threads, lines=table.lines
+        )
+
+    def _use_threads(self) -> None:
+        """Add the way that uses all threads which are allowed, where there are several."""
+        threads = allowed_threads()
+        if threads > 1 and all(way.threads != threads for way in self.ways):
+            with contextlib.suppress(MemoryError):  # one thread needs no outputs of its own
+                self.ways.append(self._in_place(threads))
+
+    def run(self, x: np.ndarray, out: np.ndarray) -> bool:
+        """Multiply ``x`` of ``shape_given`` into ``out``, both C-contiguous and of ``dtype``.
+
+        Returns:
+            False where the matrix's arrays changed in place and this product no longer fits them.
+        """
+        trial, way = self._trial, None
+        if trial is not None:
+            way = trial.next_way(None if trial.same_bits else solver_call())
+            if way is None:
+                self._end_trial(trial)
+                trial = None
+        if way is None:
+            way = self.current
+        took = self.multiply(way.address, id(x), id(out))
+        if took < 0:
+            return took != CHANGED and self._by_one_thread(way, x, out)
+        if trial is not None:
+            trial.note(way, took)
+            return True
+        self.left_ns -= took
+        if self.left_ns < 0:
+            self.review()
+        return True
+
+    def _by_one_thread(self, way: ProductWay, x: np.ndarray, out: np.ndarray) -> bool:
+        """Compute again where ``way`` may not run now, or got a NaN that padding may have caused."""
+        if (trial := self._trial) is not None:
+            trial.drop(way)
+        return self.multiply(self.ways[0].address, id(x), id(out)) >= 0
+
+    def time_call(self) -> float:
+        """Seconds that a call takes now in the way in use, the shorter of two."""
+        given, out = np.zeros(self.shape_given, self.dtype), np.empty(self.out_shape, self.dtype)
+        return min(self.multiply(self.current.address, id(given), id(out)) for _ in range(2)) / 1e9
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that calls took so far."""
+        return (self.spent_ns + self._slice_ns - self.left_ns) / 1e9
+
+    def review(self) -> None:
+        """Begin a trial where it is time for one; called when ``left_ns`` is used up."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            self.spent_ns += self._slice_ns - self.left_ns
+            others = self._packed()
+            if others or (self.spent_ns >= self._next_trial_ns and not self._asks_soon):
+                self._next_trial_ns = GROWTH * self.spent_ns
+                self._use_threads()
+                others = [way for way in self.ways if way is not self.current]
+            if others and not is_reproducible():
+                for way in others:
+                    if way.is_stale:
+                        way.refresh(self.data)
+                self.x_shape = None  # calls come through `run`, which knows the trial
+                self._trial = WayTrial(self.current, others, solver_call())
+            else:
+                self._go_on()
+        finally:
+            self._lock.release()
+
+    def _packed(self) -> list[ProductWay]:
+        """Ways over packed forms that were found since the last review."""
+        frozen = self._table.frozen
+        found = [] if frozen is None else frozen.look(self, self._table)
+        self._asks_soon = found is None
+        self.ways += found or ()
+        return found or []
+
+    def set_packed_aside(self) -> ProductWay | None:
+        """Compute in place from now on, since values change; return the packed way that was in use, None without one."""
+        with self._lock:
+            for way in self.ways:
+                way.is_stale = way.is_packed
+            self._trial = None
+            before = self.current
+            if before.is_packed:
+                self.current = max(
+                    (way for way in self.ways if not way.is_packed), key=lambda way: way.threads
+                )
+            self._go_on()
+            return before if before.is_packed else None
+
+    def go_on_with(self, way: ProductWay) -> None:
+        """Use ``way`` from the next call on."""
+        with self._lock:
+            self.current = way
+            self._go_on()
+
+    def _end_trial(self, trial: WayTrial[ProductWay]) -> None:
+        with self._lock:
+            if self._trial is trial:
+                self._trial = None
+                self.current = trial.fastest()
+                self.spent_ns += trial.spent_ns
+                self._go_on()
+        if self._table.frozen is not None:
+            self._table.frozen.note_trial(trial)
+
+    def _go_on(self) -> None:
+        """Let calls take the quick way, until a share of what was spent is spent again."""
+        until_trial_ns = min(self._next_trial_ns - self.spent_ns, self.spent_ns)
+        self._slice_ns = self.left_ns = SOON_NS if self._asks_soon else max(EARLY_NS, until_trial_ns)
+        self.address, self.x_shape = self.current.address, self.shape_given
+
+
+NO_PRODUCT: Final = Product(None, None, True, None)
+"""Stands where there is none: it fits no operand."""

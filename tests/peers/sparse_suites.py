@@ -74,6 +74,7 @@ SUITES: Final = {
     "sklearn": Suite("sklearn", ("linear_model", "decomposition", "cluster", "manifold")),
     "anndata": Suite("anndata", ("tests",), "sparse or csr or csc"),
 }
+# Not test_lsqr.py, whose unseeded problem makes a test fail now and then, whoever multiplies.
 QUICK: Final = {
     "products": Suite(
         "scipy",
@@ -83,7 +84,7 @@ QUICK: Final = {
     ),
     "solvers": Suite(
         "scipy",
-        ("sparse/linalg/_isolve/tests/test_lsqr.py", "sparse/linalg/_isolve/tests/test_lgmres.py"),
+        ("sparse/linalg/_isolve/tests/test_gcrotmk.py", "sparse/linalg/_isolve/tests/test_lgmres.py"),
         runs=ALL,
     ),
     "pyamg": Suite("pyamg", ("classical/tests/test_classical.py",)),

@@ -23,16 +23,15 @@ import scipy.sparse as sp
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.corpus import Results, geometric_mean, resumable
+from benchmarks.everyday.judging import CALLS, SLOWER
 from benchmarks.everyday.matrices import choose, matrix_of
 from benchmarks.everyday.products import largest_error, operand
 from benchmarks.everyday.regret import WRONG, cases_of
 
 HERE: Final = Path(__file__).parent
-CALLS: Final = (10, 100, 1000, 10_000)
 TARGETS: Final = {100: 1.05, 10_000: 1.0}
 INPUTS: Final = ("gpu.py", "matrices.py")
 PEERS: Final = {"ours, cupy": "cupy", "ours, torch": "torch"}
-SLOWER: Final = 0.95
 
 Made = tuple[Callable[[], Any], Callable[[], None], Callable[[Any], np.ndarray]]
 """A product, what waits for the GPU, and what brings a result back."""

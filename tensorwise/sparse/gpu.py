@@ -22,7 +22,7 @@ from tensorwise.runtime.launched import cuda_text
 from tensorwise.space.cuda import cuda_space
 from tensorwise.sparse.limits import autotune, is_reproducible
 from tensorwise.sparse.summary import ProductTuning, Tuning
-from tensorwise.sparse.trials import GROWTH, WayTrial
+from tensorwise.sparse.trials import GROWTH, TriedWay, WayTrial
 from tensorwise.tensor.convert import entries_from
 from tensorwise.toolchain.forks import lock
 from tensorwise.toolchain.gpu import NARROW, SYMBOL, Gpu, Held, Launcher, source
@@ -117,7 +117,7 @@ class GpuCsr:
 
 
 @final
-class GpuWay:
+class GpuWay(TriedWay):
     """A program's launches; without any the library computes.
 
     Attributes:
@@ -128,7 +128,6 @@ class GpuWay:
     """
 
     same_bits = False
-    starts_slowly = True  # a GPU loads a program when it is launched first
 
     def __init__(self, name: str, launchers: tuple[Launcher, ...] = ()) -> None:
         self.name, self.launchers = name, launchers
@@ -136,9 +135,9 @@ class GpuWay:
         self.is_verified = not launchers
 
     @property
-    def median_ns(self) -> float:
-        """Median of the last trials, infinite before the first."""
-        return float(np.median(self.took_ns)) if self.took_ns else float("inf")
+    def starts_slowly(self) -> bool:
+        """A GPU loads a program when it is launched first."""
+        return True
 
 
 @final
@@ -195,8 +194,8 @@ class GpuProduct:
         if not way.launchers:
             return matrix.by_library(x)
         library = self.library
-        shape = matrix.shape[0] if self.columns is None else (matrix.shape[0], self.columns)
-        out = library.empty(shape if isinstance(shape, tuple) else (shape,), x)
+        rows = matrix.shape[0]
+        out = library.empty((rows,) if self.columns is None else (rows, self.columns), x)
         arrays = {
             "A1_pos": matrix.indptr,
             "A1_crd": matrix.indices,

@@ -1,8 +1,11 @@
 """Trials: the ways of a product are called in turn on the user's calls, and the fastest stays."""
 
+import abc
 import threading
 from collections.abc import Sequence
-from typing import Any, Final, Generic, Protocol, TypeVar, final
+from typing import Any, Final, Generic, TypeVar, final
+
+import numpy as np
 
 FIRST_NS: Final = 4_000_000
 """Nanoseconds spent in a product before its first trial, so that a trial of a slow way is a small part of them."""
@@ -24,8 +27,8 @@ MOST_TIMES: Final = 1000
 """Times that are kept of a way in a trial."""
 
 
-class TriedWay(Protocol):
-    """What a trial needs to know of a way to compute.
+class TriedWay(abc.ABC):
+    """A way to compute, as far as a trial needs to know it.
 
     Attributes:
         same_bits: whether results are equal to the last bit to those of other ways that say so.
@@ -37,9 +40,11 @@ class TriedWay(Protocol):
 
     @property
     def median_ns(self) -> float:
-        """Median of ``took_ns``, infinite where it is empty."""
+        """Median of the last trials, infinite before the first."""
+        return float(np.median(self.took_ns)) if self.took_ns else float("inf")
 
     @property
+    @abc.abstractmethod
     def starts_slowly(self) -> bool:
         """Whether its first call after those of another way takes longer than the next."""
 

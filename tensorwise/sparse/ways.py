@@ -8,6 +8,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from tensorwise.sparse.library import HEADER, KernelLayout, Library
+from tensorwise.sparse.trials import TriedWay
 
 MOST_BUFFERS: Final = 16
 NOT_BUSY: Final = 0
@@ -18,7 +19,7 @@ CHANGED: Final = -1
 
 
 @final
-class ProductWay:
+class ProductWay(TriedWay):
     """A kernel, its arguments, and what calls of it took.
 
     Attributes:
@@ -66,11 +67,6 @@ class ProductWay:
         if self.packed is not None:
             self.packed.update(values)
             self.is_stale = False
-
-    @property
-    def median_ns(self) -> float:
-        """Median of the last trials, infinite before the first."""
-        return float(np.median(self.took_ns)) if self.took_ns else float("inf")
 
     def lay_out(self, fields: Sequence[int], buffers: Sequence[int], keep: Sequence[Any]) -> "ProductWay":
         """Write fields of ``way`` in ``in_place.c`` and the buffers' addresses down for C, and keep what they point to."""

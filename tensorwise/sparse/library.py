@@ -49,7 +49,7 @@ class Library:
 
     def __init__(self, table: dict[str, Any], cache: KernelCache) -> None:
         self._table, self._cache = table["kernels"], cache
-        self._layouts: dict[str, KernelLayout] = {}
+        self._layouts: dict[tuple[KernelShape, str, str], KernelLayout] = {}
         self._opened: list[ctypes.CDLL] = []
         for routines, name in ((DRIVER, "driver"), (IN_PLACE, "in_place")):
             found = cache.find(str(table[name]))
@@ -67,13 +67,11 @@ class Library:
 
     def layout(self, shape: KernelShape, element: str, index: str) -> "KernelLayout":
         """Return a kernel and how its arguments are laid out. Raises KeyError where the cache lost it."""
-        name = f"{element}-{index}-{shape.name}"
-        known = self._layouts.get(name)
+        key = shape, element, index
+        known = self._layouts.get(key)
         if known is None:
-            row = self._table[name]
-            known = self._layouts[name] = KernelLayout(
-                self._address(row["key"]), row["buffers"], row["sizes"]
-            )
+            row = self._table[f"{element}-{index}-{shape.name}"]
+            known = self._layouts[key] = KernelLayout(self._address(row["key"]), row["buffers"], row["sizes"])
         return known
 
     def _address(self, key: str) -> int:

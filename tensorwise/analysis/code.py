@@ -33,9 +33,9 @@ class Compiled:
 
 @final
 class CodeFeatures(Featurizer[Compiled]):
-    """What runs when a compiled program does: instructions by kind, cycles of an imagined core, lines that caches miss.
+    """What runs when a compiled program does: instructions by kind, cycles of a simulated core, lines that caches miss.
 
-    How often things happen is told by the cycle: how long a program runs is one number, and what limits it the others. Of a
+    Counts of events are given per cycle: how long a program runs is one number, and what limits it the others. Of a
     program that was not compiled all are 0, and so is what is counted of CPUs' code alone in a GPU's, and the other way.
     """
 

@@ -1,7 +1,7 @@
 """The CPU's space: WACO's SuperSchedule (Table 4.1) for any einsum with one sparse operand, and our own Params.
 
 How the operand is stored is in ``storing.py``, how the nest runs in ``running.py``, and hybrids, which store
-long rows or dense groups of columns in a second format, in ``apart.py``. Here a config, as ``readings.py`` reads it,
+long rows or dense groups of columns in a second format, in ``hybrids.py``. Here a config, as ``readings.py`` reads it,
 becomes a program.
 """
 
@@ -21,9 +21,9 @@ from tensorwise.program.workload import Workload
 from tensorwise.registry import count_registrations
 from tensorwise.runtime.loads import Loads
 from tensorwise.runtime.work import Bounds
-from tensorwise.space.apart import hybrid_param, rule
 from tensorwise.space.config import Config, Value
 from tensorwise.space.extensions import ParamExtension, apply_extension, extended
+from tensorwise.space.hybrids import HYBRID_PARAM, hybrid_param, rule
 from tensorwise.space.readings import (
     operand,
 )
@@ -78,7 +78,9 @@ class CpuSpace(Space[Program]):
         nest = nest_so_far(config, workload)
         directives = (*nest.schedule.directives, *directives_so_far(config, workload, nest))
         remainder = (
-            None if config["apart"] in (None, "none") else self._remainder(workload, str(config["apart"]))[1]
+            None
+            if config[HYBRID_PARAM] in (None, "none")
+            else self._remainder(workload, str(config[HYBRID_PARAM]))[1]
         )
         program = Program(workload.assignment, nest.formats, Schedule(directives), remainder=remainder)
         for name, extension in self.extensions:
@@ -89,8 +91,11 @@ class CpuSpace(Space[Program]):
     def steps(self, workload: Workload, config: Mapping[str, Value]) -> int:
         """Return a bound on the loop iterations of a program; see ``work_bound``. It does not depend on how loops run."""
         steps = self.bounds(workload, config).steps
-        if config["apart"] not in (None, "none"):  # neither part may take more than if it had all entries
-            steps += self.steps(workload, self._remainder(workload, str(config["apart"]))[0])
+        if config[HYBRID_PARAM] not in (
+            None,
+            "none",
+        ):  # neither part may take more than if it had all entries
+            steps += self.steps(workload, self._remainder(workload, str(config[HYBRID_PARAM]))[0])
         return steps
 
     def bounds(self, workload: Workload, config: Mapping[str, Value]) -> Bounds:
@@ -134,7 +139,7 @@ class CpuSpace(Space[Program]):
         return tuple(
             param.name
             for param in self.params
-            if (param.binds == "pack" and param.name != "apart")
+            if (param.binds == "pack" and param.name != HYBRID_PARAM)
             or param.name == "order"
             or param.name.startswith("split_")
         )
@@ -159,7 +164,7 @@ class CpuSpace(Space[Program]):
         known = self._parts.setdefault(workload, {})
         if kind not in known:
             partial = dense_columns(self, workload) if kind == "columns" else long_rows(workload)
-            config = self.complete({**partial, "apart": "none"}, workload)
+            config = self.complete({**partial, HYBRID_PARAM: "none"}, workload)
             program = self.program(workload, config)
             format = program.formats[operand(workload).tensor]
             known[kind] = config, Remainder(rule(kind, workload.entries), format, program.schedule)

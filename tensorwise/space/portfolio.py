@@ -4,9 +4,9 @@ import contextlib
 
 from tensorwise.errors import InputError
 from tensorwise.program.workload import Workload
-from tensorwise.space.apart import HYBRIDS
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import CpuSpace
+from tensorwise.space.hybrids import HYBRID_PARAM, HYBRIDS
 from tensorwise.space.running import UNROLLED, VECTOR_BYTES
 from tensorwise.space.space import Space
 from tensorwise.space.structures import (
@@ -82,6 +82,6 @@ def _partials(space: Space, workload: Workload) -> list[Partial]:
     if along and workload.entries.order == 2:
         known = slices(workload)
         partials.extend((*known, *diagonals(workload)))
-        partials.extend({**known[1], "apart": kind} for kind in HYBRIDS[1:])
-    partials.extend({"apart": kind} for kind in HYBRIDS[1:])
+        partials.extend({**known[1], HYBRID_PARAM: kind} for kind in HYBRIDS[1:])
+    partials.extend({HYBRID_PARAM: kind} for kind in HYBRIDS[1:])
     return partials

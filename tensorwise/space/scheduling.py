@@ -80,7 +80,7 @@ def nest_so_far(config: Earlier, workload: Workload) -> Plan:
 
 
 def _nests_like(workload: Workload) -> _Nests:
-    """Return the nests of all workloads that differ in their entries, and in sizes that no plan tells apart."""
+    """Return the nests of all workloads that differ in their entries, and in sizes that no plan distinguishes."""
     multiples = tuple(math.gcd(size, CONSTANT_SPLIT) for size in workload.sizes.values())
     empty = tuple(size == 0 for size in workload.sizes.values())
     halves = tuple(sorted(workload.halves.items()))

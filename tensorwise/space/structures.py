@@ -3,8 +3,8 @@
 from typing import TypeAlias
 
 from tensorwise.program.workload import Workload
-from tensorwise.space.apart import GROUP
 from tensorwise.space.config import Value
+from tensorwise.space.hybrids import GROUP
 from tensorwise.space.param import Earlier
 from tensorwise.space.readings import operand, strings
 from tensorwise.space.running import VECTOR_BYTES

@@ -104,7 +104,7 @@ class _Tuned:
     def freeze(self) -> Self:
         """Return a copy that cannot be written to but by `update`, so that its entries may be kept in packed forms as well.
 
-        When products of it have taken half a second, a child process of lowest priority looks for faster formats and
+        When products of it have taken one to two seconds, a child process of lowest priority looks for faster formats and
         schedules. What it finds is packed, tried on calls, and used where it is faster (decision 0091); BSR arrays have no
         packed forms. SciPy's methods that change an array in place raise ValueError. A pickle or a copy of it is an ordinary
         array. In a packed form, entries at one place are one, their sum: where SciPy adds ``Inf`` and ``-Inf``, products of

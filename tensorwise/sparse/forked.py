@@ -70,7 +70,7 @@ class ForkedWorker(WorkerProcess):
 
 
 def _serve(user: int, threads: int, requests: int, answers: int, others: tuple[int, int]) -> None:
-    """Be the worker until it is told no more, then end: nothing of the process that forked may run here."""
+    """Serve requests until the pipe is closed, then end: nothing of the process that forked may run here."""
     status = 1
     try:
         for descriptor in others:

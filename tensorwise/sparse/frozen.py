@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from tensorwise.errors import InputError, TensorwiseError
+from tensorwise.sparse.budget import SPENT_SHARE, needed_s
 from tensorwise.sparse.limits import autotune
 from tensorwise.sparse.product import Product
 from tensorwise.sparse.products import Products, ProductTable
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 SEARCH_NS: Final = 500_000_000
-"""Nanoseconds that calls of a product have taken when a search of packed forms begins."""
+"""Nanoseconds that calls of a product have taken when a search of packed forms may pay; it begins when its budget
+suffices."""
 SEARCH_GROWTH: Final = 4
 """Another search follows when calls have taken this many times as long."""
 MOST_HELD: Final = 4.0
@@ -41,6 +43,7 @@ class _Search:
         self.writes = 0
         """How often values had been replaced when it began: what it packs may be of older ones, or of both."""
         self.next_ns = SEARCH_NS
+        self.has_budget = False
         self.cpu_s = 0.0
 
 
@@ -67,7 +70,8 @@ class FrozenArrays:
     def look(self, product: Product, table: ProductTable) -> list[ProductWay] | None:
         """Return packed ways that were found since the last look; None: a search is running, look again soon.
 
-        A search begins when calls have taken `SEARCH_NS`, and again when they have taken ``SEARCH_GROWTH`` times as long.
+        A search begins when its budget, a share of the time that calls have taken, suffices to measure anything; and again
+        when they have taken ``SEARCH_GROWTH`` times as long.
         There is none for a BSR array.
         """
         if self._memory.ndim > 1:
@@ -77,6 +81,13 @@ class FrozenArrays:
         if state.running is None:
             if product.spent_ns < state.next_ns or autotune() == "off":
                 return []
+            if not state.has_budget:
+                state.has_budget = True
+                call_s, threads = product.time_call(), max(way.threads for way in product.ways)
+                needed = needed_s(self._memory.size, call_s, threads)
+                state.next_ns = max(state.next_ns, int(1e9 * needed / SPENT_SHARE))
+                if product.spent_ns < state.next_ns:
+                    return []
             if autotune() != "full" and (search_is_running() or machine_is_busy()):
                 return []
             state.next_ns = SEARCH_GROWTH * product.spent_ns

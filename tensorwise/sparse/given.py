@@ -175,7 +175,7 @@ def _sorted(
 
 
 def write_request(folder: Path, given: GivenArrays, **told: float) -> None:
-    """Write arrays for another process, and numbers that it is told. Raises OSError where there is no room."""
+    """Write arrays for another process, and numbers that it needs. Raises OSError where there is no room."""
     for name in ARRAYS:
         np.save(folder / f"{name}.npy", getattr(given, name), allow_pickle=False)
     described = {name: getattr(given, name) for name in ("by_column", "shape", "operation", "columns")}

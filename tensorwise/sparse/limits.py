@@ -77,7 +77,7 @@ def apply_limits() -> None:
 
 
 def tell_limits(found: Library, same_bits: bool) -> None:
-    """Tell a library what is wanted now. All libraries of a process share what they are told.
+    """Apply the limits to a library. All libraries of a process share one set of limits.
 
     Args:
         found: the library.
@@ -89,7 +89,7 @@ def tell_limits(found: Library, same_bits: bool) -> None:
 def solver_call() -> Any:
     """Return the frame of the outermost function of a SciPy solver above this call, None without one.
 
-    A solver expects one matrix, to the last bit. Calls of solvers are told apart by the identity of the frame, which the
+    A solver expects one matrix, to the last bit. Calls of solvers are distinguished by the identity of the frame, which the
     caller must hold as long as it compares it.
     """
     frame: Any = sys._getframe(1)

@@ -1,4 +1,4 @@
-"""Limits of threadpoolctl, by which scikit-learn, joblib and others keep libraries from using too many threads at once."""
+"""Limits of threadpoolctl, by which scikit-learn, joblib and others keep libraries from using too many threads."""
 
 import sys
 from typing import Any

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ELEMENTS: Final = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32"}
 INDICES: Final = {np.dtype(np.int32): "i32", np.dtype(np.int64): "i64"}
 THREADS_NS: Final = 30_000
-"""Expected time of a call on one thread from which threads are used at once."""
+"""Expected time of a call on one thread from which threads are used from the first call on."""
 WORTH_THREADS_NS: Final = 15_000
 """Expected time of a call on one thread from which threads may be faster, so that they are tried early."""
 ENTRY_NS, LINE_NS = 0.7, 1.0
@@ -81,7 +81,7 @@ class Product:
     )
 
     _lock: Final = lock()
-    """Of all products: whoever finds it taken goes on without a review."""
+    """Shared by all products. A call that finds it taken skips the review."""
 
     def __init__(
         self,

@@ -216,16 +216,21 @@ def multiply(
 
 
 def multiply_into(matrix: Any, x: Any, out: Any) -> bool:
-    """Write ``matrix @ x`` into ``out`` where that takes no copy and the product is known already; return whether it was."""
+    """Write ``matrix @ x`` into ``out`` where the product is known already; return whether it was.
+
+    ``x`` is copied where it is not C-contiguous, ``out`` never.
+    """
     known = products_of(matrix)
     if known is None or type(x) is not np.ndarray or type(out) is not np.ndarray:
         return False
     product = known.last
-    fits = (
-        x.shape == product.x_shape and x.dtype == product.dtype and x.flags.c_contiguous and x.flags.aligned
-    )
-    if not fits or out.shape != product.out_shape or out.dtype != product.dtype or not out.flags.carray:
+    if x.shape != product.x_shape or x.dtype != product.dtype:
         return False
+    if out.shape != product.out_shape or out.dtype != product.dtype or not out.flags.carray:
+        return False
+    flags = x.flags
+    if not (flags.c_contiguous and flags.aligned):
+        x = x.copy()
     for array in (x, product.data, product.indices, product.indptr):
         # arrays that own their memory share it with their views only
         own = out.base is None and array.base is None and array is not out

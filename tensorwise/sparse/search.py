@@ -51,8 +51,8 @@ def search_is_running() -> bool:
 class FormatSearch:
     """A search for packed kernels of one product of a read-only matrix, in a child process of lowest priority.
 
-    At most one runs in a process, and none begins while the machine's load exceeds the CPUs allowed: such a search is over
-    at once, and ``note`` says why. Another may be made later.
+    At most one runs in a process, and none begins while the machine's load exceeds the CPUs allowed: such a search ends
+    immediately, and ``note`` says why. Another may be made later.
 
     Args:
         array: SciPy's CSR or CSC array or matrix, whose arrays nobody writes to until the search is over.
@@ -60,8 +60,8 @@ class FormatSearch:
         columns: of the dense operand; None: it is a vector.
         threads: of the kernels.
         baseline_s: seconds that a call takes now.
-        spent_s: seconds that calls of the product have taken so far: the search spends a share of it (``budget_s`` in
-            ``searching.py``).
+        spent_s: seconds that calls of the product have taken so far: the search spends a share of it (see
+            `tensorwise.sparse.budget`).
 
     Attributes:
         note: why it found nothing, or what disturbed it; empty: nothing.

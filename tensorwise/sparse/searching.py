@@ -24,6 +24,8 @@ from tensorwise.lower.program import Program, program_for
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Config
 from tensorwise.space.cpu import CpuSpace, cpu_space_of
+from tensorwise.space.hybrids import HYBRID_PARAM
+from tensorwise.sparse.budget import budget_s, needed_s
 from tensorwise.sparse.children import process_seconds, serve_parent, take_lowest_priority
 from tensorwise.sparse.forked import ForkedWorker
 from tensorwise.sparse.given import GivenArrays, read_request
@@ -41,38 +43,10 @@ from tensorwise.units import SHORTEST_S
 
 MOST_NAMED: Final = 3
 """Most products named: each is packed, and tried on the user's calls."""
-SPENT_SHARE: Final = 0.5
-"""A search spends at most this share of what the product's calls have taken so far, in CPU seconds ..."""
-LATER_SHARE: Final = 0.05
-"""... and at most this share, or ..."""
-MOST_LEASTS: Final = 4.0
-"""... so many times what a search takes at least, where that is more."""
-SMALL_SEARCH_S: Final = 0.5
-"""CPU seconds of a small search: asking the model, compiling and timing a few candidates. Measured on Zen 4 ..."""
-PER_ENTRY_S: Final = 0.2e-6
-"""... and for each entry of the matrix: its features, what formats would store, packing, verification ..."""
-NUM_CALLS: Final = 24
-"""... and as many calls: two candidates and the product in place, each verified twice and timed in three rounds."""
 WALL: Final = 30.0
 """Wall seconds that a search may take for each CPU second of its budget: other programs come first."""
 LEAST_ROUNDS_S: Final = 0.15
 """Least seconds of the rounds that decide."""
-
-
-def least_s(entries: int, call_s: float, threads: int) -> float:
-    """Return the CPU seconds that a search takes at least, of a matrix whose product takes ``call_s`` seconds a call."""
-    return SMALL_SEARCH_S + PER_ENTRY_S * entries + NUM_CALLS * call_s * threads
-
-
-def budget_s(spent_s: float, needed_s: float) -> float:
-    """Return the CPU seconds that a search may take when a product's calls have taken ``spent_s`` seconds.
-
-    Starting the process takes 0.6 seconds besides. With less than ``needed_s`` (see `least_s`) nothing is measured.
-
-    >>> budget_s(1.0, 0.5), budget_s(10.0, 0.5), budget_s(100.0, 0.5)
-    (0.5, 2.0, 5.0)
-    """
-    return min(SPENT_SHARE * spent_s, max(MOST_LEASTS * needed_s, LATER_SHARE * spent_s))
 
 
 def cpu_seconds(pids: Sequence[int] = ()) -> float:
@@ -115,12 +89,12 @@ class _ChildSearch:
             float(told["spent_s"]),
             float(told["baseline_s"]),
         )
-        needed_s = least_s(len(self.given.data), call_s, self.threads)
-        self.budget_s = budget_s(spent_s, needed_s)
+        needed = needed_s(len(self.given.data), call_s, self.threads)
+        self.budget_s = budget_s(spent_s, needed)
         self.calls = max(1.0, spent_s / max(call_s, SHORTEST_S))
         """Calls so far; as many again are expected."""
         self.notes: list[str] = []
-        self.worker = ForkedWorker(self.threads) if self.budget_s >= needed_s else None
+        self.worker = ForkedWorker(self.threads) if self.budget_s >= needed else None
         self.work = self.given.workload
         self.space = without_hybrids(cpu_space_of(self.work))
 
@@ -235,7 +209,7 @@ class _ChildSearch:
 def without_hybrids(space: CpuSpace) -> CpuSpace:
     """Return a space without hybrids, whose calls take two kernels; to find those that apply takes long, too."""
     params = (
-        replace(param, narrow=lambda earlier, workload: ("none",)) if param.name == "apart" else param
+        replace(param, narrow=lambda earlier, workload: ("none",)) if param.name == HYBRID_PARAM else param
         for param in space.params
     )
     return replace(space, params=tuple(params))

@@ -63,7 +63,7 @@ class WayTrial(Generic[W]):
     Args:
         current: the way in use.
         others: ways that are tried.
-        solver: the call of a solver in which the trial begins: it goes on with the current way.
+        solver: the call of a solver in which the trial begins: that call keeps the current way.
     """
 
     def __init__(self, current: W, others: Sequence[W], solver: Any = None) -> None:

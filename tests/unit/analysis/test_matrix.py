@@ -76,7 +76,7 @@ def test_a_small_matrix_by_hand() -> None:
 
 
 def test_long_rows_and_dense_columns_are_what_hybrids_set_apart() -> None:
-    from tensorwise.space.apart import rule
+    from tensorwise.space.hybrids import rule
 
     entries = drawn((3000, 3000), 30_000, kind="skewed")
     numbers = named(entries)

@@ -103,6 +103,18 @@ def test_an_array_without_entries_can_be_frozen_and_updated():
     assert not frozen.data.flags.writeable
 
 
+@pytest.mark.parametrize(("call_s", "begins"), [(1e-5, True), (0.1, False)])
+def test_a_search_begins_once_its_budget_suffices(monkeypatch, call_s, begins):
+    arrays = frozen_arrays.FrozenArrays(np.ones(1), np.zeros(1, np.int32), np.array([0, 1], np.int32))
+    monkeypatch.setattr(frozen_arrays, "machine_is_busy", lambda: None)
+    monkeypatch.setattr(frozen_arrays.FrozenArrays, "_begin", lambda *_: SimpleNamespace(poll=lambda: None))
+    way = ProductWay("in place", 2, False)
+    product = SimpleNamespace(gather=True, columns=None, ways=[way], time_call=lambda: call_s)
+    for spent_s, expected in ((0.9, []), (1.1, None if begins else []), (20.0, None)):
+        product.spent_ns = int(1e9 * spent_s)
+        assert arrays.look(product, None) == expected
+
+
 @pytest.mark.parametrize("writes", [0, 1])
 def test_packed_forms_of_older_values_are_stale(monkeypatch, writes):
     arrays = frozen_arrays.FrozenArrays(np.ones(1), np.zeros(1, np.int32), np.array([0, 1], np.int32))
@@ -111,7 +123,7 @@ def test_packed_forms_of_older_values_are_stale(monkeypatch, writes):
     monkeypatch.setattr(frozen_arrays, "machine_is_busy", lambda: None)
     monkeypatch.setattr(frozen_arrays.FrozenArrays, "_begin", lambda *_: search)
     monkeypatch.setattr(frozen_arrays.FrozenArrays, "_ways", lambda *_: [way])
-    product = SimpleNamespace(gather=True, columns=None, spent_ns=10**15)
+    product = SimpleNamespace(gather=True, columns=None, spent_ns=10**15, ways=[way], time_call=lambda: 1e-3)
     assert arrays.look(product, None) is None
     for _ in range(writes):
         arrays.write(np.zeros(1))

@@ -231,6 +231,20 @@ def test_matmul_writes_into_out(pair):
         np.testing.assert_allclose(aliased, expected[:200])
 
 
+def test_matmul_writes_columns_in_fortran_order_into_out(pair):
+    ours, theirs, x = pair
+    columns = np.asfortranarray(np.stack([x, -x, 2 * x], 1))
+    square = ts.csr_array(theirs[:200])
+    for operand in (columns, np.repeat(columns, 2, 1)[:, ::2]):
+        out = np.full((300, 3), np.nan)
+        for _ in range(CALLS):
+            assert ours.matmul(operand, out=out) is out
+            np.testing.assert_allclose(out, theirs @ operand)
+            memory = columns.copy(order="F")
+            assert square.matmul(memory, out=memory) is memory
+            np.testing.assert_allclose(memory, theirs[:200] @ columns)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

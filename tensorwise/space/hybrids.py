@@ -10,6 +10,8 @@ from tensorwise.space.params import Choice
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.partition import Partition
 
+HYBRID_PARAM: Final = "apart"
+"""Name of the param of a hybrid, as stored configs have it."""
 HYBRIDS: Final = ("none", "rows8", "rows64", "columns")
 """Rows above 8 or 64 times the mean length, or dense groups of columns."""
 GROUP: Final = 8
@@ -24,7 +26,7 @@ _SHARES: Final[WeakKeyDictionary[Entries, dict[str, float]]] = WeakKeyDictionary
 def hybrid_param() -> Param:
     """Return the Param that makes a hybrid. It applies to matrices."""
     return Choice(
-        "apart", HYBRIDS, binds="pack", prefer="none",
+        HYBRID_PARAM, HYBRIDS, binds="pack", prefer="none",
         doc="Entries kept in a second format, whose results are added: rows above 8 or 64 times the mean length, cut "
         "into blocks of columns, so that they neither pad nor hold up the others; or columns that most of 8 rows "
         "share, as dense pieces (ASpT)",

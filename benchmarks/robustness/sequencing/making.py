@@ -167,8 +167,22 @@ def repeat(call: Callable[[], Any], times: int) -> list[Any]:
 
 
 def repickle(A: Any, protocol: int) -> Any:
-    """Return A after a round trip through pickle."""
-    return pickle.loads(pickle.dumps(A, protocol))  # noqa: S301
+    """Return A after a round trip through pickle, with arrays that may be written to."""
+    return _made_writeable(pickle.loads(pickle.dumps(A, protocol)))  # noqa: S301
+
+
+def copied(A: Any) -> Any:
+    """Return a shallow copy of A, with arrays that may be written to."""
+    return _made_writeable(copy.copy(A))
+
+
+def _made_writeable(A: Any) -> Any:
+    """Replace read-only arrays of A by copies: our classes do so for a frozen array, the model of one does not."""
+    for name in ("data", "indices", "indptr"):
+        array = vars(A).get(name)
+        if isinstance(array, np.ndarray) and not array.flags.writeable:
+            setattr(A, name, array.copy())
+    return A
 
 
 def matmul(A: Any, x: Any, out: Any = None, alpha: float = 1, beta: float = 0) -> Any:

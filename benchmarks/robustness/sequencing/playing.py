@@ -38,6 +38,7 @@ _KNOBS: Final[Mapping[tuple[Any, str], Any]] = {
 _SEARCH_KNOBS: Final[Mapping[tuple[Any, str], Any]] = {
     (product, "SOON_NS"): 2000,
     (frozen, "SEARCH_NS"): 0,
+    (frozen, "needed_s"): lambda entries, call_s, threads: 0.0,
     (frozen, "FormatSearch"): ListedFormats,
     (frozen, "machine_is_busy"): lambda: None,
 }
@@ -75,8 +76,8 @@ def _names(S: Any, is_ours: bool) -> dict[str, Any]:
     helpers = {
         name: getattr(making, name)
         for name in (
-            "numbers", "operand", "compressed", "coordinates", "widen", "grow_in_place", "repeat", "repickle", "matmul",
-            "in_fork", "in_threads", "magnitude", "freeze", "update", "blocked",
+            "numbers", "operand", "compressed", "coordinates", "widen", "grow_in_place", "repeat", "repickle", "copied",
+            "matmul", "in_fork", "in_threads", "magnitude", "freeze", "update", "blocked",
         )
     }  # fmt: skip
     return {

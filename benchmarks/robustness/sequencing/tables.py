@@ -44,7 +44,7 @@ SP.hstack([{A}, {A}])
 SP.vstack([{A}, {A}]).format
 SP.issparse({A})
 isinstance({A}, SP.csr_array)
-SP.linalg.norm({A}.T.T) >= 0
+SP.linalg.norm({A}.T.T.copy()) >= 0
 """.strip().splitlines()
 
 DERIVATIONS: Final = """
@@ -52,7 +52,7 @@ DERIVATIONS: Final = """
 {A}.T
 {A}.T
 {A}.copy()
-copy.copy({A})
+copied({A})
 copy.deepcopy({A})
 {A}.tocsr()
 {A}.tocsr(copy=True)
@@ -73,7 +73,7 @@ S.csr_array({A}, copy=True)
 S.csr_matrix({A}, dtype='float32')
 S.csc_matrix({A})
 SP.csr_array({A})
-asarray(copy.copy({A}))
+asarray(copied({A}))
 freeze({A})
 freeze({A})
 """.strip().splitlines()

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tensorwise.front.svg import COLOURS, element, label, picture
@@ -67,7 +69,136 @@ def patched() -> str:
     )
 
 
-PICTURES: Final[dict[str, Callable[[], str]]] = {"patched": patched}
+def cells() -> str:
+    """The first two principal components of the simulated cells of ``docs/howto/pca-single-cells.md``."""
+    rng = np.random.default_rng(0)
+    kinds = rng.integers(3, size=600)
+    profiles = rng.gamma(0.3, 1.0, size=(3, 1000))
+    depths = 0.3 * rng.gamma(5, 0.2, size=(600, 1))
+    counts = rng.poisson(profiles[kinds] * depths).astype(np.float64)
+    logs = np.log1p(1e4 * counts / counts.sum(axis=1, keepdims=True))
+    U, lengths, _ = np.linalg.svd(logs - logs.mean(axis=0), full_matrices=False)
+    scores = U[:, :2] * lengths[:2]
+    low, high = scores.min(axis=0), scores.max(axis=0)
+    places = (scores - low) / (high - low)
+    parts = [
+        element("path", class_="frame", d="M40 20V300H440"),
+        label(240, 322, "first principal component", anchor="middle"),
+        label(46, 16, "second principal component"),
+    ]
+    for kind in range(3):
+        parts += [
+            element("circle", cx=50 + 380 * x, cy=292 - 264 * y, r=2.5, fill=COLOURS[kind], fill_opacity=0.6)
+            for x, y in places[kinds == kind].tolist()
+        ]
+        parts.append(element("circle", cx=464, cy=44 + 22 * kind, r=4, fill=COLOURS[kind]))
+        parts.append(label(474, 48 + 22 * kind, f"type {'ABC'[kind]}", class_="name"))
+    return picture(
+        540, 332, "".join(parts), "First two principal components of 600 simulated cells of three types"
+    )
+
+
+def cp() -> str:
+    """A tensor as a sum of rank-one tensors, and the fit of the example of ``docs/howto/cp-decomposition.md``."""
+    rng = np.random.default_rng(0)
+    shape, rank = (40, 30, 20), 3
+    truth = [rng.random((extent, rank)) * (rng.random((extent, rank)) < 0.3) for extent in shape]
+    X = np.einsum("ir,jr,kr->ijk", *truth)
+    rng = np.random.default_rng(0)
+    factors = [rng.random((extent, rank)) for extent in shape]
+    fits = []
+    for _ in range(60):
+        for mode in range(3):
+            others = factors[:mode] + factors[mode + 1 :]
+            gram = np.prod([factor.T @ factor for factor in others], axis=0)
+            text = ("ijk,jr,kr->ir", "ijk,ir,kr->jr", "ijk,ir,jr->kr")[mode]
+            factors[mode] = np.einsum(text, X, *others) @ np.linalg.pinv(gram)
+        error = np.linalg.norm(X - np.einsum("ir,jr,kr->ijk", *factors))
+        fits.append(float(1 - error / np.linalg.norm(X)))
+
+    cube = element("path", class_="frame", d="M30 120h80v80h-80zM30 120l30 -30h80v80l-30 30M110 120l30 -30")
+    parts = [cube, label(70, 166, "X", class_="name", anchor="middle"), label(158, 152, "=", class_="name")]
+    for term in range(3):
+        x = 182 + 92 * term
+        for path in (f"M{x} 120h9v80h-9z", f"M{x + 15} 106h52v9h-52z", f"M{x + 11} 100l28 -28h9l-28 28z"):
+            parts.append(element("path", d=path, fill=COLOURS[term], fill_opacity=0.75))
+        parts.append(label(x + 14, 166, f"a{term + 1}"))
+        parts.append(label(x + 72, 115, f"b{term + 1}"))
+        parts.append(label(x + 52, 82, f"c{term + 1}"))
+        if term < 2:
+            parts.append(label(x + 72, 152, "+", class_="name"))
+    left, right, top, bottom = 520.0, 800.0, 40.0, 240.0
+    parts.append(label(left, 24, "fit after each sweep (1 is exact)", class_="name"))
+    for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
+        y = bottom - (bottom - top) * tick
+        parts.append(element("path", class_="grid", d=f"M{left} {y:.1f}H{right}"))
+        parts.append(label(left - 6, y + 4, f"{tick:g}", anchor="end"))
+    points = [
+        f"{left + (right - left) * sweep / 60:.1f} {bottom - (bottom - top) * fit:.1f}"
+        for sweep, fit in enumerate(fits, 1)
+    ]
+    parts.append(element("path", d="M" + "L".join(points), fill="none", stroke=COLOURS[0], stroke_width=2))
+    parts += [
+        label(left + (right - left) * sweep / 60, bottom + 18, sweep, anchor="middle")
+        for sweep in (1, 20, 40, 60)
+    ]
+    parts.append(label((left + right) / 2, bottom + 36, "sweep", anchor="middle"))
+    description = "A tensor as a sum of three rank-one tensors, and the fit of alternating least squares"
+    return picture(820, 286, "".join(parts), description)
+
+
+def pruned() -> str:
+    """A dense weight, the mask of its largest entries, and what a sparse layer stores."""
+    rng = np.random.default_rng(4)
+    rows, columns, size = 10, 16, 13
+    weight = rng.standard_normal((rows, columns))
+    mask = np.abs(weight) >= np.sort(np.abs(weight).ravel())[-16]
+    parts = []
+    titles = ("dense weight: 160 values", "mask: the largest 10 % stay", "stored: 16 values and their places")
+    for panel, title in enumerate(titles):
+        left = 20.0 + 262 * panel
+        parts.append(label(left, 20, title, class_="name"))
+        for row in range(rows):
+            for column in range(columns):
+                strength = min(1.0, abs(float(weight[row, column])) / 2.2)
+                colour = COLOURS[0] if weight[row, column] > 0 else COLOURS[1]
+                kept = bool(mask[row, column])
+                fill = "#1c1d21" if panel == 1 else colour
+                opacity = strength if panel == 0 else 1.0
+                if panel == 0 or kept:
+                    parts.append(
+                        element(
+                            "rect", x=left + column * size, y=32.0 + row * size, width=size - 1, height=size - 1,
+                            fill=fill, fill_opacity=opacity,
+                        )
+                    )  # fmt: skip
+        parts.append(
+            element("rect", class_="grid", x=left - 1, y=31, width=columns * size + 1, height=rows * size + 1)
+        )
+    places = np.argwhere(mask)
+    parts.append(label(20, 186, "values, row by row (the parameter of SparseLinear):", class_="name"))
+    for place, (row, column) in enumerate(places.tolist()):
+        value = float(weight[row, column])
+        parts.append(
+            element(
+                "rect", x=20.0 + place * 46, y=196, width=44, height=20,
+                fill=COLOURS[0] if value > 0 else COLOURS[1], fill_opacity=0.75,
+            )
+        )  # fmt: skip
+        parts.append(label(42 + place * 46, 210, f"{value:.2f}", class_="inside", anchor="middle"))
+        parts.append(label(42 + place * 46, 230, column, anchor="middle"))
+    parts.append(label(20, 250, "below each value: its column"))
+    return picture(
+        780, 260, "".join(parts), "A dense weight, its mask, and the values that a sparse layer stores"
+    )
+
+
+PICTURES: Final[dict[str, Callable[[], str]]] = {
+    "patched": patched,
+    "cells": cells,
+    "cp": cp,
+    "pruned": pruned,
+}
 
 
 def main() -> None:

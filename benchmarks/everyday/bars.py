@@ -1,0 +1,152 @@
+"""Draws the README's bar chart and writes its table of speed from the regret curve's committed figures; measures nothing.
+
+    python benchmarks/everyday/bars.py [--check]
+
+The bars are the total seconds of 10 to 10,000 products over SciPy's, in geometric mean over the matrices, for SciPy, MKL's
+faster way and ours. ``--check`` writes nothing, and fails where the picture or the README is older than the figures.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks.corpus import ROOT, bytes_digest, geometric_mean
+from benchmarks.everyday.judging import CALLS, SLOWER, Curve, group_of, peer_of, ratio
+from tensorwise.front.svg import COLOURS, Scale, element, gridline, label, picture
+
+RESULTS: Final = Path(__file__).parent / "results" / "regret.json"
+PICTURE: Final = ROOT / "docs" / "assets" / "speed.svg"
+README: Final = ROOT / "README.md"
+BEGIN: Final = "<!-- speed of sparse arrays: written by benchmarks/everyday/bars.py -->"
+END: Final = "<!-- end of the table -->"
+WIDTH, HEIGHT, LEFT, TOP, PANEL, GAP, BOTTOM = 860, 336, 50, 62, 370, 50, 250
+HIGHEST: Final = 1.2
+"""Ratio at the top of the picture."""
+CONTESTANTS: Final = {"SciPy": "scipy", "MKL, its faster way": "mkl", "Tensorwise": "ours"}
+
+Runs = Mapping[str, Mapping[str, Any]]
+
+
+def over_scipy(runs: Runs, group: str, name: str, calls: int) -> float:
+    """Return total seconds of a contestant over SciPy's: geometric mean over the matrices of a group."""
+    found = []
+    for case, run in runs.items():
+        mine = peer_of(run, "mkl", calls) if name == "mkl" else Curve.of(run, name)
+        scipy = Curve.of(run, "scipy")
+        if group_of(case)[1] == group and mine is not None and scipy is not None:
+            found.append(float(np.median(mine.totals(calls) / scipy.totals(calls))))
+    return geometric_mean(found)
+
+
+def groups_of(runs: Runs) -> list[str]:
+    """Return the names of the groups, in their order."""
+    return list(dict.fromkeys(group_of(case)[1] for case in runs))
+
+
+def panel(runs: Runs, group: str, left: float) -> str:
+    """Return the bars of one operation."""
+    up = Scale(0, HIGHEST, BOTTOM, TOP)
+    parts = [label(left, TOP - 12, group, class_="name")]
+    parts += [gridline(up, value, left, left + PANEL, f"{value:g}") for value in (0, 0.25, 0.5, 0.75, 1)]
+    step = PANEL / len(CALLS)
+    width = step / (len(CONTESTANTS) + 1)
+    for place, calls in enumerate(CALLS):
+        for number, name in enumerate(CONTESTANTS.values()):
+            value = over_scipy(runs, group, name, calls)
+            x, y = left + place * step + (number + 0.5) * width, up(min(value, HIGHEST))
+            parts.append(element("rect", x=x, y=y, width=width - 2, height=BOTTOM - y, fill=COLOURS[number]))
+            if name != "scipy":
+                parts.append(label(x + width / 2 - 1, y - 4, f"{value:.2f}", anchor="middle"))
+        parts.append(label(left + (place + 0.5) * step, BOTTOM + 16, f"{calls:,}", anchor="middle"))
+    parts.append(label(left + PANEL / 2, BOTTOM + 34, "products of one matrix", anchor="middle"))
+    return "".join(parts)
+
+
+def picture_of(path: Path) -> str:
+    """Return the picture of a file of results."""
+    held = json.loads(path.read_text())
+    runs = held["runs"]
+    legend = ""
+    for number, name in enumerate(CONTESTANTS):
+        x = LEFT + number * 190
+        legend += element("rect", x=x, y=12, width=14, height=14, fill=COLOURS[number])
+        legend += label(x + 20, 24, name, class_="name")
+    matrices = len({case.split(" ")[0] for case in runs})
+    what = f"total seconds over SciPy's, geometric mean of {matrices} matrices; lower is faster"
+    source = (
+        f"{held['settings']['threads']} threads, {held['machine']['processor']}; "
+        f"drawn of {path.name} {bytes_digest(path.read_bytes())}"
+    )
+    panels = "".join(panel(runs, group, LEFT + n * (PANEL + GAP)) for n, group in enumerate(groups_of(runs)))
+    content = panels + legend + label(LEFT, HEIGHT - 26, what) + label(LEFT, HEIGHT - 8, source)
+    return picture(
+        WIDTH,
+        HEIGHT,
+        content,
+        "Total time of sparse products by SciPy, MKL and Tensorwise, relative to SciPy",
+    )
+
+
+def cell(runs: Runs, group: str, peer: str, calls: int) -> str:
+    """Return a cell of the table: geometric mean, worst matrix, and share of matrices on which ours is slower."""
+    ratios = [
+        value
+        for case, run in runs.items()
+        if group_of(case)[1] == group and (value := ratio(run, "ours", peer, calls))
+    ]
+    slower = sum(value > 1 / SLOWER for value in ratios) / len(ratios)
+    return f"{geometric_mean(ratios):.2f} ({max(ratios):.2f}; {100 * slower:.0f} %)"
+
+
+def table(path: Path) -> str:
+    """Return the lines between `BEGIN` and `END` of the README."""
+    held = json.loads(path.read_text())
+    runs, peers = held["runs"], {"scipy": "SciPy", "mkl": "MKL's faster way"}
+    columns: Sequence[tuple[str, str]] = [(group, peer) for group in groups_of(runs) for peer in peers]
+    head = [f"{group} / {peers[peer]}" for group, peer in columns]
+    lines = [f"| products | {' | '.join(head)} |", "|---" * (len(head) + 1) + "|"]
+    lines += [
+        f"| {calls:,} | {' | '.join(cell(runs, group, peer, calls) for group, peer in columns)} |"
+        for calls in CALLS
+    ]
+    return "\n".join([BEGIN, "", *lines, "", END])
+
+
+def written(readme: str, path: Path) -> str:
+    """Return a README with its table replaced.
+
+    Raises:
+        SystemExit: it has no place for one.
+    """
+    before, begin, rest = readme.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"the README has no lines {BEGIN!r} and {END!r}")
+    return before + table(path) + after
+
+
+def main() -> None:
+    """Write, or compare."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing; fail where something is older")
+    options = parser.parse_args()
+    texts = {PICTURE: picture_of(RESULTS), README: written(README.read_text(encoding="utf-8"), RESULTS)}
+    for path, text in texts.items():
+        if options.check and (not path.exists() or path.read_text(encoding="utf-8") != text):
+            raise SystemExit(f"{path} is older than {RESULTS}; run python benchmarks/everyday/bars.py")
+        if not options.check:
+            path.write_text(text, encoding="utf-8")
+            print(path)
+
+
+if __name__ == "__main__":
+    main()

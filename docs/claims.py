@@ -53,16 +53,51 @@ def leaves(tree: Any, keys: Sequence[str], way: tuple[str, ...] = ()) -> dict[tu
     return found
 
 
+def number(leaf: Any, source: Mapping[str, Any]) -> list[float]:
+    """Return the numbers of a leaf: itself, those of its texts, or what a pattern finds in it.
+
+    ``gain`` is for experiments/cognate-transfer, whose texts have five numbers a matrix: speed-ups over the default config
+    of the one predicted best, of the best of five and of the optimum, the share of pairs in order, and Kendall's tau.
+    """
+    if "pattern" in source:
+        found = re.search(source["pattern"], leaf)
+        return [float(found[1])] if found else []
+    if "gain" not in source:
+        return [float(leaf)]
+    rows = [[float(cell) for cell in row.split()] for row in leaf.split("; ")]
+    gains = {
+        "first": [row[0] for row in rows],
+        "five": [row[1] for row in rows],
+        "optimum": [row[2] for row in rows],
+        "first of the optimum": [row[0] / row[2] for row in rows],
+        "five of the optimum": [row[1] / row[2] for row in rows],
+        "longer": [row[2] / row[0] - 1 for row in rows],
+        "pairs": [row[3] for row in rows],
+        "tau": [row[4] for row in rows],
+    }
+    return gains[source["gain"]]
+
+
 def numbers(path: str, source: Mapping[str, Any]) -> list[float]:
-    """Return the numbers that a source names, each divided by that at the path ``per``, where there is one."""
+    """Return the numbers that a source names, each divided by that at the path ``per``, where there is one.
+
+    Of two lists of times, of interleaved rounds, the median of the ratios counts.
+    """
     found = leaves(held(path), source["at"].split(" / "))
     if "per" in source:
         below = leaves(held(path), source["per"].split(" / "))
-        found = {way: value / below[way if way in below else ()] for way, value in found.items()}
+        ratios = dict[tuple[str, ...], Any]()
+        for way, value in found.items():
+            other = below.get(way, below.get(()))
+            if isinstance(value, list) and isinstance(other, list):
+                ratios[way] = median(a / b for a, b in zip(value, other, strict=True))
+            elif other is not None:
+                ratios[way] = value / other
+        found = ratios
     if "call" in source:
         calls = leaves(held(path), source["call"].split(" / "))
         found = {way: value + source["calls"] * calls[way] for way, value in found.items()}
-    return [float(value) for value in found.values()]
+    return [one for leaf in found.values() for one in number(leaf, source)]
 
 
 def break_even(path: str, source: Mapping[str, Any]) -> list[float]:
@@ -71,7 +106,7 @@ def break_even(path: str, source: Mapping[str, Any]) -> list[float]:
     for name, run in held(path)["runs"].items():
         if name.startswith(source["op"]) and "naive" in run:
             costs, calls = [0.0, 0.0], [1.0, 1.0]  # in calls of untuned MKL, of which the price is nothing
-            for place, tuner in enumerate(("top10", source["over"])):
+            for place, tuner in enumerate(("top10", source["against"])):
                 if tuner in run["prices"]:
                     costs[place] = run["prices"][tuner]["seconds"] / run["seconds"]["mkl_untuned"]
                     calls[place] = run["naive"][tuner]
@@ -88,15 +123,15 @@ def ours(files: Mapping[str, str], source: Mapping[str, Any]) -> tuple[float, in
         source: ``file`` and either ``line``, a pattern with one group that a line of the file's summary matches, or ``at``,
             keys with " / " between them, which may have stars. ``per`` divides each number by another; with ``call`` and
             ``calls`` each is a price, to which the calls are added. ``of`` says how several numbers become one: ``share``
-            is the fraction that is at least ``reaching``, ``count`` their number. ``over_mean`` divides the result by the
-            mean of others, ``times`` scales it.
+            is the fraction that is at least ``reaching`` or at most ``within``, ``count`` the number that is. ``divided``
+            is a source that the result is divided by, with the fields that differ. ``times`` scales it.
     """
     path = files[source["file"]]
     if "line" in source:
         matches = [match for line in held(path)["summary"] if (match := re.search(source["line"], line))]
         (match,) = matches
         return float(match[1].replace(",", "")) * source.get("times", 1), 1
-    values = break_even(path, source) if "over" in source else numbers(path, source)
+    values = break_even(path, source) if "against" in source else numbers(path, source)
     if source.get("of") == "count":
         return float(sum(one >= source["reaching"] for one in values)), 1
     if not values and "among" not in source:
@@ -106,6 +141,8 @@ def ours(files: Mapping[str, str], source: Mapping[str, Any]) -> tuple[float, in
             value = math.exp(fmean(map(math.log, values)))
         case "mean":
             value = fmean(values)
+        case "mean error":  # of predictions over what was measured
+            value = fmean(abs(one - 1) for one in values)
         case "median":
             value = median(values)
         case "largest":
@@ -114,13 +151,16 @@ def ours(files: Mapping[str, str], source: Mapping[str, Any]) -> tuple[float, in
             value = min(values)
         case "share":
             among = len(numbers(path, {"at": source["among"]})) if "among" in source else len(values)
-            return sum(one >= source["reaching"] for one in values) / among * source.get("times", 1), among
+            within = source.get("reaching", -math.inf), source.get("within", math.inf)
+            share = sum(within[0] <= one <= within[1] for one in values) / among
+            return share * source.get("times", 1), among
         case "one":
             (value,) = values
         case other:
             raise ValueError(f"unknown: of = {other}")
-    if "over_mean" in source:
-        value /= fmean(numbers(path, {"at": source["over_mean"]}))
+    if "divided" in source:
+        rest = {name: given for name, given in source.items() if name not in ("divided", "times")}
+        value /= ours(files, rest | source["divided"])[0]
     return value * source.get("times", 1), len(values)
 
 

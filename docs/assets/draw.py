@@ -193,11 +193,75 @@ def pruned() -> str:
     )
 
 
+def versions() -> str:
+    """How often each version of a function is the fastest, in the functions of MLCD's case studies."""
+    named = {
+        "gemm": "GEMM with zeros",
+        "pagerank": "PageRank",
+        "nbody": "N-body",
+        "kmotif": "counting motifs",
+    }
+    left, right = 150.0, 760.0
+    parts = [label(left, 20, "share of inputs on which a version is the fastest", class_="name")]
+    for place, (name, text) in enumerate(named.items()):
+        held: dict[str, Any] = json.loads((ROOT / f"experiments/mlcd/results/{name}.json").read_text())
+        y, x = 36.0 + 58 * place, left
+        parts.append(label(left - 12, y + 17, text, class_="name", anchor="end"))
+        parts.append(label(left - 12, y + 33, f"{held['measured']:,} inputs", anchor="end"))
+        shares = sorted(held["shares"].items(), key=lambda pair: -pair[1])
+        for rank, (version, share) in enumerate(shares):
+            width = (right - left) * share
+            parts.append(
+                element(
+                    "rect", x=x, y=y, width=max(0.0, width - 1), height=26, fill=COLOURS[rank % len(COLOURS)]
+                )
+            )
+            if width > 58:
+                most = int(width / 6.4)
+                parts.append(label(x + 4, y + 17, f"{share:.0%}".replace("%", " %"), class_="inside"))
+                parts.append(label(x + 2, y + 40, version, limit=most))
+            x += width
+    parts.append(label(8, 282, "two threads of an AMD EPYC; from experiments/mlcd/results"))
+    return picture(
+        780, 292, "".join(parts), "Share of inputs on which each version is the fastest, for four functions"
+    )
+
+
+def latency() -> str:
+    """Error of the bundled latency model on programs of held-out networks, by device."""
+    held: dict[str, Any] = json.loads((ROOT / "models/tensorwise_models/latency/latency.json").read_text())
+    errors = sorted(held["card"]["judged"]["devices"].items(), key=lambda pair: pair[1])
+    left, right, top, row, most = 150.0, 640.0, 44.0, 17.0, 0.25
+    bottom = top + row * len(errors)
+    parts = [label(left, 18, "mean absolute percentage error, programs of held-out networks", class_="name")]
+    for tick in (0.0, 0.05, 0.1, 0.15, 0.2, 0.25):
+        x = left + (right - left) * tick / most
+        parts.append(element("path", class_="grid", d=f"M{x:.1f} {top - 4}V{bottom}"))
+        parts.append(label(x, top - 8, f"{tick:.0%}".replace("%", " %"), anchor="middle"))
+    for place, (device, error) in enumerate(errors):
+        y, width = top + row * place, (right - left) * error / most
+        colour = COLOURS[1] if device.startswith("H") else COLOURS[0]
+        parts += [
+            label(left - 8, y + 12, device, class_="name", anchor="end"),
+            element("rect", x=left, y=y + 2, width=width, height=row - 5, fill=colour),
+            label(left + 6, y + 12, f"{error:.1%}".replace("%", " %"), class_="inside"),
+        ]
+    x = left + (right - left) * 0.14 / most
+    parts.append(element("path", class_="frame", d=f"M{x:.1f} {top - 4}V{bottom + 6}"))
+    parts.append(label(x, bottom + 20, "target: 14 %", anchor="middle"))
+    parts.append(label(8, bottom + 40, "blue: CPUs, orange: GPUs; from the card of the bundled model"))
+    return picture(
+        700, bottom + 50, "".join(parts), "Mean absolute percentage error of the bundled model by device"
+    )
+
+
 PICTURES: Final[dict[str, Callable[[], str]]] = {
     "patched": patched,
     "cells": cells,
     "cp": cp,
     "pruned": pruned,
+    "versions": versions,
+    "latency": latency,
 }
 
 

@@ -59,11 +59,15 @@ class _Tuned:
     """What arrays with products of ours have besides what SciPy's have."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a pickle or a copy gets: of a frozen array arrays that may be written to."""
+        """What a pickle or a copy gets: of a frozen array arrays that may be written to.
+
+        Arrays that replaced those of a frozen array are shared, as SciPy's copies share them.
+        """
         state = dict(self.__dict__)
         known = state.pop("_tensorwise", None)
         if state.pop("_frozen", None) is not None or (known is not None and known.table.frozen is not None):
-            state.update({name: state[name].copy() for name in ("data", "indices", "indptr")})
+            arrays = {name: state[name] for name in ("data", "indices", "indptr")}
+            state.update({name: one.copy() for name, one in arrays.items() if not one.flags.writeable})
         return state
 
     def matmul(

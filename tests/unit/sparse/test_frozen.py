@@ -143,3 +143,12 @@ def test_a_frozen_array_that_is_resized_stays_as_it_was(cls, shape):
     copied = frozen.copy()
     copied.resize(shape)
     assert copied.shape == shape
+
+
+def test_a_copy_shares_arrays_that_replaced_those_of_a_frozen_array():
+    frozen = ts.csr_array(np.eye(3)).freeze()
+    frozen.data = np.ones(6)[::-2]
+    shallow = copy.copy(frozen)
+    assert shallow.data is frozen.data
+    assert shallow.indices.flags.writeable
+    assert not np.shares_memory(shallow.indices, frozen.indices)

@@ -4,7 +4,7 @@
 
 ``claims.toml`` lists the tables and figures, what each states, and where our figure is in a committed result file. Our
 figures are read from these files each time. With --check nothing is written, and the exit status is 1 when the page is not
-up to date.
+up to date. mkdocs, which has this file as a hook, refuses to build the site then.
 """
 
 import argparse
@@ -220,7 +220,7 @@ def section(paper: Mapping[str, Any], files: Mapping[str, str]) -> tuple[str, di
         table(["", "figure", "paper", "ours", "verdict"], lines),
         f"Tables and figures that state no result: {paper['no_result']}.",
     ]
-    return "\n\n".join(text) + "\n", items, every
+    return "\n\n".join(text), items, every
 
 
 def page() -> str:
@@ -243,21 +243,30 @@ def page() -> str:
                 )
             missed.append(f"- {headline['text']} ({paper['name']}, {headline['item']})")
     head = table(["paper", "do not hold", "hold", "not run"], summary)
-    return "\n".join(
-        [
-            data["head"].strip(),
-            "",
-            head,
-            "",
-            data["missed"].strip(),
-            "",
-            *missed,
-            "",
-            data["rules"].strip(),
-            "",
-            *parts,
-        ]
-    )
+    made = [
+        [f"`{path}`", str(held(path).get("machine", {}).get("processor", ""))]
+        for path in data["files"].values()
+    ]
+    blocks = [
+        data["head"].strip(),
+        head,
+        data["missed"].strip(),
+        "\n".join(missed),
+        data["rules"].strip(),
+        *parts,
+    ]
+    return "\n\n".join([*blocks, data["made"].strip(), table(["result file", "processor"], made)]) + "\n"
+
+
+def is_current() -> bool:
+    """Return whether the page is what would be written."""
+    return PAGE.exists() and PAGE.read_text() == page()
+
+
+def on_pre_build(config: object) -> None:
+    """Stop mkdocs where the page is stale."""
+    if not is_current():
+        raise SystemExit("docs/claims.md does not follow from the results: run python docs/claims.py")
 
 
 def main() -> None:
@@ -267,7 +276,7 @@ def main() -> None:
     )
     parser.add_argument("--check", action="store_true")
     if parser.parse_args().check:
-        sys.exit(0 if PAGE.exists() and PAGE.read_text() == page() else 1)
+        sys.exit(0 if is_current() else 1)
     PAGE.write_text(page())
 
 

@@ -3,7 +3,8 @@
     python benchmarks/summary.py [--check]
 
 Claims and commands are read from the scripts' docstrings, results from ``benchmarks/results``. With --check
-nothing is written, and the exit status is 1 when the file, or docs/claims.md, is not up to date.
+nothing is written, and the exit status is 1 when the file, docs/claims.md, the README's table or its picture
+is not up to date.
 """
 
 import argparse
@@ -15,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-CLAIMS = HERE.parent / "docs" / "claims.py"
+WRITERS = (HERE.parent / "docs" / "claims.py", HERE / "everyday" / "bars.py")
+"""Scripts that write other pages and pictures of the same results: ``--check`` runs theirs."""
 SHARED = {"bench.py", "corpus.py", "held_out.py", "pages.py", "scattering.py", "summary.py"}
 EVERYDAY = ("blocks.py", "regret.py", "overhead.py", "clients.py", "gpu.py")
 """Scripts of ``everyday`` that have a claim; the other files there are their parts."""
@@ -112,8 +114,8 @@ def main() -> None:
     parser.add_argument("--check", action="store_true")
     target = HERE / "README.md"
     if parser.parse_args().check:
-        claims = subprocess.run([sys.executable, CLAIMS, "--check"], check=False)
-        sys.exit(0 if target.exists() and target.read_text() == page() and claims.returncode == 0 else 1)
+        others = [subprocess.run([sys.executable, one, "--check"], check=False).returncode for one in WRITERS]
+        sys.exit(0 if target.exists() and target.read_text() == page() and not any(others) else 1)
     target.write_text(page())
 
 

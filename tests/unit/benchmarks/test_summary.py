@@ -1,0 +1,43 @@
+"""Pages and pictures that are written from committed results are up to date."""
+
+import subprocess
+import sys
+
+from benchmarks.corpus import ROOT
+from benchmarks.everyday.bars import RESULTS, over_scipy, written
+
+
+def test_pages_follow_from_the_committed_results() -> None:
+    """``benchmarks/README.md``, ``docs/claims.md``, the README's table of speed and its picture."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "summary.py", "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, (
+        f"run benchmarks/summary.py, docs/claims.py, benchmarks/everyday/bars.py\n{done.stderr}"
+    )
+
+
+def test_a_changed_table_of_speed_is_noticed() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert written(readme, RESULTS) == readme
+    assert written(readme.replace("| 10 | ", "| 10 | 9"), RESULTS) == readme
+
+
+def test_bars_are_geometric_means_of_ratios_to_scipy() -> None:
+    def run(scipy: float, ours: float) -> dict[str, object]:
+        lines = {
+            name: " ".join(f"{s * n}" for n in (1, 2, 5, 10))
+            for name, s in (("scipy", scipy), ("ours", ours))
+        }
+        return {
+            "contestants": {
+                n: {"seconds": [line], "import_s": [0], "load_s": [0]} for n, line in lines.items()
+            }
+        }
+
+    runs = {"a 0 float64": run(1.0, 0.5), "b 0 float64": run(1.0, 2.0), "a 64 float64": run(1.0, 4.0)}
+    assert over_scipy(runs, "SpMV, float64", "ours", 10) == 1.0
+    assert over_scipy(runs, "SpMV, float64", "scipy", 10) == 1.0

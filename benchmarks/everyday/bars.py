@@ -13,12 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.corpus import ROOT, bytes_digest, geometric_mean
-from benchmarks.everyday.judging import CALLS, SLOWER, Curve, group_of, peer_of, ratio
+from benchmarks.everyday.judging import CALLS, SLOWER, groups_of, ratios_of
 from tensorwise.front.svg import COLOURS, Scale, element, gridline, label, picture
 
 RESULTS: Final = Path(__file__).parent / "results" / "regret.json"
@@ -36,18 +34,7 @@ Runs = Mapping[str, Mapping[str, Any]]
 
 def over_scipy(runs: Runs, group: str, name: str, calls: int) -> float:
     """Return total seconds of a contestant over SciPy's: geometric mean over the matrices of a group."""
-    found = []
-    for case, run in runs.items():
-        mine = peer_of(run, "mkl", calls) if name == "mkl" else Curve.of(run, name)
-        scipy = Curve.of(run, "scipy")
-        if group_of(case)[1] == group and mine is not None and scipy is not None:
-            found.append(float(np.median(mine.totals(calls) / scipy.totals(calls))))
-    return geometric_mean(found)
-
-
-def groups_of(runs: Runs) -> list[str]:
-    """Return the names of the groups, in their order."""
-    return list(dict.fromkeys(group_of(case)[1] for case in runs))
+    return geometric_mean(ratios_of(runs, group, name, "scipy", calls))
 
 
 def panel(runs: Runs, group: str, left: float) -> str:
@@ -96,11 +83,7 @@ def picture_of(path: Path) -> str:
 
 def cell(runs: Runs, group: str, peer: str, calls: int) -> str:
     """Return a cell of the table: geometric mean, worst matrix, and share of matrices on which ours is slower."""
-    ratios = [
-        value
-        for case, run in runs.items()
-        if group_of(case)[1] == group and (value := ratio(run, "ours", peer, calls))
-    ]
+    ratios = ratios_of(runs, group, "ours", peer, calls)
     slower = sum(value > 1 / SLOWER for value in ratios) / len(ratios)
     return f"{geometric_mean(ratios):.2f} ({max(ratios):.2f}; {100 * slower:.0f} %)"
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.corpus import ROOT, bytes_digest, geometric_mean
-from benchmarks.everyday.judging import CALLS, MARKS, group_of, ratio
+from benchmarks.everyday.judging import CALLS, MARKS, groups_of, ratios_of
 from tensorwise.front.svg import COLOURS, Scale, element, gridline, label, number_text, picture
 
 HERE: Final = Path(__file__).parent
@@ -30,14 +30,10 @@ def curves(
     runs: Mapping[str, Mapping[str, Any]], name: str, peer: str
 ) -> dict[str, list[tuple[int, float, float]]]:
     """Return (calls, geometric mean, worst) of the ratios of each operation."""
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for case, run in runs.items():
-        groups.setdefault(group_of(case)[1], []).append(run)
     found: dict[str, list[tuple[int, float, float]]] = {}
-    for group, some in groups.items():
+    for group in groups_of(runs):
         for calls in MARKS:
-            ratios = [value for run in some if (value := ratio(run, name, peer, calls))]
-            if ratios:
+            if ratios := ratios_of(runs, group, name, peer, calls):
                 found.setdefault(group, []).append((calls, geometric_mean(ratios), max(ratios)))
     return found
 
@@ -75,7 +71,7 @@ def picture_of(path: Path) -> str:
     """Return the picture of a file of results, with a line that says of which."""
     held = json.loads(path.read_text())
     runs = held["runs"]
-    groups = list(dict.fromkeys(group_of(case)[1] for case in runs))
+    groups = groups_of(runs)
     legend = ""
     for place, group in enumerate(groups):
         x = LEFT + place * (WIDTH - LEFT) / max(1, len(groups))

@@ -100,8 +100,11 @@ def peer_of(run: Mapping[str, Any], peer: str, calls: int) -> Curve | None:
 
 
 def ratio(run: Mapping[str, Any], name: str, peer: str, calls: int, overhead: bool = False) -> float | None:
-    """Return the median over rounds of seconds of ``name`` over those of ``peer``; None where one did not take part."""
-    mine, other = Curve.of(run, name), peer_of(run, peer, calls)
+    """Return the median over rounds of seconds of ``name`` over those of ``peer``; None where one did not take part.
+
+    Either may be ``mkl``: the faster of its two ways at so many calls.
+    """
+    mine, other = peer_of(run, name, calls), peer_of(run, peer, calls)
     if mine is None or other is None:
         return None
     return float(np.median(mine.totals(calls, overhead) / other.totals(calls, overhead)))
@@ -115,6 +118,19 @@ def group_of(case: str) -> tuple[str, str]:
     """
     _, columns, dtype = case.split(" ")
     return ("spmv", f"SpMV, {dtype}") if columns == "0" else ("spmm", f"SpMM {columns}, {dtype}")
+
+
+def groups_of(runs: Mapping[str, Any]) -> list[str]:
+    """Return the groups of all cases, in their order."""
+    return list(dict.fromkeys(group_of(case)[1] for case in runs))
+
+
+def ratios_of(
+    runs: Mapping[str, Mapping[str, Any]], group: str, name: str, peer: str, calls: int
+) -> list[float]:
+    """Return `ratio` of each matrix of a group on which both took part."""
+    some = (run for case, run in runs.items() if group_of(case)[1] == group)
+    return [value for run in some if (value := ratio(run, name, peer, calls))]
 
 
 def summarize(runs: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], bool]:

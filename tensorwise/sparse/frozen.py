@@ -43,7 +43,7 @@ class _Search:
         self.writes = 0
         """How often values had been replaced when it began: what it packs may be of older ones, or of both."""
         self.next_ns = SEARCH_NS
-        self.has_budget = False
+        self.is_priced = False
         self.cpu_s = 0.0
 
 
@@ -81,8 +81,8 @@ class FrozenArrays:
         if state.running is None:
             if product.spent_ns < state.next_ns or autotune() == "off":
                 return []
-            if not state.has_budget:
-                state.has_budget = True
+            if not state.is_priced:
+                state.is_priced = True
                 call_s, threads = product.time_call(), max(way.threads for way in product.ways)
                 needed = needed_s(self._memory.size, call_s, threads)
                 state.next_ns = max(state.next_ns, int(1e9 * needed / SPENT_SHARE))

@@ -44,6 +44,8 @@ CHUNK: Final = 200
 """Sequences a fork."""
 LIMIT_S: Final = 60.0
 """Seconds that a sequence may take."""
+OWN_LIMIT_S: Final = LIMIT_S / 4
+"""Seconds that SciPy may take for both sides of a sequence; beyond, one that exceeds `LIMIT_S` is no hang of ours."""
 MOST_SHOWN: Final = 3
 """Programs kept for one kind of difference; more are counted only."""
 
@@ -227,12 +229,15 @@ def generalize(what: str) -> str:
     return re.sub(r"[\d.e+-]+", "0", what.partition("\n")[0])[:60]
 
 
-def differs_from_itself(lines: list[str]) -> bool:
-    """Whether SciPy differs from SciPy on these lines, or crashes: it reads memory that nobody wrote, for some inputs."""
-    return any(_play_in_fork(lines, "scipy", "plain") is not None for _ in range(5))
+def differs_from_itself(lines: list[str], limit_s: float = OWN_LIMIT_S) -> bool:
+    """Whether SciPy differs from SciPy on these lines, crashes, or needs long.
+
+    It reads memory that nobody wrote, for some inputs, and a masked array times a matrix makes a matrix for each element.
+    """
+    return any(_play_in_fork(lines, "scipy", "plain", limit_s) is not None for _ in range(5))
 
 
-def _play_in_fork(lines: list[str], kind: str, setting: str) -> str | None:
+def _play_in_fork(lines: list[str], kind: str, setting: str, limit_s: float = LIMIT_S) -> str | None:
     """Return which line differs first and how, in general, ``ended`` where the process ended by it, or None."""
     from sequencing import playing
 
@@ -243,7 +248,7 @@ def _play_in_fork(lines: list[str], kind: str, setting: str) -> str | None:
         found = playing.play(lines, kind, setting)
         os.write(write, json.dumps(found and f"{found[0]} {generalize(found[1])}").encode())
 
-    ended = in_fork(run, LIMIT_S)
+    ended = in_fork(run, limit_s)
     os.close(write)
     answer = os.read(read, 1000)
     os.close(read)

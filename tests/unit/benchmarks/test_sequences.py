@@ -84,6 +84,15 @@ def test_a_crash_ends_a_fork_and_is_told():
     assert sequences.in_fork(lambda tell: (tell(8), sequences.time.sleep(60)), 0.2) == (8, "hang")
 
 
+def test_what_takes_scipy_itself_long_is_no_finding():
+    lines = [
+        "A = S.csr_matrix(numbers(1, (300, 15), 'float64'))",
+        "x = operand(2, (7, 300), 'float64', 'masked'); x * A",
+    ]
+    assert not sequences.differs_from_itself(lines[:1], 30.0)
+    assert sequences.differs_from_itself(lines, 0.01)
+
+
 def test_the_program_of_a_difference_runs(tmp_path):
     program = script(LINES, "arrays", "plain", "nothing")
     done = subprocess.run(

@@ -255,6 +255,53 @@ def latency() -> str:
     )
 
 
+def cost_model() -> str:
+    """Rank correlations of the bundled models of configs on held-out families, beside those of a second measurement."""
+    groups = {
+        "spearman": "all configs",
+        "near_spearman": "within 10 times the best",
+        "fastest_spearman": "fastest quarter",
+    }
+    left, top, panel, step, row = 70.0, 44.0, 190.0, 230.0, 40.0
+    parts = [
+        label(left, 16, "rank correlation (Spearman) with measured times, mean over jobs", class_="name")
+    ]
+    ops = ("spmv", "spmm", "sddmm", "mttkrp")
+    bottom = top + row * len(ops)
+    for column, (key, title) in enumerate(groups.items()):
+        x = left + step * column
+        parts.append(label(x, top - 8, title, class_="name"))
+        for tick in (0.0, 0.5, 1.0):
+            parts.append(element("path", class_="grid", d=f"M{x + panel * tick:.1f} {top}V{bottom}"))
+            parts.append(label(x + panel * tick, bottom + 16, f"{tick:g}", anchor="middle"))
+        for place, op in enumerate(ops):
+            text = (ROOT / f"models/tensorwise_models/{op}/model.json").read_text()
+            found: dict[str, Any] = json.loads(text)["card"]["metrics"]["all"]
+            y = top + row * place + 4
+            if not column:
+                parts.append(label(left - 8, y + 20, op, class_="name", anchor="end"))
+            for number, value in enumerate((found[key], found["again"][key])):
+                parts.append(
+                    element(
+                        "rect", x=x, y=y + 16 * number, width=panel * value, height=14, fill=COLOURS[3 * number]
+                    )
+                )  # fmt: skip
+                parts.append(label(x + 6, y + 11 + 16 * number, f"{value:.2f}", class_="inside"))
+    parts.append(element("rect", x=left, y=bottom + 28, width=14, height=14, fill=COLOURS[0]))
+    parts.append(label(left + 20, bottom + 40, "model, held-out families", class_="name"))
+    parts.append(element("rect", x=left + step, y=bottom + 28, width=14, height=14, fill=COLOURS[3]))
+    parts.append(
+        label(left + step + 20, bottom + 40, "second measurement of the same configs", class_="name")
+    )
+    parts.append(label(8, bottom + 64, "two threads, float32; from the cards of the bundled models"))
+    return picture(
+        left + step * 2 + panel + 24,
+        bottom + 74,
+        "".join(parts),
+        "Rank correlation of the bundled models on held-out families, and of a second measurement",
+    )
+
+
 PICTURES: Final[dict[str, Callable[[], str]]] = {
     "patched": patched,
     "cells": cells,
@@ -262,6 +309,7 @@ PICTURES: Final[dict[str, Callable[[], str]]] = {
     "pruned": pruned,
     "versions": versions,
     "latency": latency,
+    "cost-model": cost_model,
 }
 
 

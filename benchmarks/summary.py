@@ -3,8 +3,8 @@
     python benchmarks/summary.py [--check]
 
 Claims and commands are read from the scripts' docstrings, results from ``benchmarks/results``. With --check
-nothing is written, and the exit status is 1 when the file, docs/claims.md, the README's table or its picture
-is not up to date.
+nothing is written, and the exit status is 1 when the file, docs/claims.md, the README's table or its picture,
+or docs/benchmark-history.md or its picture is not up to date.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-WRITERS = (HERE.parent / "docs" / "claims.py", HERE / "everyday" / "bars.py")
+WRITERS = (HERE.parent / "docs" / "claims.py", HERE / "everyday" / "bars.py", HERE / "quick" / "draw.py")
 """Scripts that write other pages and pictures of the same results: ``--check`` runs theirs."""
 SHARED = {"bench.py", "corpus.py", "held_out.py", "pages.py", "scattering.py", "summary.py"}
 EVERYDAY = ("blocks.py", "regret.py", "overhead.py", "clients.py", "gpu.py")
@@ -35,6 +35,7 @@ def scripts() -> list[Path]:
     found = [
         *HERE.glob("*.py"),
         *HERE.glob("kernels/run.py"),
+        HERE / "quick" / "run.py",
         HERE / "collection" / "simulate.py",
         *HERE.glob("robustness/*.py"),
         *(HERE / "everyday" / name for name in EVERYDAY),
@@ -58,6 +59,8 @@ def parts(path: Path) -> tuple[str, str, str]:
 
 def result(path: Path) -> str:
     """Return the last result of a script as Markdown."""
+    if (path.parent / "history.jsonl").exists():
+        return "Results are in the [benchmark history](../docs/benchmark-history.md)."
     name = path.parent.name if path.name == "run.py" else path.stem
     own = path.parent / "results" / f"{name}.json"
     file = own if own.exists() else HERE / "results" / f"{name}.json"

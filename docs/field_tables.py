@@ -37,8 +37,31 @@ Counting patterns is compiled (`analysis/pattern.c`); without a C compiler NumPy
 that range widely are logarithms. `log2(x / entries)` is 0 where each entry has an x of its own: above 0 a format pads,
 below 0 entries share.
 
+{objects}
+
 This page is written by `python docs/field_tables.py`.
 """
+
+OBJECTS = {
+    "matrix-pattern": ("the pattern of a matrix", "analysis.matrix.MatrixPattern()", "sparse"),
+    "tensor-pattern": ("the pattern of a tensor", "analysis.tensor.TensorPattern()", "sparse"),
+    "program-nest": ("the loops of a config of a sparse operation", "analysis.nest.ProgramNest()", "sparse"),
+    "leaf": ("a leaf of a loop tree", "analysis.ast.LEAVES", "latency"),
+    "code": ("the compiled code of a program", "analysis.code.CODE", "latency"),
+    "hardware": ("a device", "analysis.hardware.HARDWARE", "latency"),
+}
+"""By featurizer: what it describes, its object in the package, and which models read it."""
+MODELS = {"sparse": "models that rank sparse configs", "latency": "latency models"}
+
+
+def objects(featurizers: list[Featurizer[Any]]) -> str:
+    """Return a table of the featurizers and their objects in code."""
+    lines = ["| featurizer | describes | object in code | read by |", "|---|---|---|---|"]
+    for one in featurizers:
+        what, where, kind = OBJECTS[one.name]
+        link = f"[{one.name}](#{one.name}-version-{one.version})"
+        lines.append(f"| {link} | {what} | `{where}` | {MODELS[kind]} |")
+    return "\n".join(lines)
 
 
 def table(fields: list[Field]) -> str:
@@ -71,7 +94,8 @@ def section(featurizer: Featurizer[Any]) -> str:
 def page() -> str:
     """Return the text of the page."""
     described = [*(pattern() for pattern in PATTERNS.values()), ProgramNest(), LEAVES, CODE, HARDWARE]
-    return "\n\n".join([HEAD.strip(), *map(section, described)]) + "\n"
+    head = HEAD.strip().replace("{objects}", objects(described))
+    return "\n\n".join([head, *map(section, described)]) + "\n"
 
 
 if __name__ == "__main__":

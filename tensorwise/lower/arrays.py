@@ -54,9 +54,7 @@ def _advice(plan: Plan) -> str:
                     f"Bound the values in `facts` of the level {level.letter} ({type(level).__name__}), and its coordinates "
                     "from 0 to extent - 1, for any content of its arrays (docs/extend-levels.md)"
                 )
-    return (
-        "This is a fault of Tensorwise: please report format and schedule, and use others until it is mended"
-    )
+    return "This is a fault of Tensorwise: please report format and schedule, and use others meanwhile"
 
 
 class _Arrays:

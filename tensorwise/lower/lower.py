@@ -49,9 +49,7 @@ def lower(plan: Plan) -> ir.LoweredFunction:
         if isinstance(directive, LoopPass):
             kernel = directive.rewrite(kernel, plan)
             if not isinstance(kernel, ir.LoweredFunction):
-                raise ScheduleError(
-                    f"{directive}: rewrite returned {shown(kernel)}, expected a LoweredFunction"
-                )
+                raise ScheduleError(f"{directive}: rewrite returned {shown(kernel)}, no LoweredFunction")
     return hoist(fold_together(kernel))
 
 

@@ -87,9 +87,7 @@ def misfit_of_directive(_: str, value: object) -> str | None:
     if not isinstance(value, type) or not issubclass(value, LoopPass):
         return None
     if missing := sorted(value.__abstractmethods__):
-        return (
-            f"does not define {' and '.join(missing)}; __str__(self) returns its text, such as 'reverse(k)'"
-        )
+        return f"does not define {' and '.join(missing)}; __str__ returns its text, as 'reverse(k)'"
     try:
         inspect.signature(value.rewrite).bind(value, "kernel", "plan")
     except TypeError:

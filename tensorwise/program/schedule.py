@@ -97,22 +97,19 @@ def _directive(word: str, inside: str, text: str) -> Directive:
     except ScheduleError as error:
         raise ScheduleError(f"{text}: {error}") from None
     except TypeError as error:
+        takes = inspect.signature(make)
         try:
-            inspect.signature(make).bind(*arguments)
+            takes.bind(*arguments)
         except TypeError:
-            form = f"{word}({','.join(inspect.signature(make).parameters)})"
             count = f"{len(arguments)} argument{'s'[: len(arguments) != 1]}"
+            form = f"{word}({','.join(takes.parameters)})"
             raise ScheduleError(f"{word} does not take {count}: {text!r}; expected {form}") from None
         raise ScheduleError(f"{text}: {error}") from error
-    if isinstance(
-        made, LoopPass
-    ):  # a function may have made it, which was not looked into when it was registered
+    if isinstance(made, LoopPass):  # by a function, into which nobody has looked
         if problem := misfit_of_directive(word, type(made)):
             raise ScheduleError(f"{text}: {type(made).__name__} {problem}")
         if not re.fullmatch(rf"{word}\([^()]*\)", str(made)):
-            raise ScheduleError(
-                f"{text}: __str__ returns {str(made)!r}; expected a text that parses, as {text}"
-            )
+            raise ScheduleError(f"{text}: __str__ returns {str(made)!r}, which does not parse as {text} does")
     return made
 
 

@@ -11,6 +11,7 @@ from tensorwise.device.rounds import Ratio, RoundTable
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Config
 
+TEXTS: Final = "tensorwise.tuning.result_text"
 HAD: Final = "scipy"
 """Library that a CPU's user has without tuning: the baseline of break-even."""
 
@@ -129,14 +130,8 @@ class TuneResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer as JSON; the keys are documented and stable (docs/command-line.md)."""
-        found: dict[str, Any] = _presented("result_json", self)
-        return found
+        return dict(import_module(TEXTS).result_json(self))  # by name: a search needs no text
 
     def text(self) -> str:
         """Return the answer for people: a table of times and the costs."""
-        return str(_presented("result_text", self))
-
-
-def _presented(function: str, result: TuneResult) -> Any:
-    """Return what a function of the module for people and programs makes of a result; a search does not import it."""
-    return getattr(import_module("tensorwise.tuning.result_text"), function)(result)
+        return str(import_module(TEXTS).result_text(self))

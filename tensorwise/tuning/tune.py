@@ -302,8 +302,7 @@ class _Decision:
     def _settle(self, winner: Trial | None, rounds: Rounds) -> tuple[Trial | None, Rounds]:
         """Replace the winner by the untuned kernel where it is not certainly faster; ties are the untuned kernel's.
 
-        It is faster where the upper end of the interval of its ratio in the rounds is below 1. Where there are too few
-        rounds, its median and spread in the search must be below the untuned kernel's median as well.
+        It is faster where the interval of its ratio in the rounds, with too few rounds also that of the search, is below 1.
         """
         known = next((t for t in self.search.trials if t.program == self._untuned), None)
         if winner is None or winner.program == self._untuned or "untuned" in rounds.failed:
@@ -321,14 +320,10 @@ class _Decision:
         untuned_s = per_call_s(theirs.seconds, theirs.conversion_s, self.calls)
         if per_call_s(theirs.seconds * high, ours.conversion_s, self.calls) < untuned_s:
             return winner, rounds
-        took = (
-            f"took {low:.2f} to {high:.2f} times as long in {count} rounds"
-            if count
-            else "was timed in no rounds"
-        )
+        took = f"{low:.2f} to {high:.2f} times its time in {count} rounds" if count else "not timed again"
         self.notes.append(
-            f"the untuned kernel is the answer: the fastest of the search, {program_texts(winner.program)[0]}, {took}, "
-            f"which does not show that it is faster; {MORE}"
+            f"the untuned kernel is the answer: the fastest of the search, {program_texts(winner.program)[0]}, is not "
+            f"certainly faster ({took}); {MORE}"
         )
         names = {"tensorwise": "fastest of the search", "untuned": "tensorwise"}
         facts = {names.get(name, name): known_of for name, known_of in rounds.facts.items()}

@@ -176,7 +176,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        (Wordless, "does not define __str__; __str__(self) returns its text, such as 'reverse(k)'"),
+        (Wordless, "does not define __str__; __str__ returns its text, as 'reverse(k)'"),
         (OldRewrite, "defines rewrite(self, kernel: "),
         (OldRewrite, "; expected rewrite(self, kernel, plan)"),
         (3, "cannot be called"),
@@ -202,11 +202,11 @@ def test_directives_of_others_parse_and_run(rows: dict[str, Any]) -> None:
         Schedule.parse("noop(k)")
     rows["noop"] = Misspelled
     with pytest.raises(
-        ScheduleError, match=r"__str__ returns 'Misspelled'; expected a text that parses, as noop\(\)"
+        ScheduleError, match=r"__str__ returns 'Misspelled', which does not parse as noop\(\)"
     ):
         Schedule.parse("noop()")
     rows["noop"] = Careless
     work = workload("spmv", entries_from(np.eye(4, dtype="f4")))
     program = program_for(work, "(i,k) -> U(i) C(k)", "noop()")
-    with pytest.raises(ScheduleError, match=r"noop\(\): rewrite returned None, expected a LoweredFunction"):
+    with pytest.raises(ScheduleError, match=r"noop\(\): rewrite returned None, no LoweredFunction"):
         lower(program.plan())

@@ -62,20 +62,20 @@ def solve_both(A: sp.csr_array, spmv: tw.Operator) -> None:
     for name, seconds in took.items():
         print(f"   cg with {name}: {seconds * 1e3:.1f} ms, {len(steps)} iterations")
     ours, theirs = took["tuned operator"], took["SciPy's matrix"]
-    products = len(steps) * spmv.result.best.seconds
+    product_s = spmv.result.best.seconds if spmv.result is not None else np.inf
+    share = f", {len(steps) * product_s * 1e3:.1f} ms of the tuned solve" if np.isfinite(product_s) else ""
     print(
-        f"   A solve is {len(steps)} products, about {products * 1e3:.1f} ms by the table above; the rest is vector work "
-        "and calls in Python, which tuning does not change."
+        f"   A solve is {len(steps)} products{share}; the rest is vector work in NumPy, which tuning does not change."
     )
     if ours >= theirs:
         print(
-            f"   The tuned operator does not pay here: the solve took {ours / theirs:.2f} times as long. A solve of so few "
-            "iterations has too few products, and each call goes through SciPy's LinearOperator. Many solves, longer ones, "
-            "or several right-hand sides at once (parts 1 and 2) are what to tune for."
+            f"   The tuned operator does not pay here: its solve took {ours / theirs:.2f} times as long. A product of this "
+            "matrix is so short that vector work, the call through SciPy's LinearOperator and waking threads count as much. "
+            "Larger matrices, or several right-hand sides at once (parts 1 and 2), are what to tune for."
         )
     else:
         print(
-            f"   One solve saves {(theirs - ours) * 1e3:.1f} ms; the table above says after how many calls tuning has paid."
+            f"   One solve saves {(theirs - ours) * 1e3:.1f} ms; the table above says when tuning has paid."
         )
 
 

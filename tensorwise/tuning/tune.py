@@ -344,7 +344,7 @@ class _Decision:
         kernel: Kernel
         if best is None:
             kernel = self.device.default_kernel(self.work)
-            why = f" within {self.limits.budget_s:g} s" if is_over() else ""
+            why = f" before the budget was spent, {self.limits.budget_s:.3g} s" if is_over() else ""
             self.notes.append(
                 f"nothing was measured{why}: this is the untuned kernel, compared with nothing; {MORE}"
             )

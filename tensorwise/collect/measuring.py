@@ -10,6 +10,7 @@ whole.
 """
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 
 from tensorwise.device.device import Device, Measurement
-from tensorwise.device.rounds import MIN_ROUNDS
+from tensorwise.device.rounds import MIN_ROUNDS, RoundTable
 from tensorwise.errors import InputError, MeasurementError, TensorwiseError
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Config
@@ -147,11 +148,9 @@ def _ratios(
     table = device.rounds(work, compared, budget_s=ROUNDS_S, max_rounds=COMPARISON_ROUNDS).table
     if table is None or len(table.rounds) < MIN_ROUNDS or anchor.id not in table.names:
         return {}
-    levels = table.levels(anchor.id)
+    found = levels(table, anchor.id)
     return {
-        config: dict(zip(("ratio", "ratio_error"), levels[config.id]))
-        for config in near
-        if config.id in levels
+        config: dict(zip(("ratio", "ratio_error"), found[config.id])) for config in near if config.id in found
     }
 
 
@@ -236,3 +235,24 @@ def _mutated(
             if child not in cost:
                 drawn.setdefault(child, Drawn(child, {"drawn": "mutated", "parent": parent.id}))
     return list(drawn.values())
+
+
+def levels(table: RoundTable, unit: str) -> dict[str, tuple[float, float]]:
+    """Return the time of each variant over that of ``unit``, and the standard error of that ratio's natural logarithm.
+
+    Both are taken against the geometric mean of their round, of which the medians count. A round's mean is surer
+    than any single time in it, so many variants are distinguished better than by ``RoundTable.ratio``.
+    """
+    logs = table.log_relative()
+    middle = np.median(logs, axis=0)
+    # the median's error is 1.25 times the mean's
+    error = (
+        1.25 * logs.std(axis=0, ddof=1) / math.sqrt(len(logs))
+        if len(logs) > 1
+        else np.full(len(middle), np.inf)
+    )
+    at = table.names.index(unit)
+    ratios = np.exp(middle - middle[at])
+    return {
+        name: (float(ratios[k]), float(np.hypot(error[k], error[at]))) for k, name in enumerate(table.names)
+    }

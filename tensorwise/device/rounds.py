@@ -108,32 +108,12 @@ class RoundTable:
         ratio = self.ratio(a, b)
         return max(abs(ratio.low - 1), abs(ratio.high - 1))
 
-    def levels(self, unit: str) -> dict[str, tuple[float, float]]:
-        """Time of each variant over that of ``unit``, and the standard error of that ratio's natural logarithm.
-
-        Both are taken against the geometric mean of their round, of which the medians count. A round's mean is surer
-        than any single time in it, so many variants are distinguished better than by ``ratio``.
-        """
-        logs = self._relative()
-        middle = np.median(logs, axis=0)
-        # the median's error is 1.25 times the mean's
-        error = (
-            1.25 * logs.std(axis=0, ddof=1) / math.sqrt(len(logs))
-            if len(logs) > 1
-            else np.full(len(middle), np.inf)
-        )
-        at = self.names.index(unit)
-        ratios = np.exp(middle - middle[at])
-        return {
-            name: (float(ratios[k]), float(np.hypot(error[k], error[at])))
-            for k, name in enumerate(self.names)
-        }
-
     def best(self) -> str:
         """The fastest variant: the one whose time is least against the round's geometric mean, by median."""
-        return self.names[int(np.argmin(np.median(self._relative(), axis=0)))]
+        return self.names[int(np.argmin(np.median(self.log_relative(), axis=0)))]
 
-    def _relative(self) -> np.ndarray:
+    def log_relative(self) -> np.ndarray:
+        """Return logarithms of times over their round's geometric mean, (rounds that count, variants)."""
         logs = np.log(np.array([[row[name] for name in self.names] for row in self.rounds]))
         relative: np.ndarray = logs - logs.mean(axis=1, keepdims=True)
         return relative

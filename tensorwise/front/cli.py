@@ -10,6 +10,7 @@ import typer
 from tensorwise.errors import InputError, TensorwiseError
 from tensorwise.front.cli_calibrate import calibrate
 from tensorwise.front.cli_collect import collect
+from tensorwise.front.cli_doctor import doctor
 from tensorwise.front.cli_machine import cache_app, devices, store_app
 from tensorwise.front.cli_model import evaluate, model_info, train
 from tensorwise.front.cli_predict import predict
@@ -31,6 +32,7 @@ app = typer.Typer(
 app.add_typer(cache_app, name="cache")
 app.add_typer(store_app, name="store")
 app.command()(devices)
+app.command()(doctor)
 app.command()(collect)
 app.command()(train)
 app.command()(evaluate)
@@ -65,11 +67,15 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line
 
 
 @app.callback(invoke_without_command=True)
-def _root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the versions of Tensorwise, Python, NumPy and SciPy.")
+    ] = False,
+) -> None:
     if version:
-        import tensorwise
+        from tensorwise.front.cli_doctor import versions_text
 
-        print(tensorwise.__version__)
+        print(versions_text())
         raise typer.Exit
 
 

@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
@@ -513,6 +514,10 @@ def _inside(indices: np.ndarray, size: int, dtype: np.dtype, what: str) -> np.nd
 
 def _checked_nodes(shape: Any) -> tuple[int, int]:
     """Numbers of destinations and sources, for whose pointers there is memory."""
+    if isinstance(shape, Integral):
+        raise InputError(
+            f"shape of the graph: got {shape}; expected the numbers of destinations and of sources, ({shape}, {shape})"
+        )
     sizes = checked_shape(shape, "shape of the graph")
     if len(sizes) != 2:
         raise InputError(f"shape of the graph: {len(sizes)} numbers; expected destinations and sources")

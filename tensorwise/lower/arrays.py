@@ -23,6 +23,7 @@ from tensorwise.lower.ir import Buffer, Const, Expr, Load, Op, Var
 from tensorwise.lower.operands import CUTS, NUM_CUT, NUM_PARTS, NUM_PIECES, PIECE_COLUMNS, sizes_of
 from tensorwise.lower.plan import Plan
 from tensorwise.program.einsum import Access
+from tensorwise.program.legality import LoopPass
 from tensorwise.tensor.levels import Level
 from tensorwise.tensor.levels.level import ArrayFacts
 from tensorwise.tensor.remap import Axis
@@ -37,20 +38,23 @@ def check_bounds(plan: Plan, kernel: ir.LoweredFunction) -> None:
         prove_bounds(kernel, _Arrays(plan).facts())
     except UnprovenError as error:
         raise UnprovenError(
-            f"{plan.schedule}: {error} (got {'; '.join(map(str, plan.formats.values()))}); {_advice(plan)}"
+            f"{error} (schedule {plan.schedule}; formats {'; '.join(map(str, plan.formats.values()))}). {_advice(plan)}"
         ) from None
 
 
 def _advice(plan: Plan) -> str:
     """Say what can be done about a kernel that cannot be proved: mostly it is this package's fault."""
+    for directive in plan.schedule.directives:
+        if isinstance(directive, LoopPass):
+            return f"Bound the index in the loops that {type(directive).__name__}.rewrite makes of {directive}, as by an If"
     for format in plan.formats.values():
         for level in format.levels:
             if not type(level).__module__.startswith("tensorwise."):
                 return (
-                    f"of the arrays of level {level.letter} ({type(level).__name__}) that is known which its `facts` say; "
-                    "whatever else they hold, its coordinates have to lie from 0 to extent - 1 (see Extend)"
+                    f"Bound the values in `facts` of the level {level.letter} ({type(level).__name__}), and its coordinates "
+                    "from 0 to extent - 1, for any content of its arrays (docs/extend-levels.md)"
                 )
-    return "please report format and schedule, and use others meanwhile"
+    return "This is a fault of Tensorwise: please report format and schedule, and use others meanwhile"
 
 
 class _Arrays:

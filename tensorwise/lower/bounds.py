@@ -16,13 +16,13 @@ elsewhere are any integer, until a condition bounds them.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias, final
+from typing import NoReturn, TypeAlias, final
 
 from tensorwise.errors import UnprovenError
 from tensorwise.lower import ir
 from tensorwise.lower.inequalities import Inequalities
 from tensorwise.lower.ir import Buffer, Const, Expr, Load, Op, Var
-from tensorwise.lower.loops import text
+from tensorwise.lower.loops import head, text
 from tensorwise.lower.polynomials import Poly
 
 Idiom: TypeAlias = Callable[[Expr, Mapping[str, Load]], tuple[Expr, Expr] | None]
@@ -92,7 +92,8 @@ class _Proof:
         for buffer, length in kernel.scratch:
             source = facts.arrays.get(buffer.name.removesuffix("_staged"), Array(Const(0)))
             self.arrays[buffer.name] = Array(Const(length), source.columns)
-        self.touched: dict[tuple[str, Poly], dict[int, Expr]] = {}
+        self.statement: ir.Stmt = ir.RaiseFlag()
+        self.touched: dict[tuple[str, Poly], dict[int, tuple[Expr, ir.Stmt]]] = {}
 
     def run(self) -> None:
         """Prove the whole kernel."""
@@ -117,6 +118,7 @@ class _Proof:
         """Prove the statements of a block; what each touches is looked at together."""
         outside, self.touched = self.touched, {}
         for place, statement in enumerate(block):
+            self.statement = statement
             for expr in ir.expressions(statement):
                 self.reads(expr)
             match statement:
@@ -219,34 +221,32 @@ class _Proof:
         """Note an element by its distance from others of the block: only the first and the last are looked at."""
         place = self.integer(index)
         constant = place.terms.get((), 0)
-        self.touched.setdefault((buffer.name, place - constant), {})[constant] = index
+        self.touched.setdefault((buffer.name, place - constant), {})[constant] = index, self.statement
 
     def prove(self) -> None:
         """Prove what was noted in a block."""
         for (buffer, place), indices in self.touched.items():
             for constant in {min(indices), max(indices)}:
-                self.inside(buffer, place + constant, indices[constant])
+                index, self.statement = indices[constant]
+                self.inside(buffer, place + constant, index)
 
     def inside(self, buffer: str, place: Poly, index: Expr) -> None:
         """Raise UnprovenError unless ``place`` is one of the buffer's."""
         array = self.arrays.get(buffer)
         if array is None:
-            raise UnprovenError(
-                f"nothing is known of the array {buffer}, which the program touches at {text(index)}"
-            )
+            self.refuse(buffer, index, "nothing is known of the array's length")
         length = self.integer(array.length)
         if not self.known.holds(place):
-            self.refuse(buffer, index, f"it may be negative ({self.known.text(place)})")
+            self.refuse(buffer, index, f"the index, {self.known.text(place)}, may be negative")
         if not self.known.holds(length - 1 - place):
-            self.refuse(
-                buffer, index,
-                f"it may be too large ({self.known.text(place)}, of {self.known.text(length)} elements)",
-            )  # fmt: skip
+            bound = f"the index, {self.known.text(place)}, may exceed the last one of {self.known.text(length)} elements"
+            self.refuse(buffer, index, bound)
 
-    def refuse(self, buffer: str, index: Expr, why: str) -> None:
+    def refuse(self, buffer: str, index: Expr, why: str) -> NoReturn:
         """Raise UnprovenError."""
+        where = head(self.statement)
         raise UnprovenError(
-            f"the program is refused, because it is not certain that {buffer}[{text(index)}] exists: {why}"
+            f"not proved: that {buffer}[{text(index)}] is inside of {buffer}, in `{where}`: {why}"
         )
 
     # -- integers -----------------------------------------------------------------------------

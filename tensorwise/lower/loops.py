@@ -27,6 +27,7 @@ from tensorwise.lower.ir import (
     SearchSorted,
     Set,
     Splat,
+    Stmt,
     Var,
     Workers,
 )
@@ -86,6 +87,11 @@ def _how(bind: Workers | Blocks) -> str:
     if isinstance(bind, Workers):
         return f"parallel[{bind.policy}]"
     return f"blocks[{bind.axis}, {bind.teams} teams of {bind.threads}]"
+
+
+def head(statement: Stmt) -> str:
+    """Return a statement as text, of a loop or a condition its first line."""
+    return next(_lines((statement,), 0))
 
 
 def _lines(block: Block, depth: int) -> Iterator[str]:

@@ -16,6 +16,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from tensorwise.errors import ScheduleError
 from tensorwise.lower import ir
 from tensorwise.lower.builder import Builder
 from tensorwise.lower.cpu import CpuMapping
@@ -31,6 +32,7 @@ from tensorwise.lower.results import Results
 from tensorwise.lower.target import target_of
 from tensorwise.lower.together import fold_together
 from tensorwise.program.schedule import LoopPass
+from tensorwise.reading import shown
 
 
 def lower(plan: Plan) -> ir.LoweredFunction:
@@ -46,6 +48,8 @@ def lower(plan: Plan) -> ir.LoweredFunction:
     for directive in plan.schedule.directives:
         if isinstance(directive, LoopPass):
             kernel = directive.rewrite(kernel, plan)
+            if not isinstance(kernel, ir.LoweredFunction):
+                raise ScheduleError(f"{directive}: rewrite returned {shown(kernel)}, no LoweredFunction")
     return hoist(fold_together(kernel))
 
 

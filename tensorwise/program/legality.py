@@ -1,5 +1,6 @@
 """The base class of directives, each of which defines where it may be applied, and the rules that no directive states."""
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
@@ -67,12 +68,31 @@ class LoopPass(Directive, ABC):
     """
 
     @abstractmethod
+    def __str__(self) -> str:
+        """Return the directive's text, such as ``reverse(k)``: an operator is saved and loaded by it."""
+
+    @abstractmethod
     def rewrite(self, kernel: "ir.LoweredFunction", plan: "Plan") -> "ir.LoweredFunction":
         """Return the kernel that computes the same by other loops.
 
         Raises:
             ScheduleError: the directive does not fit the program; the message says why.
         """
+
+
+def misfit_of_directive(_: str, value: object) -> str | None:
+    """Say what keeps ``value`` from making directives: a function, or a class derived from `LoopPass` as it is called."""
+    if not callable(value):
+        return "cannot be called"
+    if not isinstance(value, type) or not issubclass(value, LoopPass):
+        return None
+    if missing := sorted(value.__abstractmethods__):
+        return f"does not define {' and '.join(missing)}; __str__ returns its text, as 'reverse(k)'"
+    try:
+        inspect.signature(value.rewrite).bind(value, "kernel", "plan")
+    except TypeError:
+        return f"defines rewrite{inspect.signature(value.rewrite)}; expected rewrite(self, kernel, plan)"
+    return None
 
 
 def check_formats(nest: "LoopNest") -> None:

@@ -7,6 +7,7 @@ part of a split one, ``k#`` and ``k-i`` for the slots and diagonals of a format.
     bind(i,block,8) tile(j,2x32) bind(j,thread,32) stage(k,32) visit(i,length) locate(A)
 """
 
+import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,8 +29,8 @@ from tensorwise.program.directives import (
     Unroll,
     Visit,
 )
-from tensorwise.program.legality import Axes, Directive, LoopPass
-from tensorwise.registry import Registry, needs_function
+from tensorwise.program.legality import Axes, Directive, LoopPass, misfit_of_directive
+from tensorwise.registry import Registry
 from tensorwise.tensor.remap import Axis
 
 if TYPE_CHECKING:
@@ -55,6 +56,10 @@ def whole(text: str) -> int:
 
 def _tile(loop: str, shape: str) -> Tile:
     vectors, _, lanes = shape.partition("x")
+    if not vectors or not lanes:
+        raise ScheduleError(
+            f"expected tile(LOOP,VECTORSxLANES), as tile({loop},2x8), strips of 2 vectors of 8 lanes; got {shape!r}"
+        )
     return Tile(loop, whole(vectors), whole(lanes))
 
 
@@ -77,10 +82,35 @@ DIRECTIVES: Final[Registry[Callable[..., Directive]]] = Registry(
         "visit": Visit,
         "locate": Locate,
     },
-    needs_function,
+    misfit_of_directive,
     crosses=True,
 )
 """Name of a directive -> what makes it of its arguments, which are texts. Other packages add `LoopPass` directives."""
+
+
+def _directive(word: str, inside: str, text: str) -> Directive:
+    """Return the directive that a text is; raise ScheduleError where its arguments do not fit."""
+    make = DIRECTIVES[word]
+    arguments = [argument.strip() for argument in inside.split(",")] if inside.strip() else []
+    try:
+        made = make(*arguments)
+    except ScheduleError as error:
+        raise ScheduleError(f"{text}: {error}") from None
+    except TypeError as error:
+        takes = inspect.signature(make)
+        try:
+            takes.bind(*arguments)
+        except TypeError:
+            count = f"{len(arguments)} argument{'s'[: len(arguments) != 1]}"
+            form = f"{word}({','.join(takes.parameters)})"
+            raise ScheduleError(f"{word} does not take {count}: {text!r}; expected {form}") from None
+        raise ScheduleError(f"{text}: {error}") from error
+    if isinstance(made, LoopPass):  # by a function, into which nobody has looked
+        if problem := misfit_of_directive(word, type(made)):
+            raise ScheduleError(f"{text}: {type(made).__name__} {problem}")
+        if not re.fullmatch(rf"{word}\([^()]*\)", str(made)):
+            raise ScheduleError(f"{text}: __str__ returns {str(made)!r}, which does not parse as {text} does")
+    return made
 
 
 @dataclass(frozen=True)
@@ -104,13 +134,7 @@ class Schedule:
                 raise ScheduleError(
                     f"cannot read schedule at {rest[:40]!r}; known directives: {', '.join(DIRECTIVES)}"
                 )
-            arguments = [argument.strip() for argument in match[2].split(",")]
-            try:
-                directives.append(DIRECTIVES[match[1]](*arguments))
-            except TypeError:
-                raise ScheduleError(
-                    f"{match[1]} does not take {len(arguments)} arguments: {match[0].strip()!r}"
-                ) from None
+            directives.append(_directive(match[1], match[2], match[0].strip()))
             rest = rest[match.end() :]
         return cls(tuple(directives))
 

@@ -139,8 +139,10 @@ def spade_space(
 def _width(workload: Workload) -> int:
     """Dense columns of a workload that the accelerator can compute."""
     if workload.op not in PRIMITIVES or workload.dtype_text != "float32":
+        cure = "; pass dtype='float32' (--dtype float32)" if workload.op in PRIMITIVES else ""
         raise InputError(
-            f"the accelerator computes {' and '.join(PRIMITIVES)} in float32, got {workload.op} in {workload.dtype_text}"
+            f"the accelerator computes {' and '.join(PRIMITIVES)} in float32, got {workload.op} in "
+            f"{workload.dtype_text}{cure}"
         )
     if sum(workload.entries.shape) >= 2**31 - 2 or workload.entries.nnz >= 2**31:
         raise InputError(

@@ -15,5 +15,6 @@ from tensorwise.sparse.limits import reproducible as reproducible
 from tensorwise.sparse.patching import patch_scipy as patch_scipy
 from tensorwise.sparse.patching import unpatch_scipy as unpatch_scipy
 from tensorwise.sparse.products import warm_up as _warm_up
+from tensorwise.sparse.profile import profile_products as profile_products
 
 _warm_up()

@@ -37,6 +37,40 @@ def _for_all_libraries(method: Callable[..., Any]) -> Callable[..., Any]:
     return multiply
 
 
+def _refuse_frozen(array: Any, what: str) -> None:
+    """Raise InputError where ``array`` is frozen."""
+    known = array.__dict__.get("_tensorwise")
+    frozen = array.__dict__.get("_frozen") or (known is not None and known.table.frozen)
+    arrays = array.data, array.indices, array.indptr
+    shares = frozen and any(mine is its for mine, its in zip(arrays, frozen.arrays))
+    # SciPy's resize would cut some of the arrays, and then fail at the next
+    if shares or (what == "resize" and not array.indptr.flags.writeable):
+        raise InputError(
+            f"{what} would write to a frozen array: A.update(values) replaces its values, and A.copy() returns an array "
+            "that may be written to"
+        )
+
+
+def _refusing(name: str, after: bool = False) -> Any:
+    """Return SciPy's method ``name``, which changes an array in place: for frozen arrays it is refused before a change.
+
+    Args:
+        name: of the method.
+        after: only where SciPy's method fails, which has nothing to do where entries are sorted already, as an example.
+    """
+
+    def change(self: Any, *args: Any, **options: Any) -> Any:
+        if not after:
+            _refuse_frozen(self, name)
+        try:
+            return getattr(super(_Tuned, self), name)(*args, **options)
+        except ValueError:
+            _refuse_frozen(self, name)
+            raise
+
+    return wraps(getattr(sp.csr_array, name))(change)
+
+
 class _Family:
     """Conversions give classes of this module, where it has one of that format."""
 
@@ -110,9 +144,9 @@ class _Tuned:
 
         When products of it have taken one to two seconds, a child process of lowest priority looks for faster formats and
         schedules. What it finds is packed, tried on calls, and used where it is faster (decision 0091); BSR arrays have no
-        packed forms. SciPy's methods that change an array in place raise ValueError. A pickle or a copy of it is an ordinary
-        array. In a packed form, entries at one place are one, their sum: where SciPy adds ``Inf`` and ``-Inf``, products of
-        two such entries, and gets NaN, the packed product is infinite.
+        packed forms. Methods that change an array in place raise InputError, a ValueError. A pickle or a copy of it is an
+        ordinary array. In a packed form, entries at one place are one, their sum: where SciPy adds ``Inf`` and ``-Inf``,
+        products of two such entries, and gets NaN, the packed product is infinite.
 
         Raises:
             InputError: the array has one dimension.
@@ -121,16 +155,11 @@ class _Tuned:
 
         return freeze(self)  # type: ignore[no-any-return]
 
-    def resize(self, *shape: Any) -> None:
-        """Resize in place, as SciPy's method does; a frozen array is refused before anything has changed.
-
-        Raises:
-            InputError: the array is frozen. SciPy's method would cut some of its arrays, and then fail at the next.
-        """
-        mine: Any = self
-        if not mine.indptr.flags.writeable:
-            raise InputError("a frozen array cannot be resized; resize a copy of it, A.copy()")
-        super().resize(*shape)  # type: ignore[misc]
+    resize, setdiag = _refusing("resize"), _refusing("setdiag")
+    __setitem__, __imul__, __itruediv__ = map(_refusing, ("__setitem__", "__imul__", "__itruediv__"))
+    sort_indices, sum_duplicates, eliminate_zeros = (
+        _refusing(name, after=True) for name in ("sort_indices", "sum_duplicates", "eliminate_zeros")
+    )
 
     def update(self, values: Any) -> None:
         """Replace all values; the pattern stays. Packed forms are refilled by a stored permutation.
@@ -142,6 +171,7 @@ class _Tuned:
 
         Raises:
             InputError: another shape or kind of type, or ``data`` is read-only and not frozen by `freeze`.
+            TypeError: a sparse array; pass its ``data``.
         """
         from tensorwise.sparse.frozen import update
 
@@ -150,7 +180,7 @@ class _Tuned:
     @property
     def tuning(self) -> Tuning:
         """What is known of this array's products, and what was spent to learn it; it prints as a table."""
-        return Tuning.of(products_of(self))
+        return Tuning.of(products_of(self), self)
 
     @property
     def nbytes_held(self) -> int:

@@ -18,8 +18,10 @@ from tensorwise.sparse.limits import autotune
 from tensorwise.sparse.product import Product
 from tensorwise.sparse.products import Products, ProductTable
 from tensorwise.sparse.search import FormatSearch, machine_is_busy, search_is_running
+from tensorwise.sparse.summary import waiting_text
 from tensorwise.sparse.trials import WayTrial
 from tensorwise.sparse.ways import ProductWay, way_packed
+from tensorwise.units import time_text
 
 if TYPE_CHECKING:
     from tensorwise.sparse.packed import PackedProduct
@@ -45,6 +47,8 @@ class _Search:
         self.next_ns = SEARCH_NS
         self.is_priced = False
         self.cpu_s = 0.0
+        self.outcome = ""
+        """What the last one found, in words; empty before its end."""
 
 
 @final
@@ -98,8 +102,11 @@ class FrozenArrays:
         if found is None:
             return None
         state.cpu_s += state.running.cpu_s
+        note = state.running.note
         state.running = None
         ways = self._ways(found, product, table)
+        names = ", ".join(way.name for way in ways)
+        state.outcome = f"found {names}" if names else f"found nothing better{f' ({note})' if note else ''}"
         for way in ways:
             way.is_stale = state.writes != self._writes
         return ways
@@ -141,6 +148,22 @@ class FrozenArrays:
             return
         with contextlib.suppress(RuntimeError):  # the interpreter ends, or there are no more threads
             threading.Thread(target=_record, args=(packed, in_place_ns), name="tensorwise-record").start()
+
+    def search_text(self, product: Product) -> str:
+        """Return what the search of packed forms for a product does now, in words."""
+        if self._memory.ndim > 1:
+            return ""
+        state = self._states.get((product.gather, product.columns)) or _Search()
+        if state.running is not None:
+            found = state.running.poll()
+            done = "has ended; the next calls try what it found" if found is not None else "is running"
+            return f"a search of formats {done} ({time_text(state.cpu_s + state.running.cpu_s)} of CPU time so far)"
+        if state.outcome:
+            return f"a search of formats took {time_text(state.cpu_s)} of CPU time and {state.outcome}"
+        if waits := waiting_text(product.seconds, state.next_ns / 1e9):
+            return waits
+        busy = "another search of this process is running" if search_is_running() else machine_is_busy()
+        return f"no search of formats yet: {busy or 'it begins at one of the next calls'}"
 
     @property
     def search_s(self) -> float:
@@ -203,6 +226,11 @@ def freeze(matrix: Any) -> Any:
 
 def update(matrix: Any, values: Any) -> None:
     """Give a CSR, CSC or BSR array new values for the same pattern; see ``csr_array.update``."""
+    if sp.issparse(values):
+        raise TypeError(
+            f"update takes the new values as an array of shape {matrix.data.shape}, got {type(values).__name__}; pass its "
+            "values, A.update(B.data), if B has the pattern of A, in the same order"
+        )
     given = np.asarray(values)
     if given.shape != matrix.data.shape:
         raise InputError(f"values must have the shape of data, {matrix.data.shape}; got {given.shape}")

@@ -37,6 +37,7 @@ typedef struct {
     int64_t threads, same_bits; /* how many it runs on; whether its results are equal to the last bit to other ways' */
     int64_t exclusive, busy;    /* whether calls take turns, and whether one is running */
     int64_t block;   /* height of the square blocks of data, all of whose elements are entries; 0: there are none */
+    int64_t calls;   /* how many have succeeded; of calls in several threads at the same moment one may be missed */
     void *buffers[MOST_BUFFERS];
 } way;
 
@@ -73,7 +74,9 @@ int64_t tw_multiply(way *w, int64_t x, int64_t out)
     const int flag = w->kernel(buffers, w->sizes);
     const int64_t took = now_ns() - start;
     if (w->exclusive) __atomic_store_n(&w->busy, 0, __ATOMIC_RELEASE);
-    return flag ? FLAGGED : took;
+    if (flag) return FLAGGED;
+    __atomic_store_n(&w->calls, __atomic_load_n(&w->calls, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
+    return took;
 }
 
 /* Limit the calls of this process from now on. */

@@ -10,6 +10,8 @@ import json
 import os
 import sys
 import tempfile
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -17,6 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tensorwise.errors import TensorwiseError
 from tensorwise.lower.program import PlanKey, kernel_text, program_for
 from tensorwise.program.workload import workload
 from tensorwise.sparse.children import serve_parent
@@ -77,6 +80,33 @@ def _kernel(shape: KernelShape, element: str, index: str) -> tuple[str, dict[str
     return kernel_text(PlanKey(replace(plan, widths=widths, filled=True)))  # zeros in blocks are entries
 
 
+def is_prepared(family: KernelFamily) -> bool:
+    """Whether a family's table is there, and the kernel cache holds all that it names."""
+    try:
+        made = json.loads(table_path(family.name).read_text())
+        keys = {made["driver"], made["in_place"], *(row["key"] for row in made["kernels"].values())}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+    cache = default_cache()
+    return all(cache.find(str(key)) is not None for key in keys)
+
+
+def _main(families: Sequence[KernelFamily]) -> int:
+    """Prepare families of kernels and say what is there now; return the exit status."""
+    start = time.perf_counter()
+    missing = [family for family in families if not is_prepared(family)]
+    try:
+        for family in missing:
+            print(f"compiling the {family.name} kernels ...", flush=True)
+            prepare(family)
+    except (TensorwiseError, OSError) as error:
+        print(f"the kernels cannot be compiled, so that SciPy computes: {error}", file=sys.stderr)
+        return 1
+    when = f"compiled in {time.perf_counter() - start:.1f} s" if missing else "they were compiled before"
+    print(f"the kernels of sparse arrays are ready ({when}): {table_path(families[0].name).parent}")
+    return 0
+
+
 def _remove_others(path: Path) -> None:
     """Remove tables of older code, but for the last few: another environment may use them."""
     tables = sorted(path.parent.glob("*.json"), key=lambda one: one.stat().st_mtime)
@@ -90,5 +120,4 @@ if __name__ == "__main__":
         serve_parent()
     wanted = [family for name, family in FAMILIES.items() if name in sys.argv[1:]]
     with contextlib.suppress(KeyboardInterrupt):  # who asked is gone; what is compiled is kept
-        for one in wanted or FAMILIES.values():
-            print(prepare(one))
+        sys.exit(_main(wanted or list(FAMILIES.values())))

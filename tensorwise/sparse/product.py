@@ -44,6 +44,9 @@ class Forms(Protocol):
     def note_trial(self, trial: WayTrial[ProductWay]) -> None:
         """Remember what packed ways took."""
 
+    def search_text(self, product: "Product") -> str:
+        """Return what the search of forms for a product does now, in words."""
+
 
 @final
 class Product:

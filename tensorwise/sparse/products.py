@@ -78,6 +78,7 @@ class ProductTable:
         self.products: dict[tuple[bool, int | None], Product] = {}
         self.scipy_ns: dict[tuple[bool, int | None], int] = {}
         self.frozen: Forms | None = None
+        self.unfit: np.dtype | None = None  # of the last operand for which SciPy computed
         self.solver: Any = None  # the call of a solver in which SciPy computed, for want of the library
 
     @staticmethod
@@ -179,6 +180,7 @@ def multiply(
     known, table = known.turned if turned else known, known.table
     dtype = table.data.dtype
     if x.dtype != dtype and (x.dtype.kind not in "biuf" or np.result_type(x.dtype, dtype) != dtype):
+        table.unfit = x.dtype
         return by_scipy(matrix, x)
     gather = known.forward_gathers
     columns = None if x.ndim == 1 else x.shape[1]

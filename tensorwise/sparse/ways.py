@@ -12,6 +12,9 @@ from tensorwise.sparse.trials import TriedWay
 
 MOST_BUFFERS: Final = 16
 NOT_BUSY: Final = 0
+NO_CALLS: Final = 0
+CALLS_FIELD: Final = 19
+"""Place of ``calls`` among the fields of ``way`` in ``in_place.c``."""
 PARTS_PER_THREAD: Final = 4
 """Parts that a thread gets of the lines: more would be handed out more evenly, and cost more."""
 CHANGED: Final = -1
@@ -51,6 +54,11 @@ class ProductWay(TriedWay):
     def nbytes(self) -> int:
         """Bytes that it holds besides the matrix's arrays: more once values were updated, which needs maps."""
         return self._own_nbytes + (0 if self.packed is None else self.packed.nbytes)
+
+    @property
+    def calls(self) -> int:
+        """How many calls of it have succeeded; C counts them."""
+        return int(self._keep[0][CALLS_FIELD]) if self._keep else 0
 
     @property
     def is_packed(self) -> bool:
@@ -133,7 +141,7 @@ def way_in_place(
         *(layout.address, _address(sizes), HEADER, id(indptr), id(indices), id(data)),
         *(lines, wide, data.dtype.itemsize - 1),
         *(places["A1_pos"], places["A1_crd"], places["A_values"], places["B_values"], places["out"]),
-        *(threads, int(same_bits), exclusive, NOT_BUSY, block),
+        *(threads, int(same_bits), exclusive, NOT_BUSY, block, NO_CALLS),
     )
     name = f"in place, {threads} thread{'s' if threads > 1 else ''}"
     return ProductWay(name, threads, same_bits, nbytes).lay_out(fields, buffers, keep)
@@ -153,7 +161,7 @@ def way_packed(library: Library, packed: Any, alignment: int) -> ProductWay | No
     in_place = (0,) * 5  # no arrays of the matrix, lines, or width of indices
     fields = (
         *(call.address, ctypes.addressof(call.sizes), HEADER, *in_place, alignment - 1, *(0,) * 3),
-        *(*call.places, packed.threads, 0, int(call.exclusive), NOT_BUSY, 0),
+        *(*call.places, packed.threads, 0, int(call.exclusive), NOT_BUSY, 0, NO_CALLS),
     )
     made = ProductWay(packed.name, packed.threads, False, packed=packed)
     return made.lay_out(fields, [pointer or 0 for pointer in call.pointers], (packed, call))

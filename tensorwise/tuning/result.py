@@ -3,14 +3,15 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, Final, final
 
 from tensorwise.device.device import Measurement
 from tensorwise.device.rounds import Ratio, RoundTable
 from tensorwise.program.workload import Workload
 from tensorwise.space.config import Config
-from tensorwise.units import time_text
 
+TEXTS: Final = "tensorwise.tuning.result_text"
 HAD: Final = "scipy"
 """Library that a CPU's user has without tuning: the baseline of break-even."""
 
@@ -63,11 +64,6 @@ class Standing:
     def to_json(self) -> dict[str, Any]:
         """Return the documented keys of the command line's answer."""
         return {"name": self.name, "format": self.format, "schedule": self.schedule, "seconds": self.seconds}
-
-
-def _ratio_text(seconds: float, best: float) -> str:
-    """One time over another as text; a dash where they do not compare."""
-    return f"{seconds / best:.2f}" if math.isfinite(seconds) and 0 < best < math.inf else "-"
 
 
 @final
@@ -132,84 +128,10 @@ class TuneResult:
             return math.inf
         return math.ceil((self.tuning_s + self.best.conversion_s) / (had.seconds - self.best.seconds))
 
-    @property
-    def _where(self) -> str:
-        """Where it runs, in words."""
-        if self.device == "cpu":
-            return f"{self.threads} thread{'s'[: self.threads > 1]}"
-        return f"on {self.device}" + (f" ({self.host})" if self.host not in ("", self.device) else "")
-
-    @property
-    def _against(self) -> str:
-        """What break-even is counted against, in words."""
-        if self.baseline not in self.baselines:
-            return "the untuned kernel"
-        return "SciPy" if self.baseline == HAD else self.baseline
-
     def to_json(self) -> dict[str, Any]:
         """Return the answer as JSON; the keys are documented and stable (docs/command-line.md)."""
-        calls = self.break_even_calls
-        generated = self.best_generated.to_json() if self.best_generated else None
-        if generated is not None:
-            ratio = self.generated_ratio
-            generated |= {
-                "ratio_to_best_library": ratio.median if ratio else None,
-                "ratio_spread": ratio.spread if ratio else None,
-            }
-        return {
-            "op": self.workload.op,
-            "device": self.device,
-            "host": self.host,
-            "threads": self.threads,
-            "sizes": dict(self.workload.sizes),
-            "nnz": self.workload.entries.nnz,
-            "dtype": self.workload.dtype_text,
-            "best": self.best.to_json(),
-            "best_generated": generated,
-            "baselines": {name: standing.seconds for name, standing in self.baselines.items()},
-            "ratio_to_best_library": self.ratio,
-            "candidates_measured": self.candidates_measured,
-            "conversion_s": self.best.conversion_s,
-            "compile_s": self.compile_s,
-            "tuning_s": self.tuning_s,
-            "waited_s": self.waited_s,
-            "break_even_calls": None if math.isinf(calls) else int(calls),
-            "bytes_held": self.best.bytes_held,
-            "verified": self.verified,
-            "notes": list(self.notes),
-        }
+        return dict(import_module(TEXTS).result_json(self))  # by name: a search needs no text
 
     def text(self) -> str:
         """Return the answer for people: a table of times and the costs."""
-        rows = [self.best, *([self.best_generated] if self.best_generated else [])]
-        rows += [*([self.default] if self.default else []), *self.baselines.values()]
-        seen: dict[tuple[str, str, str], Standing] = {}
-        for row in rows:
-            seen.setdefault((row.name, row.format, row.schedule), row)
-        lines = [
-            f"{self.workload.op} on {' x '.join(map(str, self.workload.entries.shape))}, "
-            f"{self.workload.entries.nnz} entries, {self.workload.dtype_text}, {self._where}",
-            f"{'kernel':<12} {'time':>10} {'spread':>9} {'x best':>7}  format; schedule",
-        ]
-        for row in sorted(seen.values(), key=lambda row: row.seconds):
-            what = f"{row.format}; {row.schedule}" if row.format else ""
-            if row == self.default:
-                what += "  (untuned)"
-            if row.rounds == 0 and self.table is not None:
-                what += "  (too slow for the rounds)"
-            marker = "*" if row == self.best else " "
-            lines.append(
-                f"{row.name:<11}{marker} {time_text(row.seconds):>10} {time_text(row.spread_s):>9} "
-                f"{_ratio_text(row.seconds, self.best.seconds):>6}x  {what}".rstrip()
-            )
-        calls = self.break_even_calls
-        lines.append(
-            f"{len(self.trials)} candidates tried, {self.candidates_measured} measured; tuning {self.tuning_s:.1f} s "
-            f"(compiling {self.compile_s:.1f} s, waiting {self.waited_s:.1f} s), "
-            f"conversion {time_text(self.best.conversion_s)}, {self.best.bytes_held / 1e6:.2f} MB held"
-        )
-        if self.baselines or self.trials:  # otherwise nothing was compared
-            when = f"after {int(calls)} calls" if math.isfinite(calls) else "never"
-            lines.append(f"breaks even {when} against {self._against}")
-        lines.extend(f"note: {note}" for note in self.notes)
-        return "\n".join(lines)
+        return str(import_module(TEXTS).result_text(self))

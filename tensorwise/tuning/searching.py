@@ -33,7 +33,7 @@ from tensorwise.store.store import Store
 from tensorwise.toolchain.deadline import is_over, left_s, within
 from tensorwise.toolchain.routines import load_all
 from tensorwise.tuning.advice import SHIPPED, Advisor, shipped_advisors
-from tensorwise.tuning.forecast import Forecast
+from tensorwise.tuning.forecast import DOUBTFUL, ERROR, Forecast
 from tensorwise.tuning.limits import DEFAULT_GUIDANCE, SILENT, Guidance, Listener, TuningLimits
 from tensorwise.tuning.result import Trial
 from tensorwise.tuning.worth import Prospect, chance, per_call_s, worth_s
@@ -219,11 +219,12 @@ class Search:
 
     @cached_property
     def doubtful(self) -> bool:
-        """Whether the model was trained for something else, so that it is believed less, and more is measured."""
+        """Whether the model was trained for something else, so that larger errors are expected, and more is measured."""
         doubts = self.advisor.doubts(self.work, self.device.threads, self.space) if self.advisor else []
         if doubts:
             self.notes.append(
-                f"the model was trained for something else ({'; '.join(doubts)}): it is believed less"
+                f"the model was trained under other conditions ({'; '.join(doubts)}): the expected error of its predictions "
+                f"is a factor of {2**DOUBTFUL:.1f} instead of {2**ERROR:.1f}, so that more candidates are measured"
             )
         return bool(doubts)
 

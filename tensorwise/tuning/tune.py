@@ -15,7 +15,7 @@ import numpy as np
 
 from tensorwise.device.device import Candidate, Device, MeasuredOnly, Measurement, Rounds
 from tensorwise.device.opening import DeviceOptions, opened
-from tensorwise.device.rounds import RoundTable
+from tensorwise.device.rounds import MIN_ROUNDS, RoundTable
 from tensorwise.errors import InputError, MeasurementError, TensorwiseError
 from tensorwise.model import CostModel
 from tensorwise.program.workload import Workload, workload
@@ -49,6 +49,8 @@ UNTUNED_S: Final = 60.0
 """Where the budget is spent and no library computes it, the untuned kernel may take this long to compile all the same."""
 CLEARLY: Final = 1.0
 """A generated kernel is the answer when its time over the best library's is below this in the last rounds."""
+MORE: Final = "a larger budget_s (--budget) measures more"
+"""How a user goes on where measurements were too few."""
 SHORTCUTS: Final[Registry[Callable[[Search], Operator | None]]] = Registry(
     "shortcut",
     "shortcuts",
@@ -221,7 +223,7 @@ class _Decision:
                 self.search.interrupt()
             except MeasurementError as error:
                 self.notes.append(str(error))
-        return self._answer(winner, rounds)
+        return self._answer(*self._settle(winner, rounds))
 
     def _rounds(self, ranked: Sequence[Trial]) -> tuple[Trial | None, Rounds]:
         """Choose a winner in rounds and confirm it in others; one that fails there makes room for the next."""
@@ -287,6 +289,7 @@ class _Decision:
             known = [t.measurement for t in self.search.trials if t.program == self._untuned]
             if winner.program != self._untuned and all(m.ok for m in known):
                 wanted["untuned"] = (self._default, max((m.seconds for m in known), default=0.0))
+                always.add("untuned")
         kernels: dict[str, Candidate] = {}
         cost = 0.0
         for name in sorted(wanted, key=lambda name: (name not in always, wanted[name][1])):
@@ -295,6 +298,36 @@ class _Decision:
             if name in always or cost < left or not self.limits.is_timed:
                 kernels[name] = kernel
         return self.device.rounds(self.work, kernels, budget_s=left, max_rounds=25)
+
+    def _settle(self, winner: Trial | None, rounds: Rounds) -> tuple[Trial | None, Rounds]:
+        """Replace the winner by the untuned kernel where it is not certainly faster; ties are the untuned kernel's.
+
+        It is faster where the interval of its ratio in the rounds, with too few rounds also that of the search, is below 1.
+        """
+        known = next((t for t in self.search.trials if t.program == self._untuned), None)
+        if winner is None or winner.program == self._untuned or "untuned" in rounds.failed:
+            return winner, rounds
+        table, low, high, count = rounds.table, 0.0, 0.0, 0
+        if table is not None and {"tensorwise", "untuned"} <= {*table.names}:
+            ratio = table.ratio("tensorwise", "untuned")
+            low, high, count = ratio.low, ratio.high, ratio.rounds
+            known = known or Trial(self._default, self._untuned, Measurement.of([table.median("untuned")]))
+        if known is None or not known.measurement.ok:
+            return winner, rounds
+        ours, theirs = winner.measurement, known.measurement
+        if count < MIN_ROUNDS:
+            high = max(high, (ours.seconds + ours.spread_s) / max(theirs.seconds, SHORTEST_S))
+        untuned_s = per_call_s(theirs.seconds, theirs.conversion_s, self.calls)
+        if per_call_s(theirs.seconds * high, ours.conversion_s, self.calls) < untuned_s:
+            return winner, rounds
+        took = f"{low:.2f} to {high:.2f} times its time in {count} rounds" if count else "not timed again"
+        self.notes.append(
+            f"the untuned kernel is the answer: the fastest of the search, {program_texts(winner.program)[0]}, is not "
+            f"certainly faster ({took}); {MORE}"
+        )
+        names = {"tensorwise": "fastest of the search", "untuned": "tensorwise"}
+        facts = {names.get(name, name): known_of for name, known_of in rounds.facts.items()}
+        return known, Rounds(None if table is None else table.renamed(names), facts, rounds.failed)
 
     def _answer(self, winner: Trial | None, rounds: Rounds) -> Operator:
         """Bind the fastest kernel, and say what was found."""
@@ -311,8 +344,10 @@ class _Decision:
         kernel: Kernel
         if best is None:
             kernel = self.device.default_kernel(self.work)
-            why = ": the budget was spent" if is_over() else ""
-            self.notes.append(f"nothing could be measured{why}; this is the default kernel")
+            why = f" before the budget was spent, {self.limits.budget_s:.3g} s" if is_over() else ""
+            self.notes.append(
+                f"nothing was measured{why}: this is the untuned kernel, compared with nothing; {MORE}"
+            )
         elif best is generated and winner is not None:
             kernel = self.device.kernel(self.work, winner.config)
         else:
@@ -362,7 +397,7 @@ class _Decision:
         """Note what disturbed the rounds, who dropped out of them, and which candidates were wrong."""
         once = self.device.deterministic and rounds.table is not None and len(rounds.table.seconds) == 1
         if rounds.table is not None and rounds.table.note and not once:
-            self.notes.append(rounds.table.note)
+            self.notes.append(rounds.table.note + f"; {MORE}" * self.limits.is_timed)
         for name, why in rounds.failed.items():
             if name != "tensorwise":  # noted already
                 self.notes.append(f"{name} dropped out of the rounds: {why}")

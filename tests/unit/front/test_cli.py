@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,8 @@ import scipy.io
 import scipy.sparse as sp
 from typer.testing import CliRunner, Result
 
+import tensorwise as tw
+from tensorwise.errors import InputError
 from tensorwise.front.cli import OPS, STRATEGIES, app
 from tensorwise.program.ops import NAMED
 from tensorwise.search import STRATEGIES as KNOWN_STRATEGIES
@@ -299,7 +302,8 @@ def test_module_version_and_quick_start() -> None:
     code = "import sys, tensorwise.front.cli; sys.exit('scipy' in sys.modules or 'torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
     process = start("--version")
-    assert process.communicate(timeout=60)[0].strip()
+    said = process.communicate(timeout=60)[0].strip()
+    assert re.fullmatch(r"tensorwise [\d.]+\w*, NumPy [\w.]+, SciPy [\w.]+, Python [\w.+]+", said), said
     assert process.returncode == 0
 
 
@@ -321,3 +325,24 @@ def test_complex_values_give_their_real_parts_and_a_warning(tmp_path: Path) -> N
     assert lines(result)[0]["nnz"] == 2
     assert len(result.stderr.splitlines()) == 1
     assert "real parts" in result.stderr
+
+
+def test_a_double_matrix_on_a_simulated_accelerator_says_what_to_pass(matrix: Path) -> None:
+    options = (
+        "tune",
+        matrix,
+        "--op",
+        "spmm",
+        "--n",
+        32,
+        "--device",
+        "spade-small",
+        "--no-store",
+        "--trials",
+        1,
+    )
+    assert "pass dtype='float32' (--dtype float32)" in fails_in_one_line(
+        invoke(*options, "--dtype", "float64")
+    )
+    with pytest.raises(InputError, match=r"in float64; pass dtype='float32'"):
+        tw.tune(scipy.io.mmread(matrix).tocsr(), "spmm", n=32, device="spade-small", trials=1, store=False)

@@ -407,3 +407,10 @@ def test_a_slope_may_be_of_any_type_of_numbers() -> None:
         np.testing.assert_array_equal(
             gnn.attention(graph, x[:, :, None], x, x, slope), gnn.attention(graph, x[:, :, None], x, x, 0.25)
         )
+
+
+def test_one_number_as_the_shape_of_a_graph_names_two() -> None:
+    with pytest.raises(
+        InputError, match=r"got 3; expected the numbers of destinations and of sources, \(3, 3\)"
+    ):
+        gnn.Graph([0, 1], [1, 2], 3)  # type: ignore[arg-type]

@@ -96,7 +96,10 @@ def test_split_indices() -> None:
         loop(outer, 0, whole, replace(inside, hi=S)),
         loop(outer, 0, whole, replace(inside, hi=ir.smaller(S, N - outer))),
     ):
-        with pytest.raises(UnprovenError, match=r"x\[.*\] exists: it may be too large"):
+        with pytest.raises(
+            UnprovenError,
+            match=r"not proved: that x\[.*\] is inside of x, in `v = x.*`: the index, .*, may exceed the last one of n ",
+        ):
             prove_bounds(ir.LoweredFunction((X,), (N, M, S), (wrong,)), facts)
 
 
@@ -125,7 +128,8 @@ def test_values_that_come_from_elsewhere_are_any() -> None:
 
 def test_a_message_names_the_access() -> None:
     with pytest.raises(
-        UnprovenError, match=r"out\[\(\(i \* m\) \+ 1\)\] exists: it may be too large \(m \* i \+ 1"
+        UnprovenError,
+        match=r"that out\[\(\(i \* m\) \+ 1\)\] is inside of out, in `out\[.*`: the index, m \* i \+ 1, may exceed the last",
     ):
         prove_bounds(
             ir.LoweredFunction((OUT,), (N, M), (loop(I, 0, N, write(I * M + 1)),)),

@@ -1,14 +1,23 @@
 """Schedules as text: they print as they parse, and refusals name the directive."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensorwise.errors import ScheduleError
+from tensorwise.errors import InputError, ScheduleError
+from tensorwise.lower.ir import LoweredFunction
+from tensorwise.lower.lower import lower
+from tensorwise.lower.plan import Plan
+from tensorwise.lower.program import program_for
+from tensorwise.program.schedule import DIRECTIVES as REGISTERED
 from tensorwise.program.schedule import (
     Bound,
     Directive,
     Factor,
+    LoopPass,
     Parallel,
     Prefetch,
     Reorder,
@@ -17,6 +26,8 @@ from tensorwise.program.schedule import (
     Tile,
     Unroll,
 )
+from tensorwise.program.workload import workload
+from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.remap import Axis
 
 LOOPS = st.sampled_from(["i", "k", "k1", "k0", "j"])
@@ -71,13 +82,15 @@ def test_loops_in_their_order() -> None:
         ("foo(k)", "cannot read schedule at 'foo(k)'; known directives: split, reorder, parallel"),
         ("split(k,4) what", "cannot read schedule at 'what'"),
         ("split(k,4", "cannot read schedule at 'split(k,4'"),
-        ("split(k)", "split does not take 1 arguments: 'split(k)'"),
-        ("split(k,four)", "expected a whole number, got 'four'"),
+        ("split(k)", "split does not take 1 argument: 'split(k)'; expected split(index,size)"),
+        ("split()", "split does not take 0 arguments: 'split()'; expected split(index,size)"),
+        ("factor( )", "factor does not take 0 arguments"),
+        ("split(k,four)", "split(k,four): expected a whole number, got 'four'"),
         ("split(k,-4)", "expected a whole number, got '-4'"),
         ("split(k,99999999999)", "expected a whole number"),
-        ("tile(j,8)", "expected a whole number, got ''"),
-        ("tile(j,8x)", "expected a whole number, got ''"),
-        ("tile(j)", "tile does not take 1 arguments"),
+        ("tile(j,8)", "tile(j,8): expected tile(LOOP,VECTORSxLANES), as tile(j,2x8)"),
+        ("tile(j,8x)", "tile(j,8x): expected tile(LOOP,VECTORSxLANES), as tile(j,2x8)"),
+        ("tile(j)", "tile does not take 1 argument: 'tile(j)'; expected tile(loop,shape)"),
         ("factor(k,l)", "factor does not take 2 arguments: 'factor(k,l)'"),
         ("parallel(i,dynamic,32,atomic,more)", "parallel does not take 5 arguments"),
     ],
@@ -124,3 +137,76 @@ def test_what_does_not_fit(text: str, message: str) -> None:
     with pytest.raises(ScheduleError) as error:
         Schedule.parse(text).loops(("i", "j", "k"))
     assert message in str(error.value)
+
+
+class Noop(LoopPass):
+    def __str__(self) -> str:
+        return "noop()"
+
+    def rewrite(self, kernel: LoweredFunction, plan: Plan) -> LoweredFunction:
+        return kernel
+
+
+class Wordless(LoopPass):
+    def rewrite(self, kernel: LoweredFunction, plan: Plan) -> LoweredFunction:
+        return kernel
+
+
+class OldRewrite(Noop):
+    def rewrite(self, kernel: LoweredFunction) -> LoweredFunction:  # type: ignore[override]
+        return kernel
+
+
+class Misspelled(Noop):
+    def __str__(self) -> str:
+        return "Misspelled"
+
+
+class Careless(Noop):
+    def rewrite(self, kernel: LoweredFunction, plan: Plan) -> LoweredFunction:
+        return None  # type: ignore[return-value]
+
+
+@pytest.fixture
+def rows(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setattr(REGISTERED, "_rows", rows := dict(REGISTERED._rows))
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (Wordless, "does not define __str__; __str__ returns its text, as 'reverse(k)'"),
+        (OldRewrite, "defines rewrite(self, kernel: "),
+        (OldRewrite, "; expected rewrite(self, kernel, plan)"),
+        (3, "cannot be called"),
+    ],
+)
+def test_a_directive_that_could_not_be_loaded_or_run_is_not_registered(
+    rows: dict[str, Any], kind: Any, said: str
+) -> None:
+    with pytest.raises(InputError) as error:
+        REGISTERED.register("noop")(kind)
+    assert said in str(error.value)
+    if callable(kind):  # what a function makes is looked into when it is made
+        rows["noop"] = lambda: kind()
+        with pytest.raises(ScheduleError, match=r"noop\(\): .*(__str__|expected rewrite)"):
+            Schedule.parse("noop()")
+
+
+def test_directives_of_others_parse_and_run(rows: dict[str, Any]) -> None:
+    rows["noop"] = Noop
+    schedule = Schedule.parse("noop() parallel(i)")
+    assert str(schedule) == "noop() parallel(i,dynamic,32)"
+    with pytest.raises(ScheduleError, match=r"noop does not take 1 argument: 'noop\(k\)'; expected noop\(\)"):
+        Schedule.parse("noop(k)")
+    rows["noop"] = Misspelled
+    with pytest.raises(
+        ScheduleError, match=r"__str__ returns 'Misspelled', which does not parse as noop\(\)"
+    ):
+        Schedule.parse("noop()")
+    rows["noop"] = Careless
+    work = workload("spmv", entries_from(np.eye(4, dtype="f4")))
+    program = program_for(work, "(i,k) -> U(i) C(k)", "noop()")
+    with pytest.raises(ScheduleError, match=r"noop\(\): rewrite returned None, no LoweredFunction"):
+        lower(program.plan())

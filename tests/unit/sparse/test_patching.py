@@ -84,3 +84,48 @@ def test_a_module_is_run_and_its_exit_status_passed_on():
     assert "json" in done.stdout
     assert run_patched().returncode == 2
     assert "usage" in run_patched("--help").stdout
+
+
+def test_a_program_that_is_not_there_is_one_line_and_status_2(tmp_path):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("")
+    for arguments, said in (
+        (["nosuch.py"], "nosuch.py: no such file"),
+        ([str(tmp_path)], "a folder without __main__.py"),
+        (["-m", "nosuch"], "no module named nosuch"),
+        (["-m", "nosuch.inner"], "no module named nosuch.inner"),
+        (["-m", "package"], "no module named package.__main__"),
+        (["--reprot", "x.py"], "unknown option --reprot; usage: "),
+        (["--report"], "there is no program to run; usage: "),
+        ([], "there is no program to run; usage: "),
+    ):
+        path = os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])
+        done = run_patched(*arguments, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path})
+        assert done.returncode == 2, done.stderr
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("python -m tensorwise.patch: ")
+        assert said in line
+
+
+def test_what_a_module_lacks_is_said_by_itself(tmp_path):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("import nosuch")
+    path = os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])
+    done = run_patched("-m", "package.inner", cwd=tmp_path, env={**os.environ, "PYTHONPATH": path})
+    assert "No module named 'nosuch'" in done.stderr
+
+
+def test_preparing_says_that_the_kernels_are_ready():
+    done = subprocess.run([sys.executable, "-m", "tensorwise.sparse.prepare"], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "the kernels of sparse arrays are ready (" in done.stdout.splitlines()[-1]
+    again = subprocess.run(
+        [sys.executable, "-m", "tensorwise.sparse.prepare"], capture_output=True, text=True
+    )
+    assert "are ready (they were compiled before): /" in again.stdout
+    broken = {**os.environ, "TENSORWISE_CC": "/nonexistent/cc"}  # its kernels are others
+    done = subprocess.run(
+        [sys.executable, "-m", "tensorwise.sparse.prepare"], capture_output=True, text=True, env=broken
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("the kernels cannot be compiled, so that SciPy computes: ")

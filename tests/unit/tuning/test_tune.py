@@ -506,7 +506,7 @@ def test_a_model_of_another_processor_is_heard_with_a_warning(matrix: sp.csr_arr
     model = Fond()
     model.card = {"op": "spmm", "data": {"hosts": ["Abacus 9000"]}}
     result = result_of(quick(matrix, "spmm", budget_s=60.0, model=model))
-    assert any("something else (processor Abacus 9000, here " in note for note in result.notes)
+    assert any("other conditions (processor Abacus 9000, here " in note for note in result.notes)
     assert (result.trials[1].config["split_i"] or 1) > 1
 
 

@@ -11,9 +11,10 @@ import pytest
 import scipy.sparse as sp
 
 import tensorwise as tw
-from tensorwise.device.device import Candidate, Device, Measurement
+from tensorwise.device.device import Candidate, Device, Measurement, Rounds
 from tensorwise.device.noisy import NoisyDevice
 from tensorwise.device.null import NullDevice
+from tensorwise.device.rounds import RoundTable
 from tensorwise.device.spade import SpadeDevice
 from tensorwise.errors import InputError, MeasurementError
 from tensorwise.program.workload import Workload, workload
@@ -322,3 +323,65 @@ def test_break_even_is_counted_against_the_untuned_kernel_where_the_baseline_is_
 def test_a_deterministic_device_needs_one_round(matrix: sp.csr_array) -> None:
     notes = result_of(tw.tune(matrix, "spmm", n=4, device="null", trials=4, store=False)).notes
     assert not any("rounds fitted" in note for note in notes)
+
+
+class Busy(Chip):
+    """In the search, configs without threads take half as long; the rounds tell by what factor they really differ."""
+
+    def __init__(self, *factors: float) -> None:
+        super().__init__()
+        self.factors = factors
+
+    def rounds(self, workload: Workload, candidates: Any, *, budget_s: float, max_rounds: int = 30) -> Rounds:
+        if "tensorwise" not in candidates:  # the choosing rounds: the fastest of the search goes on
+            return Rounds(None, {}, {})
+        default = self.space(workload).default(workload)
+        rows = tuple(
+            {name: 1e-3 if config == default else 1e-3 * factor for name, config in candidates.items()}
+            for factor in self.factors
+        )
+        table = RoundTable(tuple(candidates), rows, (False,) * len(rows)) if rows else None
+        return Rounds(table, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("factors", "tuned"),
+    [
+        ((0.5,) * 7, True),
+        ((1.4,) * 7, False),  # slower than untuned
+        ((0.8, 0.9, 0.9, 0.9, 1.1, 1.1, 1.1), False),  # a tie: 1 is in the interval
+        ((0.95, 0.9, 0.9), True),  # three rounds: the extremes
+        ((0.95, 0.9, 1.0), False),
+        ((0.9,), True),  # too few rounds, but the search says the same
+        ((), True),  # no rounds: half the time in the search, and no spread
+    ],
+)
+def test_the_answer_is_not_slower_than_the_untuned_kernel(
+    matrix: sp.csr_array, factors: tuple[float, ...], tuned: bool
+) -> None:
+    device = Busy(*factors)
+    operator = tw.tune(matrix, "spmm", n=4, device=device, trials=12, store=False)
+    result = result_of(operator)
+    work = operator.workload
+    untuned = device.space(work).program(work, device.space(work).default(work))
+    assert (operator.schedule != untuned.schedule_text) == tuned
+    assert any("the untuned kernel is the answer" in note for note in result.notes) != tuned
+    assert result.best.schedule == operator.schedule
+    text = operator.report()
+    if factors == (0.95, 0.9, 1.0):
+        assert "is not certainly faster (0.90 to 1.00 times its time in 3 rounds); a larger budget_s" in text
+    if factors == (0.95, 0.9, 0.9):  # the untuned kernel beside it, with the interval of the ratio
+        assert "1.11x    1.05-1.11" in text
+
+
+def test_a_search_that_measured_nothing_says_how_to_go_on(matrix: sp.csr_array) -> None:
+    class Late(Chip):
+        def measure(self, workload: Workload, candidates: Any, **limits: Any) -> Iterator[Measurement]:
+            raise MeasurementError("too late")
+
+    operator = tw.tune(matrix, "spmm", n=4, device=Late(), trials=2, store=False)
+    text = operator.report()
+    assert "compared with nothing; a larger budget_s (--budget) measures more" in text
+    assert "(untuned, not timed)" in text
+    assert "0 s " not in text
+    assert "breaks even" not in text

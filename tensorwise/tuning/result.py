@@ -29,11 +29,14 @@ def program_texts(program: Any) -> tuple[str, str, str]:
 @final
 @dataclass(frozen=True)
 class Trial:
-    """One candidate that was tried in the search; ``program`` is what the device's space makes of ``config``."""
+    """One candidate that was tried in the search; ``program`` is what the device's space makes of ``config``,
+    ``at_s`` the seconds from the begin of the tuning to its measurement, ``score`` a model's (see `Forecast`; or None)."""
 
     config: Config
     program: Any
     measurement: Measurement
+    at_s: float = math.nan
+    score: float | None = None
 
 
 @final
@@ -140,7 +143,7 @@ class TuneResult:
         return f"on {self.device}" + (f" ({self.host})" if self.host not in ("", self.device) else "")
 
     @property
-    def _against(self) -> str:
+    def against(self) -> str:
         """What break-even is counted against, in words."""
         if self.baseline not in self.baselines:
             return "the untuned kernel"
@@ -210,6 +213,6 @@ class TuneResult:
         )
         if self.baselines or self.trials:  # otherwise nothing was compared
             when = f"after {int(calls)} calls" if math.isfinite(calls) else "never"
-            lines.append(f"breaks even {when} against {self._against}")
+            lines.append(f"breaks even {when} against {self.against}")
         lines.extend(f"note: {note}" for note in self.notes)
         return "\n".join(lines)

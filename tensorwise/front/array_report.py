@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MAX_DRAWN: Final = 5_000_000
 """Entries from which the pattern is drawn, evenly drawn from more: memory of a few hundred megabytes."""
-KINDS: Final = (("best", "in use"), ("gen", "tried, and slower"))
+WAY_WORDS: Final = (("best", "in use"), ("gen", "tried, and slower"))
 
 
 def report_of(tuning: "Tuning") -> Report:
@@ -94,7 +94,7 @@ def _product_card(product: "ProductTuning", first: int) -> str:
         text = "No trial yet: nothing was compared. Trials begin when calls have taken a few milliseconds."
         return page.card(product.product, listed, text)
     caption = "Median of a call in the last trial, on calls of your program; a shorter bar is faster."
-    key = page.key([pair for pair in KINDS if any(mark.kind == pair[0] for mark in marks)])
+    key = page.key([pair for pair in WAY_WORDS if any(mark.kind == pair[0] for mark in marks)])
     return page.card(product.product, page.figure(time_chart(marks), caption, key) + listed)
 
 

@@ -7,7 +7,7 @@ from typing import Final, final
 from tensorwise.front.svg import Scale, element, escape, label, number_text
 from tensorwise.units import time_text
 
-WIDTH: Final = 520.0
+CHART_WIDTH: Final = 520.0
 """Width of a picture, in its own units: pixels on a wide screen."""
 LEFT, TOP = 66.0, 30.0
 SIZES: Final = {"best": 6.0, "lib": 4.5, "gen": 4.0}

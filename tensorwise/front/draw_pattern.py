@@ -10,7 +10,7 @@ from typing import final
 
 import numpy as np
 
-from tensorwise.front.draw_axes import LEFT, WIDTH, chart
+from tensorwise.front.draw_axes import CHART_WIDTH, LEFT, chart
 from tensorwise.front.svg import Scale, element, escape, gridline, label, number_text
 
 _BINS = 200  # cells along a side of the spy plot: about 2 pixels each
@@ -151,7 +151,7 @@ def _upward(text: str, y: float, anchor: str) -> str:
 
 def row_histogram(lengths: np.ndarray) -> str:
     """Draw how many rows have how many entries: in bins of one width, or doubling when they vary."""
-    w, h, left, bottom = WIDTH, 290.0, LEFT, 242.0
+    w, h, left, bottom = CHART_WIDTH, 290.0, LEFT, 242.0
     edges = _edges(lengths)
     counts = np.histogram(lengths, bins=edges)[0].tolist()
     up = Scale(0, max(counts, default=1) or 1.0, bottom, 28.0)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from tensorwise.front.draw_axes import LEFT, TOP, WIDTH, Mark, axes, chart, cross, dot, logarithmic
+from tensorwise.front.draw_axes import CHART_WIDTH, LEFT, TOP, Mark, axes, chart, cross, dot, logarithmic
 from tensorwise.front.svg import Scale, element, label
 
 HEIGHT, BOTTOM = 330.0, 282.0
@@ -27,20 +27,22 @@ def progress_chart(
     failed = [(x, mark) for x, mark in zip(places, marks, strict=True) if not math.isfinite(mark.seconds)]
     ran = [(x, mark) for x, mark in zip(places, marks, strict=True) if math.isfinite(mark.seconds)]
     top = TOP + (STRIP if failed else 0.0)
-    across = Scale(0.0, max(last, 1e-9), LEFT, WIDTH - 8)
+    across = Scale(0.0, max(last, 1e-9), LEFT, CHART_WIDTH - 8)
     seconds = [mark.seconds for _, mark in ran] + ([library[1]] if library else [])
     up = logarithmic(seconds, BOTTOM, top)
     unit = "seconds since the tuning began" if timed else "number of the candidate"
     parts = [axes(across, up, (unit, "time of a call, log scale"), ("", "time"))]
     if failed:
-        parts.append(element("path", class_="grid", d=f"M{LEFT} {top - 5}H{WIDTH - 8}"))
+        parts.append(element("path", class_="grid", d=f"M{LEFT} {top - 5}H{CHART_WIDTH - 8}"))
         parts.append(label(LEFT - 7, top - 12, "failed", anchor="end"))
         parts += [cross(mark, across(x), top - 16) for x, mark in failed]
     if library:
         y = up(library[1])
-        parts.append(element("path", class_="reference", d=f"M{LEFT} {y:.1f}H{WIDTH - 8}"))
+        parts.append(element("path", class_="reference", d=f"M{LEFT} {y:.1f}H{CHART_WIDTH - 8}"))
         below = y + 16 if y + 24 < BOTTOM else y - 6
-        parts.append(label(WIDTH - 12, below, f"{library[0]}, the fastest library", "name halo", "end", 44))
+        parts.append(
+            label(CHART_WIDTH - 12, below, f"{library[0]}, the fastest library", "name halo", "end", 44)
+        )
     parts.append(_steps(ran, across, up))
     for x, mark in sorted(ran, key=lambda one: one[1].kind == "best"):
         if mark.status == "censored":
@@ -49,7 +51,7 @@ def progress_chart(
         else:
             parts.append(dot(mark, across(x), up(mark.seconds)))
     about = f"{len(ran)} candidates by when they were measured and the time of a call; {len(failed)} failed"
-    return chart(WIDTH, HEIGHT, "".join(parts), about)
+    return chart(CHART_WIDTH, HEIGHT, "".join(parts), about)
 
 
 def _steps(ran: Sequence[tuple[float, Mark]], across: Scale, up: Scale) -> str:
@@ -68,7 +70,7 @@ def prediction_chart(marks: Sequence[Mark]) -> str:
     """Draw what a call took over the model's score, a point a candidate; all have a score and a time."""
     scores = [mark.score or 0.0 for mark in marks]
     pad = 0.06 * (max(scores) - min(scores)) or 0.5
-    across = Scale(min(scores) - pad, max(scores) + pad, LEFT, WIDTH - 8)
+    across = Scale(min(scores) - pad, max(scores) + pad, LEFT, CHART_WIDTH - 8)
     up = logarithmic([mark.seconds for mark in marks], BOTTOM, TOP)
     parts = [
         axes(
@@ -81,5 +83,8 @@ def prediction_chart(marks: Sequence[Mark]) -> str:
     for mark in sorted(marks, key=lambda one: one.kind == "best"):
         parts.append(dot(mark, across(mark.score or 0.0), up(mark.seconds)))
     return chart(
-        WIDTH, HEIGHT, "".join(parts), f"Measured time over the model's score of {len(marks)} candidates"
+        CHART_WIDTH,
+        HEIGHT,
+        "".join(parts),
+        f"Measured time over the model's score of {len(marks)} candidates",
     )

@@ -6,7 +6,7 @@ The class of a mark carries its colour, defined in ``report.css``.
 import math
 from collections.abc import Sequence
 
-from tensorwise.front.draw_axes import LEFT, TOP, WIDTH, Mark, axes, chart, dot
+from tensorwise.front.draw_axes import CHART_WIDTH, LEFT, TOP, Mark, axes, chart, dot
 from tensorwise.front.svg import Scale, element, label, number_text
 from tensorwise.units import time_text
 
@@ -15,7 +15,7 @@ def time_chart(marks: Sequence[Mark], title: str = "time of a call") -> str:
     """Draw a bar a kernel, from zero, with the interquartile range as a whisker; lower is better."""
     pitch = 42.0
     floor = 10 + pitch * len(marks)
-    right = Scale(0, max(m.seconds + m.spread_s / 2 for m in marks) or 1.0, 2.0, WIDTH - 84)
+    right = Scale(0, max(m.seconds + m.spread_s / 2 for m in marks) or 1.0, 2.0, CHART_WIDTH - 84)
     parts = []
     for tick in right.ticks(5):
         x = right(tick)
@@ -30,7 +30,7 @@ def time_chart(marks: Sequence[Mark], title: str = "time of a call") -> str:
             "rect", mark.tip, class_=mark.kind, x=2, y=y, width=max(end - 2, 1.5), height=16, rx=2, data_c=mark.key
         )  # fmt: skip
         name_class = "name strong halo" if mark.kind == "best" else "name halo"
-        parts += [bar, label(2, y - 5, mark.name, name_class, limit=64)]
+        parts += [bar, label(7, y - 5, mark.name, name_class, limit=64)]
         if mark.spread_s:
             parts.append(
                 element(
@@ -41,8 +41,10 @@ def time_chart(marks: Sequence[Mark], title: str = "time of a call") -> str:
             )
         parts.append(label(max(hi, end) + 8, mid + 5, time_text(mark.seconds), name_class))
     parts.append(element("path", class_="axis", d=f"M2 4V{floor}"))
-    parts.append(label(WIDTH - 4, floor + 37, title, "title", "end"))
-    return chart(WIDTH, floor + 44, "".join(parts), f"Time of a call of {len(marks)} kernels, with spread")
+    parts.append(label(CHART_WIDTH - 4, floor + 37, title, "title", "end"))
+    return chart(
+        CHART_WIDTH, floor + 44, "".join(parts), f"Time of a call of {len(marks)} kernels, with spread"
+    )
 
 
 def roofline_chart(
@@ -59,7 +61,7 @@ def roofline_chart(
         bandwidth_of: memory or cache that has this bandwidth, for people.
     """
     marks = [m for m in marks if m.flop_per_byte and m.flop_per_s > 0]
-    bottom, right = 282.0, WIDTH - 8
+    bottom, right = 282.0, CHART_WIDTH - 8
     ridge = [peak_flop_per_s / bandwidth_bytes_per_s] if peak_flop_per_s and bandwidth_bytes_per_s else []
     xs = [*(m.flop_per_byte for m in marks if m.flop_per_byte), *ridge] or [1.0]
     ys = [*(m.flop_per_s for m in marks), *([peak_flop_per_s] if peak_flop_per_s else [])] or [1e9]
@@ -69,7 +71,7 @@ def roofline_chart(
     parts = [axes(across, up, titles)]
     parts.append(_roof(across, up, peak_flop_per_s, bandwidth_bytes_per_s, bandwidth_of))
     parts += _points(marks, across, up)
-    return chart(WIDTH, 330, "".join(parts), "Roofline: operations a second over operations a byte")
+    return chart(CHART_WIDTH, 330, "".join(parts), "Roofline: operations a second over operations a byte")
 
 
 def _roof(across: Scale, up: Scale, peak: float | None, bandwidth: float | None, source: str) -> str:
@@ -88,13 +90,7 @@ def _roof(across: Scale, up: Scale, peak: float | None, bandwidth: float | None,
     if bandwidth:
         x = math.exp(0.6 * math.log(start) + 0.4 * math.log(corner)) if corner > start else start
         text = f"{source or 'bandwidth'} {number_text(float(f'{slope:.3g}'))} GB/s"
-        y = up(min(slope * x, ceiling)) - 8
-        fits = across(x) - 8 > across.start + 8 * len(text)
-        parts.append(
-            label(across(x) - 8, y, text, "tick halo", "end")
-            if fits
-            else label(across.start + 6, y, text, "tick halo")
-        )
+        parts.append(label(across(x) + 10, up(min(slope * x, ceiling)) + 14, text, "tick halo"))
     return "".join(parts)
 
 

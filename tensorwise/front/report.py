@@ -34,7 +34,7 @@ ROOFLINE_CAPTION = (
     "A point below the line could be faster; at the line the memory or the arithmetic is the limit. Bytes are the least "
     "that a call must move (operands read once, output written once), so all candidates have the same."
 )
-KINDS = (("best", "the answer"), ("gen", "generated kernel"), ("lib", "library"))
+MARK_WORDS = (("best", "the answer"), ("gen", "generated kernel"), ("lib", "library"))
 
 
 def render(result: ReportData) -> str:
@@ -79,7 +79,7 @@ def verdict(result: ReportData) -> str:
             slower = generated.seconds / best.seconds
             text += f" The best generated kernel takes {slower:.2f} times as long ({generated.format})."
         return text
-    text = f"The fastest kernel is {best.name}, which stores the operand as {best.format or 'given'}: "
+    text = f"The fastest kernel is generated code, which stores the operand as {best.format or 'given'}: "
     text += f"{time_text(best.seconds)} a call"
     if library is None:
         return f"{text}. There was no library to compare with."
@@ -365,7 +365,7 @@ def _kind(result: ReportData, candidate: Candidate) -> str:
 
 
 def _key(marks: list[Mark]) -> str:
-    return page.key([(kind, words) for kind, words in KINDS if any(mark.kind == kind for mark in marks)])
+    return page.key([(kind, words) for kind, words in MARK_WORDS if any(mark.kind == kind for mark in marks)])
 
 
 def _shape(result: ReportData) -> str:

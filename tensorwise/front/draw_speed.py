@@ -15,7 +15,8 @@ def time_chart(marks: Sequence[Mark], title: str = "time of a call") -> str:
     """Draw a bar a kernel, from zero, with the interquartile range as a whisker; lower is better."""
     pitch = 42.0
     floor = 10 + pitch * len(marks)
-    right = Scale(0, max(m.seconds + m.spread_s / 2 for m in marks) or 1.0, 2.0, CHART_WIDTH - 84)
+    most = min(max(m.seconds + m.spread_s / 2 for m in marks), 1.4 * max(m.seconds for m in marks))
+    right = Scale(0, most or 1.0, 2.0, CHART_WIDTH - 90)  # longer whiskers are cut
     parts = []
     for tick in right.ticks(5):
         x = right(tick)

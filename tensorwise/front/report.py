@@ -85,7 +85,10 @@ def verdict(result: ReportData) -> str:
         return f"{text}. There was no library to compare with."
     beside = f"{library.name}, {time_text(library.seconds)}"
     times = f"{_speedup(best, library):.2f} times as fast as the fastest library"
-    return f"{text}. It is {times} ({beside}{_interval(best.ratio)})."
+    text += f". It is {times} ({beside}{_interval(best.ratio)})."
+    if best.ratio and best.ratio.rounds > 1 and best.ratio.high >= 1:
+        text += " The range includes 1, so that the rounds do not show which of the two is faster."
+    return text
 
 
 def price(result: ReportData) -> str:

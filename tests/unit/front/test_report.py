@@ -298,6 +298,8 @@ def test_uncertainty_is_said_and_few_rounds_are_no_interval() -> None:
     assert "95 % interval 1.25 to 2.00, 6 rounds" in said(0.5, 0.5, 0.6, 0.7, 0.8, 0.8)
     assert "1.25 to 2.00 in 3 rounds" in said(0.5, 0.7, 0.8)
     assert "rounds" not in said(0.5)
+    assert "which of the two is faster" in said(0.8, 0.9, 1.1)
+    assert "which of the two is faster" not in said(0.8, 0.9, 0.99)
 
 
 def test_the_price_is_said_with_its_range() -> None:

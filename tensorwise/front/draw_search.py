@@ -39,10 +39,6 @@ def progress_chart(
     if library:
         y = up(library[1])
         parts.append(element("path", class_="reference", d=f"M{LEFT} {y:.1f}H{CHART_WIDTH - 8}"))
-        below = y + 16 if y + 24 < BOTTOM else y - 6
-        parts.append(
-            label(CHART_WIDTH - 12, below, f"{library[0]}, the fastest library", "name halo", "end", 44)
-        )
     parts.append(_steps(ran, across, up))
     for x, mark in sorted(ran, key=lambda one: one[1].kind == "best"):
         if mark.status == "censored":
@@ -50,6 +46,12 @@ def progress_chart(
             parts.append(element("path", mark.tip, class_="censored", d=tip, data_c=mark.key))
         else:
             parts.append(dot(mark, across(x), up(mark.seconds)))
+    if library:  # above the points
+        y = up(library[1])
+        below = y + 16 if y + 24 < BOTTOM else y - 6
+        parts.append(
+            label(CHART_WIDTH - 12, below, f"{library[0]}, the fastest library", "name halo", "end", 44)
+        )
     about = f"{len(ran)} candidates by when they were measured and the time of a call; {len(failed)} failed"
     return chart(CHART_WIDTH, HEIGHT, "".join(parts), about)
 

@@ -149,7 +149,12 @@ def test_tune_writes_a_report(tmp_path: Path) -> None:
     checked = check(path.read_text())
     for words in ("spmm", "scipy", "How it is stored", "How it runs", "Calls to break even"):
         assert words in checked.text
+    assert op.result is not None
+    ends = [trial.at_s for trial in op.result.trials]
+    assert ends == sorted(ends)
+    assert 0 < ends[0] <= ends[-1] < op.result.tuning_s
     data = report_data(op, "A")
+    assert sorted(c.attempt.at_s for c in data.candidates if c.attempt) == ends
     assert data.best in [c.name for c in data.candidates]
     assert data.spy.counts.sum() == A.nnz
     assert data.row_lengths.sum() == A.nnz

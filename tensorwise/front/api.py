@@ -97,10 +97,10 @@ def tune(
         progress=progress, observe=observe,
     )  # fmt: skip
     if report is not None:
-        from tensorwise.front.reporting import write_report
+        from tensorwise.front.reporting import report_of
 
         name = os.path.basename(os.fspath(A)) if isinstance(A, str | os.PathLike) else "the matrix as given"
-        write_report(operator, report, name)
+        report_of(operator, name).save(report)
     return operator
 
 

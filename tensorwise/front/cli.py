@@ -134,7 +134,7 @@ def tune(
     """
     _check_choices(op, dtype)
     from tensorwise.device.opening import DEVICES
-    from tensorwise.front.reporting import check_writable, write_report
+    from tensorwise.front.reporting import check_writable, report_of
     from tensorwise.search import STRATEGIES as KNOWN
     from tensorwise.store.store import Store
     from tensorwise.tuning.tune import tune as search
@@ -183,7 +183,7 @@ def tune(
     problem = None
     try:
         if report is not None:
-            write_report(operator, report, path.name)
+            report_of(operator, path.name).save(report)
         if save is not None:
             operator.save(save)
     except TensorwiseError as error:

@@ -10,9 +10,11 @@ from typing import final
 
 import numpy as np
 
-from tensorwise.front.svg import Scale, drawing, element, escape, gridline, label, number_text
+from tensorwise.front.draw_axes import CHART_WIDTH, LEFT, chart
+from tensorwise.front.svg import Scale, element, escape, gridline, label, number_text
 
-_BINS = 128  # cells along the longer side of the spy plot: about 3 pixels each
+_BINS = 200  # cells along a side of the spy plot: about 2 pixels each
+_SIDE = 430.0
 _SHADES = 5
 _WINDOW = 48
 _LARGEST_DRAWN_BLOCK = 32
@@ -28,7 +30,7 @@ class Spy:
 
     shape: tuple[int, int]
     counts: np.ndarray
-    """(bins, bins) int64: entries in each cell of an even grid over the matrix; both sides at most 128."""
+    """(bins, bins) int64: entries in each cell of an even grid over the matrix; both sides at most 200."""
     window: tuple[int, int, int, int]
     """First row, first column, rows and columns of the window, the densest one aligned to blocks."""
     window_rows: np.ndarray
@@ -66,7 +68,7 @@ def spy_of(
 def spy_chart(spy: Spy) -> str:
     """Draw the whole pattern; darker cells hold more entries; the window is framed."""
     height, width = max(spy.shape[0], 1), max(spy.shape[1], 1)
-    w, h = _fit(height, width, 360.0)
+    w, h = _fit(height, width, _SIDE)
     bins_r, bins_c = spy.counts.shape
     top = float(spy.counts.max(initial=0))
     levels = np.zeros(spy.counts.shape, int)
@@ -75,24 +77,16 @@ def spy_chart(spy: Spy) -> str:
         low = float(logs[spy.counts > 0].min())
         share = (logs - low) / max(math.log(top) - low, 1e-9) if math.log(top) > low else np.ones_like(logs)
         levels = np.where(spy.counts > 0, 1 + np.round(share * (_SHADES - 1)), 0).astype(int)
-    x, y = w / bins_c, h / bins_r
     parts = [element("rect", class_="paper", x=0, y=0, width=w, height=h)]
+    cells = ""  # in units of cells, so that paths are short
     for level in range(1, _SHADES + 1):
         path = "".join(
-            f"M{lo * x:.1f} {(row + 0.5) * y:.1f}H{hi * x:.1f}"
-            for row in range(bins_r)
-            for lo, hi in _runs(levels[row] == level)
+            f"M{lo} {row}h{hi - lo}" for row in range(bins_r) for lo, hi in _runs(levels[row] == level)
         )
         if path:
-            parts.append(
-                element(
-                    "path",
-                    d=path,
-                    class_="entry",
-                    stroke_width=y * 1.03,
-                    opacity=level / _SHADES,
-                )
-            )
+            cells += element("path", d=path, class_="entry", stroke_width=1.03, opacity=level / _SHADES)
+    scale = f"scale({w / bins_c:.5g} {h / bins_r:.5g}) translate(0 .5)"
+    parts.append(element("g", cells, transform=scale))
     row, col, tall, wide = spy.window
     if spy.counts.any() and (tall < height or wide < width):
         box = (max(wide / width * w, 5.0), max(tall / height * h, 5.0))
@@ -101,16 +95,15 @@ def spy_chart(spy: Spy) -> str:
                 "rect", class_="frame", x=col / width * w, y=row / height * h, width=box[0], height=box[1]
             )
         )
-    return drawing(
-        w, h, "".join(parts), f"Pattern of the {height} by {width} matrix, {int(spy.counts.sum())} entries"
-    )
+    about = f"Pattern of the {height} by {width} matrix, {int(spy.counts.sum())} entries"
+    return _framed(w, h, "".join(parts), (0, spy.shape[0]), (0, spy.shape[1]), about)
 
 
 def window_chart(spy: Spy) -> str:
     """Draw each entry of the window, on the blocks that store it: a block's empty part is stored padding."""
     row, col, tall, wide = spy.window
     tile_r, tile_c = (b if 1 <= b <= _LARGEST_DRAWN_BLOCK else 1 for b in spy.block)
-    w, h = _fit(max(tall, 1), max(wide, 1), 360.0)
+    w, h = _fit(max(tall, 1), max(wide, 1), _SIDE)
     x, y = w / max(wide, 1), h / max(tall, 1)
     parts = [element("rect", class_="paper", x=0, y=0, width=w, height=h)]
     i, k = spy.window_rows - row, spy.window_cols - col
@@ -133,15 +126,35 @@ def window_chart(spy: Spy) -> str:
     if marks:
         parts.append(element("path", d=marks, class_="entry", stroke_width=0.72 * y))
     about = f"The densest {tall} by {wide} window, from row {row} and column {col}, with its stored blocks"
-    return drawing(w, h, "".join(parts), about)
+    return _framed(w, h, "".join(parts), (row, row + tall), (col, col + wide), about)
+
+
+def _framed(
+    w: float, h: float, content: str, rows: tuple[int, int], columns: tuple[int, int], about: str
+) -> str:
+    """Return a picture of a part of the matrix with the numbers of its first and last row and column."""
+    margin = 22.0
+    texts = [label(margin, 13, f"column {columns[0]:,}", "title"), _upward(f"row {rows[0]:,}", margin, "end")]
+    if w > 150:
+        texts.append(label(margin + w, 13, f"{max(columns[1] - 1, 0):,}", "title", "end"))
+    if h > 130:
+        texts.append(_upward(f"{max(rows[1] - 1, 0):,}", margin + h, "start"))
+    moved = element("g", content, transform=f"translate({margin:g} {margin:g})")
+    return chart(max(w, 120.0) + margin + 2, max(h, 90.0) + margin + 2, moved + "".join(texts), about)
+
+
+def _upward(text: str, y: float, anchor: str) -> str:
+    """Return text that reads upward, left of a picture."""
+    turned = f"translate(14 {y:g}) rotate(-90)"
+    return element("text", escape(text), class_="title", text_anchor=anchor, transform=turned)
 
 
 def row_histogram(lengths: np.ndarray) -> str:
     """Draw how many rows have how many entries: in bins of one width, or doubling when they vary."""
-    w, h, left, bottom = 460.0, 244.0, 54.0, 200.0
+    w, h, left, bottom = CHART_WIDTH, 290.0, LEFT, 242.0
     edges = _edges(lengths)
     counts = np.histogram(lengths, bins=edges)[0].tolist()
-    up = Scale(0, max(counts, default=1) or 1.0, bottom, 16.0)
+    up = Scale(0, max(counts, default=1) or 1.0, bottom, 28.0)
     parts = [gridline(up, t, left, w, number_text(t)) for t in up.ticks(4)]
     pitch = (w - left - 4) / len(counts)
     every = math.ceil(max(len(_short(edge)) for edge in edges) * 7.5 / pitch)
@@ -157,13 +170,14 @@ def row_histogram(lengths: np.ndarray) -> str:
                 element("rect", tip, class_="bar", x=left_edge, y=bottom - tall, width=thick, height=tall)
             )
         if n % every == 0:
-            parts.append(label(x + pitch / 2, bottom + 15, _short(lo), anchor="middle"))
+            parts.append(label(x + pitch / 2, bottom + 17, _short(lo), anchor="middle"))
     single = all(b - a == 1 for a, b in pairwise(edges))
     parts.append(element("path", class_="axis", d=f"M{left} {bottom}H{w}"))
-    parts.append(label(left - 46, 8, "rows"))
-    parts.append(label(w, h - 6, "entries in the row" + ("" if single else ", from"), anchor="end"))
+    parts.append(label(2, 13, "number of rows", "title"))
+    title = "stored entries in the row" + ("" if single else " (from this number on)")
+    parts.append(label(w, bottom + 37, title, "title", "end"))
     longest = int(lengths.max(initial=0))
-    return drawing(w, h, "".join(parts), f"Histogram of row lengths, the longest has {longest} entries")
+    return chart(w, h, "".join(parts), f"Histogram of row lengths, the longest has {longest} entries")
 
 
 def _edges(lengths: np.ndarray) -> list[int]:

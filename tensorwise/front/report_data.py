@@ -7,8 +7,26 @@ from typing import final
 
 import numpy as np
 
+from tensorwise.device.rounds import Ratio
 from tensorwise.errors import InputError
 from tensorwise.front.draw_pattern import Spy
+
+
+@final
+@dataclass(frozen=True)
+class Attempt:
+    """One candidate of the search, when it was measured and what a cost model had predicted."""
+
+    number: int
+    """In the order of the search, from 1."""
+    seconds: float
+    """Of a call, as measured in the search; a lower bound where it was given up, infinite where it failed."""
+    status: str = "ok"
+    """The measurement's status."""
+    at_s: float = math.nan
+    """Seconds since the tuning began when it had been measured; NaN: not known."""
+    score: float | None = None
+    """log2 of the predicted time up to a constant; of a model that only ranks its order counts; None: nothing predicted."""
 
 
 @final
@@ -34,8 +52,10 @@ class Candidate:
     """The measurement's status; anything else than "ok" keeps it out of the charts."""
     in_rounds: bool = True
     """Timed in the deciding rounds; False: screened in the search, so in the table but in no chart."""
-    ratio: float | None = None
-    """Median of the in-round quotients, its seconds over the best library's; None: not measured in rounds."""
+    ratio: Ratio | None = None
+    """Its seconds over the best library's, of the same rounds; None: not measured in rounds."""
+    attempt: Attempt | None = None
+    """What the search measured; None: it was no candidate of the search."""
 
     @property
     def valid(self) -> bool:
@@ -77,6 +97,10 @@ class ReportData:
     """Columns of the dense operand, None where the op has none."""
     stored_positions: int | None = None
     """Value positions in the chosen format, padding included."""
+    baseline: str = "SciPy"
+    """What the user had, and `break_even_calls` of the costs is counted against."""
+    break_even: tuple[float, float] | None = None
+    """Fewest and most calls to break even that the rounds allow; None: not known."""
     costs: Mapping[str, float] = field(default_factory=dict)
     """Prices by name; the suffix tells the unit: ``_s`` seconds, ``_bytes`` bytes, others are counts."""
     peak_flop_per_s: float | None = None

@@ -13,32 +13,30 @@ from tensorwise.device.host import host
 from tensorwise.device.roofline import level_holding, roofline
 from tensorwise.errors import CompilerError, InputError
 from tensorwise.front.draw_pattern import spy_of
+from tensorwise.front.page import Report
 from tensorwise.front.report import render
-from tensorwise.front.report_data import Candidate, ReportData
+from tensorwise.front.report_data import Attempt, Candidate, ReportData
 from tensorwise.lower.program import Program
 from tensorwise.reading import user_path
 from tensorwise.runtime.generated import GeneratedKernel
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.tuning.operator import Operator
-from tensorwise.tuning.result import Standing, TuneResult, program_texts
-from tensorwise.writing import replacing
+from tensorwise.tuning.result import Standing, Trial, TuneResult, program_texts
+from tensorwise.tuning.result_text import against
 
 UNTUNED = "tensorwise (untuned)"
 """The default program's name in a report."""
 
 
-def write_report(operator: Operator, path: str | os.PathLike[str], name: str = "the matrix") -> None:
-    """Write the report on a tuned operator; the file appears whole or not at all.
+def report_of(operator: Operator, name: str = "the matrix") -> Report:
+    """Return the report on an operator: its text, and a page for one that was tuned here.
 
-    Raises:
-        InputError: the operator was not tuned here, or the file cannot be written.
+    Args:
+        operator: any; of one that was compiled by hand or loaded there is no page.
+        name: of the matrix.
     """
-    page = render(report_data(operator, name))
-    try:
-        with replacing(user_path(path)) as file:
-            file.write(page.encode("utf-8", errors="replace"))
-    except OSError as error:
-        raise InputError(f"{path}: the report cannot be written ({error.strerror or error})") from error
+    text = repr(operator) if operator.result is None else operator.result.text()
+    return Report(text, lambda: render(report_data(operator, name)))
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
@@ -111,6 +109,8 @@ def report_data(operator: Operator, name: str) -> ReportData:
         peak_flop_per_s=peak,
         bandwidth_bytes_per_s=bandwidth,
         bandwidth_of=level,
+        baseline=against(result),
+        break_even=_break_even(result),
         environment=_environment(result),
         notes=result.notes,
     )
@@ -125,14 +125,16 @@ def _candidates(result: TuneResult) -> list[Candidate]:
         timed = table is not None and key in table.names
         ratio = None
         if timed and table is not None and library is not None and library.name in table.names:
-            ratio = table.ratio(key, library.name).median
+            ratio = table.ratio(key, library.name)
         return Candidate(
             name, standing.seconds, standing.spread_s, standing.format, standing.schedule, baseline,
             result.workload.compulsory_bytes, "ok" if math.isfinite(standing.seconds) else "not measured",
             # A library too slow for the rounds belongs into the chart all the same.
             in_rounds=timed or baseline, ratio=ratio,
+            attempt=None if baseline else tried.pop((standing.format, standing.schedule), None),
         )  # fmt: skip
 
+    tried = _tried(result)
     found = [of(name, standing, name, True) for name, standing in result.baselines.items()]
     generated = result.best_generated
     if generated is not None:
@@ -143,24 +145,48 @@ def _candidates(result: TuneResult) -> list[Candidate]:
         best = result.best
         found.append(of(f"{best.name} (not measured)", best, "", best.name != "tensorwise"))
     known = {(c.format, c.schedule) for c in found}
+    moved = result.workload.compulsory_bytes
     for number, trial in enumerate(result.trials, 1):
-        program, measurement = trial.program, trial.measurement
-        _, format, schedule = program_texts(program)
+        one = trial.measurement
+        _, format, schedule = program_texts(trial.program)
         if (format, schedule) not in known:
-            found.append(
-                Candidate(
-                    f"candidate {number}",
-                    measurement.seconds,
-                    measurement.spread_s,
-                    format,
-                    schedule,
-                    False,
-                    result.workload.compulsory_bytes,
-                    measurement.status,
-                    in_rounds=False,
-                )
-            )
+            made = Candidate(
+                f"candidate {number}", one.seconds, one.spread_s, format, schedule, False, moved, one.status,
+                in_rounds=False, attempt=_attempt(number, trial),
+            )  # fmt: skip
+            found.append(made)
     return found
+
+
+def _tried(result: TuneResult) -> dict[tuple[str, str], Attempt]:
+    """What the search measured, by format and schedule."""
+    found: dict[tuple[str, str], Attempt] = {}
+    for number, trial in enumerate(result.trials, 1):
+        _, format, schedule = program_texts(trial.program)
+        found.setdefault((format, schedule), _attempt(number, trial))
+    return found
+
+
+def _attempt(number: int, trial: Trial) -> Attempt:
+    one = trial.measurement
+    return Attempt(number, one.seconds, one.status, trial.at_s, trial.score)
+
+
+def _break_even(result: TuneResult) -> tuple[float, float] | None:
+    """Fewest and most calls after which the tuning is paid for, by the interval of the ratio of the rounds."""
+    table, had = result.table, result.baselines.get(result.baseline) or result.default
+    if table is None or had is None:
+        return None
+    name = had.name if had.name in table.names else "untuned"
+    best = result.best.name
+    if best == name or best not in table.names or name not in table.names:
+        return None
+    ratio, spent_s = table.ratio(best, name), result.tuning_s + result.best.conversion_s
+
+    def calls(share: float) -> float:
+        return spent_s / (had.seconds * (1 - share)) if share < 1 else math.inf
+
+    return calls(ratio.low), calls(ratio.high)
 
 
 def _is(candidate: Candidate, standing: Standing) -> bool:

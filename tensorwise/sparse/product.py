@@ -35,6 +35,10 @@ SOON_NS: Final = 20_000_000
 class Forms(Protocol):
     """What finds packed forms of a matrix that cannot be written to; see `tensorwise.sparse.frozen`."""
 
+    @property
+    def search_s(self) -> float:
+        """CPU seconds that searches took in child processes."""
+
     def write(self, values: np.ndarray) -> None:
         """Replace the values."""
 

@@ -1,7 +1,9 @@
 """What is known of a matrix's products, for people to read."""
 
-from dataclasses import dataclass
-from typing import Any, final
+import html
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, final
 
 from tensorwise.sparse.kernels import BLOCK_LANES
 from tensorwise.sparse.library import loaded_libraries
@@ -9,6 +11,9 @@ from tensorwise.sparse.limits import autotune
 from tensorwise.sparse.product import ELEMENTS, INDICES
 from tensorwise.sparse.products import Products, ProductTable
 from tensorwise.units import time_text
+
+if TYPE_CHECKING:
+    from tensorwise.front.page import Report
 
 
 @final
@@ -40,19 +45,23 @@ class ProductTuning:
 @final
 @dataclass(frozen=True)
 class Tuning:
-    """What is known of a matrix's products. It prints as a table.
+    """What is known of a matrix's products. It prints as a table, and notebooks show one.
 
     Attributes:
         products: each of them.
         scipy_s: seconds that SciPy took before kernels of ours did.
         nbytes_held: bytes held besides the matrix's arrays.
         notes: what else a reader should know: why SciPy computes, or why no format is searched.
+        table: the products and the matrix's arrays, which it keeps alive; None where no kernel reads them.
+        forward_gathers: whether the matrix is stored by rows.
     """
 
     products: tuple[ProductTuning, ...]
     scipy_s: float
     nbytes_held: int
     notes: tuple[str, ...] = ()
+    table: ProductTable | None = field(default=None, repr=False, compare=False)
+    forward_gathers: bool = True
 
     @classmethod
     def of(cls, known: Products | None, matrix: Any = None) -> "Tuning":
@@ -68,7 +77,43 @@ class Tuning:
             search = "" if table.frozen is None else table.frozen.search_text(product)
             found.append(ProductTuning(what, product.current.name, product.seconds, tried, search))
         scipy_s = sum(table.scipy_ns.values()) / 1e9
-        return cls(tuple(found), scipy_s, table.nbytes_held, tuple(_notes(table, bool(found))))
+        return cls(
+            tuple(found),
+            scipy_s,
+            table.nbytes_held,
+            tuple(_notes(table, bool(found))),
+            table,
+            known.forward_gathers,
+        )
+
+    def report(self) -> "Report":
+        """Return a report: it prints as this does, notebooks show its page, and ``save(path)`` writes it.
+
+        The page is one HTML file with the pattern of the array, and for each product the ways that were tried on calls,
+        their seconds, and what was spent. It is made of what is known already: calls cost nothing more, and none is made.
+
+        >>> import numpy as np
+        >>> from tensorwise.sparse import csr_array
+        >>> report = csr_array(np.eye(3)).tuning.report()
+        >>> report.splitlines()[0]
+        'no product by kernels of Tensorwise so far'
+        """
+        # The front stands above this room, and few programs need it.
+        made: Report = import_module("tensorwise.front.array_report").report_of(self)
+        return made
+
+    def _repr_html_(self) -> str:
+        """Return a small table for notebooks."""
+        head = "".join(
+            f"<th>{name}</th>" for name in ("product", "computed by", "seconds in calls", "a call")
+        )
+        rows = ""
+        for one in self.products:
+            tried = "; ".join(f"{name}: {time_text(s)}" for name, s in one.tried_s.items() if s is not None)
+            cells = one.product, one.way, f"{one.spent_s:.3g}", tried
+            rows += "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
+        last = "<br>".join(map(html.escape, str(self).splitlines()[len(self.products) :]))
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table><p>{last}</p>"
 
     def __str__(self) -> str:
         lines = [str(one) for one in self.products] or ["no product by kernels of Tensorwise so far"]

@@ -6,7 +6,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final, NoReturn, final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from tensorwise.tensor.fibertree import Tensor
 from tensorwise.toolchain.forks import lock
 from tensorwise.tuning.matrix import Matrix
 from tensorwise.tuning.result import TuneResult
+
+if TYPE_CHECKING:
+    from tensorwise.front.page import Report
 
 TRANSPOSED: Final = {"spmv": "spmv_t", "spmm": "spmm_t", "spmv_t": "spmv", "spmm_t": "spmm"}
 """Product with a matrix -> that with the matrix transposed."""
@@ -51,6 +54,7 @@ METHODS: Final[Registry[Callable[..., Any]]] = Registry(
         "convert": "tensorwise.tuning.related:convert",
         "multiply_by_scipy": "tensorwise.tuning.related:multiply_by_scipy",
         "array": "tensorwise.sparse.operators:array_of",
+        "report": "tensorwise.front.reporting:report_of",
     },
     needs_function,
 )
@@ -278,11 +282,9 @@ class Operator:
         """Return the C text of generated code; empty for a library kernel."""
         return self._bound.source
 
-    def report(self) -> str:
-        """Return what the tuning found as text: format and schedule, times, costs, calls to break even."""
-        if self.result is None:
-            return repr(self)
-        return self.result.text()
+    def report(self) -> "Report":
+        """Return what the tuning found as text (kernel, times, costs, calls to break even); its ``save`` writes a page."""
+        return METHODS["report"](self)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         chosen = f"{self.format}; {self.schedule}" if self.program else f"kernel {self.kernel}"

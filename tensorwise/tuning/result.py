@@ -30,11 +30,14 @@ def program_texts(program: Any) -> tuple[str, str, str]:
 @final
 @dataclass(frozen=True)
 class Trial:
-    """One candidate that was tried in the search; ``program`` is what the device's space makes of ``config``."""
+    """One candidate that was tried in the search; ``program`` is what the device's space makes of ``config``,
+    ``at_s`` the seconds from the begin of the tuning to its measurement, ``score`` a model's (see `Forecast`; or None)."""
 
     config: Config
     program: Any
     measurement: Measurement
+    at_s: float = math.nan
+    score: float | None = None
 
 
 @final

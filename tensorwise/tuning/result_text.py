@@ -46,7 +46,7 @@ def result_text(result: TuneResult) -> str:
     if math.isfinite(best.seconds) and (result.baselines or result.trials):  # otherwise nothing was compared
         calls = result.break_even_calls
         when = f"after {int(calls)} calls" if math.isfinite(calls) else "never"
-        lines.append(f"breaks even {when} against {_against(result)}")
+        lines.append(f"breaks even {when} against {against(result)}")
     lines.extend(f"note: {note}" for note in result.notes)
     return "\n".join(lines)
 

@@ -137,10 +137,8 @@ class Search:
     def say(self, what: str) -> None:
         """Report progress."""
         if self.listener.progress is not None:
-            share = self.limits.spent_s / self.limits.budget_s if self.limits.is_timed else 0.0
-            if self.limits.trials:
-                share = max(share, len(self.trials) / self.limits.trials)
-            self.listener.progress(what, min(1.0, share))
+            tried = len(self.trials) / self.limits.trials if self.limits.trials else 0.0
+            self.listener.progress(what, min(1.0, max(self.limits.spent_s / self.limits.budget_s, tried)))
 
     def run(self, *, libraries: bool = True, starts: Sequence[Config] = ()) -> None:
         """Measure libraries, then candidates until the search's share of the budget is spent; ``starts`` first."""
@@ -281,10 +279,9 @@ class Search:
             return dict.fromkeys(self._untried, 1.0)
         conversion_s, price_s = self._conversion_s, self._price_s
         prospects = {config: forecast.prospect(config, conversion_s, price_s) for config in self._untried}
-        if self._priced and self.limits.calls is not None:
-            return {
-                config: worth_s(prospect, best, self.limits.calls) for config, prospect in prospects.items()
-            }
+        calls = self.limits.calls if self._priced else None
+        if calls is not None:
+            return {config: worth_s(prospect, best, calls) for config, prospect in prospects.items()}
         return {config: chance(prospect, best) - CHANCE for config, prospect in prospects.items()}
 
     def _search_is_over(self) -> bool:
@@ -360,14 +357,17 @@ class Search:
         if known:  # however fast a library is, one candidate is timed to its end: the result states both
             known += [m.seconds for m in self.libraries.values() if m.ok]
         records: list[Record] = []
+        scores = self.forecast.scores if self.forecast else {}
         try:
             left = SEARCH_SHARE * self.limits.budget_s - self.limits.spent_s
             results = self._answers(configs, min(known, default=None), left)
             for config, program, measurement in zip(configs, programs, results, strict=False):
-                self.trials.append(Trial(config, program, measurement))
-                records.append(self._record(config, measurement))
+                trial = Trial(config, program, measurement, self.limits.spent_s, scores.get(config))
+                self.trials.append(trial)
+                facts = self.work, self.device, self.space.name, config, self.device.provenance
+                records.append(Record.of(measurement, *facts))
                 if self.listener.observe is not None:
-                    self.listener.observe(self.trials[-1])
+                    self.listener.observe(trial)
                 self.say(f"{len(self.trials)} candidates")
                 yield measurement
         finally:
@@ -410,9 +410,6 @@ class Search:
     def cost(self, measurement: Measurement) -> float:
         """Seconds a call, with the conversion's share where the number of calls is known."""
         return per_call_s(measurement.cost, measurement.conversion_s, self.limits.calls)
-
-    def _record(self, config: Config, measurement: Measurement) -> Record:
-        return Record.of(measurement, self.work, self.device, self.space.name, config, self.device.provenance)
 
     def _remember(self, records: Sequence[Record]) -> None:
         if self.store is None or not records:

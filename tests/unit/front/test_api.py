@@ -12,7 +12,7 @@ from tensorwise.errors import FormatError, InputError, ScheduleError
 from tensorwise.front.api import Cascade
 from tensorwise.front.benching import bench
 from tensorwise.front.gnn import Graph
-from tensorwise.front.reporting import report_data, write_report
+from tensorwise.front.reporting import report_data, report_of
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.toolchain.threads import most_threads
 from tests.unit.front.test_report import check
@@ -149,7 +149,12 @@ def test_tune_writes_a_report(tmp_path: Path) -> None:
     checked = check(path.read_text())
     for words in ("spmm", "scipy", "How it is stored", "How it runs", "Calls to break even"):
         assert words in checked.text
+    assert op.result is not None
+    ends = [trial.at_s for trial in op.result.trials]
+    assert ends == sorted(ends)
+    assert 0 < ends[0] <= ends[-1] < op.result.tuning_s
     data = report_data(op, "A")
+    assert sorted(c.attempt.at_s for c in data.candidates if c.attempt) == ends
     assert data.best in [c.name for c in data.candidates]
     assert data.spy.counts.sum() == A.nnz
     assert data.row_lengths.sum() == A.nnz
@@ -160,13 +165,13 @@ def test_tune_writes_a_report(tmp_path: Path) -> None:
 def test_report_of_every_kind_of_answer(op: str, shape: tuple[int, ...], trials: int, tmp_path: Path) -> None:
     dense = RNG.random(shape) * (RNG.random(shape) < 0.2)
     made = tw.tune(dense, op, trials=trials, budget_s=60, threads=1, store=False)
-    write_report(made, tmp_path / "r.html", "<b>a & b</b>")
+    report_of(made, "<b>a & b</b>").save(tmp_path / "r.html")
     check((tmp_path / "r.html").read_text())
 
 
 def test_report_of_an_operator_made_by_hand(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not tuned"):
-        write_report(tw.compile(SPMM, A=A, B=B), tmp_path / "r.html")
+        report_of(tw.compile(SPMM, A=A, B=B)).save(tmp_path / "r.html")
 
 
 def test_a_report_that_cannot_be_written_is_known_before_the_search(tmp_path: Path) -> None:

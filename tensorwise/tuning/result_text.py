@@ -112,7 +112,7 @@ def _where(result: TuneResult) -> str:
     return f"on {result.device}" + (f" ({result.host})" if result.host not in ("", result.device) else "")
 
 
-def _against(result: TuneResult) -> str:
+def against(result: TuneResult) -> str:
     """Return what break-even is counted against, in words."""
     if result.baseline not in result.baselines:
         return "the untuned kernel"

@@ -287,7 +287,8 @@ class LatencyModel:
 
     @classmethod
     def _from_description(cls, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        if about["features"] != [LEAVES.id, HARDWARE.id, CODE.id]:
+        read, given = (LEAVES, HARDWARE, CODE), about["features"]
+        if len(given) != len(read) or not all(one.has_id(id_) for one, id_ in zip(read, given, strict=True)):
             raise InputError("the model was trained on other features than this release has; train it again")
         shape, count = Shape.from_json(about["shape"]), int(about["members"])
         wanted = shapes(shape)

@@ -323,7 +323,7 @@ class LookingModel(CostModel["Workload"], abc.ABC):
             raise TypeError(
                 f"malformed history, families or order: {history!r:.80}, {families!r:.80}, {order!r:.80}"
             )
-        if self.net_name == "statistics" and values["features"] != featurizer(order).id:
+        if self.net_name == "statistics" and not featurizer(order).has_id(values["features"]):
             raise InputError("the model has learned from other statistics of patterns; train it again")
         self._order, members = order, values.get("members", 1)
         if not isinstance(members, int) or not 0 < members <= MOST_MEMBERS:

@@ -212,7 +212,7 @@ class RankingModel(LookingModel):
         if table.id != values["table_id"]:
             raise InputError("the table of choices is not the one that the model was trained with")
         model = cls(table, net=str(values["net"]), training=Training(loss=cast(Loss, values["loss"])))
-        if values["nests"] != ProgramNest().id:
+        if not ProgramNest().has_id(values["nests"]):
             raise InputError("the model has learned from other numbers about loops; train it again")
         model._take_up(values, arrays)
         return model

@@ -1,6 +1,6 @@
 """Table: what a model keeps of a Space to read its configs, without the Space: values by number, orders as matrices.
 
-A table outlives its space (decision 0082). Params and items of orders that the table does not have are ignored. A value that
+A table outlives its space (decision 0128). Params and items of orders that the table does not have are ignored. A value that
 it does not have, and a Param that a config does not have, are read as unknown: as the mean of all that the table knows.
 """
 

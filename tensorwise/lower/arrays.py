@@ -42,7 +42,7 @@ def check_bounds(plan: Plan, kernel: ir.LoweredFunction) -> None:
 
 
 def _advice(plan: Plan) -> str:
-    """Say what can be done about a kernel that cannot be proved: mostly it is this package's fault."""
+    """Return advice on a kernel that cannot be proved, which is mostly a defect of this package."""
     for format in plan.formats.values():
         for level in format.levels:
             if not type(level).__module__.startswith("tensorwise."):

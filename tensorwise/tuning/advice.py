@@ -278,7 +278,7 @@ def _opened(folder: Path, stamp: int) -> Advisor:
     return Advisor.load(folder)
 
 
-def shipped_advisors(work: Workload, threads: int, problems: list[str]) -> list[Advisor]:
+def load_bundled_advisors(work: Workload, threads: int, problems: list[str]) -> list[Advisor]:
     """Return the shipped models of a workload's operation, the most suitable first.
 
     Models that cannot be read are problems, and so it is if no model is here because none is installed.

@@ -279,7 +279,7 @@ def _opened(folder: Path, stamp: int) -> Advisor:
 
 
 def load_bundled_advisors(work: Workload, threads: int, problems: list[str]) -> list[Advisor]:
-    """Return the bundled models for a workload, the most suitable first; append to ``problems`` what is unreadable or absent."""
+    """Return the bundled models for a workload, the most suitable first; append reasons for missing ones to ``problems``."""
     found = []
     folders = find_models_for(work.op, str(work.einsum), threads)
     if not folders and not bundled_folders():

@@ -19,8 +19,8 @@ from tensorwise.analysis.patterns import PATTERNS
 HEAD = """# Features
 
 A featurizer turns a thing into numbers for a cost model: always as many, always finite, the same on every machine. Each
-number is a *field* with a name, a unit and a sentence. The featurizer's `id` changes with its version and its fields, so
-that a model is never fed numbers it was not trained on.
+number is a *field* with a name, a unit and a sentence. The featurizer's `id` changes with its version and with the names,
+units and order of its fields, so that a model never reads numbers that it was not trained on. Sentences do not enter the id.
 
 ```python
 import scipy.sparse as sp

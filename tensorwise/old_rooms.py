@@ -74,7 +74,12 @@ ROOMS: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 """Old package -> name of a module that was in it ("*": of any other) -> the package that has it now."""
-RENAMED: Final[Mapping[str, str]] = {"tensorwise.data.collect": "tensorwise.collect.driver"}
+RENAMED: Final[Mapping[str, str]] = {
+    "tensorwise.adapt.elsewhere": "tensorwise.adapt.cross_device",
+    "tensorwise.data.collect": "tensorwise.collect.driver",
+    "tensorwise.model.judging": "tensorwise.model.evaluation",
+    "tensorwise.model.looking": "tensorwise.model.neural",
+}
 """Old name -> new name of modules that were also renamed."""
 NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "tensorwise.features": {

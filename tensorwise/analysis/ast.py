@@ -43,7 +43,7 @@ NOTHING: Final = np.zeros(0, np.float32)
 END: Final = -1
 """Ends the subtree of a node in the serialised tree."""
 
-_DEALT: Final = ("vectorized", "unrolled", "parallel")
+_LOOP_KINDS: Final = ("vectorized", "unrolled", "parallel")
 _GPU: Final = ("block", "thread", "virtual")
 
 
@@ -177,7 +177,7 @@ def _loops(place: Place) -> Iterator[float]:
     yield _log(math.prod(loop.extent for loop in place.loops))
     yield _log(math.prod(loop.extent for loop, stays in zip(place.loops, place.still) if stays))
     yield math.prod(loop.extent for loop in place.loops if loop.kind == "condition")
-    for kind in _DEALT:
+    for kind in _LOOP_KINDS:
         where = [k for k, loop in enumerate(loops) if loop.kind == kind]
         yield _log(len(where))
         yield _log(math.prod(loops[k].extent for k in where)) if where else 0.0
@@ -373,59 +373,101 @@ def _curve(leaf: Leaf, working: Sequence[float], inside: Sequence[float]) -> Ite
 _BUFFER: Final = (
     Field("reads", "0 or 1", "whether it is read"),
     Field("writes", "0 or 1", "whether it is written"),
-    Field("bytes", "log2(1 + bytes)", "what all executions move"),
-    Field("unique_bytes", "log2(1 + bytes)", "what they touch, each element once"),
-    Field("lines", f"log2(1 + lines of {LINE_BYTES} bytes)", "the lines that all executions touch"),
-    Field("unique_lines", f"log2(1 + lines of {LINE_BYTES} bytes)", "the lines that they touch, each once"),
-    Field("reused", "0 or 1", "whether some loop comes back to the same elements"),
-    Field("reuse_iterations", "log2(1 + executions)", "executions until the innermost such loop is back"),
-    Field("reuse_bytes", "log2(1 + bytes)", "what the leaf touches meanwhile, in all buffers"),
+    Field("bytes", "log2(1 + bytes)", "bytes that all executions read and write"),
+    Field("unique_bytes", "log2(1 + bytes)", "bytes that all executions touch, each element once"),
+    Field("lines", f"log2(1 + lines of {LINE_BYTES} bytes)", "cache lines that all executions touch"),
+    Field(
+        "unique_lines",
+        f"log2(1 + lines of {LINE_BYTES} bytes)",
+        "cache lines that all executions touch, each once",
+    ),
+    Field("reused", "0 or 1", "whether a loop reuses elements"),
+    Field(
+        "reuse_iterations",
+        "log2(1 + executions)",
+        "executions between two uses of an element by the innermost such loop",
+    ),
+    Field(
+        "reuse_bytes",
+        "log2(1 + bytes)",
+        "bytes that the leaf touches in all buffers between two such uses (reuse distance)",
+    ),
     Field("reuse_count", "log2(1 + times)", "how often an element is touched on average"),
-    Field("stride", "log2(1 + elements)", "the step of the innermost loop that moves it"),
+    Field("stride", "log2(1 + elements)", "the stride of the innermost loop that indexes it"),
     Field(
-        "vector_stride", "log2(1 + elements)", "the step from lane to lane of the innermost vectorized loop"
-    ),
-    Field("inner_moves", "share of steps", "how often the innermost loop moves it"),
-    Field("reuse_ways", "log2(lines)", "lines to a set of a first cache, of those it touches until then"),
-    Field("reuse_pages", f"log2(1 + pages of {PAGE_BYTES} bytes)", "the pages it touches until then"),
-    Field(
-        "second_bytes", "log2(1 + bytes)", "like reuse_bytes, of the second loop that comes back; 0: no such"
-    ),
-    Field("second_ways", "log2(lines)", "like reuse_ways, of the second loop that comes back"),
-    Field(
-        "ways.32k", "log2(lines)", "lines to a set of a first cache, of loops that touch at most 32 KB in all"
+        "vector_stride", "log2(1 + elements)", "the stride from lane to lane of the innermost vectorized loop"
     ),
     Field(
-        "ways.1m", "log2(lines)", "lines to a set of a second cache, of loops that touch at most 1 MB in all"
+        "inner_moves",
+        "share of steps",
+        "the share of iterations in which the innermost loop moves to another element",
     ),
-    Field("pages.1m", f"log2(1 + pages of {PAGE_BYTES} bytes)", "the pages those loops touch"),
     Field(
-        "aligned", "log2(bytes)", "the power of two, up to 64, that divides all steps but from lane to lane"
+        "reuse_ways",
+        "log2(lines)",
+        "cache lines that map to one set of a first-level cache between two such uses",
+    ),
+    Field(
+        "reuse_pages", f"log2(1 + pages of {PAGE_BYTES} bytes)", "pages that it touches between two such uses"
+    ),
+    Field(
+        "second_bytes",
+        "log2(1 + bytes)",
+        "reuse_bytes of the next loop outward that reuses elements; 0: there is none",
+    ),
+    Field("second_ways", "log2(lines)", "reuse_ways of the next loop outward that reuses elements"),
+    Field(
+        "ways.32k",
+        "log2(lines)",
+        "cache lines that map to one set of a first-level cache in the outermost loops that touch at most 32 KB",
+    ),
+    Field(
+        "ways.1m",
+        "log2(lines)",
+        "cache lines that map to one set of a second-level cache in the outermost loops that touch at most 1 MB",
+    ),
+    Field(
+        "pages.1m",
+        f"log2(1 + pages of {PAGE_BYTES} bytes)",
+        "pages that the outermost loops touch that touch at most 1 MB",
+    ),
+    Field(
+        "aligned",
+        "log2(bytes)",
+        "the largest power of two, up to 64, that divides the strides of all loops but the one over lanes",
     ),
 )
 
 
 def _fields() -> Iterator[Field]:
     for name in OPERATIONS:
-        yield Field(f"operations.{name}", "log2(1 + operations)", f"how many of {name} all executions take")
+        yield Field(
+            f"operations.{name}", "log2(1 + operations)", f"the number of {name} operations in all executions"
+        )
     yield Field("loops.count", "log2(1 + loops)", "the number of loops around the leaf")
     yield Field("loops.executions", "log2(1 + executions)", "how often the leaf runs")
     yield Field(
         "loops.reduction",
         "log2(1 + iterations)",
-        "those of loops with which nothing written moves, multiplied",
+        "the product of the extents of the loops that do not index what is written",
     )
     yield Field("loops.condition", "share of iterations", "how often the conditions around the leaf hold")
-    for kind in _DEALT:
+    for kind in _LOOP_KINDS:
         yield Field(f"{kind}.count", "log2(1 + loops)", f"the number of {kind} loops")
         yield Field(
-            f"{kind}.product", "log2(1 + iterations)", f"those of {kind} loops, multiplied; 0: there are none"
+            f"{kind}.product",
+            "log2(1 + iterations)",
+            f"the product of the extents of {kind} loops; 0: there are none",
         )
         yield Field(
-            f"{kind}.extent", "log2(1 + iterations)", f"those of the innermost {kind} loop; 0: there is none"
+            f"{kind}.extent",
+            "log2(1 + iterations)",
+            f"the iterations of the innermost {kind} loop; 0: there is none",
         )
         yield Field(
-            f"{kind}.inside", "log2(1 + executions)", f"those of one iteration of the innermost {kind} loop"
+            f"{kind}.inside",
+            "log2(1 + executions)",
+            f"executions of the leaf in one iteration of the innermost {kind} loop",
         )
     for kind in _GPU:
         what = {"block": "blocks of a GPU", "thread": "threads of a block", "virtual": "virtual threads"}[
@@ -435,15 +477,21 @@ def _fields() -> Iterator[Field]:
     for distance in range(1, INNER + 1):
         what = f"the loop that is number {distance} from the inside"
         inner = f"inner{distance}"
-        yield Field(f"{inner}.extent", "log2(1 + iterations)", f"those of {what}; 0: there is none")
+        yield Field(f"{inner}.extent", "log2(1 + iterations)", f"the iterations of {what}; 0: there is none")
         yield Field(
-            f"{inner}.twos", "log2(iterations)", f"the power of two, up to {ALIGNED}, that divides them"
+            f"{inner}.twos",
+            "log2(iterations)",
+            f"the largest power of two, up to {ALIGNED}, that divides its iterations",
         )
-        yield Field(f"{inner}.reduction", "0 or 1", f"whether {what} moves nothing that is written")
+        yield Field(f"{inner}.reduction", "0 or 1", f"whether {what} does not index what is written")
         yield Field(f"{inner}.vectorized", "0 or 1", f"whether {what} is vectorized")
         yield Field(f"{inner}.unrolled", "0 or 1", f"whether {what} is unrolled")
-        yield Field(f"{inner}.bytes", "log2(1 + bytes)", f"what all iterations of {what} touch")
-        yield Field(f"{inner}.executions", "log2(1 + executions)", f"those of all iterations of {what}")
+        yield Field(f"{inner}.bytes", "log2(1 + bytes)", f"bytes that all iterations of {what} touch")
+        yield Field(
+            f"{inner}.executions",
+            "log2(1 + executions)",
+            f"executions of the leaf in all iterations of {what}",
+        )
         for rank in range(1, STEPPED + 1):
             yield Field(
                 f"{inner}.stride{rank}", "log2(1 + elements)",
@@ -452,34 +500,50 @@ def _fields() -> Iterator[Field]:
     what = "the loop whose iterations can be lanes of vectors"
     yield Field("lanes.explicit", "0 or 1", f"whether {what} is vectorized in the program")
     yield Field("lanes.loop", "0 or 1", f"whether {what} stays a loop, which a compiler can vectorize")
-    yield Field("lanes.extent", "log2(1 + iterations)", f"those of {what}; 1: there is none")
-    yield Field("lanes.twos", "log2(iterations)", f"the power of two, up to {ALIGNED}, that divides them")
+    yield Field("lanes.extent", "log2(1 + iterations)", f"the iterations of {what}; 1: there is none")
+    yield Field(
+        "lanes.twos",
+        "log2(iterations)",
+        f"the largest power of two, up to {ALIGNED}, that divides its iterations",
+    )
     for width in VECTOR_LANES:
-        yield Field(f"lanes.full{width}", "share of lanes", f"those in use, of vectors of {width}")
+        yield Field(f"lanes.full{width}", "share of lanes", f"lanes in use, of vectors of {width}")
         yield Field(
-            f"lanes.vectors{width}", "log2(1 + vectors)", f"those of {width}, the rest in powers of two"
+            f"lanes.vectors{width}",
+            "log2(1 + vectors)",
+            f"the number of vectors of {width}, the remainder in powers of two",
         )
     for rank in range(1, STEPPED + 1):
         yield Field(
             f"lanes.stride{rank}", "log2(1 + elements)",
             f"the step from lane to lane in buffer {rank}; {STILL:g}: there is none, {ABSENT:g}: no lanes or no buffer",
         )  # fmt: skip
-    yield Field("lanes.neighbours", "accesses", "those whose lanes are neighbours")
-    yield Field("lanes.gathered", "accesses", "those whose lanes are farther apart")
-    yield Field("lanes.same", "accesses", "those that all lanes share")
     yield Field(
-        "lanes.straight", "log2(1 + executions)", "those of the innermost loops that become straight code"
+        "lanes.neighbours", "accesses", "the number of accesses whose lanes read or write adjacent elements"
     )
     yield Field(
-        "lanes.apart", "log2(1 + executions)", "those between two summands of an element; 0: no reduction"
+        "lanes.gathered",
+        "accesses",
+        "the number of accesses whose lanes are not adjacent: gathers and scatters",
+    )
+    yield Field("lanes.same", "accesses", "the number of accesses of one element for all lanes: broadcasts")
+    yield Field(
+        "lanes.straight",
+        "log2(1 + executions)",
+        "executions in the innermost loops that a compiler unrolls completely",
     )
     yield Field(
-        "lanes.idle", "share of threads", "those without work, of two, in the last round of a parallel loop"
+        "lanes.reduction_distance",
+        "log2(1 + executions)",
+        "executions between two additions to one element; 0: no reduction",
+    )
+    yield Field(
+        "lanes.idle", "share of threads", "threads without work, of two, in the last round of a parallel loop"
     )
     for rank in range(1, BUFFERS + 1):
-        which = f"of buffer {rank}"
+        which = f"of buffer {rank}:"
         for one in _BUFFER:
-            yield Field(f"buffer{rank}.{one.name}", one.unit, f"{one.doc}, {which}")
+            yield Field(f"buffer{rank}.{one.name}", one.unit, f"{which} {one.doc}")
     for sample in range(CURVE):
         yield Field(
             f"intensity.{sample}", "log2(1 + operations a byte)",

@@ -11,7 +11,7 @@ from tensorwise.analysis.featurizer import Featurizer, Field
 from tensorwise.analysis.loop_tree import LoopTree
 from tensorwise.analysis.machine_code import MACHINE_CODE_NAMES, SHARED, MachineCode
 from tensorwise.analysis.misses import MISSED, missed
-from tensorwise.analysis.x86 import FIVE
+from tensorwise.analysis.x86 import ISSUE_WIDTH
 
 _WHOLE: Final = (
     "all.cycles",
@@ -69,77 +69,80 @@ _WIDE: Final = {
 }
 _ALIKE: Final = {
     "kind.divide": ("instructions", "divisions and roots"),
-    "kind.shuffle": ("instructions", "what moves lanes of vectors, takes them out or puts them in"),
-    "kind.gather": ("lanes", "lanes that are fetched each from a place of its own"),
+    "kind.shuffle": ("instructions", "moves, extractions and insertions of vector lanes"),
+    "kind.gather": ("lanes", "lanes that gather instructions load, each from its own address"),
     "kind.integer": ("instructions", "arithmetic of integers in vectors"),
     "kind.convert": ("instructions", "conversions and rounding"),
     "kind.move": ("instructions", "moves between registers, and loads and stores that compute nothing"),
-    "kind.scalar": ("instructions", "what else is done in general registers"),
+    "kind.scalar": ("instructions", "other instructions on general-purpose registers"),
     "kind.branch": ("instructions", "jumps"),
     "kind.call": ("instructions", "calls"),
     "memory.broadcast": ("instructions", "reads of one number into all lanes"),
     "memory.reload": ("instructions", "reads of the stack"),
     "memory.spill": ("instructions", "writes of the stack"),
-    "memory.blocked": ("instructions", "reads that wait, since several stores have just written parts of it"),
-    "memory.loaded": ("bytes", "what is read, the stack included"),
-    "memory.stored": ("bytes", "what is written, the stack included"),
-    "all.flops": ("operations", "float operations of all lanes, those in use and the others"),
-    "all.instructions": ("instructions", "all that run, of a GPU's code those of warps"),
+    "memory.blocked": (
+        "instructions",
+        "loads that cannot be forwarded, because several recent stores wrote parts of them",
+    ),
+    "memory.loaded": ("bytes", "bytes read, the stack included"),
+    "memory.stored": ("bytes", "bytes written, the stack included"),
+    "all.flops": ("operations", "float operations of all lanes, masked ones included"),
+    "all.instructions": ("instructions", "all executed instructions; on a GPU those of warps"),
     "all.cycles": (
         "cycles",
-        f"what one core takes that does {FIVE} instructions a cycle, caches left out; or all of a GPU",
+        f"cycles of one core that issues {ISSUE_WIDTH} instructions a cycle, without cache misses; or of a whole GPU",
     ),
-    "hot.cycles": ("cycles", "those of the block that takes most"),
+    "hot.cycles": ("cycles", "cycles of the basic block that takes the most"),
     "hot.runs": ("runs", "how often that block runs"),
     "hot.length": ("instructions", "the length of that block"),
-    "hot.others": ("instructions", "the length of all blocks that take a hundredth of the cycles and more"),
+    "hot.others": ("instructions", "the length of all basic blocks that take 1 % of the cycles or more"),
 }
 _ON_GPUS: Final = {
     "arithmetic": (
         "instructions",
-        "those of a GPU's warps: float additions, multiplications and comparisons",
+        "float additions, multiplications and comparisons of a GPU's warps",
     ),
     "special": ("instructions", "divisions, roots, exponentials and the like"),
     "integer": ("instructions", "arithmetic of integers and conditions"),
     "convert": ("instructions", "conversions"),
-    "move": ("instructions", "moves and choices"),
+    "move": ("instructions", "moves and selections"),
     "branch": ("instructions", "jumps"),
-    "exchange": ("instructions", "what lanes hand to each other"),
-    "barrier": ("instructions", "waiting for all threads of a block"),
+    "exchange": ("instructions", "shuffles: exchanges between lanes of a warp"),
+    "barrier": ("instructions", "barriers of a block"),
     "load": ("requests", "reads of global memory"),
     "store": ("requests", "writes of global memory"),
-    "loaded": ("sectors", "those of 32 bytes that are read"),
-    "stored": ("sectors", "those that are written"),
+    "loaded": ("sectors", "sectors of 32 bytes that are read"),
+    "stored": ("sectors", "sectors of 32 bytes that are written"),
     "shared.load": ("requests", "reads of shared memory"),
     "shared.store": ("requests", "writes of shared memory"),
-    "shared.loaded": ("turns", "those that these reads take, banks that several lanes meet in"),
-    "shared.stored": ("turns", "those that these writes take"),
-    "local": ("requests", "reads and writes of a thread's own memory"),
-    "cycles.issue": ("cycles", "those of an imagined GPU for instructions of any kind"),
-    "cycles.arithmetic": ("cycles", "those for floats, and for conversions"),
-    "cycles.integer": ("cycles", "those for integers"),
-    "cycles.shared": ("cycles", "those for shared memory"),
-    "cycles.global": ("cycles", "those for global memory"),
-    "cycles.local": ("cycles", "those for threads' own memory"),
-    "cycles.waiting": ("cycles", "those in which a warp waits for what it reads"),
-    "cycles.blocks": ("cycles", "those to begin blocks of threads"),
-    "whole.launches": ("launches", "kernels that run one after the other"),
-    "whole.blocks": ("blocks", "those of the kernel that takes longest"),
-    "whole.threads": ("threads", "those of a block"),
-    "whole.resident": ("warps", "those that a multiprocessor holds at once"),
-    "whole.registers": ("registers", "those of a thread"),
-    "whole.frame": ("bytes", "what a thread has of memory of its own"),
-    "whole.shared": ("bytes", "what threads of a block share"),
+    "shared.loaded": ("turns", "turns that reads of shared memory take, bank conflicts included"),
+    "shared.stored": ("turns", "turns that writes of shared memory take, bank conflicts included"),
+    "local": ("requests", "reads and writes of local memory"),
+    "cycles.issue": ("cycles", "issue cycles of a simulated GPU, for instructions of any kind"),
+    "cycles.arithmetic": ("cycles", "its cycles for float arithmetic and conversions"),
+    "cycles.integer": ("cycles", "its cycles for integer arithmetic"),
+    "cycles.shared": ("cycles", "its cycles for shared memory"),
+    "cycles.global": ("cycles", "its cycles for global memory"),
+    "cycles.local": ("cycles", "its cycles for local memory"),
+    "cycles.waiting": ("cycles", "its cycles in which a warp waits for memory"),
+    "cycles.blocks": ("cycles", "its cycles for launching blocks"),
+    "whole.launches": ("launches", "the number of kernels, which run in sequence"),
+    "whole.blocks": ("blocks", "the blocks of the slowest kernel"),
+    "whole.threads": ("threads", "threads of a block"),
+    "whole.resident": ("warps", "warps that are resident on a multiprocessor"),
+    "whole.registers": ("registers", "registers of a thread"),
+    "whole.frame": ("bytes", "local memory of a thread"),
+    "whole.shared": ("bytes", "shared memory of a block"),
 }
 _BY: Final = "log2((1 + {}) / (1 + cycles))"
 _LIMITED: Final = {
-    "issue": "all their instructions",
-    "arithmetic": "their arithmetic, or shuffles",
-    "vectors": "all that they do with vectors",
-    "loads": "their loads",
-    "stores": "their stores",
-    "gathers": "the lanes that they gather",
-    "latency": "results that one iteration waits for from the one before",
+    "issue": "the issue width",
+    "arithmetic": "arithmetic or shuffles",
+    "vectors": "vector instructions of any kind",
+    "loads": "loads",
+    "stores": "stores",
+    "gathers": "gathered lanes",
+    "latency": "the latency of results that the next iteration needs",
 }
 
 
@@ -151,7 +154,7 @@ def _fields() -> Iterator[Field]:
         elif group in _WIDE:
             unit, doc = "instructions", f"{_WIDE[group]}, of {part} bytes each"
         elif group == "cycles":
-            unit, doc = "cycles", f"those of blocks that take as long as {_LIMITED[part]}"
+            unit, doc = "cycles", f"cycles of basic blocks that are limited by {_LIMITED[part]}"
         else:
             unit, doc = _ALIKE[name]
         yield Field(name, f"log2(1 + {unit})" if name in _WHOLE else _BY.format(unit), doc)
@@ -162,4 +165,4 @@ def _fields() -> Iterator[Field]:
 _CODE_FIELDS: Final = tuple(_fields())
 CODE: Final = CodeFeatures()
 UNCOMPILED: Final = np.zeros(len(_CODE_FIELDS), np.float32)
-"""Those of a program that was not compiled."""
+"""The numbers of a program that was not compiled: zeros."""

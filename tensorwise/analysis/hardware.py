@@ -29,16 +29,16 @@ class HardwareFeatures(Featurizer[Hardware]):
 
 _KINDS: Final = ("cpu", "gpu")
 _SCALED: Final = (
-    ("clock_hz", 1e6, "MHz", "the clock of its cores"),
-    ("cores", 1, "cores", "how many work at once: threads of a call on a CPU, multiprocessors of a GPU"),
-    ("memory_bytes", 1e9, "GB", "the size of its memory"),
-    ("bandwidth", 1e9, "GB/s", "the rate of its memory"),
-    ("flops", 1e9, "Gflop/s", "the rate of its float32 arithmetic, all cores together"),
-    ("half_flops", 1e9, "Gflop/s", "the rate of its float16 arithmetic, 0 where it has none of its own"),
-    ("vector_bytes", 1, "bytes", "what a core computes with at a time"),
-    ("l1_bytes", 1024, "KiB", "the first cache of a core"),
-    ("l2_bytes", 1024, "KiB", "the second cache, of a core of a CPU or of a whole GPU"),
-    ("last_bytes", 1024, "KiB", "the cache that all cores of a CPU share"),
+    ("clock_hz", 1e6, "MHz", "the clock of the cores"),
+    ("cores", 1, "cores", "parallel workers: threads of a call on a CPU, multiprocessors of a GPU"),
+    ("memory_bytes", 1e9, "GB", "the size of the memory"),
+    ("bandwidth", 1e9, "GB/s", "the bandwidth of the memory"),
+    ("flops", 1e9, "Gflop/s", "the float32 rate of all cores together"),
+    ("half_flops", 1e9, "Gflop/s", "the float16 rate of all cores together; 0 without float16 arithmetic"),
+    ("vector_bytes", 1, "bytes", "the width of a vector register"),
+    ("l1_bytes", 1024, "KiB", "the first-level cache of a core"),
+    ("l2_bytes", 1024, "KiB", "the second-level cache, of a core of a CPU or of a whole GPU"),
+    ("last_bytes", 1024, "KiB", "the last-level cache, shared by all cores of a CPU"),
 )
 _HARDWARE_FIELDS: Final = (
     *(Field(f"kind.{kind}", "0 or 1", f"whether the device is a {kind}") for kind in _KINDS),

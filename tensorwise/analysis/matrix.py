@@ -81,27 +81,27 @@ _SIZE: Final = (
 )
 
 
-def _apart(counts: MatrixCounts) -> Iterable[float]:
+def _outliers(counts: MatrixCounts) -> Iterable[float]:
     mean = -(-counts.rows.entries // max(counts.rows.size, 1))
     for times in (8, 64):
         yield counts.rows.share_above(max(64, times * mean))
     yield counts.dense / max(counts.sampled, 1)
 
 
-_APART: Final = (
+_OUTLIERS: Final = (
     *(
         Field(
-            f"apart.rows{times}",
+            f"outliers.rows{times}",
             "share of entries",
-            f"what rows above {times} times the mean length (and above 64) hold: what a hybrid may set apart",
+            f"entries of rows longer than {times} times the mean (and than 64): the outlier part of a hybrid",
         )
         for times in (8, 64)
     ),
     Field(
-        "apart.columns",
+        "outliers.columns",
         "share of entries",
-        f"what columns hold that have more than {SPARSE_MEETINGS} entries in {GROUP} aligned rows: what a hybrid may set "
-        "apart",
+        f"entries of columns with more than {SPARSE_MEETINGS} entries in {GROUP} aligned rows: the outlier part of a "
+        "hybrid",
     ),
 )
 
@@ -275,7 +275,7 @@ _GROUPS: Final[tuple[tuple[tuple[Field, ...], Numbers], ...]] = (
     (_SIZE, _size),
     (line_fields("rows", "row", "rows"), lambda counts: line_numbers(counts.rows)),
     (line_fields("columns", "column", "columns"), lambda counts: line_numbers(counts.columns)),
-    (_APART, _apart),
+    (_OUTLIERS, _outliers),
     (_SLICES, _slices),
     (_BLOCKS, _blocks),
     (_STRIPS, _strips),

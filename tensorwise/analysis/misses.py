@@ -22,18 +22,18 @@ from tensorwise.errors import InputError
 from tensorwise.toolchain.routines import POINTER, SIZE, Routines
 
 MISSED: Final = {
-    "first": ("lines", "those that a first cache of 32 KiB misses"),
-    "first.far": ("lines", "those of them that no prefetcher foresees"),
-    "first.written": ("lines", "those of them that are written"),
-    "first.conflict": ("lines", "those of them that it would hold if hardly any met in a set"),
-    "first.conflict.written": ("lines", "those of these that are written"),
-    "second": ("lines", "those that a second cache of 1 MiB misses, too"),
-    "second.far": ("lines", "those of them that no prefetcher foresees"),
-    "second.written": ("lines", "those of them that are written"),
-    "second.conflict": ("lines", "those of them that it would hold if hardly any met in a set"),
-    "pages": ("pages", "those whose addresses are not among the last 64"),
-    "pages.far": ("pages", "those of them whose addresses are not among the last 2048"),
-    "shared": ("writes", "those of lines in which another of two threads writes at the same time"),
+    "first": ("lines", "misses of a first-level cache of 32 KiB"),
+    "first.far": ("lines", "first-level misses that no prefetcher predicts"),
+    "first.written": ("lines", "first-level misses of writes"),
+    "first.conflict": ("lines", "first-level misses that a cache of higher associativity would avoid"),
+    "first.conflict.written": ("lines", "such conflict misses of writes"),
+    "second": ("lines", "misses of a second-level cache of 1 MiB"),
+    "second.far": ("lines", "second-level misses that no prefetcher predicts"),
+    "second.written": ("lines", "second-level misses of writes"),
+    "second.conflict": ("lines", "second-level misses that a cache of higher associativity would avoid"),
+    "pages": ("pages", "misses of a translation buffer (TLB) of 64 entries"),
+    "pages.far": ("pages", "misses of a translation buffer (TLB) of 2048 entries"),
+    "shared": ("writes", "writes to cache lines that another thread writes, too (false sharing)"),
 }
 """What is counted, in the order of misses.c."""
 WINDOW: Final = 60_000

@@ -27,9 +27,9 @@ _LOOP: Final = (
     ("starts", _A_TERM, "how often {} starts."),
     ("trips", "log2(iterations)", "the iterations of {}, each time."),
     ("stored", "0 or 1", "whether {} runs over what a compressed level stores."),
-    ("kept", "0 or 1", "whether {} is of an index that is not summed."),
-    ("sparse", "0 or 1", "whether {} is of an index of the sparse operand."),
-    ("touched", "log2(1 + bytes)", "what {} and the loops inside it touch of the dense operands."),
+    ("kept", "0 or 1", "whether {} runs over an index of the output, which is not summed."),
+    ("sparse", "0 or 1", "whether {} runs over an index of the sparse operand."),
+    ("touched", "log2(1 + bytes)", "bytes of the dense operands that {} and the loops inside it touch."),
 )
 _PLACES: Final = ("the innermost loop", "the loop around the innermost", "the loop around these two")
 
@@ -40,9 +40,9 @@ _NEST_FIELDS: Final = (
     Field("nest.searches", "log2((1 + x) / terms)", "how often a compressed level is searched."),
     Field("nest.stored", "log2(x / entries)", "the number of values that the sparse operand stores."),
     Field(
-        "nest.apart",
+        "nest.hybrid",
         "0 or 1",
-        "whether a hybrid sets entries apart; all else is of the rest, as if it had all entries.",
+        "whether the format is a hybrid; the other fields describe its main part, as if it had all entries.",
     ),
     *(
         Field(f"{group}.{name}", unit, doc.format(place))
@@ -60,17 +60,17 @@ _NEST_FIELDS: Final = (
     Field("tile.inner", "0 or 1", "whether the innermost loop is tiled."),
     Field("tile.steps", _A_TERM, "the vectors, or single values, that the innermost loop computes."),
     Field("parallel.extent", "log2(iterations)", "the iterations of the parallel loop; 0 without."),
-    Field("parallel.starts", _A_TERM, "how often the threads are sent for; once without."),
-    Field("parallel.tasks", _A_TERM, "what is handed to threads, in all; one task without."),
+    Field("parallel.starts", _A_TERM, "how often a parallel region starts; once without."),
+    Field("parallel.tasks", _A_TERM, "the number of tasks that threads take; one without."),
     Field(
         "parallel.share",
         "log2(x / half)",
-        "what the busier of two threads takes, counted in entries and rows; all without.",
+        "the work of the busier of two threads, counted in entries and rows; all work without a parallel loop.",
     ),
     Field(
         "parallel.atomic",
         _A_TERM,
-        "how often a value of the output is added to by several threads at once; once without.",
+        "atomic additions to values of the output; one without.",
     ),
     Field(
         "parallel.private", _A_TERM, "the values of the output that each thread has a copy of; one without."
@@ -79,7 +79,7 @@ _NEST_FIELDS: Final = (
 
 
 class WorkloadNest(NamedTuple):
-    """A program on a workload, and what is known of its loops and of the pattern; of a hybrid, of the rest."""
+    """A program on a workload, with bounds of its loops and counts of the pattern; of a hybrid, those of its main part."""
 
     program: Program
     workload: Workload

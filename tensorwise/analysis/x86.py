@@ -40,7 +40,7 @@ BLOCKED: Final = 14
 ITERATIONS: Final = 3
 WORD: Final = 4
 """Bytes by which stores and loads are compared."""
-FIVE: Final = 5
+ISSUE_WIDTH: Final = 5
 """Instructions a cycle."""
 DIVIDED: Final = 4
 """Cycles of a division of 16 bytes, during which there is no other."""
@@ -175,7 +175,7 @@ def cost(block: Sequence[Instruction], alone: bool) -> Cost:
     serial += sum(one.taken for one in block)
     waits = waited(block, ITERATIONS if alone else 1)
     limits = (
-        len(block) / FIVE, max(arithmetic, shuffles) / 2, vectors / 4, loads / 2, float(stores),
+        len(block) / ISSUE_WIDTH, max(arithmetic, shuffles) / 2, vectors / 4, loads / 2, float(stores),
         float(sum(one.lanes for one in block)), waits.cycles if alone else 0.0,
     )  # fmt: skip
     return Cost(tuple(limit + serial for limit in limits), waits.blocked)

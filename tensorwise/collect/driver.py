@@ -519,7 +519,7 @@ def _devices(jobs: Sequence[AnyJob]) -> dict[tuple[str, int | tuple[int, ...]], 
 
 
 def mixed_kinds(jobs: Sequence[AnyJob], store: JobStore) -> list[str]:
-    """Say which kinds of machines are several by their records: what was measured on different hardware is not one sample.
+    """Return the kinds of machines whose records come from different hardware, which must not be mixed in one sample.
 
     For collections on machines that take jobs from each other: there a job is done when one of them has measured it.
     """

@@ -275,5 +275,5 @@ def records_in(answer: Any) -> list[Record] | None:
 
 
 def explain(job: AnyJob, error: TensorwiseError) -> str:
-    """Say in one line why a job could not be run."""
+    """Return in one line why a job could not be run."""
     return f"{job.label}: {' '.join(str(error).split())}"

@@ -33,6 +33,7 @@ from tensorwise.errors import (
 )
 from tensorwise.ids import content_id
 from tensorwise.lower.program import Program
+from tensorwise.moved import renamed
 from tensorwise.program.workload import Workload
 from tensorwise.registry import child_environment, count_registrations
 from tensorwise.runtime.generated import GeneratedKernel
@@ -135,6 +136,8 @@ class CpuDevice(Device):
         """Return the space's default program, or SciPy where there is no compiler."""
         return default_kernel(workload)
 
+    measure_kernels = renamed("measure")
+
     def measure(
         self,
         workload: Workload,
@@ -161,8 +164,7 @@ class CpuDevice(Device):
                 "incumbent_s": incumbent_s,
                 "limit_s": left,
             }
-            # Before the worker begins: peaks may have to be measured.
-            least_s = plausible_s(workload, self.threads)
+            least_s = plausible_s(workload, self.threads)  # before the worker begins: it may measure peaks
             answers = self._ask(workload, request)
         results: dict[int, Measurement] = dict(refused)
         for place in range(len(kernels)):

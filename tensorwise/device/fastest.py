@@ -1,4 +1,4 @@
-"""What a program takes where others can only slow it down: its fastest run, once others have hit it (decision 0044)."""
+"""What a program takes where others can only slow it down: its fastest run, once others have hit it (decision 0111)."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -80,7 +80,7 @@ def host() -> Host:
 
 
 def unlike(facts: Mapping[str, object]) -> list[str]:
-    """Say in what this machine differs from one with such ``facts`` so much that other configs may be the fastest.
+    """Return the differences between this machine and one with ``facts`` that may make other configs the fastest.
 
     That is another width of vectors, or a cache at least twice or at most half as large; sizes that are not known do
     not count, and names of processors neither: virtual machines hide them.

@@ -2,7 +2,7 @@
 
 Medians of the same kernel drift by a factor of two within minutes on such machines, so variants are
 compared within rounds: every variant once a round, in shuffled order, and the ratio of two is taken
-round by round. Of a variant's calls in a round the fastest count (decision 0047): others can only slow
+round by round. Of a variant's calls in a round the fastest count (decision 0111): others can only slow
 them down. Rounds during which other processes worked, or in which a variant was stopped by
 the scheduler (times off by multiples of its 4 ms slice), are marked and repeated.
 """

@@ -192,7 +192,7 @@ def _called(version: Version, call: Call) -> tuple[Any, float]:
 
 
 def _with_moves(measured: Measurement, version: Version, call: Call) -> Measurement:
-    """Say what of a version's time is not spent in its function."""
+    """Return ``measured`` with ``conversion_s``, the time of moving operands and results: all but the function's own."""
     brought = version.bring(*call.arguments) if version.bring else call.arguments
     inside_s = median_of(time_calls(lambda: version.function(*brought), min_s=2e-3, max_s=0.1))
     return replace(measured, conversion_s=max(0.0, measured.seconds - inside_s))
@@ -204,7 +204,7 @@ def _failure(error: Exception) -> Measurement:
 
 
 def difference(result: Any, expected: Any) -> str | None:
-    """Say how a result differs from the expected one; None where both are the same up to rounding.
+    """Return how a result differs from the expected one; None where both are the same up to rounding.
 
     Sequences are compared item by item; sparse matrices, arrays and numbers by shape, integers exactly, floats within
     1e-3 (1e-9 where both are of 64 bits) of the largest expected magnitude.

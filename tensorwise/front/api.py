@@ -1,6 +1,7 @@
 """The Python door: ``tensorwise.tune`` and ``tensorwise.compile``."""
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
@@ -46,6 +47,7 @@ def tune(
     progress: Progress | None = None,
     observe: Observe | None = None,
     report: str | os.PathLike[str] | None = None,
+    calls: float | None = None,
 ) -> Operator:
     """Find the fastest way to run ``op`` on the sparse operand ``A``.
 
@@ -78,6 +80,7 @@ def tune(
         progress: called with what is going on and the share of the budget spent.
         observe: called with each candidate that was tried.
         report: path of an HTML page to write about what was found.
+        calls: deprecated name of ``expected_calls``.
 
     Returns:
         The operator; ``operator.result`` holds the numbers, ``operator.report()`` shows them. After
@@ -87,6 +90,9 @@ def tune(
         InputError: the operand, the operation or an argument is not usable, or the report cannot be
             written.
     """
+    if calls is not None:
+        warnings.warn("the argument calls is now called expected_calls", DeprecationWarning, stacklevel=2)
+        expected_calls = calls if expected_calls is None else expected_calls
     if report is not None:
         from tensorwise.front.reporting import check_writable
 

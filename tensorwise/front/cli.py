@@ -109,7 +109,9 @@ def tune(
     strategy: Annotated[str, typer.Option("--strategy", help=f"How to search: {STRATEGIES}.")] = "genetic",
     model: Annotated[
         str,
-        typer.Option("--model", help="Says what is worth trying: shipped, none, or the folder of a model."),
+        typer.Option(
+            "--model", help="Cost model that proposes candidates: shipped, none, or the folder of a model."
+        ),
     ] = "shipped",
     dtype: Dtype = "float32",
     seed: Seed = 0,

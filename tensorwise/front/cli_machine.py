@@ -22,7 +22,7 @@ store_app = typer.Typer(help="Remembered measurements: what is there; export, im
 @cache_app.callback(invoke_without_command=True)
 @command
 def cache_info(context: typer.Context, json: Json = False) -> None:
-    """Say what the kernel cache holds."""
+    """List the contents of the kernel cache."""
     if context.invoked_subcommand is not None:
         return
     from tensorwise.toolchain.cache import default_cache
@@ -131,7 +131,7 @@ def devices(
     threads: Annotated[int | None, typer.Option("--threads", min=1, max=1024, help="For --measure.")] = None,
     json: Json = False,
 ) -> None:
-    """Say what kernels can be made and measured on here: processor, compiler, libraries."""
+    """Show the processor, compiler and libraries that kernels are generated for and measured on."""
     from tensorwise.device.hardware import described
     from tensorwise.device.host import host
     from tensorwise.toolchain.compiler import find_compiler
@@ -230,7 +230,7 @@ def _libraries() -> dict[str, str | None]:
 @store_app.callback(invoke_without_command=True)
 @command
 def store_info(context: typer.Context, store: StorePath = None, json: Json = False) -> None:
-    """Say what is remembered."""
+    """List the measurements in the store."""
     context.obj = store
     if context.invoked_subcommand is not None:
         return

@@ -16,7 +16,7 @@ from tensorwise.version import __version__
 if TYPE_CHECKING:
     from tensorwise.collect.workloads import Workloads
     from tensorwise.model import RankingModel
-    from tensorwise.model.judging import Judged
+    from tensorwise.model.evaluation import JobEvaluation
     from tensorwise.model.samples import Epoch
     from tensorwise.program.workload import Workload
     from tensorwise.search import ConfigGraph
@@ -226,7 +226,7 @@ def evaluate(
     out: Annotated[Path | None, typer.Option("--out", help="Write the figures of each job as JSON.")] = None,
     json: Json = False,
 ) -> None:
-    """Say how well a model ranks configs on families that it has not learned from."""
+    """Evaluate how well a model ranks configs on held-out matrix families."""
     from tensorwise.collect.corpus import patterns
     from tensorwise.collect.workloads import Workloads
     from tensorwise.front.model_card import figures
@@ -278,7 +278,7 @@ def model_info(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Say what a model is; of a folder of models, list them."""
+    """Describe a model, or list the models in a folder."""
     from tensorwise.front.model_card import page
     from tensorwise.model.finding import NOT_INSTALLED, bundled_folders, find_models
     from tensorwise.model.model import DESCRIPTION, describe
@@ -377,17 +377,17 @@ def _family(record: "Record") -> str:
     return str(record.provenance.get("family") or record.workload_id)
 
 
-def _judge(model: Any, records: "list[Record]", workloads: "Workloads") -> "list[Judged]":
-    from tensorwise.model.judging import judge
+def _judge(model: Any, records: "list[Record]", workloads: "Workloads") -> "list[JobEvaluation]":
+    from tensorwise.model.evaluation import evaluate_ranking
 
     with progress_bar("testing") as progress:
-        return judge(
+        return evaluate_ranking(
             model, records, workloads.of,
             lambda done, total: progress(f"{done} of {total} jobs", done / total) if progress else None,
         )  # fmt: skip
 
 
-def _metrics(judged: "list[Judged]") -> dict[str, Any]:
+def _metrics(judged: "list[JobEvaluation]") -> dict[str, Any]:
     from tensorwise.front.model_card import by_family, figures
 
     return {"all": figures(judged), "families": by_family(judged)}
@@ -398,7 +398,7 @@ def _card(
     about: dict[str, Any],
     families: "dict[str, list[str]]",
     records: "list[Record]",
-    judged: "list[Judged]",
+    judged: "list[JobEvaluation]",
 ) -> Any:
     """The card of a trained model, JSON-able."""
     from tensorwise.device.host import host

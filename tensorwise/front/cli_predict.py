@@ -84,7 +84,7 @@ def predict(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Say what a network takes on a device, with an interval, each task with the schedule predicted to be the fastest.
+    """Predict the run time of a network on a device, with an interval; each task runs the schedule predicted to be fastest.
 
     A line that ends in * is less sure than the others, which warnings explain.
     """

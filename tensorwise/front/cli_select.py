@@ -102,7 +102,7 @@ def evaluate(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Say how good the choice is on inputs that the tree has not seen, by cross-validation unless a model is given.
+    """Evaluate the choice on inputs that the tree has not seen, by cross-validation unless a model is given.
 
     Inputs of one cell of their generator are never divided between training and test.
     """

@@ -214,7 +214,7 @@ def replay_network(
     picture: Annotated[Path | None, typer.Option("--picture", help="Write the timeline as SVG.")] = None,
     json: Json = False,
 ) -> None:
-    """Say what a network takes, task by task, if each runs its fastest recorded schedule."""
+    """Print the run time of a network, task by task, if each task runs its fastest recorded schedule."""
     from tensorwise.front.draw_plan import draw_timeline
     from tensorwise.plan import chrome_trace, lasts, replay
     from tensorwise.plan.predicted import steps
@@ -299,7 +299,7 @@ def measure_network(
 def _show_network(
     graph: "TaskGraph", device: str, found: "Measurement", records: "Mapping[str, Record]", json: bool
 ) -> None:
-    """Say what a whole network took, and what a replay of its tasks' records says."""
+    """Compare the measured run time of a whole network with a replay of its tasks' records."""
     from tensorwise.plan import lasts, replay
     from tensorwise.plan.predicted import steps
     from tensorwise.units import time_text

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tensorwise.model.judging import Judged
+from tensorwise.model.evaluation import JobEvaluation
 from tensorwise.model.latency import COVERED, LatencyModel
 from tensorwise.model.metrics import Quality, mean_quality
 
@@ -31,7 +31,7 @@ COLUMNS = (
 """Heading of each figure of a ranking, and its key in ``figures``."""
 
 
-def figures(judged: Sequence[Judged]) -> dict[str, Any]:
+def figures(judged: Sequence[JobEvaluation]) -> dict[str, Any]:
     """Return the means over jobs as a JSON object, and under ``again`` those that measuring again would reach."""
     known = [one.again for one in judged if one.again is not None]
     return {
@@ -41,9 +41,9 @@ def figures(judged: Sequence[Judged]) -> dict[str, Any]:
     }
 
 
-def by_family(judged: Iterable[Judged]) -> dict[str, dict[str, Any]]:
+def by_family(judged: Iterable[JobEvaluation]) -> dict[str, dict[str, Any]]:
     """Return the figures of each family, the worst ranked first."""
-    families: dict[str, list[Judged]] = {}
+    families: dict[str, list[JobEvaluation]] = {}
     for one in judged:
         families.setdefault(one.family, []).append(one)
     found = {name: figures(of) for name, of in families.items()}
@@ -99,7 +99,7 @@ def text_table(table: Sequence[Sequence[str]]) -> str:
 
 
 def _machine(facts: Mapping[str, Any]) -> str:
-    """Say what machine a model is for."""
+    """Return the machine that a model was trained for."""
     caches = ", ".join(f"{facts[name] >> 10}" for name in ("l1d_bytes", "l2_bytes", "l3_bytes"))
     what = (
         f"{facts['physical_cores']} cores, vectors of {facts['vector_bytes']} bytes, caches of {caches} KiB"

@@ -479,7 +479,7 @@ def _replacement(kind: Any) -> Any:
 
 
 def fusion_report(model: torch.nn.Module) -> FusionReport:
-    """Say of each message-passing layer of a model whether it computes with our operators, and if not, why.
+    """Return for each message-passing layer of a model whether it computes with our operators, and if not, why.
 
     Of fused layers the report counts the calls in this process that were left to PyG, by reason.
     """

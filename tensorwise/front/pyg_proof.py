@@ -241,7 +241,7 @@ def reduction(layer: Any) -> str | None:
 
 
 def other_aggregation(layer: Any) -> str:
-    """Say why a layer has no `reduction`."""
+    """Return why a layer has no `reduction`."""
     return (
         f"messages are aggregated by {type(layer.aggr_module).__name__}, which is none of ours or was changed"
     )

@@ -44,13 +44,13 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def fail(message: str, status: int = FAILED) -> NoReturn:
-    """Say ``message`` in one line and end the command."""
+    """Print ``message`` in one line and end the command."""
     typer.echo(f"tensorwise: {' '.join(message.split())}", err=True)
     raise typer.Exit(status) from None
 
 
 def warn(message: str) -> None:
-    """Say ``message`` on standard error, where it does not disturb the output."""
+    """Print ``message`` on standard error, where it does not disturb the output."""
     typer.echo(f"tensorwise: {' '.join(message.split())}", err=True)
 
 

@@ -43,7 +43,7 @@ def check_bounds(plan: Plan, kernel: ir.LoweredFunction) -> None:
 
 
 def _advice(plan: Plan) -> str:
-    """Say what can be done about a kernel that cannot be proved: mostly it is this package's fault."""
+    """Return advice on a kernel that cannot be proved, which is mostly a defect of this package."""
     for directive in plan.schedule.directives:
         if isinstance(directive, LoopPass):
             return f"Bound the index in the loops that {type(directive).__name__}.rewrite makes of {directive}, as by an If"

@@ -125,7 +125,7 @@ class _Proof:
                 case ir.Let(var=var, value=value) if var.type.elem[0] == "i":
                     self.conditions[var.name] = value
                     self.values[var.name] = self.integer(value)
-                case ir.Exchange(var=var):
+                case ir.ShuffleXor(var=var):
                     self.registers.add(var.name)
                 case ir.Reg(var=var, init=init):
                     self.registers.add(var.name)
@@ -336,7 +336,7 @@ class _Proof:
         return made
 
     def ordered(self, name: str, index: Poly, made: Poly) -> None:
-        """Say how an element of an ascending array compares with the others that are known."""
+        """Assume how an element of an ascending array compares with the others that are known."""
         one = Poly.constant(1)
         for key, other in self.atoms.items():
             if isinstance(key, tuple) and key[0] == name and other != made:
@@ -379,7 +379,7 @@ class _Proof:
         return whole + quotient
 
     def compare(self, quotient: Poly, other: Poly, difference: Poly) -> None:
-        """Say which of two quotients by the same number is the larger, where what is divided tells."""
+        """Assume which of two quotients by the same number is the larger, where the order of the dividends is known."""
         for more, less, distance in ((other, quotient, difference), (quotient, other, -difference)):
             if distance.is_simple(1) and self.known.holds(distance):
                 self.known.order(more, less)

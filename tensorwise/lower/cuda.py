@@ -187,9 +187,9 @@ class _CudaPrinter(Printer):
                 place = f"&{buffer.name}[{self.scalar(base)}]"
                 added = self.value(ir.widen(statement.value, lanes))
                 lines.append(f"{pad}tw_atomic_add_{buffer.elem}x{lanes}({place}, {added});")
-            case ir.Meet():
+            case ir.Barrier():
                 lines.append(f"{pad}tw_meet<{threads}>();")
-            case ir.Exchange(var=var, value=value, distance=distance):
+            case ir.ShuffleXor(var=var, value=value, distance=distance):
                 exchanged = f"tw_exchange<{threads}>({self.value(value)}, {distance})"
                 lines.append(f"{pad}const {self.type(var.type)} {var.name} = {exchanged};")
             case _:

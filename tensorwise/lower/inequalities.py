@@ -85,7 +85,7 @@ class Inequalities:
         return Poly.unknown(len(self._known) - 1)
 
     def bound(self, unknown: Poly, factor: Poly, low: Poly | None = None, high: Poly | None = None) -> None:
-        """Say for good that ``factor * unknown`` is not below ``low`` and not above ``high``."""
+        """Assume that ``factor * unknown`` is not below ``low`` and not above ``high``."""
         known = self._known[unknown.last]
         known.low.extend([(factor, low)] if low is not None else [])
         known.high.extend([(factor, high)] if high is not None else [])

@@ -246,13 +246,13 @@ class _Machine:
         """Return what one thread does for a statement, stopping where it meets its team."""
         names = self.names
         match statement:
-            case ir.Meet():
+            case ir.Barrier():
 
                 def wait_at_barrier() -> Meeting:
                     yield 0, None
 
                 return wait_at_barrier
-            case ir.Exchange(var=var, value=expr, distance=distance):
+            case ir.ShuffleXor(var=var, value=expr, distance=distance):
                 value = self.value(expr)
 
                 def exchange() -> Meeting:
@@ -299,7 +299,8 @@ class _Machine:
     def together(self, block: ir.Block) -> Callable[[], Meeting]:
         """Return what one thread does for a block."""
         if not any(
-            isinstance(s, ir.Meet | ir.Exchange) or (isinstance(s, ir.For) and isinstance(s.bind, ir.Blocks))
+            isinstance(s, ir.Barrier | ir.ShuffleXor)
+            or (isinstance(s, ir.For) and isinstance(s.bind, ir.Blocks))
             for s in ir.walk(block)
         ):
             plain = self.block(block)

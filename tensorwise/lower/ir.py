@@ -7,7 +7,7 @@
     stmt   = For(var, lo, hi, step, block, bind) | If(cond, block) | Let(var, expr)
            | Reg(var, init) | Set(var, expr) | Store(buffer, index, expr)
            | Reduce(buffer, index, operator, expr, atomic) | PrefetchLine(buffer, index) | RaiseFlag
-           | Meet | Exchange(var, expr, distance)
+           | Barrier | ShuffleXor(var, expr, distance)
     bind   = None (serial) | Workers(policy) | Blocks(axis, teams, threads)
     expr   = Const(value, type) | Var(name, type) | Load(buffer, index) | Op(name, expr*, type)
            | Splat(expr, lanes) | Ramp(base, lanes) | Fold(operator, vector) | Folds(operator, vector*)
@@ -18,7 +18,7 @@ Indices and loop variables are i64; vectors of coordinates to choose by are as w
 one whose index is any other vector gathers. Lowering unrolls; printers never do.
 
 On a GPU a statement with loops bound to Blocks is a launch: every thread of every block runs all of it. The threads of a
-*team* do so for the same iterations; LANE numbers them, Meet and Exchange let them work together, and a kernel's
+*team* do so for the same iterations; LANE numbers them, Barrier and ShuffleXor let them cooperate, and a kernel's
 ``scratch`` is memory that each team has for itself.
 """
 
@@ -328,13 +328,13 @@ class RaiseFlag:
 
 
 @dataclass(frozen=True)
-class Meet:
-    """Wait for the other threads of the team; what each wrote before is seen by all behind it."""
+class Barrier:
+    """Wait for all threads of the team; each then sees what the others wrote before."""
 
 
 @dataclass(frozen=True)
-class Exchange:
-    """Name the value that the thread whose number differs in bit ``distance`` (a power of two) has for ``value``."""
+class ShuffleXor:
+    """Bind ``var`` to ``value`` in the lane whose number is this one's XOR ``distance``, a power of two."""
 
     var: Var
     value: Expr
@@ -342,7 +342,7 @@ class Exchange:
 
 
 Stmt: TypeAlias = (
-    For | If | Let | Reg | Set | BufferStore | Reduce | PrefetchLine | RaiseFlag | Meet | Exchange
+    For | If | Let | Reg | Set | BufferStore | Reduce | PrefetchLine | RaiseFlag | Barrier | ShuffleXor
 )
 Block = tuple[Stmt, ...]
 
@@ -490,7 +490,7 @@ def expressions(statement: Stmt) -> tuple[Expr, ...]:
             return (lo, hi)
         case If(cond=cond):
             return (cond,)
-        case Let(value=value) | Set(value=value) | Exchange(value=value):
+        case Let(value=value) | Set(value=value) | ShuffleXor(value=value):
             return (value,)
         case Reg(init=init):
             return (init,)
@@ -498,7 +498,7 @@ def expressions(statement: Stmt) -> tuple[Expr, ...]:
             return (index, value)
         case PrefetchLine(index=index):
             return (index,)
-        case RaiseFlag() | Meet():
+        case RaiseFlag() | Barrier():
             return ()
 
 
@@ -578,6 +578,7 @@ def variables(expr: Expr) -> Iterator[Var]:
     return (part for part in parts(expr) if isinstance(part, Var))
 
 
-__getattr__ = forward_names(
-    __name__, {"Store": f"{__name__}:BufferStore", "Kernel": f"{__name__}:LoweredFunction"}
-)
+__getattr__ = forward_names(__name__, {
+    "Store": f"{__name__}:BufferStore", "Kernel": f"{__name__}:LoweredFunction",
+    "Meet": f"{__name__}:Barrier", "Exchange": f"{__name__}:ShuffleXor",
+})  # fmt: skip

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from tensorwise.lower.ir import (
+    Barrier,
     Block,
     Blocks,
     BufferStore,
     Const,
-    Exchange,
     Expr,
     Fold,
     Folds,
@@ -17,7 +17,6 @@ from tensorwise.lower.ir import (
     Let,
     Load,
     LoweredFunction,
-    Meet,
     Op,
     PrefetchLine,
     RaiseFlag,
@@ -26,6 +25,7 @@ from tensorwise.lower.ir import (
     Reg,
     SearchSorted,
     Set,
+    ShuffleXor,
     Splat,
     Stmt,
     Var,
@@ -120,9 +120,9 @@ def _lines(block: Block, depth: int) -> Iterator[str]:
                 yield f"{pad}{buffer.name}[{text(index)}] {operator}= {text(value)}{how}"
             case RaiseFlag():
                 yield f"{pad}flag"
-            case Meet():
+            case Barrier():
                 yield f"{pad}meet"
-            case Exchange(var=var, value=value, distance=distance):
+            case ShuffleXor(var=var, value=value, distance=distance):
                 yield f"{pad}{var.name} = {text(value)} of lane ^ {distance}"
             case PrefetchLine(buffer=buffer, index=index):
                 yield f"{pad}prefetch {buffer.name}[{text(index)}]"

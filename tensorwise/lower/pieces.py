@@ -9,7 +9,7 @@ No team has more to do than a piece. Long ones start first, so that short ones f
 that read the same rows of dense operands start together (``packed.pieces_of``). Most rows are whole, and stored as if none
 had been cut.
 
-Source: G-Sparse (section III-B) starts long rows first; cutting and the order of neighbours are ours (decision 0064).
+Source: G-Sparse (section III-B) starts long rows first; cutting and the order of neighbours are ours (decision 0119).
 """
 
 from dataclasses import replace

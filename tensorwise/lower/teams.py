@@ -21,15 +21,15 @@ from tensorwise.lower.builder import Builder
 from tensorwise.lower.env import Env, Lanes
 from tensorwise.lower.ir import (
     LANE,
+    Barrier,
     Buffer,
     BufferStore,
     Const,
-    Exchange,
     Expr,
     For,
     If,
-    Meet,
     Ramp,
+    ShuffleXor,
     Stmt,
     Var,
 )
@@ -95,7 +95,7 @@ class Teams:
         while distance:
             others = tuple(self.builder.fresh("other", register.type) for register in registers)
             for other, register in zip(others, registers, strict=True):
-                combined.append(Exchange(other, register, distance))
+                combined.append(ShuffleXor(other, register, distance))
             combined.extend(monoids.combine(self.plan.monoid, registers, others))
             distance //= 2
         return combined
@@ -141,7 +141,7 @@ class Teams:
     def _wait(self) -> None:
         """Let the threads of a team wait for each other; a single one need not."""
         if self.threads > 1:
-            self.builder.append(Meet())
+            self.builder.append(Barrier())
 
     def scratch(self) -> tuple[tuple[Buffer, int], ...]:
         """Return the memory that each team has for itself.

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tensorwise.errors import InputError
 from tensorwise.model.model import CostModel, describe
+from tensorwise.moved import forward_names
 from tensorwise.registry import Registry, needs_subclass
 
 if TYPE_CHECKING:
@@ -44,19 +45,16 @@ MODELS: Final[Registry[type[CostModel]]] = Registry(
 
 A kind is imported when a model of it is made or loaded: who asks a model does not depend on any kind."""
 _LAZY_CLASSES: Final = {
-    "AdditiveModel": "additive",
-    "MeanModel": "mean",
-    "RandomModel": "random",
-    "RankingModel": "ranking",
-    "TransferModel": "transfer",
-    "TreeModel": "tree",
-}
+    "AdditiveModel": "additive", "MeanModel": "mean", "RandomModel": "random", "RankingModel": "ranking",
+    "TransferModel": "transfer", "TreeModel": "tree",
+}  # fmt: skip
 """Classes that are imported when they are first used, and their kinds."""
+_moved = forward_names(__name__, {"MetricsModel": "paper_models.analytic"})
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY_CLASSES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return _moved(name)
     return MODELS[_LAZY_CLASSES[name]]
 
 

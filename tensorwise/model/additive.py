@@ -1,7 +1,7 @@
 """AdditiveModel: seconds as a sum of counted costs, each at its rate, none of them negative. Needs SciPy only.
 
 What COGNATE learns by gradients from a few matrices, a network does not separate from what is particular about these
-matrices; nor does it help to have learned from another device before (decision 0043). Here all that is known of a pattern is
+matrices; nor does it help to have learned from another device before (decision 0122). Here all that is known of a pattern is
 what configs make a device do with it, and whatever the device does adds to the time: work, begun rows, values fetched into
 each cache. That is so on patterns unlike all that was learned from, where products and powers of such numbers are not: a
 network pruned to half of its entries costs what its misses cost.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 
 from tensorwise.errors import InputError
-from tensorwise.model.judging import LEAST, Judged, judge
+from tensorwise.model.evaluation import MIN_TIMED_CONFIGS, JobEvaluation, evaluate_ranking
 from tensorwise.model.metrics import mean_quality
 from tensorwise.model.ranking import RankingModel
 from tensorwise.model.samples import Group, groups_of
@@ -40,8 +40,8 @@ class Calibration:
 
     model: RankingModel
     better: bool
-    before: list[Judged]
-    after: list[Judged]
+    before: list[JobEvaluation]
+    after: list[JobEvaluation]
 
 
 def calibrate(
@@ -63,20 +63,24 @@ def calibrate(
     by_workload: defaultdict[str, list[Record]] = defaultdict(list)
     for record in records:
         by_workload[record.workload_id].append(record)
-    enough = [name for name, some in by_workload.items() if len({r.config for r in some if r.ok}) >= LEAST]
+    enough = [
+        name
+        for name, some in by_workload.items()
+        if len({r.config for r in some if r.ok}) >= MIN_TIMED_CONFIGS
+    ]
     if len(enough) < FEWEST:
         raise InputError(
-            f"{len(enough)} workloads with {LEAST} timed configs are too few to calibrate with and to tell whether it "
-            f"helps; measure {FEWEST} or more: name more patterns, or allow more time"
+            f"{len(enough)} workloads with {MIN_TIMED_CONFIGS} timed configs are too few to calibrate with and to tell "
+            f"whether it helps; measure {FEWEST} or more: name more patterns, or allow more time"
         )
     works = {name: workloads(by_workload[name][0]) for name in enough}
     samples = {name: _samples(model, by_workload[name], works[name]) for name in enough}
-    before: list[Judged] = []
-    after: list[Judged] = []
+    before: list[JobEvaluation] = []
+    after: list[JobEvaluation] = []
     for name in enough:
         others = [sample for other, sample in samples.items() if other != name]
         for one, judged in ((model, before), (fitted(model, others), after)):
-            judged += judge(one, by_workload[name], lambda record: works[record.workload_id])
+            judged += evaluate_ranking(one, by_workload[name], lambda record: works[record.workload_id])
     old, new = (mean_quality(one.quality for one in judged).near_spearman for judged in (before, after))
     better = new > old
     return Calibration(fitted(model, list(samples.values())) if better else model, better, before, after)

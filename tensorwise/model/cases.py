@@ -110,7 +110,7 @@ class Cases:
         return cast(np.ndarray, rng.permutation(len(names))[group] % count)
 
     def quality(self, chosen: np.ndarray) -> "SelectionQuality":
-        """Say how good it is to take config ``chosen[i]``, (inputs,) int, on input i."""
+        """Evaluate the choice of config ``chosen[i]``, (inputs,) int, on input i."""
         ran = np.isfinite(self.seconds[np.arange(len(self)), chosen])
         if not ran.any():
             raise InputError("what was chosen failed on every input")

@@ -287,7 +287,8 @@ class LatencyModel:
 
     @classmethod
     def _from_description(cls, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        if about["features"] != [LEAVES.id, HARDWARE.id, CODE.id]:
+        ids, read = about["features"], (LEAVES.has_id, HARDWARE.has_id, CODE.has_id)
+        if len(ids) != len(read) or not all(has_id(id_) for has_id, id_ in zip(read, ids, strict=True)):
             raise InputError("the model was trained on other features than this release has; train it again")
         shape, count = Shape.from_json(about["shape"]), int(about["members"])
         wanted = shapes(shape)

@@ -92,7 +92,7 @@ class CostModel(abc.ABC, Generic[Work]):
         return self.predict(workload, configs, device)
 
     def misfit(self, space: "Space") -> str | None:
-        """Say why the model cannot read configs of ``space``; None if it can, even if it does not know all of them."""
+        """Return why the model cannot read configs of ``space``; None if it can, even if it does not know all of them."""
         why = None if self.table is None else self.table.misfit(space)
         return why and f"it was trained for another table of choices than that of space {space.name!r}: {why}"
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from tensorwise.analysis.nest import ProgramNest, WorkloadNest
 from tensorwise.errors import InputError
-from tensorwise.model.looking import LookingModel, prefix
 from tensorwise.model.model import check_learned
+from tensorwise.model.neural import NeuralCostModel, prefix
 from tensorwise.model.samples import Epoch, Group, Loss, Training, groups_of, moments, standardised
 from tensorwise.model.scoring import EMBEDDING, score, seen_last
 from tensorwise.model.table import Encoded, Form, Table
@@ -29,12 +29,12 @@ LAST: Final = "head.2.weight"
 
 
 @final
-class RankingModel(LookingModel):
+class RankingModel(NeuralCostModel):
     """Predicts scores whose order within a workload is that of the times. What differs between devices is not seen.
 
     Args:
         space: whose configs are ranked; its table is kept with the model, so that a loaded one needs no space.
-        workloads, net, training, checkpoint, progress, torch_device, heads, members: see `LookingModel`.
+        workloads, net, training, checkpoint, progress, torch_device, heads, members: see `NeuralCostModel`.
 
     Attributes:
         table: how configs are read.
@@ -212,7 +212,7 @@ class RankingModel(LookingModel):
         if table.id != values["table_id"]:
             raise InputError("the table of choices is not the one that the model was trained with")
         model = cls(table, net=str(values["net"]), training=Training(loss=cast(Loss, values["loss"])))
-        if values["nests"] != ProgramNest().id:
+        if not ProgramNest().has_id(values["nests"]):
             raise InputError("the model has learned from other numbers about loops; train it again")
         model._take_up(values, arrays)
         return model

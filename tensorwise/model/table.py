@@ -1,6 +1,6 @@
 """Table: what a model keeps of a Space to read its configs, without the Space: values by number, orders as matrices.
 
-A table outlives its space (decision 0082). Params and items of orders that the table does not have are ignored. A value that
+A table outlives its space (decision 0128). Params and items of orders that the table does not have are ignored. A value that
 it does not have, and a Param that a config does not have, are read as unknown: as the mean of all that the table knows.
 """
 
@@ -190,7 +190,7 @@ class Table:
         return {param.name: param for param in self.params}
 
     def misfit(self, space: "Space | Table") -> str | None:
-        """Say why configs of ``space`` cannot be read by this table; None if they can, however much of them is unknown."""
+        """Return why this table cannot read configs of ``space``; None if it can, however much of them is unknown."""
         now = Table.of(space)
         for name, param in now.by_name.items():
             known = self.by_name.get(name)
@@ -212,7 +212,7 @@ class Table:
         return found
 
     def _foreign(self, names: Collection[str]) -> str | None:
-        """Say why params of these names belong to quite another table; None if enough of them are shared."""
+        """Return why params of these names belong to another table; None if enough of them are shared."""
         shared = sum(name in self.by_name for name in names)
         if not self.params or shared >= LEAST_SHARED * max(len(names), len(self.params)):
             return None

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast, final
 
 import numpy as np
 
-from tensorwise.model.looking import LookingModel
 from tensorwise.model.model import check_learned
+from tensorwise.model.neural import NeuralCostModel
 from tensorwise.model.reader import LATENT, Reader
 from tensorwise.model.samples import Epoch, Group, Loss, Training
 from tensorwise.model.table import Encoded, Form, Table
@@ -30,12 +30,12 @@ TUNING: Final = Training(epochs=100, learning_rate=1e-3, batch=64, loss="ratio",
 
 
 @final
-class TransferModel(LookingModel):
+class TransferModel(NeuralCostModel):
     """Predicts scores for the configs of one device, and can go on to learn those of another.
 
     Args:
         space: whose configs are read; or a reader that was made before.
-        workloads, net, training, checkpoint, progress, torch_device, heads: see `LookingModel`.
+        workloads, net, training, checkpoint, progress, torch_device, heads: see `NeuralCostModel`.
 
     Attributes:
         reader: how configs are read; its encoder is trained by `fit`.

@@ -21,7 +21,7 @@ IN_A_NETWORK: Final[Mapping[Kind, float]] = {"cpu": 1.0, "gpu": 1.12, "accelerat
 
 Programs for GPUs are timed again and again on the same operands, which stay in the caches; those for CPUs after their
 operands were thrown out. The median over 37 networks on an H100 (1.10 on an H200), without those that models are judged
-by (decision 0069).
+by (decision 0124).
 """
 
 

@@ -24,7 +24,7 @@ NOT_FINITE: Final = math.nan
 def check_joined(assignment: Assignment, sparse: Collection[str]) -> None:
     """Raise InputError where ``assignment`` has terms that count although not all of its ``sparse`` operands have an entry.
 
-    With one sparse operand its entries are the terms, whatever becomes of them; see decision 0004.
+    With one sparse operand its entries are the terms, whatever becomes of them; see decision 0103.
     """
     if len(sparse) < 2:
         return

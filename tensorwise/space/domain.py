@@ -40,7 +40,7 @@ class Domain(abc.ABC):
 
     @abc.abstractmethod
     def refuse(self, value: Value) -> str:
-        """Say in a few words why ``value`` is not in this domain and what is."""
+        """Return in a few words why ``value`` is not in this domain and what is."""
 
 
 @final

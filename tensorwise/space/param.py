@@ -114,7 +114,7 @@ class Param(abc.ABC):
 
     @abc.abstractmethod
     def misfit(self, value: Value) -> str | None:
-        """Say what is wrong with a value that this parameter could never take; None if it could."""
+        """Return what is wrong with a value that this parameter could never take; None if it could."""
 
     @abc.abstractmethod
     def nearest(self, value: Value, domain: Domain) -> Value:

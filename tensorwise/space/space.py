@@ -261,7 +261,7 @@ class Space(abc.ABC, Generic[Made]):
     # -- judging and reading configs -----------------------------------------------------------------
 
     def why_not(self, config: Mapping[str, object], workload: "Workload") -> str | None:
-        """Say why ``config`` is not valid for ``workload``: param, value, allowed values and reason.
+        """Return why ``config`` is not valid for ``workload``: param, value, allowed values and reason.
 
         Returns:
             None if it is valid. Never raises for a bad config.

@@ -143,7 +143,7 @@ class _Tuned:
         """Return a copy that cannot be written to but by `update`, so that its entries may be kept in packed forms as well.
 
         When products of it have taken one to two seconds, a child process of lowest priority looks for faster formats and
-        schedules. What it finds is packed, tried on calls, and used where it is faster (decision 0091); BSR arrays have no
+        schedules. What it finds is packed, tried on calls, and used where it is faster (decision 0118); BSR arrays have no
         packed forms. Methods that change an array in place raise InputError, a ValueError. A pickle or a copy of it is an
         ordinary array. In a packed form, entries at one place are one, their sum: where SciPy adds ``Inf`` and ``-Inf``,
         products of two such entries, and gets NaN, the packed product is infinite.
@@ -230,7 +230,7 @@ def _in_family(made: Any) -> Any:
 
 
 class coo_array(_Family, sp.coo_array):  # noqa: N801
-    """``scipy.sparse.coo_array``, which converts to the classes here; its products are SciPy's (decision 0090)."""
+    """``scipy.sparse.coo_array``, which converts to the classes here; its products are SciPy's (decision 0117)."""
 
     def __getitem__(self, key: Any) -> Any:
         return _in_family(super().__getitem__(key))

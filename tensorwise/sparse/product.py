@@ -1,6 +1,6 @@
 """One product of a matrix: which kernel and how many threads, learned from the calls.
 
-Every call is timed in C. Once in a while other ways are tried on the user's calls, whose results are returned; decision 0090
+Every call is timed in C. Once in a while other ways are tried on the user's calls, whose results are returned; decision 0117
 bounds what that costs.
 """
 

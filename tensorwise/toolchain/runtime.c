@@ -149,7 +149,7 @@ static void *serve(void *argument)
 }
 
 /* Keep a worker that is about to run off our processor. Linux would often wake it right there, behind us: an idle
- * processor of a virtual machine looks taken to it (decision 0042). */
+ * processor of a virtual machine looks taken to it (decision 0108). */
 static void keep_off(worker *w)
 {
 #ifdef __linux__

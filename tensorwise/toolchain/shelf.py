@@ -39,7 +39,7 @@ def seal(library: bytes) -> bytes:
 
 
 def is_whole(sealed: bytes) -> bool:
-    """Say whether ``sealed`` is what ``seal`` returned, bit for bit."""
+    """Return whether ``sealed`` is what ``seal`` returned, bit for bit."""
     library, trailer = memoryview(sealed)[:-_TRAILER_BYTES], sealed[-_TRAILER_BYTES:]
     return trailer[: len(_MARK)] == _MARK and hashlib.sha256(library).digest() == trailer[len(_MARK) :]
 

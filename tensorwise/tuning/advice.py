@@ -274,15 +274,12 @@ def _sort_by(predicted: np.ndarray, configs: Sequence[Config]) -> list[Config]:
 
 @lru_cache(maxsize=16)
 def _opened(folder: Path, stamp: int) -> Advisor:
-    """A shipped model; it is read once, and again when its description has changed."""
+    """Return a bundled model; it is read once, and again when its description has changed."""
     return Advisor.load(folder)
 
 
-def shipped_advisors(work: Workload, threads: int, problems: list[str]) -> list[Advisor]:
-    """Return the shipped models of a workload's operation, the most suitable first.
-
-    Models that cannot be read are problems, and so it is if no model is here because none is installed.
-    """
+def load_bundled_advisors(work: Workload, threads: int, problems: list[str]) -> list[Advisor]:
+    """Return the bundled models for a workload, the most suitable first; append reasons for missing ones to ``problems``."""
     found = []
     folders = find_models_for(work.op, str(work.einsum), threads)
     if not folders and not bundled_folders():

@@ -9,6 +9,7 @@ from typing import Final, final
 
 from tensorwise.errors import InputError
 from tensorwise.lower.program import Program
+from tensorwise.moved import renamed
 from tensorwise.tuning.worth import per_call_s
 
 NEAR: Final = 0.02
@@ -101,8 +102,10 @@ class Arrangement:
         """Bytes of the tensors, each counted once, and of all workspaces."""
         return sum(one.nbytes for one in self.stored) + sum(way.workspace_bytes for way in self.ways)
 
+    bytes_apart = renamed("bytes_unshared")
+
     @property
-    def bytes_apart(self) -> int:
+    def bytes_unshared(self) -> int:
         """Bytes that the same kernels hold where every mode keeps a tensor of its own."""
         return sum(way.stored.nbytes + way.workspace_bytes for way in self.ways)
 
@@ -225,7 +228,7 @@ def why(
     memory_bytes: int | None = None,
     calls: float | None = None,
 ) -> str:
-    """Say in words why ``best`` was chosen of those that were found."""
+    """Return a sentence on why ``best`` was chosen."""
     if math.isinf(best.seconds):
         return "not every mode could be measured"
     limit = "" if memory_bytes is None else f" within {memory_bytes / 1e6:.4g} MB"

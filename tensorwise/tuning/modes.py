@@ -376,7 +376,7 @@ class _Modes:
             best=best,
             why=why(best, found, self.memory_bytes, self.limits.calls),
             alternatives=found,
-            apart=next((one for one in found if one.names == fastest.names), fastest),
+            unshared=next((one for one in found if one.names == fastest.names), fastest),
             baseline=Arrangement(tuple(baseline)) if len(baseline) == len(self.works) else None,
             memory_bytes=self.memory_bytes,
             candidates=self.candidates,

@@ -32,7 +32,7 @@ from tensorwise.store.record import Record, check_facts
 from tensorwise.store.store import Store
 from tensorwise.toolchain.deadline import is_over, left_s, within
 from tensorwise.toolchain.routines import load_all
-from tensorwise.tuning.advice import SHIPPED, Advisor, shipped_advisors
+from tensorwise.tuning.advice import SHIPPED, Advisor, load_bundled_advisors
 from tensorwise.tuning.forecast import DOUBTFUL, ERROR, Forecast
 from tensorwise.tuning.limits import DEFAULT_GUIDANCE, SILENT, Guidance, Listener, TuningLimits
 from tensorwise.tuning.result import Trial
@@ -208,7 +208,7 @@ class Search:
             self.notes.append(f"the model was not asked: it is of {op}, and this is {self.work.op}")
         elif self.guidance.model == SHIPPED and self.device.in_process:  # those that are shipped are of CPUs
             problems: list[str] = []
-            for found in shipped_advisors(self.work, self.device.threads, problems):
+            for found in load_bundled_advisors(self.work, self.device.threads, problems):
                 if (why := found.model.misfit(self.space)) is None:
                     return found
                 problems.append(why)

@@ -12,6 +12,7 @@ from tensorwise.device.library import LIBRARY
 from tensorwise.device.rounds import RoundTable
 from tensorwise.device.timing import interleave, measuring_slot
 from tensorwise.errors import TensorwiseError
+from tensorwise.moved import renamed
 from tensorwise.program.workload import Workload
 from tensorwise.runtime.generated import BoundProgram, GeneratedKernel
 from tensorwise.tensor.fibertree import Tensor
@@ -35,7 +36,7 @@ class SweepResult:
         best: what the operators are, one of the alternatives.
         why: why this one, in words.
         alternatives: arrangements that no other one beats in both memory and time, from the smallest to the fastest.
-        apart: the fastest kernel of each mode, each with its own tensor: the result of tuning every mode by itself.
+        unshared: the fastest kernel of each mode, each with its own stored tensor: every mode tuned by itself.
         baseline: the fastest library kernel of each mode; None where no library has all of them.
         memory_bytes: the limit; None for none.
         candidates: how many candidates were tried.
@@ -49,7 +50,7 @@ class SweepResult:
     best: Arrangement
     why: str
     alternatives: Sequence[Arrangement]
-    apart: Arrangement
+    unshared: Arrangement
     baseline: Arrangement | None
     memory_bytes: int | None
     candidates: int
@@ -57,6 +58,8 @@ class SweepResult:
     compile_s: float
     verified: bool
     notes: list[str] = field(default_factory=list)
+
+    apart = renamed("unshared")
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer as JSON: seconds and bytes, None for what was not measured."""
@@ -71,7 +74,7 @@ class SweepResult:
             "best": _json(self.best),
             "why": self.why,
             "alternatives": [_json(one) for one in self.alternatives],
-            "apart": {**_json(self.apart), "bytes_held": self.apart.bytes_apart},
+            "unshared": {**_json(self.unshared), "bytes_held": self.unshared.bytes_unshared},
             "baseline": None if self.baseline is None else _json(self.baseline),
             "memory_bytes": self.memory_bytes,
             "candidates": self.candidates,
@@ -94,7 +97,9 @@ class SweepResult:
             lines.append(f"{mode:<5} {time_text(way.seconds):>10} {time_text(way.spread_s):>9}  {what}")
         lines.append(f"{'sum':>10} {'sweep':>10} {'x best':>7} {'MB held':>9}  arrangement")
         rows = [(one, one.bytes_held, _tensors(one)) for one in self._shown()]
-        rows.append((self.apart, self.apart.bytes_apart, "each mode tuned by itself, nothing shared"))
+        rows.append(
+            (self.unshared, self.unshared.bytes_unshared, "each mode tuned by itself, nothing shared")
+        )
         if self.baseline is not None:
             rows.append((self.baseline, self.baseline.bytes_held, "the fastest libraries"))
         for one, nbytes, what in rows:

@@ -2,14 +2,21 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from importlib import import_module
 from importlib.util import find_spec
 
+import numpy as np
 import pytest
 
 from tensorwise.collect.collected import Collected
+from tensorwise.device.cpu import CpuDevice
+from tensorwise.errors import InputError
+from tensorwise.front.api import tune
 from tensorwise.old_rooms import RENAMED, ROOMS
 from tensorwise.program.einsum import Einsum
+from tensorwise.tuning.arrangement import Arrangement
+from tensorwise.tuning.sweep import SweepResult
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +52,12 @@ def test_a_name_that_moved_is_found_and_warned_of(old: str, name: str, new: str)
     [
         ("tensorwise.lower.ir", "Kernel", "LoweredFunction"),
         ("tensorwise.lower.ir", "Store", "BufferStore"),
+        ("tensorwise.lower.ir", "Meet", "Barrier"),
+        ("tensorwise.lower.ir", "Exchange", "ShuffleXor"),
+        ("tensorwise.adapt.cross_device", "Elsewhere", "CrossDeviceCorrection"),
+        ("tensorwise.model.evaluation", "Judged", "JobEvaluation"),
+        ("tensorwise.model.evaluation", "judge", "evaluate_ranking"),
+        ("tensorwise.model.neural", "LookingModel", "NeuralCostModel"),
         ("tensorwise.lower.program", "Apart", "Remainder"),
         ("tensorwise.plan", "Graph", "StepGraph"),
         ("tensorwise.plan", "Plan", "PlacementPlan"),
@@ -104,6 +117,9 @@ def test_a_renamed_class_is_found_by_its_old_name_with_a_warning(module: str, ol
             )
         ),
         ("tensorwise.data.collect", "tensorwise.collect.driver"),
+        ("tensorwise.adapt.elsewhere", "tensorwise.adapt.cross_device"),
+        ("tensorwise.model.judging", "tensorwise.model.evaluation"),
+        ("tensorwise.model.looking", "tensorwise.model.neural"),
     ],
 )
 def test_a_module_that_moved_is_itself_under_its_old_name(old: str, new: str) -> None:
@@ -142,3 +158,30 @@ def test_a_renamed_attribute_works_and_warns_where_it_is_used() -> None:
         assert assignment.kept == ("i",)
     with pytest.warns(DeprecationWarning, match=r"Assignment\.has_pattern_of"):
         assert not assignment.keeps("A")
+
+
+def test_attributes_and_arguments_keep_their_old_names() -> None:
+    assert isinstance(vars(CpuDevice)["measure_kernels"], property)
+    nothing = Arrangement(())
+    with pytest.warns(DeprecationWarning, match=r"Arrangement\.bytes_unshared"):
+        assert nothing.bytes_apart == nothing.bytes_unshared == 0
+    assert isinstance(vars(SweepResult)["apart"], property)
+    with (
+        pytest.warns(DeprecationWarning, match="calls is now called expected_calls"),
+        pytest.raises(InputError, match="expected_calls must be positive, got -1"),
+    ):
+        tune(np.eye(4, dtype=np.float32), "spmv", calls=-1)
+
+
+def test_a_model_that_left_the_package_is_looked_for_where_it_went() -> None:
+    import tensorwise.model
+
+    with (
+        pytest.warns(DeprecationWarning, match=r"MetricsModel has moved to paper_models\.analytic"),
+        nullcontext()
+        if find_spec("paper_models")
+        else pytest.raises(ModuleNotFoundError, match="paper_models"),
+    ):
+        assert tensorwise.model.MetricsModel.__module__ == "paper_models.analytic"
+    with pytest.raises(AttributeError, match="has no attribute 'NoModel'"):
+        _ = tensorwise.model.NoModel

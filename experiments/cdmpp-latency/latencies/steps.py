@@ -11,7 +11,7 @@ import numpy as np
 from latencies import baselines
 from latencies.baselines import Predict
 from latencies.judging import dotted, errors, whole
-from tensorwise.adapt.elsewhere import Elsewhere
+from tensorwise.adapt.cross_device import CrossDeviceCorrection
 from tensorwise.adapt.tasks import clustered_tasks, random_tasks
 from tensorwise.model.latency import LatencyModel, fine_tuned, parts, train_latency
 from tensorwise.model.latency_training import LatencyTraining
@@ -249,7 +249,7 @@ class Experiment:
         last = not unknown and count == self.values["cross"]["tasks"][-1]
         # A GPU's programs run nowhere else.
         if last and {row.key for row in measured} & {row.key for row in source}:
-            known = Elsewhere.fitted(tuned, model, source, measured)
+            known = CrossDeviceCorrection.fitted(tuned, model, source, measured)
             said = known.latencies(judged)
             beside["elsewhere"] = self._judged_on(
                 judged, said.seconds, share=known.share, **said.covering(judged.seconds)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorwise.model.judging import LEAST
+from tensorwise.model.evaluation import MIN_TIMED_CONFIGS
 from tensorwise.model.metrics import quality
 from tensorwise.model.samples import Group
 
@@ -21,7 +21,7 @@ def rows(groups: Sequence[Group], predict: Callable[[Group], np.ndarray]) -> lis
     """Return a row for each job that has times enough."""
     found: list[Row] = []
     for group in groups:
-        if np.count_nonzero(group.exact) < LEAST:
+        if np.count_nonzero(group.exact) < MIN_TIMED_CONFIGS:
             continue
         one = quality(group.seconds, predict(group), group.exact)
         values = (

@@ -1,6 +1,6 @@
 """Where libraries' threads run while they are timed.
 
-Virtual machines often wake a thread on its waker's own processor (decision 0042): a library's second thread waits for the
+Virtual machines often wake a thread on its waker's own processor (decision 0108): a library's second thread waits for the
 first one then, up to the scheduler's slice of 4 ms. Ours keep off by themselves; others have to be kept off.
 """
 

@@ -22,7 +22,7 @@ from tensorwise.front.model_card import figures
 from tensorwise.front.terminal import finite
 from tensorwise.ids import content_id
 from tensorwise.model import CostModel, RankingModel, load_model
-from tensorwise.model.judging import LEAST, Judged, judge
+from tensorwise.model.evaluation import MIN_TIMED_CONFIGS, JobEvaluation, evaluate_ranking
 from tensorwise.model.metrics import quality
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config
@@ -140,7 +140,7 @@ class Steps:
             and record.provenance.get("drawn") in ("random", "default")
             and workloads.has(record)
         ]
-        found = judge(self.model(name), chosen, workloads.of)
+        found = evaluate_ranking(self.model(name), chosen, workloads.of)
         jobs = [finite({"matrix": one.pattern, "family": one.family, **figures([one])}) for one in found]
         return {"op": learned.op, "jobs": jobs}
 
@@ -218,9 +218,9 @@ class Steps:
             )
         costs = np.array([[np.inf if one is None else one for one in row] for row in held["ratios"]])
         exact = np.array(held["exact"], bool)
-        if exact[0].sum() < LEAST:
+        if exact[0].sum() < MIN_TIMED_CONFIGS:
             raise InputError(
-                f"{exact[0].sum()} configs have a time; at least {LEAST} are needed to judge a ranking"
+                f"{exact[0].sum()} configs have a time; at least {MIN_TIMED_CONFIGS} are needed to judge a ranking"
             )
         ran = np.isfinite(costs[0])
         costs, exact = costs[:, ran], exact[:, ran]
@@ -230,7 +230,7 @@ class Steps:
         seconds = time.perf_counter() - start
         # Predictions must be finite: what failed the second time is placed behind all others.
         again = np.where(np.isfinite(costs[1]), costs[1], 2 * costs[np.isfinite(costs)].max())
-        found = Judged(
+        found = JobEvaluation(
             work.id,
             item.name,
             item.family,

@@ -53,7 +53,7 @@ class LibraryKernel(Kernel):
 
         Raises:
             MissingExtraError: the library is not installed.
-            InputError: the library has no routine for the workload, or reads what no entry names (decision 0004).
+            InputError: the library has no routine for the workload, or reads what no entry names (decision 0103).
         """
         if not self.installed():
             raise MissingExtraError(self.package, self.extra, f"the library kernel {self.name!r}")

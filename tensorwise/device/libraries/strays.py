@@ -1,7 +1,7 @@
 """Does a library read what no entry names? Then NaN and infinity reach results that they have nothing to do with.
 
 Libraries store matrices as they like: MKL's inspector pads rows with zeros, which meet operands of other columns. Our
-own code never does (decision 0004); a library is tried when it is bound, on operands that are NaN in some places.
+own code never does (decision 0103); a library is tried when it is bound, on operands that are NaN in some places.
 """
 
 from collections.abc import Iterator

@@ -14,7 +14,7 @@ from tensorwise.tensor.levels.slots import Slots
 
 
 def _misfit(letter: str, kind: object) -> str | None:
-    """Say what keeps a class from being the level of a letter."""
+    """Return what keeps a class from being the level of a letter."""
     if problem := needs_subclass(Level)(letter, kind):
         return problem
     missing = [name for name in ("letter", "arrays") if not hasattr(kind, name)]

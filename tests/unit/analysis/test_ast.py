@@ -115,7 +115,7 @@ def test_lanes_are_those_of_the_vectorized_loop() -> None:
         "lanes.neighbours": 2,
         "lanes.gathered": 0,
         "lanes.same": 1,
-        "lanes.apart": log(TILE),
+        "lanes.reduction_distance": log(TILE),
         "inner1.twos": 3,
     }
     assert {name: numbers[name] for name in expected} == pytest.approx(expected, rel=1e-5)
@@ -133,7 +133,9 @@ def test_a_compiler_can_vectorize_the_loop_around_straight_code_but_no_reduction
     assert (around["lanes.explicit"], around["lanes.loop"]) == (0, 1)
     assert around["lanes.extent"] == pytest.approx(log(197))
     assert around["lanes.straight"] == pytest.approx(log(16))
-    assert around["lanes.apart"] == pytest.approx(log(1))  # each summand waits for the one before
+    assert around["lanes.reduction_distance"] == pytest.approx(
+        log(1)
+    )  # each summand waits for the one before
     reduced = named(one_leaf([("serial", 197), ("serial", 640)], C=(1, 0), A=(0, 1), B=(1, 197)))
     assert (reduced["lanes.loop"], reduced["lanes.extent"]) == (0, log(1))
     assert reduced["lanes.stride1"] == -2

@@ -42,8 +42,8 @@ def test_a_small_matrix_by_hand() -> None:
         "rows.longest_1pct": 3 / 7,
         "columns.p50": 1,
         "columns.empty": 2 / 6,
-        "apart.rows8": 0,
-        "apart.columns": 0,
+        "outliers.rows8": 0,
+        "outliers.columns": 0,
         "slices.own4": np.log2(12 / 7),
         "slices.window8": np.log2(24 / 7),
         "slices.sorted64": np.log2(192 / 7),
@@ -80,10 +80,14 @@ def test_long_rows_and_dense_columns_are_what_hybrids_set_apart() -> None:
 
     entries = drawn((3000, 3000), 30_000, kind="skewed")
     numbers = named(entries)
-    for kind, name in (("rows8", "apart.rows8"), ("rows64", "apart.rows64"), ("columns", "apart.columns")):
+    for kind, name in (
+        ("rows8", "outliers.rows8"),
+        ("rows64", "outliers.rows64"),
+        ("columns", "outliers.columns"),
+    ):
         assert numbers[name] == pytest.approx(rule(kind, entries).select_remainder(entries).mean(), rel=1e-6)
-    assert 0 < numbers["apart.columns"] < 1
-    assert 0 < numbers["apart.rows8"] < 1
+    assert 0 < numbers["outliers.columns"] < 1
+    assert 0 < numbers["outliers.rows8"] < 1
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -159,7 +163,7 @@ def test_shuffling_rows_keeps_what_does_not_see_their_order() -> None:
         "columns.",
         "strips.",
         "slices.sorted",
-        "apart.rows",
+        "outliers.rows",
         "blocks.1x",
         "bands.columns",
     )

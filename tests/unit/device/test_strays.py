@@ -1,4 +1,4 @@
-"""Libraries obey decision 0004, or are refused: only stored entries bring NaN into a result."""
+"""Libraries obey decision 0103, or are refused: only stored entries bring NaN into a result."""
 
 from collections.abc import Sequence
 

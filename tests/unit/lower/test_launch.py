@@ -10,15 +10,15 @@ from tensorwise.lower import ir
 from tensorwise.lower.interpret import RaceError, interpret
 from tensorwise.lower.ir import (
     LANE,
+    Barrier,
     Blocks,
     Buffer,
     BufferStore,
     Const,
-    Exchange,
     For,
     If,
     Let,
-    Meet,
+    ShuffleXor,
     Type,
     Var,
 )
@@ -148,7 +148,7 @@ def test_threads_that_write_to_one_place_race() -> None:
 
 def test_what_another_thread_has_fetched_is_there_behind_a_meeting() -> None:
     number = ir.compute("mul", ONE, Const(2.0, F64))
-    fetch = (Meet(), BufferStore(KEPT, LANE, number), Meet())
+    fetch = (Barrier(), BufferStore(KEPT, LANE, number), Barrier())
     other = KEPT[Const(3) - LANE]
     assert launch(*fetch, BufferStore(OUT, AT * 4 + LANE, other)).tolist() == [2.0] * 48
     with pytest.raises(RaceError, match="kept"):
@@ -162,7 +162,7 @@ def test_values_are_exchanged_inside_a_team() -> None:
     body = (
         Let(mine, ONE),
         If(ir.compare("eq", LANE, Const(2)), (BufferStore(KEPT, Const(0), ONE),)),
-        Exchange(theirs, mine, 2),
+        ShuffleXor(theirs, mine, 2),
         BufferStore(OUT, AT * 4 + LANE, ir.compute("add", mine, theirs)),
     )
     assert launch(*body).tolist() == [2.0] * 48
@@ -170,7 +170,7 @@ def test_values_are_exchanged_inside_a_team() -> None:
 
 def test_threads_that_do_not_all_come_are_reported() -> None:
     with pytest.raises(RaceError, match="wait for different things"):
-        launch(If(ir.compare("lt", LANE, Const(2)), (Meet(),)))
+        launch(If(ir.compare("lt", LANE, Const(2)), (Barrier(),)))
 
 
 def test_a_block_may_be_full() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tensorwise.device.null import NullDevice
 from tensorwise.model import RankingModel
 from tensorwise.model.finding import bundled_model
-from tensorwise.model.looking import prefix
+from tensorwise.model.neural import prefix
 from tensorwise.model.scoring import WIDTH
 from tensorwise.program.workload import Workload, workload
 from tensorwise.space.config import Config

@@ -32,7 +32,7 @@ from tensorwise.program.workload import workload
 from tensorwise.space.cpu import cpu_space
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write
-from tensorwise.tuning.advice import Advisor, shipped_advisors
+from tensorwise.tuning.advice import Advisor, load_bundled_advisors
 
 SPMM = "C[i,j] += A[i,k] * B[k,j]"
 
@@ -164,7 +164,7 @@ def test_without_bundled_models_who_needs_one_is_told_what_to_install(
     monkeypatch.setenv("TENSORWISE_CACHE_DIR", str(tmp_path / "cache"))
     problems: list[str] = []
     work = workload("spmm", entries_from(np.eye(3, dtype=np.float32)), n=8)
-    assert shipped_advisors(work, 1, problems) == []
+    assert load_bundled_advisors(work, 1, problems) == []
     assert problems == [NOT_INSTALLED]
     found = tune(work.entries, "spmm", n=8, trials=2, threads=1, store=False)
     assert [note for note in found.result.notes if "pip install tensorwise-models" in note]

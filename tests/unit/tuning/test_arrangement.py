@@ -58,7 +58,7 @@ def test_a_shared_tensor_is_counted_once() -> None:
     one = Arrangement((Way("x", a, 1.0, workspace_bytes=7), Way("y", b, 2.0), Way("z", a, 3.0)))
     assert one.stored == (a, b)
     assert one.bytes_held == 100 + 130 + 7
-    assert one.bytes_apart == 100 + 130 + 100 + 7
+    assert one.bytes_unshared == 100 + 130 + 100 + 7
     assert one.conversion_s == a.conversion_s + b.conversion_s
     assert one.readers(a) == (0, 2)
     assert one.seconds == 6.0

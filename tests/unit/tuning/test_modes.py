@@ -80,7 +80,7 @@ def is_sane(sweep: Sweep) -> None:
     assert any(one is best for one in result.alternatives)
     sizes = [one.bytes_held for one in result.alternatives]
     assert sizes == sorted(sizes)
-    assert result.apart.bytes_apart >= result.apart.bytes_held
+    assert result.unshared.bytes_unshared >= result.unshared.bytes_held
     assert len(sweep.tensors) == len([one for one in best.stored if "mode" not in one.name])
     told = json.loads(json.dumps(result.to_json(), allow_nan=False))
     assert told["best"]["bytes_held"] == sweep.bytes_held
@@ -102,7 +102,7 @@ def test_one_tensor_serves_all_modes(order: int, dtype: str, rng: np.random.Gene
     for level, arrays in enumerate(stored.arrays):
         for name, array in arrays.items():
             assert all(np.shares_memory(array, o.tensors["A"].arrays[level][name]) for o in sweep)
-    assert sweep.bytes_held < sweep.result.best.bytes_apart
+    assert sweep.bytes_held < sweep.result.best.bytes_unshared
     assert sum(operator.conversion_s > 0 for operator in sweep) == 1
 
 

@@ -1,4 +1,4 @@
-"""Judging a model on records: how well it ranks each job's configs, and how well measuring again would."""
+"""Evaluate a model on records: how well it ranks each job's configs, and how well a second measurement would."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -11,6 +11,7 @@ from tensorwise.errors import InputError
 from tensorwise.model.metrics import Quality, mean_quality, quality
 from tensorwise.model.model import CostModel
 from tensorwise.model.samples import Times
+from tensorwise.moved import forward_names
 from tensorwise.space.config import Config
 from tensorwise.store.record import Record
 from tensorwise.store.recorded import RecordedDevice
@@ -18,23 +19,22 @@ from tensorwise.store.recorded import RecordedDevice
 if TYPE_CHECKING:
     from tensorwise.program.workload import Workload
 
-LEAST: Final = 8
-"""Timed configs of a job below which nothing is said about their order."""
+MIN_TIMED_CONFIGS: Final = 8
+"""Number of timed configs that a job needs, so that its ranking is evaluated."""
 REPEATS: Final = 4
-"""How often measuring again is simulated."""
+"""Number of simulated second measurements."""
 
 
 @final
 @dataclass(frozen=True)
-class Judged:
+class JobEvaluation:
     """How well one job's configs are ranked.
 
     Attributes:
         workload_id, pattern, family: what was measured.
         quality: of the model's predictions.
-        again: of another measurement, were its times off as much as rounds say that these are, or without rounds as much as
-            the job's times of the default config; None where that was not timed three times. No model can be expected to
-            rank better.
+        again: of a simulated second measurement, an upper bound for any model. Its noise is the spread between rounds, or
+            without rounds that of the job's times of the default config; None if that was timed fewer than three times.
     """
 
     workload_id: str
@@ -44,13 +44,13 @@ class Judged:
     again: Quality | None
 
 
-def judge(
+def evaluate_ranking(
     model: CostModel,
     records: Iterable[Record],
     workloads: "Callable[[Record], Workload]",
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> list[Judged]:
-    """Judge ``model`` on every job that has LEAST timed configs and more.
+) -> list[JobEvaluation]:
+    """Evaluate how ``model`` ranks the configs of every job with at least MIN_TIMED_CONFIGS timed configs.
 
     A config that was given up or failed may be among the best predicted, and then takes a place without a time.
 
@@ -65,17 +65,19 @@ def judge(
     for record in records:
         if record.is_isolated and not record.provenance.get("lost"):
             jobs[record.workload_id, record.device_id, record.provenance.get("job")].append(record)
-    chosen = [job for job in jobs.values() if len({r.config for r in job if r.ok}) >= LEAST]
+    chosen = [job for job in jobs.values() if len({r.config for r in job if r.ok}) >= MIN_TIMED_CONFIGS]
     if not chosen:
-        raise InputError(f"no job among the records has {LEAST} timed configs; measure more of them")
+        raise InputError(
+            f"no job among the records has {MIN_TIMED_CONFIGS} timed configs; measure more of them"
+        )
     found = []
     for job in chosen:
-        found.append(_judged(model, job, workloads(job[0])))
+        found.append(_evaluate_job(model, job, workloads(job[0])))
         progress(len(found), len(chosen))
     return found
 
 
-def _judged(model: CostModel, job: Sequence[Record], workload: "Workload") -> Judged:
+def _evaluate_job(model: CostModel, job: Sequence[Record], workload: "Workload") -> JobEvaluation:
     records: defaultdict[Config, list[Record]] = defaultdict(list)
     for record in job:
         records[record.config].append(record)
@@ -83,7 +85,7 @@ def _judged(model: CostModel, job: Sequence[Record], workload: "Workload") -> Ju
     repeated = max(([r.seconds for r in of if r.ok] for of in records.values()), key=len)
     predicted = model.predict(workload, list(records), RecordedDevice(job))
     first = job[0]
-    return Judged(
+    return JobEvaluation(
         first.workload_id,
         str(first.provenance.get("pattern", first.workload_id)),
         str(first.provenance.get("family", first.workload_id)),
@@ -106,3 +108,8 @@ def _again(times: Times, repeated: Sequence[float]) -> Quality | None:
     return mean_quality(
         quality(costs, logs + noise * rng.standard_normal(len(costs)), exact) for _ in range(REPEATS)
     )
+
+
+__getattr__ = forward_names(__name__, {
+    "LEAST": f"{__name__}:MIN_TIMED_CONFIGS", "Judged": f"{__name__}:JobEvaluation", "judge": f"{__name__}:evaluate_ranking",
+})  # fmt: skip

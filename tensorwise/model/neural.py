@@ -1,7 +1,7 @@
-"""LookingModel: what models have in common that look at a pattern with a network and score encoded configs for it.
+"""NeuralCostModel: the base of models that embed a pattern with a network and score encoded configs for it.
 
-Fitting needs torch, and so does looking at the entries of a pattern; embedding configs and scoring them, which a search
-does thousands of times, needs NumPy only, and so does everything that a model with the network ``statistics`` predicts.
+Training needs torch, and so do networks that read the entries of a pattern. NumPy suffices to embed and score configs, and
+for all predictions of a model with the network ``statistics``.
 """
 
 import abc
@@ -29,6 +29,7 @@ from tensorwise.model.samples import (
 )
 from tensorwise.model.scoring import BLIND, EMBEDDING, embed, look, score, shapes, with_unknown_rows
 from tensorwise.model.table import Encoded, Form
+from tensorwise.moved import forward_names
 from tensorwise.space.config import Config
 from tensorwise.toolchain.routines import Routines
 
@@ -40,7 +41,7 @@ MOST_EMBEDDED: Final = 10_000
 """Embeddings of workloads kept; each takes half a kilobyte."""
 
 
-class LookingModel(CostModel["Workload"], abc.ABC):
+class NeuralCostModel(CostModel["Workload"], abc.ABC):
     """Predicts scores whose order within a workload is that of the times. A leaf says how configs are read.
 
     Args:
@@ -323,7 +324,7 @@ class LookingModel(CostModel["Workload"], abc.ABC):
             raise TypeError(
                 f"malformed history, families or order: {history!r:.80}, {families!r:.80}, {order!r:.80}"
             )
-        if self.net_name == "statistics" and values["features"] != featurizer(order).id:
+        if self.net_name == "statistics" and not featurizer(order).has_id(values["features"]):
             raise InputError("the model has learned from other statistics of patterns; train it again")
         self._order, members = order, values.get("members", 1)
         if not isinstance(members, int) or not 0 < members <= MOST_MEMBERS:
@@ -357,3 +358,6 @@ def prefix(member: int) -> str:
 
 def _stripped(arrays: Mapping[str, np.ndarray], begin: str) -> dict[str, np.ndarray]:
     return {name.removeprefix(begin): array for name, array in arrays.items() if name.startswith(begin)}
+
+
+__getattr__ = forward_names(__name__, {"LookingModel": f"{__name__}:NeuralCostModel"})

@@ -1,4 +1,4 @@
-"""What programs take on a device, also by what the same programs took on others (CDMPP, section 2.2: CDPP)."""
+"""Predict run times on a device, corrected by run times of the same programs on others (CDMPP, section 2.2: CDPP)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,13 +10,14 @@ from tensorwise.device.hardware import Hardware
 from tensorwise.errors import InputError
 from tensorwise.model.latency import LEAST, FineTuned, Latencies, LatencyModel, covered
 from tensorwise.model.programs import ProgramKey, Programs
+from tensorwise.moved import forward_names
 
 SHARES: Final = np.linspace(0, 1, 21)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Elsewhere:
+class CrossDeviceCorrection:
     """A latency model of a device that is corrected by measurements on other devices.
 
     A model's error for a program correlates across devices. The mean log error on the devices most similar to the target,
@@ -25,10 +26,10 @@ class Elsewhere:
 
     Attributes:
         model: of the target.
-        off: of each program, see `Measured.key`, the devices where it is known, and the log of what it took there over
-            what a model of theirs says.
-        share: of such an error that is there on the target, 0 to 1.
-        times: factor of the logarithms of intervals' ends, of programs that are known elsewhere.
+        off: for each program (`Measured.key`) the devices where it was measured, and the log error of the model of
+            these devices there.
+        share: the fraction of such an error that is expected on the target, 0 to 1.
+        times: factor of the logarithms of intervals' ends, for programs that were measured on other devices.
     """
 
     model: LatencyModel
@@ -38,14 +39,14 @@ class Elsewhere:
 
     @classmethod
     def fitted(cls, tuned: FineTuned, before: LatencyModel, known: Programs, measured: Programs) -> Self:
-        """Return the model of ``tuned`` with all that is ``known`` of programs on other devices.
+        """Return the model of ``tuned``, corrected by ``known`` run times of programs on other devices.
 
         Args:
-            before: a model of those devices: the one that was tuned.
-            measured: what it was tuned with: decides the share, and calibrates intervals.
+            before: the model of those devices, from which ``tuned`` was fine-tuned.
+            measured: the programs of the fine-tuning; they give the share, and calibrate intervals.
 
         Raises:
-            InputError: too few of them are known from elsewhere.
+            InputError: too few of them were measured on other devices.
         """
         off: dict[ProgramKey, tuple[tuple[Hardware, float], ...]] = {}
         for row, error in zip(known, _errors(before, known), strict=True):
@@ -64,9 +65,9 @@ class Elsewhere:
         return cls(tuned.model, off, share, covered((here - share * there) / within))
 
     def latencies(self, programs: Programs) -> Latencies:
-        """Return what programs take on their devices; their own seconds are not looked at.
+        """Return predicted run times of programs on their devices; the programs' own seconds are not read.
 
-        Of programs that are not known from elsewhere it is what the model says.
+        Programs without measurements on other devices get the model's prediction.
         """
         said = self.model.of(programs)
         there = self._is_known(programs)
@@ -82,7 +83,7 @@ class Elsewhere:
         found = np.full(len(programs), np.nan)
         for place, row in enumerate(programs):
             if some := self.off.get(row.key):
-                distances = [_apart(row.hardware, hardware) for hardware, _ in some]
+                distances = [_distance(row.hardware, hardware) for hardware, _ in some]
                 found[place] = np.mean(
                     [
                         error
@@ -98,6 +99,9 @@ def _errors(model: LatencyModel, programs: Programs) -> np.ndarray:
     return found
 
 
-def _apart(one: Hardware, other: Hardware) -> float:
-    """How unlike the code and the calls of two devices are: as wide vectors and as many cores are alike on any machine."""
+def _distance(one: Hardware, other: Hardware) -> float:
+    """Return the distance of two devices, 0 for the same width of vectors and number of cores (in octaves)."""
     return float(abs(np.log2(one.vector_bytes / other.vector_bytes)) + abs(np.log2(one.cores / other.cores)))
+
+
+__getattr__ = forward_names(__name__, {"Elsewhere": f"{__name__}:CrossDeviceCorrection"})

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tensorwise.adapt.elsewhere import Elsewhere
+from tensorwise.adapt.cross_device import CrossDeviceCorrection
 from tensorwise.analysis.ast import LEAVES
 from tensorwise.errors import InputError
 from tensorwise.model.labels import Labels
@@ -48,7 +48,7 @@ def plain(programs: Programs) -> np.ndarray:
 
 
 def test_errors_that_devices_share_are_taken_back() -> None:
-    known = Elsewhere.fitted(TUNED, MODEL, ELSEWHERE, MEASURED)
+    known = CrossDeviceCorrection.fitted(TUNED, MODEL, ELSEWHERE, MEASURED)
     assert known.share > 0.9
     found = known.latencies(REST)
     assert off(found.seconds, REST) < 0.1 < 0.3 < off(plain(REST), REST)
@@ -64,14 +64,14 @@ def test_errors_that_devices_do_not_share_do_no_harm() -> None:
     rng = np.random.default_rng(0)
     drawn = plain(ELSEWHERE) * np.exp(rng.standard_normal(len(ELSEWHERE)))
     rows = tuple(replace(row, seconds=float(s)) for row, s in zip(ELSEWHERE, drawn, strict=True))
-    known = Elsewhere.fitted(TUNED, MODEL, Programs(rows), MEASURED)
+    known = CrossDeviceCorrection.fitted(TUNED, MODEL, Programs(rows), MEASURED)
     assert known.share < 0.3
     assert off(known.latencies(REST).seconds, REST) < 1.1 * off(plain(REST), REST)
 
 
 def test_programs_that_ran_nowhere_else_are_as_the_model_says() -> None:
     some = ELSEWHERE.where([row.task < "task020" for row in ELSEWHERE])
-    known = Elsewhere.fitted(TUNED, MODEL, some, MEASURED)
+    known = CrossDeviceCorrection.fitted(TUNED, MODEL, some, MEASURED)
     unknown = REST.where([row.task >= "task020" for row in REST])
     said = MODEL.latencies([row.ast for row in unknown], [row.hardware for row in unknown])
     found = known.latencies(unknown)
@@ -87,12 +87,12 @@ def test_the_devices_that_are_most_like_the_target_count() -> None:
         replace(row, device="other", hardware=other, seconds=row.seconds * 3 ** int(rng.integers(2)))
         for row in ELSEWHERE
     )
-    both = Elsewhere.fitted(TUNED, MODEL, Programs(misleading + ELSEWHERE.rows), MEASURED)
-    alone = Elsewhere.fitted(TUNED, MODEL, Programs(misleading), MEASURED)
+    both = CrossDeviceCorrection.fitted(TUNED, MODEL, Programs(misleading + ELSEWHERE.rows), MEASURED)
+    alone = CrossDeviceCorrection.fitted(TUNED, MODEL, Programs(misleading), MEASURED)
     assert off(both.latencies(REST).seconds, REST) < off(alone.latencies(REST).seconds, REST) / 2
 
 
 def test_a_share_needs_programs_that_are_known_on_both() -> None:
     foreign = ELSEWHERE.where([row.task >= "task012" for row in ELSEWHERE])
     with pytest.raises(InputError, match="0 of the measured programs are known from other devices"):
-        Elsewhere.fitted(TUNED, MODEL, foreign, MEASURED)
+        CrossDeviceCorrection.fitted(TUNED, MODEL, foreign, MEASURED)

@@ -12,7 +12,7 @@ from tensorwise.device.device import Measurement
 from tensorwise.device.null import NullDevice, smooth_cost
 from tensorwise.errors import InputError
 from tensorwise.model import MeanModel
-from tensorwise.model.judging import LEAST, judge
+from tensorwise.model.evaluation import MIN_TIMED_CONFIGS, evaluate_ranking
 from tensorwise.space.config import Config
 from tensorwise.store.record import Record
 from tests.contract.toys import GARDEN, ToyWorkload, draw_many
@@ -46,14 +46,16 @@ class Seer(MeanModel):  # type: ignore[misc]  # a test may derive from a final c
 def test_a_perfect_model_and_one_that_knows_the_mean() -> None:
     records = recorded(of_truth(), job="a") + recorded([2 * s for s in of_truth()], job="b")
     told: list[tuple[int, int]] = []
-    judged = judge(Seer(), records, lambda record: W, lambda done, total: told.append((done, total)))
+    judged = evaluate_ranking(
+        Seer(), records, lambda record: W, lambda done, total: told.append((done, total))
+    )
     assert told == [(1, 2), (2, 2)]
     assert [(one.family, one.pattern, one.quality.spearman, one.again) for one in judged] == [
         ("fem", "p", 1.0, None)
     ] * 2
     mean = MeanModel()
     mean.fit(records)
-    assert math.isnan(judge(mean, records, lambda record: W)[0].quality.spearman)
+    assert math.isnan(evaluate_ranking(mean, records, lambda record: W)[0].quality.spearman)
 
 
 def test_what_failed_takes_places_and_what_was_lost_does_not_count() -> None:
@@ -61,11 +63,11 @@ def test_what_failed_takes_places_and_what_was_lost_does_not_count() -> None:
     best = min(range(len(records)), key=lambda k: records[k].seconds)
     records[best] = replace(records[best], status="crash", seconds=math.inf)
     lost = replace(records[0], status="crash", seconds=math.inf, provenance={"lost": True})
-    (judged,) = judge(Seer(), [*records, lost], lambda record: W)
+    (judged,) = evaluate_ranking(Seer(), [*records, lost], lambda record: W)
     assert judged.quality.near_spearman == 1 > judged.quality.spearman
     assert (judged.quality.best_of_top[1], judged.quality.best_of_top[10]) == (0, 1)
-    with pytest.raises(InputError, match=f"no job among the records has {LEAST}"):
-        judge(Seer(), records[: LEAST - 1], lambda record: W)
+    with pytest.raises(InputError, match=f"no job among the records has {MIN_TIMED_CONFIGS}"):
+        evaluate_ranking(Seer(), records[: MIN_TIMED_CONFIGS - 1], lambda record: W)
 
 
 def test_noise_bounds_what_can_be_reached() -> None:
@@ -74,7 +76,7 @@ def test_noise_bounds_what_can_be_reached() -> None:
     for noise in (0.01, 2.0):
         first = recorded(of_truth())[0]
         anchors = [replace(first, seconds=first.seconds * math.exp(noise * k)) for k in range(-2, 3)]
-        (judged,) = judge(Seer(), [*recorded(of_truth()), *anchors], lambda record: W)
+        (judged,) = evaluate_ranking(Seer(), [*recorded(of_truth()), *anchors], lambda record: W)
         assert judged.again is not None
         found.append(judged.again.spearman)
     assert 1 >= found[0] > 0.95 > found[1]
@@ -90,13 +92,13 @@ def test_ratios_taken_in_rounds_count_instead_of_times() -> None:
         facts = {"drawn": "default"} if at == 0 else {}
         ratios = {"ratio": truth[at] / truth[0], "ratio_error": 0.0}
         records.append(replace(record, seconds=drifted, provenance={**record.provenance, **facts, **ratios}))
-    (judged,) = judge(Seer(), records, lambda record: W)
+    (judged,) = evaluate_ranking(Seer(), records, lambda record: W)
     assert judged.quality.spearman == 1
     assert judged.again is not None
     assert judged.again.spearman == 1
     unsure = [replace(r, provenance={**r.provenance, "ratio_error": 2.0}) for r in records]
-    (judged,) = judge(Seer(), unsure, lambda record: W)
+    (judged,) = evaluate_ranking(Seer(), unsure, lambda record: W)
     assert judged.again is not None
     assert judged.again.spearman < 0.95
     without = [replace(r, provenance={"drawn": r.provenance.get("drawn")}) for r in records]
-    assert judge(Seer(), without, lambda record: W)[0].quality.spearman < 1
+    assert evaluate_ranking(Seer(), without, lambda record: W)[0].quality.spearman < 1

@@ -43,8 +43,13 @@ def narrowing() -> tuple[str, ...]:
     return ("-mno-avx512f",) if vector_bytes() == WIDTHS[1] else ("-mno-avx",)
 
 
+def on_arm() -> bool:
+    """Whether the processor is an ARM."""
+    return platform.machine().lower().startswith(("arm", "aarch64"))
+
+
 def _widest() -> int:
-    _, features = describe_processor()
+    features = frozenset() if on_arm() else describe_processor()[1]  # an emulator shows those of its host
     return 64 if "avx512f" in features else 32 if "avx2" in features else 16
 
 

@@ -41,7 +41,7 @@ def _system() -> str:
 def _start_of(pid: int) -> str | None:
     """When a process started, as its system counts; None where there is none."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        return Path(f"/proc/./{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
         return None
 

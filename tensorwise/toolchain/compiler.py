@@ -22,7 +22,7 @@ from tensorwise.ids import content_id
 from tensorwise.toolchain.child import run_bounded
 from tensorwise.toolchain.deadline import is_over, left_s
 from tensorwise.toolchain.places import cache_dir, private_dir
-from tensorwise.toolchain.processor import cpu_id, narrowing, on_arm
+from tensorwise.toolchain.processor import ON_ARM, cpu_id, narrowing
 from tensorwise.toolchain.scratch import scratch_prefix
 
 _log = logging.getLogger(__name__)
@@ -235,8 +235,10 @@ def _describe(command: tuple[str, ...]) -> Compiler:
 
 def _flags(kind: str, command: tuple[str, ...]) -> tuple[str, ...]:
     more = []
-    if not any(word.startswith(("-march=", "-mcpu=")) for word in command):  # a cross compiler knows no native
-        more += ["-mcpu=native" if on_arm() or kind == "zig" else "-march=native"]
+    if not any(
+        word.startswith(("-march=", "-mcpu=")) for word in command
+    ):  # a cross compiler knows no native
+        more += ["-mcpu=native" if ON_ARM or kind == "zig" else "-march=native"]
     if kind == "gcc":
         more += ["-Wno-psabi"]  # -w alone leaves its notes on vectors as arguments
     elif kind == "zig":

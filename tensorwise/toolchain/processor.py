@@ -11,6 +11,8 @@ from tensorwise.ids import content_id
 
 WIDTHS: Final = (16, 32, 64)
 """Bytes of the vector registers of SSE and NEON, AVX2, AVX-512."""
+ON_ARM: Final = platform.machine().lower().startswith(("arm", "aarch64"))
+"""Whether this is an ARM processor."""
 
 
 def cpu_id() -> str:
@@ -43,13 +45,8 @@ def narrowing() -> tuple[str, ...]:
     return ("-mno-avx512f",) if vector_bytes() == WIDTHS[1] else ("-mno-avx",)
 
 
-def on_arm() -> bool:
-    """Whether the processor is an ARM."""
-    return platform.machine().lower().startswith(("arm", "aarch64"))
-
-
 def _widest() -> int:
-    features = frozenset() if on_arm() else describe_processor()[1]  # an emulator shows those of its host
+    features = frozenset() if ON_ARM else describe_processor()[1]  # an emulator shows those of its host
     return 64 if "avx512f" in features else 32 if "avx2" in features else 16
 
 

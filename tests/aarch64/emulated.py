@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
@@ -32,8 +33,8 @@ EMULATOR: Final = os.environ.get("TENSORWISE_EMULATOR", "qemu-aarch64")
 SYSROOT: Final = os.environ.get("TENSORWISE_SYSROOT", "/usr/aarch64-linux-gnu")
 NEON: Final = "armv8.2-a"
 SVE: Final = "armv8.2-a+sve"
-BASE: Final = 0x10_0000_0000
-"""Where the shared memory is mapped on both sides: free on Linux, far from the program and its libraries."""
+BASES: Final = count(0x10_0000_0000, 1 << 30)
+"""Where the shared memory of one emulator after the other is mapped on both sides: far from programs and libraries."""
 ARENA_BYTES: Final = 1 << 28
 ALIGNMENT: Final = 128
 BUNDLE: Final = 24
@@ -62,17 +63,20 @@ class Emulated:
         process: the emulator, which reads commands.
         folder: for libraries.
         compiler: compiles for it.
+        base: address of the arena.
     """
 
     process: "subprocess.Popen[str]"
     folder: Path
     compiler: Compiler
+    base: int
     used: int = 0
     known: set[str] = field(default_factory=set)
 
     def ask(self, *words: object) -> int:
         """Send a command and return the answer; raises RuntimeError where the emulated process ended."""
-        assert self.process.stdin is not None and self.process.stdout is not None
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
         try:
             self.process.stdin.write(" ".join(map(str, words)) + "\n")
             self.process.stdin.flush()
@@ -94,7 +98,7 @@ class Emulated:
         self.used = start + max(given.nbytes, 1)
         if self.used > ARENA_BYTES:
             raise MemoryError("the arena is full; clear it between calls")
-        raw = (ctypes.c_char * max(given.nbytes, 1)).from_address(BASE + start)
+        raw = (ctypes.c_char * max(given.nbytes, 1)).from_address(self.base + start)
         order = "F" if given.flags.f_contiguous and not given.flags.c_contiguous else "C"
         made = np.frombuffer(raw, np.uint8, given.nbytes).view(given.dtype).reshape(given.shape, order=order)
         made[...] = given
@@ -126,7 +130,9 @@ class Emulated:
         new = [text for text in dict.fromkeys(texts) if symbol_of(text) not in self.known]
         for first in range(0, len(new), BUNDLE):
             folder = Path(tempfile.mkdtemp(dir=self.folder))
-            source = _write_bundle({symbol_of(text)[3:]: text for text in new[first : first + BUNDLE]}, folder)
+            source = _write_bundle(
+                {symbol_of(text)[3:]: text for text in new[first : first + BUNDLE]}, folder
+            )
             self.open(f"{folder.name}/kernels", source)
         self.known.update(map(symbol_of, new))
 
@@ -220,7 +226,7 @@ def bind(program: Program, workload: Workload, threads: int) -> CrossBound:
     where = "tensorwise.runtime.generated"
     with (
         mock.patch(f"{where}.default_cache", _NotCompiled),
-        mock.patch(f"{where}.driver_address", lambda: 0),
+        mock.patch(f"{where}.driver_address", return_value=0),
     ):
         bound = BoundProgram(program, workload, threads)
         calls, masked = [], []
@@ -236,43 +242,45 @@ def bind(program: Program, workload: Workload, threads: int) -> CrossBound:
 @contextmanager
 def emulated(march: str = NEON, environment: Mapping[str, str] = {}) -> Iterator[Emulated]:
     """Start an emulator with the runtime, the packing primitives and the in-place library loaded."""
-    compiler = cross_compiler(march)
+    compiler, base = cross_compiler(march), next(BASES)
     with tempfile.TemporaryDirectory(prefix="tensorwise-emulated-") as name:
         folder = Path(name)
         program, arena = folder / "loader", folder / "arena"
         subprocess.run([*compiler.command, "-O1", HERE / "loader.c", "-o", program, "-ldl"], check=True)
         with open(arena, "wb+") as file:
             file.truncate(ARENA_BYTES)
-            _map(file.fileno())
+            _map(base, file.fileno())
         try:
             with subprocess.Popen(
-                [EMULATOR, "-L", SYSROOT, program, arena, hex(BASE), str(ARENA_BYTES)],
+                [EMULATOR, "-L", SYSROOT, program, arena, hex(base), str(ARENA_BYTES)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
                 env={**os.environ, **environment},
             ) as process:
-                machine = Emulated(process, folder, compiler)
-                sources = [path for routines in (DRIVER, PACKING, IN_PLACE, UPDATING) for path in routines._sources]
+                machine = Emulated(process, folder, compiler, base)
+                sources = [
+                    path for routines in (DRIVER, PACKING, IN_PLACE, UPDATING) for path in routines._sources
+                ]
                 machine.open("runtime", *sources)
                 yield machine
                 assert process.stdin is not None
                 process.stdin.close()
                 assert process.wait(60) == 0
         finally:
-            _C.munmap(ctypes.c_void_p(BASE), ctypes.c_size_t(ARENA_BYTES))
+            _C.munmap(ctypes.c_void_p(base), ctypes.c_size_t(ARENA_BYTES))
 
 
 _C: Final = ctypes.CDLL(None, use_errno=True)
 _FIXED_NOREPLACE: Final = 0x100000
 
 
-def _map(descriptor: int) -> None:
+def _map(base: int, descriptor: int) -> None:
     _C.mmap.restype = ctypes.c_void_p
     protection, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | _FIXED_NOREPLACE
     found = _C.mmap(
-        ctypes.c_void_p(BASE), ctypes.c_size_t(ARENA_BYTES), protection, flags, descriptor, ctypes.c_long(0)
+        ctypes.c_void_p(base), ctypes.c_size_t(ARENA_BYTES), protection, flags, descriptor, ctypes.c_long(0)
     )
-    if found != BASE:
+    if found != base:
         raise OSError(ctypes.get_errno(), "the shared memory cannot be mapped at its address")

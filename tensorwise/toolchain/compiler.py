@@ -234,11 +234,8 @@ def _describe(command: tuple[str, ...]) -> Compiler:
 
 
 def _flags(kind: str, command: tuple[str, ...]) -> tuple[str, ...]:
-    more = []
-    if not any(
-        word.startswith(("-march=", "-mcpu=")) for word in command
-    ):  # a cross compiler knows no native
-        more += ["-mcpu=native" if ON_ARM or kind == "zig" else "-march=native"]
+    named = any(word.startswith(("-march=", "-mcpu=")) for word in command)  # cross compilers know no native
+    more = [] if named else ["-mcpu=native" if ON_ARM or kind == "zig" else "-march=native"]
     if kind == "gcc":
         more += ["-Wno-psabi"]  # -w alone leaves its notes on vectors as arguments
     elif kind == "zig":
@@ -275,8 +272,7 @@ def _try(compiler: Compiler) -> None:
 
 
 def _share_of_what_is_left(most_s: float) -> float:
-    left = left_s()
-    return most_s if math.isinf(left) else min(most_s, left / 2)
+    return min(most_s, left_s() / 2)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 #   make test    every test and doctest
 #   make check   lint, types, layers, tests
 #   make test-extras   the tests with all optional packages: torch, PyG, TVM, NVRTC, Ray, Dask, ... (gigabytes)
+#   make test-aarch64  generated code on an emulated aarch64 processor (needs qemu-user and gcc-aarch64-linux-gnu)
 #   make test-plugin   examples/plugin, a package that extends this one: contracts, random oracle, tuner
 #   make docs    the documentation, into site/
 #   make fuzz    malformed input at every door, for MINUTES=10
@@ -24,7 +25,7 @@ FIND_PYTHON = for p in $(PYTHON) python3 python python3.14 python3.13 python3.12
 	echo "no Python 3.11 or newer with the venv module was found; install one (Debian: python3-venv) or run: make PYTHON=/path/to/python" >&2; exit 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-extras test-plugin check lint types layers docs fuzz clean
+.PHONY: help demo test test-extras test-plugin test-aarch64 check lint types layers docs fuzz clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -45,6 +46,9 @@ test-plugin: $(STAMPS)/dev
 	rm -rf examples/plugin/build examples/plugin/*.egg-info
 	PYTHONPATH=$(STAMPS)/plugin $(BIN)/python -m pytest examples/plugin/tests \
 		tests/contract/test_strategies.py tests/contract/test_spaces.py $(ARGS)
+
+test-aarch64: $(STAMPS)/dev
+	TENSORWISE_AARCH64=full $(BIN)/python -m pytest tests/aarch64 $(ARGS)
 
 fuzz: $(STAMPS)/dev
 	$(BIN)/python benchmarks/robustness/fuzz.py --minutes $(MINUTES)

@@ -5,7 +5,6 @@ import importlib.util
 import logging
 import math
 import os
-import platform
 import shlex
 import shutil
 import sys
@@ -23,7 +22,7 @@ from tensorwise.ids import content_id
 from tensorwise.toolchain.child import run_bounded
 from tensorwise.toolchain.deadline import is_over, left_s
 from tensorwise.toolchain.places import cache_dir, private_dir
-from tensorwise.toolchain.processor import cpu_id, narrowing
+from tensorwise.toolchain.processor import ON_ARM, cpu_id, narrowing
 from tensorwise.toolchain.scratch import scratch_prefix
 
 _log = logging.getLogger(__name__)
@@ -231,12 +230,12 @@ def _describe(command: tuple[str, ...]) -> Compiler:
         raise CompilerError(f"--version failed with exit status {status}")
     zig = Path(program).name.startswith("zig") or "ziglang" in command
     kind = "zig" if zig else "clang" if "clang" in said else "gcc"
-    return Compiler(command, kind, said.splitlines()[0].strip(), _flags(kind), cpu_id())
+    return Compiler(command, kind, said.splitlines()[0].strip(), _flags(kind, command), cpu_id())
 
 
-def _flags(kind: str) -> tuple[str, ...]:
-    arm = platform.machine().lower().startswith(("arm", "aarch64"))
-    more = ["-mcpu=native" if arm or kind == "zig" else "-march=native"]
+def _flags(kind: str, command: tuple[str, ...]) -> tuple[str, ...]:
+    named = any(word.startswith(("-march=", "-mcpu=")) for word in command)  # cross compilers know no native
+    more = [] if named else ["-mcpu=native" if ON_ARM or kind == "zig" else "-march=native"]
     if kind == "gcc":
         more += ["-Wno-psabi"]  # -w alone leaves its notes on vectors as arguments
     elif kind == "zig":
@@ -273,8 +272,7 @@ def _try(compiler: Compiler) -> None:
 
 
 def _share_of_what_is_left(most_s: float) -> float:
-    left = left_s()
-    return most_s if math.isinf(left) else min(most_s, left / 2)
+    return min(most_s, left_s() / 2)
 
 
 @contextlib.contextmanager

@@ -39,9 +39,9 @@ def _system() -> str:
 
 
 def _start_of(pid: int) -> str | None:
-    """When a process started, as its system counts; None where there is none."""
+    """When a process started, as its system counts; or None. ``self/..``: emulators make up a process's own file."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        return Path(f"/proc/self/../{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
         return None
 

@@ -1,4 +1,5 @@
 import ctypes
+import platform
 import shlex
 import stat
 import subprocess
@@ -195,6 +196,22 @@ def test_id_depends_on_everything(compiler: Compiler) -> None:
         Compiler(compiler.command, compiler.kind, compiler.version, compiler.flags, "other"),
     ]
     assert len({compiler.id, *(other.id for other in others)}) == 5
+
+
+def test_code_for_a_processor_that_the_command_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    native = ("-march=native", "-mcpu=native")
+    assert set(native) & set(find_compiler().flags)
+    monkeypatch.setenv("TENSORWISE_CC", f"{find_compiler().command[0]} -mtune=generic")
+    assert set(native) & set(find_compiler().flags)
+    if find_compiler().kind == "gcc" and platform.machine() == "x86_64":
+        monkeypatch.setenv("TENSORWISE_CC", f"{find_compiler().command[0]} -march=x86-64-v2")
+        assert not set(native) & set(find_compiler().flags)
+
+
+def test_an_emulator_shows_the_features_of_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processor, "ON_ARM", True)
+    monkeypatch.setattr(processor, "describe_processor", lambda: ("aarch64", frozenset({"avx2", "avx512f"})))
+    assert vector_bytes() == 16
 
 
 def test_processors(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ test-dist: dist
 test-oldest:
 	$(OLDEST_PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c packaging/oldest.txt -e . \
-		hypothesis pytest pytest-timeout pytest-xdist
+		hypothesis ml_dtypes pytest pytest-timeout pytest-xdist
 	$(VENV)-oldest/bin/python -m pytest tests/test_tiny.py tests/unit/front tests/unit/store tests/unit/tensor \
 		tests/unit/sparse tests/unit/tuning $(ARGS)
 

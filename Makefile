@@ -6,6 +6,9 @@
 #   make test-aarch64  generated code on an emulated aarch64 processor (needs qemu-user and gcc-aarch64-linux-gnu)
 #   make test-plugin   examples/plugin, a package that extends this one: contracts, random oracle, tuner
 #   make docs    the documentation, into site/
+#   make dist    source distributions and wheels, checked, into dist/; URL=https://... of the repository for README's links
+#   make test-dist     install the wheels in an empty environment, run README's example, uninstall
+#   make test-oldest   core tests with the oldest Python, NumPy, SciPy, ... that are allowed
 #   make fuzz    malformed input at every door, for MINUTES=10
 #   make clean   remove what the others made
 # Another environment: make test VENV=/tmp/venv.   Another Python: make test PYTHON=python3.12
@@ -17,6 +20,8 @@ STAMPS := $(VENV)/.tensorwise
 ARGS ?=
 SITE ?= site
 MINUTES ?= 10
+URL ?=
+OLDEST_PYTHON ?= python3.11
 
 USABLE := import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))
 # Only asked when an environment has to be made. A name on the PATH may be a shim without a Python behind it: try each.
@@ -25,7 +30,7 @@ FIND_PYTHON = for p in $(PYTHON) python3 python python3.14 python3.13 python3.12
 	echo "no Python 3.11 or newer with the venv module was found; install one (Debian: python3-venv) or run: make PYTHON=/path/to/python" >&2; exit 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-extras test-plugin test-aarch64 check lint types layers docs fuzz clean
+.PHONY: help demo test test-extras test-plugin test-aarch64 check lint types layers docs dist test-dist test-oldest fuzz clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -50,6 +55,22 @@ test-plugin: $(STAMPS)/dev
 test-aarch64: $(STAMPS)/dev
 	TENSORWISE_AARCH64=full $(BIN)/python -m pytest tests/aarch64 $(ARGS)
 
+dist: $(STAMPS)/release
+	$(BIN)/python packaging/build_dist.py --out dist --url "$(URL)"
+	$(BIN)/twine check --strict dist/*.whl dist/*.tar.gz
+	$(BIN)/check-wheel-contents dist/*.whl
+
+test-dist: dist
+	$(BIN)/python packaging/try_dist.py dist
+
+# An environment of its own; the tests of what the bounds are about.
+test-oldest:
+	$(OLDEST_PYTHON) -m venv $(VENV)-oldest
+	$(VENV)-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c packaging/oldest.txt -e . \
+		hypothesis ml_dtypes pytest pytest-timeout pytest-xdist
+	$(VENV)-oldest/bin/python -m pytest tests/test_tiny.py tests/unit/front tests/unit/store tests/unit/tensor \
+		tests/unit/sparse tests/unit/tuning $(ARGS)
+
 fuzz: $(STAMPS)/dev
 	$(BIN)/python benchmarks/robustness/fuzz.py --minutes $(MINUTES)
 
@@ -69,7 +90,7 @@ docs: $(STAMPS)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir $(SITE)
 
 clean:
-	rm -rf .venv .venv-ci site build dist demo-report.html *.egg-info models/build models/*.egg-info
+	rm -rf .venv .venv-oldest .venv-ci site build dist demo-report.html *.egg-info models/build models/*.egg-info
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find tensorwise tests examples benchmarks experiments -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -78,7 +99,7 @@ $(STAMPS)/venv:
 	@python=$$($(FIND_PYTHON)) && echo "making $(VENV) with $$python" && $$python -m venv $(VENV)
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/demo $(STAMPS)/dev $(STAMPS)/docs $(STAMPS)/extras: $(STAMPS)/%: pyproject.toml models/pyproject.toml | $(STAMPS)/venv
+$(STAMPS)/demo $(STAMPS)/dev $(STAMPS)/docs $(STAMPS)/extras $(STAMPS)/release: $(STAMPS)/%: pyproject.toml models/pyproject.toml | $(STAMPS)/venv
 	@echo "installing into $(VENV): tensorwise[$*], the first time this may take some minutes"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]' -e ./models
 	@touch $@

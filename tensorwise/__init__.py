@@ -1,5 +1,6 @@
 """Tensorwise: sparse tensor programs made fast by choosing format, schedule, code version and device."""
 
+import importlib.util
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     from tensorwise.tuning.saving import load as load
 
 
+_REQUIRED = ("numpy", "scipy", "platformdirs", "rich", "safetensors", "typer")
+if _missing := " ".join(name for name in _REQUIRED if not importlib.util.find_spec(name)):
+    raise ImportError(f"tensorwise needs packages that are not installed; run: pip install {_missing}")
+
+
 class _OldNames:
     """Finder of modules by the names that they had, asked after all others: what moved is read when a name is not found."""
 
@@ -32,9 +38,7 @@ class _OldNames:
     def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
         if not name.startswith("tensorwise."):
             return None
-        from importlib import import_module
-
-        return import_module("tensorwise.old_rooms").find_spec(name)
+        return importlib.import_module("tensorwise.old_rooms").find_spec(name)
 
 
 if not any(type(finder).__module__ == __name__ for finder in sys.meta_path):
@@ -69,14 +73,10 @@ __all__ = [*_HOMES, "__version__"]
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        from importlib import import_module
-
-        return import_module(f"{__name__}.{name}")
+        return importlib.import_module(f"{__name__}.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'tensorwise' has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(_HOMES[name]), name)
+    value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 

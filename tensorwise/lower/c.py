@@ -159,7 +159,7 @@ class Printer:
                         lines.append(f"{pad}  {place} = {merged_text};")
                     lines.append(f"{pad}}}")
             case ir.RaiseFlag():
-                lines.append(f"{pad}__atomic_store_n(flag_, 1, __ATOMIC_RELAXED);")
+                lines.append(f"{pad}__atomic_store_n((int *)flag_, 1, __ATOMIC_RELAXED);")
             case ir.PrefetchLine(buffer=buffer, index=index):
                 lines.append(f"{pad}__builtin_prefetch(&{buffer.name}[{self.scalar(index)}], 0, 3);")
 

@@ -9,6 +9,7 @@ from typing import Final
 from tensorwise.toolchain.places import cache_dir
 from tensorwise.toolchain.processor import describe_processor, vector_bytes
 from tensorwise.toolchain.routines import POINTER, SIZE, Routines
+from tensorwise.version import __version__
 
 IN_PLACE: Final = Routines(
     "multiply where arrays lie",
@@ -36,9 +37,12 @@ def table_path(family: str) -> Path:
 
 @cache
 def _digest() -> str:
-    """Digest of what the kernels follow from: files of the package, by size and time, and the processor."""
+    """Digest of what the kernels follow from: version and files of the package, by size and time, and the processor.
+
+    The version, because some installers give every file of every release the same time.
+    """
     root = Path(__file__).resolve().parent.parent
-    found = hashlib.sha256()
+    found = hashlib.sha256(__version__.encode())
     sources = [path for folder in _MADE_FROM for path in (root / folder).rglob("*.[pch]*")]
     sources += [Path(__file__).with_name(name) for name in ("kernels.py", "in_place.c")]
     for path in sorted(sources):

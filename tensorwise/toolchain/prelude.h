@@ -308,12 +308,12 @@ typedef short tw_h8 __attribute__((vector_size(16)));
 typedef long long tw_q2 __attribute__((vector_size(16)));
 typedef short tw_h16 __attribute__((vector_size(32)));
 typedef int32_t tw_w16 __attribute__((vector_size(64)));
-#if defined(__clang__) && (defined(__F16C__) || defined(__aarch64__)) /* it has the type, and no builtins for it */
+#if defined(__clang__) && defined(__FLT16_MANT_DIG__) && (defined(__F16C__) || defined(__aarch64__))
 #define TW_NATIVE_F16
 typedef union { uint16_t bits; _Float16 value; } tw_short;
 TW_INLINE float tw_widen_f16(uint16_t h) { return ((tw_short){h}).value; }
 TW_INLINE uint16_t tw_narrow_f16(float f) { return ((tw_short){.value = (_Float16)f}).bits; }
-#elif defined(__F16C__)
+#elif defined(__F16C__) && !defined(__clang__) /* clang has the type from 15 on, and no builtins */
 typedef float tw_s4 __attribute__((vector_size(16)));
 typedef float tw_s8 __attribute__((vector_size(32)));
 TW_INLINE float tw_widen_f16(uint16_t h) { return __builtin_ia32_vcvtph2ps((tw_h8){(short)h})[0]; }
@@ -421,7 +421,7 @@ TW_INLINE tw_u16x2 tw_narrow_f16x2(tw_f32x2 v) { return (tw_u16x2){tw_narrow_f16
 TW_HALVES(4)
 #if defined(TW_NATIVE_F16)
 TW_HALVES_NATIVE(4)
-#elif defined(__F16C__)
+#elif defined(__F16C__) && !defined(__clang__)
 TW_INLINE tw_f32x4 tw_widen_f16x4(tw_u16x4 h)
 {
     return __builtin_ia32_vcvtph2ps((tw_h8)(tw_q2){(int64_t)h, 0});
@@ -438,7 +438,7 @@ TW_HALVES_BITWISE(4)
 TW_HALVES(8)
 #if defined(TW_NATIVE_F16)
 TW_HALVES_NATIVE(8)
-#elif defined(__F16C__)
+#elif defined(__F16C__) && !defined(__clang__)
 TW_INLINE tw_f32x8 tw_widen_f16x8(tw_u16x8 h) { return __builtin_ia32_vcvtph2ps256((tw_h8)h); }
 TW_INLINE tw_u16x8 tw_narrow_f16x8(tw_f32x8 v) { return (tw_u16x8)__builtin_ia32_vcvtps2ph256((tw_s8)v, 0); }
 #else
@@ -449,7 +449,7 @@ TW_HALVES_BITWISE(8)
 TW_HALVES(16)
 #if defined(TW_NATIVE_F16)
 TW_HALVES_NATIVE(16)
-#elif defined(__AVX512F__)
+#elif defined(__AVX512F__) && !defined(__clang__)
 typedef float tw_s16 __attribute__((vector_size(64)));
 TW_INLINE tw_f32x16 tw_widen_f16x16(tw_u16x16 h)
 {
@@ -459,7 +459,7 @@ TW_INLINE tw_u16x16 tw_narrow_f16x16(tw_f32x16 v)
 {
     return (tw_u16x16)__builtin_ia32_vcvtps2ph512_mask((tw_s16)v, 0, (tw_h16){0}, (uint16_t)-1);
 }
-#elif defined(__F16C__)
+#elif defined(__F16C__) && !defined(__clang__)
 TW_HALVES_BY_HALVES(16, 8)
 #else
 TW_HALVES_BITWISE(16)

@@ -49,7 +49,7 @@ static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t th
                 }
             }
             if ((tw_fold_nan_f32x8((acc + acc_1)) != 0.0f)) {
-                __atomic_store_n(flag_, 1, __ATOMIC_RELAXED);
+                __atomic_store_n((int *)flag_, 1, __ATOMIC_RELAXED);
             }
             const int64_t i_2 = (i1 * 2);
             if ((i_2 < N_i)) {
@@ -97,7 +97,7 @@ static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t th
                         }
                     }
                     if ((tw_fold_nan_f32x8((acc_2 + acc_3)) != 0.0f)) {
-                        __atomic_store_n(flag_, 1, __ATOMIC_RELAXED);
+                        __atomic_store_n((int *)flag_, 1, __ATOMIC_RELAXED);
                     }
                     const int64_t i_6 = (i1 * 2);
                     if ((i_6 < N_i)) {
@@ -147,7 +147,7 @@ static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t th
                 }
             }
             if ((tw_fold_nan_f32x4((acc_4 + acc_5)) != 0.0f)) {
-                __atomic_store_n(flag_, 1, __ATOMIC_RELAXED);
+                __atomic_store_n((int *)flag_, 1, __ATOMIC_RELAXED);
             }
             const int64_t i_10 = (i1 * 2);
             if ((i_10 < N_i)) {
@@ -194,7 +194,7 @@ static void TW_SYMBOL_body0(void *context_, int64_t lo_, int64_t hi_, int64_t th
             }
             const float watched = (acc_6 + acc_7);
             if ((watched != watched)) {
-                __atomic_store_n(flag_, 1, __ATOMIC_RELAXED);
+                __atomic_store_n((int *)flag_, 1, __ATOMIC_RELAXED);
             }
             const int64_t i_14 = (i1 * 2);
             if ((i_14 < N_i)) {

@@ -61,7 +61,7 @@ static void TW_SYMBOL_body1(void *context_, int64_t lo_, int64_t hi_, int64_t th
                     acc_3 = (acc_3 + (tw_splat_f32x8(av_3) * *(const tw_f32x8u *)&B_values[((k * N_j) + j)]));
                 }
                 if ((tw_fold_nan_f32x8((((acc + acc_1) + acc_2) + acc_3)) != 0.0f)) {
-                    __atomic_store_n(flag_, 1, __ATOMIC_RELAXED);
+                    __atomic_store_n((int *)flag_, 1, __ATOMIC_RELAXED);
                 }
                 const int64_t i_4 = (i1 * 4);
                 if ((i_4 < N_i)) {
@@ -107,7 +107,7 @@ static void TW_SYMBOL_body1(void *context_, int64_t lo_, int64_t hi_, int64_t th
                             acc_7 = (acc_7 + (tw_splat_f32x8(av_7) * *(const tw_f32x8u *)&B_values[((k_1 * N_j) + j_1)]));
                         }
                         if ((tw_fold_nan_f32x8((((acc_4 + acc_5) + acc_6) + acc_7)) != 0.0f)) {
-                            __atomic_store_n(flag_, 1, __ATOMIC_RELAXED);
+                            __atomic_store_n((int *)flag_, 1, __ATOMIC_RELAXED);
                         }
                         const int64_t i_12 = (i1 * 4);
                         if ((i_12 < N_i)) {
@@ -155,7 +155,7 @@ static void TW_SYMBOL_body1(void *context_, int64_t lo_, int64_t hi_, int64_t th
                     acc_11 = (acc_11 + (tw_splat_f32x4(av_11) * *(const tw_f32x4u *)&B_values[((k_2 * N_j) + j_2)]));
                 }
                 if ((tw_fold_nan_f32x4((((acc_8 + acc_9) + acc_10) + acc_11)) != 0.0f)) {
-                    __atomic_store_n(flag_, 1, __ATOMIC_RELAXED);
+                    __atomic_store_n((int *)flag_, 1, __ATOMIC_RELAXED);
                 }
                 const int64_t i_20 = (i1 * 4);
                 if ((i_20 < N_i)) {
@@ -200,7 +200,7 @@ static void TW_SYMBOL_body1(void *context_, int64_t lo_, int64_t hi_, int64_t th
                 }
                 const float watched = (((acc_12 + acc_13) + acc_14) + acc_15);
                 if ((watched != watched)) {
-                    __atomic_store_n(flag_, 1, __ATOMIC_RELAXED);
+                    __atomic_store_n((int *)flag_, 1, __ATOMIC_RELAXED);
                 }
                 const int64_t i_28 = (i1 * 4);
                 if ((i_28 < N_i)) {
@@ -248,7 +248,7 @@ static void TW_SYMBOL_body1(void *context_, int64_t lo_, int64_t hi_, int64_t th
                     acc_19 = (acc_19 + (tw_splat_f32x8(av_19) * *(const tw_f32x8u *)&B_values[((k_4 * N_j) + j_4)]));
                 }
                 if ((tw_fold_nan_f32x8((((acc_16 + acc_17) + acc_18) + acc_19)) != 0.0f)) {
-                    __atomic_store_n(flag_, 1, __ATOMIC_RELAXED);
+                    __atomic_store_n((int *)flag_, 1, __ATOMIC_RELAXED);
                 }
                 const int64_t i_36 = (i1_1 * 4);
                 if ((i_36 < N_i)) {
@@ -294,7 +294,7 @@ static void TW_SYMBOL_body1(void *context_, int64_t lo_, int64_t hi_, int64_t th
                             acc_23 = (acc_23 + (tw_splat_f32x8(av_23) * *(const tw_f32x8u *)&B_values[((k_5 * N_j) + j_5)]));
                         }
                         if ((tw_fold_nan_f32x8((((acc_20 + acc_21) + acc_22) + acc_23)) != 0.0f)) {
-                            __atomic_store_n(flag_, 1, __ATOMIC_RELAXED);
+                            __atomic_store_n((int *)flag_, 1, __ATOMIC_RELAXED);
                         }
                         const int64_t i_44 = (i1_1 * 4);
                         if ((i_44 < N_i)) {
@@ -342,7 +342,7 @@ static void TW_SYMBOL_body1(void *context_, int64_t lo_, int64_t hi_, int64_t th
                     acc_27 = (acc_27 + (tw_splat_f32x4(av_27) * *(const tw_f32x4u *)&B_values[((k_6 * N_j) + j_6)]));
                 }
                 if ((tw_fold_nan_f32x4((((acc_24 + acc_25) + acc_26) + acc_27)) != 0.0f)) {
-                    __atomic_store_n(flag_, 1, __ATOMIC_RELAXED);
+                    __atomic_store_n((int *)flag_, 1, __ATOMIC_RELAXED);
                 }
                 const int64_t i_52 = (i1_1 * 4);
                 if ((i_52 < N_i)) {
@@ -387,7 +387,7 @@ static void TW_SYMBOL_body1(void *context_, int64_t lo_, int64_t hi_, int64_t th
                 }
                 const float watched_1 = (((acc_28 + acc_29) + acc_30) + acc_31);
                 if ((watched_1 != watched_1)) {
-                    __atomic_store_n(flag_, 1, __ATOMIC_RELAXED);
+                    __atomic_store_n((int *)flag_, 1, __ATOMIC_RELAXED);
                 }
                 const int64_t i_60 = (i1_1 * 4);
                 if ((i_60 < N_i)) {

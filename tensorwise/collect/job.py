@@ -187,20 +187,21 @@ def plan(
     left_out: list[str] | None = None,
     **settings: Any,
 ) -> list[Job]:
-    """Return the jobs, shuffled, so that the first few are as good a sample as any: the same list every time.
+    """Return the jobs in a random order that depends on ``seed`` alone: the first few are as good a sample as any.
 
     Args:
-        patterns: those whose order does not suit an operation are left out of it, but for matrices and an operation
-            on tensors: augmented ones become tensors (see ``augment``).
+        patterns: patterns to measure. An operation on tensors takes matrices, too: variants of them are made into tensors
+            (see ``augment``). Otherwise a pattern is left out of operations that take another number of dimensions.
         ops: names of operations.
-        n: extents of the dense-only index, for operations that have one; default 64, from order 3 on 16.
+        n: extents of the index that no sparse operand has, for operations with one; default 64, or 16 from three
+            dimensions on.
         modes: output modes of MTTKRP; a tensor is left out of those that it does not have.
-        threads: threads of a call; a job each.
-        kinds: of machines; a job each.
-        variants: augmented patterns made of each.
-        most_terms: larger workloads are left out where the pattern's size is known.
-        seed: of order, augmentation and configs.
-        left_out: receives why patterns are left out whose files cannot be read; None: the first one is an InputError.
+        threads: numbers of threads of a call; each makes a job.
+        kinds: names of kinds of machines; each makes a job.
+        variants: how many augmented patterns are made of each pattern.
+        most_terms: workloads with more multiply-adds are left out, where their number is known before the file is read.
+        seed: of the order of the jobs, of augmentation and of configs.
+        left_out: list to which a sentence is appended for each file that cannot be read; None: the first one raises.
         settings: further fields of :class:`Job`.
 
     Raises:

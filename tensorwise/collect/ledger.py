@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, Final
 
 from tensorwise.errors import InputError, StoreError
 from tensorwise.reading import MOST_BYTES, open_regular, parse_json, printable, reason
+from tensorwise.toolchain.places import boot_id
 
 LEASE_S: Final = 600.0
 """A driver whose journal did not grow for so long, as seen by another, is taken for dead: it beats ten times as often,
@@ -73,7 +74,7 @@ class Ledger:
             except OSError:  # a file system without locks: others go by the lease
                 self.append(driver, {"host": ""})
             else:
-                self.append(driver, {"host": _boot()})
+                self.append(driver, {"host": boot_id()})
             yield
 
     def remove(self, driver: str) -> None:
@@ -179,7 +180,7 @@ class Ledger:
         """Whether a driver is known to have ended, whatever its lease."""
         if driver not in self._read:
             return True  # it removed its journal
-        if not self._hosts.get(driver) or self._hosts[driver] != _boot():
+        if not self._hosts.get(driver) or self._hosts[driver] != boot_id():
             return False  # only the kernel that it runs on knows
         try:
             with open(self.journals / f"{driver}.lock", "rb") as lock:
@@ -219,10 +220,3 @@ def _is_line(line: Any) -> bool:
     return whole and any(
         name in line for name in (("job",) if of_a_job else ("claim", "job", "host", "beat"))
     )
-
-
-def _boot() -> str:
-    """Return the id of this start of this machine; empty where the system has none."""
-    with contextlib.suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return ""

@@ -27,7 +27,7 @@ from tensorwise.device.rounds import MIN_ROUNDS, Ratio, RoundTable, median_of
 from tensorwise.errors import InputError, OutOfTimeError
 from tensorwise.toolchain import forks
 from tensorwise.toolchain.deadline import is_over, left_s, waiting
-from tensorwise.toolchain.places import cache_dir, private_dir
+from tensorwise.toolchain.places import boot_id, cache_dir, private_dir
 from tensorwise.toolchain.threads import available_threads
 
 __all__ = [
@@ -368,7 +368,7 @@ def _machine_lock(how: int, timeout_s: float) -> Iterator[str]:
 @contextlib.contextmanager
 def _file_lock(what: str, how: int, timeout_s: float) -> Iterator[str]:
     """Hold a lock of this machine; yield why it is not held, or nothing."""
-    name = f"{what}-{host().id[:16]}.lock"  # a home directory may be shared by several machines
+    name = f"{what}-{(boot_id() or host().id)[:16]}.lock"  # machines, also equal ones, may share a home directory
     descriptor = -1
     owner = os.getpid()
     with contextlib.suppress(OSError):

@@ -160,7 +160,8 @@ def train(
         part_of = _divided_as(tested_as, {*map(_family, firsts.values())})
     if len(part_of) < 2:
         raise InputError(
-            f"all records are of the family {min(part_of)!r}: none is left to test with; collect more families"
+            f"all records are of the family {min(part_of)!r}: none is left to test with; collect more families (that of a "
+            "file is its group in a manifest, else the name of its folder, when it was collected)"
         )
     known = [record for record in given if part_of[_family(record)] == "train"]
     held_back = [record for record in given if part_of[_family(record)] == "test"]
@@ -318,6 +319,7 @@ def _load_records(
 
     Of an operation with several einsums (mttkrp: one for each order and mode), the records of ``einsum``, else of the first.
     """
+    from tensorwise.store.parts import is_part_store
     from tensorwise.store.reading import records_of
     from tensorwise.store.store import default_path
 
@@ -325,7 +327,7 @@ def _load_records(
     elsewhere: set[str] = set()
     others: Counter[str] = Counter()
     for path in paths or [default_path()]:
-        if not path.is_file():
+        if not (path.is_file() or is_part_store(path)):
             raise InputError(f"{path}: there are no records; make some with: tensorwise collect")
         with progress_bar("reading records") as progress:
             for record in records_of([path]):

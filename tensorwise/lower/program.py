@@ -363,9 +363,9 @@ def kernel_text(key: "PlanKey") -> tuple[str, dict[str, str], tuple[str, ...]]:
 
 
 class PlanKey:
-    """A plan as a dictionary key; its run-time sizes are erased, since the text does not depend on them.
+    """A plan as a dictionary key. Sizes that are known at run time only are erased: the C text does not depend on them.
 
-    Raises ScheduleError when the plan does not hold together: that may well depend on what is erased.
+    Raises ScheduleError where the plan is not consistent. The whole plan is checked, since this may depend on those sizes.
     """
 
     def __init__(self, plan: Plan) -> None:

@@ -53,10 +53,11 @@ class Tree:
         value: Sequence[float] | np.ndarray,
         fields: int,
     ) -> Self:
-        """Return the tree of these nodes, over so many features.
+        """Return the tree of these nodes, which ask for features 0 to ``fields - 1``.
 
         Raises:
-            InputError: lengths differ, a number is not finite, or walks could leave the tree or not end.
+            InputError: lengths differ, a number is not finite, a feature does not exist, or a path leaves the tree or has
+                no end.
         """
         tree = cls(
             np.array(feature, np.int32), np.array(threshold, float), np.array(above, np.int32), np.array(value, float)

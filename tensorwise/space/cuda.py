@@ -1,7 +1,7 @@
-"""The space of NVIDIA GPUs: G-Sparse's choices (section III-D) for any einsum with one sparse operand, and our own Params.
+"""The space of NVIDIA GPUs: G-Sparse's choices (section III-D) for any einsum with one sparse operand, and further ones.
 
-Sizes have the paper's names in their sentences: kMTile, kNTile, kNnzTile, kNRegTile, kLaneWidth. What a block may have
-(threads, registers, shared memory) is a budget that each choice leaves less of, so that nothing invalid is ever proposed.
+Descriptions of sizes give the paper's names: kMTile, kNTile, kNnzTile, kNRegTile, kLaneWidth. The threads, registers and
+shared memory of a block are a budget. Each choice limits the later ones, so no invalid config is proposed.
 """
 
 from collections import ChainMap

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 from tensorwise.errors import InputError
@@ -61,11 +61,29 @@ def allowed_threads() -> int:
     return min(available_threads(), threads_limit)
 
 
-def limit_threads(most: int | None) -> None:
-    """Let products use at most ``most`` threads from now on; None: as many as the process may use."""
+def limit_threads(most: int | None) -> AbstractContextManager[None]:
+    """Let products use at most ``most`` threads from now on; None: as many as the process may use.
+
+    It holds for the process until the next call, or to the end of a ``with`` statement. Operators of `tensorwise.tune` have
+    a number of threads of their own.
+
+    >>> with limit_threads(1):
+    ...     pass  # products here run on one thread
+    """
     global threads_limit
+    before = threads_limit
     threads_limit = _NO_LIMIT if most is None else max(1, int(most))
     apply_limits()
+    return _restoring(before)
+
+
+@contextmanager
+def _restoring(before: int) -> Iterator[None]:
+    """Restore a limit of threads in the end."""
+    try:
+        yield
+    finally:
+        limit_threads(before)
 
 
 def apply_limits() -> None:

@@ -94,8 +94,8 @@ def is_prepared(family: KernelFamily) -> bool:
 def _main(families: Sequence[KernelFamily]) -> int:
     """Prepare families of kernels and say what is there now; return the exit status."""
     start = time.perf_counter()
-    missing = [family for family in families if not is_prepared(family)]
     try:
+        missing = [family for family in families if not is_prepared(family)]
         for family in missing:
             print(f"compiling the {family.name} kernels ...", flush=True)
             prepare(family)

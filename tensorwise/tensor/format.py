@@ -196,7 +196,7 @@ def sell(height: int, window: int = 0) -> Format:
 
 
 def dia(height: int) -> Format:
-    """Pieces of diagonals: for each ``height`` rows the diagonals that occur, uncompressed.
+    """Pieces of diagonals: each block of ``height`` rows keeps the diagonals that have an entry there, zeros included.
 
     >>> print(dia(64))
     (i,k) -> U(i1) C(k-i) U(i0:64)

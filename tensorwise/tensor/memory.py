@@ -14,7 +14,7 @@ RESULT_VARIABLE: Final = "TENSORWISE_RESULT_BYTES"
 
 
 def largest_result_bytes() -> int:
-    """Bytes of a dense result up to which nobody is asked whether it is meant: ``RESULT_BYTES``, or what the user says.
+    """Return the size in bytes up to which dense results are never refused: ``RESULT_BYTES``, or the user's variable.
 
     Raises:
         InputError: ``TENSORWISE_RESULT_BYTES`` is not a whole number.

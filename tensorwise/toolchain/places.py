@@ -25,6 +25,13 @@ def cache_dir() -> Path:
     return Path(platformdirs.user_cache_dir("tensorwise"))
 
 
+def boot_id() -> str:
+    """Return the id of this start of this machine; empty where the system has none."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""
+
+
 def private_dir(path: Path) -> Path:
     """Make ``path`` and the folders above it that are missing, each with mode 0700 whatever the umask; return ``path``.
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from tensorwise.ids import content_id
+from tensorwise.toolchain.places import boot_id
 
 _NAME: Final = re.compile(r"tensorwise-[a-z]+-(?P<system>[0-9a-f]{8})-(?P<pid>\d+)-(?P<start>\d+)-")
 
@@ -32,8 +33,7 @@ def scratch_prefix(what: str) -> str:
 def _system() -> str:
     """Which processes the numbers are of: those of one boot and one container. Empty where that cannot be told."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return content_id([boot, os.readlink("/proc/self/ns/pid")])[:8]
+        return content_id([boot_id(), os.readlink("/proc/self/ns/pid")])[:8] if boot_id() else ""
     except OSError:
         return ""
 

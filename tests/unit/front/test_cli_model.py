@@ -196,13 +196,17 @@ assert (model.estimate(w, configs, NullDevice())[1] > 0).all()
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_parquet_files_do_as_well_and_the_same_seed_gives_the_same_model(
-    folder: Path, store: Path, trained: dict[str, Any]
+@pytest.mark.parametrize("records", ["records.parquet", "records.parts"])
+def test_other_stores_do_as_well_and_the_same_seed_gives_the_same_model(
+    folder: Path, store: Path, trained: dict[str, Any], records: str
 ) -> None:
+    made = folder / f"from-{records}"
     assert run("store", "export", folder / "records.parquet").exit_code == 0
-    out = run(*training(folder, folder / "again"), "--records", folder / "records.parquet")
+    if records.endswith(".parts"):
+        assert run("store", "--store", folder / records, "import", folder / "records.parquet").exit_code == 0
+    out = run(*training(folder, made), "--records", folder / records)
     assert out.exit_code == 0, out.output
-    first, again = (load_model(path).state()[1] for path in (folder / "models" / "spmm", folder / "again"))
+    first, again = (load_model(path).state()[1] for path in (folder / "models" / "spmm", made))
     for name, array in first.items():
         np.testing.assert_array_equal(again[name], array)
 

@@ -189,6 +189,16 @@ def test_a_limit_of_threads_is_obeyed_at_the_next_call(product):
     np.testing.assert_allclose(before, serial)
 
 
+def test_a_limit_of_threads_ends_with_its_block():
+    ts.limit_threads(3)
+    try:
+        with ts.limit_threads(1):
+            assert limits.threads_limit == 1
+        assert limits.threads_limit == 3
+    finally:
+        ts.limit_threads(None)
+
+
 def test_limits_of_threadpoolctl_are_obeyed(product):
     pools = pytest.importorskip("threadpoolctl")
     matrix, x, found = product

@@ -77,7 +77,7 @@ class SocketExecutor(ClusterExecutor):
 def main() -> None:
     """Collect, and write down what the store has acknowledged, and what it took."""
     asked = json.loads(sys.argv[1])
-    ledger._boot = lambda: asked["machine"]  # each driver is on a machine of its own
+    ledger.boot_id = lambda: asked["machine"]  # each driver is on a machine of its own
     cluster.COUNT_S = asked["count_s"]
     store = PartStore(asked["store"])
     began_s = time.process_time()

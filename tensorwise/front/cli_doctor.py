@@ -20,7 +20,7 @@ EXTRAS: Final = {
     "zig": "ziglang", "numba": "numba", "cuda": "cupy-cuda13x", "bfloat16": "ml_dtypes", "select": "scikit-learn",
     "tvm": "apache-tvm", "ray": "ray", "dask": "distributed",
 }  # fmt: skip
-"""Extra -> the package by which its presence is told."""
+"""Extra -> the package whose presence shows that the extra is installed."""
 VARIABLES: Final = ("OMP_NUM_THREADS", "CC")
 """Variables of others that count here, besides all that begin with ``TENSORWISE_``."""
 

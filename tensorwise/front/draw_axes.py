@@ -107,11 +107,11 @@ def axes(across: Scale, up: Scale, titles: tuple[str, str], texts: tuple[str, st
     return "".join(parts)
 
 
-def _spread_out(scale: Scale, count: int, apart: float) -> list[float]:
+def _spread_out(scale: Scale, count: int, distance: float) -> list[float]:
     """Return ticks whose labels do not touch."""
     kept: list[float] = []
     for tick in scale.ticks(count):
-        if not kept or abs(scale(tick) - scale(kept[-1])) >= apart:
+        if not kept or abs(scale(tick) - scale(kept[-1])) >= distance:
             kept.append(tick)
     if (
         len(kept) < 2 and scale.log and scale.hi > scale.lo

@@ -56,8 +56,7 @@ class Tree:
         """Return the tree of these nodes, which ask for features 0 to ``fields - 1``.
 
         Raises:
-            InputError: lengths differ, a number is not finite, a feature does not exist, or a path leaves the tree or has
-                no end.
+            InputError: lengths differ, a number is not finite, or a feature or node does not exist; paths must end.
         """
         tree = cls(
             np.array(feature, np.int32), np.array(threshold, float), np.array(above, np.int32), np.array(value, float)

@@ -234,7 +234,7 @@ def _describe(command: tuple[str, ...]) -> Compiler:
 
 
 def _flags(kind: str, command: tuple[str, ...]) -> tuple[str, ...]:
-    named = any(word.startswith(("-march=", "-mcpu=")) for word in command)  # cross compilers know no native
+    named = any(word.startswith(("-march=", "-mcpu=")) for word in command)  # cross compilers have no native
     more = [] if named else ["-mcpu=native" if ON_ARM or kind == "zig" else "-march=native"]
     if kind == "gcc":
         more += ["-Wno-psabi"]  # -w alone leaves its notes on vectors as arguments

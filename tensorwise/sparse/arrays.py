@@ -38,29 +38,27 @@ def _for_all_libraries(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _refuse_frozen(array: Any, what: str) -> None:
-    """Raise InputError where ``array`` is frozen."""
+    """Raise ValueError where ``array`` is frozen, as NumPy does for an array that may not be written to."""
     known = array.__dict__.get("_tensorwise")
     frozen = array.__dict__.get("_frozen") or (known is not None and known.table.frozen)
     arrays = array.data, array.indices, array.indptr
     shares = frozen and any(mine is its for mine, its in zip(arrays, frozen.arrays))
     # SciPy's resize would cut some of the arrays, and then fail at the next
     if shares or (what == "resize" and not array.indptr.flags.writeable):
-        raise InputError(
+        raise ValueError(
             f"{what} would write to a frozen array: A.update(values) replaces its values, and A.copy() returns an array "
             "that may be written to"
         )
 
 
-def _refusing(name: str, after: bool = False) -> Any:
-    """Return SciPy's method ``name``, which changes an array in place: for frozen arrays it is refused before a change.
+def _refusing(name: str) -> Any:
+    """Return SciPy's method ``name``, which changes an array in place: where it fails on a frozen array, the error says why.
 
-    Args:
-        name: of the method.
-        after: only where SciPy's method fails, which has nothing to do where entries are sorted already, as an example.
+    Methods that find nothing to do, or replace whole arrays, work on frozen arrays, too.
     """
 
     def change(self: Any, *args: Any, **options: Any) -> Any:
-        if not after:
+        if name == "resize":
             _refuse_frozen(self, name)
         try:
             return getattr(super(_Tuned, self), name)(*args, **options)
@@ -144,7 +142,7 @@ class _Tuned:
 
         When products of it have taken one to two seconds, a child process of lowest priority looks for faster formats and
         schedules. What it finds is packed, tried on calls, and used where it is faster (decision 0118); BSR arrays have no
-        packed forms. Methods that change an array in place raise InputError, a ValueError. A pickle or a copy of it is an
+        packed forms. Methods that write to its arrays raise ValueError. A pickle or a copy of it is an
         ordinary array. In a packed form, entries at one place are one, their sum: where SciPy adds ``Inf`` and ``-Inf``,
         products of two such entries, and gets NaN, the packed product is infinite.
 
@@ -155,10 +153,10 @@ class _Tuned:
 
         return freeze(self)  # type: ignore[no-any-return]
 
-    resize, setdiag = _refusing("resize"), _refusing("setdiag")
-    __setitem__, __imul__, __itruediv__ = map(_refusing, ("__setitem__", "__imul__", "__itruediv__"))
-    sort_indices, sum_duplicates, eliminate_zeros = (
-        _refusing(name, after=True) for name in ("sort_indices", "sum_duplicates", "eliminate_zeros")
+    resize, setdiag, __setitem__ = map(_refusing, ("resize", "setdiag", "__setitem__"))
+    __imul__, __itruediv__ = map(_refusing, ("__imul__", "__itruediv__"))
+    sort_indices, sum_duplicates, eliminate_zeros = map(
+        _refusing, ("sort_indices", "sum_duplicates", "eliminate_zeros")
     )
 
     def update(self, values: Any) -> None:

@@ -294,8 +294,12 @@ class Graph:
             What was found for each assignment, in the order in which they were evaluated first.
 
         Raises:
-            InputError: an argument makes no sense.
+            InputError: an argument makes no sense, or nothing was evaluated on this graph yet.
         """
+        if not self._kernels:
+            raise InputError(
+                "nothing ran on this graph yet; run the layer or model once, forward and backward, then tune"
+            )
         todo = [
             key for key, bound in self._kernels.items() if key not in self._tuned and bound.workload.terms
         ]

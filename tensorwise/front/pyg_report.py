@@ -46,6 +46,8 @@ class FusionReport:
         """Return a line for each layer."""
         return "\n".join(layer.text() for layer in self.layers) or "no layer of PyG's"
 
+    __str__ = text
+
 
 def count_left_call(layer: Any, reason: str) -> None:
     """Note that a call of a fused layer is left to PyG."""

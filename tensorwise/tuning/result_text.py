@@ -24,7 +24,7 @@ def result_text(result: TuneResult) -> str:
     for name, row in [*names.items(), ("", best)]:
         rows.setdefault((row.name, row.format, row.schedule), (name, row))
     lines = [
-        f"{work.op} on {' x '.join(map(str, work.entries.shape))}, "
+        f"{work.assignment if work.op == 'einsum' else work.op} on {' x '.join(map(str, work.entries.shape))}, "
         f"{work.entries.nnz} entries, {work.dtype_text}, {_where(result)}"
     ]
     if math.isfinite(best.seconds):

@@ -165,8 +165,11 @@ def test_tuning_what_was_evaluated_changes_no_result() -> None:
             gnn.gsddmm(graph, "dot", x, x[:DESTINATIONS]),
         ]
 
+    with pytest.raises(InputError, match="nothing ran on this graph yet"):
+        graph.tune(trials=3)
     before = results()
     found = graph.tune(trials=3, model=None, store=False)
+    assert found[0].text().startswith("C[i,f] max= ")
     assert [result.workload.assignment.reduction for result in found] == [
         "max",
         "argmax",

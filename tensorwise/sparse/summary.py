@@ -112,8 +112,8 @@ class Tuning:
             tried = "; ".join(f"{name}: {time_text(s)}" for name, s in one.tried_s.items() if s is not None)
             cells = one.product, one.way, f"{one.spent_s:.3g}", tried
             rows += "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
-        last = "<br>".join(map(html.escape, str(self).splitlines()[len(self.products) :]))
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table><p>{last}</p>"
+        more = "".join(f"<p>{html.escape(line)}</p>" for line in str(self).splitlines()[len(self.products) :])
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{more}"
 
     def __str__(self) -> str:
         lines = [str(one) for one in self.products] or ["no product by kernels of Tensorwise so far"]

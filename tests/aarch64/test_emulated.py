@@ -247,7 +247,7 @@ def multiply(
         *(machine.ask("address", symbol), sizes.ctypes.data, 0, held(indptr), held(indices), held(data)),
         *(given.shape[0], 0, out.dtype.itemsize - 1),
         *(place[name] for name in ("A1_pos", "A1_crd", "A_values", "B_values", "out")),
-        *(threads, 1, int("work" in place), 0, 0),
+        *(threads, 1, int("work" in place), 0, 0, 0),
         *pointers,
     ]
     took = machine.call(

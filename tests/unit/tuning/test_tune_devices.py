@@ -1,6 +1,7 @@
 """One tuner for every device: named ones, simulated ones, and a device of thirty lines that only measures."""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -383,5 +384,5 @@ def test_a_search_that_measured_nothing_says_how_to_go_on(matrix: sp.csr_array) 
     text = operator.report()
     assert "compared with nothing; a larger budget_s (--budget) measures more" in text
     assert "(untuned, not timed)" in text
-    assert "0 s " not in text
+    assert not re.search(r"–|nan|inf", text)  # no rows of nothing
     assert "breaks even" not in text

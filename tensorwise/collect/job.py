@@ -190,11 +190,10 @@ def plan(
     """Return the jobs in a random order that depends on ``seed`` alone: the first few are as good a sample as any.
 
     Args:
-        patterns: patterns to measure. An operation on tensors takes matrices, too: variants of them are made into tensors
-            (see ``augment``). Otherwise a pattern is left out of operations that take another number of dimensions.
+        patterns: what to measure. A pattern is left out of operations that take another number of dimensions, but variants
+            of matrices are made into tensors for operations on tensors (see ``augment``).
         ops: names of operations.
-        n: extents of the index that no sparse operand has, for operations with one; default 64, or 16 from three
-            dimensions on.
+        n: extents of the index that only dense operands have, if any; default 64, or 16 from three dimensions on.
         modes: output modes of MTTKRP; a tensor is left out of those that it does not have.
         threads: numbers of threads of a call; each makes a job.
         kinds: names of kinds of machines; each makes a job.

@@ -209,6 +209,7 @@ class _Decision:
         self.calls, self.notes = search.limits.calls, search.notes
         self._default = search.space.default(search.work)
         self._untuned = search.space.program(search.work, self._default)
+        self._failed: list[Any] = []  # programs that failed in the rounds
 
     def decide(self) -> Operator:
         """Time the best against the libraries and return the fastest verified kernel."""
@@ -235,12 +236,12 @@ class _Decision:
                 return winner, rounds
             self.notes.append(f"{program_texts(winner.program)[0]} dropped out of the rounds: {why}")
             ranked = [trial for trial in ranked if trial is not winner]
+            self._failed.append(winner.program)
             if self.limits.left_s <= 0:
                 return None, rounds
 
     def _choose(self, ranked: Sequence[Trial]) -> Trial | None:
-        """Let the finalists of the search run against each other."""
-        # The untuned kernel is always among them: an answer that it beats would be no answer.
+        """Let the finalists of the search run against each other, and against the untuned kernel if it was tried."""
         finalists = [*ranked[:FINALISTS], *(t for t in ranked[FINALISTS:] if t.config == self._default)]
         share = self._share(0.25, 0.3) if self.limits.is_timed else 3.0
         costs = accumulate(RUNS * trial.measurement.seconds for trial in finalists)
@@ -250,7 +251,7 @@ class _Decision:
         self.search.say("choosing rounds")
         found = self.device.rounds(
             self.work,
-            {str(place): trial.config for place, trial in enumerate(finalists)},
+            {str(place): t.config for place, t in enumerate(finalists)},
             budget_s=share,
             max_rounds=15,
         )
@@ -300,12 +301,10 @@ class _Decision:
         return self.device.rounds(self.work, kernels, budget_s=left, max_rounds=25)
 
     def _settle(self, winner: Trial | None, rounds: Rounds) -> tuple[Trial | None, Rounds]:
-        """Replace the winner by the untuned kernel where it is not certainly faster; ties are the untuned kernel's.
-
-        It is faster where the interval of its ratio in the rounds, with too few rounds also that of the search, is below 1.
-        """
+        """Replace the winner by the untuned kernel unless the interval of their ratio in the rounds (of few rounds, in the
+        search, too) is below 1."""
         known = next((t for t in self.search.trials if t.program == self._untuned), None)
-        if winner is None or winner.program == self._untuned or "untuned" in rounds.failed:
+        if winner is None or self._untuned in (winner.program, *self._failed) or "untuned" in rounds.failed:
             return winner, rounds
         table, low, high, count = rounds.table, 0.0, 0.0, 0
         if table is not None and {"tensorwise", "untuned"} <= {*table.names}:

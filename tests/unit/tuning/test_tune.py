@@ -365,7 +365,7 @@ def test_a_winner_that_fails_in_the_rounds_is_not_the_answer(
 
     def rounds(self: CpuDevice, work: Any, kernels: Any, **options: Any) -> Rounds:
         found = original(self, work, kernels, **options)
-        if "tensorwise" in kernels and not dropped:
+        if "tensorwise" in kernels and len(dropped) < 2:  # one of them is the untuned kernel, if it is fast
             dropped.append(self.space(work).program(work, kernels["tensorwise"]))
             return Rounds(found.table, found.facts, {**found.failed, "tensorwise": "wrong after timing"})
         return found
@@ -375,10 +375,8 @@ def test_a_winner_that_fails_in_the_rounds_is_not_the_answer(
     assert dropped
     assert any("dropped out" in note for note in result.notes)
     assert result.best_generated is not None
-    assert (result.best_generated.format, result.best_generated.schedule) != (
-        str(dropped[0].formats["A"]),
-        str(dropped[0].schedule),
-    )
+    answer = result.best_generated.format, result.best_generated.schedule
+    assert answer not in [(str(one.formats["A"]), str(one.schedule)) for one in dropped]
 
 
 def test_without_a_compiler_the_answer_is_a_library() -> None:

@@ -37,18 +37,12 @@ def _for_all_libraries(method: Callable[..., Any]) -> Callable[..., Any]:
     return multiply
 
 
-def _refuse_frozen(array: Any, what: str) -> None:
-    """Raise ValueError where ``array`` is frozen, as NumPy does for an array that may not be written to."""
+def _is_frozen(array: Any) -> bool:
+    """Whether ``array`` still has one of the arrays that `freeze` gave it."""
     known = array.__dict__.get("_tensorwise")
-    frozen = array.__dict__.get("_frozen") or (known is not None and known.table.frozen)
+    frozen: Any = array.__dict__.get("_frozen") or (known is not None and known.table.frozen) or None
     arrays = array.data, array.indices, array.indptr
-    shares = frozen and any(mine is its for mine, its in zip(arrays, frozen.arrays))
-    # SciPy's resize would cut some of the arrays, and then fail at the next
-    if shares or (what == "resize" and not array.indptr.flags.writeable):
-        raise ValueError(
-            f"{what} would write to a frozen array: A.update(values) replaces its values, and A.copy() returns an array "
-            "that may be written to"
-        )
+    return frozen is not None and any(mine is its for mine, its in zip(arrays, frozen.arrays))
 
 
 def _refusing(name: str) -> Any:
@@ -58,13 +52,18 @@ def _refusing(name: str) -> Any:
     """
 
     def change(self: Any, *args: Any, **options: Any) -> Any:
-        if name == "resize":
-            _refuse_frozen(self, name)
         try:
+            # SciPy's resize would cut some of the arrays, and then fail at the next
+            if name == "resize" and not self.indptr.flags.writeable:
+                raise ValueError("indptr is read-only; resize a copy, A.copy()")
             return getattr(super(_Tuned, self), name)(*args, **options)
-        except ValueError:
-            _refuse_frozen(self, name)
-            raise
+        except ValueError as error:
+            if not _is_frozen(self):
+                raise
+            raise ValueError(
+                f"{name} would write to a frozen array: A.update(values) replaces its values, and A.copy() returns an array "
+                "that may be written to"
+            ) from error
 
     return wraps(getattr(sp.csr_array, name))(change)
 

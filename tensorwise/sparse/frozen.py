@@ -233,7 +233,7 @@ def update(matrix: Any, values: Any) -> None:
         )
     given = np.asarray(values)
     if given.shape != matrix.data.shape:
-        raise InputError(f"values must have the shape of data, {matrix.data.shape}; got {given.shape}.")
+        raise InputError(f"values must have the shape of data, {matrix.data.shape}; got {given.shape}")
     if not np.can_cast(given.dtype, matrix.data.dtype, "same_kind"):
         raise InputError(
             f"values of {given.dtype} do not fit into data of {matrix.data.dtype}; convert them, or make a new array"

@@ -15,8 +15,10 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from benchmarks import generated
 from benchmarks.corpus import ROOT, bytes_digest, geometric_mean
 from benchmarks.everyday.judging import CALLS, SLOWER, groups_of, ratios_of
+from benchmarks.generated import with_part
 from tensorwise.front.svg import COLOURS, Scale, element, gridline, label, picture
 
 RESULTS: Final = Path(__file__).parent / "results" / "regret.json"
@@ -108,11 +110,7 @@ def written(readme: str, path: Path) -> str:
     Raises:
         SystemExit: it has no place for one.
     """
-    before, begin, rest = readme.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"the README has no lines {BEGIN!r} and {END!r}")
-    return before + table(path) + after
+    return with_part(readme, table(path), "the README")
 
 
 def main() -> None:
@@ -121,14 +119,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--check", action="store_true", help="write nothing; fail where something is older")
-    options = parser.parse_args()
     texts = {PICTURE: picture_of(RESULTS), README: written(README.read_text(encoding="utf-8"), RESULTS)}
-    for path, text in texts.items():
-        if options.check and (not path.exists() or path.read_text(encoding="utf-8") != text):
-            raise SystemExit(f"{path} is older than {RESULTS}; run python benchmarks/everyday/bars.py")
-        if not options.check:
-            path.write_text(text, encoding="utf-8")
-            print(path)
+    if parser.parse_args().check:
+        generated.check(texts, RESULTS, "python benchmarks/everyday/bars.py")
+    else:
+        generated.write(texts)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,9 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from benchmarks import generated
 from benchmarks.corpus import ROOT, bytes_digest
+from benchmarks.generated import with_part
 from benchmarks.quick.history import HISTORY, last, machine_of, read
 from tensorwise.front.svg import COLOURS, Scale, element, gridline, label, picture
 
@@ -128,11 +130,7 @@ def written(page: str, path: Path) -> str:
     Raises:
         SystemExit: it has no place for one.
     """
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"{PAGE} has no lines {BEGIN!r} and {END!r}")
-    return before + table(path) + after
+    return with_part(page, table(path), PAGE)
 
 
 def texts() -> dict[Path, str]:
@@ -142,9 +140,7 @@ def texts() -> dict[Path, str]:
 
 def write() -> None:
     """Write the picture and the page."""
-    for path, text in texts().items():
-        path.write_text(text, encoding="utf-8")
-        print(path)
+    generated.write(texts())
 
 
 def main() -> None:
@@ -153,12 +149,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--check", action="store_true", help="write nothing; fail where something is older")
-    if not parser.parse_args().check:
+    if parser.parse_args().check:
+        generated.check(texts(), HISTORY, "python benchmarks/quick/draw.py")
+    else:
         write()
-        return
-    for path, text in texts().items():
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            raise SystemExit(f"{path} is older than {HISTORY}; run python benchmarks/quick/draw.py")
 
 
 if __name__ == "__main__":

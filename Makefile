@@ -9,6 +9,7 @@
 #   make dist    source distributions and wheels, checked, into dist/; URL=https://... of the repository for README's links
 #   make test-dist     install the wheels in an empty environment, run README's example, uninstall
 #   make test-oldest   core tests with the oldest Python, NumPy, SciPy, ... that are allowed
+#   make quick   30 ratios of time to SciPy's, compared with the last ones of this machine; nothing is written
 #   make fuzz    malformed input at every door, for MINUTES=10
 #   make clean   remove what the others made
 # Another environment: make test VENV=/tmp/venv.   Another Python: make test PYTHON=python3.12
@@ -30,7 +31,7 @@ FIND_PYTHON = for p in $(PYTHON) python3 python python3.14 python3.13 python3.12
 	echo "no Python 3.11 or newer with the venv module was found; install one (Debian: python3-venv) or run: make PYTHON=/path/to/python" >&2; exit 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-extras test-plugin test-aarch64 check lint types layers docs dist test-dist test-oldest fuzz clean
+.PHONY: help demo test test-extras test-plugin test-aarch64 check lint types layers docs dist test-dist test-oldest quick fuzz clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -71,6 +72,12 @@ test-oldest:
 	$(VENV)-oldest/bin/python -m pytest tests/test_tiny.py tests/unit/front tests/unit/store tests/unit/tensor \
 		tests/unit/sparse tests/unit/tuning $(ARGS)
 
+# An environment of its own: the matrices come with these packages, and the core tests run without them.
+quick:
+	@test -x $(VENV)-quick/bin/python || { python=$$($(FIND_PYTHON)) && $$python -m venv $(VENV)-quick; }
+	$(VENV)-quick/bin/python -m pip install --quiet --disable-pip-version-check -e . networkx pyamg scikit-learn
+	$(VENV)-quick/bin/python benchmarks/quick/run.py --check $(ARGS)
+
 fuzz: $(STAMPS)/dev
 	$(BIN)/python benchmarks/robustness/fuzz.py --minutes $(MINUTES)
 
@@ -90,7 +97,7 @@ docs: $(STAMPS)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir $(SITE)
 
 clean:
-	rm -rf .venv .venv-oldest .venv-ci site build dist demo-report.html *.egg-info models/build models/*.egg-info
+	rm -rf .venv .venv-oldest .venv-quick .venv-ci site build dist demo-report.html *.egg-info models/build models/*.egg-info
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find tensorwise tests examples benchmarks experiments -name __pycache__ -type d -prune -exec rm -rf {} +
 

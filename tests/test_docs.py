@@ -23,6 +23,10 @@ SOURCES = ("tensorwise", "tests", "docs", "examples", "experiments", "benchmarks
 """Folders whose files pages name."""
 OTHERS = ("NAME", "FILE", "spmv.py")
 """How the names of files begin that are the reader's own; their folder exists."""
+MAX_WORDS = 1_500
+"""Words of a page that is read from its beginning to its end, code and tables included."""
+REFERENCE = {"claims.md", "command-line.md", "features.md", "vocabulary.md", "decisions/index.md"}
+"""Pages of ``docs`` in which one looks something up."""
 FILE = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|cuh|c|h|toml))`")
 """A file in the text of a page."""
 
@@ -102,3 +106,13 @@ def test_files_that_pages_name_exist() -> None:
             wanted = folder if file.startswith(OTHERS) else name
             exists = (ROOT / wanted).exists() or any(path.endswith(f"/{wanted}") for path in known)
             assert exists, f"{page.name} names {name}, but there is no {wanted}"
+
+
+def test_a_page_can_be_read_in_one_sitting() -> None:
+    long = {}
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        name = page.relative_to(ROOT / "docs").as_posix()
+        words = len(re.findall(r"\S*\w\S*", page.read_text(encoding="utf-8")))
+        if words > MAX_WORDS and name not in REFERENCE:
+            long[name] = words
+    assert not long, f"more than {MAX_WORDS} words: divide the page, or leave something out"

@@ -67,7 +67,7 @@ test-dist: dist
 # An environment of its own; the tests of what the bounds are about.
 test-oldest:
 	$(OLDEST_PYTHON) -m venv $(VENV)-oldest
-	$(VENV)-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c packaging/oldest.txt -e . \
+	$(VENV)-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c packaging/oldest.txt -e . -e ./models \
 		hypothesis ml_dtypes pytest pytest-timeout pytest-xdist
 	$(VENV)-oldest/bin/python -m pytest tests/test_tiny.py tests/unit/front tests/unit/store tests/unit/tensor \
 		tests/unit/sparse tests/unit/tuning $(ARGS)

@@ -229,8 +229,10 @@ def _in_family(made: Any) -> Any:
 class coo_array(_Family, sp.coo_array):  # noqa: N801
     """``scipy.sparse.coo_array``, which converts to the classes here; its products are SciPy's (decision 0117)."""
 
-    def __getitem__(self, key: Any) -> Any:
-        return _in_family(super().__getitem__(key))
+    if hasattr(sp.coo_array, "__getitem__"):  # since SciPy 1.16
+
+        def __getitem__(self, key: Any) -> Any:
+            return _in_family(super().__getitem__(key))
 
     def tensordot(self, other: Any, axes: Any = 2) -> Any:
         return _in_family(super().tensordot(other, axes))

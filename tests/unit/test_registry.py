@@ -1,7 +1,9 @@
 """Registries: rows of this package, rows that are registered, and installed entry points."""
 
 import abc
+import importlib
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
@@ -10,10 +12,13 @@ from typing import Any
 
 import pytest
 
+import tensorwise
 from tensorwise.device.opening import DEVICES, DeviceOptions, open_device
 from tensorwise.errors import InputError
 from tensorwise.registry import Misfit, Registry, needs_function, needs_instance, needs_subclass
 from tensorwise.tensor.levels import LEVELS, Compressed, Level
+
+PACKAGE = Path(tensorwise.__file__).parent
 
 
 @pytest.fixture
@@ -154,8 +159,13 @@ def test_a_name_is_a_text() -> None:
 
 
 def test_every_registry_checks_what_others_add() -> None:
+    texts = {path: path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
     modules = [
-        module for name, module in sys.modules.items() if name.partition(".")[0] == "tensorwise" and module
+        importlib.import_module(
+            ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+        )
+        for path, text in texts.items()
+        if re.search(r"\bRegistry(\[.+\])?\(", text)
     ]
     registries = {
         id(one): one for module in modules for one in vars(module).values() if isinstance(one, Registry)

@@ -218,7 +218,7 @@ def section(paper: Mapping[str, Any], files: Mapping[str, str]) -> tuple[str, di
         f"## {paper['name']}",
         paper["about"].strip(),
         table(["", "figure", "paper", "ours", "verdict"], lines),
-        f"Tables and figures that state no result: {paper['no_result']}.",
+        f"Tables and figures of the paper that contain no measured result are not compared: {paper['no_result']}.",
     ]
     return "\n\n".join(text), items, every
 

@@ -1,8 +1,8 @@
-"""The C printer: loop IR -> text of one kernel, for any compiler with GNU vector types.
+"""Print the loop IR of one kernel as C, for any compiler that has GNU vector types.
 
-The text contains the token TW_SYMBOL where a name must be unique, and stands on the prelude of the
-toolchain (vector types, search, atomics). Bodies of parallel loops become functions of their own;
-what they read from outside travels in a struct.
+The text contains the placeholder TW_SYMBOL in each name that must be unique in a process; the toolchain replaces it. It
+uses ``toolchain/prelude.h`` (vector types, binary search, atomic operations). The body of a parallel loop becomes a
+function of its own, which receives the outer variables that it reads in a struct.
 """
 
 import math

@@ -1,13 +1,14 @@
-"""Merge-path parts: rows and stored entries counted together and cut evenly, in the middle of rows where need be.
+"""Divide a sparse loop into merge-path parts: equal numbers of rows plus stored entries, so that long rows are divided too.
 
 ::
 
     parallel for i: for k: ...      ->   parallel for part: for i in the rows of part: for k in the row and part: ...
-                                         for part: the row that it went on with += its carry
+                                         for part: the row that it continued += its carry
 
-A part stores the rows that it starts. A row that started in an earlier part leaves its sum in the part's *carry*,
-as long as an outer iteration's output; the carries are added afterwards, one after the other, so that nothing is
-atomic and equal parts give equal bits. Outputs that threads share anyway, or that each entry has for itself, need none.
+A part writes the rows that begin in it. If its first row began in an earlier part, it keeps the sum of its share of that
+row in a buffer, the *carry*, which has the size of one row of the output. After the parallel loop one thread adds the
+carries in the order of the parts: nothing is atomic, and equal parts give equal bits. No carry is needed where the output
+is updated atomically anyway, or has one element for each stored entry (SDDMM).
 
 Source: D. Merrill and M. Garland, Merge-Based Parallel Sparse Matrix-Vector Multiplication, SC 2016.
 """

@@ -214,14 +214,16 @@ class StepGraph:
         return not self.steps[0].after and all(after.after == (step.name,) for step, after in pairs)
 
     def costs(self, network: Network) -> tuple[np.ndarray, np.ndarray]:
-        """Return what placing each step costs by itself, and what moving its result costs.
+        """Return the seconds of each step on each device, and the seconds of moving its result between devices.
 
         Returns:
-            (steps, devices): its seconds, what it is given brought there, and the application's results brought home;
-            infinite where it cannot run. (steps, devices, devices): its result moved.
+            First an array of shape (steps, devices): the run time of a step on a device, plus the time to bring it those
+            inputs that lie on the first device, plus the time to bring its result to the first device if no other step reads
+            it; infinite where the step cannot run. Then an array of shape (steps, devices, devices): the time to move the
+            step's result from one device (second axis) to another (third axis).
 
         Raises:
-            InputError: a step knows a device that the network lacks, or there are too many of both together.
+            InputError: a step names a device that is not in ``network``, or steps x devices are more than can be placed.
         """
         reads = sum(len(step.after) for step in self.steps)
         if (size := (len(self.steps) + reads) * len(network.devices) ** 2) > MOST_MOVES:

@@ -425,11 +425,9 @@ def workload(
     for name, shape in (shapes or {}).items():
         if name not in einsum.operands:
             raise InputError(f"'{einsum}' has no operand {name!r}; it has {', '.join(einsum.operands)}")
-        access = einsum.single.access(name)
-        check_order(access, shape)
         if any(not 0 < extent < 2**62 for extent in shape):
             raise InputError(f"the extents of operand {name} must be positive, got the shape {shape}")
-        _agree(sizes, dict(zip(access.indices, shape, strict=True)), f"{name} of shape {shape}")
+        add_extents(sizes, einsum.single.access(name), shape)
     told = {sizes[index] for index in sizes if index not in indices}
     free = [index for index in einsum.single.indices if index not in sizes]
     if free:
@@ -477,11 +475,7 @@ def einsum_workload(
         raise InputError(f"'{assignment}' has no sparse operand; give one, or use numpy.einsum")
     found: dict[str, int] = {}
     for name, entries in sparse.items():
-        access = assignment.access(name)
-        check_order(access, entries.shape)
-        _agree(
-            found, dict(zip(access.indices, entries.shape, strict=True)), f"{name} of shape {entries.shape}"
-        )
+        add_extents(found, assignment.access(name), entries.shape)
     for index, extent in sizes.items():
         if index not in assignment.indices:
             raise InputError(f"'{assignment}' has no index {index!r}; it has {', '.join(assignment.indices)}")
@@ -490,7 +484,10 @@ def einsum_workload(
             whole and (0 < extent < 2**62 or found.get(index) == extent)
         ):  # a stored operand may be empty
             raise InputError(f"the size of index {index!r} must be a positive integer, got {shown(extent)}")
-    _agree(found, sizes, "sizes")
+        if found.setdefault(index, extent) != extent:
+            raise InputError(
+                f"index {index!r} has extent {extent} in sizes, but {found[index]} in an operand"
+            )
     missing = [index for index in assignment.indices if index not in found]
     if missing:
         raise InputError(f"the size of index {missing[0]!r} is not known; give sizes={{{missing[0]!r}: ...}}")
@@ -521,23 +518,12 @@ def _listed(kinds: Mapping[str, np.dtype]) -> str:
     return ", ".join(f"{name} {dtype}" for name, dtype in kinds.items())
 
 
-def check_order(access: Access, shape: tuple[int, ...]) -> None:
-    """Raise InputError unless an operand of this shape has as many modes as its access has indices."""
-    if len(access.indices) != len(shape):
-        raise InputError(f"{access} has {len(access.indices)} indices, but {access.tensor} has shape {shape}")
-
-
 def add_extents(extents: dict[str, int], access: Access, shape: tuple[int, ...]) -> None:
     """Add the extents that the shape of an operand tells; raise InputError where they contradict those that are known."""
-    check_order(access, shape)
+    if len(access.indices) != len(shape):
+        raise InputError(f"{access} has {len(access.indices)} indices, but {access.tensor} has shape {shape}")
     for index, extent in zip(access.indices, shape, strict=True):
-        if extents.setdefault(index, extent) != extent:
+        if (known := extents.setdefault(index, extent)) != extent:
             raise InputError(
-                f"index {index!r} has extent {extent} in {access.tensor}, but {extents[index]} elsewhere"
+                f"index {index!r} has extent {extent} in {access.tensor} of shape {shape}, but {known} elsewhere"
             )
-
-
-def _agree(found: dict[str, int], more: Mapping[str, int], source: str) -> None:
-    for index, extent in more.items():
-        if found.setdefault(index, extent) != extent:
-            raise InputError(f"index {index!r} has extent {extent} in {source}, but {found[index]} before")

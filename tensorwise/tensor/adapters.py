@@ -24,10 +24,13 @@ from tensorwise.tensor.raw import (
 
 
 def adapt(obj: Any, dtype: np.dtype | None) -> RawEntries | None:
-    """Return the raw entries of a NumPy, torch or scipy.sparse object or of a tuple; None when it is none of them.
+    """Return the entries of a NumPy array, a PyTorch tensor, a SciPy sparse array or a tuple; None for any other object.
 
     Args:
-        dtype: in which values are wanted; None: any. bfloat16 of torch is read without ml_dtypes where it is another.
+        dtype: that the caller wants; None: any. A bfloat16 tensor needs ml_dtypes, unless PyTorch converts it to ``dtype``.
+
+    Raises:
+        InputError: its arrays contradict each other.
     """
     if isinstance(obj, tuple):
         return from_tuple(obj)

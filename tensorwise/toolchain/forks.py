@@ -33,8 +33,9 @@ def lock() -> Any:
 
 @contextmanager
 def opened(descriptor: int) -> Iterator[None]:
-    """Close the copy of ``descriptor`` that a child gets which another thread forks inside: a lock of a file that is in use
-    would outlive this process with it.
+    """Within the block, close ``descriptor`` in every child that another thread forks.
+
+    ``flock`` locks a file until the last copy of its descriptor is closed: a child would keep the lock after this process.
     """
     _FILES[descriptor] = threading.get_ident()
     try:

@@ -323,7 +323,11 @@ MATRIX = csr_of([[1, 0], [0, 2]])
         ("C[A,h] = A[i,k] * Q[i,h]", {"Q": np.ones((2, 2))}, "numbers of entries"),
         ("C[i,j] = A[i,j] + D[i,j]", {}, "needs the operand D"),
         ("C[i,j] = A[i,j]", {"E": MATRIX}, "has no operand 'E'"),
-        ("C[i,j] = A[i,j] * x[j]", {"x": np.ones(3)}, "index 'j' has extent 3 in x of shape .3,., but 2 elsewhere"),
+        (
+            "C[i,j] = A[i,j] * x[j]",
+            {"x": np.ones(3)},
+            "index 'j' has extent 3 in x of shape .3,., but 2 elsewhere",
+        ),
         ("C[i,j] = A[i,j] * x[j]", {"x": np.ones(2, int)}, "NumPy array of floats"),
         ("C[i,j] = A[i,j]", {"sizes": {"i": 0}}, "size of index 'i' must be a positive integer"),
         ("C[i,j] = A[i,j]", {"sizes": {"z": 1}}, "has no index 'z'"),

@@ -9,6 +9,7 @@
 #   make dist    source distributions and wheels, checked, into dist/; URL=https://... of the repository for README's links
 #   make test-dist     install the wheels in an empty environment, run README's example, uninstall
 #   make test-oldest   core tests with the oldest Python, NumPy, SciPy, ... that are allowed
+#   make test-newest   the same with the newest ones that are found
 #   make quick   30 ratios of time to SciPy's, compared with the last ones of this machine; nothing is written
 #   make fuzz    malformed input at every door, for MINUTES=10
 #   make clean   remove what the others made
@@ -23,6 +24,7 @@ SITE ?= site
 MINUTES ?= 10
 URL ?=
 OLDEST_PYTHON ?= python3.11
+NEWEST_PYTHON ?= $(shell for p in python3.14 python3.13 python3.12; do $$p -c 1 >/dev/null 2>&1 && echo $$p && break; done)
 
 USABLE := import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))
 # Only asked when an environment has to be made. A name on the PATH may be a shim without a Python behind it: try each.
@@ -31,7 +33,7 @@ FIND_PYTHON = for p in $(PYTHON) python3 python python3.14 python3.13 python3.12
 	echo "no Python 3.11 or newer with the venv module was found; install one (Debian: python3-venv) or run: make PYTHON=/path/to/python" >&2; exit 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-extras test-plugin test-aarch64 check lint types layers docs dist test-dist test-oldest quick fuzz clean
+.PHONY: help demo test test-extras test-plugin test-aarch64 check lint types layers docs dist test-dist test-oldest test-newest quick fuzz clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -64,12 +66,16 @@ dist: $(STAMPS)/release
 test-dist: dist
 	$(BIN)/python packaging/try_dist.py dist
 
-# An environment of its own; the tests of what the bounds are about.
-test-oldest:
-	$(OLDEST_PYTHON) -m venv $(VENV)-oldest
-	$(VENV)-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c packaging/oldest.txt -e . -e ./models \
+# Environments of their own; the tests of what depends on the versions of Python, NumPy and SciPy.
+test-oldest: PYTHON_TO_TRY := $(OLDEST_PYTHON)
+test-oldest: VERSIONS := -c packaging/oldest.txt
+test-newest: PYTHON_TO_TRY := $(NEWEST_PYTHON)
+test-oldest test-newest:
+	@test -n "$(PYTHON_TO_TRY)" || { echo "no Python 3.12 or newer was found; name one: make $@ NEWEST_PYTHON=..." >&2; exit 1; }
+	$(PYTHON_TO_TRY) -m venv $(VENV)-$@
+	$(VENV)-$@/bin/python -m pip install --quiet --disable-pip-version-check --upgrade $(VERSIONS) -e . -e ./models \
 		hypothesis ml_dtypes pytest pytest-timeout pytest-xdist
-	$(VENV)-oldest/bin/python -m pytest tests/test_tiny.py tests/unit/front tests/unit/store tests/unit/tensor \
+	$(VENV)-$@/bin/python -m pytest tests/test_tiny.py tests/unit/front tests/unit/store tests/unit/tensor \
 		tests/unit/sparse tests/unit/tuning $(ARGS)
 
 # An environment of its own: the matrices come with these packages, and the core tests run without them.
@@ -97,7 +103,7 @@ docs: $(STAMPS)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir $(SITE)
 
 clean:
-	rm -rf .venv .venv-oldest .venv-quick .venv-ci site build dist demo-report.html *.egg-info models/build models/*.egg-info
+	rm -rf .venv .venv-test-oldest .venv-test-newest .venv-quick .venv-ci site build dist demo-report.html *.egg-info models/build models/*.egg-info
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find tensorwise tests examples benchmarks experiments -name __pycache__ -type d -prune -exec rm -rf {} +
 

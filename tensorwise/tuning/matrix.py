@@ -41,6 +41,9 @@ class Matrix(LinearOperator):
     is_long = False
     """Whether the matrix is of longdouble, in which no kernel computes."""
     args = ()  # of composed operators it is what they are composed of
+    ndim = 2
+    # SciPy 1.18 keeps the array namespace here when it makes an operator, and asks every operator for it.
+    _xp = getattr(LinearOperator((1, 1), abs, dtype=np.float64), "_xp", None)
 
     # -- what a leaf knows -------------------------------------------------------------------------------
 

@@ -100,7 +100,12 @@ def run_tests(pyg: Path, only: list[str], folder: Path, limit_s: int, fusing: bo
             "ignore",
         ]
         command += ["--tb=short", *only]
-        subprocess.run(command, cwd=pyg, env=environment, timeout=limit_s, check=False, stdout=sys.stderr)
+        done = subprocess.run(
+            command, cwd=pyg, env=environment, timeout=limit_s, check=False, stdout=sys.stderr
+        )
+        if done.returncode not in (0, 1):  # 2: some tests could not be collected
+            outcomes.unlink(missing_ok=True)
+            raise SystemExit("pytest did not run all tests; its output is above")
     found: dict[str, Any] = json.loads(outcomes.read_text())
     return found
 

@@ -75,11 +75,14 @@ def with_replaced(
 def pytest_configure(config: pytest.Config) -> None:
     """Replace the solvers wherever SciPy's modules name them, before tests import them."""
     replace = IN_PLACE[os.environ.get("TENSORWISE_IN_PLACE", "operator")]
+    capabilities = getattr(sys.modules.get("scipy._lib._array_api"), "xp_capabilities_table", {})
     for name, place in SOLVERS.items():
         function = getattr(sla, name, None)
         if function is None:  # a SciPy that does not have it yet
             continue
         called = with_replaced(function, place, replace)
+        if function in capabilities:  # the tests ask for what SciPy has noted about a function
+            capabilities[called] = capabilities[function]
         for home, module in list(sys.modules.items()):
             if home.startswith("scipy.sparse.linalg") and getattr(module, name, None) is function:
                 setattr(module, name, called)

@@ -90,13 +90,12 @@ class Fused:
         edges = self._find_graph(edge_index)
         if self._own:
             return self._by_own_means(edges, size, given)
-        compiled = torch.compiler.is_compiling()
-        if not compiled or isinstance(edges, Graph):
+        graph: Graph | str = "propagate was given an edge_index, not a Graph"
+        if isinstance(edges, Graph) or not torch.compiler.is_compiling():
             graph = self._graph(edges, size, given.get("x"), given.get(self._weight))
-            if isinstance(graph, Graph):
-                return self._computed(graph, edges, given)
-            if not compiled:
-                count_left_call(self, graph)
+        if isinstance(graph, Graph):
+            return self._computed(graph, edges, given)
+        count_left_call(self, graph)
         if isinstance(edges, Graph):
             size = (edges.columns, edges.pointers.shape[0] - 1) if size is None else size
         return self._by_pyg(_as_index(edge_index, given.get("x")), size, given)
@@ -252,6 +251,7 @@ class Fused:
         """Return the layer as PyG's own, which TorchScript compiles."""
         if type(self) is not vars(type(self)).get("_made"):
             return self
+        count_left_call(self, "torch.jit.script made code of PyG's, counted when it is made")
         plain = _as_pygs(self)
         object.__setattr__(plain, "__dict__", {**self.__dict__, "_modules": dict(self._modules)})
         return plain
@@ -283,11 +283,15 @@ class _Attention(Fused):
     ) -> Any:
         """Return the weights of edges (edges, heads), or ``alpha`` where nobody needs them."""
         edges = self._find_graph(edge_index)
-        graph: Graph | str = "weights of edges are asked for, or have parts that are edges' own"
+        graph: Graph | str = (
+            "weights of attention are asked for or depend on edges, so that PyG computes these"
+        )
         needed = getattr(_CALL, "asked", False) or edge_attr is not None or alpha[1] is None
         if not needed and (isinstance(edges, Graph) or not torch.compiler.is_compiling()):
             graph = self._graph(edges, size, alpha, None)
         if not isinstance(graph, Graph):
+            if needed:  # else propagate finds the same reason
+                count_left_call(self, graph)
             return super().edge_updater(  # type: ignore[misc]
                 _as_index(edge_index, alpha), size=size, alpha=alpha, edge_attr=edge_attr
             )

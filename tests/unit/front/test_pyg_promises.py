@@ -189,6 +189,7 @@ def test_a_trace_holds_no_graph(name: str, trace: str) -> None:
     traced = TRACES[trace](ours)
     traced(features(), edges())
     torch.testing.assert_close(traced(features(1), edges(1)), plain(features(1), edges(1)))
+    assert front.fusion_report(ours).layers[0].left, "nothing says that PyG's code was traced"
 
 
 def test_transforms_of_functions() -> None:
@@ -590,6 +591,48 @@ def test_the_report_says_which_layers_stay_pygs_and_why() -> None:
         "gcn: GCNConv fused\n    1 calls left to PyG: a step of propagate has a hook"
         in front.fusion_report(model).text()
     )
+
+
+COMPILED = "compiled or exported code is PyG's (counted when it is made): "
+
+
+def test_compiled_code_of_pygs_is_counted_on_each_layer() -> None:
+    torch.compiler.reset()
+    model = torch.nn.Sequential(*(pair(TRACED[name]())[1] for name in ("GraphConv", "GATConv")))
+    first, second = (torch.compile(layer, backend="aot_eager", fullgraph=True) for layer in model)
+    for _ in range(2):
+        first(features(), edges())
+    reason = COMPILED + "propagate was given an edge_index, not a Graph"
+    assert [layer.left for layer in front.fusion_report(model).layers] == [((reason, 1),), ()]
+    second(features(), edges())
+    second(features(), tw.Graph.of(edges(), (NODES, NODES)))
+    assert [layer.left for layer in front.fusion_report(model).layers] == [((reason, 1),)] * 2
+    assert f"0: GraphConv fused\n    1 calls left to PyG: {reason}" in front.fusion_report(model).text()
+
+
+def test_compiled_code_of_pygs_is_counted_with_a_graph_too() -> None:
+    torch.compiler.reset()
+    graph = tw.Graph.of(edges(), (NODES, NODES))
+    loops, odd = pyg.GCNConv(WIDTH, 3), pyg.GraphConv(WIDTH, 3)
+    for layer in (loops, odd):
+        front.fuse(layer)
+    odd.message = types.MethodType(twice, odd)
+    for layer in (loops, odd):
+        torch.compile(layer, backend="eager", fullgraph=True)(features(), graph)
+    assert front.fusion_report(loops).layers[0].left[0][0].startswith(COMPILED + "propagate was given")
+    assert front.fusion_report(odd).layers[0].left == ((COMPILED + "message is set on the layer itself", 1),)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_weights_of_attention_that_pyg_computes_are_counted(compiled: bool) -> None:
+    torch.compiler.reset()
+    layer = front.fuse(pyg.GATConv(WIDTH, 3, add_self_loops=False))
+    run = torch.compile(layer, backend="eager") if compiled else layer
+    run(features(), tw.Graph.of(edges(), (NODES, NODES)), return_attention_weights=True)
+    ((reason, calls),) = front.fusion_report(layer).layers[0].left
+    assert calls == 1
+    assert reason.startswith(COMPILED) == compiled
+    assert "weights of attention are asked for" in reason
 
 
 def test_a_version_of_pyg_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:

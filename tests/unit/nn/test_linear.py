@@ -2,6 +2,7 @@
 
 import copy
 import io
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from torch import nn  # noqa: E402
 from torch.nn.utils import prune  # noqa: E402
 
 from tensorwise.nn import SparseLinear  # noqa: E402
+from tensorwise.nn import linear as front  # noqa: E402
 
 OUT, IN = 6, 8
 pytestmark = [
@@ -42,6 +44,23 @@ def pruned_linear() -> nn.Linear:
     linear = nn.Linear(IN, OUT)
     prune.random_unstructured(linear, "weight", amount=0.5)
     return linear
+
+
+def test_a_weight_that_is_not_sparse_gives_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front, "_warned", [])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        SparseLinear(pruned_linear())  # half of it stays
+        SparseLinear(torch.ones(OUT, IN, dtype=torch.bool))  # a place for values that are loaded
+        SparseLinear(torch.ones(0, IN))
+    with pytest.warns(
+        UserWarning, match=r"shape \(6, 8\) has density 1; .*Prune .* or keep nn\.Linear"
+    ) as caught:
+        _ = [SparseLinear(nn.Linear(IN, OUT)) for _ in range(2)]
+    assert [Path(one.filename) for one in caught] == [Path(__file__)]
+    monkeypatch.setattr(front, "_warned", [])
+    with pytest.warns(UserWarning, match=r"has density 0\.52"):
+        SparseLinear(torch.ones(OUT, IN), mask=torch.arange(OUT * IN).reshape(OUT, IN) < 25)
 
 
 def semi_structured() -> torch.Tensor:

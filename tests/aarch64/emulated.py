@@ -23,7 +23,6 @@ from tensorwise.runtime.generated import BoundProgram, KernelCall
 from tensorwise.runtime.packed import compute
 from tensorwise.sparse.packed import UPDATING
 from tensorwise.sparse.table import IN_PLACE
-from tensorwise.tensor.orders import ORDERING
 from tensorwise.tensor.primitives import PACKING
 from tensorwise.toolchain.cache import LoadedKernel, _write_bundle
 from tensorwise.toolchain.compiler import Compiler, find_compiler
@@ -261,8 +260,9 @@ def emulated(march: str = NEON, environment: Mapping[str, str] = {}) -> Iterator
                 env={**os.environ, **environment},
             ) as process:
                 machine = Emulated(process, folder, compiler, base)
-                libraries = DRIVER, PACKING, IN_PLACE, UPDATING, ORDERING
-                sources = [path for routines in libraries for path in routines._sources]
+                sources = [
+                    path for routines in (DRIVER, PACKING, IN_PLACE, UPDATING) for path in routines._sources
+                ]
                 machine.open("runtime", *sources)
                 yield machine
                 assert process.stdin is not None

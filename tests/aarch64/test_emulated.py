@@ -9,6 +9,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -20,10 +21,10 @@ from tensorwise.lower.program import program_for
 from tensorwise.program.workload import Workload, workload
 from tensorwise.sparse.kernels import SHAPES, KernelShape
 from tensorwise.sparse.prepare import _kernel
+from tensorwise.tensor import orders
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.tensor.entries import Entries
-from tensorwise.tensor.orders import reverse_cuthill_mckee_plain
 from tests.aarch64.emulated import EMULATOR, HERE, NEON, SVE, Emulated, bind, emulated, missing, symbol_of
 from tests.oracle.cases import draw
 from tests.oracle.judge import FRAME, poisoned
@@ -178,10 +179,11 @@ def test_conversions_of_halves(machine: Emulated) -> None:
 def test_orders(machine: Emulated, symmetric: bool) -> None:
     """The order of reverse Cuthill-McKee is the same on every processor."""
     machine.clear()
+    machine.open("orders", Path(orders.__file__).with_suffix(".c"))
     shape = (211, 211) if symmetric else (190, 233)
     given = sp.random_array(shape, density=0.012, rng=np.random.default_rng(11))
     entries = entries_from(given + given.T if symmetric else given)
-    vertices, expected = reverse_cuthill_mckee_plain(entries)
+    vertices, expected = orders.reverse_cuthill_mckee_plain(entries)
     row, column = (machine.array(one.astype(np.int32)) for one in entries.coordinates)
     order = machine.array(np.full(sum(shape), -1, np.int32))
     addresses = (array.ctypes.data for array in (row, column, order))

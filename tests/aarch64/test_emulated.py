@@ -179,7 +179,7 @@ def test_conversions_of_halves(machine: Emulated) -> None:
 def test_orders(machine: Emulated, symmetric: bool) -> None:
     """The order of reverse Cuthill-McKee is the same on every processor."""
     machine.clear()
-    machine.open("orders", Path(orders.__file__).with_suffix(".c"))
+    machine.open(f"orders-{symmetric}", Path(orders.__file__).with_suffix(".c"))
     shape = (211, 211) if symmetric else (190, 233)
     given = sp.random_array(shape, density=0.012, rng=np.random.default_rng(11))
     entries = entries_from(given + given.T if symmetric else given)

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from tensorwise.errors import InputError, TensorwiseError
+from tensorwise.system import open_flags
 
 DEEPEST: Final = 500
 """Greatest depth of nested lists and objects: deeper ones overflow the stack of a recursive function."""
@@ -90,9 +91,8 @@ def reason(error: BaseException) -> str:
         return "nested too deeply"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    if isinstance(error, ValueError) and "integer string conversion" in str(
-        error
-    ):  # Python advises to allow it
+    # Python advises to allow it
+    if isinstance(error, ValueError) and "integer string conversion" in str(error):
         return f"an integer of more than {sys.get_int_max_str_digits()} digits"
     text = " ".join(printable(str(error)).split())
     return text[:200] or type(error).__name__
@@ -202,7 +202,7 @@ def open_regular(path: str | os.PathLike[str]) -> io.BufferedReader:
     Raises:
         OSError: it cannot be opened, or is no regular file.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    descriptor = os.open(path, os.O_RDONLY | open_flags("NONBLOCK", "NOCTTY"))
     try:
         if what := odd_kind(os.fstat(descriptor)):
             raise OSError(errno.EINVAL, f"it is {what}; expected a regular file", os.fspath(path))

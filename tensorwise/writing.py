@@ -22,7 +22,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     unfinished = target.with_name(f".{target.name[:80]}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
         alone = target.parent.stat().st_mode & 0o077 == 0
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
         with open(os.open(unfinished, flags, 0o600 if alone else 0o666), "r+b") as file:
             yield file
             file.flush()

@@ -10,7 +10,6 @@ that claim a job at the same moment may both run it; the store takes the first r
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import time
@@ -20,6 +19,7 @@ from typing import Any, BinaryIO, Final
 
 from tensorwise.errors import InputError, StoreError
 from tensorwise.reading import MOST_BYTES, open_regular, parse_json, printable, reason
+from tensorwise.system import try_lock
 from tensorwise.toolchain.places import boot_id
 
 LEASE_S: Final = 600.0
@@ -66,11 +66,11 @@ class Ledger:
         """
         with open(self.journals / f"{driver}.lock", "ab") as lock:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise StoreError(
-                    f"another process writes to {printable(str(self._journal(driver)))}; choose another name than {driver!r}"
-                ) from error
+                if not try_lock(lock.fileno()):
+                    journal = printable(str(self._journal(driver)))
+                    raise StoreError(
+                        f"another process writes to {journal}; choose another name than {driver!r}"
+                    )
             except OSError:  # a file system without locks: others go by the lease
                 self.append(driver, {"host": ""})
             else:
@@ -184,12 +184,9 @@ class Ledger:
             return False  # only the kernel that it runs on knows
         try:
             with open(self.journals / f"{driver}.lock", "rb") as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
+                return try_lock(lock.fileno(), shared=True)
         except OSError:
             return not (self.journals / f"{driver}.lock").exists()
-        return True
 
     def _journal(self, driver: str) -> Path:
         return self.journals / f"{driver}.jsonl"
@@ -197,7 +194,7 @@ class Ledger:
 
 def append_text(path: Path, text: str) -> None:
     """Append whole lines; what a killed process left unfinished is ended first."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         size = os.fstat(descriptor).st_size
         if size and os.pread(descriptor, 1, size - 1) != b"\n":

@@ -189,10 +189,8 @@ class CpuDevice(Device):
 
     def _believed(self, workload: Workload, doubtful: Mapping[int, Measurement]) -> dict[int, Measurement]:
         """What seemed faster than this machine can be, judged by another look at what it can, while nothing else runs."""
-        with (
-            contextlib.suppress(OutOfTimeError),
-            measuring_slot(),
-        ):  # without another look they are not believed
+        # without another look they are not believed
+        with contextlib.suppress(OutOfTimeError), measuring_slot():
             doubted(self.threads)
         least_s = plausible_s(workload, self.threads)
         found = dict(doubtful)
@@ -514,7 +512,4 @@ def described(kernel: Program | str) -> dict[str, Any]:
     """Return the JSON that describes a program, or a library's routine by name, to a worker."""
     if isinstance(kernel, str):
         return {"library": kernel}
-    return {
-        "formats": kernel.format_texts,
-        "schedule": kernel.schedule_text,
-    }
+    return {"formats": kernel.format_texts, "schedule": kernel.schedule_text}

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
+from tensorwise import system
 from tensorwise.ids import content_id
 from tensorwise.toolchain.processor import cpu_id, vector_bytes
 
@@ -74,7 +75,7 @@ def host() -> Host:
         l1d_bytes=caches.get(1, 0),
         l2_bytes=caches.get(2, 0),
         l3_bytes=caches.get(3, 0),
-        memory_bytes=_system("SC_PHYS_PAGES") * _system("SC_PAGE_SIZE"),
+        memory_bytes=system.sysconf("SC_PHYS_PAGES") * system.sysconf("SC_PAGE_SIZE"),
         os=f"{platform.system()} {platform.release()}",
     )
 
@@ -124,13 +125,6 @@ def _caches(directory: Path) -> dict[int, int]:
     return sizes
 
 
-def _system(name: str) -> int:
-    try:
-        return max(0, os.sysconf(name))
-    except (ValueError, OSError, AttributeError):
-        return 0
-
-
 @final
 @dataclass(frozen=True)
 class CpuTime:
@@ -151,21 +145,13 @@ class CpuTime:
 
 def cpu_time() -> CpuTime:
     """Read the clocks (about 50 microseconds)."""
-    mine = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
-    busy, cpus = _busy(Path("/proc/stat"), mine)
-    times = os.times()
-    own = times.user + times.system + times.children_user + times.children_system
-    with contextlib.suppress(ImportError):
-        import resource
-
-        usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        own = sum(usage.ru_utime + usage.ru_stime for usage in usages)
-    return CpuTime(time.monotonic(), busy, own, cpus)
+    busy, cpus = _busy(Path("/proc/stat"), system.allowed_cpus())
+    return CpuTime(time.monotonic(), busy, system.cpu_seconds(), cpus)
 
 
 def _busy(path: Path, mine: set[int]) -> tuple[float, int]:
     """Seconds that the CPUs ``mine`` were busy, and how many of them were found."""
-    ticks = float(_system("SC_CLK_TCK") or 100)
+    ticks = float(system.sysconf("SC_CLK_TCK") or 100)
     total, cpus = 0, 0
     with contextlib.suppress(OSError, ValueError):
         for line in path.read_text().splitlines():

@@ -36,6 +36,7 @@ from tensorwise.errors import CompilerError, OutOfTimeError, TensorwiseError
 from tensorwise.ids import content_id
 from tensorwise.program.workload import Workload
 from tensorwise.reading import WRONG_DATA, read_json
+from tensorwise.system import allowed_cpus
 from tensorwise.toolchain.cache import default_cache
 from tensorwise.toolchain.deadline import is_over, uninterrupted
 from tensorwise.toolchain.places import cache_dir, distrusted, private_dir
@@ -358,7 +359,7 @@ def _fastest_s(function: _Probe, buffers: Sequence[np.ndarray], passes: int, rep
     """
     sinks = [_aligned(64) for _ in buffers]
     arguments = [_arguments(b, s, passes) for b, s in zip(buffers, sinks, strict=True)]
-    every = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    every = sorted(allowed_cpus())
     # Linux wakes one thread next to another, and both share a processor
     pinned = len(every) == len(buffers) > 1
 

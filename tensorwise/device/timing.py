@@ -8,7 +8,6 @@ the scheduler (times off by multiples of its 4 ms slice), are marked and repeate
 """
 
 import contextlib
-import fcntl
 import functools
 import gc
 import os
@@ -25,6 +24,7 @@ import numpy as np
 from tensorwise.device.host import cpu_time, foreign_load, host
 from tensorwise.device.rounds import MIN_ROUNDS, Ratio, RoundTable, median_of
 from tensorwise.errors import InputError, OutOfTimeError
+from tensorwise.system import at_fork, open_lock, unlock, wait_for_lock
 from tensorwise.toolchain import forks
 from tensorwise.toolchain.deadline import is_over, left_s, waiting
 from tensorwise.toolchain.places import boot_id, cache_dir, private_dir
@@ -290,8 +290,7 @@ def _forget() -> None:
         _HELD.depth = 0
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+at_fork(after_in_child=_forget)
 
 
 @contextlib.contextmanager
@@ -318,7 +317,7 @@ def measuring_slot(timeout_s: float = 60.0) -> Iterator[Slot]:
         if _HELD.depth:
             yield _HELD.slot
             return
-        with _machine_lock(fcntl.LOCK_EX, max(0.0, timeout_s - (time.monotonic() - start))) as note:
+        with _machine_lock(max(0.0, timeout_s - (time.monotonic() - start))) as note:
             if note and timeout_s < given_s and is_over():
                 raise OutOfTimeError(note)
             _HELD.depth, _HELD.slot = 1, Slot(not note, time.monotonic() - start, note)
@@ -345,64 +344,53 @@ def preparing(timeout_s: float = 60.0) -> Iterator[None]:
         if _HELD.depth:  # what is prepared between two timings of a slot is its holder's affair
             yield
             return
-        with _machine_lock(fcntl.LOCK_SH, max(0.0, deadline - time.monotonic())):
+        with _machine_lock(max(0.0, deadline - time.monotonic()), shared=True):
             yield
     finally:
         _HELD.lock.release()
 
 
 @contextlib.contextmanager
-def _machine_lock(how: int, timeout_s: float) -> Iterator[str]:
+def _machine_lock(timeout_s: float, shared: bool = False) -> Iterator[str]:
     """Hold the machine's lock, alone or with others; yield why it is not held, or nothing.
 
     Who waits for it stands first in a line: some that prepare in turns would keep one that wants to time out for ever.
     """
     deadline = time.monotonic() + timeout_s
     with contextlib.ExitStack() as line:
-        line.enter_context(_file_lock("line", fcntl.LOCK_EX, timeout_s))
-        with _file_lock("measuring", how, max(0.0, deadline - time.monotonic())) as note:
+        line.enter_context(_file_lock("line", timeout_s))
+        with _file_lock("measuring", max(0.0, deadline - time.monotonic()), shared) as note:
             line.close()
             yield note
 
 
 @contextlib.contextmanager
-def _file_lock(what: str, how: int, timeout_s: float) -> Iterator[str]:
+def _file_lock(what: str, timeout_s: float, shared: bool = False) -> Iterator[str]:
     """Hold a lock of this machine; yield why it is not held, or nothing."""
     name = f"{what}-{(boot_id() or host().id)[:16]}.lock"  # machines, also equal ones, may share a home directory
     descriptor = -1
     owner = os.getpid()
     with contextlib.suppress(OSError):
-        path = private_dir(cache_dir()) / name
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        descriptor = open_lock(private_dir(cache_dir()) / name)
     if descriptor < 0:
         with contextlib.suppress(OSError):
-            place = Path(tempfile.gettempdir()) / f"tensorwise-{os.getuid()}-{name}"
-            descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            user = os.getuid() if hasattr(os, "getuid") else "user"
+            descriptor = open_lock(Path(tempfile.gettempdir()) / f"tensorwise-{user}-{name}")
     if descriptor < 0:
         yield "no lock file can be made in the cache directory or the temporary directory"
         return
     try:
         with forks.opened(descriptor):
-            with waiting():
-                note = _lock(descriptor, how, timeout_s)
+            note = ""
+            try:
+                with waiting():
+                    if not wait_for_lock(descriptor, timeout_s, shared):
+                        note = f"another Tensorwise process kept timing for {timeout_s:.3g} s"
+            except OSError as error:
+                note = f"the lock file cannot be locked: {error}"
             yield note
     finally:
         # a forked child shares the lock: closing its copy leaves the parent's in place
         if os.getpid() == owner:
-            with contextlib.suppress(OSError):
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
+            unlock(descriptor)
         os.close(descriptor)
-
-
-def _lock(descriptor: int, how: int, timeout_s: float) -> str:
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            fcntl.flock(descriptor, how | fcntl.LOCK_NB)
-            return ""
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                return f"another Tensorwise process kept timing for {timeout_s:.3g} s"
-            time.sleep(0.02)
-        except OSError as error:
-            return f"the lock file cannot be locked: {error}"

@@ -16,7 +16,6 @@ import contextlib
 import ctypes
 import json
 import os
-import resource
 import select
 import signal
 import sys
@@ -169,9 +168,8 @@ def main() -> None:
             if "load" in request:
                 bench = Bench.load(request)
                 for name in request["libraries"]:
-                    with contextlib.suppress(
-                        Exception
-                    ):  # one that cannot be imported says so when it is measured
+                    # one that cannot be imported says so when it is measured
+                    with contextlib.suppress(Exception):
                         LIBRARY[name].preload()
             elif bench is not None:
                 serve: Callable[[Bench, Json, TextIO], None] = _screen if "screen" in request else _rounds
@@ -356,6 +354,8 @@ def _limit_memory(most_bytes: int | None) -> None:
     with contextlib.suppress(OSError, ValueError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     with contextlib.suppress(OSError, ValueError):
+        import resource  # what forks has it
+
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         limit = used + (int(0.9 * available_bytes()) if most_bytes is None else most_bytes)
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -366,12 +366,7 @@ def _limit_memory(most_bytes: int | None) -> None:
 
 
 def _screen_child(
-    bench: Bench,
-    request: Json,
-    first: int,
-    incumbent_s: float,
-    deadline: float,
-    send: Callable[[Json], None],
+    bench: Bench, request: Json, first: int, incumbent_s: float, deadline: float, send: Callable[[Json], None]
 ) -> None:
     for at in range(first, len(request["screen"])):
         if at > first and time.monotonic() >= deadline:

@@ -83,9 +83,7 @@ def emit_kernel(
     )
     kernel = _surround(kernel, plan, size, results.initial, mapping.even_binding)
     return replace(
-        kernel,
-        buffers=(*kernel.buffers, *mapping.buffers()),
-        sizes=(*kernel.sizes, *mapping.sizes()),
+        kernel, buffers=(*kernel.buffers, *mapping.buffers()), sizes=(*kernel.sizes, *mapping.sizes())
     )
 
 

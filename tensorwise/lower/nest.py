@@ -30,11 +30,7 @@ from tensorwise.lower.mapping import Body, LoopMapping, StripRange
 from tensorwise.lower.operands import Operands
 from tensorwise.lower.plan import Plan
 from tensorwise.lower.prefetch import prefetch_rows
-from tensorwise.lower.reductions import (
-    fits_registers,
-    reduces_in_registers,
-    wants_factoring,
-)
+from tensorwise.lower.reductions import fits_registers, reduces_in_registers, wants_factoring
 from tensorwise.lower.resolve import Resolver, read_staged
 from tensorwise.lower.results import Results
 from tensorwise.lower.terms import evaluate

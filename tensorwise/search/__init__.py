@@ -28,11 +28,7 @@ __all__ = [
 STRATEGIES: Final[Registry[type[Strategy]]] = Registry(
     "strategy",
     "strategies",
-    {
-        "exhaustive": Exhaustive,
-        "random": Random,
-        "genetic": Genetic,
-    },
+    {"exhaustive": Exhaustive, "random": Random, "genetic": Genetic},
     needs_subclass(Strategy),
 )
 """All strategies by name that need nothing but a space and a workload: a new one is a file in this folder and a row here,

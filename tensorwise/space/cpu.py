@@ -14,9 +14,7 @@ from weakref import WeakKeyDictionary
 
 from tensorwise.lower.program import Program, Remainder
 from tensorwise.program.einsum import Assignment
-from tensorwise.program.schedule import (
-    Schedule,
-)
+from tensorwise.program.schedule import Schedule
 from tensorwise.program.workload import Workload
 from tensorwise.registry import count_registrations
 from tensorwise.runtime.loads import Loads
@@ -24,9 +22,7 @@ from tensorwise.runtime.work import Bounds
 from tensorwise.space.config import Config, Value
 from tensorwise.space.extensions import ParamExtension, apply_extension, extended
 from tensorwise.space.hybrids import HYBRID_PARAM, hybrid_param, rule
-from tensorwise.space.readings import (
-    operand,
-)
+from tensorwise.space.readings import operand
 from tensorwise.space.running import running
 from tensorwise.space.scheduling import directives_so_far, nest_so_far
 from tensorwise.space.space import Rule, Space
@@ -91,10 +87,8 @@ class CpuSpace(Space[Program]):
     def steps(self, workload: Workload, config: Mapping[str, Value]) -> int:
         """Return a bound on the loop iterations of a program; see ``work_bound``. It does not depend on how loops run."""
         steps = self.bounds(workload, config).steps
-        if config[HYBRID_PARAM] not in (
-            None,
-            "none",
-        ):  # neither part may take more than if it had all entries
+        # neither part may take more than if it had all entries
+        if config[HYBRID_PARAM] not in (None, "none"):
             steps += self.steps(workload, self._remainder(workload, str(config[HYBRID_PARAM]))[0])
         return steps
 

@@ -77,7 +77,7 @@ def process_seconds(pid: int) -> float:
 
 def take_lowest_priority() -> None:
     """In a child, before it does anything: let all others come first."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, AttributeError):
         os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
 
 

@@ -69,6 +69,11 @@ class ForkedWorker(WorkerProcess):
         self._loading = None
 
 
+def start_worker(threads: int) -> WorkerProcess:
+    """Return a worker: a fork on Linux; elsewhere a new interpreter, since a fork beside system frameworks may end early."""
+    return ForkedWorker(threads) if sys.platform.startswith("linux") else WorkerProcess(threads)
+
+
 def _serve(user: int, threads: int, requests: int, answers: int, others: tuple[int, int]) -> None:
     """Serve requests until the pipe is closed, then end: nothing of the process that forked may run here."""
     status = 1

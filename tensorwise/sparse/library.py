@@ -28,6 +28,7 @@ from tensorwise.sparse.kernels import (
     KernelShape,
 )
 from tensorwise.sparse.table import BACKGROUND, IN_PLACE, table_path
+from tensorwise.system import at_fork
 from tensorwise.toolchain.cache import KernelCache, default_cache
 from tensorwise.toolchain.forks import LOADING, lock
 from tensorwise.toolchain.places import distrusted
@@ -160,7 +161,7 @@ class _Finder:
             except OSError:
                 self._given_up = True
             else:
-                os.register_at_fork(after_in_child=self._forget)
+                at_fork(after_in_child=self._forget)
 
     def _forget(self) -> None:
         self._child = None  # the parent's; a forked process has its own made, if it must

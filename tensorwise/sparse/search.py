@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from tensorwise.errors import TensorwiseError
 from tensorwise.sparse.children import end_child, process_seconds, start_child
 from tensorwise.sparse.limits import autotune
+from tensorwise.system import at_fork
 from tensorwise.toolchain.forks import lock
 from tensorwise.toolchain.scratch import scratch_prefix, sweep
 from tensorwise.toolchain.threads import most_threads
@@ -37,7 +38,7 @@ def machine_is_busy() -> str | None:
     """Return why nothing should be searched now: the machine's load exceeds the CPUs that this process may use."""
     try:
         load, cpus = os.getloadavg()[0], most_threads()
-    except OSError:
+    except (OSError, AttributeError):  # Windows has none
         return None
     return f"the machine's load, {load:.2f}, exceeds the CPUs allowed, {cpus}" if load > cpus else None
 
@@ -242,8 +243,7 @@ def _sweep() -> None:
 def _prepare_exit() -> None:
     """Stop what runs when this process ends; a forked process has nothing to stop."""
     atexit.register(_stop)
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_forget)
+    at_fork(after_in_child=_forget)
 
 
 def _stop() -> None:

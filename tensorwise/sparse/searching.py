@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import re
-import resource
 import shutil
 import sys
 from collections.abc import Sequence
@@ -27,13 +26,14 @@ from tensorwise.space.cpu import CpuSpace, cpu_space_of
 from tensorwise.space.hybrids import HYBRID_PARAM
 from tensorwise.sparse.budget import budget_s, needed_s
 from tensorwise.sparse.children import process_seconds, serve_parent, take_lowest_priority
-from tensorwise.sparse.forked import ForkedWorker
+from tensorwise.sparse.forked import start_worker
 from tensorwise.sparse.given import GivenArrays, read_request
 from tensorwise.sparse.kernels import gather_for, scatter_for, schedule_of
 from tensorwise.sparse.outcomes import BETTER, Known, known_outcome, outcome_facts, record_of
 from tensorwise.sparse.packed import ROUTINES, masked_texts
 from tensorwise.store.record import MEASURED_BY, Record
 from tensorwise.store.store import Store
+from tensorwise.system import cpu_seconds
 from tensorwise.toolchain.cache import default_cache
 from tensorwise.toolchain.deadline import within
 from tensorwise.toolchain.routines import load_all
@@ -47,12 +47,6 @@ WALL: Final = 30.0
 """Wall seconds that a search may take for each CPU second of its budget: other programs come first."""
 LEAST_ROUNDS_S: Final = 0.15
 """Least seconds of the rounds that decide."""
-
-
-def cpu_seconds(pids: Sequence[int] = ()) -> float:
-    """Return the CPU seconds of this process, its children that have ended, and the processes ``pids`` with theirs."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used) + sum(map(process_seconds, pids))
 
 
 def main() -> None:
@@ -94,7 +88,7 @@ class _ChildSearch:
         self.calls = max(1.0, spent_s / max(call_s, SHORTEST_S))
         """Calls so far; as many again are expected."""
         self.notes: list[str] = []
-        self.worker = ForkedWorker(self.threads) if self.budget_s >= needed else None
+        self.worker = start_worker(self.threads) if self.budget_s >= needed else None
         self.work = self.given.workload
         self.space = without_hybrids(cpu_space_of(self.work))
 
@@ -142,7 +136,7 @@ class _ChildSearch:
         """Search, and compare the fastest with the product in place."""
 
         def clock() -> float:
-            return cpu_seconds(device.workers)
+            return cpu_seconds() + sum(map(process_seconds, device.workers))
 
         limits = TuningLimits(self.budget_s, None, self.calls, clock(), clock)
         with within(WALL * self.budget_s):

@@ -29,6 +29,7 @@ from tensorwise.store.finished import FinishedJobs, JobRecords
 from tensorwise.store.parquet import SUFFIX, read_records, write_records, write_rows
 from tensorwise.store.record import Record
 from tensorwise.store.sqlite import CorruptStoreError
+from tensorwise.system import open_flags
 from tensorwise.writing import replacing
 
 FOLDER_SUFFIX: Final = ".parts"
@@ -335,7 +336,7 @@ def is_part_store(path: str | os.PathLike[str]) -> bool:
 
 def _sync(folder: Path) -> None:
     """Have the names in a folder on the disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(folder, os.O_RDONLY | open_flags("DIRECTORY"))
     try:
         os.fsync(descriptor)
     except OSError as error:

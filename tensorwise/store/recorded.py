@@ -36,10 +36,7 @@ class RecordedDevice(Device):
     deterministic: ClassVar[bool] = True
 
     def __init__(
-        self,
-        records: Store | Iterable[Record],
-        device_id: str | None = None,
-        space: Space[Any] | None = None,
+        self, records: Store | Iterable[Record], device_id: str | None = None, space: Space[Any] | None = None
     ) -> None:
         self._space = space
         if isinstance(records, Store):

@@ -22,6 +22,7 @@ from typing import final
 from tensorwise.errors import StoreError
 from tensorwise.reading import odd_kind, shown
 from tensorwise.store.record import COLUMNS
+from tensorwise.system import at_fork
 from tensorwise.toolchain.deadline import left_s, waiting
 from tensorwise.toolchain.places import private_dir
 
@@ -93,9 +94,8 @@ class Database:
         with self._lock, self._explaining():
             connection = self._connect()
             with waiting():
-                connection.execute(
-                    "BEGIN IMMEDIATE"
-                )  # wait for the write lock here, where waiting is possible
+                # wait for the write lock here, where waiting is possible
+                connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
                 connection.execute("COMMIT")
@@ -125,7 +125,7 @@ class Database:
         if self._connection is None:
             private_dir(self.path.parent)
             with contextlib.suppress(FileExistsError):  # SQLite would let everybody read it
-                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL, 0o600))
             with contextlib.suppress(FileNotFoundError):  # a link to what is not there yet
                 if what := odd_kind(os.stat(self.path)):
                     raise StoreError(
@@ -290,9 +290,8 @@ _HELD: list[Database] = []
 
 
 def _before_fork() -> None:
-    held = sorted(
-        _OPEN, key=id
-    )  # one order of locks, so that two threads that fork concurrently cannot deadlock
+    # one order of locks, so that two threads that fork concurrently cannot deadlock
+    held = sorted(_OPEN, key=id)
     for database in held:
         database._lock.acquire()
         database.disconnect()
@@ -310,6 +309,4 @@ def _after_fork_in_child() -> None:
     _HELD.clear()
 
 
-os.register_at_fork(
-    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
-)
+at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

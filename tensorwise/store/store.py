@@ -6,7 +6,6 @@ The file must lie on a local disk: its write-ahead log needs memory shared among
 """
 
 import contextlib
-import fcntl
 import itertools
 import os
 import time
@@ -22,6 +21,7 @@ from tensorwise.store.finished import FinishedJobs, JobRecords
 from tensorwise.store.lines import read_lines, write_lines
 from tensorwise.store.record import COLUMNS, Record
 from tensorwise.store.sqlite import BUSY_S, INSERT, CorruptStoreError, Database
+from tensorwise.system import wait_for_lock
 
 __all__ = ["CorruptStoreError", "Store", "default_path"]
 
@@ -271,19 +271,10 @@ def exclusive(path: Path, wait_s: float = BUSY_S) -> Iterator[None]:
     Raises:
         StoreError: another process has held it for ``wait_s``.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        deadline = time.monotonic() + wait_s
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
-                if time.monotonic() > deadline:
-                    raise StoreError(
-                        f"{path} has been locked by another process for {wait_s:.0f} s"
-                    ) from error
-                time.sleep(0.05)
+        if not wait_for_lock(descriptor, wait_s):
+            raise StoreError(f"{path} has been locked by another process for {wait_s:.0f} s")
         yield
     finally:
         os.close(descriptor)

@@ -139,9 +139,8 @@ class Entries:
         target = checked_dtype(dtype)
         if target is None or (target == self.dtype and self.given is None):
             return self
-        return self._sharing_pattern(
-            checked_values(self._integers(), target, "astype")
-        )  # integers are not rounded
+        # integers are not rounded
+        return self._sharing_pattern(checked_values(self._integers(), target, "astype"))
 
     def as_given(self) -> np.ndarray:
         """Return the values (nnz,) in the dtype in which they were given."""

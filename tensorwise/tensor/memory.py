@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from tensorwise.errors import InputError
+from tensorwise.system import sysconf
 
 _UNLIMITED = 2**62
 RESULT_BYTES: Final = 2**30
@@ -29,7 +30,7 @@ def available_bytes() -> int:
     """Bytes that can be allocated now: the system's available memory, or less where a control group sets a
     limit.
 
-    Where neither can be read (not Linux), a very large number: then the operating system has the last word.
+    Where neither can be read (not Linux), the machine's memory, or a very large number where that is unknown, too.
     """
     return max(0, min(_system_bytes(), _control_group_bytes()))
 
@@ -41,7 +42,7 @@ def _system_bytes() -> int:
                 return int(line.split()[1]) * 1024
     except (OSError, ValueError, IndexError):
         pass
-    return _UNLIMITED
+    return sysconf("SC_PHYS_PAGES") * sysconf("SC_PAGE_SIZE") or _UNLIMITED
 
 
 def _control_group_bytes() -> int:

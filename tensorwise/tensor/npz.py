@@ -13,13 +13,7 @@ from tensorwise.tensor.checks import checked_shape
 from tensorwise.tensor.entries import Entries
 from tensorwise.tensor.file_formats import FileFormat
 from tensorwise.tensor.memory import available_bytes
-from tensorwise.tensor.raw import (
-    RawCompressed,
-    RawCoordinates,
-    RawEntries,
-    expand_blocks,
-    expand_diagonals,
-)
+from tensorwise.tensor.raw import RawCompressed, RawCoordinates, RawEntries, expand_blocks, expand_diagonals
 
 FREE_BYTES = 64 * 2**20
 """A file may expand to so many bytes whatever its size, and beyond them to ``MOST_EXPANSION`` times its size."""

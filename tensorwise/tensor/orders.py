@@ -177,11 +177,6 @@ def by_similarity(entries: Entries, mode: int, window: int) -> np.ndarray:
 
 
 ORDERS: Final[Mapping[str, Callable[[Entries, int, int], np.ndarray]]] = MappingProxyType(
-    {
-        "length": by_length,
-        "degree": by_degree,
-        "rcm": reverse_cuthill_mckee,
-        "cluster": by_similarity,
-    }
+    {"length": by_length, "degree": by_degree, "rcm": reverse_cuthill_mckee, "cluster": by_similarity}
 )
 """Name in a format's text -> function of (entries, mode, window)."""

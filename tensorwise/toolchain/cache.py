@@ -102,10 +102,8 @@ class KernelCache:
         self._loaded: dict[str, LoadedKernel] = {}
         self._passing: set[str] = set()  # failures that may not come back, as of a full disk
         self._warned = False
-        self._mute: tuple[float, str] = (
-            -math.inf,
-            "",
-        )  # when the compiler did not answer, and what is said of it
+        self._mute: tuple[float, str] = -math.inf, ""
+        """When the compiler did not answer, and what is said of it."""
 
     @property
     def compiler(self) -> Compiler:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import resource
 import select
 import signal
 import subprocess
@@ -64,7 +63,7 @@ def _run(
             ended = _wait(process, timeout_s, stop)
         finally:  # what it may have left running ends too: nobody else has the number of its group until we take its status
             with contextlib.suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)
+                os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
             process.wait()
     with log.open("rb") as written:
         return process.returncode if ended else None, written.read(1 << 14).decode(errors="replace")
@@ -76,9 +75,11 @@ def _own_environment() -> dict[str, str]:
 
 
 def _restrain(pid: int, timeout_s: float) -> None:
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, AttributeError):
         os.setpriority(os.PRIO_PGRP, pid, min(19, os.getpriority(os.PRIO_PROCESS, 0) + _NICENESS))
-    with contextlib.suppress(OSError, ValueError, AttributeError):
+    with contextlib.suppress(OSError, ValueError, AttributeError, ImportError):
+        import resource
+
         # Should we be killed, nobody watches the clock any more: then this ends a compiler that spins.
         limit = int(timeout_s * (os.cpu_count() or 1)) + 10
         resource.prlimit(pid, resource.RLIMIT_CPU, (limit, limit))
@@ -90,20 +91,20 @@ def _wait(process: subprocess.Popen[bytes], timeout_s: float, stop: threading.Ev
     ``Popen.wait(timeout)`` polls with pauses of up to 50 ms, as long as a whole compilation takes.
     """
     deadline_s = time.monotonic() + timeout_s
-    poll = select.poll()
-    pause_s = 0.002
-    try:
+    watched = -1
+    with contextlib.suppress(AttributeError, OSError):
         watched = os.pidfd_open(process.pid)
+        poll = select.poll()
         poll.register(watched, select.POLLIN)
-        pause_s = 0.1
-    except (AttributeError, OSError):
-        watched = -1
     try:
         while not _has_ended(process):
             left_s = min(deadline_s - time.monotonic(), deadline.left_s())
             if left_s <= 0 or (stop is not None and stop.is_set()):
                 return False
-            poll.poll(1000 * min(left_s, pause_s))
+            if watched >= 0:
+                poll.poll(1000 * min(left_s, 0.1))
+            else:
+                time.sleep(min(left_s, 0.002))
         return True
     finally:
         if watched >= 0:

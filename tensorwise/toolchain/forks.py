@@ -13,6 +13,8 @@ from functools import cached_property
 from typing import Any, Final
 from weakref import WeakSet
 
+from tensorwise.system import at_fork
+
 _LOCKS: Final[WeakSet[Any]] = WeakSet()
 _FILES: Final[dict[int, int]] = {}
 
@@ -71,8 +73,5 @@ def _loading_in_child() -> None:
     LOADING._at_fork_reinit()  # type: ignore[attr-defined]
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=LOADING.acquire, after_in_parent=LOADING.release, after_in_child=_loading_in_child
-    )
-    os.register_at_fork(after_in_child=_free_all)
+at_fork(before=LOADING.acquire, after_in_parent=LOADING.release, after_in_child=_loading_in_child)
+at_fork(after_in_child=_free_all)

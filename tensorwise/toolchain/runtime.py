@@ -9,10 +9,7 @@ from tensorwise.toolchain.threads import unbound
 DRIVER: Final = Routines(
     "run loops in parallel",
     "tw_",
-    {
-        "parallel": (None, (POINTER, POINTER, *(SIZE,) * 4, POINTER, SIZE)),
-        "workers": (SIZE, ()),
-    },
+    {"parallel": (None, (POINTER, POINTER, *(SIZE,) * 4, POINTER, SIZE)), "workers": (SIZE, ())},
     Path(__file__).with_name("runtime.c"),
 )
 """``parallel`` runs a loop, ``workers`` counts the threads that wait for one."""

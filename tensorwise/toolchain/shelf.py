@@ -7,7 +7,6 @@ is a miss and is removed. Libraries that hold several entries are hard links of 
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import logging
 import os
@@ -20,6 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from tensorwise.system import open_flags, open_lock, unlock, wait_for_lock
 from tensorwise.toolchain.deadline import waiting
 from tensorwise.toolchain.forks import opened
 from tensorwise.toolchain.places import distrusted, foreign, private_dir
@@ -81,7 +81,7 @@ class Shelf:
             if fault := distrusted(path.parent, self._top):
                 path.lstat()
                 return fault
-            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+            with open(os.open(path, os.O_RDONLY | open_flags("NOFOLLOW")), "rb") as file:
                 return self._fault(file)
         except FileNotFoundError:
             raise
@@ -100,7 +100,7 @@ class Shelf:
                 return "its checksum is wrong"
             self._verified.add(known)
         if time.time() - status.st_mtime > _TOUCH_EVERY_S:  # its last use, for trim()
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, TypeError):  # Windows wants a path
                 os.utime(file.fileno())
         return None
 
@@ -173,8 +173,7 @@ class Shelf:
         try:
             got = True
             for bucket in sorted({key[:2] for key in keys}):
-                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-                held.append(os.open(self.root / "locks" / bucket, flags, 0o600))
+                held.append(open_lock(self.root / "locks" / bucket))
                 shared.enter_context(opened(held[-1]))
                 with waiting():
                     got = got and _lock(held[-1], deadline_s)
@@ -184,9 +183,7 @@ class Shelf:
         finally:
             shared.close()
             for number in held:
-                # By hand, since a child forked meanwhile would keep the lock with its copy.
-                with contextlib.suppress(OSError):
-                    fcntl.flock(number, fcntl.LOCK_UN)
+                unlock(number)
                 os.close(number)
 
     def files(self) -> list[tuple[os.stat_result, list[Path]]]:
@@ -242,17 +239,9 @@ class Shelf:
 
 
 def _lock(number: int, deadline_s: float) -> bool:
-    pause_s = 0.001
-    while True:
-        try:
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except OSError as error:
-            if error.errno in _NO_LOCKS:
-                return True
-            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES, errno.EINTR):
-                raise
-        if time.monotonic() + pause_s > deadline_s:
-            return False
-        time.sleep(pause_s)
-        pause_s = min(2 * pause_s, 0.05)
+    try:
+        return wait_for_lock(number, deadline_s - time.monotonic())
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+    return True

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from tensorwise.errors import InputError
+from tensorwise.system import allowed_cpus
 
 _log = logging.getLogger(__name__)
 
@@ -20,13 +21,6 @@ _log = logging.getLogger(__name__)
 def _bound() -> bool:
     """Whether OpenMP runtimes bind their threads, the main thread among them."""
     return os.environ.get("OMP_PROC_BIND", "false").strip().lower() not in ("", "false")
-
-
-def _find_cpus() -> set[int]:
-    """The CPUs of this process: those of its affinity mask, and where a runtime was there before us, those of its places."""
-    if not hasattr(os, "sched_getaffinity"):
-        return set()
-    return os.sched_getaffinity(0) | (_places() if _bound() else set())
 
 
 def _places() -> set[int]:
@@ -50,8 +44,8 @@ def _places() -> set[int]:
     return found
 
 
-_CPUS: Final = _find_cpus()
-"""The CPUs of this process, whether or not an OpenMP runtime has bound the main thread to one of them."""
+_CPUS: Final = allowed_cpus() and allowed_cpus() | (_places() if _bound() else set())
+"""The CPUs of this process: those of its affinity mask, and where a runtime was there before us, those of its places."""
 
 
 def available_threads() -> int:
@@ -117,9 +111,7 @@ def _say_too_many(asked: int, granted: int) -> None:
 
 
 def _affinity() -> int:
-    if not hasattr(os, "sched_getaffinity"):
-        return os.cpu_count() or 1
-    return len(_CPUS if _bound() else os.sched_getaffinity(0))
+    return len(_CPUS if _bound() else allowed_cpus()) or os.cpu_count() or 1
 
 
 @contextmanager

@@ -243,18 +243,26 @@ def _routine(library: ctypes.CDLL, name: str) -> Any:
     return routine
 
 
+_FILE: Final = re.compile(r"libmkl_rt\.so[.\d]*|libmkl_rt[.\d]*\.dylib|mkl_rt[.\d]*\.dll")
+"""The library's name on Linux, macOS and Windows."""
+
+
 @functools.cache
 def _path() -> Path | None:
-    """Find ``libmkl_rt.so``: among the files of the ``mkl`` distribution, then beside the interpreter."""
+    """Find the library: among the files of the ``mkl`` distribution, then beside the interpreter."""
     import importlib.metadata
 
     try:
         files = importlib.metadata.distribution("mkl").files or []
     except importlib.metadata.PackageNotFoundError:
         files = []
-    found = [Path(str(file.locate())).resolve() for file in files if file.name.startswith("libmkl_rt.so")]
-    found += sorted((Path(sys.prefix) / "lib").glob("libmkl_rt.so*"))
-    return next((path for path in found if path.is_file()), None)
+    found = [Path(str(file.locate())).resolve() for file in files]
+    found += [
+        path
+        for folder in ("lib", "Library/bin")
+        for path in sorted((Path(sys.prefix) / folder).glob("*mkl_rt.*"))
+    ]
+    return next((path for path in found if _FILE.fullmatch(path.name) and path.is_file()), None)
 
 
 @functools.cache

@@ -1,4 +1,5 @@
 import errno
+import fcntl
 import logging
 import multiprocessing
 import os
@@ -10,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorwise.toolchain import shelf as module
 from tensorwise.toolchain.shelf import Shelf, is_whole, seal
 
 KEYS = ["00aa", "01bb", "01cc"]
@@ -244,7 +244,7 @@ def test_where_there_are_no_locks_work_goes_on(shelf: Shelf, monkeypatch: pytest
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "no locks available")
 
-    monkeypatch.setattr(module.fcntl, "flock", refuse)
+    monkeypatch.setattr(fcntl, "flock", refuse)
     with shelf.locked(KEYS, 1.0) as held:
         assert held
 

@@ -1,0 +1,31 @@
+"""``.ci/long``: what its parts run and depend on."""
+
+import os
+import runpy
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from tests.house import ROOT
+
+LONG: Final = runpy.run_path(str(ROOT / ".ci" / "long"))
+
+
+def test_what_parts_depend_on_exists() -> None:
+    assert list(LONG["PARTS"]) == list(LONG["DEPENDS"])
+    lost = [path for paths in LONG["DEPENDS"].values() for path in paths if not (ROOT / path).exists()]
+    assert lost == []
+
+
+def test_without_an_emulator_the_part_of_aarch64_fails(tmp_path: Path) -> None:
+    """A run that skips everything must not be written down as a pass."""
+    (command,) = LONG["PARTS"]["aarch64"]
+    words = shlex.split(command.format(python=sys.executable))
+    environment = {**os.environ, "TENSORWISE_EMULATOR": str(tmp_path / "none")}
+    ran = subprocess.run(
+        [*words, "-p", "no:cacheprovider"], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert ran.returncode != 0
+    assert "apt-get install qemu-user" in ran.stdout

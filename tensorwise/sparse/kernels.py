@@ -130,10 +130,18 @@ def scatter_for(columns: int | None, parallel: bool) -> KernelShape:
     return KernelShape(False, "wide" if columns >= WIDE else "narrow", parallel)
 
 
-def schedule_of(shape: KernelShape, element: str) -> tuple[str, int | None, str]:
-    """Return the operation of a kernel, the columns of an example of it, and its schedule as text."""
+def schedule_of(
+    shape: KernelShape, element: str, register_bytes: int | None = None
+) -> tuple[str, int | None, str]:
+    """Return the operation of a kernel, the columns of an example of it, and its schedule as text.
+
+    Args:
+        shape: of the kernel.
+        element: type of the elements.
+        register_bytes: bytes of a vector register of the processor that the kernel is for; None: of this one.
+    """
     if shape.block:
-        return _blocked_schedule(shape, element)
+        return _blocked_schedule(shape, element, register_bytes or vector_bytes())
     lanes = WIDEST_LANES[element]
     if shape.gather:
         if shape.columns in ("vector", "short"):
@@ -153,7 +161,7 @@ def schedule_of(shape: KernelShape, element: str) -> tuple[str, int | None, str]
     return "spmm_t", 61, f"reorder(i,k,j){threads} tile(j,{tile})"
 
 
-def _blocked_schedule(shape: KernelShape, element: str) -> tuple[str, int | None, str]:
+def _blocked_schedule(shape: KernelShape, element: str, register_bytes: int) -> tuple[str, int | None, str]:
     """The same for a kernel over blocks: each row of a block has accumulators of its own."""
     size = shape.block
     splits = f"split(i,{size}) split(k,{size})"
@@ -163,8 +171,8 @@ def _blocked_schedule(shape: KernelShape, element: str) -> tuple[str, int | None
             return "spmv", None, f"{splits} reorder(i1,k1,i0,k0) parallel(i1,balanced,4) {row}"
         threads = "parallel(i1,balanced,4,private) " if shape.parallel else ""
         return "spmv_t", None, f"{splits} reorder(i1,k1,k0,i0) {threads}{row}"
-    registers = 32 if vector_bytes() >= 64 else 16
-    lanes = min(WIDEST_LANES[element], WIDEST_LANES[element] * vector_bytes() // 64)
+    registers = 32 if register_bytes >= 64 else 16
+    lanes = min(WIDEST_LANES[element], WIDEST_LANES[element] * register_bytes // 64)
     vectors = next(count for count in (4, 2, 1) if size * count <= 3 * registers // 4)
     nest = f"reorder(i1,j,k1,k0,i0) parallel(i1,balanced,4) unroll(i0) unroll(k0) tile(j,{vectors}x{lanes})"
     return "spmm", 61, f"{splits} {nest}"

@@ -102,10 +102,8 @@ class KernelCache:
         self._loaded: dict[str, LoadedKernel] = {}
         self._passing: set[str] = set()  # failures that may not come back, as of a full disk
         self._warned = False
-        self._mute: tuple[float, str] = (
-            -math.inf,
-            "",
-        )  # when the compiler did not answer, and what is said of it
+        self._mute: tuple[float, str] = -math.inf, ""
+        """When the compiler did not answer, and what is said of it."""
 
     @property
     def compiler(self) -> Compiler:
@@ -142,7 +140,7 @@ class KernelCache:
         by_key = {key: text for text, key in keys.items()}
 
         def write(names: Sequence[str], directory: Path) -> list[Path]:
-            return [_write_bundle({name: by_key[name] for name in names}, directory)]
+            return [write_bundle({name: by_key[name] for name in names}, directory)]
 
         with within(_ALL_TIMEOUT_S):
             self._obtain(list(by_key), write)
@@ -368,7 +366,8 @@ class KernelCache:
         self._shelf.clear()
 
 
-def _write_bundle(texts: dict[str, str], directory: Path) -> Path:
+def write_bundle(texts: dict[str, str], directory: Path) -> Path:
+    """Write a C file with the prelude and the kernels of ``texts``, by key; return its path."""
     widths = {"F16": 0, "F32": 0, "F64": 0}
     for text in texts.values():
         for bits, lanes in re.findall(r"[fi](16|32|64)(?:x(\d+))?", text):

@@ -18,7 +18,7 @@ from tensorwise.errors import FormatError, ScheduleError
 from tensorwise.lower.program import program_for
 from tensorwise.program.workload import Workload, workload
 from tensorwise.sparse.kernels import SHAPES, KernelShape
-from tensorwise.sparse.prepare import _kernel
+from tensorwise.sparse.prepare import kernel_of
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.tensor.entries import Entries
@@ -184,7 +184,7 @@ def test_driver_under_contention(machine: Emulated) -> None:
 def test_products_in_place(machine: Emulated, element: str) -> None:
     dtype = np.dtype({"f64": np.float64, "f32": np.float32}[element])
     shapes = [shape for shape in SHAPES if FULL or shape.columns in ("vector", "short", "wide", "8")]
-    kernels = {shape: _kernel(shape, element, "i32") for shape in shapes}
+    kernels = {shape: kernel_of(shape, element, "i32") for shape in shapes}
     machine.compile([text for text, _, _ in kernels.values()])
     rng = np.random.default_rng(5)
     given = sp.random_array((61, 67), density=0.1, format="csr", rng=rng, dtype=dtype)

@@ -1,7 +1,7 @@
 """Build the wheels of tensorwise-kernels: compile each level of processors, and use the wheel that fits this machine.
 
-The shared objects are not in the repository. ``zig cc`` (``pip install ziglang``) compiles for every level on one machine, for
-an old glibc. Another compiler makes the levels that it can; the wheel's tag then names the glibc that the files need.
+The shared objects are not in the repository. ``zig cc`` (``pip install ziglang``) compiles every level on one machine,
+with an old glibc. Another compiler makes the levels that it can; the wheel's tag then names the glibc that the files need.
 
     python packaging/build_kernels.py --out dist/kernels [--compiler "zig cc"] [--machine x86_64] [--machine aarch64]
 """

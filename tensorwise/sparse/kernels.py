@@ -14,7 +14,7 @@ from tensorwise.toolchain.processor import vector_bytes
 ELEMENTS: Final = ("f64", "f32")
 INDICES: Final = ("i32", "i64")
 WIDEST_LANES: Final = {"f64": 8, "f32": 16}
-"""Elements of the widest vector registers; narrower processors get two registers for one."""
+"""Elements of the widest vector registers. Vectors are never wider than a register: gcc keeps such in memory."""
 SHORT_LINE: Final = 6.0
 """Mean entries a line below which vectors along a line do not pay (measured: 1.2 to 1.6 times as slow)."""
 BOUND: Final = (2, 3, 4, 8, 16)
@@ -140,24 +140,26 @@ def schedule_of(
         element: type of the elements.
         register_bytes: bytes of a vector register of the processor that the kernel is for; None: of this one.
     """
+    register_bytes = register_bytes or vector_bytes()
     if shape.block:
-        return _blocked_schedule(shape, element, register_bytes or vector_bytes())
-    lanes = WIDEST_LANES[element]
+        return _blocked_schedule(shape, element, register_bytes)
+    lanes = min(WIDEST_LANES[element], WIDEST_LANES[element] * register_bytes // 64)
+    few = min(lanes, WIDEST_LANES[element] // 2)  # for lines and operands that fill no wide register
     if shape.gather:
         if shape.columns in ("vector", "short"):
-            tile = f" tile(k,1x{lanes // 2})" if shape.columns == "vector" else ""
+            tile = f" tile(k,1x{few})" if shape.columns == "vector" else ""
             return "spmv", None, f"reorder(i,k) parallel(i,balanced,4){tile}"
         if shape.columns.isdecimal():
             n = int(shape.columns)
             width = min(lanes, n)
             tile = f" tile(j,{n // width}x{width}) unroll(k,2)" if n in (4, 8, 16) else ""
             return "spmm", n, f"reorder(i,j,k) parallel(i,balanced,4){tile} bound(j,{n})"
-        tile = f"8x{lanes}" if shape.columns == "wide" else f"2x{lanes // 2}"
+        tile = f"8x{lanes}" if shape.columns == "wide" else f"2x{few}"
         return "spmm", 61, f"reorder(i,j,k) parallel(i,balanced,4) tile(j,{tile})"
     threads = " parallel(i,balanced,4,private)" if shape.parallel else ""
     if shape.columns == "vector":
         return "spmv_t", None, f"reorder(i,k){threads}"
-    tile = f"4x{lanes}" if shape.columns == "wide" else f"1x{lanes // 2}"
+    tile = f"4x{lanes}" if shape.columns == "wide" else f"1x{few}"
     return "spmm_t", 61, f"reorder(i,k,j){threads} tile(j,{tile})"
 
 

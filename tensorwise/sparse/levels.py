@@ -124,7 +124,7 @@ def prebuilt_kernels() -> tuple[PrebuiltKernels | None, tuple[str, ...]]:
         if folder is None or not (folder / level.name / MANIFEST).is_file():
             continue
         try:
-            return _read_level(folder / level.name, level), tuple(refused)
+            return read_level(folder / level.name, level), tuple(refused)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             refused.append(f"prebuilt kernels of level {level.name} are not used: {error}")
             _log.log(logging.WARNING if isinstance(error, _DamageError) else logging.INFO, "%s", refused[-1])
@@ -148,8 +148,14 @@ def _folder() -> Path | None:
     return Path(found.origin).parent if found and found.origin else None
 
 
-def _read_level(folder: Path, level: ProcessorLevel) -> PrebuiltKernels:
-    """Raise ValueError where this process may not use the kernels of a folder."""
+def read_level(folder: Path, level: ProcessorLevel) -> PrebuiltKernels:
+    """Return the kernels of a folder.
+
+    Raises:
+        ValueError: this process may not use them; the message says why.
+        OSError: a file cannot be read.
+        KeyError: the manifest is incomplete.
+    """
     made = json.loads((folder / MANIFEST).read_text())
     # The manifest lists what the code uses; an emulator shows the features of its host.
     lacking = sorted({*level.features, *made["features"]} - describe_processor()[1])

@@ -4,8 +4,8 @@
 
 The levels that this processor runs are compiled first, as for ``tensorwise-kernels``; DIR holds levels compiled before. Each
 level, the kernels that were compiled for this machine, and SciPy multiply by the same arrays in the same interleaved rounds,
-on one thread; a ratio is the median of the ratios within rounds. Nothing is tried (``TENSORWISE_AUTOTUNE=off``). The transposed
-product of blocks is left out: SciPy copies the blocks there.
+on one thread; a ratio is the median of the ratios within rounds. Nothing is tried (``TENSORWISE_AUTOTUNE=off``). SciPy's
+transposed product of blocks is left out: it copies the blocks.
 """
 
 import argparse
@@ -24,9 +24,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.corpus import Results, geometric_mean, resumable
 from benchmarks.everyday import blocks
 from tensorwise.device.timing import interleave, measuring_slot
-from tensorwise.sparse.levels import MANIFEST, PROCESSOR_LEVELS, read_level
 from tensorwise.sparse.library import Library, library
 from tensorwise.sparse.prebuilding import build_level
+from tensorwise.sparse.prebuilt import MANIFEST, PROCESSOR_LEVELS, read_level
 from tensorwise.sparse.products import ProductTable
 
 HERE: Final = Path(__file__).parent

@@ -95,23 +95,23 @@ def _processor() -> str:
 
 def _kernels() -> str:
     from tensorwise.sparse.kernels import FAMILIES
-    from tensorwise.sparse.levels import prebuilt_kernels
     from tensorwise.sparse.library import preload
+    from tensorwise.sparse.prebuilt import prebuilt_kernels
     from tensorwise.sparse.prepare import is_prepared
     from tensorwise.sparse.table import table_path
 
     missing = [name for name, family in FAMILIES.items() if not is_prepared(family)]
     if missing:
-        prebuilt, refused = prebuilt_kernels()
+        found, refused = prebuilt_kernels()
         why = "; ".join(
             (
                 f"{' and '.join(missing)} kernels are not compiled: run python -m tensorwise.sparse.prepare",
                 *refused,
             )
         )
-        if prebuilt is None or not set(missing) <= set(prebuilt.tables):
+        if found is None or not set(missing) <= set(found.tables):
             raise OSError(why)
-        return f"prebuilt kernels of level {prebuilt.level} are used: {prebuilt.folder}; {why}"
+        return f"prebuilt kernels of level {found.level} are used: {found.folder}; {why}"
     if preload() is None:
         raise OSError(
             "the kernels cannot be loaded: run tensorwise cache clear and python -m tensorwise.sparse.prepare"

@@ -1,6 +1,6 @@
 """The library of in-place kernels: found by a table that `prepare` wrote, loaded when a product first needs it.
 
-Where there is no table yet, or no compiler, the kernels are those that were compiled elsewhere (`levels`), or products are
+Where there is no table yet, or no compiler, the kernels are those that were compiled elsewhere (`prebuilt`), or products are
 SciPy's. A table is looked for once more after it was missing, when a child process of lowest priority has made it. A process
 that has a library keeps it.
 """
@@ -29,7 +29,7 @@ from tensorwise.sparse.kernels import (
     KernelFamily,
     KernelShape,
 )
-from tensorwise.sparse.levels import prebuilt_kernels
+from tensorwise.sparse.prebuilt import prebuilt_kernels
 from tensorwise.sparse.table import BACKGROUND, IN_PLACE, table_path
 from tensorwise.toolchain.cache import default_cache
 from tensorwise.toolchain.forks import LOADING, lock

@@ -22,7 +22,7 @@ from typing import Any, Final
 from tensorwise.errors import InputError, TensorwiseError
 from tensorwise.ids import content_id
 from tensorwise.sparse.kernels import ELEMENTS, FAMILIES, KernelFamily
-from tensorwise.sparse.levels import MANIFEST, PROCESSOR_LEVELS, ProcessorLevel
+from tensorwise.sparse.prebuilt import MANIFEST, PROCESSOR_LEVELS, ProcessorLevel
 from tensorwise.sparse.prepare import kernel_of
 from tensorwise.sparse.table import IN_PLACE, sources_digest
 from tensorwise.toolchain.cache import write_bundle

@@ -20,8 +20,8 @@ from tensorwise.errors import FormatError, ScheduleError
 from tensorwise.lower.program import program_for
 from tensorwise.program.workload import Workload, workload
 from tensorwise.sparse.kernels import COMPRESSED_KERNELS, SHAPES, KernelShape
-from tensorwise.sparse.levels import MANIFEST, PROCESSOR_LEVELS
 from tensorwise.sparse.prebuilding import build_level
+from tensorwise.sparse.prebuilt import MANIFEST, PROCESSOR_LEVELS
 from tensorwise.sparse.prepare import kernel_of
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import value_dtype

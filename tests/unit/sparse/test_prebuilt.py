@@ -15,10 +15,10 @@ import pytest
 
 from tensorwise.errors import CompilerError
 from tensorwise.front import cli_doctor
-from tensorwise.sparse import levels
+from tensorwise.sparse import prebuilt
 from tensorwise.sparse.kernels import COMPRESSED_KERNELS
-from tensorwise.sparse.levels import MANIFEST, PROCESSOR_LEVELS, VARIABLE, prebuilt_kernels
 from tensorwise.sparse.prebuilding import build_level, compiler_for, main
+from tensorwise.sparse.prebuilt import MANIFEST, PROCESSOR_LEVELS, VARIABLE, prebuilt_kernels
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.toolchain.processor import ON_ARM, describe_processor
 
@@ -150,14 +150,14 @@ def test_the_highest_level_that_the_processor_runs(
     for name in {*PROCESSOR_LEVELS} - {LEVEL.name}:
         shutil.copytree(copied / LEVEL.name, copied / name)
     able = frozenset(PROCESSOR_LEVELS[runs].features)
-    monkeypatch.setattr(levels, "describe_processor", lambda: ("some", able))
-    monkeypatch.setattr(levels, "vector_bytes", lambda: PROCESSOR_LEVELS[runs].register_bytes)
+    monkeypatch.setattr(prebuilt, "describe_processor", lambda: ("some", able))
+    monkeypatch.setattr(prebuilt, "vector_bytes", lambda: PROCESSOR_LEVELS[runs].register_bytes)
     found, refused = prebuilt_kernels()
     assert found is not None
     assert (found.level, found.folder) == (runs, copied / runs)
     assert len(refused) == list(PROCESSOR_LEVELS).index(runs)
     prebuilt_kernels.cache_clear()
-    monkeypatch.setattr(levels, "vector_bytes", lambda: 16)  # TENSORWISE_VECTOR_BYTES
+    monkeypatch.setattr(prebuilt, "vector_bytes", lambda: 16)  # TENSORWISE_VECTOR_BYTES
     narrow, _ = prebuilt_kernels()
     assert narrow is not None
     assert narrow.level == "x86-64-v2"

@@ -167,14 +167,14 @@ def _blocked_schedule(shape: KernelShape, element: str, register_bytes: int) -> 
     """The same for a kernel over blocks: each row of a block has accumulators of its own."""
     size = shape.block
     splits = f"split(i,{size}) split(k,{size})"
+    lanes = min(WIDEST_LANES[element], WIDEST_LANES[element] * register_bytes // 64)
     if shape.columns == "vector":
-        row = f"unroll(i0) tile(k0,1x{min(BLOCK_LANES[size], MOST_LANES[element])})"
+        row = f"unroll(i0) tile(k0,1x{min(BLOCK_LANES[size], MOST_LANES[element], lanes)})"
         if shape.gather:
             return "spmv", None, f"{splits} reorder(i1,k1,i0,k0) parallel(i1,balanced,4) {row}"
         threads = "parallel(i1,balanced,4,private) " if shape.parallel else ""
         return "spmv_t", None, f"{splits} reorder(i1,k1,k0,i0) {threads}{row}"
     registers = 32 if register_bytes >= 64 else 16
-    lanes = min(WIDEST_LANES[element], WIDEST_LANES[element] * register_bytes // 64)
     vectors = next(count for count in (4, 2, 1) if size * count <= 3 * registers // 4)
     nest = f"reorder(i1,j,k1,k0,i0) parallel(i1,balanced,4) unroll(i0) unroll(k0) tile(j,{vectors}x{lanes})"
     return "spmm", 61, f"{splits} {nest}"

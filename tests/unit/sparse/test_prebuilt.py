@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -16,9 +17,10 @@ import pytest
 from tensorwise.errors import CompilerError
 from tensorwise.front import cli_doctor
 from tensorwise.sparse import prebuilt
-from tensorwise.sparse.kernels import COMPRESSED_KERNELS
+from tensorwise.sparse.kernels import COMPRESSED_KERNELS, FAMILIES
 from tensorwise.sparse.prebuilding import build_level, compiler_for, main
-from tensorwise.sparse.prebuilt import MANIFEST, PROCESSOR_LEVELS, VARIABLE, prebuilt_kernels
+from tensorwise.sparse.prebuilt import MANIFEST, PROCESSOR_LEVELS, VARIABLE, ProcessorLevel, prebuilt_kernels
+from tensorwise.sparse.prepare import kernel_of
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.toolchain.processor import ON_ARM, describe_processor
 
@@ -206,3 +208,17 @@ def test_flags_follow_from_the_level(tmp_path: Path) -> None:
 
 def test_level_of_this_architecture() -> None:
     assert ("asimd" in LEVEL.features) == (platform.machine() == "aarch64")
+
+
+@pytest.mark.parametrize("level", PROCESSOR_LEVELS.values(), ids=lambda level: level.name)
+def test_no_vector_is_wider_than_a_register(level: ProcessorLevel) -> None:
+    """Gcc keeps wider ones in memory, and the kernel is slower than SciPy's."""
+    widest = 0
+    for family in FAMILIES.values():
+        for shape in family.shapes:
+            for element, size in (("f64", 8), ("f32", 4)):
+                text, _, _ = kernel_of(shape, element, "i32", level.register_bytes)
+                found = [size * int(lanes) for lanes in re.findall(rf"{element}x(\d+)", text)]
+                assert max(found, default=0) <= level.register_bytes, (shape.name, element)
+                widest = max([widest, *found])
+    assert widest == level.register_bytes

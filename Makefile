@@ -7,6 +7,7 @@
 #   make test-plugin   examples/plugin, a package that extends this one: contracts, random oracle, tuner
 #   make docs    the documentation, into site/
 #   make dist    source distributions and wheels, checked, into dist/; URL=https://... of the repository for README's links
+#   make kernels  wheels of tensorwise-kernels, compiled by zig for each level of processors, into dist/kernels/
 #   make test-dist     install the wheels in an empty environment, run README's example, uninstall
 #   make test-oldest   core tests with the oldest Python, NumPy, SciPy, ... that are allowed
 #   make test-newest   the same with the newest ones that are found
@@ -33,7 +34,7 @@ FIND_PYTHON = for p in $(PYTHON) python3 python python3.14 python3.13 python3.12
 	echo "no Python 3.11 or newer with the venv module was found; install one (Debian: python3-venv) or run: make PYTHON=/path/to/python" >&2; exit 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-extras test-plugin test-aarch64 check lint types layers docs dist test-dist test-oldest test-newest quick fuzz clean
+.PHONY: help demo test test-extras test-plugin test-aarch64 check lint types layers docs dist kernels test-dist test-oldest test-newest quick fuzz clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -62,6 +63,10 @@ dist: $(STAMPS)/release
 	$(BIN)/python packaging/build_dist.py --out dist --url "$(URL)"
 	$(BIN)/twine check --strict dist/*.whl dist/*.tar.gz
 	$(BIN)/check-wheel-contents dist/*.whl
+
+kernels: $(STAMPS)/release $(STAMPS)/zig
+	$(BIN)/python packaging/build_kernels.py --out dist/kernels
+	$(BIN)/twine check --strict dist/kernels/*.whl
 
 test-dist: dist
 	$(BIN)/python packaging/try_dist.py dist
@@ -103,7 +108,7 @@ docs: $(STAMPS)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir $(SITE)
 
 clean:
-	rm -rf .venv .venv-test-oldest .venv-test-newest .venv-quick .venv-ci site build dist demo-report.html *.egg-info models/build models/*.egg-info
+	rm -rf .venv .venv-test-oldest .venv-test-newest .venv-quick .venv-ci site build dist demo-report.html *.egg-info models/build models/*.egg-info kernels/build kernels/*.egg-info
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find tensorwise tests examples benchmarks experiments -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -112,7 +117,7 @@ $(STAMPS)/venv:
 	@python=$$($(FIND_PYTHON)) && echo "making $(VENV) with $$python" && $$python -m venv $(VENV)
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/demo $(STAMPS)/dev $(STAMPS)/docs $(STAMPS)/extras $(STAMPS)/release: $(STAMPS)/%: pyproject.toml models/pyproject.toml | $(STAMPS)/venv
+$(STAMPS)/demo $(STAMPS)/dev $(STAMPS)/docs $(STAMPS)/extras $(STAMPS)/release $(STAMPS)/zig: $(STAMPS)/%: pyproject.toml models/pyproject.toml | $(STAMPS)/venv
 	@echo "installing into $(VENV): tensorwise[$*], the first time this may take some minutes"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]' -e ./models
 	@touch $@

@@ -96,14 +96,22 @@ def _processor() -> str:
 def _kernels() -> str:
     from tensorwise.sparse.kernels import FAMILIES
     from tensorwise.sparse.library import preload
+    from tensorwise.sparse.prebuilt import prebuilt_kernels
     from tensorwise.sparse.prepare import is_prepared
     from tensorwise.sparse.table import table_path
 
     missing = [name for name, family in FAMILIES.items() if not is_prepared(family)]
     if missing:
-        raise OSError(
-            f"{' and '.join(missing)} kernels are not compiled: run python -m tensorwise.sparse.prepare"
+        found, refused = prebuilt_kernels()
+        why = "; ".join(
+            (
+                f"{' and '.join(missing)} kernels are not compiled: run python -m tensorwise.sparse.prepare",
+                *refused,
+            )
         )
+        if found is None or not set(missing) <= set(found.tables):
+            raise OSError(why)
+        return f"prebuilt kernels of level {found.level} are used: {found.folder}; {why}"
     if preload() is None:
         raise OSError(
             "the kernels cannot be loaded: run tensorwise cache clear and python -m tensorwise.sparse.prepare"
@@ -117,7 +125,7 @@ def _cache() -> str:
 
     info = default_cache().info()
     _check_writable(info.root, "TENSORWISE_CACHE_DIR")
-    if why := distrusted(info.root):
+    if info.root.exists() and (why := distrusted(info.root)):
         raise OSError(f"{info.root}: {why}; name another folder with TENSORWISE_CACHE_DIR")
     return f"{info.root}: {info.entries} kernels, {info.held_bytes / 1e6:.1f} MB of at most {info.cap_bytes / 1e6:.0f} MB"
 

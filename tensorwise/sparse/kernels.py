@@ -14,7 +14,7 @@ from tensorwise.toolchain.processor import vector_bytes
 ELEMENTS: Final = ("f64", "f32")
 INDICES: Final = ("i32", "i64")
 WIDEST_LANES: Final = {"f64": 8, "f32": 16}
-"""Elements of the widest vector registers; narrower processors get two registers for one."""
+"""Elements of the widest vector registers. Vectors are never wider than a register: gcc keeps such in memory."""
 SHORT_LINE: Final = 6.0
 """Mean entries a line below which vectors along a line do not pay (measured: 1.2 to 1.6 times as slow)."""
 BOUND: Final = (2, 3, 4, 8, 16)
@@ -130,41 +130,51 @@ def scatter_for(columns: int | None, parallel: bool) -> KernelShape:
     return KernelShape(False, "wide" if columns >= WIDE else "narrow", parallel)
 
 
-def schedule_of(shape: KernelShape, element: str) -> tuple[str, int | None, str]:
-    """Return the operation of a kernel, the columns of an example of it, and its schedule as text."""
+def schedule_of(
+    shape: KernelShape, element: str, register_bytes: int | None = None
+) -> tuple[str, int | None, str]:
+    """Return the operation of a kernel, the columns of an example of it, and its schedule as text.
+
+    Args:
+        shape: of the kernel.
+        element: type of the elements.
+        register_bytes: bytes of a vector register of the processor that the kernel is for; None: of this one.
+    """
+    register_bytes = register_bytes or vector_bytes()
     if shape.block:
-        return _blocked_schedule(shape, element)
-    lanes = WIDEST_LANES[element]
+        return _blocked_schedule(shape, element, register_bytes)
+    lanes = min(WIDEST_LANES[element], WIDEST_LANES[element] * register_bytes // 64)
+    few = min(lanes, WIDEST_LANES[element] // 2)  # for lines and operands that fill no wide register
     if shape.gather:
         if shape.columns in ("vector", "short"):
-            tile = f" tile(k,1x{lanes // 2})" if shape.columns == "vector" else ""
+            tile = f" tile(k,1x{few})" if shape.columns == "vector" else ""
             return "spmv", None, f"reorder(i,k) parallel(i,balanced,4){tile}"
         if shape.columns.isdecimal():
             n = int(shape.columns)
             width = min(lanes, n)
             tile = f" tile(j,{n // width}x{width}) unroll(k,2)" if n in (4, 8, 16) else ""
             return "spmm", n, f"reorder(i,j,k) parallel(i,balanced,4){tile} bound(j,{n})"
-        tile = f"8x{lanes}" if shape.columns == "wide" else f"2x{lanes // 2}"
+        tile = f"8x{lanes}" if shape.columns == "wide" else f"2x{few}"
         return "spmm", 61, f"reorder(i,j,k) parallel(i,balanced,4) tile(j,{tile})"
     threads = " parallel(i,balanced,4,private)" if shape.parallel else ""
     if shape.columns == "vector":
         return "spmv_t", None, f"reorder(i,k){threads}"
-    tile = f"4x{lanes}" if shape.columns == "wide" else f"1x{lanes // 2}"
+    tile = f"4x{lanes}" if shape.columns == "wide" else f"1x{few}"
     return "spmm_t", 61, f"reorder(i,k,j){threads} tile(j,{tile})"
 
 
-def _blocked_schedule(shape: KernelShape, element: str) -> tuple[str, int | None, str]:
+def _blocked_schedule(shape: KernelShape, element: str, register_bytes: int) -> tuple[str, int | None, str]:
     """The same for a kernel over blocks: each row of a block has accumulators of its own."""
     size = shape.block
     splits = f"split(i,{size}) split(k,{size})"
+    lanes = min(WIDEST_LANES[element], WIDEST_LANES[element] * register_bytes // 64)
     if shape.columns == "vector":
-        row = f"unroll(i0) tile(k0,1x{min(BLOCK_LANES[size], MOST_LANES[element])})"
+        row = f"unroll(i0) tile(k0,1x{min(BLOCK_LANES[size], MOST_LANES[element], lanes)})"
         if shape.gather:
             return "spmv", None, f"{splits} reorder(i1,k1,i0,k0) parallel(i1,balanced,4) {row}"
         threads = "parallel(i1,balanced,4,private) " if shape.parallel else ""
         return "spmv_t", None, f"{splits} reorder(i1,k1,k0,i0) {threads}{row}"
-    registers = 32 if vector_bytes() >= 64 else 16
-    lanes = min(WIDEST_LANES[element], WIDEST_LANES[element] * vector_bytes() // 64)
+    registers = 32 if register_bytes >= 64 else 16
     vectors = next(count for count in (4, 2, 1) if size * count <= 3 * registers // 4)
     nest = f"reorder(i1,j,k1,k0,i0) parallel(i1,balanced,4) unroll(i0) unroll(k0) tile(j,{vectors}x{lanes})"
     return "spmm", 61, f"{splits} {nest}"

@@ -1,19 +1,21 @@
 """The library of in-place kernels: found by a table that `prepare` wrote, loaded when a product first needs it.
 
-Where there is no table yet, or no compiler, products are SciPy's. A table is looked for once more after it was missing, when
-a child process of lowest priority has made it.
+Where there is no table yet, or no compiler, the kernels are those that were compiled elsewhere (`prebuilt`), or products are
+SciPy's. A table is looked for once more after it was missing, when a child process of lowest priority has made it. A process
+that has a library keeps it.
 """
 
 import contextlib
 import ctypes
 import itertools
 import json
+import logging
 import os
 import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, Protocol, final
 
 import numpy as np
 
@@ -27,13 +29,16 @@ from tensorwise.sparse.kernels import (
     KernelFamily,
     KernelShape,
 )
+from tensorwise.sparse.prebuilt import prebuilt_kernels
 from tensorwise.sparse.table import BACKGROUND, IN_PLACE, table_path
 from tensorwise.system import at_fork
-from tensorwise.toolchain.cache import KernelCache, default_cache
+from tensorwise.toolchain.cache import default_cache
 from tensorwise.toolchain.forks import LOADING, lock
 from tensorwise.toolchain.places import distrusted
 from tensorwise.toolchain.runtime import DRIVER
 from tensorwise.toolchain.threads import unbound
+
+_log = logging.getLogger(__name__)
 
 HEADER: Final = object.__basicsize__
 """Bytes of an array object before its data pointer, in NumPy's published layout."""
@@ -41,19 +46,38 @@ _LOOK_AGAIN_S: Final = 1.0
 """Seconds between two looks for a table that a child process is making."""
 
 
+class _Kernel(Protocol):
+    @property
+    def path(self) -> Path: ...
+    @property
+    def address(self) -> int: ...
+
+
+class KernelSource(Protocol):
+    """Where the kernels of a table come from: the kernel cache, or files that were compiled elsewhere."""
+
+    def find(self, key: str) -> _Kernel | None:
+        """Return the shared object and the address of a kernel, or None where it is not there."""
+
+
 @final
 class Library:
     """The kernels of a table, each loaded when it is first needed.
 
-    Raises KeyError or OSError where the cache no longer holds what the table names.
+    Raises KeyError, AttributeError or OSError where the source does not hold what the table names.
+
+    Args:
+        table: of a family.
+        source: of the kernels.
+        level: of processors that they were compiled for; empty: they were compiled for this machine.
     """
 
-    def __init__(self, table: dict[str, Any], cache: KernelCache) -> None:
-        self._table, self._cache = table["kernels"], cache
+    def __init__(self, table: dict[str, Any], source: KernelSource, level: str = "") -> None:
+        self._table, self._source, self.level = table["kernels"], source, level
         self._layouts: dict[tuple[KernelShape, str, str], KernelLayout] = {}
         self._opened: list[ctypes.CDLL] = []
         for routines, name in ((DRIVER, "driver"), (IN_PLACE, "in_place")):
-            found = cache.find(str(table[name]))
+            found = source.find(str(table[name]))
             if found is None:
                 raise KeyError(name)
             with unbound():  # as the driver is loaded it looks where our threads may run
@@ -80,7 +104,7 @@ class Library:
         for opened in self._opened:
             with contextlib.suppress(AttributeError):
                 return ctypes.cast(opened[f"tw_{key}"], ctypes.c_void_p).value or 0
-        found = self._cache.find(key)
+        found = self._source.find(key)
         if found is None:
             raise KeyError(key)
         with LOADING:
@@ -125,7 +149,9 @@ class _Finder:
             if self.found is None and not self._given_up:
                 if wait:
                     self._make()
-                else:
+                if self._child is None:  # once
+                    self._look_elsewhere()
+                if not wait:
                     self._begin()
             self._next_look_s = time.monotonic() + _LOOK_AGAIN_S
             return self.found
@@ -137,6 +163,15 @@ class _Finder:
                 self.found = _load(table_path(self._family.name))
             except (OSError, KeyError, ValueError, TypeError):
                 self.found = None
+
+    def _look_elsewhere(self) -> None:
+        """Load kernels that were compiled for a level of processors, where there are some and none of this machine."""
+        elsewhere = None if self.found is not None else prebuilt_kernels()[0]
+        if elsewhere is not None and self._family.name in elsewhere.tables:
+            try:
+                self.found = Library(elsewhere.tables[self._family.name], elsewhere, elsewhere.level)
+            except (OSError, KeyError, AttributeError) as error:  # of another C library, as of Alpine Linux
+                _log.warning("prebuilt kernels of level %s cannot be loaded: %s", elsewhere.level, error)
 
     def _make(self) -> None:
         from tensorwise.errors import TensorwiseError
@@ -180,13 +215,22 @@ def library(wait: bool = False, family: KernelFamily = COMPRESSED_KERNELS) -> Li
     return _FINDERS[family].find(wait)
 
 
+def level_in_use(family: KernelFamily) -> str:
+    """Return the level of the kernels of a family that this process uses; empty: this machine's own, or none."""
+    found = _FINDERS[family].found
+    return "" if found is None else found.level
+
+
 def loaded_libraries() -> list[Library]:
     """Return the libraries that are there already."""
     return [finder.found for finder in _FINDERS.values() if finder.found is not None]
 
 
 def preload() -> Library | None:
-    """Load the library and its kernels for 32-bit indices where it was made before; nothing is made and nothing fails."""
+    """Load the library and its kernels for 32-bit indices where it was made before; nothing is made and nothing fails.
+
+    Prebuilt kernels wait for a first product: `reproducible` prefers the machine's own.
+    """
     finder = _FINDERS[COMPRESSED_KERNELS]
     finder.look()
     found = finder.found

@@ -2,7 +2,7 @@
 
 The kernels go to the kernel cache like any others. A table beside it names those of a family, so that a process which
 multiplies neither imports the compiler's front nor lowers a program. Tables are made anew when the package's code or the
-processor changes.
+processor changes. ``--for LEVEL --out DIR`` compiles kernels for other machines instead: `tensorwise.sparse.prebuilding`.
 """
 
 import contextlib
@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
@@ -51,7 +52,7 @@ def prepare(family: KernelFamily) -> Path:
     IN_PLACE.load()
     table: dict[str, object] = {}
     for element, index in product(ELEMENTS, family.indices):
-        made = {shape: _kernel(shape, element, index) for shape in family.shapes}
+        made = {shape: kernel_of(shape, element, index) for shape in family.shapes}
         cache.get([text for text, _, _ in made.values()])
         for shape, (text, buffers, sizes) in made.items():
             row = {"key": cache.key(text), "buffers": list(buffers), "sizes": list(sizes)}
@@ -65,9 +66,18 @@ def prepare(family: KernelFamily) -> Path:
     return path
 
 
-def _kernel(shape: KernelShape, element: str, index: str) -> tuple[str, dict[str, str], tuple[str, ...]]:
-    """C text, element types of buffers and names of sizes of one kernel."""
-    operation, columns, schedule = schedule_of(shape, element)
+def kernel_of(
+    shape: KernelShape, element: str, index: str, register_bytes: int | None = None
+) -> tuple[str, dict[str, str], tuple[str, ...]]:
+    """Return C text, element types of buffers and names of sizes of one kernel.
+
+    Args:
+        shape: of the kernel.
+        element: type of the elements.
+        index: type of the indices.
+        register_bytes: bytes of a vector register of the processor that the kernel is for; None: of this one.
+    """
+    operation, columns, schedule = schedule_of(shape, element, register_bytes)
     values = np.ones(len(_COORDINATES), DTYPE_NAMES[element])
     rows, inner = (max(shape.block, 1) * extent for extent in _EXAMPLE)
     entries = entries_from(((rows, inner), (_COORDINATES, _COORDINATES), values))
@@ -116,6 +126,8 @@ def _remove_others(path: Path) -> None:
 
 
 if __name__ == "__main__":
+    if "--for" in sys.argv[1:]:  # kernels of other machines; few processes need that module
+        sys.exit(import_module("tensorwise.sparse.prebuilding").main(sys.argv[1:]))
     if BACKGROUND in sys.argv[1:]:
         serve_parent()
     wanted = [family for name, family in FAMILIES.items() if name in sys.argv[1:]]

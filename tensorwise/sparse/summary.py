@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, final
 
 from tensorwise.sparse.kernels import BLOCK_LANES
-from tensorwise.sparse.library import loaded_libraries
+from tensorwise.sparse.library import level_in_use, loaded_libraries
 from tensorwise.sparse.limits import autotune
 from tensorwise.sparse.product import ELEMENTS, INDICES
 from tensorwise.sparse.products import Products, ProductTable
@@ -126,6 +126,10 @@ class Tuning:
 
 def _notes(table: ProductTable, begun: bool) -> list[str]:
     notes = []
+    if begun and (level := level_in_use(table.family)):
+        notes.append(
+            f"prebuilt kernels of level {level}; where a C compiler works, later processes use the machine's own"
+        )
     if table.unfit is not None:
         own = table.data.dtype
         cure = "kernels of Tensorwise give float32 and float64"

@@ -35,20 +35,36 @@ def table_path(family: str) -> Path:
     return cache_dir() / "products" / f"{_digest()}-{family}.json"
 
 
+def _sources() -> list[tuple[str, Path]]:
+    """Name below the package, and path, of each file that the kernels follow from."""
+    root = Path(__file__).resolve().parent.parent
+    sources = [path for folder in _MADE_FROM for path in (root / folder).rglob("*.[pch]*")]
+    sources += [Path(__file__).with_name(name) for name in ("kernels.py", "in_place.c")]
+    return [
+        (str(path.relative_to(root)), path) for path in sorted(sources) if path.suffix in (".py", ".c", ".h")
+    ]
+
+
+@cache
+def sources_digest() -> str:
+    """Return the digest of the contents of the files that the kernels follow from: installers change files' times."""
+    found = hashlib.sha256()
+    for name, path in _sources():
+        text = path.read_bytes()
+        found.update(f"{name} {len(text)}\n".encode() + text)
+    return found.hexdigest()
+
+
 @cache
 def _digest() -> str:
     """Digest of what the kernels follow from: version and files of the package, by size and time, and the processor.
 
     The version, because some installers give every file of every release the same time.
     """
-    root = Path(__file__).resolve().parent.parent
     found = hashlib.sha256(__version__.encode())
-    sources = [path for folder in _MADE_FROM for path in (root / folder).rglob("*.[pch]*")]
-    sources += [Path(__file__).with_name(name) for name in ("kernels.py", "in_place.c")]
-    for path in sorted(sources):
-        if path.suffix in (".py", ".c", ".h"):
-            status = path.stat()
-            found.update(f"{path.relative_to(root)} {status.st_size} {status.st_mtime_ns}\n".encode())
+    for name, path in _sources():
+        status = path.stat()
+        found.update(f"{name} {status.st_size} {status.st_mtime_ns}\n".encode())
     given = [os.environ.get(name, "") for name in ("TENSORWISE_CC", "CC")]
     found.update(
         repr((describe_processor()[0], sorted(describe_processor()[1]), vector_bytes(), given)).encode()

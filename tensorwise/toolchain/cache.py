@@ -140,7 +140,7 @@ class KernelCache:
         by_key = {key: text for text, key in keys.items()}
 
         def write(names: Sequence[str], directory: Path) -> list[Path]:
-            return [_write_bundle({name: by_key[name] for name in names}, directory)]
+            return [write_bundle({name: by_key[name] for name in names}, directory)]
 
         with within(_ALL_TIMEOUT_S):
             self._obtain(list(by_key), write)
@@ -366,7 +366,8 @@ class KernelCache:
         self._shelf.clear()
 
 
-def _write_bundle(texts: dict[str, str], directory: Path) -> Path:
+def write_bundle(texts: dict[str, str], directory: Path) -> Path:
+    """Write a C file with the prelude and the kernels of ``texts``, by key; return its path."""
     widths = {"F16": 0, "F32": 0, "F64": 0}
     for text in texts.values():
         for bits, lanes in re.findall(r"[fi](16|32|64)(?:x(\d+))?", text):

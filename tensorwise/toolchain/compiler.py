@@ -183,7 +183,7 @@ def _find(own: str, common: str, path: str) -> Compiler:
     for command in _candidates(own, common):
         try:
             with _not_hung((path, *command)):
-                compiler = _describe(command)
+                compiler = describe_compiler(command)
                 _prove(compiler)
             return compiler
         except CompilerError as error:
@@ -209,7 +209,7 @@ def _candidates(own: str, common: str) -> Iterator[tuple[str, ...]]:
         yield str(Path(place) / "zig"), "cc"  # as python -m ziglang does, without another Python
 
 
-def _describe(command: tuple[str, ...]) -> Compiler:
+def describe_compiler(command: tuple[str, ...]) -> Compiler:
     """Return the compiler behind ``command``; raises CompilerError when it is absent or mute."""
     program = shutil.which(command[0])
     if program is None:

@@ -41,7 +41,7 @@ class Routines:
         self, purpose: str, prefix: str, signatures: Mapping[str, Signature], *sources: Path
     ) -> None:
         self._purpose, self._prefix, self._signatures = purpose, prefix, signatures
-        self._sources = sources
+        self.sources = sources
         self._found: dict[str, Callable[..., int]] = {}
 
     @cached_property
@@ -57,7 +57,7 @@ class Routines:
     @property
     def key(self) -> str:
         """Key of their library in the cache; raises CompilerError when this machine has no compiler."""
-        return default_cache().library_key(self._sources, HEADERS)
+        return default_cache().library_key(self.sources, HEADERS)
 
     def load(self) -> None:
         """Have them ready: compiled once a machine, loaded once a process.
@@ -67,7 +67,7 @@ class Routines:
         """
         if self._found:
             return
-        self.load_from(default_cache().library(self._sources, HEADERS))
+        self.load_from(default_cache().library(self.sources, HEADERS))
 
     def load_from(self, path: Path) -> None:
         """Have them ready from their library, which was compiled before."""

@@ -24,7 +24,7 @@ from tensorwise.runtime.packed import compute
 from tensorwise.sparse.packed import UPDATING
 from tensorwise.sparse.table import IN_PLACE
 from tensorwise.tensor.primitives import PACKING
-from tensorwise.toolchain.cache import LoadedKernel, _write_bundle
+from tensorwise.toolchain.cache import LoadedKernel, write_bundle
 from tensorwise.toolchain.compiler import Compiler, find_compiler
 from tensorwise.toolchain.runtime import DRIVER
 
@@ -130,9 +130,7 @@ class Emulated:
         new = [text for text in dict.fromkeys(texts) if symbol_of(text) not in self.known]
         for first in range(0, len(new), BUNDLE):
             folder = Path(tempfile.mkdtemp(dir=self.folder))
-            source = _write_bundle(
-                {symbol_of(text)[3:]: text for text in new[first : first + BUNDLE]}, folder
-            )
+            source = write_bundle({symbol_of(text)[3:]: text for text in new[first : first + BUNDLE]}, folder)
             self.open(f"{folder.name}/kernels", source)
         self.known.update(map(symbol_of, new))
 
@@ -261,7 +259,7 @@ def emulated(march: str = NEON, environment: Mapping[str, str] = {}) -> Iterator
             ) as process:
                 machine = Emulated(process, folder, compiler, base)
                 sources = [
-                    path for routines in (DRIVER, PACKING, IN_PLACE, UPDATING) for path in routines._sources
+                    path for routines in (DRIVER, PACKING, IN_PLACE, UPDATING) for path in routines.sources
                 ]
                 machine.open("runtime", *sources)
                 yield machine

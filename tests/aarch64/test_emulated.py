@@ -4,6 +4,7 @@
 it. Without an emulator the sample is skipped; the full run fails, so that nobody takes it for a pass.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -19,13 +20,15 @@ import scipy.sparse as sp
 from tensorwise.errors import FormatError, ScheduleError
 from tensorwise.lower.program import program_for
 from tensorwise.program.workload import Workload, workload
-from tensorwise.sparse.kernels import SHAPES, KernelShape
-from tensorwise.sparse.prepare import _kernel
+from tensorwise.sparse.kernels import COMPRESSED_KERNELS, SHAPES, KernelShape
+from tensorwise.sparse.prebuilding import build_level
+from tensorwise.sparse.prebuilt import MANIFEST, PROCESSOR_LEVELS
+from tensorwise.sparse.prepare import kernel_of
 from tensorwise.tensor import orders
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import value_dtype
 from tensorwise.tensor.entries import Entries
-from tests.aarch64.emulated import EMULATOR, HERE, NEON, SVE, Emulated, bind, emulated, missing, symbol_of
+from tests.aarch64.emulated import CC, EMULATOR, HERE, NEON, SVE, Emulated, bind, emulated, missing, symbol_of
 from tests.oracle.cases import draw
 from tests.oracle.judge import FRAME, poisoned
 
@@ -206,7 +209,7 @@ def test_driver_under_contention(machine: Emulated) -> None:
 def test_products_in_place(machine: Emulated, element: str) -> None:
     dtype = np.dtype({"f64": np.float64, "f32": np.float32}[element])
     shapes = [shape for shape in SHAPES if FULL or shape.columns in ("vector", "short", "wide", "8")]
-    kernels = {shape: _kernel(shape, element, "i32") for shape in shapes}
+    kernels = {shape: kernel_of(shape, element, "i32") for shape in shapes}
     machine.compile([text for text, _, _ in kernels.values()])
     rng = np.random.default_rng(5)
     given = sp.random_array((61, 67), density=0.1, format="csr", rng=rng, dtype=dtype)
@@ -225,6 +228,29 @@ def test_products_in_place(machine: Emulated, element: str) -> None:
         np.testing.assert_allclose(
             out, expected, rtol=1e-4 if element == "f32" else 1e-12, atol=1e-5, err_msg=shape.name
         )
+
+
+def test_products_by_prebuilt_kernels(machine: Emulated, tmp_path: Path) -> None:
+    """The level ``aarch64``, as ``tensorwise-kernels`` holds it: kernels and their table."""
+    folder = build_level(PROCESSOR_LEVELS["aarch64"], tmp_path, CC, [COMPRESSED_KERNELS], ["f64"])
+    table = json.loads((folder / MANIFEST).read_text())["tables"]["compressed"]["kernels"]
+    rng = np.random.default_rng(9)
+    given = sp.random_array((53, 71), density=0.1, format="csr", rng=rng)
+    for path in sorted(folder.glob("*-i32.so")):
+        machine.ask("open", path)
+    for shape in SHAPES:
+        row = table[f"f64-i32-{shape.name}"]
+        width = (
+            ()
+            if shape.columns in ("vector", "short")
+            else (int(shape.columns) if shape.columns.isdecimal() else 37,)
+        )
+        x = rng.standard_normal((given.shape[int(shape.gather)], *width))
+        expected = (given if shape.gather else given.T) @ x
+        out = np.full(expected.shape, np.nan)
+        arguments = tuple(row["buffers"]), tuple(row["sizes"]), x, out
+        assert multiply(machine, given, shape, f"tw_{row['key']}", *arguments) >= 0, shape.name
+        np.testing.assert_allclose(out, expected, rtol=1e-12, atol=1e-12, err_msg=shape.name)
 
 
 def multiply(

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import pytest
 
+from tensorwise.sparse.prebuilt import PROCESSOR_LEVELS
+
 ROOT: Final = Path(__file__).parents[2]
 PROJECTS: Final = {"tensorwise": ROOT, "tensorwise-models": ROOT / "models"}
 
@@ -27,9 +29,9 @@ def parts(requirement: str) -> tuple[str, str]:
     return found[1], found[2]
 
 
-def build_dist() -> ModuleType:
-    path = ROOT / "packaging" / "build_dist.py"
-    spec = importlib.util.spec_from_file_location("build_dist", path)
+def loaded(name: str) -> ModuleType:
+    """Return a script of packaging/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "packaging" / f"{name}.py")
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -69,7 +71,7 @@ def test_the_oldest_versions_are_the_lower_bounds() -> None:
 
 
 def test_links_become_absolute_only_with_a_url() -> None:
-    dist = build_dist()
+    dist = loaded("build_dist")
     text = (ROOT / "README.md").read_text()
     url = "https://host.invalid/owner/name"
     assert dist.LINK.search(text)
@@ -82,7 +84,7 @@ def test_links_become_absolute_only_with_a_url() -> None:
 
 
 def test_urls_stand_in_one_place() -> None:
-    dist, text = build_dist(), (ROOT / "pyproject.toml").read_text()
+    dist, text = loaded("build_dist"), (ROOT / "pyproject.toml").read_text()
     assert "urls" not in tomllib.loads(text)["project"], "make dist URL=... writes them"
     changed = tomllib.loads(dist.with_urls(text, "https://host.invalid/owner/name"))
     assert changed["project"].pop("urls")["Issues"] == "https://host.invalid/owner/name/issues"
@@ -92,5 +94,20 @@ def test_urls_stand_in_one_place() -> None:
 @pytest.mark.parametrize("url", ["http://host.invalid", "owner/name"])
 def test_a_url_that_is_none_is_refused(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        build_dist().main(["--url", url])
+        loaded("build_dist").main(["--url", url])
     assert "expected the repository's address" in capsys.readouterr().err
+
+
+def test_the_tag_of_a_wheel_of_kernels_names_the_newest_glibc_that_it_needs(tmp_path: Path) -> None:
+    module = loaded("build_kernels")
+    (tmp_path / "level").mkdir()
+    (tmp_path / "level" / "a.so").write_bytes(b"\x7fELF GLIBC_2.2.5\0GLIBC_2.6\0")
+    assert module.platform_tag(tmp_path, "x86_64") == "manylinux_2_17_x86_64"
+    (tmp_path / "b.so").write_bytes(b"\x7fELF GLIBC_2.17\0GLIBC_2.34\0")
+    assert module.platform_tag(tmp_path, "aarch64") == "manylinux_2_34_aarch64"
+
+
+def test_wheels_of_kernels_hold_every_level() -> None:
+    assert {level for levels in loaded("build_kernels").LEVELS.values() for level in levels} == {
+        *PROCESSOR_LEVELS
+    }

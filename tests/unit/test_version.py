@@ -30,12 +30,13 @@ def test_the_version_is_written_alike_everywhere() -> None:
     found = {
         "pyproject.toml": project()["version"],
         "models/pyproject.toml": models["version"],
+        "kernels/pyproject.toml": project(ROOT / "kernels")["version"],
         "CITATION.cff": citation and citation[1],
         "CHANGELOG.md": released and released[1],
         **{str(path.parent.name): _conda_version(path) for path in recipes},
     }
     assert set(found.values()) == {__version__}, found
-    assert len(found) == 6
+    assert len(found) == 7
 
 
 def _conda_version(path: Path) -> str | None:
@@ -49,6 +50,10 @@ def test_models_need_this_minor_release() -> None:
     assert project(ROOT / "models")["dependencies"] == [f"tensorwise>={minor}"]
     for card in (ROOT / "models" / "tensorwise_models").glob("*/*.json"):
         assert json.loads(card.read_text())["version"]  # which release trained it; not compared
+
+
+def test_compiled_kernels_need_exactly_this_release() -> None:
+    assert project(ROOT / "kernels")["dependencies"] == [f"tensorwise=={__version__}"]
 
 
 def test_a_table_of_kernels_belongs_to_one_release(monkeypatch: pytest.MonkeyPatch) -> None:

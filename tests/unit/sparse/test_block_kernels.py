@@ -263,7 +263,7 @@ def test_kernels_have_no_guards(shape, monkeypatch):
     """Blocks divide the shape and hold no padding: kernels neither compare with the extents nor watch for NaN."""
     plans = []
     monkeypatch.setattr(prepare, "kernel_text", lambda key: plans.append(key.plan) or ("", {}, ()))
-    prepare._kernel(shape, "f64", "i32")
+    prepare.kernel_of(shape, "f64", "i32")
     (plan,) = plans
     guards = ("flag_", "< N_i)", "< N_k)", "min_i64")
     plain, careful = PlanKey(plan), PlanKey(replace(plan, filled=False, exact=frozenset()))

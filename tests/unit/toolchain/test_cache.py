@@ -220,7 +220,7 @@ def test_passing_trouble_is_not_remembered(cache: KernelCache, monkeypatch: pyte
         raise OSError(errno.ENOSPC, "no space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_write_bundle", full)
+        patch.setattr(module, "write_bundle", full)
         with pytest.raises(CompilerError, match=r"no space left.*TMPDIR"):
             cache.get([returning(1)])
     assert run(cache, [returning(1)]) == [1]

@@ -8,7 +8,7 @@ import pytest
 from tensorwise.errors import CompilerError
 from tensorwise.tensor.elements import ELEMS, value_dtype
 from tensorwise.toolchain.cache import KernelCache
-from tensorwise.toolchain.compiler import Compiler, _describe
+from tensorwise.toolchain.compiler import Compiler, describe_compiler
 from tests.unit.toolchain.kernels import call
 
 TYPES = {"f32": ("float", "i32", np.float32), "f64": ("double", "i64", np.float64)}
@@ -102,7 +102,7 @@ def any_cache(
             root, Compiler(compiler.command, compiler.kind, compiler.version, flags, "baseline")
         )
     try:
-        return KernelCache(root, _describe(tuple(request.param.split())))
+        return KernelCache(root, describe_compiler(tuple(request.param.split())))
     except CompilerError as error:
         pytest.skip(str(error))
 

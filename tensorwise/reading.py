@@ -90,9 +90,8 @@ def reason(error: BaseException) -> str:
         return "nested too deeply"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    if isinstance(error, ValueError) and "integer string conversion" in str(
-        error
-    ):  # Python advises to allow it
+    if isinstance(error, ValueError) and "integer string conversion" in str(error):
+        # Python advises to allow it
         return f"an integer of more than {sys.get_int_max_str_digits()} digits"
     text = " ".join(printable(str(error)).split())
     return text[:200] or type(error).__name__

@@ -169,9 +169,8 @@ def main() -> None:
             if "load" in request:
                 bench = Bench.load(request)
                 for name in request["libraries"]:
-                    with contextlib.suppress(
-                        Exception
-                    ):  # one that cannot be imported says so when it is measured
+                    with contextlib.suppress(Exception):
+                        # one that cannot be imported says so when it is measured
                         LIBRARY[name].preload()
             elif bench is not None:
                 serve: Callable[[Bench, Json, TextIO], None] = _screen if "screen" in request else _rounds

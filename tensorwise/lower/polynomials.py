@@ -148,9 +148,8 @@ class Poly:
         common = gcd(*(factor for monomial, factor in self.terms.items() if monomial))
         if common <= 1:
             return self
-        return Poly(
-            {m: factor // common for m, factor in self.terms.items() if factor // common}
-        )  # rounds the constant down
+        # rounds the constant down
+        return Poly({m: factor // common for m, factor in self.terms.items() if factor // common})
 
     def __rsub__(self, other: int) -> "Poly":
         return -self + other

@@ -82,8 +82,6 @@ def address(array: np.ndarray) -> int:
     """
     try:
         return _addressof(_buffer(array))
-    except (
-        TypeError,
-        ValueError,
-    ):  # read-only, empty, not by rows, or bfloat16, which NumPy's buffers do not know
+    except (TypeError, ValueError):
+        # read-only, empty, not by rows, or bfloat16, which NumPy's buffers do not know
         return array.ctypes.data

@@ -112,9 +112,8 @@ def _counted(program: Program, workload: Workload, held: Positions) -> tuple[lis
         return min(most, max(extent, 1)) if axis.part == "inner" else most
 
     extents = {axis.name: size(axis) for axis in loops}
-    for place, axis in enumerate(
-        loops
-    ):  # an inner loop outside its outer one does not know where the index ends
+    for place, axis in enumerate(loops):
+        # an inner loop outside its outer one does not know where the index ends
         if axis.part == "inner" and Axis(axis.mode, "outer") in loops[place:]:
             extents[axis.name] = program.schedule.splits[axis.mode]
 

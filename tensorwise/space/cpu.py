@@ -91,10 +91,8 @@ class CpuSpace(Space[Program]):
     def steps(self, workload: Workload, config: Mapping[str, Value]) -> int:
         """Return a bound on the loop iterations of a program; see ``work_bound``. It does not depend on how loops run."""
         steps = self.bounds(workload, config).steps
-        if config[HYBRID_PARAM] not in (
-            None,
-            "none",
-        ):  # neither part may take more than if it had all entries
+        if config[HYBRID_PARAM] not in (None, "none"):
+            # neither part may take more than if it had all entries
             steps += self.steps(workload, self._remainder(workload, str(config[HYBRID_PARAM]))[0])
         return steps
 

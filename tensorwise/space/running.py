@@ -263,9 +263,8 @@ def _sums_little(earlier: Earlier, w: Workload) -> bool:
 def _vector_bytes_domain(earlier: Earlier, w: Workload) -> tuple[Value, ...] | None:
     if earlier["tile"] == "none":
         return None
-    widest = min(
-        tile_extent(earlier, w) * w.dtype.itemsize, vector_bytes()
-    )  # compilers keep wider types in memory
+    # compilers keep wider types in memory
+    widest = min(tile_extent(earlier, w) * w.dtype.itemsize, vector_bytes())
     return tuple(width for width in VECTOR_BYTES if width == VECTOR_BYTES[0] or width <= widest)
 
 

@@ -210,9 +210,8 @@ class Record:
             if type(value) is str and name not in _NUMBERS:
                 continue
             wanted = _NUMBERS.get(name, (str,))
-            number = (
-                isinstance(value, int | float) and abs(value) < 2**1023
-            )  # float64 has larger ones, times have not
+            # float64 has larger ones, times have not
+            number = isinstance(value, int | float) and abs(value) < 2**1023
             if (
                 not isinstance(value, wanted)
                 or isinstance(value, bool)

@@ -93,9 +93,8 @@ class Database:
         with self._lock, self._explaining():
             connection = self._connect()
             with waiting():
-                connection.execute(
-                    "BEGIN IMMEDIATE"
-                )  # wait for the write lock here, where waiting is possible
+                # wait for the write lock here, where waiting is possible
+                connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
                 connection.execute("COMMIT")
@@ -290,9 +289,8 @@ _HELD: list[Database] = []
 
 
 def _before_fork() -> None:
-    held = sorted(
-        _OPEN, key=id
-    )  # one order of locks, so that two threads that fork concurrently cannot deadlock
+    # one order of locks, so that two threads that fork concurrently cannot deadlock
+    held = sorted(_OPEN, key=id)
     for database in held:
         database._lock.acquire()
         database.disconnect()

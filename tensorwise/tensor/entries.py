@@ -139,9 +139,8 @@ class Entries:
         target = checked_dtype(dtype)
         if target is None or (target == self.dtype and self.given is None):
             return self
-        return self._sharing_pattern(
-            checked_values(self._integers(), target, "astype")
-        )  # integers are not rounded
+        # integers are not rounded
+        return self._sharing_pattern(checked_values(self._integers(), target, "astype"))
 
     def as_given(self) -> np.ndarray:
         """Return the values (nnz,) in the dtype in which they were given."""
@@ -167,11 +166,8 @@ class Entries:
 
     def _sharing_pattern(self, values: np.ndarray, given: np.dtype | None = None) -> "Entries":
         other = replace(self, values=values, given=given)
-        for name in (
-            "pattern_id",
-            "_made_pointers",
-            "_is_checked",
-        ):  # cached, and they do not depend on the values
+        for name in ("pattern_id", "_made_pointers", "_is_checked"):
+            # cached, and they do not depend on the values
             if name in self.__dict__:
                 other.__dict__[name] = self.__dict__[name]
         return other

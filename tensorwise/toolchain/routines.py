@@ -113,9 +113,7 @@ def load_all(*libraries: Routines) -> None:
     if not libraries:
         return
     find_compiler()  # once, and not by each thread
-    with (
-        ThreadPoolExecutor(len(libraries), "tensorwise-load") as pool,
-        within(math.inf),
-    ):  # over when interrupted
+    with ThreadPoolExecutor(len(libraries), "tensorwise-load") as pool, within(math.inf):
+        # over when interrupted
         for loaded in [pool.submit(carried(library.load)) for library in libraries]:
             loaded.result()

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from tensorwise.errors import InputError
+from tensorwise.toolchain.places import number_from
 
 _log = logging.getLogger(__name__)
 
@@ -70,13 +71,7 @@ def available_threads() -> int:
     omp = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if omp.isdecimal():  # somebody else's variable: what we cannot read is not ours to refuse
         limits.append(int(omp))
-    own = os.environ.get("TENSORWISE_NUM_THREADS", "").strip()
-    if own:
-        if not own.isdecimal() or int(own) < 1:
-            raise InputError(
-                f"TENSORWISE_NUM_THREADS is {own!r}; expected a positive whole number such as 4, or unset it"
-            )
-        limits.append(int(own))
+    limits.append(number_from("TENSORWISE_NUM_THREADS", limits[0], "threads, at least 1,", least=1))
     return max(1, min(limits))
 
 

@@ -64,9 +64,8 @@ def _check(level: Level, stage: PackingState, arrays: Mapping[str, np.ndarray], 
         return
     if form.terms:
         positions = primitives.evaluate(stage.entries, form.terms).astype(np.int64)
-    elif (
-        form.count == stage.entries
-    ):  # the last level does not say them: entries come in the order of their positions
+    elif form.count == stage.entries:
+        # the last level does not say them: entries come in the order of their positions
         positions = np.arange(stage.entries)
     else:
         raise FormatError(

@@ -4,6 +4,7 @@ import gc
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -84,6 +85,11 @@ def is_sane(result: TuneResult) -> None:
     assert not set(keys.split()) - set(told)
     assert set(told["best"]) >= {"name", "format", "schedule", "seconds"}
     assert result.best.name in result.text()
+    summary = str(result).splitlines()
+    assert [line.split(": ")[0] for line in summary[1:5]] == ["chosen", "time", "trials", "spent"]
+    assert summary[3].startswith(f"trials: {len(result.trials)}")
+    assert sum(map(int, re.findall(r"(\d+) [a-z]", summary[3]))) == len(result.trials)
+    assert "as fast as SciPy" in summary[2] or result.best.name == "scipy"
     if result.best_generated is not None and result.best_generated.rounds:
         assert result.table is not None
         fastest = min((s for s in result.baselines.values() if s.rounds), key=lambda s: s.seconds)

@@ -52,13 +52,13 @@ def result_summary(result: TuneResult) -> str:
     times = "not measured"
     if math.isfinite(best.seconds):
         times = f"{time_text(best.seconds)} a call"
-        others = {
-            "the untuned kernel": result.default,
-            against(result): result.baselines.get(result.baseline),
-        }
-        for name, other in others.items():
+        had = against(result), result.baseline, result.baselines.get(result.baseline)
+        for name, key, other in (("the untuned kernel", "untuned", result.default), had):
             if other is not None and other != best and best.seconds > 0:
-                times += f", {other.seconds / best.seconds:.2f} times as fast as {name}"
+                ratio, table = other.seconds / best.seconds, result.table
+                if table is not None and {key, best.name} <= {*table.names}:
+                    ratio = table.ratio(key, best.name).median
+                times += f", {ratio:.2f} times as fast as {name}"
     statuses = Counter(trial.measurement.status for trial in result.trials)
     by_status = ", ".join(f"{statuses[status]} {status}" for status in STATUSES if statuses[status])
     return "\n".join(

@@ -22,7 +22,7 @@ from tensorwise.runtime.generated import GeneratedKernel
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.tuning.operator import Operator
 from tensorwise.tuning.result import Standing, Trial, TuneResult, program_texts
-from tensorwise.tuning.result_text import against
+from tensorwise.tuning.result_text import against, has_note
 
 UNTUNED = "tensorwise (untuned)"
 """The default program's name in a report."""
@@ -137,6 +137,7 @@ def _candidates(result: TuneResult) -> list[Candidate]:
             # A library too slow for the rounds belongs into the chart all the same.
             in_rounds=timed or baseline, ratio=ratio,
             attempt=None if baseline else tried.pop((standing.format, standing.schedule), None),
+            has_note=has_note(result, standing),
         )  # fmt: skip
 
     tried = _tried(result)

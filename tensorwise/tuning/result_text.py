@@ -138,6 +138,8 @@ def _row_text(result: TuneResult, name: str, row: Standing, used: str) -> str:
         what += "  (untuned)"
     if row.rounds == 0 and result.table is not None:
         what += "  (too slow for the rounds)"
+    if has_note(result, row):
+        what += "  (see its note)"
     times, interval = "-", ""
     if row.rounds and result.table is not None and name != used and {name, used} <= {*result.table.names}:
         ratio = result.table.ratio(name, used)
@@ -149,6 +151,11 @@ def _row_text(result: TuneResult, name: str, row: Standing, used: str) -> str:
         f"{row.name:<11}{marker} {time_text(row.seconds):>10} {time_text(row.spread_s or math.inf):>9} {times:>7} "
         f"{interval:>12}  {what}"
     ).rstrip()
+
+
+def has_note(result: TuneResult, row: Standing) -> bool:
+    """Whether a note says on what condition a library ran, such as MKL without its own optimisation."""
+    return not row.format and any(note.startswith(f"{row.name}: ") for note in result.notes)
 
 
 def _where(result: TuneResult) -> str:

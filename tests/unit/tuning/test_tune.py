@@ -520,3 +520,12 @@ def test_a_model_that_cannot_predict_does_no_harm(matrix: sp.csr_array, tmp_path
     assert result.trials
     with pytest.raises(InputError, match="there is no model in"):
         quick(matrix, "spmm", model=tmp_path)
+
+
+def test_a_library_that_ran_on_a_condition_is_marked(matrix: sp.csr_array) -> None:
+    result = result_of(quick(matrix, "spmv", trials=1, budget_s=None))
+    result.notes[:] = []
+    assert "see its note" not in result.text()
+    result.notes.append("scipy: it is timed without its own optimisation")
+    (row,) = (line for line in result.text().splitlines() if line.endswith("(see its note)"))
+    assert row.startswith("scipy")
